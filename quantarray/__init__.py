@@ -1,0 +1,97 @@
+"""quantarray: the array library for low-bit tensors, what NumPy is to floats, for 1 to 8 bits.
+
+    import numpy as np
+    import quantarray as qa
+
+    x = qa.quantize(np.random.randn(1, 56, 56, 64), qa.Sign())
+    w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0)
+    y = qa.conv2d(x, w, padding=1)
+"""
+
+from . import nn, quantizers
+from .array import QuantArray
+from .device import device
+from .dtypes import (
+    DType,
+    basis,
+    bipolar,
+    int2,
+    int3,
+    int4,
+    int5,
+    int6,
+    int7,
+    int8,
+    integers,
+    table,
+    ternary,
+    uint1,
+    uint2,
+    uint3,
+    uint4,
+    uint5,
+    uint6,
+    uint7,
+    uint8,
+    uniform,
+)
+from .errors import DeviceError, FormatError
+from .io.container import load, save
+from .ops.comparison import array_equal
+from .ops.convolution import conv2d
+from .ops.creation import encode, from_codes, from_words, quantize
+from .ops.linalg import linear, matmul
+from .ops.pooling import avg_pool2d, max_pool2d
+from .quantizers import Quantizer, Sign, Uniform
+from .thresholds import Thresholds, fold_batchnorm
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DType",
+    "DeviceError",
+    "FormatError",
+    "QuantArray",
+    "Quantizer",
+    "Sign",
+    "Thresholds",
+    "Uniform",
+    "__version__",
+    "array_equal",
+    "avg_pool2d",
+    "basis",
+    "bipolar",
+    "conv2d",
+    "device",
+    "encode",
+    "fold_batchnorm",
+    "from_codes",
+    "from_words",
+    "int2",
+    "int3",
+    "int4",
+    "int5",
+    "int6",
+    "int7",
+    "int8",
+    "integers",
+    "linear",
+    "load",
+    "matmul",
+    "max_pool2d",
+    "nn",
+    "quantize",
+    "quantizers",
+    "save",
+    "table",
+    "ternary",
+    "uint1",
+    "uint2",
+    "uint3",
+    "uint4",
+    "uint5",
+    "uint6",
+    "uint7",
+    "uint8",
+    "uniform",
+]

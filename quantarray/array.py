@@ -1,0 +1,382 @@
+"""QuantArray: packed words, a law, and a logical shape."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .dtypes import Array, Constants, DType, level_values
+from .format import WORD, tail_mask, word_count
+
+_PREVIEW = 6
+
+
+class QuantArray:
+    """An immutable array of 1 to 8 bits an element that never leaves its packed form by accident.
+
+    Always true (`validate` repeats this list as code, and the tests call it after every operation):
+    - `words` is a read-only uint64 array `[bits, *outer, word_count(shape[axis])]`, where `outer` is `shape`
+      without `axis`, in order; bit k of the code of element i of the packed axis is bit i % 64 of word i // 64
+      in plane k;
+    - the bits behind the last element of a row are zero in every plane;
+    - every code is less than `dtype.n_levels`;
+    - the constants are read-only, finite float32 arrays that are there exactly as the kind of the dtype asks (see
+      `quantarray.dtypes`), with as many axes as the array, each axis either 1 or the array's length, or along the
+      packed axis the number of groups.
+
+    Make one with `quantize`, `encode`, `from_codes`, `from_words` or `load`.
+
+    >>> import quantarray as qa, numpy as np
+    >>> q = qa.encode(np.array([[1, -1, 1], [-1, -1, 1]]), values=(-1, 1))
+    >>> q.shape, q.bits, q.words.tolist()
+    ((2, 3), 1, [[[5], [4]]])
+    """
+
+    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_shape", "_words")
+    __array_ufunc__ = None  # NumPy's operators return NotImplemented instead of looping over an object array
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        words: Array,
+        dtype: DType,
+        shape: tuple[int, ...],
+        axis: int,
+        constants: Constants | None = None,
+    ) -> None:
+        self._words = _frozen(words)
+        self._dtype = dtype
+        self._shape = shape
+        self._axis = axis
+        self._constants = Constants() if constants is None else constants
+        self._cache: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+
+    # What it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The logical shape."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self._shape, dtype=np.int64))
+
+    @property
+    def dtype(self) -> DType:
+        """The law: which kind of levels, and which if they are integers."""
+        return self._dtype
+
+    @property
+    def bits(self) -> int:
+        """Bits an element."""
+        return self._dtype.bits
+
+    @property
+    def axis(self) -> int:
+        """The packed axis, not negative."""
+        return self._axis
+
+    @property
+    def words(self) -> Array:
+        """The packed words, uint64 [bits, *outer, word]: a read-only view."""
+        return self._words
+
+    @property
+    def constants(self) -> Constants:
+        """Scale, offset, table and group together."""
+        return self._constants
+
+    @property
+    def scale(self) -> Array | None:
+        """The scale, float32; for a basis one per plane, [bits, ...]. None where there is none."""
+        return self._constants.scale
+
+    @property
+    def offset(self) -> Array | None:
+        """The offset of a uniform or basis law, float32. None where there is none."""
+        return self._constants.offset
+
+    @property
+    def group(self) -> int | None:
+        """How many elements of the packed axis share constants; None if they don't vary along it."""
+        return self._constants.group
+
+    @property
+    def levels(self) -> Array:
+        """The value of every code, [n_levels, ...]: int64 [n_levels] for integer levels, else float32.
+
+        >>> import quantarray as qa
+        >>> qa.encode([1, -1], values=(-1, 1)).levels
+        array([-1,  1])
+        """
+        return level_values(self._dtype, self._constants)
+
+    @property
+    def device(self) -> str:
+        """Where the words lie."""
+        return "cpu"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of words and constants."""
+        return self._words.nbytes + self._constants.nbytes
+
+    @property
+    def nbytes_cached(self) -> int:
+        """Bytes of the layouts that kernels made of this array and keep; `drop_cache()` frees them."""
+        with self._lock:
+            return sum(_cached_bytes(entry, self._words) for entry in self._cache.values())
+
+    @property
+    def T(self) -> QuantArray:
+        """The array with its axes reversed; no word moves."""
+        return self.transpose()
+
+    # Out of the packed form, by name only
+
+    def codes(self) -> Array:
+        """The codes, uint8, in the logical shape.
+
+        >>> import quantarray as qa
+        >>> qa.encode([3, 0, 2], values=range(4)).codes()
+        array([3, 0, 2], dtype=uint8)
+        """
+        from .ops import conversion
+
+        return conversion.codes(self)
+
+    def dequantize(self) -> Array:
+        """The values: int32 where the levels are integers without a scale, else float32.
+
+        >>> import quantarray as qa, numpy as np
+        >>> qa.quantize(np.float32([0.5, -1.5, 1.0]), qa.Sign(scale=True)).dequantize()
+        array([ 1., -1.,  1.], dtype=float32)
+        """
+        from .ops import conversion
+
+        return conversion.dequantize(self)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
+
+    # Shape
+
+    def transpose(self, *axes: Any) -> QuantArray:
+        """The axes in another order, reversed by default; a view: no word moves.
+
+        >>> import quantarray as qa, numpy as np
+        >>> image = qa.encode(np.ones((2, 8, 9, 3), int), values=(-1, 1))
+        >>> image.transpose(0, 3, 1, 2).shape, image.transpose(0, 3, 1, 2).axis
+        ((2, 3, 8, 9), 1)
+        """
+        from .ops import manipulation
+
+        return manipulation.transpose(self, *axes)
+
+    def reshape(self, *shape: Any) -> QuantArray:
+        """Another shape of the same elements in C order.
+
+        A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
+        where the bits of the packed axis must move.
+
+        >>> import quantarray as qa, numpy as np
+        >>> qa.encode(np.ones((2, 4, 4, 100), int), values=(-1, 1)).reshape(2, -1).shape
+        (2, 1600)
+        """
+        from .ops import manipulation
+
+        return manipulation.reshape(self, *shape)
+
+    def __getitem__(self, key: Any) -> QuantArray:
+        """Basic indexing: a view along unpacked axes and along word-aligned slices of the packed one.
+
+        >>> import quantarray as qa, numpy as np
+        >>> q = qa.encode(np.arange(12).reshape(3, 4) % 4, values=range(4))
+        >>> q[1:, ::1].shape, q[-1].dequantize()
+        ((2, 4), array([0, 1, 2, 3], dtype=int32))
+        """
+        from .ops import manipulation
+
+        return manipulation.index(self, key)
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[QuantArray]:
+        return (self[i] for i in range(len(self)))
+
+    def copy(self) -> QuantArray:
+        """An array of its own words."""
+        return QuantArray(self._words.copy(), self._dtype, self._shape, self._axis, self._constants)
+
+    def to_device(self, device: str) -> QuantArray:
+        """This array on another device; itself if it is there already.
+
+        >>> import quantarray as qa
+        >>> qa.encode([1, -1], values=(-1, 1)).to_device("cpu").device
+        'cpu'
+        """
+        from .device import move
+
+        return move(self, device)
+
+    # Arithmetic and comparison
+
+    def __matmul__(self, other: Any) -> Any:
+        from .ops import linalg
+
+        if not isinstance(other, (QuantArray, np.ndarray)):
+            return NotImplemented
+        return linalg.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from .ops import linalg
+
+        if not isinstance(other, np.ndarray):
+            return NotImplemented
+        return linalg.matmul(other, self)
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise TypeError("== between packed arrays is not there yet: use quantarray.array_equal(a, b) for whole arrays")
+
+    def __bool__(self) -> NoReturn:
+        raise ValueError("the truth value of a packed array is ambiguous: use array_equal(), codes() or dequantize()")
+
+    def digest(self) -> str:
+        """Sixteen bytes in hex that identify shape, dtype, constants and codes: equal arrays, equal digests.
+
+        >>> import quantarray as qa
+        >>> a, b = qa.encode([1, -1], values=(-1, 1)), qa.encode([1, 1], values=(-1, 1))
+        >>> a.digest() == a.copy().digest(), a.digest() == b.digest()
+        (True, False)
+        """
+        from .io.canonical import digest
+
+        return digest(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An ndarray pickles its own view only, and the kernels' layouts stay behind
+        state = (np.ascontiguousarray(self._words), self._dtype, self._shape, self._axis, self._constants)
+        return QuantArray, state
+
+    # What kernels keep
+
+    def cached(self, key: Any, build: Callable[[], Any]) -> Any:
+        """What `build` made of this array for a kernel, built once a key and kept."""
+        found = self._cache.get(key)
+        if found is None:
+            found = build()  # two threads may both build; one result is kept
+            with self._lock:
+                found = self._cache.setdefault(key, found)
+        return found
+
+    def drop_cache(self) -> None:
+        """Free what kernels keep of this array; the next call builds it again."""
+        with self._lock:
+            self._cache.clear()
+
+    def __repr__(self) -> str:
+        ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
+        return (
+            f"QuantArray(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
+            f"{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
+            f"{ratio:.1f}x smaller than float32, {_preview(self)})"
+        )
+
+
+def _cached_bytes(entry: Any, words: Array) -> int:
+    """Bytes of the arrays in a cache entry that are not views of the words themselves."""
+    if isinstance(entry, QuantArray):
+        return _cached_bytes(entry.words, words) + entry.nbytes_cached
+    if isinstance(entry, np.ndarray):
+        return 0 if np.may_share_memory(entry, words) else entry.nbytes
+    return sum(_cached_bytes(e, words) for e in entry) if isinstance(entry, tuple) else 0
+
+
+def _frozen(a: Array) -> Array:
+    view = a.view()
+    view.flags.writeable = False
+    return view
+
+
+def _describe_constants(q: QuantArray) -> str:
+    parts = []
+    for name, a, lead in q.constants.items():
+        inner = a.shape[lead:]
+        varies = [str(d) for d in range(q.ndim) if inner[d] > 1]
+        if q.group and inner[q.axis] > 1:
+            varies[varies.index(str(q.axis))] = f"{q.axis} in groups of {q.group}"
+        first = a.reshape(int(np.prod(a.shape[:lead])), -1)[:4, :1].ravel() if a.size else a.ravel()
+        text = ", ".join(f"{v:.4g}" for v in first) + (", .." if lead and a.shape[0] > 4 else "")
+        text = f"[{text}]" if lead else text
+        parts.append(f"{name}={text}" + (f" .. along axis {' and '.join(varies)}" if varies else ""))
+    return ", ".join(parts) or "no constants"
+
+
+def _preview(q: QuantArray) -> str:
+    if not q.size:
+        return "values: none"
+    key = tuple(0 if d != q.axis else slice(0, _PREVIEW) for d in range(q.ndim))
+    values = q[key].dequantize() if q.group is None else _grouped_preview(q, key)
+    text = " ".join(f"{v:.4g}" for v in values)
+    return f"values: {text}" + (" .." if q.size > len(values) else "")
+
+
+def _grouped_preview(q: QuantArray, key: Any) -> Array:
+    # A cut through a group is refused as an index; whole groups are not
+    group = q.group or 1
+    whole = tuple(slice(0, -(-_PREVIEW // group) * group) if isinstance(k, slice) else k for k in key)
+    return q[whole].dequantize()[:_PREVIEW]
+
+
+def validate(q: QuantArray) -> None:
+    """Raise ValueError unless the conditions in `QuantArray`'s docstring hold."""
+    if not (q.ndim >= 1 and 0 <= q.axis < q.ndim and all(n >= 0 for n in q.shape)):
+        raise ValueError(f"QuantArray: needs at least one axis and a packed one among them, got {q.shape}, {q.axis}")
+    length = q.shape[q.axis]
+    outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+    expected = (q.bits, *outer, word_count(length))
+    if q.words.dtype != WORD or q.words.shape != expected:
+        raise ValueError(f"QuantArray: needs words uint64 {expected}, got {q.words.dtype} {q.words.shape}")
+    if q.words.flags.writeable:
+        raise ValueError("QuantArray: words must be read-only")
+    if q.words.size and (q.words[..., -1] & np.uint64(~tail_mask(length) & (2**64 - 1))).any():
+        raise ValueError(f"QuantArray: bits behind element {length} of the packed axis must be zero")
+    if q.dtype.n_levels < 2**q.bits and q.size and int(q.codes().max()) >= q.dtype.n_levels:
+        raise ValueError(f"QuantArray: {q.dtype} has codes below {q.dtype.n_levels}, got {int(q.codes().max())}")
+    validate_constants(q.dtype, q.shape, q.axis, q.constants)
+
+
+def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants) -> None:
+    """Raise ValueError unless the constants are those that the dtype asks for and broadcast to the shape."""
+    needed = {"integer": set(), "uniform": {"scale", "offset"}, "basis": {"scale", "offset"}, "table": {"table"}}
+    found = {name for name, _, _ in constants.items()}
+    if found != needed[dtype.kind] and not (dtype.is_integer and found == {"scale"}):
+        raise ValueError(f"{dtype}: needs the constants {sorted(needed[dtype.kind])}, got {sorted(found)}")
+    group = constants.group
+    if group is not None and group < 1:
+        raise ValueError(f"{dtype}: a group needs at least one element, got {group}")
+    groups = -(-shape[axis] // group) if group else 1
+    for name, a, _ in constants.items():
+        lead = {"table": (dtype.n_levels,), "scale": (dtype.bits,) if dtype.kind == "basis" else ()}.get(name, ())
+        fits = a.ndim == len(lead) + len(shape) and a.shape[: len(lead)] == lead
+        for d, n in enumerate(a.shape[len(lead) :] if fits else ()):
+            fits = fits and (n == 1 or n == (groups if d == axis else shape[d]))
+        if not fits:
+            raise ValueError(
+                f"{dtype}: {name} must have the shape {(*lead, *shape)} with 1 where it does not vary"
+                f"{f' and {groups} groups on axis {axis}' if group else ''}, got {a.shape}"
+            )
+        if a.dtype != np.float32 or a.flags.writeable or not np.isfinite(a).all():
+            raise ValueError(f"{dtype}: {name} must be finite read-only float32")

@@ -1,0 +1,1 @@
+"""Numba kernels for CPUs. The contract is `quantarray.kernels`; one file here has one kernel and its driver."""

@@ -1,0 +1,157 @@
+"""One input channel an output channel: depthwise convolution, and average pooling as one with weights of 1.
+
+Lanes are the 64 input channels of a word; with a channel multiplier m, output channel c * m + r is lane c of copy r.
+The bits of x select the weights' values, so a tap costs one shift, one mask and one addition a plane.
+"""
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+
+from . import threads
+from .finish import store_codes, store_values
+
+_LANES = 64
+_NO_VALUES = {t: np.empty((0, 0), t) for t in (np.int32, np.float32)}
+_NO_WORDS = np.empty((0, 0, 0), np.uint64)
+_LEAST = 1 << 14  # taps times words that are worth a parallel region
+
+
+def depthwise(x, w, plan, finish, mean, out):
+    real = finish.thresholds.dtype == np.float64
+    words = out if out.dtype == np.uint64 else _NO_WORDS
+    values = _NO_VALUES[np.float32 if real else np.int32] if out.dtype == np.uint64 else out
+    rows = x.images * plan.origin.size
+    if not out.size:
+        return
+    one, many = (_real_range, _real_parallel) if real else (_integer_range, _integer_parallel)
+    work = rows * w.words.shape[1] * w.words.shape[2] * w.group_words * x.words.shape[0]
+    if threads.serial(work, _LEAST):
+        one(x, w, plan, finish, mean, 0, rows, values, words)
+    else:
+        threads.run(many, x, w, plan, finish, mean, rows, values, words)
+
+
+@njit(cache=True, nogil=True)
+def _add_taps(x, w, plan, kind, t, values, origin, lanes):
+    """lanes[l] += sum over the taps inside of x's code of term t times values[tap, l]."""
+    words = w.group_words
+    first, count = x.terms[t, 0], x.terms[t, 1]
+    for r in range(plan.first_run[kind], plan.first_run[kind + 1]):
+        for k in range(plan.runs[r, 2] // words):
+            at = origin + plan.runs[r, 0] + k * words
+            tap = values[plan.runs[r, 1] // words + k]
+            for j in range(count):
+                word = x.words[first + j, at]
+                for lane in range(_LANES):
+                    bit = np.int64((word >> np.uint64(lane)) & np.uint64(1))
+                    lanes[lane] += (-bit & tap[lane]) << j
+
+
+@njit(cache=True, nogil=True)
+def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
+    """dot[l] = the exact sum of term t of x times term s of w, for the channels of a word."""
+    dot[:] = 0
+    at = word * _LANES
+    _add_taps(x, w, plan, kind, t, w.words[s, copy, :, at : at + _LANES], origin + word, dot)
+    lane0 = copy * w.group_words * _LANES + at
+    for lane in range(_LANES):
+        dot[lane] = x.terms[t, 2] * w.sums[kind, s, lane0 + lane] + x.terms[t, 3] * dot[lane]
+
+
+@njit(cache=True, nogil=True)
+def _store(lanes, w, finish, copy, word, code, row, values, words):
+    copies = w.words.shape[1]
+    at = copy * w.group_words * _LANES + word * _LANES
+    valid = min(_LANES, w.group_lanes - word * _LANES)
+    step = valid if copies == 1 else 1
+    for lane in range(0, valid, step):
+        channel = (word * _LANES + lane) * copies + copy
+        some = lanes[lane : lane + step]
+        if words.size:
+            store_codes(some, finish, at + lane, channel, step, code, words, row)
+        else:
+            store_values(some, channel, step, values, row)
+
+
+@njit(cache=True, nogil=True)
+def _integer_range(x, w, plan, finish, mean, first, last, values, words):
+    pixels = plan.origin.size
+    dot, code = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    for task in range(first, last):
+        image, tile = task // pixels, task % pixels
+        pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
+        origin = image * plan.image_words + plan.origin[pixel]
+        for word in range(w.group_words):
+            for copy in range(w.words.shape[1]):
+                _dot(x, w, plan, kind, 0, 0, copy, word, origin, dot)
+                at = (copy * w.group_words + word) * _LANES
+                for lane in range(_LANES):
+                    dot[lane] += finish.extra[kind, at + lane]
+                _store(dot, w, finish, copy, word, code, image * pixels + pixel, values, words)
+
+
+@njit(cache=True, nogil=True)
+def _lane(constants, lane):
+    return constants[0] if constants.size == 1 else constants[min(lane, constants.size - 1)]
+
+
+@njit(cache=True, nogil=True)
+def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
+    """value[l] in float64, in the documented order: products, then A, B and n terms."""
+    at, channel = (copy * w.group_words + word) * _LANES, word * _LANES
+    n = w.inside[kind]
+    ones = np.ones((plan.runs[:, 1].max() // w.group_words + 1 if plan.runs.size else 0, _LANES), np.int64)
+    value[:] = 0.0
+    for t in range(x.terms.shape[0]):
+        scale = x.scale[0, t, min(row, x.scale.shape[2] - 1)]
+        for s in range(w.terms.shape[0]):
+            _dot(x, w, plan, kind, t, s, copy, word, origin, dot)
+            for lane in range(_LANES):
+                value[lane] += (_lane(scale, channel + lane) * w.scale[0, s, at + lane]) * dot[lane]
+    for t in range(x.terms.shape[0]):
+        scale = x.scale[0, t, min(row, x.scale.shape[2] - 1)]
+        dot[:] = 0
+        _add_taps(x, w, plan, kind, t, ones, origin + word, dot)
+        for lane in range(_LANES):
+            total = x.terms[t, 2] * n + x.terms[t, 3] * dot[lane]
+            value[lane] += (_lane(scale, channel + lane) * w.offset[0, at + lane]) * total
+    offset = x.offset[0, min(row, x.offset.shape[1] - 1)]
+    for s in range(w.terms.shape[0]):
+        for lane in range(_LANES):
+            scaled = _lane(offset, channel + lane) * w.scale[0, s, at + lane]
+            value[lane] += scaled * w.sums[kind, s, at + lane]
+    for lane in range(_LANES):
+        value[lane] += (_lane(offset, channel + lane) * w.offset[0, at + lane]) * n
+
+
+@njit(cache=True, nogil=True)
+def _real_range(x, w, plan, finish, mean, first, last, values, words):
+    pixels = plan.origin.size
+    dot, code = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    value = np.empty(_LANES, np.float64)
+    for task in range(first, last):
+        image, tile = task // pixels, task % pixels
+        pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
+        origin = image * plan.image_words + plan.origin[pixel]
+        for word in range(w.group_words):
+            for copy in range(w.words.shape[1]):
+                _real_lanes(x, w, plan, kind, copy, word, origin, image, dot, value)
+                at = (copy * w.group_words + word) * _LANES
+                for lane in range(_LANES):
+                    total = (value[lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
+                    value[lane] = np.float32(total / w.inside[kind] if mean else total)
+                _store(value, w, finish, copy, word, code, image * pixels + pixel, values, words)
+
+
+def _parallel(one):
+    @njit(cache=True, parallel=True, nogil=True)
+    def many(x, w, plan, finish, mean, rows, values, words):
+        pieces = min(rows, 4 * get_num_threads())
+        for piece in prange(pieces):
+            one(x, w, plan, finish, mean, rows * piece // pieces, rows * (piece + 1) // pieces, values, words)
+
+    return many
+
+
+_integer_parallel = _parallel(_integer_range)
+_real_parallel = _parallel(_real_range)

@@ -1,0 +1,91 @@
+"""Micro-kernels: what the compiler would not write by itself.
+
+`popcount` is LLVM's ctpop. `count_tile` is the inner loop of every product: 4 pixels times 32 output channels of
+counts stay in registers while the words of a run stream by. It is written as explicit vectors of 8 x 64 bits
+because auto-vectorisation stays at 256 bits and keeps the counts in memory; LLVM splits the vectors where the
+machine's are shorter, so the same text is right on AVX2 and NEON.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+TILE = 4  # pixels
+LANES = 32  # output channels
+_WIDTH = 8  # 64-bit lanes of a vector
+_VECTORS = LANES // _WIDTH
+
+
+@intrinsic
+def popcount(typingctx, word):
+    """The ones of a uint64, as int64."""
+    if word != types.uint64:
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def count_tile(typingctx, words, origins, weights, runs, first, last, counts):
+    """counts[p, l] = sum over the runs of popcount(words[origins[p] + k] & weights[k, l]).
+
+    words uint64[n], origins int64[4], weights uint64[n 32], runs int64[n 3], runs first .. last; counts
+    int64[4 32] is overwritten. All arrays are C-contiguous.
+    """
+    signature = types.void(words, origins, weights, runs, types.int64, types.int64, counts)
+
+    def codegen(context, builder, signature, args):
+        i64 = ir.IntType(64)
+        vector = ir.VectorType(i64, _WIDTH)
+        ctpop = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(vector, [vector]), f"llvm.ctpop.v{_WIDTH}i64"
+        )
+
+        def data(i):
+            array = context.make_array(signature.args[i])(context, builder, args[i])
+            return builder.bitcast(array.data, i64.as_pointer())
+
+        words, origins, weights, runs, counts = (data(i) for i in (0, 1, 2, 3, 6))
+        const = lambda n: ir.Constant(i64, n)  # noqa: E731
+        zero = ir.Constant(vector, [0] * _WIDTH)
+        lanes0 = ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), [0] * _WIDTH)
+
+        def vector_at(pointer, index):
+            return builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
+
+        # One stack slot a vector: LLVM's mem2reg makes each a register that lives through both loops
+        slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(_VECTORS)] for _ in range(TILE)]
+        for p in range(TILE):
+            for v in range(_VECTORS):
+                builder.store(zero, slots[p][v])
+        begin = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
+        count = builder.sub(args[5], args[4])
+        with cgutils.for_range(builder, count) as run:
+            row = builder.mul(builder.add(args[4], run.index), const(3))
+            at, weight, length = (
+                builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3)
+            )
+            pixel = [builder.gep(words, [builder.add(begin[p], at)]) for p in range(TILE)]
+            with cgutils.for_range(builder, length) as step:
+                lane = builder.mul(builder.add(weight, step.index), const(LANES))
+                column = [
+                    builder.load(vector_at(weights, builder.add(lane, const(v * _WIDTH))), align=8)
+                    for v in range(_VECTORS)
+                ]
+                for p in range(TILE):
+                    word = builder.load(builder.gep(pixel[p], [step.index]))
+                    one = builder.insert_element(zero, word, ir.Constant(ir.IntType(32), 0))
+                    splat = builder.shuffle_vector(one, zero, lanes0)
+                    for v in range(_VECTORS):
+                        ones = builder.call(ctpop, [builder.and_(splat, column[v])])
+                        builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
+        for p in range(TILE):
+            for v in range(_VECTORS):
+                target = vector_at(counts, const(p * LANES + v * _WIDTH))
+                builder.store(builder.load(slots[p][v]), target, align=8)
+
+    return signature, codegen

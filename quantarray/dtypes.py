@@ -1,0 +1,255 @@
+"""The laws: which values the codes of an array stand for.
+
+A `DType` is known before any data is: it says whether levels are integers, and it alone decides what an operation
+returns. `Constants` are the numbers that turn a dtype's codes into values: a scale, an offset, a table.
+
+| kind      | value of code c with bits b_k                  | constants                  |
+|-----------|------------------------------------------------|----------------------------|
+| `integer` | levels[c], times scale if there is one         | scale, optional            |
+| `uniform` | offset + scale * c                             | scale (the step), offset   |
+| `basis`   | offset + sum_k scale[k] * b_k                  | scale [bits ...], offset   |
+| `table`   | table[c]                                       | table [n_levels ...]       |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .format import MAX_BITS, bits_for
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class DType:
+    """What the codes of an array mean, as far as it is known without data.
+
+    Always true:
+    - `kind` is "integer", "uniform", "basis" or "table";
+    - 1 <= `bits` <= 8 and 1 <= `n_levels` <= 2**bits; a basis uses all its 2**bits codes;
+    - `levels` are n_levels different Python integers in code order if the kind is "integer", else None.
+    """
+
+    kind: str
+    bits: int
+    n_levels: int
+    levels: tuple[int, ...] | None = None
+    name: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        validate_dtype(self)
+
+    @property
+    def is_integer(self) -> bool:
+        """True where the levels are integers that are known from the dtype alone."""
+        return self.levels is not None
+
+    @property
+    def step(self) -> int | None:
+        """The common difference of integer levels in code order; None where there is none, or levels are real."""
+        if self.levels is None:
+            return None
+        if self.n_levels == 1:
+            return 1
+        step = self.levels[1] - self.levels[0]
+        even = all(b - a == step for a, b in zip(self.levels, self.levels[1:], strict=False))
+        return step if even else None
+
+    @property
+    def max_abs(self) -> int:
+        """The largest magnitude among integer levels."""
+        if self.levels is None:
+            raise TypeError(f"{self} has real levels: their magnitude is known from an array's constants only")
+        return max(abs(v) for v in self.levels)
+
+    def __repr__(self) -> str:
+        return f"quantarray.{self.name or _describe(self)}"
+
+    def __str__(self) -> str:
+        return self.name or _describe(self)
+
+
+def _describe(dtype: DType) -> str:
+    if dtype.levels is not None:
+        step = dtype.step
+        if dtype.n_levels > 4 and step is not None:
+            by = "" if step == 1 else f", {step}"
+            return f"integers(range({dtype.levels[0]}, {dtype.levels[-1] + step}{by}))"
+        return f"integers({', '.join(map(str, dtype.levels))})"
+    if dtype.n_levels != 2**dtype.bits:
+        return f"{dtype.kind}({dtype.bits}, n_levels={dtype.n_levels})"
+    return f"{dtype.kind}({dtype.bits})"
+
+
+def validate_dtype(dtype: DType) -> None:
+    """Raise ValueError unless the conditions in `DType`'s docstring hold."""
+    if dtype.kind not in ("integer", "uniform", "basis", "table"):
+        raise ValueError(f"dtype: kind must be integer, uniform, basis or table, got {dtype.kind!r}")
+    if not 1 <= dtype.bits <= MAX_BITS:
+        raise ValueError(f"dtype: needs 1 to {MAX_BITS} bits, got {dtype.bits}")
+    if not 1 <= dtype.n_levels <= 2**dtype.bits:
+        raise ValueError(f"dtype: {dtype.bits} bits hold 1 to {2**dtype.bits} levels, got {dtype.n_levels}")
+    if dtype.kind == "basis" and dtype.n_levels != 2**dtype.bits:
+        raise ValueError(f"dtype: a basis of {dtype.bits} bits has {2**dtype.bits} levels, got {dtype.n_levels}")
+    if (dtype.kind == "integer") != (dtype.levels is not None):
+        raise ValueError("dtype: integer levels go with the kind 'integer' and with no other")
+    if dtype.levels is not None and len(set(dtype.levels)) != dtype.n_levels:
+        raise ValueError(f"dtype: needs {dtype.n_levels} different integer levels, got {dtype.levels}")
+    if dtype.levels is not None and max(map(abs, dtype.levels)) >= 2**31:
+        raise ValueError(f"dtype: integer levels must lie within +-(2**31 - 1), got {dtype.levels}")
+
+
+def _named(name: str, levels: Iterable[int]) -> DType:
+    values = tuple(levels)
+    return DType("integer", bits_for(len(values)), len(values), values, name)
+
+
+bipolar = _named("bipolar", (-1, 1))
+ternary = _named("ternary", (-1, 0, 1))
+uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (
+    _named(f"uint{k}", range(2**k)) for k in range(1, MAX_BITS + 1)
+)
+int2, int3, int4, int5, int6, int7, int8 = (
+    _named(f"int{k}", range(-(2 ** (k - 1)), 2 ** (k - 1))) for k in range(2, MAX_BITS + 1)
+)
+_NAMED = {
+    d.levels: d
+    for d in (bipolar, ternary, uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8)
+    + (int2, int3, int4, int5, int6, int7, int8)
+}
+
+
+def integers(*levels: int | Iterable[int]) -> DType:
+    """The dtype whose code c stands for the integer levels[c].
+
+    >>> integers(-1, 1) is bipolar
+    True
+    >>> integers(-3, -1, 1, 3)
+    quantarray.integers(-3, -1, 1, 3)
+    >>> integers(range(4))
+    quantarray.uint2
+    """
+    given: Iterable[Any] = levels
+    if len(levels) == 1 and isinstance(levels[0], Iterable):
+        given = levels[0]
+    values = []
+    for v in given:
+        if isinstance(v, (bool, np.bool_)) or float(v) != int(v):
+            raise ValueError(f"integers: levels must be integers, got {v!r}; real levels are table(bits)")
+        values.append(int(v))
+    if not 1 <= len(values) <= 2**MAX_BITS:
+        raise ValueError(f"integers: needs 1 to {2**MAX_BITS} levels, got {len(values)}")
+    key = tuple(values)
+    return _NAMED.get(key) or DType("integer", bits_for(len(key)), len(key), key)
+
+
+def uniform(bits: int, n_levels: int | None = None) -> DType:
+    """Real levels offset + scale * c: what an affine quantiser has."""
+    return DType("uniform", bits, 2**bits if n_levels is None else n_levels)
+
+
+def basis(bits: int) -> DType:
+    """Real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy residuals."""
+    return DType("basis", bits, 2**bits)
+
+
+def table(bits: int, n_levels: int | None = None) -> DType:
+    """Real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat."""
+    return DType("table", bits, 2**bits if n_levels is None else n_levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Constants:
+    """The float32 numbers of a law. They broadcast against the logical shape.
+
+    `scale` and `offset` have the array's number of axes, 1 where they don't vary (a basis' scale has its planes
+    before that, a `table` its levels). With `group`, element i of the packed axis uses entry i // group there.
+    """
+
+    scale: Array | None = None
+    offset: Array | None = None
+    table: Array | None = None
+    group: int | None = None
+
+    def items(self) -> list[tuple[str, Array, int]]:
+        """(name, array, leading axes that are not the logical shape's) of each constant that is there."""
+        lead = 0 if self.scale is None or self.offset is None else self.scale.ndim - self.offset.ndim
+        found = [("scale", self.scale, lead), ("offset", self.offset, 0), ("table", self.table, 1)]
+        return [(name, a, n) for name, a, n in found if a is not None]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for _, a, _ in self.items())
+
+
+def level_values(dtype: DType, constants: Constants) -> Array:
+    """Every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
+
+    Computed in float64 in the order of the formulas above and rounded to float32 once, here and nowhere else.
+    """
+    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
+    codes = np.arange(dtype.n_levels)
+    if constants.table is not None:
+        return constants.table
+    ndim = offset.ndim if offset is not None else scale.ndim if scale is not None else 0
+    codes = codes.reshape((-1,) + (1,) * ndim)
+    if dtype.levels is not None:
+        exact = np.array(dtype.levels, np.int64).reshape(codes.shape)
+        return exact if scale is None else (scale * exact).astype(np.float32)
+    assert scale is not None and offset is not None
+    if dtype.kind == "uniform":
+        return (offset + scale * codes).astype(np.float32)
+    value = np.broadcast_to(offset, (dtype.n_levels, *np.broadcast_shapes(scale.shape[1:], offset.shape)))
+    for k in range(dtype.bits):
+        value = value + scale[k] * ((codes >> k) & 1)
+    return np.asarray(value.astype(np.float32))
+
+
+def level_ranks(dtype: DType, constants: Constants) -> Array:
+    """The place of each code's value among all values, 0 for the smallest: uint8 [n_levels, *constants' shape].
+
+    Codes of equal value rank in code order. Pooling and comparison go by rank, because the order of codes is not
+    the order of values where a basis is unordered or a scale negative.
+    """
+    order = np.argsort(level_values(dtype, constants), axis=0, kind="stable")
+    return np.argsort(order, axis=0, kind="stable").astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A run of planes read as one integer: base + step * sum_i 2^i * b[first + i].
+
+    A dtype's values are offset + sum over its terms of scale * term, so a product of two arrays is a sum over
+    pairs of terms of exact integer products.
+    """
+
+    first: int
+    planes: int
+    base: int
+    step: int
+
+
+def terms(dtype: DType) -> list[Term]:
+    """The terms of a dtype with arithmetic integer levels, a uniform or a basis law."""
+    if dtype.kind == "basis":
+        return [Term(k, 1, 0, 1) for k in range(dtype.bits)]
+    if dtype.kind == "uniform":
+        return [Term(0, dtype.bits, 0, 1)]
+    if dtype.levels is None or dtype.step is None:
+        raise TypeError(f"{dtype} is not affine in its bits")
+    return [Term(0, dtype.bits, dtype.levels[0], dtype.step)]
+
+
+def arithmetic(levels: tuple[int, ...]) -> tuple[int, int]:
+    """(smallest, step) of the coarsest integer grid that holds every level.
+
+    >>> arithmetic((-1, 0, 3)), arithmetic((4, -2)), arithmetic((7,))
+    ((-1, 1), (-2, 6), (7, 1))
+    """
+    low = min(levels)
+    return low, math.gcd(*(v - low for v in levels)) or 1

@@ -1,0 +1,9 @@
+"""The errors that are quantarray's own. All others are NumPy's habits: TypeError, ValueError, IndexError."""
+
+
+class FormatError(ValueError):
+    """A file is damaged, truncated, or not of the format it should be. Nothing was loaded from it."""
+
+
+class DeviceError(RuntimeError):
+    """Operands lie on different devices, or an operation has no kernel for the device they lie on."""

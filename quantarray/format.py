@@ -1,0 +1,44 @@
+"""The bit format: the one place that knows how codes lie in words.
+
+A packed array is `words uint64[planes, *outer, word]`. Element i of the packed axis is bit `i % 64` of word
+`i // 64`; plane k holds bit k of the code. `outer` are the other axes in logical order, so an NCHW array packed
+on C and an NHWC array packed on C have the same words. Bits behind the last element (the tail) are zero.
+
+Planes are outermost. Beside a pixel's words they would be a little closer together in a convolution, but then
+merging unpacked axes into the packed one, which every network does before its first dense layer, would copy.
+`docs/decisions/0002-plane-order.md` has the measurement.
+"""
+
+import numpy as np
+
+WORD_BITS = 64
+WORD = np.dtype("<u8")
+MAX_BITS = 8
+
+
+def word_count(n: int) -> int:
+    """Words that hold n bits.
+
+    >>> word_count(0), word_count(1), word_count(64), word_count(65)
+    (0, 1, 1, 2)
+    """
+    return -(-n // WORD_BITS)
+
+
+def tail_mask(n: int) -> int:
+    """The bits in use in the last word of a row of n bits.
+
+    >>> hex(tail_mask(3)), hex(tail_mask(64))
+    ('0x7', '0xffffffffffffffff')
+    """
+    used = n % WORD_BITS
+    return (1 << used) - 1 if used else (1 << WORD_BITS) - 1
+
+
+def bits_for(levels: int) -> int:
+    """Bits that tell `levels` codes apart, at least 1.
+
+    >>> bits_for(1), bits_for(2), bits_for(3), bits_for(256)
+    (1, 1, 2, 8)
+    """
+    return max(1, (levels - 1).bit_length())

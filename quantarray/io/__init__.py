@@ -1,0 +1,1 @@
+"""Files: one array in a container, and networks of plain integers."""

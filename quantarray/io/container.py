@@ -1,0 +1,137 @@
+"""One array in a file: `.npz` in the core, `.safetensors` with an extra."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array
+from ..errors import FormatError
+from . import canonical
+
+MAGIC = "quantarray"
+VERSION = 1
+_NAMES = ("words", "scale", "offset", "table")
+_DAMAGE = (OSError, EOFError, KeyError, TypeError, ValueError, OverflowError, MemoryError, NotImplementedError)
+_DAMAGE += (zipfile.BadZipFile, zlib.error, RuntimeError, AttributeError, IndexError, SyntaxError, RecursionError)
+
+
+def save(file: str | os.PathLike[str], q: QuantArray) -> None:
+    """Write one array to a `.npz` or `.safetensors` file, whole or not at all.
+
+    The file holds words, constants and a digest of both; docs/format.md describes it. Raises TypeError for anything
+    but a QuantArray, ValueError for another ending, ImportError where the safetensors extra is missing.
+
+    >>> import quantarray as qa, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "q.npz")
+    >>> qa.save(path, qa.encode([1, -1, 1], values=(-1, 1)))
+    >>> qa.load(path).dequantize()
+    array([ 1, -1,  1], dtype=int32)
+    """
+    path = Path(file)
+    write = _by_ending("save", path, {".npz": _write_npz, ".safetensors": _write_safetensors})
+    if not isinstance(q, QuantArray):
+        raise TypeError(f"save: needs a QuantArray, got {type(q).__name__}; quantize or encode it first")
+    meta = {"format": MAGIC, "version": VERSION, "digest": canonical.digest(q), **canonical.header(q)}
+    text = json.dumps(meta, sort_keys=True)
+    whole(path, lambda target: write(target, text, canonical.arrays(q)))
+
+
+def load(file: str | os.PathLike[str]) -> QuantArray:
+    """Read the array that `save` wrote.
+
+    Raises FormatError where the file is damaged, truncated or foreign: what comes back is the array that was saved or
+    nothing. FileNotFoundError and other errors of the system pass through.
+    """
+    path = Path(file)
+    read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors})
+    with open(path, "rb"):
+        pass  # a missing or unreadable file is the system's error, not a damaged one
+    try:
+        text, parts = read(path)
+        meta = json.loads(text)
+        if meta["format"] != MAGIC:
+            raise FormatError(f"it says {meta['format']!r} where {MAGIC!r} should be")
+        if meta["version"] != VERSION:
+            raise FormatError(f"it has version {meta['version']}, this library reads version {VERSION}")
+        q = canonical.rebuild(meta, parts)
+        if canonical.digest(q) != meta["digest"]:
+            raise FormatError("its digest does not match its content")
+    except ImportError:
+        raise
+    except _DAMAGE as error:
+        reason = str(error) or type(error).__name__
+        raise FormatError(f"load: {path} is not a whole quantarray file: {reason}") from error
+    return q
+
+
+def whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Have `write` make a file beside `path`, then move it there in one step; nothing is left where it fails."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with open(temporary, "rb+") as f:
+            os.fsync(f.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp's file is the owner's alone
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:
+    if path.suffix not in ways:
+        raise ValueError(f"{op}: the file must end in {' or '.join(ways)}, got {str(path)!r}")
+    return ways[path.suffix]
+
+
+def _write_npz(path: Path, text: str, parts: dict[str, Array]) -> None:
+    np.savez(path, allow_pickle=False, meta=np.array(text), **parts)
+
+
+def _read_npz(path: Path) -> tuple[str, dict[str, Array]]:
+    loaded = np.load(path, allow_pickle=False)
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise FormatError("it is not an .npz archive")
+    with loaded:
+        if "meta" not in loaded.files:
+            raise FormatError("it has no 'meta' entry")
+        return str(loaded["meta"]), {name: loaded[name] for name in _NAMES if name in loaded.files}
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError(
+            "safetensors is missing: pip install 'quantarray[safetensors]', or use a .npz file"
+        ) from None
+    return safetensors
+
+
+def _write_safetensors(path: Path, text: str, parts: dict[str, Array]) -> None:
+    _safetensors().numpy.save_file(parts, path, metadata={MAGIC: text})
+
+
+def _read_safetensors(path: Path) -> tuple[str, dict[str, Array]]:
+    try:
+        with _safetensors().safe_open(path, framework="numpy") as f:
+            metadata = f.metadata() or {}
+            return metadata[MAGIC], {name: f.get_tensor(name) for name in _NAMES if name in f.keys()}
+    except _safetensors().SafetensorError as error:
+        raise FormatError(str(error)) from error

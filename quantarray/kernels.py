@@ -1,0 +1,120 @@
+"""The contract: what every backend's kernels take and give. One stub a kernel, `out` last.
+
+`cpu/` and `cuda/` have these functions in files of these names with these arguments; a test holds the signatures
+together. Arguments are checked by the caller. Shapes are in brackets; all word arrays are C-contiguous uint64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .dtypes import Array
+else:
+    Array = Any
+
+
+class Plan(NamedTuple):
+    """Where output pixels find their words. Made by `quantarray.window`, cached, read-only by agreement."""
+
+    pixels: Array  # int64[tiles tile]: output pixels; those of a tile share a border class
+    counts: Array  # int64[tiles]: how many of a tile's pixels count, the rest repeat the last
+    classes: Array  # int64[tiles]
+    origin: Array  # int64[pixels]: word at which the pixel's window begins, from the image's first word
+    first_run: Array  # int64[classes * parts + 1]: runs of (class, part) are first_run[i] .. first_run[i + 1]
+    runs: Array  # int64[runs 3]: words from the origin, first word of the weight, words
+    image_words: int  # words from one image to the next
+    parts: int  # stretches of the contraction with constants of their own
+
+
+class Left(NamedTuple):
+    """The left operand: images or rows."""
+
+    words: Array  # uint64[planes images*image_words]
+    terms: Array  # int64[terms 4]: first plane, planes, base, step
+    scale: Array  # float64[parts terms rows lanes], 1 where it doesn't vary
+    offset: Array  # float64[parts rows lanes], likewise
+    images: int
+    row_is_pixel: bool  # constants vary by output pixel (a matrix' rows) and not by image
+
+
+class Right(NamedTuple):
+    """The right operand: weights. A lane is an output channel; each group's channels are padded to whole blocks."""
+
+    words: Array  # uint64[planes blocks words lanes], laid out by `conv_weights`
+    terms: Array  # int64[terms 4]
+    scale: Array  # float64[parts terms blocks*lanes]
+    offset: Array  # float64[parts blocks*lanes]
+    sums: Array  # int64[classes*parts terms blocks*lanes]: sum of the term over the taps inside
+    inside: Array  # int64[classes*parts]: contracted elements inside
+    groups: int
+    group_words: int  # words of one group in a pixel of the left operand
+    group_lanes: int  # output channels of a group
+
+
+class Finish(NamedTuple):
+    """From an exact integer or a float64 value to the result."""
+
+    extra: Array  # int64[classes lanes]: padding and bias of an integer result
+    pad: Array  # float64[classes lanes]: padding of a real result
+    bias: Array  # float64[lanes]
+    thresholds: Array  # int64 or float64 [T lanes]: a code counts the thresholds below the value
+    flip: Array  # bool[lanes]: the code is T - count there
+    codes: Array  # uint8[T + 1]: the code of a count
+
+
+def pack(codes: Array, out: Array) -> None:
+    """uint8 codes[rows length] to out uint64[planes rows words], tails zero."""
+
+
+def unpack(words: Array, out: Array) -> None:
+    """uint64 words[planes rows words] to out uint8 codes[rows length]."""
+
+
+def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:
+    """Each code through a table: out planes of tables[row[r], i // group, code].
+
+    words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows]; out
+    uint64[planes rows words] is zero on entry. What code 0 becomes stands in the tails too: the caller clears them.
+    """
+
+
+def rebit(words: Array, length: int, start: int, new_length: int, out: Array) -> None:
+    """Cut rows of bits anew: words uint64[rows segments words] of `length` bits a segment are one stream a row.
+
+    out uint64[rows new_segments new_words] takes `new_length` bits a segment from bit `start` on.
+    """
+
+
+def threshold(values: Array, finish: Finish, out: Array) -> None:
+    """Codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
+
+
+def max_pool(words: Array, plan: Plan, out: Array) -> None:
+    """The largest code of each window: uint64 words[planes images*image_words] to out[planes rows words].
+
+    The plan has tiles of one pixel.
+    """
+
+
+def conv_weights(words: Array, groups: int, out: Array) -> None:
+    """Lay words uint64[planes channels words] out as uint64[planes blocks words lanes], groups in whole blocks."""
+
+
+def conv(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
+    """Convolution or matrix product of integer levels, by and-popcount.
+
+    out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes.
+    """
+
+
+def conv_real(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
+    """The same with float constants: out float32[rows channels], or uint64[planes rows words]."""
+
+
+def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Array) -> None:
+    """One input channel an output channel. w.words int64[terms multiplier taps lanes] are the terms' values.
+
+    The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
+    `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
+    """

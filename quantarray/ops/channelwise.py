@@ -1,0 +1,103 @@
+"""Windows over each channel by itself: depthwise convolution and average pooling."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array
+from ..format import WORD_BITS
+from ..kernels import Right
+from ..thresholds import Thresholds
+from ..window import Window, classes, plan
+from . import products, thresholding
+from .operand import Operand
+
+
+class Weights(NamedTuple):
+    """values int64[terms taps channels], scale float64[terms channels], offset float64[channels]."""
+
+    values: Array
+    scale: Array
+    offset: Array
+
+
+def term_values(w: Operand, channels: int) -> Array:
+    """The integers of weights packed on their outputs, int64[terms taps channels]."""
+    words = np.ascontiguousarray(w.words).reshape(len(w.words), -1, w.words.shape[-1])
+    bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :channels]
+    values = []
+    for first, planes, base, step in w.terms.tolist():
+        codes = sum(bits[first + i].astype(np.int64) << i for i in range(planes))
+        values.append(base + step * codes)
+    return np.array(values)
+
+
+def run(
+    device: str,
+    x: QuantArray,
+    a: Operand,
+    w: Weights,
+    window: Window,
+    dtype: np.dtype[Any],
+    pad_value: float,
+    bias: Array | None,
+    requantize: Thresholds | None,
+    shape: tuple[int, ...],
+    mean: bool,
+) -> Any:
+    """Lay everything out as [copy, input channel] lanes and call the kernel; x is [n h w c], `shape` the result's."""
+    channels, outputs = x.shape[3], shape[3]
+    width, copies = -(-channels // WORD_BITS) * WORD_BITS, outputs // channels
+
+    def lanes(v: Array) -> Array:
+        out = np.zeros((*v.shape[:-1], copies, width), v.dtype)
+        out[..., :channels] = np.moveaxis(v.reshape(*v.shape[:-1], channels, copies), -1, -2)
+        return out.reshape(*v.shape[:-1], copies * width)
+
+    found = classes(window)
+    sums = np.einsum("kt,stc->ksc", found.inside.astype(np.int64), w.values)
+    by_lane = lanes(w.values).reshape(*w.values.shape[:2], copies, width)
+    right = Right(
+        words=np.ascontiguousarray(by_lane.transpose(0, 2, 1, 3)),
+        terms=np.array([(s, 1, 0, 1) for s in range(len(w.values))], np.int64),
+        scale=lanes(w.scale)[None],
+        offset=lanes(w.offset)[None],
+        sums=lanes(sums),
+        inside=found.inside.sum(axis=1),
+        groups=1,
+        group_words=width // WORD_BITS,
+        group_lanes=channels,
+    )
+    scale, offset = a.constants(4)
+    left = products.left(
+        a, x.shape[0], by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None], False
+    )
+    outside = w.values.sum(axis=1) - sums
+    real = dtype == np.float32
+    extra = pad = shift = None
+    if real:
+        n_outside = (~found.inside).sum(axis=1)
+        pad, shift = products.real_extras(pad_value, bias, outside, n_outside, w.scale, w.offset)
+    else:
+        extra = products.integer_extra(int(pad_value), bias, outside)
+    finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes)
+    where = plan(window, width // WORD_BITS, 1, 1)
+    rows = int(np.prod(shape[:-1], dtype=np.int64))
+    if requantize is None:
+        out = np.empty((rows, outputs), dtype)
+        kernel(device, "depthwise")(left, right, where, finish, mean, out)
+        return out.reshape(shape)
+    words = thresholding.empty_codes(requantize, rows, outputs)
+    kernel(device, "depthwise")(left, right, where, finish, mean, words)
+    return thresholding.wrap(words, requantize, shape)
+
+
+def by_channel(x: QuantArray, constant: Array) -> Array:
+    """A constant [.., channels or groups or 1] with groups repeated."""
+    if x.group is None or constant.shape[-1] == 1:
+        return constant
+    return np.asarray(constant[..., np.arange(x.shape[3]) // x.group])

@@ -1,0 +1,76 @@
+"""Between codes, values and words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array, level_values
+from ..format import WORD, tail_mask, word_count
+
+
+def pack_codes(codes: Array, axis: int, bits: int) -> Array:
+    """Words [bits, *outer, word] of uint8 codes packed along an axis."""
+    last = np.ascontiguousarray(np.moveaxis(codes, axis, -1), dtype=np.uint8)
+    length = last.shape[-1]
+    out = np.empty((bits, *last.shape[:-1], word_count(length)), WORD)
+    if out.size:
+        kernel("cpu", "pack")(last.reshape(-1, length), out.reshape(bits, -1, out.shape[-1]))
+    return out
+
+
+def codes(q: QuantArray) -> Array:
+    """uint8 codes in the logical shape."""
+    length = q.shape[q.axis]
+    outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+    out = np.empty((*outer, length), np.uint8)
+    if out.size:
+        words = np.ascontiguousarray(q.words)
+        kernel(q.device, "unpack")(words.reshape(q.bits, -1, words.shape[-1]), out.reshape(-1, length))
+    return np.moveaxis(out, -1, q.axis)
+
+
+def dequantize(q: QuantArray) -> Array:
+    """int32 or float32 values in the logical shape."""
+    levels = level_values(q.dtype, q.constants)
+    if levels.dtype == np.int64:
+        levels = levels.astype(np.int32)
+    found = codes(q)
+    if levels.size == levels.shape[0]:
+        return levels.reshape(-1)[found]
+    table = expand(levels, 1, q)
+    return np.take_along_axis(np.broadcast_to(table, (len(levels), *q.shape)), found[None].astype(np.intp), 0)[0]
+
+
+def expand(constant: Array, lead: int, q: QuantArray) -> Array:
+    """A constant with its groups along the packed axis repeated, so that it broadcasts against the shape."""
+    at = lead + q.axis
+    if q.group is None or constant.shape[at] == 1:
+        return constant
+    index = np.arange(q.shape[q.axis]) // q.group
+    return np.asarray(np.take(constant, index, axis=at))
+
+
+def recode(q: QuantArray, tables: Array, bits: int) -> Array:
+    """Words of `bits` planes, each code c of q replaced by tables[c].
+
+    tables has the codes first, then q's axes, each 1, the axis' length, or along the packed axis its groups.
+    """
+    full = np.zeros((2**q.bits, *tables.shape[1:]), np.uint32)
+    full[: len(tables)] = tables
+    by_row = np.moveaxis(np.moveaxis(full, 0, -1), q.axis, -2)  # [*outer, groups, codes]
+    outer = by_row.shape[:-2]
+    rows = np.arange(int(np.prod(outer))).reshape(outer)
+    rows = np.broadcast_to(rows, q.words.shape[1:-1]).reshape(-1).astype(np.int64)
+    words = np.ascontiguousarray(q.words)
+    out = np.zeros((bits, *words.shape[1:]), WORD)
+    if out.size:
+        flat = np.ascontiguousarray(by_row.reshape(-1, *by_row.shape[-2:]))
+        group = q.group or q.shape[q.axis]
+        count = words.shape[-1]
+        kernel(q.device, "recode")(
+            words.reshape(q.bits, -1, count), flat, rows, group, out.reshape(bits, -1, count)
+        )
+        out[..., -1] &= np.uint64(tail_mask(q.shape[q.axis]))
+    return out

@@ -1,0 +1,57 @@
+"""From the arguments of a windowed operation to a `Window`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..window import Window, same_padding
+from . import checks
+
+
+def window(
+    op: str,
+    image: tuple[int, int],
+    size: tuple[int, int],
+    stride: Any,
+    padding: Any,
+    dilation: Any = 1,
+) -> Window:
+    """Check stride, padding and dilation; refuse windows of no taps and windows larger than the padded image."""
+    if 0 in size:
+        raise ValueError(f"{op}: the window must have at least one tap, got {size[0]}x{size[1]}")
+    steps = checks.pair(op, "stride", stride, 1)
+    spread = checks.pair(op, "dilation", dilation, 1)
+    pads = _pads(op, image, size, steps, padding, spread)
+    made = Window(image, size, steps, pads, spread)
+    if 0 in made.output:
+        raise ValueError(
+            f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
+            f"{image[0]}x{image[1]} with padding {pads}"
+        )
+    return made
+
+
+def _pads(
+    op: str,
+    image: tuple[int, int],
+    size: tuple[int, int],
+    stride: tuple[int, int],
+    padding: Any,
+    dilation: tuple[int, int],
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    if isinstance(padding, str):
+        checks.choice(op, "padding", padding, ("same", "valid"))
+        if padding == "valid":
+            return (0, 0), (0, 0)
+        top, left = (same_padding(*a) for a in zip(image, size, stride, dilation, strict=True))
+        return top, left
+    if not isinstance(padding, (tuple, list)):
+        n = checks.integer(op, "padding", padding, 0)
+        return (n, n), (n, n)
+    if len(padding) != 2:
+        raise ValueError(
+            f"{op}: padding must be an integer, (height, width), ((top, bottom), (left, right)), 'same' or 'valid', "
+            f"got {padding!r}"
+        )
+    vertical, horizontal = (checks.pair(op, "padding", p, 0) for p in padding)
+    return vertical, horizontal

@@ -1,0 +1,214 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import common_device
+from ..dtypes import Array
+from ..format import WORD_BITS, word_count
+from ..kernels import Right
+from ..thresholds import Thresholds
+from ..window import row_plan
+from . import checks, products, thresholding
+from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
+
+
+def linear(
+    x: Any, w: QuantArray, *, bias: Any = None, requantize: Thresholds | None = None, out_dtype: Any = None
+) -> Any:
+    """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
+
+    x: QuantArray [.. k] packed on k, or an int8/uint8 array; w: QuantArray [o k] packed on k. Constants may vary along
+    x's rows and w's outputs, and along k in groups of a multiple of 64. Result types, `requantize` and `out_dtype` as
+    in `conv2d`.
+
+    >>> import quantarray as qa
+    >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
+    >>> qa.linear(x, qa.encode([[1, 1, 1], [1, -1, 1]], values=(-1, 1)))
+    array([[1, 3]], dtype=int32)
+    """
+    op = "linear"
+    x, w = operand(op, "x", x), checks.packed(op, "w", w)
+    if w.ndim != 2 or w.axis != 1:
+        raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {w.shape} packed on axis {w.axis}")
+    if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
+        raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
+    if not x.ndim or x.shape[-1] != w.shape[1]:
+        raise ValueError(f"{op}: x {x.shape} and w {w.shape} must have the same last length")
+    return _product(op, x, w, bias, requantize, out_dtype)
+
+
+def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: Any = None) -> Any:
+    """a @ b with NumPy's shapes: out[.., i, j] = sum_k a[.., i, k] * b[.., k, j].
+
+    `a` packed on its last axis, `b` on its last but one (or its only one); one of them may be an int8/uint8 array.
+    Leading axes broadcast. Result types, `requantize` and `out_dtype` as in `conv2d`.
+
+    >>> import quantarray as qa
+    >>> a = qa.encode([[1, -1], [1, 1]], values=(-1, 1))
+    >>> b = qa.encode([[1, 0], [2, 3]], values=range(4), axis=0)
+    >>> a @ b
+    array([[-1, -3],
+           [ 3,  3]], dtype=int32)
+    """
+    op = "matmul"
+    a, b = operand(op, "a", a), operand(op, "b", b)
+    if not isinstance(a, QuantArray) and not isinstance(b, QuantArray):
+        raise TypeError(f"{op}: at least one operand must be a QuantArray; two dense arrays are NumPy's own")
+    common_device(op, a=a, b=b)
+    _check_matrices(op, a, b)
+    if a.ndim == 1:
+        return _first(matmul(a.reshape(1, -1), b, requantize=requantize, out_dtype=out_dtype), b.ndim)
+    if b.ndim == 1:
+        out = matmul(a, _column(b), requantize=requantize, out_dtype=out_dtype)
+        return out.reshape(out.shape[:-1]) if isinstance(out, np.ndarray) else out
+    if b.ndim == 2:
+        return _product(op, a, _transposed(b), None, requantize, out_dtype)
+    return _batched(op, a, b, requantize, out_dtype)
+
+
+def _check_matrices(op: str, a: Any, b: Any) -> None:
+    if not a.ndim or not b.ndim:
+        raise ValueError(f"{op}: operands must have at least one axis, got {a.shape} and {b.shape}")
+    row = b.ndim - 2 if b.ndim > 1 else 0
+    if a.shape[-1] != b.shape[row]:
+        raise ValueError(f"{op}: a {a.shape} and b {b.shape} must agree in a's last and b's last but one length")
+    for name, q, at in (("a", a, a.ndim - 1), ("b", b, row)):
+        if isinstance(q, QuantArray) and q.axis != at:
+            raise ValueError(
+                f"{op}: {name} {q.shape} must be packed on axis {at}, over which the product sums, but is packed on "
+                f"axis {q.axis}; pass axis={at - q.ndim} to quantize or encode"
+            )
+
+
+def _column(b: Any) -> Any:
+    return b.reshape(-1, 1) if isinstance(b, np.ndarray) else b[:, None]
+
+
+def _first(out: Any, ndim: int) -> Any:
+    """Drop the row axis that a vector on the left was given."""
+    at = out.ndim - (2 if ndim > 1 else 1)
+    return out[(slice(None),) * at + (0,)] if out.ndim > 1 or isinstance(out, QuantArray) else out[0]
+
+
+def _transposed(b: Any) -> QuantArray:
+    """A matrix [k, n] as weights [n, k] packed on k, kept on the array so that kernel layouts are made once."""
+    if not isinstance(b, QuantArray):
+        return from_dense(np.ascontiguousarray(b.T), 1)
+    found: QuantArray = b.cached("transposed", lambda: b.transpose())
+    return found
+
+
+def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
+    """One product for each index of the broadcast leading axes."""
+    try:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(f"{op}: leading axes of {a.shape} and {b.shape} do not broadcast") from None
+    if requantize is not None:
+        raise TypeError(f"{op}: requantize needs a right operand with two axes, got {b.shape}")
+
+    def matrix(q: Any, at: tuple[int, ...]) -> Any:
+        own = at[len(lead) - (q.ndim - 2) :]
+        return q[tuple(0 if n == 1 else i for i, n in zip(own, q.shape, strict=False))]
+
+    shape = (*lead, a.shape[-2], b.shape[-1])
+    parts = [matmul(matrix(a, at), matrix(b, at), out_dtype=out_dtype) for at in np.ndindex(*lead)]
+    if not parts:
+        raise ValueError(f"{op}: a leading axis of length 0 needs operands with two axes, got {a.shape} and {b.shape}")
+    return np.stack(parts).reshape(shape)
+
+
+def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
+    """x [.., k] times w [o, k], both packed on k."""
+    device = common_device(op, x=x, w=w)
+    outputs, k = w.shape
+    shape = (*x.shape[:-1], outputs)
+    thresholding.check(op, requantize, outputs)
+    shift = bias_values(op, bias, outputs)
+    q = from_dense(x, x.ndim - 1) if is_dense(x) else x
+    a, b = lower(op, "x", q), w.cached("operand", lambda: lower(op, "w", w))
+    exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
+    bound = k * q.dtype.max_abs * w.dtype.max_abs if exact else 0
+    dtype = result_type(op, exact, bound, shift, out_dtype)
+    part = _part_length(op, q, w, k)
+    rows = math.prod(x.shape[:-1])
+    scale, offset = a.constants(q.ndim)
+    left = products.left(
+        a,
+        1,
+        np.moveaxis(_rows(scale, 1, q.shape, q.group, part), -1, 0)[..., None],
+        np.moveaxis(_rows(offset[None], 1, q.shape, q.group, part)[0], -1, 0)[..., None],
+        True,
+    )
+    right = _right(device, w, b, part)
+    _, lanes = products.lane_layout(outputs, 1)
+    extra = pad = real_shift = None
+    if dtype == np.float32:
+        pad = np.zeros((1, outputs))
+        real_shift = pad[0] if shift is None else shift.astype(np.float64)
+    else:
+        extra = np.zeros((1, outputs), np.int64) if shift is None else shift[None]
+    finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes)
+    where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), products.TILE)
+    return products.run(device, left, right, where, finish, requantize, dtype, shape)
+
+
+def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:
+    """Elements of k over which no constant changes: a multiple of 64, or all words of k."""
+    groups = [q.group for q in (x, w) if q.group is not None]
+    for name, q in (("x", x), ("w", w)):
+        if q.group is not None and q.group % WORD_BITS and q.group < k:
+            raise ValueError(
+                f"{op}: the constants of {name} vary along the contraction in groups of {q.group}; products need groups "
+                f"of a multiple of {WORD_BITS}"
+            )
+    return math.gcd(*groups) if groups and min(groups) < k else word_count(k) * WORD_BITS
+
+
+def _rows(constant: Array, lead: int, shape: tuple[int, ...], group: int | None, part: int) -> Array:
+    """[lead.., rows or 1, parts] of a constant [lead.., *shape's axes]."""
+    outer = constant.shape[lead:-1]
+    if math.prod(outer) > 1:
+        constant = np.broadcast_to(constant, (*constant.shape[:lead], *shape[:-1], constant.shape[-1]))
+    flat = constant.reshape(*constant.shape[:lead], -1, constant.shape[-1])
+    starts = np.arange(0, max(shape[-1], 1), part)
+    index = starts // group if group is not None and flat.shape[-1] > 1 else np.zeros_like(starts)
+    return np.asarray(flat[..., index])
+
+
+def _right(device: str, w: QuantArray, b: Operand, part: int) -> Right:
+    """The weights as the kernel takes them, kept on the array."""
+
+    def build() -> Right:
+        outputs, k = w.shape
+        words = b.words.reshape(len(b.words), outputs, 1, -1)
+        starts = range(0, max(k, 1), part)
+        step = max(1, part // WORD_BITS)
+        sums = [
+            products.term_sums(b, min(part, k - at), words[..., i * step : (i + 1) * step])[..., 0]
+            for i, at in enumerate(starts)
+        ]
+        _, lanes = products.lane_layout(outputs, 1)
+        scale, offset = b.constants(2)
+        by_part = np.moveaxis(_rows(scale, 1, w.shape, w.group, part), -1, 0)
+        offsets = np.moveaxis(_rows(offset[None], 1, w.shape, w.group, part)[0], -1, 0)
+        return Right(
+            words=products.weight_words(device, words, 1),
+            terms=b.terms,
+            scale=lanes(products.full_lane(by_part, outputs)),
+            offset=lanes(products.full_lane(offsets, outputs)),
+            sums=lanes(np.array(sums)),
+            inside=np.array([min(part, k - at) for at in starts], np.int64),
+            groups=1,
+            group_words=word_count(k),
+            group_lanes=outputs,
+        )
+
+    found: Right = w.cached(("linear", part), build)
+    return found

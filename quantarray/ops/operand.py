@@ -1,0 +1,149 @@
+"""Operands of products, brought to one form: planes of bits, terms, float64 constants.
+
+    x = offset + sum over terms t of scale[t] * u_t,   u_t = base_t + step_t * (planes of t read as an integer)
+
+Integer levels are one term and no offset, so their products are exact; a uniform law is one term; a basis has a term a
+plane; a table of real values becomes a term for each product of planes, a table of integers the integers' own bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array, DType, arithmetic, level_values, terms
+from ..format import bits_for
+from . import checks
+from .conversion import recode
+
+MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
+
+
+class Operand(NamedTuple):
+    """`words` uint64[planes *outer word], `terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with the
+    array's axes, or None for integer levels without a scale."""
+
+    words: Array
+    terms: Array
+    scale: Array | None
+    offset: Array | None
+
+    @property
+    def exact(self) -> bool:
+        return self.scale is None
+
+    def constants(self, ndim: int) -> tuple[Array, Array]:
+        """Scale and offset with 1 and 0 where there is none."""
+        one = (1,) * ndim
+        scale = np.ones((len(self.terms), *one)) if self.scale is None else self.scale
+        return scale, np.zeros(one) if self.offset is None else self.offset
+
+
+def lower(op: str, name: str, q: QuantArray) -> Operand:
+    """The operand form of an array; see above."""
+    dtype, c = q.dtype, q.constants
+    scale, offset = (None if a is None else a.astype(np.float64) for a in (c.scale, c.offset))
+    if dtype.kind == "table":
+        return _lower_table(op, name, q)
+    if dtype.kind in ("uniform", "basis"):
+        assert scale is not None
+        return Operand(q.words, _term_rows(dtype), scale[None] if dtype.kind == "uniform" else scale, offset)
+    words, rows = q.words, None
+    if dtype.step is None:
+        words, rows = _integer_grid(q)
+    return Operand(words, _term_rows(dtype) if rows is None else rows, None if scale is None else scale[None], None)
+
+
+def _term_rows(dtype: DType) -> Array:
+    return np.array([(t.first, t.planes, t.base, t.step) for t in terms(dtype)], np.int64)
+
+
+def _integer_grid(q: QuantArray) -> tuple[Array, Array]:
+    """Codes of uneven integer levels become numbers on the coarsest grid that holds all levels."""
+    assert q.dtype.levels is not None
+    low, step = arithmetic(q.dtype.levels)
+    grid = (np.array(q.dtype.levels) - low) // step
+    bits = bits_for(int(grid.max()) + 1)
+    words = recode(q, grid.reshape(-1, *(1,) * q.ndim), bits)
+    return words, np.array([(0, bits, low, step)], np.int64)
+
+
+def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
+    if q.bits > MAX_TABLE_BITS:
+        raise TypeError(
+            f"{op}: {name} is a table of {q.bits} bits; products take tables of at most {MAX_TABLE_BITS} bits: "
+            f"quantise to a uniform or basis law instead"
+        )
+    levels = level_values(q.dtype, q.constants).astype(np.float64)
+    value = np.zeros((2**q.bits, *levels.shape[1:]))
+    value[: len(levels)] = levels
+    for k in range(q.bits):  # value[S] becomes what the product of the planes in S adds: a Moebius transform
+        upper = (np.arange(len(value)) >> k) & 1 == 1
+        value[upper] -= value[~upper]
+    sets = range(1, len(value))
+    words = np.stack([np.bitwise_and.reduce(q.words[[k for k in range(q.bits) if s >> k & 1]], axis=0) for s in sets])
+    rows = np.array([(i, 1, 0, 1) for i in range(len(sets))], np.int64)
+    return Operand(words, rows, value[1:], value[0])
+
+
+def from_dense(x: Array, axis: int) -> QuantArray:
+    """An int8 or uint8 array as 8 packed planes; exact, and the same integers."""
+    from ..dtypes import int8, uint8
+    from .conversion import pack_codes
+
+    unsigned = x.dtype == np.uint8
+    codes = x if unsigned else x.view(np.uint8) ^ np.uint8(128)
+    return QuantArray(pack_codes(codes, axis, 8), uint8 if unsigned else int8, x.shape, axis)
+
+
+def is_dense(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype in (np.uint8, np.int8)
+
+
+def operand(op: str, name: str, x: Any) -> Any:
+    """A QuantArray, or an int8/uint8 array as it is; anything else is refused with the way to get there."""
+    if isinstance(x, QuantArray) or is_dense(x):
+        return x
+    what = f"{x.dtype} array {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
+    raise TypeError(
+        f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {what}; "
+        f"quantize(x, quantizer) or encode(x, values) make a QuantArray"
+    )
+
+
+def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype: Any) -> np.dtype[Any]:
+    """int32 or int64 by the bound of the sum if exact, else float32; `out_dtype` overrides within reason.
+
+    The bound comes from dtypes and shapes alone; a bias that could carry an int32 sum over is refused, not followed.
+    """
+    if out_dtype is not None and np.dtype(out_dtype) not in (np.int32, np.int64, np.float32):
+        raise TypeError(f"{op}: out_dtype must be int32, int64 or float32, got {np.dtype(out_dtype)}")
+    if not exact:
+        if out_dtype is not None and np.dtype(out_dtype) != np.float32:
+            raise TypeError(
+                f"{op}: float constants give float32 results, out_dtype={np.dtype(out_dtype)} needs integer levels "
+                f"without a scale on both sides and an integer bias"
+            )
+        return np.dtype(np.float32)
+    chosen = np.dtype(out_dtype) if out_dtype is not None else np.dtype(np.int32 if bound < 2**31 else np.int64)
+    reach = bound + (int(np.abs(bias).max()) if bias is not None and bias.size else 0)
+    if reach >= 2**53:
+        raise OverflowError(f"{op}: the exact result may reach {reach}, beyond 2**53; contract fewer elements")
+    if chosen == np.int32 and reach >= 2**31:
+        raise OverflowError(
+            f"{op}: the exact result may reach {reach}, which int32 cannot hold; pass out_dtype=np.int64"
+        )
+    return chosen
+
+
+def bias_values(op: str, bias: Any, channels: int) -> Array | None:
+    """A bias as int64 or float32 [channels]."""
+    if bias is None:
+        return None
+    b = checks.real_array(op, "bias", bias)
+    if b.shape != (channels,) or b.dtype == np.bool_:
+        raise ValueError(f"{op}: bias must be numbers [{channels}], one an output channel, got {b.dtype} {b.shape}")
+    checks.finite(op, "bias", b)
+    return b.astype(np.float32 if b.dtype.kind == "f" else np.int64)

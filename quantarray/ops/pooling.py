@@ -1,0 +1,127 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array, level_ranks
+from ..format import WORD
+from ..thresholds import Thresholds
+from ..window import Window, classes, plan
+from . import channelwise, checks, geometry, thresholding
+from .conversion import recode
+from .operand import lower
+
+
+def max_pool2d(
+    x: QuantArray, size: Any, *, stride: Any = None, padding: Any = 0, data_format: str = "NHWC"
+) -> QuantArray:
+    """The largest value in each window, as codes of the same law; nothing is decoded.
+
+    x: QuantArray [n h w c] (or [n c h w]) packed on c. size, stride (= size by default): an integer or (height,
+    width). padding as in `conv2d`; padded places never win. Values are compared by rank, so unordered bases, tables
+    and negative scales give the right maximum.
+
+    >>> import quantarray as qa, numpy as np
+    >>> x = qa.encode(np.arange(16).reshape(1, 4, 4, 1) % 7, values=range(8))
+    >>> qa.max_pool2d(x, 2).dequantize()[0, :, :, 0]
+    array([[5, 6],
+           [6, 6]], dtype=int32)
+    """
+    op = "max_pool2d"
+    q, window = _prepare(op, x, size, stride, padding, data_format)
+    ranks = level_ranks(q.dtype, q.constants)
+    order = np.arange(q.dtype.n_levels).reshape(-1, *(1,) * q.ndim)
+    ordered = bool((ranks.reshape(order.shape if ranks.ndim == 1 else ranks.shape) == order).all())
+    words = q.words if ordered else recode(q, ranks.reshape(len(ranks), *_dims(ranks, q)), q.bits)
+    pooled = _pool(q, words, window)
+    made = QuantArray(pooled, q.dtype, (q.shape[0], *window.output, q.shape[3]), 3, q.constants)
+    if not ordered:
+        codes = np.argsort(ranks, axis=0)
+        made = QuantArray(
+            recode(made, codes.reshape(len(codes), *_dims(codes, q)), q.bits), q.dtype, made.shape, 3, q.constants
+        )
+    return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
+
+
+def avg_pool2d(
+    x: QuantArray,
+    size: Any,
+    *,
+    stride: Any = None,
+    padding: Any = 0,
+    requantize: Thresholds | None = None,
+    data_format: str = "NHWC",
+) -> Any:
+    """The mean of the values in each window; padded places do not count.
+
+    Returns float32, the exact sum divided in float64 and rounded once, or with `requantize` the codes of exactly that.
+    Arguments as in `max_pool2d`.
+
+    >>> import quantarray as qa, numpy as np
+    >>> x = qa.encode(np.array([-1, 1, 1, 1]).reshape(1, 2, 2, 1), values=(-1, 1))
+    >>> qa.avg_pool2d(x, 2).ravel()
+    array([0.5], dtype=float32)
+    """
+    op = "avg_pool2d"
+    q, window = _prepare(op, x, size, stride, padding, data_format)
+    channels = q.shape[3]
+    thresholding.check(op, requantize, channels)
+    ones = channelwise.Weights(
+        np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
+    )
+    made = channelwise.run(
+        q.device,
+        q,
+        lower(op, "x", q),
+        ones,
+        window,
+        np.dtype(np.float32),
+        0,
+        None,
+        requantize,
+        (q.shape[0], *window.output, channels),
+        mean=True,
+    )
+    return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
+
+
+def _prepare(
+    op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str
+) -> tuple[QuantArray, Window]:
+    """The array channels last, and the checked window."""
+    checks.choice(op, "data_format", data_format, ("NHWC", "NCHW"))
+    q = checks.packed(op, "x", x)
+    at = 3 if data_format == "NHWC" else 1
+    if q.ndim != 4 or q.axis != at:
+        raise ValueError(
+            f"{op}: {data_format} needs x with 4 axes packed on axis {at}, got shape {q.shape} packed on axis {q.axis}"
+        )
+    q = q.transpose(0, 2, 3, 1) if data_format == "NCHW" else q
+    for name, a, lead in q.constants.items():
+        if a.shape[lead + 1] > 1 or a.shape[lead + 2] > 1:
+            raise ValueError(f"{op}: the {name} of x varies inside the image {q.shape}, so a window has no one law")
+    kernel_size = checks.pair(op, "size", size, 1)
+    height, width = q.shape[1:3]
+    window = geometry.window(op, (height, width), kernel_size, kernel_size if stride is None else stride, padding)
+    if not classes(window).inside.any(axis=1).all():
+        raise ValueError(f"{op}: padding {window.pads} leaves windows of {kernel_size} without a single element")
+    return q, window
+
+
+def _dims(levels: Array, q: QuantArray) -> tuple[int, ...]:
+    return levels.shape[1:] if levels.ndim > 1 else (1,) * q.ndim
+
+
+def _pool(q: QuantArray, words: Array, window: Window) -> Array:
+    """Words [bits n oh ow word] of the largest codes of words [bits n h w word]."""
+    count = words.shape[-1]
+    out = np.empty((q.bits, q.shape[0] * window.pixels, count), WORD)
+    if out.size:
+        flat = np.ascontiguousarray(words).reshape(q.bits, -1)
+        kernel(q.device, "max_pool")(flat, plan(window, count, 1, 1), out)
+    return out.reshape(q.bits, q.shape[0], *window.output, count)

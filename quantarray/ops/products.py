@@ -1,0 +1,107 @@
+"""What convolution and matrix product share: operands as kernels take them, channels laid out as lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..device import kernel
+from ..dtypes import Array
+from ..format import WORD
+from ..kernels import Finish, Left, Plan, Right
+from ..thresholds import Thresholds
+from . import thresholding
+from .operand import Operand
+
+TILE = 4  # pixels of a kernel's tile
+LANES = 32  # channels of a weight block
+
+Lanes = Callable[[Array], Array]
+
+
+def lane_layout(channels: int, groups: int, width: int = LANES) -> tuple[int, Lanes]:
+    """(blocks, function): [.., channels] -> [.., blocks*width], each group's channels padded to whole blocks."""
+    per_group = channels // groups
+    blocks = -(-per_group // width)
+
+    def lanes(a: Array) -> Array:
+        out = np.zeros((*a.shape[:-1], groups, blocks * width), a.dtype)
+        out[..., :per_group] = a.reshape(*a.shape[:-1], groups, per_group)
+        return out.reshape(*a.shape[:-1], groups * blocks * width)
+
+    return groups * blocks, lanes
+
+
+def left(x: Operand, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
+    """scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
+    words = np.ascontiguousarray(x.words).reshape(len(x.words), -1)
+    return Left(words, x.terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
+
+
+def term_sums(w: Operand, elements: Array, axis_words: Array) -> Array:
+    """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
+    ones = np.bitwise_count(axis_words).sum(axis=-1, dtype=np.int64)
+    sums = []
+    for first, planes, base, step in w.terms.tolist():
+        codes = sum(ones[first + i] << i for i in range(planes))
+        sums.append(base * elements + step * codes)
+    return np.array(sums)
+
+
+def weight_words(device: str, words: Array, groups: int) -> Array:
+    """Kernel layout of uint64[planes channels taps words]."""
+    planes, channels = words.shape[:2]
+    flat = np.ascontiguousarray(words).reshape(planes, channels, -1)
+    blocks, _ = lane_layout(channels, groups)
+    out = np.empty((planes, blocks, flat.shape[-1], LANES), WORD)
+    kernel(device, "conv_weights")(flat, groups, out)
+    return out
+
+
+def real_extras(
+    pad_value: float, bias: Array | None, outside: Array, n_outside: Array, scale: Array, offset: Array
+) -> tuple[Array, Array]:
+    """(pad [classes channels], bias [channels]) of a real result, in the documented order.
+
+    outside int64[classes terms channels], n_outside int64[classes], scale [terms channels], offset [channels].
+    """
+    pad = offset * n_outside[:, None]
+    for s in range(outside.shape[1]):
+        pad = pad + scale[s] * outside[:, s]
+    shift = np.zeros(outside.shape[-1]) if bias is None else bias.astype(np.float64)
+    return pad_value * pad, shift
+
+
+def integer_extra(pad_value: int, bias: Array | None, outside: Array) -> Array:
+    """int64[classes channels]: what padding and bias add to an exact result."""
+    extra = pad_value * outside[:, 0]
+    return extra if bias is None else extra + bias
+
+
+def run(
+    device: str,
+    x: Left,
+    w: Right,
+    plan: Plan,
+    finish: Finish,
+    requantize: Thresholds | None,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+) -> Any:
+    """Allocate, call `conv` or `conv_real`, wrap: a dense array or a QuantArray of `shape`."""
+    rows = int(np.prod(shape[:-1], dtype=np.int64))
+    name = "conv_real" if dtype == np.float32 else "conv"
+    if requantize is None:
+        out = np.empty((rows, shape[-1]), dtype)
+        kernel(device, name)(x, w, plan, finish, out)
+        return out.reshape(shape)
+    words = thresholding.empty_codes(requantize, rows, shape[-1])
+    kernel(device, name)(x, w, plan, finish, words)
+    return thresholding.wrap(words, requantize, shape)
+
+
+def full_lane(constant: Array, channels: int) -> Array:
+    """A constant's last axis, 1 or channels long, in full."""
+    return np.broadcast_to(constant, (*constant.shape[:-1], channels))

@@ -1,0 +1,95 @@
+"""From a threshold object to what kernels take, and from dense values to packed codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array
+from ..format import WORD, word_count
+from ..kernels import Finish
+from ..thresholds import Thresholds
+from . import checks
+
+_NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
+
+
+def finish(
+    requantize: Thresholds | None,
+    channels: int,
+    real: bool,
+    extra: Array | None = None,
+    pad: Array | None = None,
+    bias: Array | None = None,
+    lanes: Callable[[Array], Array] = lambda a: a,
+) -> Finish:
+    """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
+
+    Integer results read `extra`, real ones `pad` and `bias`; what is not read may be missing.
+    """
+    kind = np.float64 if real else np.int64
+    thresholds, flip, codes = np.zeros((0, 0), kind), np.zeros(0, np.bool_), np.zeros(1, np.uint8)
+    if requantize is not None:
+        counted, flip = requantize.counted(channels, real)
+        codes = requantize.codes
+        if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
+            flip, codes = ~flip, codes[::-1]
+        thresholds, flip, codes = lanes(counted.astype(kind)), lanes(flip), np.ascontiguousarray(codes)
+    return Finish(
+        _NO_EXTRA if extra is None else lanes(extra),
+        _NO_PAD if pad is None else lanes(pad),
+        _NO_PAD[0] if bias is None else lanes(bias),
+        thresholds,
+        flip,
+        codes,
+    )
+
+
+def check(op: str, requantize: Any, channels: int) -> None:
+    """A Thresholds object for this many channels, or None."""
+    if requantize is None:
+        return
+    if not isinstance(requantize, Thresholds):
+        raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}")
+    if requantize.channels not in (None, channels):
+        raise ValueError(f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}")
+
+
+def empty_codes(requantize: Thresholds, rows: int, channels: int) -> Array:
+    """Zeroed words for `rows` rows of thresholded channels."""
+    return np.zeros((requantize.into.bits, rows, word_count(channels)), WORD)
+
+
+def wrap(words: Array, requantize: Thresholds, shape: tuple[int, ...]) -> QuantArray:
+    """Words [bits, rows, word] as an array of `shape`, packed on its last axis."""
+    folded = words.reshape(words.shape[0], *shape[:-1], words.shape[-1])
+    return QuantArray(folded, requantize.into, shape, len(shape) - 1, requantize.law(len(shape)))
+
+
+def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
+    """`Thresholds.__call__`."""
+    op = "Thresholds"
+    if isinstance(values, QuantArray):
+        raise TypeError(f"{op}: takes the dense result of an operation, got a QuantArray; pass requantize= to the op")
+    v = checks.real_array(op, "values", values)
+    at = checks.axis(op, axis, v.ndim)
+    real = v.dtype.kind == "f"
+    if real and v.dtype != np.float32:
+        raise TypeError(f"{op}: real results are float32, got {v.dtype}; convert with .astype(np.float32) if that is meant")
+    if v.dtype == np.uint64:
+        raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
+    if real and np.isnan(v).any():
+        raise ValueError(f"{op}: values must hold no NaN")
+    last = np.moveaxis(v, at, -1)
+    channels = last.shape[-1]
+    check(op, requantize, channels)
+    rows = np.ascontiguousarray(last, np.float64 if real else np.int64)
+    out = empty_codes(requantize, int(np.prod(last.shape[:-1])), channels)
+    if out.size:
+        kernel("cpu", "threshold")(rows.reshape(-1, channels), finish(requantize, channels, real), out)
+    made = wrap(out, requantize, last.shape)
+    return made.transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

@@ -1,0 +1,53 @@
+"""The sign, with or without a mean-absolute scale: BinaryConnect, XNOR-Net."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import Array, Constants, DType, bipolar
+from .base import Quantizer, ones_like_reduced
+
+
+class Sign(Quantizer):
+    """code = (x >= 0); value = a * (2 * code - 1).
+
+    `scale=False` has a = 1: integer levels {-1, 1}. `scale=True` fits a = mean |x|, which minimises the squared
+    error (Rastegari et al., XNOR-Net, arXiv 1603.05279); a number is taken as it is.
+
+    Zero, of either sign, is +1. Infinities have their sign where nothing is fitted. Of an array of zeros the fitted
+    scale is 0, so that it decodes to itself; of an empty one it is 1.
+
+    >>> import quantarray as qa, numpy as np
+    >>> q = qa.quantize(np.float32([-3, 0, 1.5]), qa.Sign(scale=True))
+    >>> q.scale, q.dequantize()
+    (array([1.5], dtype=float32), array([-1.5,  1.5,  1.5], dtype=float32))
+    """
+
+    def __init__(self, scale: bool | float = False) -> None:
+        if not isinstance(scale, bool) and not (np.isfinite(scale) and scale > 0):
+            raise ValueError(f"Sign: scale must be True, False or a positive number, got {scale!r}")
+        self.scale = scale
+
+    @property
+    def dtype(self) -> DType:
+        return bipolar
+
+    @property
+    def fixed(self) -> bool:
+        return self.scale is not True
+
+    def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
+        shape = ones_like_reduced(x, axes)
+        if self.scale is False:
+            return Constants()
+        if self.scale is not True:
+            return Constants(scale=np.full(shape, self.scale, np.float32))
+        if not x.size:
+            return Constants(scale=np.ones(shape, np.float32))
+        return Constants(scale=np.abs(x).mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32))
+
+    def encode(self, x: Array, constants: Constants) -> Array:
+        return (x >= 0).astype(np.uint8)
+
+    def __repr__(self) -> str:
+        return f"Sign(scale={self.scale})" if self.scale is not False else "Sign()"

@@ -1,0 +1,251 @@
+"""Thresholds: the activation of a packed network, and how batch norm folds into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .dtypes import Array, Constants, DType, bipolar, integers, level_values
+from .quantizers.base import Quantizer
+
+if TYPE_CHECKING:
+    from .array import QuantArray
+
+_ALWAYS, _NEVER = -(2**62), 2**62  # beyond every accumulator
+
+
+class Thresholds:
+    """Turns a result into codes by counting: code = number of thresholds that the value passes.
+
+        code[.., o] = sum_t (value[.., o] > values[o, t])
+
+    per channel o of the last axis. A channel may count >= (`strict=False`), or downwards, < or <=
+    (`greater=False`). The law of every operation that takes `requantize=T` is
+
+        conv2d(x, w, ..., requantize=T) == T(conv2d(x, w, ...))
+
+    values: [T] for all channels or [channels, T], integers or floats, no NaN, 1 to 255 a channel, in any order.
+    greater, strict: a bool for all channels or one a channel.
+    into: the dtype of the result, with T + 1 levels in ascending order, bipolar for one threshold and uint codes
+    otherwise; scale, offset, table: its constants, one for the whole array. A dtype whose levels are not in
+    ascending order gets its codes by rank.
+
+    Raises TypeError or ValueError for values that are not numbers, for counts that don't fit, and when called with
+    another number of channels.
+
+    >>> import quantarray as qa, numpy as np
+    >>> T = qa.Thresholds([[0], [5]], strict=[True, False])
+    >>> T(np.array([[0, 5], [1, 4]])).dequantize()
+    array([[-1,  1],
+           [ 1, -1]], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        values: Any,
+        *,
+        greater: Any = True,
+        strict: Any = True,
+        into: DType | None = None,
+        scale: float | Array | None = None,
+        offset: float | None = None,
+        table: Array | None = None,
+    ) -> None:
+        v = np.asarray(values)
+        if v.dtype.kind not in "iuf" or v.ndim not in (1, 2) or not v.size:
+            raise TypeError(
+                f"Thresholds: values must be numbers [T] or [channels, T], got {v.dtype} of shape {v.shape}"
+            )
+        if v.dtype.kind == "f" and np.isnan(v).any():
+            raise ValueError("Thresholds: values must not be NaN; a threshold that nothing passes is inf")
+        if v.shape[-1] > 255:
+            raise ValueError(f"Thresholds: at most 255 thresholds a channel, got {v.shape[-1]}")
+        self.values = np.sort(v, axis=-1)
+        self.greater, self.strict = (self._flags(n, f) for n, f in (("greater", greater), ("strict", strict)))
+        count = v.shape[-1]
+        self.into = into if into is not None else bipolar if count == 1 else integers(range(count + 1))
+        if self.into.n_levels != count + 1:
+            raise ValueError(
+                f"Thresholds: {count} thresholds give {count + 1} codes, but {self.into} has {self.into.n_levels} levels"
+            )
+        self.constants = {"scale": scale, "offset": offset, "table": table}
+        self.codes = self._codes()
+
+    def _flags(self, name: str, value: Any) -> Array:
+        flags = np.asarray(value)
+        channels = self.values.shape[:-1]
+        if flags.dtype != np.bool_ or flags.ndim > 1 or (flags.ndim == 1 and channels not in ((), flags.shape)):
+            raise ValueError(
+                f"Thresholds: {name} must be a bool or one for each of the channels {channels}, "
+                f"got {flags.dtype} {flags.shape}"
+            )
+        return flags
+
+    def _codes(self) -> Array:
+        """The code of each count: codes in ascending order of their levels."""
+        levels = level_values(self.into, self.law(1))
+        return np.argsort(levels.reshape(len(levels), -1)[:, 0], kind="stable").astype(np.uint8)
+
+    @property
+    def channels(self) -> int | None:
+        """The number of channels, or None where all share the same thresholds."""
+        for a, lead in ((self.values, 2), (self.greater, 1), (self.strict, 1)):
+            if a.ndim == lead:
+                return int(a.shape[0])
+        return None
+
+    def law(self, ndim: int) -> Constants:
+        """The result's constants for an array of `ndim` axes."""
+        from .ops.creation import make_constants
+
+        return make_constants("Thresholds", self.into, (1,) * ndim, ndim - 1, **self.constants)
+
+    def counted(self, channels: int, real: bool) -> tuple[Array, Array]:
+        """(thresholds [T, channels], flip [channels]): the code's rank is #(value > t), or T minus that if flipped.
+
+        Exact for integers because v >= t is v > t - 1, for float32 results because v >= t is v > the float before.
+        """
+        shape = (channels, self.values.shape[-1])
+        values = np.broadcast_to(self.values, shape)
+        greater = np.broadcast_to(self.greater, channels)
+        strict = np.broadcast_to(self.strict, channels)
+        step_back = (greater != strict)[:, None]  # ">=" counts above, and T - #(v >= t) is #(v < t)
+        counted = _below_float32(values, step_back) if real else _below_int(values, step_back)
+        return np.ascontiguousarray(counted.T), ~greater
+
+    def __call__(self, values: Any, axis: int = -1) -> QuantArray:
+        """Codes of a dense result, packed along its channel axis."""
+        from .ops.thresholding import apply
+
+        return apply(self, values, axis)
+
+    def __repr__(self) -> str:
+        channels = "all" if self.channels is None else self.channels
+        return f"Thresholds({self.values.shape[-1]} for {channels} channels, into={self.into})"
+
+
+def _below_int(values: Array, step_back: Array) -> Array:
+    """The largest integer t' with v > t' wherever v > t (or v >= t where `step_back`), for every integer v."""
+    if values.dtype.kind != "f":
+        clipped = np.clip(values, _ALWAYS, _NEVER).astype(np.int64)
+        return clipped - step_back
+    whole = np.where(step_back, np.ceil(values) - 1, np.floor(values))
+    return np.clip(whole, float(_ALWAYS), float(_NEVER)).astype(np.int64)
+
+
+def _below_float32(values: Array, step_back: Array) -> Array:
+    """The same for every float32 v, as float64."""
+    nearest = values.astype(np.float32)
+    exact = values.astype(np.float64)
+    before = np.nextafter(nearest, np.float32(-np.inf)).astype(np.float64)
+    at_least = np.where(nearest.astype(np.float64) >= exact, before, nearest.astype(np.float64))
+    return np.where(step_back, at_least, exact)
+
+
+def fold_batchnorm(
+    gamma: Any,
+    beta: Any,
+    mean: Any,
+    var: Any,
+    *,
+    into: Quantizer,
+    eps: float = 1e-5,
+    of: type = np.int32,
+    precision: type = np.float64,
+) -> Thresholds:
+    """Thresholds that equal batch norm followed by a quantiser, for every possible result.
+
+        y = gamma * ((v - mean) / sqrt(var + eps)) + beta;  code = into.encode(y)
+
+    evaluated in `precision` for the values v of a result of type `of` (np.int32, np.int64 within +-2**53, or
+    np.float32), by a search over v that uses only that each step is monotone. So the thresholds are exact for the
+    arithmetic named, with gamma negative (they count downwards), zero (they always or never count) or huge.
+
+    gamma, beta, mean, var: one finite number a channel, var >= 0. into: a quantiser whose constants are fixed, such
+    as Sign() or Uniform(2, signed=False, step=0.5).
+
+    >>> import quantarray as qa, numpy as np
+    >>> T = qa.fold_batchnorm([2.0, -1.0], [0.0, 0.5], [3.2, 0.0], [1.0, 1.0], into=qa.Sign(), eps=0.0)
+    >>> T(np.array([[3, 0], [4, 1]])).dequantize()
+    array([[-1,  1],
+           [ 1, -1]], dtype=int32)
+    """
+    op = "fold_batchnorm"
+    if not isinstance(into, Quantizer) or not into.fixed:
+        raise ValueError(
+            f"{op}: into must be a quantiser with fixed constants, such as Sign() or Uniform(2, step=0.5), got {into!r}"
+        )
+    given = {"gamma": gamma, "beta": beta, "mean": mean, "var": var}
+    params = {name: np.asarray(a, precision) for name, a in given.items()}
+    shapes = {a.shape for a in params.values()}
+    if len(shapes) > 1 or len(next(iter(shapes))) != 1:
+        listed = ", ".join(f"{name} {a.shape}" for name, a in params.items())
+        raise ValueError(f"{op}: gamma, beta, mean and var must be [channels] alike, got {listed}")
+    for name, a in params.items():
+        if not np.isfinite(a).all():
+            raise ValueError(f"{op}: {name} must be finite, got {a[~np.isfinite(a)][0]} as {np.dtype(precision)}")
+    if (params["var"] < 0).any() or not (eps >= 0 and (params["var"] + precision(eps) > 0).all()):
+        raise ValueError(f"{op}: var + eps must be positive in every channel")
+    deviation = np.sqrt(params["var"] + precision(eps))
+
+    law = into.fit(np.zeros(1), (0,))
+    levels = level_values(into.dtype, law).reshape(-1)
+    ranks = np.argsort(np.argsort(levels))
+
+    def code(v: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            normal = params["gamma"] * ((v.astype(precision) - params["mean"]) / deviation)
+        y = np.where(params["gamma"] == 0, precision(0), normal) + params["beta"]
+        return np.asarray(ranks[into.encode(y, law)])
+
+    scale, offset = (None if c is None else float(c.reshape(-1)[0]) for c in (law.scale, law.offset))
+    values, greater = _search(code, into.dtype.n_levels - 1, params["gamma"] >= 0, of)
+    return Thresholds(values, greater=greater, strict=greater, into=into.dtype, scale=scale, offset=offset)
+
+
+def _search(code: Callable[[Array], Array], count: int, rising: Array, of: type) -> tuple[Array, Array]:
+    """The last value before each code, [channels, count], by bisection over all values of type `of`.
+
+    Falling channels are searched as rising ones over the negated values. Returns thresholds for `value > t` where
+    rising and `value <= t` where not, which is `Thresholds` with greater = strict = rising.
+    """
+    keys, value = _ordered_keys(of)
+    low = np.full((rising.size, count), keys[0] - 1)  # code below j, or nothing is
+    high = np.full((rising.size, count), keys[1] + 1)  # code at least j, or nothing is
+    wanted = np.arange(1, count + 1)
+    flip = np.where(rising, 1, -1)
+    while (high - low > 1).any():
+        middle = (low + high) // 2
+        found = np.stack([code(value(flip * middle[:, j])) for j in range(count)], axis=1)
+        passed = found >= wanted
+        high, low = np.where(passed, middle, high), np.where(passed, low, middle)
+    # Rising: passes where key > low. Falling: the negated key passes from `high` on, so key <= -high.
+    at = np.where(rising[:, None], low, -high)
+    return _threshold_values(at, keys, value, of), rising
+
+
+def _ordered_keys(of: type) -> tuple[tuple[int, int], Callable[[Array], Array]]:
+    """A symmetric range of integers in the order of the type's values, and the value of an integer."""
+    if of is np.int32:
+        return (-(2**31), 2**31), lambda k: np.clip(k, -(2**31), 2**31 - 1)
+    if of is np.int64:
+        return (-(2**53), 2**53), lambda k: k
+    if of is np.float32:
+        top = int(np.float32(np.finfo(np.float32).max).view(np.int32))
+
+        def value(k: Array) -> Array:
+            magnitude = np.abs(k).astype(np.int32).view(np.float32)
+            return np.where(k < 0, -magnitude, magnitude)
+
+        return (-top, top), value
+    raise TypeError(f"fold_batchnorm: of must be np.int32, np.int64 or np.float32, got {of!r}")
+
+
+def _threshold_values(at: Array, keys: tuple[int, int], value: Callable[[Array], Array], of: type) -> Array:
+    below, above = at < keys[0], at > keys[1]
+    inside = value(np.clip(at, *keys))
+    if of is np.float32:
+        return np.where(below, -np.inf, np.where(above | (at == keys[1]), np.inf, inside)).astype(np.float32)
+    return np.where(below, _ALWAYS, np.where(above | (at == keys[1]), _NEVER, inside)).astype(np.int64)

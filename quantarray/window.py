@@ -1,0 +1,163 @@
+"""Windows: how stride, padding and dilation map output pixels to input pixels. Pure integers, any number of axes.
+
+An output pixel sees a box of taps, and its *border class* is which of them lie inside the image. Pixels of one class
+see the same taps at the same distances, so a kernel needs no case for borders: it takes tiles of pixels of one class
+and walks that class' runs of words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+
+from .dtypes import Array
+from .kernels import Plan
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window's geometry, one entry per spatial axis; `pads` are (before, after).
+
+    >>> Window((5, 5), (3, 3), (2, 2), ((1, 1), (0, 1)), (1, 1)).output
+    (3, 2)
+    """
+
+    image: tuple[int, ...]
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    pads: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """Output pixels per axis: floor((image + before + after - span) / stride) + 1, at least 0."""
+        return tuple(
+            max(0, (n + b + a - ((k - 1) * d + 1)) // s + 1)
+            for n, k, s, (b, a), d in zip(
+                self.image, self.size, self.stride, self.pads, self.dilation, strict=True
+            )
+        )
+
+    @property
+    def taps(self) -> int:
+        return int(np.prod(self.size))
+
+    @property
+    def pixels(self) -> int:
+        return int(np.prod(self.output))
+
+
+def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
+    """The padding that gives ceil(image / stride) output pixels; an odd one goes behind.
+
+    >>> same_padding(56, 3, 1, 1), same_padding(56, 3, 2, 1), same_padding(7, 2, 1, 1)
+    ((1, 1), (0, 1), (0, 1))
+    """
+    total = max((-(-image // stride) - 1) * stride + (size - 1) * dilation + 1 - image, 0)
+    return total // 2, total - total // 2
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The border classes of a window.
+
+    `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class lie
+    inside the image; `origin` int64[pixels] is the input pixel under a window's first tap, which may be outside.
+    """
+
+    of_pixel: Array
+    inside: Array
+    origin: Array
+
+
+@lru_cache(maxsize=256)
+def classes(window: Window) -> Classes:
+    """The border classes of a window, and where each output pixel's window begins."""
+    per_axis = []
+    for n, k, s, (before, _), d, out in zip(
+        window.image, window.size, window.stride, window.pads, window.dilation, window.output, strict=True
+    ):
+        start = np.arange(out, dtype=np.int64) * s - before
+        taps = start[:, None] + np.arange(k) * d
+        kinds, of = np.unique((taps >= 0) & (taps < n), axis=0, return_inverse=True)
+        per_axis.append((kinds.reshape(-1, k), of.reshape(-1), start))
+    inside = [np.ones(1, bool)]
+    of_pixel, origin = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for (kinds, of, start), n in zip(per_axis, window.image, strict=True):
+        inside = [np.logical_and.outer(a, b).reshape(-1) for a, b in product(inside, kinds)]
+        of_pixel = (of_pixel[:, None] * len(kinds) + of).reshape(-1)
+        origin = (origin[:, None] * n + start).reshape(-1)
+    return Classes(of_pixel, np.array(inside).reshape(-1, window.taps), origin)
+
+
+def tap_offsets(window: Window) -> Array:
+    """How many input pixels lie between a window's first tap and each tap, int64[taps]."""
+    offset = np.zeros(1, np.int64)
+    for n, k, d in zip(window.image, window.size, window.dilation, strict=True):
+        offset = (offset[:, None] * n + np.arange(k) * d).reshape(-1)
+    return offset
+
+
+@lru_cache(maxsize=256)
+def plan(window: Window, words: int, groups: int, tile: int) -> Plan:
+    """The window as tiles of output pixels and runs of words, for pixels of `groups` times `words` words."""
+    found = classes(window)
+    offsets = tap_offsets(window)
+    first_run, runs = [0], []
+    for mask in found.inside:
+        runs += _runs(np.flatnonzero(mask), offsets, words, groups)
+        first_run.append(len(runs))
+    tiles = [_tiles(np.flatnonzero(found.of_pixel == c), tile) for c in range(len(found.inside))]
+    sizes = [len(counts) for _, counts in tiles]
+    pixel_words = words * groups
+    return Plan(
+        pixels=np.concatenate([pixels for pixels, _ in tiles]),
+        counts=np.concatenate([counts for _, counts in tiles]),
+        classes=np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+        origin=found.origin * pixel_words,
+        first_run=np.array(first_run, np.int64),
+        runs=np.array(runs, np.int64).reshape(-1, 3),
+        image_words=int(np.prod(window.image)) * pixel_words,
+        parts=1,
+    )
+
+
+def _tiles(members: Array, tile: int) -> tuple[Array, Array]:
+    """Pixels [tiles, tile] and how many of each tile count; the last pixel fills the last tile up."""
+    tiles = -(-len(members) // tile)
+    counts = np.minimum(tile, len(members) - tile * np.arange(tiles, dtype=np.int64))
+    filled = np.minimum(np.arange(tiles * tile), max(len(members) - 1, 0))
+    return members[filled].astype(np.int64).reshape(tiles, tile), counts
+
+
+def _runs(taps: Array, offsets: Array, words: int, groups: int) -> list[tuple[int, int, int]]:
+    """(word from the origin, word of the weight, length) of the taps; neighbours merge where words are adjacent."""
+    runs: list[tuple[int, int, int]] = []
+    for tap in taps:
+        at, weight = int(offsets[tap]) * words * groups, int(tap) * words
+        if runs and groups == 1 and runs[-1][0] + runs[-1][2] == at and runs[-1][1] + runs[-1][2] == weight:
+            runs[-1] = (runs[-1][0], runs[-1][1], runs[-1][2] + words)
+        else:
+            runs.append((at, weight, words))
+    return runs
+
+
+@lru_cache(maxsize=64)
+def row_plan(rows: int, words: int, part_words: int, tile: int) -> Plan:
+    """Rows of a matrix as pixels of one class; the contraction in parts of `part_words` words."""
+    pixels, counts = _tiles(np.arange(rows), tile)
+    starts = range(0, words, part_words)
+    runs = [(at, at, min(part_words, words - at)) for at in starts] or [(0, 0, 0)]
+    return Plan(
+        pixels=pixels,
+        counts=counts,
+        classes=np.zeros(len(counts), np.int64),
+        origin=np.arange(rows, dtype=np.int64) * words,
+        first_run=np.arange(len(runs) + 1, dtype=np.int64),
+        runs=np.array(runs, np.int64).reshape(-1, 3),
+        image_words=rows * words,
+        parts=len(runs),
+    )

@@ -1,11 +1,11 @@
 """quantarray: the array library for low-bit tensors, what NumPy is to floats, for 1 to 8 bits.
 
-    import numpy as np
-    import quantarray as qa
+import numpy as np
+import quantarray as qa
 
-    x = qa.quantize(np.random.randn(1, 56, 56, 64), qa.Sign())
-    w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0)
-    y = qa.conv2d(x, w, padding=1)
+x = qa.quantize(np.random.randn(1, 56, 56, 64), qa.Sign())
+w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0)
+y = qa.conv2d(x, w, padding=1)
 """
 
 from . import nn, quantizers

@@ -36,7 +36,6 @@ class QuantArray:
     """
 
     __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_shape", "_words")
-    __array_ufunc__ = None  # NumPy's operators return NotImplemented instead of looping over an object array
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
@@ -170,6 +169,20 @@ class QuantArray:
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's @ with an array on the left; every other function of NumPy is refused by name."""
+        from .ops import linalg
+
+        if ufunc is np.matmul and method == "__call__" and not kwargs:
+            return linalg.matmul(*inputs)
+        raise TypeError(_NOT_NUMPY.format(ufunc.__name__))
+
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Refuses by name: without it, np.array_equal would swallow the error of __array__ and return False."""
+        if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
+            return getattr(self, func.__name__)
+        raise TypeError(_NOT_NUMPY.format(func.__name__))
+
     # Shape
 
     def transpose(self, *axes: Any) -> QuantArray:
@@ -240,15 +253,11 @@ class QuantArray:
             return NotImplemented
         return linalg.matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
-        from .ops import linalg
-
-        if not isinstance(other, np.ndarray):
-            return NotImplemented
-        return linalg.matmul(other, self)
-
     def __eq__(self, other: object) -> NoReturn:
         raise TypeError("== between packed arrays is not there yet: use quantarray.array_equal(a, b) for whole arrays")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
 
     def __bool__(self) -> NoReturn:
         raise ValueError("the truth value of a packed array is ambiguous: use array_equal(), codes() or dequantize()")
@@ -268,7 +277,7 @@ class QuantArray:
     def __reduce__(self) -> tuple[Any, ...]:
         # An ndarray pickles its own view only, and the kernels' layouts stay behind
         state = (np.ascontiguousarray(self._words), self._dtype, self._shape, self._axis, self._constants)
-        return QuantArray, state
+        return _rebuilt, state
 
     # What kernels keep
 
@@ -293,6 +302,34 @@ class QuantArray:
             f"{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
+
+
+_NOT_NUMPY = (
+    "numpy.{} does not take packed arrays: .dequantize() gives values and .codes() codes; quantarray.array_equal "
+    "compares whole arrays"
+)
+_OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift"
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: QuantArray, *other: Any) -> NoReturn:
+        raise TypeError(f"{name} of packed arrays is not there yet: compute on .dequantize() and quantize the result")
+
+    return refuse
+
+
+for _name in _OPERATORS.split():
+    setattr(QuantArray, f"__{_name}__", _refusal(_name))
+    setattr(QuantArray, f"__r{_name}__", _refusal(_name))
+for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+    setattr(QuantArray, f"__{_name}__", _refusal(_name))
+
+
+def _rebuilt(words: Array, dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants) -> QuantArray:
+    """A copied or unpickled array; copies and pickles of arrays come back writeable."""
+    for _, a, _ in constants.items():
+        a.flags.writeable = False
+    return QuantArray(words, dtype, shape, axis, constants)
 
 
 def _cached_bytes(entry: Any, words: Array) -> int:
@@ -343,18 +380,18 @@ def _grouped_preview(q: QuantArray, key: Any) -> Array:
 def validate(q: QuantArray) -> None:
     """Raise ValueError unless the conditions in `QuantArray`'s docstring hold."""
     if not (q.ndim >= 1 and 0 <= q.axis < q.ndim and all(n >= 0 for n in q.shape)):
-        raise ValueError(f"QuantArray: needs at least one axis and a packed one among them, got {q.shape}, {q.axis}")
+        raise ValueError(f"needs at least one axis and a packed one among them, got {q.shape}, {q.axis}")
     length = q.shape[q.axis]
     outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
     expected = (q.bits, *outer, word_count(length))
     if q.words.dtype != WORD or q.words.shape != expected:
-        raise ValueError(f"QuantArray: needs words uint64 {expected}, got {q.words.dtype} {q.words.shape}")
+        raise ValueError(f"needs words uint64 {expected}, got {q.words.dtype} {q.words.shape}")
     if q.words.flags.writeable:
-        raise ValueError("QuantArray: words must be read-only")
+        raise ValueError("words must be read-only")
     if q.words.size and (q.words[..., -1] & np.uint64(~tail_mask(length) & (2**64 - 1))).any():
-        raise ValueError(f"QuantArray: bits behind element {length} of the packed axis must be zero")
+        raise ValueError(f"bits behind element {length} of the packed axis must be zero")
     if q.dtype.n_levels < 2**q.bits and q.size and int(q.codes().max()) >= q.dtype.n_levels:
-        raise ValueError(f"QuantArray: {q.dtype} has codes below {q.dtype.n_levels}, got {int(q.codes().max())}")
+        raise ValueError(f"{q.dtype} has codes below {q.dtype.n_levels}, got {int(q.codes().max())}")
     validate_constants(q.dtype, q.shape, q.axis, q.constants)
 
 
@@ -368,6 +405,7 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
     if group is not None and group < 1:
         raise ValueError(f"{dtype}: a group needs at least one element, got {group}")
     groups = -(-shape[axis] // group) if group else 1
+    packed = f"{groups} on the packed axis {axis}" + ("" if group else ", along which constants vary with group= only")
     for name, a, _ in constants.items():
         lead = {"table": (dtype.n_levels,), "scale": (dtype.bits,) if dtype.kind == "basis" else ()}.get(name, ())
         fits = a.ndim == len(lead) + len(shape) and a.shape[: len(lead)] == lead
@@ -375,8 +413,23 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
             fits = fits and (n == 1 or n == (groups if d == axis else shape[d]))
         if not fits:
             raise ValueError(
-                f"{dtype}: {name} must have the shape {(*lead, *shape)} with 1 where it does not vary"
-                f"{f' and {groups} groups on axis {axis}' if group else ''}, got {a.shape}"
+                f"{dtype}: {name} must have the shape {(*lead, *shape)} with 1 where it does not vary and {packed}, "
+                f"got {a.shape}"
             )
         if a.dtype != np.float32 or a.flags.writeable or not np.isfinite(a).all():
             raise ValueError(f"{dtype}: {name} must be finite read-only float32")
+    with np.errstate(over="ignore"):
+        if not all(np.isfinite(a.astype(np.float32)).all() for a in _outermost(dtype, constants)):
+            raise ValueError(f"{dtype}: levels must lie within float32, but scale and offset put some beyond it")
+
+
+def _outermost(dtype: DType, constants: Constants) -> list[Array]:
+    """Float64 values that no level lies beyond: finite constants may still have levels that are not."""
+    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
+    if scale is None:
+        return []
+    if offset is None:
+        return [scale * dtype.max_abs]
+    if dtype.kind == "uniform":
+        return [offset + scale * (dtype.n_levels - 1)]
+    return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]

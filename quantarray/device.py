@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ _FILES = {
 KERNELS = tuple(_FILES)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(device: str, name: str) -> Callable[..., None]:
     """The kernel `name` of `quantarray.kernels` for a device."""
     backend = device.partition(":")[0]

@@ -90,14 +90,18 @@ def validate_dtype(dtype: DType) -> None:
     """Raise ValueError unless the conditions in `DType`'s docstring hold."""
     if dtype.kind not in ("integer", "uniform", "basis", "table"):
         raise ValueError(f"dtype: kind must be integer, uniform, basis or table, got {dtype.kind!r}")
-    if not 1 <= dtype.bits <= MAX_BITS:
-        raise ValueError(f"dtype: needs 1 to {MAX_BITS} bits, got {dtype.bits}")
+    if type(dtype.bits) is not int or not 1 <= dtype.bits <= MAX_BITS:
+        raise ValueError(f"dtype: needs 1 to {MAX_BITS} bits, got {dtype.bits!r}")
+    if type(dtype.n_levels) is not int:
+        raise ValueError(f"dtype: needs an integer number of levels, got {dtype.n_levels!r}")
     if not 1 <= dtype.n_levels <= 2**dtype.bits:
         raise ValueError(f"dtype: {dtype.bits} bits hold 1 to {2**dtype.bits} levels, got {dtype.n_levels}")
     if dtype.kind == "basis" and dtype.n_levels != 2**dtype.bits:
         raise ValueError(f"dtype: a basis of {dtype.bits} bits has {2**dtype.bits} levels, got {dtype.n_levels}")
     if (dtype.kind == "integer") != (dtype.levels is not None):
         raise ValueError("dtype: integer levels go with the kind 'integer' and with no other")
+    if dtype.levels is not None and not all(type(v) is int for v in dtype.levels):
+        raise ValueError(f"dtype: integer levels must be Python integers, got {dtype.levels}")
     if dtype.levels is not None and len(set(dtype.levels)) != dtype.n_levels:
         raise ValueError(f"dtype: needs {dtype.n_levels} different integer levels, got {dtype.levels}")
     if dtype.levels is not None and max(map(abs, dtype.levels)) >= 2**31:
@@ -139,7 +143,8 @@ def integers(*levels: int | Iterable[int]) -> DType:
         given = levels[0]
     values = []
     for v in given:
-        if isinstance(v, (bool, np.bool_)) or float(v) != int(v):
+        number = isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
+        if not number or (isinstance(v, (float, np.floating)) and not float(v).is_integer()):
             raise ValueError(f"integers: levels must be integers, got {v!r}; real levels are table(bits)")
         values.append(int(v))
     if not 1 <= len(values) <= 2**MAX_BITS:
@@ -148,19 +153,26 @@ def integers(*levels: int | Iterable[int]) -> DType:
     return _NAMED.get(key) or DType("integer", bits_for(len(key)), len(key), key)
 
 
+def _real(kind: str, bits: Any, n_levels: Any) -> DType:
+    """A dtype of real levels; NumPy integers become Python's, which headers of files need."""
+    given = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
+    all_codes = 2 ** given[0] if type(given[0]) is int and 1 <= given[0] <= MAX_BITS else 0
+    return DType(kind, given[0], all_codes if n_levels is None else given[1])
+
+
 def uniform(bits: int, n_levels: int | None = None) -> DType:
     """Real levels offset + scale * c: what an affine quantiser has."""
-    return DType("uniform", bits, 2**bits if n_levels is None else n_levels)
+    return _real("uniform", bits, n_levels)
 
 
 def basis(bits: int) -> DType:
     """Real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy residuals."""
-    return DType("basis", bits, 2**bits)
+    return _real("basis", bits, None)
 
 
 def table(bits: int, n_levels: int | None = None) -> DType:
     """Real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat."""
-    return DType("table", bits, 2**bits if n_levels is None else n_levels)
+    return _real("table", bits, n_levels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,12 +55,12 @@ class Right(NamedTuple):
 class Finish(NamedTuple):
     """From an exact integer or a float64 value to the result."""
 
-    extra: Array  # int64[classes lanes]: padding and bias of an integer result
+    extra: Array  # int64[classes lanes]: what an integer result has whatever the pixel's codes are
     pad: Array  # float64[classes lanes]: padding of a real result
     bias: Array  # float64[lanes]
     thresholds: Array  # int64 or float64 [T lanes]: a code counts the thresholds below the value
-    flip: Array  # bool[lanes]: the code is T - count there
-    codes: Array  # uint8[T + 1]: the code of a count
+    flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
+    codes: Array  # uint8[T + 1]: the code of a count; empty where a code is its count
 
 
 def pack(codes: Array, out: Array) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .dtypes import Array, Constants, DType, bipolar, integers, level_values
-from .quantizers.base import Quantizer
+from .quantizers.base import Quantizer, is_number
 
 if TYPE_CHECKING:
     from .array import QuantArray
@@ -30,7 +30,8 @@ class Thresholds:
     greater, strict: a bool for all channels or one a channel.
     into: the dtype of the result, with T + 1 levels in ascending order, bipolar for one threshold and uint codes
     otherwise; scale, offset, table: its constants, one for the whole array. A dtype whose levels are not in
-    ascending order gets its codes by rank.
+    ascending order gets its codes by rank: more thresholds passed is a larger value. With `by_rank=False` the
+    count is the code, whatever that stands for.
 
     Raises TypeError or ValueError for values that are not numbers, for counts that don't fit, and when called with
     another number of channels.
@@ -52,8 +53,11 @@ class Thresholds:
         scale: float | Array | None = None,
         offset: float | None = None,
         table: Array | None = None,
+        by_rank: bool = True,
     ) -> None:
-        v = np.asarray(values)
+        from .ops import checks
+
+        v = checks.numbers("Thresholds", "values", values)
         if v.dtype.kind not in "iuf" or v.ndim not in (1, 2) or not v.size:
             raise TypeError(
                 f"Thresholds: values must be numbers [T] or [channels, T], got {v.dtype} of shape {v.shape}"
@@ -62,16 +66,19 @@ class Thresholds:
             raise ValueError("Thresholds: values must not be NaN; a threshold that nothing passes is inf")
         if v.shape[-1] > 255:
             raise ValueError(f"Thresholds: at most 255 thresholds a channel, got {v.shape[-1]}")
-        self.values = np.sort(v, axis=-1)
+        self.values = np.sort(v.astype(np.float64) if v.dtype == np.float16 else v, axis=-1)
         self.greater, self.strict = (self._flags(n, f) for n, f in (("greater", greater), ("strict", strict)))
         count = v.shape[-1]
+        if into is not None and not isinstance(into, DType):
+            raise TypeError(f"Thresholds: into must be a dtype such as bipolar or uint2, got {into!r}")
         self.into = into if into is not None else bipolar if count == 1 else integers(range(count + 1))
         if self.into.n_levels != count + 1:
             raise ValueError(
                 f"Thresholds: {count} thresholds give {count + 1} codes, but {self.into} has {self.into.n_levels} levels"
             )
-        self.constants = {"scale": scale, "offset": offset, "table": table}
-        self.codes = self._codes()
+        self.constants: dict[str, Any] = {"scale": scale, "offset": offset, "table": table}
+        self.codes = self._codes() if by_rank else np.arange(count + 1, dtype=np.uint8)
+        self._cache: dict[Any, Any] = {}
 
     def _flags(self, name: str, value: Any) -> Array:
         flags = np.asarray(value)
@@ -114,6 +121,12 @@ class Thresholds:
         step_back = (greater != strict)[:, None]  # ">=" counts above, and T - #(v >= t) is #(v < t)
         counted = _below_float32(values, step_back) if real else _below_int(values, step_back)
         return np.ascontiguousarray(counted.T), ~greater
+
+    def cached(self, key: Any, build: Callable[[], Any]) -> Any:
+        """What `build` made of these thresholds for a kernel, built once a key and kept."""
+        if key not in self._cache:
+            self._cache[key] = build()
+        return self._cache[key]
 
     def __call__(self, values: Any, axis: int = -1) -> QuantArray:
         """Codes of a dense result, packed along its channel axis."""
@@ -172,22 +185,30 @@ def fold_batchnorm(
     array([[-1,  1],
            [ 1, -1]], dtype=int32)
     """
+    from .ops import checks
+
     op = "fold_batchnorm"
+    of = checks.dtype(op, "of", of, (np.int32, np.int64, np.float32)).type
+    precision = checks.dtype(op, "precision", precision, (np.float32, np.float64)).type
     if not isinstance(into, Quantizer) or not into.fixed:
         raise ValueError(
             f"{op}: into must be a quantiser with fixed constants, such as Sign() or Uniform(2, step=0.5), got {into!r}"
         )
     given = {"gamma": gamma, "beta": beta, "mean": mean, "var": var}
-    params = {name: np.asarray(a, precision) for name, a in given.items()}
+    with np.errstate(over="ignore"):
+        params: dict[str, Array] = {n: checks.numbers(op, n, a).astype(precision) for n, a in given.items()}
     shapes = {a.shape for a in params.values()}
-    if len(shapes) > 1 or len(next(iter(shapes))) != 1:
+    if len(shapes) > 1 or len(next(iter(shapes))) != 1 or (0,) in shapes:
         listed = ", ".join(f"{name} {a.shape}" for name, a in params.items())
         raise ValueError(f"{op}: gamma, beta, mean and var must be [channels] alike, got {listed}")
     for name, a in params.items():
         if not np.isfinite(a).all():
             raise ValueError(f"{op}: {name} must be finite, got {a[~np.isfinite(a)][0]} as {np.dtype(precision)}")
-    if (params["var"] < 0).any() or not (eps >= 0 and (params["var"] + precision(eps) > 0).all()):
-        raise ValueError(f"{op}: var + eps must be positive in every channel")
+    if (params["var"] < 0).any() or not is_number(eps) or eps < 0 or not (params["var"] + precision(eps) > 0).all():
+        raise ValueError(
+            f"{op}: var and eps must not be negative, and var + eps must be positive in every channel, got eps={eps!r} "
+            f"and var from {params['var'].min()}"
+        )
     deviation = np.sqrt(params["var"] + precision(eps))
 
     law = into.fit(np.zeros(1), (0,))

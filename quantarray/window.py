@@ -36,9 +36,7 @@ class Window:
         """Output pixels per axis: floor((image + before + after - span) / stride) + 1, at least 0."""
         return tuple(
             max(0, (n + b + a - ((k - 1) * d + 1)) // s + 1)
-            for n, k, s, (b, a), d in zip(
-                self.image, self.size, self.stride, self.pads, self.dilation, strict=True
-            )
+            for n, k, s, (b, a), d in zip(self.image, self.size, self.stride, self.pads, self.dilation, strict=True)
         )
 
     @property

@@ -4,14 +4,16 @@ The exact integer product of a term u of x and a term v of w, over the taps insi
 
     sum u*v = base_x * sum v + step_x * (base_w * |a| + step_w * sum_ij 2^(i+j) |a_j & b_i|)
 
-where |a| sums the codes of x. sum v depends on the output channel and the border class only and comes in a table.
+where |a| sums the codes of x. sum v depends on the output channel and the border class only and comes in a table; for
+integer results `finish.extra` holds it already, times base_x, with padding and bias.
 """
 
+import numba
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
 
 from . import threads
-from .finish import store_codes, store_values
+from .finish import shift_lanes, store_bits, store_codes, store_values
 from .micro import LANES, TILE, count_tile, popcount
 
 _NO_VALUES = {t: np.empty((0, 0), t) for t in (np.int32, np.int64, np.float32)}
@@ -45,7 +47,7 @@ def _drive(one, many, x, w, plan, finish, out):
     blocks = w.words.shape[1]
     # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
     split = blocks // 2 if w.groups == 1 else 1
-    chunks = max(1, min(split, 4 * get_num_threads() // max(1, tiles)))
+    chunks = max(1, min(split, threads.PIECES * numba.get_num_threads() // max(1, tiles)))
     tasks = tiles * chunks
     if not tasks or not blocks:
         return
@@ -53,177 +55,194 @@ def _drive(one, many, x, w, plan, finish, out):
     if threads.serial(work // chunks, _LEAST):
         one(x, w, plan, finish, chunks, 0, tasks, values, words)
     else:
-        threads.run(many, x, w, plan, finish, chunks, tasks, values, words)
+        threads.run(many, x, w, plan, finish, chunks, tasks, threads.pieces(tasks), values, words)
 
 
-@njit(cache=True, nogil=True)
-def _origins(x, w, plan, image, tile, group, origins):
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _sum_codes(words, first, planes, origins, runs, start, stop, ones, t):
+    """ones[t, p] = sum of the codes of a term's planes over runs start .. stop."""
     for p in range(TILE):
-        pixel = plan.origin[plan.pixels[tile, p]]
-        origins[p] = image * plan.image_words + pixel + group * w.group_words
+        total = 0
+        for j in range(planes):
+            count = 0
+            for r in range(start, stop):
+                at = origins[p] + runs[r, 0]
+                for k in range(runs[r, 2]):
+                    count += popcount(words[first + j, at + k])
+            total += count << j
+        ones[t, p] = total
 
 
-@njit(cache=True, nogil=True)
-def _sum_codes(x, plan, part, origins, ones):
-    """ones[t, p] = sum of the codes of term t of x over the runs of a part."""
-    for t in range(x.terms.shape[0]):
-        for p in range(TILE):
-            total = 0
-            for j in range(x.terms[t, 1]):
-                plane = x.words[x.terms[t, 0] + j]
-                count = 0
-                for r in range(plan.first_run[part], plan.first_run[part + 1]):
-                    at = origins[p] + plan.runs[r, 0]
-                    for k in range(plan.runs[r, 2]):
-                        count += popcount(plane[at + k])
-                total += count << j
-            ones[t, p] = total
-
-
-@njit(cache=True, nogil=True)
-def _dot(x, w, plan, part, t, s, block, origins, ones, counts, dot):
-    """dot[p, lane] = the exact sum of term t of x times term s of w over the runs of a part."""
-    first, last = plan.first_run[part], plan.first_run[part + 1]
-    for j in range(x.terms[t, 1]):
-        for i in range(w.terms[s, 1]):
-            left, right = x.words[x.terms[t, 0] + j], w.words[w.terms[s, 0] + i, block]
+@njit(cache=True, nogil=True, forceinline=True)
+def _count(left, i0, planes_i, origins, right, j0, planes_j, block, runs, start, stop, counts, total):
+    """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop."""
+    plane = left.shape[1]
+    block_size = right.shape[2] * LANES
+    for i in range(planes_i):
+        for j in range(planes_j):
+            word, weight = (i0 + i) * plane, ((j0 + j) * right.shape[1] + block) * block_size
             if i + j == 0:
-                count_tile(left, origins, right, plan.runs, first, last, dot)
+                count_tile(left, word, origins, right, weight, runs, start, stop, total)
             else:
-                count_tile(left, origins, right, plan.runs, first, last, counts)
+                count_tile(left, word, origins, right, weight, runs, start, stop, counts)
                 for p in range(TILE):
                     for lane in range(LANES):
-                        dot[p, lane] += counts[p, lane] << (i + j)
-    base_x, step_x, base_w, step_w = x.terms[t, 2], x.terms[t, 3], w.terms[s, 2], w.terms[s, 3]
-    sums = w.sums[part, s, block * LANES : (block + 1) * LANES]
-    for p in range(TILE):
-        along = step_x * base_w * ones[t, p]
-        for lane in range(LANES):
-            dot[p, lane] = base_x * sums[lane] + along + step_x * step_w * dot[p, lane]
+                        total[p, lane] += counts[p, lane] << (i + j)
 
 
-@njit(cache=True, nogil=True)
-def _conv_range(x, w, plan, finish, chunks, first, last, values, words):
-    tiles, blocks = plan.counts.size, w.words.shape[1]
-    group_blocks = blocks // w.groups
+@njit(cache=True, nogil=True, error_model="numpy")
+def _conv_range(x, w, plan, finish, chunks, begin, end, values, words):
+    # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
+    left, right, runs, extra = x.words, w.words, plan.runs, finish.extra
+    pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
+    thresholds, flip, codes = finish.thresholds, finish.flip, finish.codes
+    i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
+    step, along = x.terms[0, 3] * w.terms[0, 3], x.terms[0, 3] * w.terms[0, 2]
+    blocks, groups, group_lanes, group_words = right.shape[1], w.groups, w.group_lanes, w.group_words
+    group_blocks = blocks // groups
+    origins, ones, dot, part, counter = _scratch()
+    for task in range(begin, end):
+        chunk, tile = task % chunks, task // chunks % counts.size
+        image = task // (chunks * counts.size)
+        kind, row0 = classes[tile], image * origin.size
+        start, stop = first_run[kind], first_run[kind + 1]
+        for group in range(groups):
+            for p in range(TILE):
+                origins[p] = image * plan.image_words + origin[pixels[tile, p]] + group * group_words
+            if along:
+                _sum_codes(left, i0, planes_i, origins, runs, start, stop, ones, 0)
+            first, last = _blocks(group * group_blocks, group_blocks, chunk, chunks)
+            for block in range(first, last):
+                _count(left, i0, planes_i, origins, right, j0, planes_j, block, runs, start, stop, part, dot)
+                at, lane = block * LANES, (block - group * group_blocks) * LANES
+                for p in range(TILE):
+                    shift_lanes(dot, p, extra, kind, at, along * ones[0, p], step)
+                channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                for p in range(counts[tile]):
+                    row = row0 + pixels[tile, p]
+                    if not words.size:
+                        store_values(dot, p, 0, channel, valid, 1, values, row)
+                    elif thresholds.shape[0] == 1:
+                        store_bits(dot, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
+                    else:
+                        store_codes(dot, p, 0, thresholds, flip, codes, at, channel, valid, 1, counter, words, row)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _blocks(first, blocks, chunk, chunks):
+    """The blocks of a chunk: whole words, that is pairs of blocks, are shared out."""
+    words = (blocks + 1) // 2
+    return first + 2 * (words * chunk // chunks), first + min(blocks, 2 * (words * (chunk + 1) // chunks))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scratch():
     origins, ones = np.empty(TILE, np.int64), np.zeros((1, TILE), np.int64)
-    dot, counts = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64)
-    code = np.empty(LANES, np.int64)
-    need_ones = w.terms[0, 2] != 0
-    for task in range(first, last):
-        chunk, tile = task % chunks, (task // chunks) % tiles
-        image = task // (chunks * tiles)
-        part = plan.classes[tile]
-        old_group = -1
-        for block in range(2 * ((blocks + 1) // 2 * chunk // chunks), _chunk_end(blocks, chunk, chunks)):
-            group = block // group_blocks
-            if group != old_group:
-                _origins(x, w, plan, image, tile, group, origins)
-                if need_ones:
-                    _sum_codes(x, plan, part, origins, ones)
-                old_group = group
-            _dot(x, w, plan, part, 0, 0, block, origins, ones, counts, dot)
-            extra = finish.extra[part, block * LANES : (block + 1) * LANES]
-            for p in range(TILE):
-                for lane in range(LANES):
-                    dot[p, lane] += extra[lane]
-            channel = group * w.group_lanes + (block - group * group_blocks) * LANES
-            valid = min(LANES, (group + 1) * w.group_lanes - channel)
-            for p in range(plan.counts[tile]):
-                row = image * plan.origin.size + plan.pixels[tile, p]
-                if words.size:
-                    store_codes(dot[p], finish, block * LANES, channel, valid, code, words, row)
-                else:
-                    store_values(dot[p], channel, valid, values, row)
+    dot, part, counter = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64), np.empty(8, np.uint64)
+    return origins, ones, dot, part, counter
 
 
-@njit(cache=True, nogil=True)
-def _chunk_end(blocks, chunk, chunks):
-    return min(blocks, 2 * ((blocks + 1) // 2 * (chunk + 1) // chunks))
-
-
-@njit(cache=True, nogil=True)
-def _real_value(x, w, plan, image, tile, block, origins, ones, counts, dot, value):
-    """value[p, lane] in float64, in the documented order: products, then A, B and n terms, part by part each."""
-    parts, at = plan.parts, block * LANES
-    base = plan.classes[tile] * parts
+@njit(cache=True, nogil=True, error_model="numpy")
+def _products(x, w, plan, image, tile, block, origins, ones, counts, dot, value):
+    """value[p, lane] = the sum over parts, terms of x and terms of w of scales times exact integer products."""
     value[:] = 0.0
-    for part in range(parts):
+    for part in range(plan.parts):
+        run = plan.classes[tile] * plan.parts + part
+        start, stop = plan.first_run[run], plan.first_run[run + 1]
         for t in range(x.terms.shape[0]):
+            i0, planes_i, base_x, step_x = x.terms[t, 0], x.terms[t, 1], x.terms[t, 2], x.terms[t, 3]
             for s in range(w.terms.shape[0]):
-                _dot(x, w, plan, base + part, t, s, block, origins, ones[part], counts, dot)
+                j0, planes_j, base_w, step_w = w.terms[s, 0], w.terms[s, 1], w.terms[s, 2], w.terms[s, 3]
+                _count(
+                    x.words, i0, planes_i, origins, w.words, j0, planes_j, block, plan.runs, start, stop, counts, dot
+                )
                 for p in range(TILE):
-                    scale_x = x.scale[part, t, _row(x, image, plan.pixels[tile, p], x.scale.shape[2]), 0]
+                    scale = x.scale[part, t, _row(x, image, plan.pixels[tile, p], x.scale.shape[2]), 0]
+                    along = step_x * base_w * ones[part, t, p]
                     for lane in range(LANES):
-                        value[p, lane] += (scale_x * w.scale[part, s, at + lane]) * dot[p, lane]
-    for part in range(parts):
-        inside = w.inside[base + part]
+                        at = block * LANES + lane
+                        exact = base_x * w.sums[run, s, at] + along + step_x * step_w * dot[p, lane]
+                        value[p, lane] += (scale * w.scale[part, s, at]) * exact
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _offsets(x, w, plan, image, tile, block, ones, value):
+    """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both."""
+    first, at = plan.classes[tile] * plan.parts, block * LANES
+    for part in range(plan.parts):
         for t in range(x.terms.shape[0]):
             for p in range(TILE):
-                scale_x = x.scale[part, t, _row(x, image, plan.pixels[tile, p], x.scale.shape[2]), 0]
-                total = x.terms[t, 2] * inside + x.terms[t, 3] * ones[part, t, p]
+                scale = x.scale[part, t, _row(x, image, plan.pixels[tile, p], x.scale.shape[2]), 0]
+                total = x.terms[t, 2] * w.inside[first + part] + x.terms[t, 3] * ones[part, t, p]
                 for lane in range(LANES):
-                    value[p, lane] += (scale_x * w.offset[part, at + lane]) * total
-    for part in range(parts):
+                    value[p, lane] += (scale * w.offset[part, at + lane]) * total
+    for part in range(plan.parts):
         for s in range(w.terms.shape[0]):
             for p in range(TILE):
-                offset_x = x.offset[part, _row(x, image, plan.pixels[tile, p], x.offset.shape[1]), 0]
+                offset = x.offset[part, _row(x, image, plan.pixels[tile, p], x.offset.shape[1]), 0]
                 for lane in range(LANES):
-                    value[p, lane] += (offset_x * w.scale[part, s, at + lane]) * w.sums[base + part, s, at + lane]
-    for part in range(parts):
+                    value[p, lane] += (offset * w.scale[part, s, at + lane]) * w.sums[first + part, s, at + lane]
+    for part in range(plan.parts):
         for p in range(TILE):
-            offset_x = x.offset[part, _row(x, image, plan.pixels[tile, p], x.offset.shape[1]), 0]
+            offset = x.offset[part, _row(x, image, plan.pixels[tile, p], x.offset.shape[1]), 0]
             for lane in range(LANES):
-                value[p, lane] += (offset_x * w.offset[part, at + lane]) * w.inside[base + part]
+                value[p, lane] += (offset * w.offset[part, at + lane]) * w.inside[first + part]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _row(x, image, pixel, rows):
     return 0 if rows == 1 else pixel if x.row_is_pixel else image
 
 
-@njit(cache=True, nogil=True)
-def _real_range(x, w, plan, finish, chunks, first, last, values, words):
-    tiles, blocks = plan.counts.size, w.words.shape[1]
-    group_blocks = blocks // w.groups
-    origins, ones = np.empty(TILE, np.int64), np.zeros((plan.parts, x.terms.shape[0], TILE), np.int64)
-    dot, counts = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64)
-    value, code = np.empty((TILE, LANES), np.float64), np.empty(LANES, np.int64)
-    for task in range(first, last):
-        chunk, tile = task % chunks, (task // chunks) % tiles
-        image = task // (chunks * tiles)
-        kind = plan.classes[tile]
-        old_group = -1
-        for block in range(2 * ((blocks + 1) // 2 * chunk // chunks), _chunk_end(blocks, chunk, chunks)):
-            group = block // group_blocks
-            if group != old_group:
-                _origins(x, w, plan, image, tile, group, origins)
-                for part in range(plan.parts):
-                    _sum_codes(x, plan, kind * plan.parts + part, origins, ones[part])
-                old_group = group
-            _real_value(x, w, plan, image, tile, block, origins, ones, counts, dot, value)
-            channel = group * w.group_lanes + (block - group * group_blocks) * LANES
-            valid = min(LANES, (group + 1) * w.group_lanes - channel)
-            for p in range(plan.counts[tile]):
-                for lane in range(LANES):
-                    total = (value[p, lane] + finish.pad[kind, block * LANES + lane]) + finish.bias[block * LANES + lane]
-                    value[p, lane] = np.float32(total)
-                row = image * plan.origin.size + plan.pixels[tile, p]
-                if words.size:
-                    store_codes(value[p], finish, block * LANES, channel, valid, code, words, row)
-                else:
-                    store_values(value[p], channel, valid, values, row)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
+    pixels, counts, origin, first_run = plan.pixels, plan.counts, plan.origin, plan.first_run
+    thresholds, flip, codes = finish.thresholds, finish.flip, finish.codes
+    groups, group_lanes, group_blocks = w.groups, w.group_lanes, w.words.shape[1] // w.groups
+    origins, _, dot, scratch, counter = _scratch()
+    ones = np.zeros((plan.parts, x.terms.shape[0], TILE), np.int64)
+    value = np.empty((TILE, LANES), np.float64)
+    for task in range(begin, end):
+        chunk, tile = task % chunks, task // chunks % counts.size
+        image = task // (chunks * counts.size)
+        kind, row0 = plan.classes[tile], image * origin.size
+        for group in range(groups):
+            for p in range(TILE):
+                origins[p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
+            for part in range(plan.parts):
+                run = kind * plan.parts + part
+                for t in range(x.terms.shape[0]):
+                    first, planes = x.terms[t, 0], x.terms[t, 1]
+                    start, stop = first_run[run], first_run[run + 1]
+                    _sum_codes(x.words, first, planes, origins, plan.runs, start, stop, ones[part], t)
+            first, last = _blocks(group * group_blocks, group_blocks, chunk, chunks)
+            for block in range(first, last):
+                _products(x, w, plan, image, tile, block, origins, ones, scratch, dot, value)
+                _offsets(x, w, plan, image, tile, block, ones, value)
+                at, lane = block * LANES, (block - group * group_blocks) * LANES
+                for p in range(TILE):
+                    for i in range(LANES):
+                        value[p, i] = np.float32((value[p, i] + finish.pad[kind, at + i]) + finish.bias[at + i])
+                channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                for p in range(counts[tile]):
+                    row = row0 + pixels[tile, p]
+                    if not words.size:
+                        store_values(value, p, 0, channel, valid, 1, values, row)
+                    elif thresholds.shape[0] == 1:
+                        store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
+                    else:
+                        store_codes(value, p, 0, thresholds, flip, codes, at, channel, valid, 1, counter, words, row)
 
 
-def _parallel(one):
-    @njit(cache=True, parallel=True, nogil=True)
-    def many(x, w, plan, finish, chunks, tasks, values, words):
-        pieces = min(tasks, 4 * get_num_threads())
-        for piece in prange(pieces):
-            one(x, w, plan, finish, chunks, tasks * piece // pieces, tasks * (piece + 1) // pieces, values, words)
-
-    return many
+@njit(cache=True, parallel=True, nogil=True)
+def _conv_parallel(x, w, plan, finish, chunks, tasks, pieces, values, words):
+    for piece in prange(pieces):
+        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+        _conv_range(x, w, plan, finish, chunks, first, last, values, words)
 
 
-_conv_parallel = _parallel(_conv_range)
-_real_parallel = _parallel(_real_range)
+@njit(cache=True, parallel=True, nogil=True)
+def _real_parallel(x, w, plan, finish, chunks, tasks, pieces, values, words):
+    for piece in prange(pieces):
+        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+        _real_range(x, w, plan, finish, chunks, first, last, values, words)

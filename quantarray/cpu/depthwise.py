@@ -5,10 +5,11 @@ The bits of x select the weights' values, so a tap costs one shift, one mask and
 """
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
 
 from . import threads
-from .finish import store_codes, store_values
+from .finish import store_bits, store_codes, store_values
+from .micro import LANES
 
 _LANES = 64
 _NO_VALUES = {t: np.empty((0, 0), t) for t in (np.int32, np.float32)}
@@ -28,7 +29,7 @@ def depthwise(x, w, plan, finish, mean, out):
     if threads.serial(work, _LEAST):
         one(x, w, plan, finish, mean, 0, rows, values, words)
     else:
-        threads.run(many, x, w, plan, finish, mean, rows, values, words)
+        threads.run(many, x, w, plan, finish, mean, rows, threads.pieces(rows), values, words)
 
 
 @njit(cache=True, nogil=True)
@@ -44,7 +45,7 @@ def _add_taps(x, w, plan, kind, t, values, origin, lanes):
                 word = x.words[first + j, at]
                 for lane in range(_LANES):
                     bit = np.int64((word >> np.uint64(lane)) & np.uint64(1))
-                    lanes[lane] += (-bit & tap[lane]) << j
+                    lanes[0, lane] += (-bit & tap[lane]) << j
 
 
 @njit(cache=True, nogil=True)
@@ -55,39 +56,42 @@ def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
     _add_taps(x, w, plan, kind, t, w.words[s, copy, :, at : at + _LANES], origin + word, dot)
     lane0 = copy * w.group_words * _LANES + at
     for lane in range(_LANES):
-        dot[lane] = x.terms[t, 2] * w.sums[kind, s, lane0 + lane] + x.terms[t, 3] * dot[lane]
+        dot[0, lane] = x.terms[t, 2] * w.sums[kind, s, lane0 + lane] + x.terms[t, 3] * dot[0, lane]
 
 
 @njit(cache=True, nogil=True)
-def _store(lanes, w, finish, copy, word, code, row, values, words):
+def _store(lanes, w, finish, copy, word, row, counter, values, words):
+    thresholds, flip, codes = finish.thresholds, finish.flip, finish.codes
     copies = w.words.shape[1]
-    at = copy * w.group_words * _LANES + word * _LANES
-    valid = min(_LANES, w.group_lanes - word * _LANES)
-    step = valid if copies == 1 else 1
-    for lane in range(0, valid, step):
-        channel = (word * _LANES + lane) * copies + copy
-        some = lanes[lane : lane + step]
-        if words.size:
-            store_codes(some, finish, at + lane, channel, step, code, words, row)
+    at = (copy * w.group_words + word) * _LANES
+    for start in range(0, min(_LANES, w.group_lanes - word * _LANES), LANES):
+        valid = min(LANES, w.group_lanes - word * _LANES - start)
+        channel = (word * _LANES + start) * copies + copy
+        if not words.size:
+            store_values(lanes, 0, start, channel, valid, copies, values, row)
+        elif thresholds.shape[0] == 1:
+            store_bits(lanes, 0, start, thresholds, flip, at + start, channel, valid, copies, words, row)
         else:
-            store_values(some, channel, step, values, row)
+            store_codes(lanes, 0, start, thresholds, flip, codes, at + start, channel, valid, copies, counter, words, row)
 
 
 @njit(cache=True, nogil=True)
 def _integer_range(x, w, plan, finish, mean, first, last, values, words):
     pixels = plan.origin.size
-    dot, code = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
+    dot, counter = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
         origin = image * plan.image_words + plan.origin[pixel]
         for word in range(w.group_words):
             for copy in range(w.words.shape[1]):
-                _dot(x, w, plan, kind, 0, 0, copy, word, origin, dot)
                 at = (copy * w.group_words + word) * _LANES
+                taps = w.words[0, copy, :, word * _LANES : (word + 1) * _LANES]
+                dot[:] = 0
+                _add_taps(x, w, plan, kind, 0, taps, origin + word, dot)
                 for lane in range(_LANES):
-                    dot[lane] += finish.extra[kind, at + lane]
-                _store(dot, w, finish, copy, word, code, image * pixels + pixel, values, words)
+                    dot[0, lane] = finish.extra[kind, at + lane] + x.terms[0, 3] * dot[0, lane]
+                _store(dot, w, finish, copy, word, image * pixels + pixel, counter, values, words)
 
 
 @njit(cache=True, nogil=True)
@@ -100,35 +104,35 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
     """value[l] in float64, in the documented order: products, then A, B and n terms."""
     at, channel = (copy * w.group_words + word) * _LANES, word * _LANES
     n = w.inside[kind]
-    ones = np.ones((plan.runs[:, 1].max() // w.group_words + 1 if plan.runs.size else 0, _LANES), np.int64)
+    ones = np.ones((w.words.shape[2], _LANES), np.int64)  # a row a tap
     value[:] = 0.0
     for t in range(x.terms.shape[0]):
         scale = x.scale[0, t, min(row, x.scale.shape[2] - 1)]
         for s in range(w.terms.shape[0]):
             _dot(x, w, plan, kind, t, s, copy, word, origin, dot)
             for lane in range(_LANES):
-                value[lane] += (_lane(scale, channel + lane) * w.scale[0, s, at + lane]) * dot[lane]
+                value[0, lane] += (_lane(scale, channel + lane) * w.scale[0, s, at + lane]) * dot[0, lane]
     for t in range(x.terms.shape[0]):
         scale = x.scale[0, t, min(row, x.scale.shape[2] - 1)]
         dot[:] = 0
         _add_taps(x, w, plan, kind, t, ones, origin + word, dot)
         for lane in range(_LANES):
-            total = x.terms[t, 2] * n + x.terms[t, 3] * dot[lane]
-            value[lane] += (_lane(scale, channel + lane) * w.offset[0, at + lane]) * total
+            total = x.terms[t, 2] * n + x.terms[t, 3] * dot[0, lane]
+            value[0, lane] += (_lane(scale, channel + lane) * w.offset[0, at + lane]) * total
     offset = x.offset[0, min(row, x.offset.shape[1] - 1)]
     for s in range(w.terms.shape[0]):
         for lane in range(_LANES):
             scaled = _lane(offset, channel + lane) * w.scale[0, s, at + lane]
-            value[lane] += scaled * w.sums[kind, s, at + lane]
+            value[0, lane] += scaled * w.sums[kind, s, at + lane]
     for lane in range(_LANES):
-        value[lane] += (_lane(offset, channel + lane) * w.offset[0, at + lane]) * n
+        value[0, lane] += (_lane(offset, channel + lane) * w.offset[0, at + lane]) * n
 
 
 @njit(cache=True, nogil=True)
 def _real_range(x, w, plan, finish, mean, first, last, values, words):
     pixels = plan.origin.size
-    dot, code = np.empty(_LANES, np.int64), np.empty(_LANES, np.int64)
-    value = np.empty(_LANES, np.float64)
+    dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
+    counter = np.empty(8, np.uint64)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -138,20 +142,20 @@ def _real_range(x, w, plan, finish, mean, first, last, values, words):
                 _real_lanes(x, w, plan, kind, copy, word, origin, image, dot, value)
                 at = (copy * w.group_words + word) * _LANES
                 for lane in range(_LANES):
-                    total = (value[lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
-                    value[lane] = np.float32(total / w.inside[kind] if mean else total)
-                _store(value, w, finish, copy, word, code, image * pixels + pixel, values, words)
+                    total = (value[0, lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
+                    value[0, lane] = np.float32(total / w.inside[kind] if mean else total)
+                _store(value, w, finish, copy, word, image * pixels + pixel, counter, values, words)
 
 
-def _parallel(one):
-    @njit(cache=True, parallel=True, nogil=True)
-    def many(x, w, plan, finish, mean, rows, values, words):
-        pieces = min(rows, 4 * get_num_threads())
-        for piece in prange(pieces):
-            one(x, w, plan, finish, mean, rows * piece // pieces, rows * (piece + 1) // pieces, values, words)
-
-    return many
+@njit(cache=True, parallel=True, nogil=True)
+def _integer_parallel(x, w, plan, finish, mean, rows, pieces, values, words):
+    for piece in prange(pieces):
+        first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+        _integer_range(x, w, plan, finish, mean, first, last, values, words)
 
 
-_integer_parallel = _parallel(_integer_range)
-_real_parallel = _parallel(_real_range)
+@njit(cache=True, parallel=True, nogil=True)
+def _real_parallel(x, w, plan, finish, mean, rows, pieces, values, words):
+    for piece in prange(pieces):
+        first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+        _real_range(x, w, plan, finish, mean, first, last, values, words)

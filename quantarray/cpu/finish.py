@@ -1,49 +1,106 @@
-"""The last step of every kernel: a row of lanes becomes values, or is counted against thresholds into bits."""
+"""The last step of every kernel: lanes become values, or are compared with thresholds into bits.
+
+These take the arrays of a `Finish` one by one and no slices: a tuple of arrays is passed as some forty numbers, and a
+slice costs two atomic operations, which is more than the work done here.
+"""
 
 import numpy as np
 from numba import njit
 
-
-@njit(cache=True, nogil=True)
-def store_values(lanes, channel, valid, out, row):
-    """out[row, channel + l] = lanes[l]."""
-    for lane in range(valid):
-        out[row, channel + lane] = lanes[lane]
+from .micro import LANES, mask_above
 
 
-@njit(cache=True, nogil=True)
-def store_codes(lanes, finish, at, channel, valid, code, out, row):
-    """Bits channel .. channel + valid of the row, in every plane, from the thresholds at .. of `finish`.
+@njit(cache=True, nogil=True, forceinline=True)
+def shift_lanes(dot, p, extra, kind, at, along, step):
+    """dot[p, l] = extra[kind, at + l] + along + step * dot[p, l] for 32 lanes."""
+    i, k, first = np.uint64(p), np.uint64(kind), np.uint64(at)
+    for lane in range(np.uint64(LANES)):
+        dot[i, lane] = (extra[k, first + lane] + along) + step * dot[i, lane]
 
-    One threshold is one compare into one mask. `code` is scratch for as many lanes.
+
+@njit(cache=True, nogil=True, forceinline=True)
+def store_values(lanes, p, start, channel, valid, stride, out, row):
+    """out[row, channel + l * stride] = lanes[p, start + l].
+
+    Indices are unsigned: for signed ones Numba checks for negative values, and LLVM then does not vectorise.
     """
-    count = finish.thresholds.shape[0]
-    thresholds, flip = finish.thresholds, finish.flip
-    if count == 1:
-        mask = np.uint64(0)
-        for lane in range(valid):
-            mask |= np.uint64((lanes[lane] > thresholds[0, at + lane]) != flip[at + lane]) << np.uint64(lane)
-        or_bits(mask, channel, valid, out[0, row])
+    i, j, first, at = np.uint64(p), np.uint64(row), np.uint64(start), np.uint64(channel)
+    if stride == 1:
+        for lane in range(np.uint64(valid)):
+            out[j, at + lane] = lanes[i, first + lane]
+    else:
+        for lane in range(np.uint64(valid)):
+            out[j, at + lane * np.uint64(stride)] = lanes[i, first + lane]
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def store_bits(lanes, p, start, thresholds, flip, at, channel, valid, stride, out, row):
+    """32 lanes of lanes[p, start ..] against one threshold each: bits channel + l * stride of a row, `valid` of them.
+
+    One compare is one mask. The thresholds are those at lane `at`, a multiple of 32; `out` is uint64[1 rows words],
+    zero on entry.
+    """
+    used = (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
+    mask = mask_above(lanes, p * lanes.shape[1] + start, thresholds, at) ^ np.uint64(flip[at // LANES])
+    _put(mask & used, channel, valid, stride, out, 0, row)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def store_codes(lanes, p, start, thresholds, flip, codes, at, channel, valid, stride, counter, out, row):
+    """The same against several thresholds each, to every plane of uint64[planes rows words]; `counter` is uint64[8].
+
+    A function of its own, because its loops keep Numba from dropping the reference counts of its arguments, which
+    would cost `store_bits` ten times its work.
+    """
+    used = (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
+    first, down = p * lanes.shape[1] + start, np.uint64(flip[at // LANES])
+    _count(lanes, first, thresholds, down, used, at, counter)
+    if codes.size:
+        _recode(counter, codes, valid)
+    for plane in range(out.shape[0]):
+        _put(counter[plane], channel, valid, stride, out, plane, row)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _count(lanes, first, thresholds, down, used, at, counter):
+    """Plane k of the counter is bit k of how many thresholds each of 32 lanes passes: a carry-save adder of masks."""
+    for plane in range(8):
+        counter[plane] = 0
+    for t in range(thresholds.shape[0]):
+        carry = (mask_above(lanes, first, thresholds, t * thresholds.shape[1] + at) ^ down) & used
+        plane = 0
+        while carry:
+            counter[plane], carry = counter[plane] ^ carry, counter[plane] & carry
+            plane += 1
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _recode(counter, codes, valid):
+    """Each lane's count becomes codes[count], for levels that are not in ascending order."""
+    for lane in range(valid):
+        bit, count = np.uint64(lane), 0
+        for plane in range(8):
+            count |= np.int64((counter[plane] >> bit) & np.uint64(1)) << plane
+        code = np.uint64(codes[count])
+        for plane in range(8):
+            keep = ~(np.uint64(1) << bit)
+            counter[plane] = (counter[plane] & keep) | (((code >> np.uint64(plane)) & np.uint64(1)) << bit)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _put(mask, channel, valid, stride, out, plane, row):
+    if stride == 1:
+        or_bits(mask, channel, valid, out, plane, row)
         return
     for lane in range(valid):
-        code[lane] = 0
-    for t in range(count):
-        for lane in range(valid):
-            code[lane] += lanes[lane] > thresholds[t, at + lane]
-    for lane in range(valid):
-        passed = count - code[lane] if flip[at + lane] else code[lane]
-        code[lane] = finish.codes[passed]
-    for plane in range(out.shape[0]):
-        mask = np.uint64(0)
-        for lane in range(valid):
-            mask |= np.uint64((code[lane] >> plane) & 1) << np.uint64(lane)
-        or_bits(mask, channel, valid, out[plane, row])
+        or_bits((mask >> np.uint64(lane)) & np.uint64(1), channel + lane * stride, 1, out, plane, row)
 
 
-@njit(cache=True, nogil=True)
-def or_bits(mask, start, length, words):
-    """Write `length` <= 64 bits of a mask at bit `start` of zeroed words."""
-    word, shift = start >> 6, start & 63
-    words[word] |= mask << np.uint64(shift)
-    if shift + length > 64:
-        words[word + 1] |= mask >> np.uint64(64 - shift)
+@njit(cache=True, nogil=True, forceinline=True)
+def or_bits(mask, start, length, words, i, j):
+    """Write `length` <= 64 bits of a mask at bit `start` of the zeroed words[i, j]."""
+    at, shift = np.uint64(start), np.uint64(start) & np.uint64(63)
+    plane, row, word = np.uint64(i), np.uint64(j), at >> np.uint64(6)
+    words[plane, row, word] |= mask << shift
+    if shift + np.uint64(length) > np.uint64(64):
+        words[plane, row, word + np.uint64(1)] |= mask >> (np.uint64(64) - shift)

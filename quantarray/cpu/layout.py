@@ -3,8 +3,6 @@
 import numpy as np
 from numba import njit
 
-from .finish import or_bits
-
 
 def recode(words, tables, row, group, out):
     _recode(words, tables, row, group, out)
@@ -32,12 +30,12 @@ def _recode(words, tables, row, group, out):
 
 
 @njit(cache=True, nogil=True)
-def _bits(row, length, at, want):
-    """(`taken` bits, taken) of a stream of segments of `length` bits, from bit `at` on, at most `want` <= 64."""
+def _bits(words, row, length, at, want):
+    """(bits, how many) of a row's stream of segments of `length` bits, from bit `at` on, at most `want` <= 64."""
     segment, offset = at // length, at % length
     word, shift = offset >> 6, offset & 63
     taken = min(want, min(64 - shift, length - offset))
-    mask = row[segment, word] >> np.uint64(shift)
+    mask = words[row, segment, word] >> np.uint64(shift)
     if taken < 64:
         mask &= (np.uint64(1) << np.uint64(taken)) - np.uint64(1)
     return mask, taken
@@ -53,6 +51,6 @@ def _rebit(words, length, start, new_length, out):
                 want, done = min(64, new_length - word * 64), 0
                 out[r, s, word] = 0
                 while done < want:
-                    mask, taken = _bits(words[r], length, at + done, want - done)
-                    or_bits(mask, done, taken, out[r, s, word : word + 1])
+                    mask, taken = _bits(words, r, length, at + done, want - done)
+                    out[r, s, word] |= mask << np.uint64(done)
                     done += taken

@@ -1,6 +1,6 @@
 """Micro-kernels: what the compiler would not write by itself.
 
-`popcount` is LLVM's ctpop. `count_tile` is the inner loop of every product: 4 pixels times 32 output channels of
+`popcount` is LLVM's ctpop. `mask_above` compares 32 lanes into one mask. `count_tile` is the inner loop of every product: 4 pixels times 32 output channels of
 counts stay in registers while the words of a run stream by. It is written as explicit vectors of 8 x 64 bits
 because auto-vectorisation stays at 256 bits and keeps the counts in memory; LLVM splits the vectors where the
 machine's are shorter, so the same text is right on AVX2 and NEON.
@@ -30,13 +30,43 @@ def popcount(typingctx, word):
 
 
 @intrinsic
-def count_tile(typingctx, words, origins, weights, runs, first, last, counts):
-    """counts[p, l] = sum over the runs of popcount(words[origins[p] + k] & weights[k, l]).
+def mask_above(typingctx, values, start, thresholds, at):
+    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes.
 
-    words uint64[n], origins int64[4], weights uint64[n 32], runs int64[n 3], runs first .. last; counts
-    int64[4 32] is overwritten. All arrays are C-contiguous.
+    Both arrays are C-contiguous, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
     """
-    signature = types.void(words, origins, weights, runs, types.int64, types.int64, counts)
+    signature = types.uint64(values, types.int64, thresholds, types.int64)
+    real = values.dtype == types.float64
+
+    def codegen(context, builder, signature, args):
+        element = ir.DoubleType() if real else ir.IntType(64)
+        vector = ir.VectorType(element, _WIDTH)
+        i64 = ir.IntType(64)
+        above = (lambda a, b: builder.fcmp_ordered(">", a, b)) if real else lambda a, b: builder.icmp_signed(">", a, b)
+
+        def load(i, first, v):
+            array = context.make_array(signature.args[i])(context, builder, args[i])
+            place = builder.gep(array.data, [builder.add(first, ir.Constant(i64, v * _WIDTH))])
+            return builder.load(builder.bitcast(place, vector.as_pointer()), align=8)
+
+        mask = ir.Constant(i64, 0)
+        for v in range(_VECTORS):
+            bits = builder.bitcast(above(load(0, args[1], v), load(2, args[3], v)), ir.IntType(_WIDTH))
+            mask = builder.or_(mask, builder.shl(builder.zext(bits, i64), ir.Constant(i64, v * _WIDTH)))
+        return mask
+
+    return signature, codegen
+
+
+@intrinsic
+def count_tile(typingctx, words, word, origins, weights, weight, runs, first, last, counts):
+    """counts[p, l] = sum over the runs of popcount(words[word + origins[p] + at + k] & weights[weight + ..][l]).
+
+    Runs first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes. words and weights
+    are uint64 of any shape, origins int64[4]; counts int64[4 32] is overwritten. All arrays are C-contiguous and
+    indexed flat from `word` and `weight`: a slice would cost two atomic operations.
+    """
+    signature = types.void(words, types.int64, origins, weights, types.int64, runs, types.int64, types.int64, counts)
 
     def codegen(context, builder, signature, args):
         i64 = ir.IntType(64)
@@ -49,7 +79,8 @@ def count_tile(typingctx, words, origins, weights, runs, first, last, counts):
             array = context.make_array(signature.args[i])(context, builder, args[i])
             return builder.bitcast(array.data, i64.as_pointer())
 
-        words, origins, weights, runs, counts = (data(i) for i in (0, 1, 2, 3, 6))
+        words, origins, weights, runs, counts = (data(i) for i in (0, 2, 3, 5, 8))
+        words, weights = builder.gep(words, [args[1]]), builder.gep(weights, [args[4]])
         const = lambda n: ir.Constant(i64, n)  # noqa: E731
         zero = ir.Constant(vector, [0] * _WIDTH)
         lanes0 = ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), [0] * _WIDTH)
@@ -63,12 +94,10 @@ def count_tile(typingctx, words, origins, weights, runs, first, last, counts):
             for v in range(_VECTORS):
                 builder.store(zero, slots[p][v])
         begin = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
-        count = builder.sub(args[5], args[4])
+        count = builder.sub(args[7], args[6])
         with cgutils.for_range(builder, count) as run:
-            row = builder.mul(builder.add(args[4], run.index), const(3))
-            at, weight, length = (
-                builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3)
-            )
+            row = builder.mul(builder.add(args[6], run.index), const(3))
+            at, weight, length = (builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3))
             pixel = [builder.gep(words, [builder.add(begin[p], at)]) for p in range(TILE)]
             with cgutils.for_range(builder, length) as step:
                 lane = builder.mul(builder.add(weight, step.index), const(LANES))

@@ -1,7 +1,7 @@
 """Max pooling on codes, 64 channels at a time: words are compared plane by plane from the highest bit down."""
 
 import numpy as np
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
 
 from . import threads
 
@@ -15,7 +15,7 @@ def max_pool(words, plan, out):
     if threads.serial(rows * count * planes * plan.runs.shape[0], _LEAST):
         _pool_rows(words, plan, out, 0, rows)
     else:
-        threads.run(_pool_parallel, words, plan, out)
+        threads.run(_pool_parallel, words, plan, threads.pieces(rows), out)
 
 
 @njit(cache=True, nogil=True)
@@ -49,8 +49,7 @@ def _keep_larger(words, at, best):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _pool_parallel(words, plan, out):
+def _pool_parallel(words, plan, pieces, out):
     rows = out.shape[1]
-    pieces = min(rows, 4 * get_num_threads())
     for piece in prange(pieces):
         _pool_rows(words, plan, out, rows * piece // pieces, rows * (piece + 1) // pieces)

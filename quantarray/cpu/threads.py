@@ -11,6 +11,7 @@ import threading
 
 import numba
 
+PIECES = 4
 _lock = threading.Lock()
 _state = {"used": False, "forked": False}
 
@@ -36,6 +37,11 @@ def layer():
 def serial(work, least):
     """True where a kernel should not be spread over threads: `work` is below `least`, or threads are not safe."""
     return work < least or _state["forked"] or numba.get_num_threads() == 1
+
+
+def pieces(tasks):
+    """How many ranges of tasks to deal out: some to each thread, so that a late one does not hold all up."""
+    return min(tasks, PIECES * numba.get_num_threads())
 
 
 def run(kernel, *args):

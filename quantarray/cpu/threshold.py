@@ -1,23 +1,26 @@
-"""Values that already lie in memory, counted against thresholds into bits."""
+"""Values that already lie in memory, compared with thresholds into bits."""
 
 import numpy as np
 from numba import njit
 
-from .finish import store_codes
-
-_LANES = 64
+from .finish import store_bits, store_codes
+from .micro import LANES
 
 
 def threshold(values, finish, out):
-    _threshold(values, finish, out)
+    _threshold(values, finish.thresholds, finish.flip, finish.codes, out)
 
 
 @njit(cache=True, nogil=True)
-def _threshold(values, finish, out):
+def _threshold(values, thresholds, flip, codes, out):
     rows, channels = values.shape
-    code = np.empty(_LANES, np.int64)
+    lanes, counter = np.zeros((1, LANES), values.dtype), np.zeros(8, np.uint64)
     for row in range(rows):
-        for channel in range(0, channels, _LANES):
-            valid = min(_LANES, channels - channel)
-            lanes = values[row, channel : channel + valid]
-            store_codes(lanes, finish, channel, channel, valid, code, out, row)
+        for channel in range(0, channels, LANES):
+            valid = min(LANES, channels - channel)
+            for lane in range(valid):
+                lanes[0, lane] = values[row, channel + lane]
+            if thresholds.shape[0] == 1:
+                store_bits(lanes, 0, 0, thresholds, flip, channel, channel, valid, 1, out, row)
+            else:
+                store_codes(lanes, 0, 0, thresholds, flip, codes, channel, channel, valid, 1, counter, out, row)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
-import zipfile
-import zlib
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,6 @@ from . import canonical
 MAGIC = "quantarray"
 VERSION = 1
 _NAMES = ("words", "scale", "offset", "table")
-_DAMAGE = (OSError, EOFError, KeyError, TypeError, ValueError, OverflowError, MemoryError, NotImplementedError)
-_DAMAGE += (zipfile.BadZipFile, zlib.error, RuntimeError, AttributeError, IndexError, SyntaxError, RecursionError)
 
 
 def save(file: str | os.PathLike[str], q: QuantArray) -> None:
@@ -38,7 +34,7 @@ def save(file: str | os.PathLike[str], q: QuantArray) -> None:
     >>> qa.load(path).dequantize()
     array([ 1, -1,  1], dtype=int32)
     """
-    path = Path(file)
+    path = _path("save", file)
     write = _by_ending("save", path, {".npz": _write_npz, ".safetensors": _write_safetensors})
     if not isinstance(q, QuantArray):
         raise TypeError(f"save: needs a QuantArray, got {type(q).__name__}; quantize or encode it first")
@@ -53,7 +49,7 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
     Raises FormatError where the file is damaged, truncated or foreign: what comes back is the array that was saved or
     nothing. FileNotFoundError and other errors of the system pass through.
     """
-    path = Path(file)
+    path = _path("load", file)
     read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors})
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
@@ -69,7 +65,7 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
             raise FormatError("its digest does not match its content")
     except ImportError:
         raise
-    except _DAMAGE as error:
+    except Exception as error:  # damage comes as anything: zlib, zipfile, lzma, json, unicode, memory, recursion..
         reason = str(error) or type(error).__name__
         raise FormatError(f"load: {path} is not a whole quantarray file: {reason}") from error
     return q
@@ -77,21 +73,23 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
 
 def whole(path: Path, write: Callable[[Path], None]) -> None:
     """Have `write` make a file beside `path`, then move it there in one step; nothing is left where it fails."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
         write(temporary)
         with open(temporary, "rb+") as f:
             os.fsync(f.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp's file is the owner's alone
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _path(op: str, file: Any) -> Path:
+    try:
+        return Path(os.fsdecode(file))
+    except TypeError:
+        raise TypeError(f"{op}: file must be a path, got {type(file).__name__}") from None
 
 
 def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:
@@ -118,9 +116,7 @@ def _safetensors() -> Any:
     try:
         import safetensors.numpy
     except ImportError:
-        raise ImportError(
-            "safetensors is missing: pip install 'quantarray[safetensors]', or use a .npz file"
-        ) from None
+        raise ImportError("safetensors is missing: pip install 'quantarray[safetensors]', or use a .npz file") from None
     return safetensors
 
 

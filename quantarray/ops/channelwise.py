@@ -14,6 +14,7 @@ from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import products, thresholding
+from .lanes import CopyLanes
 from .operand import Operand
 
 
@@ -51,12 +52,8 @@ def run(
 ) -> Any:
     """Lay everything out as [copy, input channel] lanes and call the kernel; x is [n h w c], `shape` the result's."""
     channels, outputs = x.shape[3], shape[3]
-    width, copies = -(-channels // WORD_BITS) * WORD_BITS, outputs // channels
-
-    def lanes(v: Array) -> Array:
-        out = np.zeros((*v.shape[:-1], copies, width), v.dtype)
-        out[..., :channels] = np.moveaxis(v.reshape(*v.shape[:-1], channels, copies), -1, -2)
-        return out.reshape(*v.shape[:-1], copies * width)
+    lanes = CopyLanes(channels, outputs // max(channels, 1))
+    width, copies = lanes.width, lanes.copies
 
     found = classes(window)
     sums = np.einsum("kt,stc->ksc", found.inside.astype(np.int64), w.values)
@@ -83,8 +80,8 @@ def run(
         n_outside = (~found.inside).sum(axis=1)
         pad, shift = products.real_extras(pad_value, bias, outside, n_outside, w.scale, w.offset)
     else:
-        extra = products.integer_extra(int(pad_value), bias, outside)
-    finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes)
+        extra = products.integer_extra(a, sums, int(pad_value), bias, outside)
+    finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
     where = plan(window, width // WORD_BITS, 1, 1)
     rows = int(np.prod(shape[:-1], dtype=np.int64))
     if requantize is None:

@@ -10,33 +10,48 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 
+_FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
 
-def integer(op: str, name: str, value: Any, least: int) -> int:
-    """A Python integer of at least `least`."""
+
+def integer(op: str, name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A Python integer of at least `least` and at most `most`."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         n = operator.index(value)
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer, got {value!r}") from None
     if n < least:
         raise ValueError(f"{op}: {name} must be at least {least}, got {n}")
+    if most is not None and n > most:
+        raise ValueError(f"{op}: {name} must be at most {most}, got {n}")
     return n
 
 
 def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:
     """An integer for both spatial axes, or two."""
-    if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ValueError(f"{op}: {name} must be an integer or two (height, width), got {value!r}")
-        return integer(op, name, value[0], least), integer(op, name, value[1], least)
-    n = integer(op, name, value, least)
-    return n, n
+    both = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(both) != 2:
+        raise ValueError(f"{op}: {name} must be an integer or two (height, width), got {value!r}")
+    return integer(op, name, both[0], least, _FARTHEST), integer(op, name, both[1], least, _FARTHEST)
 
 
-def axis(op: str, value: Any, ndim: int) -> int:
+def number(op: str, name: str, value: Any) -> float:
+    """A finite real number, a Python int where it is an integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{op}: {name} must be a number, got {value!r}")
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if not np.isfinite(value):
+        raise ValueError(f"{op}: {name} must be finite, got {value!r}")
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
     """An axis, counted from the end if negative, as a number that is not."""
-    n = integer(op, "axis", value, -(2**31))
+    n = integer(op, name, value, -(2**63))
     if not -ndim <= n < ndim:
-        raise np.exceptions.AxisError(f"{op}: axis {n} is out of bounds for an array of {ndim} axes")
+        raise np.exceptions.AxisError(f"{op}: {name} {n} is out of bounds for an array of {ndim} axes")
     return n % ndim
 
 
@@ -44,21 +59,40 @@ def packed(op: str, name: str, value: Any) -> QuantArray:
     """A QuantArray, or an error that names the way to make one."""
     if isinstance(value, QuantArray):
         return value
-    kind = f"{value.dtype} array {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
     raise TypeError(
-        f"{op}: {name} must be a QuantArray, got {kind}; make one with quantize(x, quantizer) or encode(x, values)"
+        f"{op}: {name} must be a QuantArray, got {kind(value)}; make one with quantize(x, quantizer) or "
+        f"encode(x, values)"
     )
 
 
-def real_array(op: str, name: str, value: Any) -> Array:
-    """An array of bools, integers or floats; objects, complex numbers and strings are refused."""
+def kind(value: Any) -> str:
+    """What a message calls an object that should have been something else."""
+    if isinstance(value, np.ndarray):
+        masked = "masked " if isinstance(value, np.ma.MaskedArray) else ""
+        return f"{masked}{value.dtype} array {value.shape}"
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def numbers(op: str, name: str, value: Any) -> Array:
+    """An array of bools, integers or floats; objects, complex numbers, strings and masked arrays are refused."""
     if isinstance(value, QuantArray):
-        raise TypeError(f"{op}: {name} is packed already; call .dequantize() first to quantise it anew")
-    x = np.asarray(value)
+        raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
+    try:
+        x = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
         raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}")
+    return x
+
+
+def real_array(op: str, name: str, value: Any) -> Array:
+    """`numbers` with an axis to pack."""
+    x = numbers(op, name, value)
     if x.ndim == 0:
-        raise ValueError(f"{op}: {name} must have at least one axis to pack, got a scalar")
+        raise ValueError(f"{op}: {name} must have at least one axis to pack, got a scalar; wrap it in a list")
     return x
 
 
@@ -69,8 +103,31 @@ def finite(op: str, name: str, x: Array) -> None:
         raise ValueError(f"{op}: {name} must be finite, got {x[where]} at {where}")
 
 
+def float32(op: str, name: str, x: Array) -> Array:
+    """Finite float32 numbers, or an error that says which number is none."""
+    finite(op, name, x)
+    with np.errstate(over="ignore"):
+        y = x.astype(np.float32)
+    if not np.isfinite(y).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+        raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
+    return y
+
+
+def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype[Any]:
+    """A NumPy dtype among a few."""
+    try:
+        found: np.dtype[Any] | None = None if value is None else np.dtype(value)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found not in allowed:
+        listed = ", ".join(t.__name__ for t in allowed)
+        raise TypeError(f"{op}: {name} must be one of {listed}, got {value if found is None else found!s}")
+    return found
+
+
 def choice(op: str, name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{op}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
-    return str(value)
+    return value

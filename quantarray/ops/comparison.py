@@ -24,7 +24,7 @@ def array_equal(a: Any, b: Any) -> bool:
     if p.shape != q.shape:
         return False
     if _same_law(p, q):
-        return bool(np.array_equal(p.words, q.words)) or _repeats(p) and _equal_values(p, q)
+        return bool(np.array_equal(p.words, q.words)) or (_repeats(p) and _equal_values(p, q))
     return _equal_values(p, q)
 
 

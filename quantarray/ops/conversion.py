@@ -38,9 +38,9 @@ def dequantize(q: QuantArray) -> Array:
         levels = levels.astype(np.int32)
     found = codes(q)
     if levels.size == levels.shape[0]:
-        return levels.reshape(-1)[found]
-    table = expand(levels, 1, q)
-    return np.take_along_axis(np.broadcast_to(table, (len(levels), *q.shape)), found[None].astype(np.intp), 0)[0]
+        return np.asarray(levels.reshape(-1)[found])
+    table = np.broadcast_to(expand(levels, 1, q), (len(levels), *q.shape))
+    return np.asarray(np.take_along_axis(table, found[None].astype(np.intp), 0)[0])
 
 
 def expand(constant: Array, lead: int, q: QuantArray) -> Array:
@@ -69,8 +69,6 @@ def recode(q: QuantArray, tables: Array, bits: int) -> Array:
         flat = np.ascontiguousarray(by_row.reshape(-1, *by_row.shape[-2:]))
         group = q.group or q.shape[q.axis]
         count = words.shape[-1]
-        kernel(q.device, "recode")(
-            words.reshape(q.bits, -1, count), flat, rows, group, out.reshape(bits, -1, count)
-        )
+        kernel(q.device, "recode")(words.reshape(q.bits, -1, count), flat, rows, group, out.reshape(bits, -1, count))
         out[..., -1] &= np.uint64(tail_mask(q.shape[q.axis]))
     return out

@@ -15,6 +15,7 @@ from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import channelwise, checks, geometry, products, thresholding
+from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
 
 OP = "conv2d"
@@ -67,8 +68,8 @@ def conv2d(
     if data_format == "NCHW":
         x = x.transpose(0, 2, 3, 1)
     w = _channels_last(w, data_format, flip_kernel)
-    window = geometry.window(OP, x.shape[1:3], w.shape[1:3], stride, padding, dilation)
-    channels = w.shape[0]
+    (_, *image, _), (channels, *taps, _) = x.shape, w.shape
+    window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation)
     thresholding.check(OP, requantize, channels)
     shift = bias_values(OP, bias, channels)
     pad = _pad_value(pad_value)
@@ -117,8 +118,14 @@ def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> boo
     """True for depthwise weights; an error where axes, channels or groups do not fit."""
     needed = {"NHWC": ("n h w c", "o kh kw c/groups", 3), "NCHW": ("n c h w", "o c/groups kh kw", 1)}[data_format]
     if x.ndim != 4 or w.ndim != 4:
-        raise ValueError(f"{OP}: needs x [{needed[0]}] and w [{needed[1]}], got {x.shape} and {w.shape}")
+        hint = "; x[None] adds the batch axis" if x.ndim == 3 else ""
+        raise ValueError(f"{OP}: needs x [{needed[0]}] and w [{needed[1]}], got {x.shape} and {w.shape}{hint}")
     at = needed[2]
+    if isinstance(x, QuantArray) and x.axis != at:
+        raise ValueError(
+            f"{OP}: {data_format} needs x packed on its channel axis {at}, got shape {x.shape} packed on axis {x.axis}; "
+            f"pack it with axis={at}, or pass the other data_format"
+        )
     channels, per_group, outputs = x.shape[at], w.shape[at], w.shape[0]
     if 0 in w.shape or not channels:
         raise ValueError(f"{OP}: w must have at least one tap and channel, got x {x.shape} and w {w.shape}")
@@ -127,11 +134,6 @@ def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> boo
             f"{OP}: x has {channels} channels (axis {at} of {x.shape}), w takes {per_group} in each of {groups} groups "
             f"and gives {outputs} (w {w.shape}, {data_format}): needs channels = {per_group} * groups and outputs a "
             f"multiple of groups"
-        )
-    if isinstance(x, QuantArray) and x.axis != at:
-        raise ValueError(
-            f"{OP}: {data_format} needs x packed on its channel axis {at}, got shape {x.shape} packed on axis {x.axis}; "
-            f"pack it with axis={at}, or pass the other data_format"
         )
     depthwise = per_group == 1 and w.axis == 0
     if not depthwise and w.axis != at:
@@ -143,12 +145,10 @@ def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> boo
 
 
 def _pad_value(value: Any) -> float:
-    if isinstance(value, (bool, np.bool_)) or not np.isscalar(value) or not np.isreal(value):
-        raise TypeError(f"{OP}: pad_value must be a number, got {value!r}")
-    number = float(value)  # type: ignore[arg-type]
-    if not np.isfinite(number) or abs(number) >= 2**31:
-        raise ValueError(f"{OP}: pad_value must be finite and within +-2**31, got {value!r}")
-    return int(number) if number.is_integer() else float(np.float32(number))
+    number = checks.number(OP, "pad_value", value)
+    if abs(number) >= 2**31:
+        raise ValueError(f"{OP}: pad_value must lie within +-2**31, got {value!r}")
+    return number if isinstance(number, int) else float(np.float32(number))
 
 
 def _check_constants(x: QuantArray, w: QuantArray, depthwise: bool) -> None:
@@ -207,21 +207,21 @@ def _grouped(job: Job) -> Any:
     window, groups = job.window, job.groups
     per_group = job.x.shape[3] // groups
     words = _split_groups(job.device, job.a.words, job.x.shape[3], groups)
-    where = plan(window, word_count(per_group), groups, products.TILE)
+    where = plan(window, word_count(per_group), groups, TILE)
     found = classes(window)
-    right, outside = _right(job, found.inside, per_group)
+    right, inside_sums, outside = _right(job, found.inside, per_group)
     scale, offset = job.a.constants(4)
     x_scale, x_offset = scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1]
     x = products.left(job.a._replace(words=words), job.x.shape[0], x_scale, x_offset, False)
-    _, lanes = products.lane_layout(job.shape[3], groups)
+    lanes = GroupLanes(job.shape[3], groups)
     extra = pad = shift = None
     if job.real:
         w_scale, w_offset = _weight_constants(job.b, job.shape[3])
         n_outside = (~found.inside).sum(axis=1) * per_group
         pad, shift = products.real_extras(job.pad, job.bias, outside, n_outside, w_scale, w_offset)
     else:
-        extra = products.integer_extra(int(job.pad), job.bias, outside)
-    finish = thresholding.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes)
+        extra = products.integer_extra(job.a, inside_sums, int(job.pad), job.bias, outside)
+    finish = thresholding.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes=lanes)
     return products.run(job.device, x, right, where, finish, job.requantize, job.dtype, job.shape)
 
 
@@ -238,18 +238,18 @@ def _split_groups(device: str, words: Array, channels: int, groups: int) -> Arra
     return out
 
 
-def _right(job: Job, inside: Array, per_group: int) -> tuple[Right, Array]:
-    """The weights as the kernel takes them, and the terms' sums over padded taps [classes terms channels]."""
+def _right(job: Job, inside: Array, per_group: int) -> tuple[Right, Array, Array]:
+    """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
 
     def layout() -> tuple[Array, Array]:
         planes, channels = job.b.words.shape[0], job.shape[3]
         by_tap = job.b.words.reshape(planes, channels, job.window.taps, -1)
         return products.weight_words(job.device, by_tap, job.groups), products.term_sums(job.b, per_group, by_tap)
 
-    def build() -> tuple[Right, Array]:
+    def build() -> tuple[Right, Array, Array]:
         words, by_tap = job.w.cached(("conv", job.groups), layout)
         sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
-        _, lanes = products.lane_layout(job.shape[3], job.groups)
+        lanes = GroupLanes(job.shape[3], job.groups)
         scale, offset = _weight_constants(job.b, job.shape[3])
         right = Right(
             words=words,
@@ -262,9 +262,9 @@ def _right(job: Job, inside: Array, per_group: int) -> tuple[Right, Array]:
             group_words=word_count(per_group),
             group_lanes=job.shape[3] // job.groups,
         )
-        return right, by_tap.sum(axis=-1)[None] - sums
+        return right, sums, by_tap.sum(axis=-1)[None] - sums
 
-    found: tuple[Right, Array] = job.w.cached(("right", job.groups, inside.tobytes()), build)
+    found: tuple[Right, Array, Array] = job.w.cached(("right", job.groups, inside.tobytes()), build)
     return found
 
 
@@ -287,9 +287,7 @@ def _depthwise(job: Job) -> Any:
     if job.w.group is not None:
         index = np.arange(job.shape[3]) // job.w.group
         scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
-    w = channelwise.Weights(
-        values, products.full_lane(scale, job.shape[3]), products.full_lane(offset, job.shape[3])
-    )
+    w = channelwise.Weights(values, products.full_lane(scale, job.shape[3]), products.full_lane(offset, job.shape[3]))
     return channelwise.run(
         job.device, job.x, job.a, w, job.window, job.dtype, job.pad, job.bias, job.requantize, job.shape, mean=False
     )

@@ -25,15 +25,17 @@ def make_constants(
     group: int | None = None,
 ) -> Constants:
     """Constants in their stored form: float32, read-only, one axis for each of the array's."""
+    if group is not None:
+        group = checks.integer(op, "group", group, 1)
     lead = {"table": 1, "scale": int(dtype.kind == "basis"), "offset": 0}
     made: dict[str, Array] = {}
     for name, value in (("scale", scale), ("offset", offset), ("table", table)):
         if value is None:
             continue
-        a = checks.real_array(op, name, np.atleast_1d(value)).astype(np.float32)
-        if np.ndim(value) == lead[name]:  # one value for the whole array
-            a = a.reshape(np.shape(value) + (1,) * len(shape))
-        checks.finite(op, name, a)
+        a = checks.numbers(op, name, value)
+        if a.ndim == lead[name]:  # one value for the whole array
+            a = a.reshape(a.shape + (1,) * len(shape))
+        a = checks.float32(op, name, a) + np.float32(0)  # -0 becomes 0: equal constants have equal digests
         a.flags.writeable = False
         made[name] = a
     if "scale" in made and dtype.kind in ("uniform", "basis") and "offset" not in made:
@@ -104,9 +106,10 @@ def from_words(
     """
     op = "from_words"
     _check_dtype(op, dtype)
-    lengths = tuple(checks.integer(op, "shape", n, 0) for n in shape)
+    given = shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    lengths = tuple(checks.integer(op, "a length of shape", n, 0) for n in given)
     at = checks.axis(op, axis, len(lengths))
-    w = np.asarray(words)
+    w = checks.numbers(op, "words", words)
     expected = (dtype.bits, *lengths[:at], *lengths[at + 1 :], word_count(lengths[at]))
     if w.dtype != WORD or w.shape != expected:
         raise ValueError(f"{op}: words must be uint64 {expected} for shape {lengths}, got {w.dtype} {w.shape}")
@@ -140,7 +143,10 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
         if a.dtype != np.bool_:
             raise TypeError(f"{op}: needs the values that x may hold, e.g. values=(-1, 1); only bools need none")
         values = range(2)
-    dtype = values if isinstance(values, DType) else integers(sorted(values) if _unordered(values) else values)
+    try:
+        dtype = values if isinstance(values, DType) else integers(sorted(values) if _unordered(values) else values)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op}: values must be integers or a dtype of them: {error}") from None
     if dtype.levels is None:
         raise TypeError(f"{op}: values must be integers, got {dtype}; real levels need quantize or from_codes")
     levels = np.array(dtype.levels)
@@ -170,8 +176,8 @@ def quantize(
 
     The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
     the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
-    `scale_axis` defaults to all other axes. Raises ValueError for NaN, and for infinities that constants would be
-    fitted to.
+    `scale_axis` defaults to all other axes. `scale_axis` with the packed axis among others is `group=1`. Raises
+    ValueError for NaN, and for infinities that constants would be fitted to.
 
     >>> import quantarray as qa, numpy as np
     >>> w = np.float32([[1, -3], [0.5, 0.5]])
@@ -182,17 +188,16 @@ def quantize(
     op = "quantize"
     a = checks.real_array(op, "x", x)
     if not isinstance(quantizer, Quantizer):
-        hint = "()" if isinstance(quantizer, type) else ""
-        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {quantizer!r}{hint}")
+        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
     at = checks.axis(op, axis, a.ndim)
     _check_values(op, a, quantizer)
-    keep = _kept_axes(op, a.ndim, at, scale_axis, group)
+    keep, group = _kept_axes(op, a.shape, at, scale_axis, group)
     constants = _fit_groups(a, quantizer, at, keep, group) if group else _fit(a, quantizer, keep)
     wide = constants
     if group:
         index = np.arange(a.shape[at]) // group
         wide = _each(constants, lambda c, lead: np.take(c, index, axis=lead + at) if c.shape[lead + at] > 1 else c)
-    codes = quantizer.encode(a, wide)
+    codes = _check_codes(op, quantizer.encode(a, wide), a.shape, quantizer)
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
     return QuantArray(pack_codes(codes, at, quantizer.dtype.bits), quantizer.dtype, a.shape, at, law)
 
@@ -213,17 +218,32 @@ def _check_values(op: str, a: Array, quantizer: Quantizer) -> None:
 
 
 def _kept_axes(
-    op: str, ndim: int, at: int, scale_axis: int | tuple[int, ...] | None, group: int | None
-) -> tuple[int, ...]:
+    op: str, shape: tuple[int, ...], at: int, scale_axis: int | tuple[int, ...] | None, group: int | None
+) -> tuple[tuple[int, ...], int | None]:
+    """The unpacked axes along which constants vary, and the length of their groups along the packed one."""
     if group is not None:
-        checks.integer(op, "group", group, 1)
+        group = min(checks.integer(op, "group", group, 1), max(shape[at], 1))
     if scale_axis is None:
-        return tuple(d for d in range(ndim) if d != at) if group else ()
-    given = scale_axis if isinstance(scale_axis, tuple) else (scale_axis,)
-    keep = tuple(checks.axis(op, d, ndim) for d in given)
+        return tuple(d for d in range(len(shape)) if d != at) if group else (), group
+    given = scale_axis if isinstance(scale_axis, (tuple, list)) else (scale_axis,)
+    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
     if group and at in keep:
         raise ValueError(f"{op}: group={group} already says how constants vary along the packed axis {at}")
-    return keep
+    return tuple(d for d in keep if d != at), 1 if at in keep else group
+
+
+def _check_codes(op: str, codes: Any, shape: tuple[int, ...], quantizer: Quantizer) -> Array:
+    """What a quantiser, which may be the caller's own, made: codes of its dtype in the shape of x."""
+    found, count = np.asarray(codes), quantizer.dtype.n_levels
+    if found.shape != shape or found.dtype.kind not in "biu":
+        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {shape}, got {checks.kind(found)}")
+    if found.size and not 0 <= found.min() <= found.max() < count:
+        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {found.min()} to {found.max()}")
+    return found
+
+
+def _named(quantizer: Any) -> str:
+    return f"the class {quantizer.__name__}: call it" if isinstance(quantizer, type) else repr(quantizer)
 
 
 def _fit(a: Array, quantizer: Quantizer, keep: tuple[int, ...]) -> Constants:
@@ -233,12 +253,12 @@ def _fit(a: Array, quantizer: Quantizer, keep: tuple[int, ...]) -> Constants:
 def _fit_groups(a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int) -> Constants:
     """Fit whole groups at once along an axis of their own, then the shorter last one."""
     whole = a.shape[at] // group * group
-    reduce = tuple(d if d < at else d + 1 for d in range(a.ndim) if d not in keep)
+    reduce = tuple(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at)
     pieces = []
-    for part, length in ((np.take(a, range(whole), axis=at), group), (np.take(a, range(whole, a.shape[at]), axis=at), 0)):
-        if part.shape[at]:
-            shape = (*part.shape[:at], -1, length or part.shape[at], *part.shape[at + 1 :])
-            fitted = quantizer.fit(part.reshape(shape), tuple(d for d in reduce if d != at))
+    for part, length in ((slice(0, whole), group), (slice(whole, a.shape[at]), a.shape[at] - whole)):
+        if part.stop > part.start:
+            shape = (*a.shape[:at], (part.stop - part.start) // length, length, *a.shape[at + 1 :])
+            fitted = quantizer.fit(a[(slice(None),) * at + (part,)].reshape(shape), (*reduce, at + 1))
             pieces.append(_each(fitted, lambda c, lead: c.squeeze(lead + at + 1)))
     if not pieces:
         return _fit(a, quantizer, keep)

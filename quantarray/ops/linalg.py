@@ -15,6 +15,7 @@ from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import row_plan
 from . import checks, products, thresholding
+from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
 
 
@@ -62,6 +63,8 @@ def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: A
         raise TypeError(f"{op}: at least one operand must be a QuantArray; two dense arrays are NumPy's own")
     common_device(op, a=a, b=b)
     _check_matrices(op, a, b)
+    if requantize is not None and b.ndim != 2:
+        raise TypeError(f"{op}: requantize needs a right operand with two axes, got {b.shape}")
     if a.ndim == 1:
         return _first(matmul(a.reshape(1, -1), b, requantize=requantize, out_dtype=out_dtype), b.ndim)
     if b.ndim == 1:
@@ -77,7 +80,8 @@ def _check_matrices(op: str, a: Any, b: Any) -> None:
         raise ValueError(f"{op}: operands must have at least one axis, got {a.shape} and {b.shape}")
     row = b.ndim - 2 if b.ndim > 1 else 0
     if a.shape[-1] != b.shape[row]:
-        raise ValueError(f"{op}: a {a.shape} and b {b.shape} must agree in a's last and b's last but one length")
+        hint = "; b as [outputs, k] is b.T, or goes to linear" if a.shape[-1] == b.shape[-1] else ""
+        raise ValueError(f"{op}: a {a.shape} and b {b.shape} must agree in a's last and b's last but one length{hint}")
     for name, q, at in (("a", a, a.ndim - 1), ("b", b, row)):
         if isinstance(q, QuantArray) and q.axis != at:
             raise ValueError(
@@ -110,8 +114,6 @@ def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: 
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise ValueError(f"{op}: leading axes of {a.shape} and {b.shape} do not broadcast") from None
-    if requantize is not None:
-        raise TypeError(f"{op}: requantize needs a right operand with two axes, got {b.shape}")
 
     def matrix(q: Any, at: tuple[int, ...]) -> Any:
         own = at[len(lead) - (q.ndim - 2) :]
@@ -128,6 +130,10 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
     """x [.., k] times w [o, k], both packed on k."""
     device = common_device(op, x=x, w=w)
     outputs, k = w.shape
+    if not outputs or not k:
+        raise ValueError(
+            f"{op}: needs at least one output and one element to sum, got {x.shape} and [outputs, k] = {w.shape}"
+        )
     shape = (*x.shape[:-1], outputs)
     thresholding.check(op, requantize, outputs)
     shift = bias_values(op, bias, outputs)
@@ -146,16 +152,16 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
         np.moveaxis(_rows(offset[None], 1, q.shape, q.group, part)[0], -1, 0)[..., None],
         True,
     )
-    right = _right(device, w, b, part)
-    _, lanes = products.lane_layout(outputs, 1)
+    right, sums = _right(device, w, b, part)
+    lanes = GroupLanes(outputs)
     extra = pad = real_shift = None
     if dtype == np.float32:
         pad = np.zeros((1, outputs))
         real_shift = pad[0] if shift is None else shift.astype(np.float64)
     else:
-        extra = np.zeros((1, outputs), np.int64) if shift is None else shift[None]
-    finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes)
-    where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), products.TILE)
+        extra = products.integer_extra(a, sums, 0, shift, np.zeros_like(sums))
+    finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
+    where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
     return products.run(device, left, right, where, finish, requantize, dtype, shape)
 
 
@@ -182,33 +188,35 @@ def _rows(constant: Array, lead: int, shape: tuple[int, ...], group: int | None,
     return np.asarray(flat[..., index])
 
 
-def _right(device: str, w: QuantArray, b: Operand, part: int) -> Right:
-    """The weights as the kernel takes them, kept on the array."""
+def _right(device: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Array]:
+    """The weights as the kernel takes them and their terms' sums [parts terms outputs], kept on the array."""
 
-    def build() -> Right:
+    def build() -> tuple[Right, Array]:
         outputs, k = w.shape
         words = b.words.reshape(len(b.words), outputs, 1, -1)
         starts = range(0, max(k, 1), part)
         step = max(1, part // WORD_BITS)
-        sums = [
+        parts = [
             products.term_sums(b, min(part, k - at), words[..., i * step : (i + 1) * step])[..., 0]
             for i, at in enumerate(starts)
         ]
-        _, lanes = products.lane_layout(outputs, 1)
+        sums = np.array(parts)
+        lanes = GroupLanes(outputs)
         scale, offset = b.constants(2)
         by_part = np.moveaxis(_rows(scale, 1, w.shape, w.group, part), -1, 0)
         offsets = np.moveaxis(_rows(offset[None], 1, w.shape, w.group, part)[0], -1, 0)
-        return Right(
+        right = Right(
             words=products.weight_words(device, words, 1),
             terms=b.terms,
             scale=lanes(products.full_lane(by_part, outputs)),
             offset=lanes(products.full_lane(offsets, outputs)),
-            sums=lanes(np.array(sums)),
+            sums=lanes(sums),
             inside=np.array([min(part, k - at) for at in starts], np.int64),
             groups=1,
             group_words=word_count(k),
             group_lanes=outputs,
         )
+        return right, sums
 
-    found: Right = w.cached(("linear", part), build)
+    found: tuple[Right, Array] = w.cached(("linear", part), build)
     return found

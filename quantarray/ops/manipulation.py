@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,9 +43,7 @@ def transpose(q: QuantArray, *axes: Any) -> QuantArray:
     outer = [d for d in order if d != q.axis]
     place = [d if d < q.axis else d - 1 for d in outer]
     words = q.words.transpose(0, *(1 + d for d in place), q.words.ndim - 1)
-    constants = _changed(
-        q.constants, lambda a, lead: a.transpose(*range(lead), *(lead + d for d in order)), q.group
-    )
+    constants = _changed(q.constants, lambda a, lead: a.transpose(*range(lead), *(lead + d for d in order)), q.group)
     return _with(q, words, tuple(q.shape[d] for d in order), order.index(q.axis), constants)
 
 
@@ -99,10 +98,15 @@ def _expanded(q: QuantArray, key: Any) -> list[Any]:
 
 def _one_index(q: QuantArray, item: Any, d: int) -> Any:
     if isinstance(item, slice):
+        try:
+            item.indices(q.shape[d])
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"index: {item} for axis {d} of {q.shape}: {error}") from None
         return item
     if isinstance(item, (bool, np.bool_)) or not hasattr(item, "__index__") or np.ndim(item):
         raise TypeError(
-            f"index: packed arrays take integers, slices, ... and None, got {type(item).__name__} for axis {d}"
+            f"index: packed arrays take integers, slices, ... and None, got {type(item).__name__} for axis {d}; "
+            f"index .codes() or .dequantize() with lists, arrays and masks"
         )
     if d == q.axis:
         raise IndexError(
@@ -149,7 +153,7 @@ def _index_constant(a: Array, lead: int, q: QuantArray, items: list[Any], start:
         else:
             key.append(item)
         d += 1
-    return a[tuple(key)]
+    return np.asarray(a[tuple(key)])
 
 
 def _group_slice(groups: int, q: QuantArray, start: int, stop: int) -> slice:
@@ -157,8 +161,7 @@ def _group_slice(groups: int, q: QuantArray, start: int, stop: int) -> slice:
         return slice(None)
     if start % q.group or (stop % q.group and stop != q.shape[q.axis]):
         raise IndexError(
-            f"index: constants come in groups of {q.group} along the packed axis; "
-            f"{start}:{stop} cuts through a group"
+            f"index: constants come in groups of {q.group} along the packed axis; {start}:{stop} cuts through a group"
         )
     return slice(start // q.group, -(-stop // q.group))
 
@@ -185,12 +188,12 @@ def reshape(q: QuantArray, *shape: Any) -> QuantArray:
 def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
     given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     lengths = [checks.integer("reshape", "a length", n, -1) for n in given]
-    known = int(np.prod([n for n in lengths if n >= 0], dtype=np.int64))
+    known = math.prod(n for n in lengths if n >= 0)
     if lengths.count(-1) > 1:
         raise ValueError(f"reshape: at most one length may be -1, got {tuple(given)}")
     if -1 in lengths and known and q.size % known == 0:
         lengths[lengths.index(-1)] = q.size // known
-    if -1 in lengths or int(np.prod(lengths, dtype=np.int64)) != q.size or not lengths:
+    if -1 in lengths or math.prod(lengths) != q.size or not lengths:
         raise ValueError(f"reshape: an array of shape {q.shape} does not fit the shape {tuple(given)}")
     return tuple(lengths)
 
@@ -198,7 +201,7 @@ def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
 def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
     """The blocks, and the one that ends with the packed axis: lengths of 1 behind it are a block of their own."""
     blocks = list(_blocks(q.shape, new))
-    if len(blocks) > 1 and blocks[-1][2] == blocks[-1][3]:  # old lengths of 1 at the end join the block before
+    while len(blocks) > 1 and blocks[-1][2] == blocks[-1][3]:  # old lengths of 1 at the end join the block before
         blocks[-2:] = [(blocks[-2][0], blocks[-1][1], *blocks[-2][2:])]
     at = next(n for n, b in enumerate(blocks) if b[0] <= q.axis < b[1])
     i0, i1, j0, j1 = blocks[at]
@@ -251,9 +254,7 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     return cut.swapaxes(2, 3).reshape(q.bits, *outer_new, cut.shape[-1])
 
 
-def _reshape_constants(
-    q: QuantArray, blocks: list[_Block], packed: _Block, new: tuple[int, ...]
-) -> Constants:
+def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new: tuple[int, ...]) -> Constants:
     i0, i1, j0, j1 = packed
     along = any(np.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
     kept = tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)

@@ -99,16 +99,15 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 
 def is_dense(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype in (np.uint8, np.int8)
+    return isinstance(x, np.ndarray) and x.dtype in (np.uint8, np.int8) and not isinstance(x, np.ma.MaskedArray)
 
 
 def operand(op: str, name: str, x: Any) -> Any:
     """A QuantArray, or an int8/uint8 array as it is; anything else is refused with the way to get there."""
     if isinstance(x, QuantArray) or is_dense(x):
         return x
-    what = f"{x.dtype} array {x.shape}" if isinstance(x, np.ndarray) else type(x).__name__
     raise TypeError(
-        f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {what}; "
+        f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}; "
         f"quantize(x, quantizer) or encode(x, values) make a QuantArray"
     )
 
@@ -118,16 +117,16 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
 
     The bound comes from dtypes and shapes alone; a bias that could carry an int32 sum over is refused, not followed.
     """
-    if out_dtype is not None and np.dtype(out_dtype) not in (np.int32, np.int64, np.float32):
-        raise TypeError(f"{op}: out_dtype must be int32, int64 or float32, got {np.dtype(out_dtype)}")
+    default = np.dtype(np.float32 if not exact else np.int32 if bound < 2**31 else np.int64)
+    allowed = (np.int32, np.int64, np.float32)
+    chosen = default if out_dtype is None else checks.dtype(op, "out_dtype", out_dtype, allowed)
     if not exact:
-        if out_dtype is not None and np.dtype(out_dtype) != np.float32:
+        if chosen != np.float32:
             raise TypeError(
-                f"{op}: float constants give float32 results, out_dtype={np.dtype(out_dtype)} needs integer levels "
-                f"without a scale on both sides and an integer bias"
+                f"{op}: float constants give float32 results, out_dtype={chosen} needs integer levels without a scale "
+                f"on both sides and an integer bias"
             )
-        return np.dtype(np.float32)
-    chosen = np.dtype(out_dtype) if out_dtype is not None else np.dtype(np.int32 if bound < 2**31 else np.int64)
+        return chosen
     reach = bound + (int(np.abs(bias).max()) if bias is not None and bias.size else 0)
     if reach >= 2**53:
         raise OverflowError(f"{op}: the exact result may reach {reach}, beyond 2**53; contract fewer elements")
@@ -142,8 +141,11 @@ def bias_values(op: str, bias: Any, channels: int) -> Array | None:
     """A bias as int64 or float32 [channels]."""
     if bias is None:
         return None
-    b = checks.real_array(op, "bias", bias)
+    b = checks.numbers(op, "bias", bias)
     if b.shape != (channels,) or b.dtype == np.bool_:
         raise ValueError(f"{op}: bias must be numbers [{channels}], one an output channel, got {b.dtype} {b.shape}")
-    checks.finite(op, "bias", b)
-    return b.astype(np.float32 if b.dtype.kind == "f" else np.int64)
+    if b.dtype.kind == "f":
+        return checks.float32(op, "bias", b)
+    if b.size and max(-int(b.min()), int(b.max())) >= 2**53:
+        raise OverflowError(f"{op}: bias must lie within +-2**53, got {b.min()} to {b.max()}")
+    return b.astype(np.int64)

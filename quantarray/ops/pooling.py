@@ -90,9 +90,7 @@ def avg_pool2d(
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 
-def _prepare(
-    op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str
-) -> tuple[QuantArray, Window]:
+def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str) -> tuple[QuantArray, Window]:
     """The array channels last, and the checked window."""
     checks.choice(op, "data_format", data_format, ("NHWC", "NCHW"))
     q = checks.packed(op, "x", x)

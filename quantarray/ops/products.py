@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,8 @@ from ..format import WORD
 from ..kernels import Finish, Left, Plan, Right
 from ..thresholds import Thresholds
 from . import thresholding
+from .lanes import LANES, GroupLanes
 from .operand import Operand
-
-TILE = 4  # pixels of a kernel's tile
-LANES = 32  # channels of a weight block
-
-Lanes = Callable[[Array], Array]
-
-
-def lane_layout(channels: int, groups: int, width: int = LANES) -> tuple[int, Lanes]:
-    """(blocks, function): [.., channels] -> [.., blocks*width], each group's channels padded to whole blocks."""
-    per_group = channels // groups
-    blocks = -(-per_group // width)
-
-    def lanes(a: Array) -> Array:
-        out = np.zeros((*a.shape[:-1], groups, blocks * width), a.dtype)
-        out[..., :per_group] = a.reshape(*a.shape[:-1], groups, per_group)
-        return out.reshape(*a.shape[:-1], groups * blocks * width)
-
-    return groups * blocks, lanes
 
 
 def left(x: Operand, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
@@ -40,7 +22,7 @@ def left(x: Operand, images: int, scale: Array, offset: Array, row_is_pixel: boo
     return Left(words, x.terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
 
 
-def term_sums(w: Operand, elements: Array, axis_words: Array) -> Array:
+def term_sums(w: Operand, elements: int, axis_words: Array) -> Array:
     """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
     ones = np.bitwise_count(axis_words).sum(axis=-1, dtype=np.int64)
     sums = []
@@ -54,8 +36,7 @@ def weight_words(device: str, words: Array, groups: int) -> Array:
     """Kernel layout of uint64[planes channels taps words]."""
     planes, channels = words.shape[:2]
     flat = np.ascontiguousarray(words).reshape(planes, channels, -1)
-    blocks, _ = lane_layout(channels, groups)
-    out = np.empty((planes, blocks, flat.shape[-1], LANES), WORD)
+    out = np.empty((planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES), WORD)
     kernel(device, "conv_weights")(flat, groups, out)
     return out
 
@@ -71,12 +52,15 @@ def real_extras(
     for s in range(outside.shape[1]):
         pad = pad + scale[s] * outside[:, s]
     shift = np.zeros(outside.shape[-1]) if bias is None else bias.astype(np.float64)
-    return pad_value * pad, shift
+    return np.asarray(pad_value * pad), shift
 
 
-def integer_extra(pad_value: int, bias: Array | None, outside: Array) -> Array:
-    """int64[classes channels]: what padding and bias add to an exact result."""
-    extra = pad_value * outside[:, 0]
+def integer_extra(x: Operand, inside: Array, pad_value: int, bias: Array | None, outside: Array) -> Array:
+    """int64[classes channels]: all of an exact result that does not depend on the pixel's codes.
+
+    inside and outside are the sums of the weights' one term, int64[classes terms channels].
+    """
+    extra: Array = int(x.terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
     return extra if bias is None else extra + bias
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,10 @@ from ..format import WORD, word_count
 from ..kernels import Finish
 from ..thresholds import Thresholds
 from . import checks
+from .lanes import GroupLanes, Lanes
 
 _NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
+_ASCENDING = np.zeros(0, np.uint8)
 
 
 def finish(
@@ -25,28 +26,35 @@ def finish(
     extra: Array | None = None,
     pad: Array | None = None,
     bias: Array | None = None,
-    lanes: Callable[[Array], Array] = lambda a: a,
+    *,
+    lanes: Lanes,
 ) -> Finish:
     """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
 
     Integer results read `extra`, real ones `pad` and `bias`; what is not read may be missing.
     """
-    kind = np.float64 if real else np.int64
-    thresholds, flip, codes = np.zeros((0, 0), kind), np.zeros(0, np.bool_), np.zeros(1, np.uint8)
+    none = np.zeros((0, 0), np.float64 if real else np.int64)
+    laid_out = (none, np.zeros(0, np.uint32), _ASCENDING)
     if requantize is not None:
-        counted, flip = requantize.counted(channels, real)
-        codes = requantize.codes
-        if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
-            flip, codes = ~flip, codes[::-1]
-        thresholds, flip, codes = lanes(counted.astype(kind)), lanes(flip), np.ascontiguousarray(codes)
+        laid_out = requantize.cached((channels, real, lanes), lambda: _lay_out(requantize, channels, real, lanes))
     return Finish(
         _NO_EXTRA if extra is None else lanes(extra),
         _NO_PAD if pad is None else lanes(pad),
         _NO_PAD[0] if bias is None else lanes(bias),
-        thresholds,
-        flip,
-        codes,
+        *laid_out,
     )
+
+
+def _lay_out(requantize: Thresholds, channels: int, real: bool, lanes: Lanes) -> tuple[Array, Array, Array]:
+    """Thresholds, flips and codes as kernels take them."""
+    counted, down = requantize.counted(channels, real)
+    codes = requantize.codes
+    if np.array_equal(codes, np.arange(len(codes))):
+        codes = _ASCENDING
+    if len(codes) == 2:  # one threshold is one compare: swapped codes are a flip
+        down, codes = ~down, _ASCENDING
+    thresholds = lanes(counted.astype(np.float64 if real else np.int64))
+    return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), codes
 
 
 def check(op: str, requantize: Any, channels: int) -> None:
@@ -56,7 +64,9 @@ def check(op: str, requantize: Any, channels: int) -> None:
     if not isinstance(requantize, Thresholds):
         raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}")
     if requantize.channels not in (None, channels):
-        raise ValueError(f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}")
+        raise ValueError(
+            f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}"
+        )
 
 
 def empty_codes(requantize: Thresholds, rows: int, channels: int) -> Array:
@@ -79,7 +89,9 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
     at = checks.axis(op, axis, v.ndim)
     real = v.dtype.kind == "f"
     if real and v.dtype != np.float32:
-        raise TypeError(f"{op}: real results are float32, got {v.dtype}; convert with .astype(np.float32) if that is meant")
+        raise TypeError(
+            f"{op}: real results are float32, got {v.dtype}; convert with .astype(np.float32) if that is meant"
+        )
     if v.dtype == np.uint64:
         raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
     if real and np.isnan(v).any():
@@ -90,6 +102,8 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
     rows = np.ascontiguousarray(last, np.float64 if real else np.int64)
     out = empty_codes(requantize, int(np.prod(last.shape[:-1])), channels)
     if out.size:
-        kernel("cpu", "threshold")(rows.reshape(-1, channels), finish(requantize, channels, real), out)
+        kernel("cpu", "threshold")(
+            rows.reshape(-1, channels), finish(requantize, channels, real, lanes=GroupLanes(channels)), out
+        )
     made = wrap(out, requantize, last.shape)
     return made.transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

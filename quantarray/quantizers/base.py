@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
 from ..dtypes import Array, Constants, DType
+
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class Quantizer(ABC):
@@ -42,3 +45,27 @@ def ones_like_reduced(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
     (1, 3, 1)
     """
     return tuple(1 if d in axes else n for d, n in enumerate(x.shape))
+
+
+def is_number(value: Any) -> bool:
+    """True for one finite number that float32 can hold; a bool is none.
+
+    >>> is_number(2), is_number(np.float64(1e60)), is_number(True), is_number([2])
+    (True, False, False, False)
+    """
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return bool(number and -_LARGEST <= value <= _LARGEST)
+
+
+def is_positive(value: Any) -> bool:
+    """True for one number that is positive as a float32 too: 1e-60 is not."""
+    return is_number(value) and bool(np.float32(value) > 0)
+
+
+def float32(op: str, constant: str, x: Array) -> Array:
+    """A fitted constant as float32; ValueError where the data ask for more than float32 holds."""
+    with np.errstate(over="ignore"):
+        y = x.astype(np.float32)
+    if not np.isfinite(y).all():
+        raise ValueError(f"{op}: the data are too large: a {constant} of {np.abs(x).max()} is beyond float32")
+    return y

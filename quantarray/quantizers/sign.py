@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, bipolar
-from .base import Quantizer, ones_like_reduced
+from .base import Quantizer, float32, is_positive, ones_like_reduced
 
 
 class Sign(Quantizer):
@@ -24,9 +24,9 @@ class Sign(Quantizer):
     """
 
     def __init__(self, scale: bool | float = False) -> None:
-        if not isinstance(scale, bool) and not (np.isfinite(scale) and scale > 0):
-            raise ValueError(f"Sign: scale must be True, False or a positive number, got {scale!r}")
-        self.scale = scale
+        if not isinstance(scale, (bool, np.bool_)) and not is_positive(scale):
+            raise ValueError(f"Sign: scale must be True, False or a positive float32, got {scale!r}")
+        self.scale = bool(scale) if isinstance(scale, (bool, np.bool_)) else float(scale)
 
     @property
     def dtype(self) -> DType:
@@ -44,7 +44,9 @@ class Sign(Quantizer):
             return Constants(scale=np.full(shape, self.scale, np.float32))
         if not x.size:
             return Constants(scale=np.ones(shape, np.float32))
-        return Constants(scale=np.abs(x).mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32))
+        with np.errstate(over="ignore"):  # the widened |x| has no int8 -128 that is its own negative
+            mean = np.abs(x, dtype=np.float64).mean(axis=axes, keepdims=True)
+        return Constants(scale=float32("Sign", "scale", mean))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         return (x >= 0).astype(np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..dtypes import Array, Constants, DType, bipolar, integers, uint1, uniform
 from ..format import MAX_BITS
-from .base import Quantizer, ones_like_reduced
+from .base import Quantizer, float32, is_number, is_positive, ones_like_reduced
 
 
 class Uniform(Quantizer):
@@ -20,14 +20,15 @@ class Uniform(Quantizer):
     | False  | True      | 0 .. 2**bits - 1 times step                | max(x, 0) / (2**bits - 1)               |
     | either | False     | step * (code - zero), zero an integer      | (max(x, 0) - min(x, 0)) / (2**bits - 1) |
 
-    The affine grid always holds 0 exactly (Jacob et al., arXiv 1712.05877); what frameworks call signed moves code
-    and zero point together, so it gives the same values. `percentile` below 100 leaves the outermost values out of
-    the range: percentile p of |x| if symmetric, 100 - p and p of x if affine. `step` (and `offset`, a multiple of
-    -step, if affine) fix the grid instead.
+    The affine grid holds 0 exactly (Jacob et al., arXiv 1712.05877): its step is rounded to 16 bits, so that step
+    times zero fits into a float32. What frameworks call signed moves code and zero point together, so it gives the
+    same values. `percentile` below 100 leaves the outermost values out of the range: percentile p of |x| if
+    symmetric, 100 - p and p of x if affine. `step` (and `offset`, 0 by default, if affine) fix the grid instead.
 
-    x rounds to the nearest level, a tie to the even one; x beyond the range, infinities included, goes to the end.
-    Constants are computed in float64 and stored as float32. All zeros (or nothing at all) have the step 1 and decode
-    to themselves; another constant decodes to itself within one rounding, and exactly if affine.
+    x rounds to the nearest level, a tie to the even one (with {-1, 1}, 0 to 1); x beyond the range, infinities
+    included, goes to the end. Constants are computed in float64 and stored as float32. All zeros decode to
+    themselves, with the step 1, or 0 where the levels are {-1, 1}; so does another constant within one rounding, and
+    exactly if affine. Of nothing at all the step is 1.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.quantize(np.float32([-0.7, 0, 0.3, 0.5]), qa.Uniform(4))
@@ -46,16 +47,22 @@ class Uniform(Quantizer):
     ) -> None:
         if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not 1 <= bits <= MAX_BITS:
             raise ValueError(f"Uniform: bits must be an integer from 1 to {MAX_BITS}, got {bits!r}")
-        if not 0 < percentile <= 100:
+        for name, flag in (("signed", signed), ("symmetric", symmetric)):
+            if not isinstance(flag, (bool, np.bool_)):
+                raise ValueError(f"Uniform: {name} must be True or False, got {flag!r}")
+        if not is_number(percentile) or not 0 < percentile <= 100:
             raise ValueError(f"Uniform: percentile must be in (0, 100], got {percentile!r}")
-        if step is not None and not (np.isfinite(step) and np.float32(step) > 0):
+        if step is not None and not is_positive(step):
             raise ValueError(f"Uniform: step must be a positive float32, got {step!r}")
-        if offset is not None and (symmetric or step is None or not np.isfinite(offset)):
+        if offset is not None and (symmetric or step is None or not is_number(offset)):
             raise ValueError(
-                f"Uniform: a finite offset goes with step=.. and symmetric=False, got {offset!r}, {step!r}, {symmetric}"
+                f"Uniform: offset must be a float32, and needs symmetric=False and a step, got offset={offset!r}, "
+                f"step={step!r}, symmetric={symmetric}"
             )
         self.bits, self.signed, self.symmetric = int(bits), bool(signed), bool(symmetric)
-        self.percentile, self.step, self.offset = percentile, step, offset
+        self.percentile = float(percentile)
+        self.step = None if step is None else float(step)
+        self.offset = None if offset is None else float(offset)
 
     @property
     def dtype(self) -> DType:
@@ -73,8 +80,8 @@ class Uniform(Quantizer):
     def _top(self) -> int:
         """The largest level in steps."""
         if self.symmetric and self.signed:
-            return max(1, 2 ** (self.bits - 1) - 1)
-        return 2**self.bits - 1
+            return max(1, (1 << self.bits - 1) - 1)
+        return (1 << self.bits) - 1
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         shape = ones_like_reduced(x, axes)
@@ -82,9 +89,10 @@ class Uniform(Quantizer):
             scale = np.full(shape, self.step, np.float32)
             return Constants(scale, None if self.symmetric else np.full(shape, self.offset or 0.0, np.float32))
         low, high = self._range(x, axes, shape)
-        if self.symmetric:
-            return Constants(_float32(_safe(high / self._top)))
-        return self._affine(low, high)
+        if not self.symmetric:
+            return self._affine(low, high)
+        vanishes = self.dtype == bipolar and x.size  # -0 and 0 are levels then; no other grid has a step of 0
+        return Constants(float32("Uniform", "step", high if vanishes else _safe(high / self._top)))
 
     def _range(self, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Array, Array]:
         if not x.size:
@@ -98,9 +106,10 @@ class Uniform(Quantizer):
     def _affine(self, low: Array, high: Array) -> Constants:
         constant = low == high  # its one level is the value itself, and no step is needed to reach it
         start, end = np.minimum(low, 0), np.maximum(high, 0)
-        scale = _float32(_safe((end - start) / self._top))
+        with np.errstate(over="ignore"):
+            scale = float32("Uniform", "step", _safe(_sixteen_bits((end - start) / self._top)))
         zero = np.rint(-start / scale)
-        offset = _float32(np.where(constant, low, -zero * scale))
+        offset = float32("Uniform", "offset", np.where(constant, low, -zero * scale))
         return Constants(np.where(constant, np.float32(1), scale), offset)
 
     def encode(self, x: Array, constants: Constants) -> Array:
@@ -108,7 +117,8 @@ class Uniform(Quantizer):
             return (x >= 0).astype(np.uint8)
         assert constants.scale is not None
         offset: Any = 0.0 if constants.offset is None else constants.offset.astype(np.float64)
-        steps = np.rint((x.astype(np.float64) - offset) / constants.scale)
+        with np.errstate(over="ignore"):
+            steps = np.rint((x.astype(np.float64) - offset) / constants.scale)
         lowest = -self._top if self.symmetric and self.signed else 0
         return np.asarray((np.clip(steps, lowest, self._top) - lowest).astype(np.uint8))
 
@@ -139,9 +149,7 @@ def _safe(step: Array) -> Array:
     return np.where(step == 0, 1.0, np.maximum(step, tiny))
 
 
-def _float32(x: Array) -> Array:
-    with np.errstate(over="ignore"):
-        y = x.astype(np.float32)
-    if not np.isfinite(y).all():
-        raise ValueError(f"Uniform: the range of the data is beyond float32: {np.abs(x).max()}")
-    return y
+def _sixteen_bits(step: Array) -> Array:
+    """A step rounded to 16 significant bits: 255 times it, or less, is exact in the 24 bits of a float32."""
+    mantissa, exponent = np.frexp(step)
+    return np.asarray(np.ldexp(np.rint(mantissa * 2**16), exponent - 16))

@@ -1,0 +1,84 @@
+"""`quantarray demo`: classify handwritten digits with a 1-bit network, and draw what it saw."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ..nn import Network, load_network
+from . import output, picture
+from .run import accuracy, agreement, timed
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("demo", help="classify digits with a packed network", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("quantarray-demo.png"), metavar="PICTURE.png")
+    parser.add_argument("--limit", type=output.count, metavar="N", help="the first N images only")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.set_defaults(command=demo)
+
+
+def demo(args: argparse.Namespace) -> int:
+    """The command. Without matplotlib there is no picture, and that is no error."""
+    with resources.as_file(resources.files("quantarray") / "data" / "digits.npz") as path:
+        network = load_network(path)
+    plain = network.plain
+    assert plain.labels is not None
+    x, labels, expected = (a[: args.limit] for a in (plain.input, plain.labels, plain.expected))
+    found = timed(network, x)
+    facts: dict[str, Any] = {
+        "network": plain.name,
+        "images": len(x),
+        "accuracy": accuracy(found.values, labels),
+        "agreement": agreement(found.values, expected),
+        "seconds_per_image": found.seconds / len(x),
+        "memory": memory(network),
+        "picture": None,
+    }
+    if picture.available():
+        picture.draw(args.out, network, x, labels, found.values)
+        facts["picture"] = str(args.out)
+    if args.json:
+        output.print_json(facts)
+    else:
+        _print(network, facts)
+    return 0
+
+
+def memory(network: Network) -> dict[str, Any]:
+    """Bytes of all weights, and of what all layers return for one image: packed, and as float32."""
+    layers, records = network.plain.layers, network.layers.trace(network.encode_input(network.plain.input[:1]))
+    weights = sum(layer.weight.size for layer in layers if layer.weight is not None)
+    thresholds = sum(layer.thresholds.nbytes for layer in layers if layer.thresholds is not None)
+    made = network.layers.weights
+    return {
+        "weights": {"packed": network.layers.nbytes, "float32": 4 * weights},
+        "activations": {
+            "packed": sum(r.nbytes for r in records),
+            "float32": sum(4 * r.output.size for r in records),
+        },
+        "thresholds": thresholds,
+        "kernel_layouts": sum(w.nbytes_cached for w in made),
+    }
+
+
+def _print(network: Network, facts: dict[str, Any]) -> None:
+    right, met, used = facts["accuracy"], facts["agreement"], facts["memory"]
+    scores = "all equal to" if met["equal"] == met["total"] else "NOT all equal to"
+    print(f"{facts['images']} held-out images of handwritten digits, {network.layers!r}")
+    print(f"accuracy:     {right['right']} of {right['total']} right, {right['percent']:.2f} %")
+    print(f"exactness:    {met['equal']:,} of {met['total']:,} integer scores {scores} the training framework's")
+    for name in ("weights", "activations"):
+        packed, full = used[name]["packed"], used[name]["float32"]
+        print(f"{name + ':':13} {output.amount(packed)} packed, {output.amount(full)} as float32: {full / packed:.1f}x")
+    print(
+        f"              besides, thresholds take {output.amount(used['thresholds'])}, "
+        f"and the layouts that kernels keep of the weights {output.amount(used['kernel_layouts'])}"
+    )
+    print(f"time:         {1e6 * facts['seconds_per_image']:.3g} microseconds an image, compilation not counted")
+    if facts["picture"]:
+        print(f"picture:      {facts['picture']}")
+    else:
+        print("picture:      none, matplotlib is missing: pip install 'quantarray[plot]'")

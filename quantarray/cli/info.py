@@ -1,0 +1,157 @@
+"""`quantarray info [FILE]`: what this machine runs on, or what a file holds."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding
+import numba
+import numpy as np
+
+from .. import __version__
+from ..array import QuantArray
+from ..errors import FormatError
+from ..io.container import load
+from ..nn import load_network
+from . import output
+
+FEATURES = ("popcnt", "avx2", "avx512f", "avx512vpopcntdq", "amx-int8", "neon")
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("info", help="say what this machine or a file holds", description=__doc__)
+    parser.add_argument("file", type=Path, nargs="?", help="a quantarray container or a network of plain integers")
+    parser.add_argument("--json", action="store_true", help="print the facts as JSON")
+    parser.set_defaults(command=info)
+
+
+def info(args: argparse.Namespace) -> int:
+    """The command."""
+    if args.file is None:
+        facts = machine()
+        output.print_json(facts) if args.json else print(_text(facts))
+        return 0
+    if args.file.suffix not in (".npz", ".safetensors"):
+        raise ValueError(f"info: the file must end in .npz or .safetensors, got {str(args.file)!r}")
+    try:
+        q = load(args.file)
+    except FormatError as not_container:
+        _network(args, not_container)
+    else:
+        facts = container(q)
+        output.print_json(facts) if args.json else print(f"{args.file}\n{_text(facts)}")
+    return 0
+
+
+def machine() -> dict[str, Any]:
+    """Versions, processor, kernels, threads and GPU."""
+    features = llvmlite.binding.get_host_cpu_features()
+    return {
+        "versions": {
+            "quantarray": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "numba": numba.__version__,
+            "llvmlite": llvmlite.__version__,
+        },
+        "cpu": {
+            "name": cpu_name(),
+            "target": llvmlite.binding.get_host_cpu_name(),
+            "features": [name for name in FEATURES if features.get(name)],
+        },
+        "kernels": kernels({name for name in FEATURES if features.get(name)}),
+        "threads": {
+            "count": numba.get_num_threads(),
+            "layer": thread_layer(),
+        },
+        "gpu": "none: this version has no CUDA kernels yet",
+    }
+
+
+def kernels(features: set[str]) -> str:
+    """Which kernels run here, and why."""
+    if "avx512vpopcntdq" in features:
+        how = "this CPU counts ones in 512-bit vectors itself (avx512vpopcntdq)"
+    elif "neon" in features:
+        how = "this CPU counts ones in 128-bit vectors itself (neon cnt)"
+    elif "avx2" in features or "avx512f" in features:
+        how = "this CPU has no vector popcount, so LLVM looks half-bytes up in a table (vpshufb)"
+    else:
+        how = "this CPU has no vector popcount, so LLVM counts in scalar or bit arithmetic"
+    return f"one for every CPU: and + ctpop on vectors of 8 x 64 bits, compiled for this one; {how}"
+
+
+def thread_layer() -> str:
+    """Which threading layer Numba runs on."""
+    try:
+        return str(numba.threading_layer())  # type: ignore[attr-defined]
+    except ValueError:
+        return "not started; chosen by the first parallel kernel"
+
+
+def cpu_name() -> str:
+    """The processor's name as the system has it, or its architecture."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    if platform.system() == "Darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def container(q: QuantArray) -> dict[str, Any]:
+    """The fields of an array's repr."""
+    constants = {name: list(a.shape) for name, a, _ in q.constants.items()}
+    return {
+        "shape": list(q.shape),
+        "dtype": str(q.dtype),
+        "bits": q.bits,
+        "axis": q.axis,
+        "group": q.group,
+        "constants": constants,
+        "bytes": q.nbytes,
+        "float32 bytes": 4 * q.size,
+        "digest": q.digest(),
+    }
+
+
+def _network(args: argparse.Namespace, not_container: FormatError) -> None:
+    try:
+        network = load_network(args.file)
+    except FormatError as not_plain:
+        # The reasons come behind the last mention of the file, which the message names once
+        reasons = (str(e).partition(f"{args.file} ")[2] or str(e) for e in (not_container, not_plain))
+        raise FormatError(f"info: {args.file} " + "; and it ".join(reasons)) from not_plain
+    plain, rows = network.plain, output.layer_rows(network)
+    if args.json:
+        facts = {"network": plain.name, "input": list(plain.input.shape[1:]), "samples": len(plain.input)}
+        output.print_json(facts | {"classes": plain.classes, "layers": rows})
+        return
+    print(output.heading(plain))
+    print(output.layer_table(rows))
+    print(f"samples: {len(plain.input)}, {'with' if plain.labels is not None else 'without'} labels")
+    if plain.input_text:
+        print(f"input: {plain.input_text}")
+
+
+def _text(facts: dict[str, Any]) -> str:
+    """Facts as lines; a dictionary inside becomes one line."""
+    width = max(map(len, facts))
+    return "\n".join(f"{name.ljust(width)}  {_value(value)}" for name, value in facts.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_value(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return " x ".join(map(str, value)) if all(isinstance(v, int) for v in value) else " ".join(value) or "none"
+    return str(value)

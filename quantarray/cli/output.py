@@ -1,0 +1,127 @@
+"""What commands print: tables, amounts of bytes, JSON, a progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..array import QuantArray
+from ..io.plain import PlainNetwork
+from ..nn import Network
+
+PATIENCE = 1.0  # seconds before a progress bar shows
+_BAR = 30
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
+    """Columns as wide as they need; the first is text, the others are right-aligned."""
+    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        return (indent + "  ".join([row[0].ljust(widths[0]), *rest])).rstrip()
+
+    return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])
+
+
+def amount(nbytes: int) -> str:
+    """Bytes, and from 10,000 on with a rounded unit.
+
+    >>> amount(640), amount(49152), amount(3500000)
+    ('640 bytes', '49,152 bytes (48.0 KiB)', '3,500,000 bytes (3.3 MiB)')
+    """
+    if nbytes < 10_000:
+        return f"{nbytes:,} bytes"
+    unit, name = (2**10, "KiB") if nbytes < 2**20 else (2**20, "MiB")
+    return f"{nbytes:,} bytes ({nbytes / unit:.1f} {name})"
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def layer_rows(network: Network) -> list[dict[str, Any]]:
+    """Name, output shape of one sample, bits and bytes of it, bytes of weights; known without running anything."""
+    rows: list[dict[str, Any]] = []
+    bits = 32
+    for i, (layer, spec) in enumerate(zip(network.layers, network.plain.layers, strict=True)):
+        thresholds = getattr(layer, "requantize", None)
+        if spec.op != "max_pool2d":
+            bits = 32 if thresholds is None else thresholds.into.bits
+        elif i == 0:
+            encoded = network.encode_input(network.plain.input[:1])
+            bits = encoded.bits
+        weight = getattr(layer, "weight", None)
+        rows.append(
+            {
+                "name": getattr(layer, "name", spec.op),
+                "shape": list(spec.shape),
+                "bits": bits,
+                "bytes": _nbytes(spec.shape, bits),
+                "weight_bytes": weight.nbytes if isinstance(weight, QuantArray) else 0,
+            }
+        )
+    return rows
+
+
+def _nbytes(shape: tuple[int, ...], bits: int) -> int:
+    if bits == 32:
+        return 4 * math.prod(shape)
+    return 8 * bits * math.prod(shape[:-1]) * -(-shape[-1] // 64)
+
+
+def layer_table(rows: list[dict[str, Any]]) -> str:
+    """The rows of `layer_rows` as text, with their sum."""
+    lines = []
+    for i, row in enumerate(rows):
+        shape = " x ".join(map(str, row["shape"]))
+        lines.append([f"{i} {row['name']}", shape, row["bits"], f"{row['bytes']:,}", f"{row['weight_bytes']:,}"])
+    total = sum(row["weight_bytes"] for row in rows)
+    lines.append(["all", "", "", "", f"{total:,}"])
+    return table(["layer", "output", "bits", "bytes", "weight bytes"], lines)
+
+
+def heading(plain: PlainNetwork) -> str:
+    """One line on a network: its name, inputs and file."""
+    shape = " x ".join(map(str, plain.input.shape[1:]))
+    return f"{plain.name}: {len(plain.layers)} layers, input {shape}, {plain.path}"
+
+
+def count(text: str) -> int:
+    """An argument that is a positive integer."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"needs a positive integer, got {text!r}")
+    return number
+
+
+class Progress:
+    """A bar on stderr for runs of more than a second; nothing where stderr is not a terminal."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.began = time.monotonic()
+        self.shown = False
+
+    def update(self, done: int) -> None:
+        if not sys.stderr.isatty() or time.monotonic() - self.began < PATIENCE:
+            return
+        filled = _BAR * done // max(self.total, 1)
+        sys.stderr.write(f"\r[{'#' * filled}{'.' * (_BAR - filled)}] {done:,} of {self.total:,}")
+        sys.stderr.flush()
+        self.shown = True
+
+    def close(self) -> None:
+        """Wipe the bar."""
+        if self.shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,143 @@
+"""`quantarray run NET.npz`: run a network of plain integers and say how fast and how right it is."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array
+from ..nn import Network, load_network
+from . import output
+
+BATCH = 64
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser("run", help="run a network of plain integers", description=__doc__)
+    parser.add_argument("network", type=Path, metavar="NET.npz", help="a file of docs/plain-format.md")
+    parser.add_argument("--input", type=Path, metavar="X.npy", help="uint8 inputs instead of the stored ones")
+    parser.add_argument("--labels", type=Path, metavar="Y.npy", help="the true classes, one integer an input")
+    parser.add_argument("--check", action="store_true", help="exit 1 unless every stored expected integer is met")
+    parser.add_argument("--limit", type=output.count, metavar="N", help="the first N inputs only")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.set_defaults(command=run)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Integer results, and the seconds that they took after a warm-up."""
+
+    values: Array
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return len(self.values) / self.seconds if self.seconds else math.inf
+
+
+def timed(network: Network, x: Array, batch: int = BATCH) -> Timed:
+    """Integer results of raw inputs in batches. The first batch runs twice: compilation is not in the time."""
+    network(x[:batch])
+    bar = output.Progress(len(x))
+    parts, seconds = [], 0.0
+    for at in range(0, len(x), batch):
+        began = time.perf_counter()
+        result = network(x[at : at + batch])
+        seconds += time.perf_counter() - began
+        parts.append(result.dequantize() if isinstance(result, QuantArray) else result)
+        bar.update(at + len(result))
+    bar.close()
+    return Timed(np.concatenate(parts), seconds)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The command. Returns 1 where `--check` found a difference, else 0."""
+    if args.check and args.input is not None:
+        raise ValueError("run: --check compares with the stored results of the stored input, so it takes no --input")
+    network = load_network(args.network)
+    x = network.plain.input if args.input is None else _inputs(args.input, network.plain.input.shape[1:])
+    labels = _labels(args, network, len(x))
+    x = x[: args.limit]
+    if not len(x):
+        raise ValueError(f"run: there are no inputs in {args.input or args.network}")
+    found = timed(network, x)
+    facts: dict[str, Any] = {
+        "network": network.plain.name,
+        "images": len(x),
+        "seconds": found.seconds,
+        "images_per_second": found.per_second,
+        "layers": output.layer_rows(network),
+        "agreement": None if args.input else agreement(found.values, network.plain.expected[: args.limit]),
+        "accuracy": None if labels is None else accuracy(found.values, labels[: args.limit]),
+    }
+    if args.json:
+        output.print_json(facts)
+    else:
+        print(output.heading(network.plain))
+        print(output.layer_table(facts["layers"]))
+        print_figures(facts)
+    met = facts["agreement"]
+    return int(args.check and met["equal"] != met["total"])
+
+
+def agreement(values: Array, expected: Array) -> dict[str, int]:
+    return {"equal": int((values == expected).sum()), "total": values.size}
+
+
+def accuracy(values: Array, labels: Array) -> dict[str, Any]:
+    right = int((values.argmax(axis=1) == labels).sum())
+    return {"right": right, "total": len(labels), "percent": 100 * right / len(labels)}
+
+
+def print_figures(facts: dict[str, Any]) -> None:
+    """Agreement, accuracy and time."""
+    met, right = facts["agreement"], facts["accuracy"]
+    if met is not None:
+        verdict = "exact" if met["equal"] == met["total"] else "NOT exact"
+        print(f"agreement: {met['equal']:,} of {met['total']:,} expected integers equal, {verdict}")
+    if right is not None:
+        print(f"accuracy:  {right['right']:,} of {right['total']:,} right, {right['percent']:.2f} %")
+    each = facts["seconds"] / facts["images"]
+    print(
+        f"speed:     {facts['images_per_second']:,.0f} images/s, {each * 1e3:.3g} ms each, in batches of {BATCH}, "
+        f"bytes to results; the first batch ran once before, so compilation is not in it"
+    )
+
+
+def _load(path: Path) -> Array:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"run: {path} is not a whole .npy file: {error}") from error
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"run: {path} must be one array (.npy), got an archive")
+    return found
+
+
+def _inputs(path: Path, shape: tuple[int, ...]) -> Array:
+    """Inputs from a file in the shape that the network's own have; (N, 28, 28) becomes (N, 784)."""
+    x = _load(path)
+    if x.dtype != np.uint8:
+        raise ValueError(f"run: --input must be uint8, the bytes of the network's input table, got {x.dtype}")
+    if x.ndim < 2 or (x.shape[1:] != shape and math.prod(x.shape[1:]) != math.prod(shape)):
+        raise ValueError(f"run: --input must be {('N', *shape)}, got {x.shape}")
+    return x.reshape(len(x), *shape)
+
+
+def _labels(args: argparse.Namespace, network: Network, samples: int) -> Array | None:
+    """Labels that are given, or those stored with the stored input."""
+    if args.labels is None:
+        return None if args.input else network.plain.labels
+    labels = _load(args.labels)
+    if labels.dtype.kind not in "iu" or labels.shape != (samples,):
+        raise ValueError(f"run: --labels must be integers ({samples},), got {labels.dtype} {labels.shape}")
+    if len(network.plain.layers[-1].shape) != 1:
+        raise ValueError(f"run: {args.network} returns no class scores, so labels have no use")
+    return labels

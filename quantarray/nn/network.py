@@ -1,0 +1,197 @@
+"""Layers in a row, and trained networks from files of plain integers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array, DType, arithmetic, integers
+from ..io.plain import PlainLayer, PlainNetwork, read_plain
+from ..ops.creation import encode, from_codes
+from ..thresholds import Thresholds
+from .layers import Conv2d, Dense, MaxPool2d
+
+Layer = Callable[[Any], Any]
+MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing would save less than half
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What one layer made of an input: `bits` an element, bytes of `output`, bytes of packed weights."""
+
+    name: str
+    shape: tuple[int, ...]
+    bits: int
+    nbytes: int
+    weight_nbytes: int
+    output: Any
+
+
+class Sequential:
+    """Layers applied one after the other; any callables will do.
+
+    >>> import quantarray as qa, numpy as np
+    >>> w = qa.encode(np.ones((2, 64), int), values=(-1, 1))
+    >>> net = qa.nn.Sequential([qa.nn.Dense(w, qa.Thresholds([0])), qa.nn.Dense(w[:, :2])])
+    >>> net(qa.encode(np.ones((1, 64), int), values=(-1, 1)))
+    array([[2, 2]], dtype=int32)
+    """
+
+    def __init__(self, layers: Iterable[Layer]) -> None:
+        self.layers = tuple(layers)
+        for layer in self.layers:
+            if not callable(layer):
+                raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
+
+    def __call__(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def trace(self, x: Any) -> list[Record]:
+        """Run the layers and keep what each of them returned."""
+        records = []
+        for layer in self.layers:
+            x = layer(x)
+            bits = x.bits if isinstance(x, QuantArray) else 8 * x.dtype.itemsize
+            name = getattr(layer, "name", type(layer).__name__)
+            records.append(Record(name, x.shape, bits, x.nbytes, _weight_nbytes(layer), x))
+        return records
+
+    @property
+    def weights(self) -> list[QuantArray]:
+        """The layers' packed weights, in order."""
+        found = (getattr(layer, "weight", None) for layer in self.layers)
+        return [weight for weight in found if isinstance(weight, QuantArray)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the layers' packed weights."""
+        return sum(weight.nbytes for weight in self.weights)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __repr__(self) -> str:
+        names = ", ".join(getattr(layer, "name", type(layer).__name__) for layer in self.layers)
+        return f"Sequential({names})"
+
+
+def _weight_nbytes(layer: Any) -> int:
+    weight = getattr(layer, "weight", None)
+    return weight.nbytes if isinstance(weight, QuantArray) else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A trained network: packed `layers`, and in `plain` what its file holds besides (samples, labels)."""
+
+    layers: Sequential
+    plain: PlainNetwork
+
+    def __call__(self, x: Any) -> Any:
+        """Integer scores of raw inputs (uint8, see `encode_input`) or of inputs that are encoded already.
+
+        A network whose last layer has thresholds returns a QuantArray.
+        """
+        raw = isinstance(x, np.ndarray) and x.dtype == np.uint8
+        return self.layers(self.encode_input(x) if raw else x)
+
+    @cached_property
+    def _input_law(self) -> tuple[DType | None, Array]:
+        """(dtype, code of each byte), or (None, value of each byte) where inputs stay 8-bit integers."""
+        table = self.plain.input_table
+        pools_first = self.plain.layers[0].op == "max_pool2d"  # pooling takes packed arrays only
+        if len(np.unique(table)) > MAX_PACKED_LEVELS and not pools_first:
+            return None, table.astype(np.int8 if table.max() < 128 else np.uint8)
+        dtype = smallest_dtype(table)
+        assert dtype.levels is not None and dtype.step is not None
+        return dtype, ((table - dtype.levels[0]) // dtype.step).astype(np.uint8)
+
+    def encode_input(self, x: Any) -> Any:
+        """Raw bytes, uint8 [n ..], as what the first layer takes: value = input_table[x].
+
+        Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Raises TypeError for
+        other dtypes, ValueError for bytes that the table does not have.
+        """
+        a = np.asarray(x)
+        if a.dtype != np.uint8:
+            raise TypeError(f"encode_input: needs uint8, the network's raw input, got {a.dtype}")
+        dtype, table = self._input_law
+        if a.size and int(a.max()) >= len(table):
+            raise ValueError(f"encode_input: the input table has {len(table)} entries, got the byte {a.max()}")
+        if self.plain.layers[0].op == "dense" and a.ndim > 2:
+            a = a.reshape(len(a), -1)  # before packing, while it is free
+        return table[a] if dtype is None else from_codes(table[a], dtype)
+
+    def __repr__(self) -> str:
+        return f"Network({self.plain.name!r}, {self.layers!r}, {self.layers.nbytes} bytes of weights)"
+
+
+def load_network(file: str | os.PathLike[str]) -> Network:
+    """Read a network of plain integers (docs/plain-format.md) and pack it.
+
+    Raises FormatError for damaged, foreign and inconsistent files.
+
+    >>> import quantarray as qa
+    >>> from importlib.resources import files
+    >>> network = qa.nn.load_network(files("quantarray") / "data" / "digits.npz")
+    >>> scores = network(network.plain.input[:3])
+    >>> scores.argmax(axis=1), network.plain.labels[:3]
+    (array([2, 0, 4]), array([2, 0, 4], dtype=uint8))
+    """
+    plain = read_plain(file)
+    return Network(Sequential(_layer(spec) for spec in plain.layers), plain)
+
+
+def _layer(spec: PlainLayer) -> Layer:
+    if spec.op == "max_pool2d":
+        return MaxPool2d(spec.size, spec.stride, (spec.pad, spec.pad))
+    assert spec.weight is not None
+    weight = encode(spec.weight, values=smallest_dtype(spec.weight))
+    if spec.op == "dense":
+        return Dense(weight, _thresholds(spec))
+    return Conv2d(
+        weight,
+        stride=spec.stride,
+        padding=(spec.pad, spec.pad),
+        pad_value=spec.pad_value,
+        requantize=_thresholds(spec),
+    )
+
+
+def _thresholds(spec: PlainLayer) -> Thresholds | None:
+    if spec.thresholds is None or spec.values is None:
+        return None
+    invert = np.zeros(len(spec.thresholds), np.bool_) if spec.invert is None else spec.invert
+    # T - #(acc > t) is #(acc <= t): inverting turns both the direction and the strictness around
+    return Thresholds(
+        spec.thresholds,
+        greater=~invert,
+        strict=invert != spec.strict,
+        into=integers(*spec.values),
+        by_rank=False,
+    )
+
+
+def smallest_dtype(values: Array) -> DType:
+    """The evenly spaced integer levels of fewest bits that hold all values.
+
+    >>> import numpy as np
+    >>> smallest_dtype(np.array([1, -1, -1])), smallest_dtype(np.array([4, -2]))
+    (quantarray.bipolar, quantarray.integers(-2, 4))
+    """
+    found = tuple(int(v) for v in np.unique(values))
+    if found in ((-1,), (1,)):
+        return integers(-1, 1)
+    low, step = arithmetic(found)
+    return integers(range(low, found[-1] + 1, step))

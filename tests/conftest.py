@@ -1,0 +1,17 @@
+"""Settings of the property tests.
+
+Two hypothesis profiles: "ci", the default, tries 200 examples a test, the same ones every time. With the environment
+variable QUANTARRAY_EXAMPLES=2000 the profile "long" tries 2000, new ones every time; what it finds is kept in
+.hypothesis and tried again first. No other number is taken.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
+settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
+
+examples = os.environ.get("QUANTARRAY_EXAMPLES", "200")
+settings.load_profile({"200": "ci", "2000": "long"}[examples])

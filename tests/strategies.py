@@ -1,0 +1,271 @@
+"""Random packed arrays of every law, and what the oracle needs to know of them.
+
+Arrays are made by `from_codes` only; values and terms are computed here from the drawn codes and constants, by the
+formulas of the laws, without the package. Hypothesis draws shapes, laws and a seed; codes and constants come from
+NumPy's generator, because drawing them one by one would take longer than the kernels.
+"""
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+import naive
+import numpy as np
+from hypothesis import strategies as st
+
+import quantarray as qa
+from quantarray.array import validate
+from quantarray.cpu import conv, depthwise, pack, pool
+
+CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words
+
+
+def channels(most=129):
+    return st.sampled_from([c for c in CHANNELS if c <= most])
+
+
+def lengths():
+    """Lengths of a packed axis: `channels`, rarely 0, and rarely many words."""
+    return st.one_of(*[channels()] * 6, st.sampled_from([0, 1025]))
+
+
+def seeds():
+    return st.integers(0, 2**32 - 1)
+
+
+@contextmanager
+def threads(many):
+    """Spread even the smallest work over threads, or leave the kernels' own choice."""
+    with ExitStack() as stack:
+        for module in (conv, depthwise, pack, pool) if many else ():
+            stack.enter_context(patch.object(module, "_LEAST", 0))
+        yield
+
+
+@dataclass(frozen=True)
+class Law:
+    dtype: qa.DType
+    scaled: bool = False
+
+    @property
+    def exact(self):
+        return self.dtype.is_integer and not self.scaled
+
+
+@st.composite
+def integer_dtypes(draw, most_bits=8):
+    """bipolar, ternary, uintK, intK, arithmetic levels up or down, and uneven levels in any order."""
+    kind = draw(st.sampled_from(["bipolar", "ternary", "uint", "int", "steps", "uneven"]))
+    bits = draw(st.integers(1, most_bits))
+    if kind in ("bipolar", "ternary"):
+        return qa.bipolar if kind == "bipolar" or most_bits == 1 else qa.ternary
+    if kind == "uint":
+        return getattr(qa, f"uint{bits}")
+    if kind == "int":
+        return getattr(qa, f"int{bits}") if bits > 1 else qa.bipolar
+    count = draw(st.integers(max(1, 2 ** (bits - 1)), 2**bits))
+    if kind == "steps":
+        start, step = draw(st.integers(-300, 300)), draw(st.sampled_from([-3, -2, -1, 1, 2, 7]))
+        return qa.integers(range(start, start + count * step, step))
+    rng = np.random.default_rng(draw(seeds()))
+    return qa.integers((draw(st.sampled_from([1, 5])) * rng.choice(np.arange(-130, 130), count, False)).tolist())
+
+
+@st.composite
+def laws(draw, most_bits=8, kinds=("integer", "scaled", "uniform", "basis", "table"), table_bits=None):
+    kind = draw(st.sampled_from(kinds))
+    if kind in ("integer", "scaled"):
+        return Law(draw(integer_dtypes(most_bits)), kind == "scaled")
+    bits = draw(st.integers(1, table_bits if kind == "table" and table_bits else most_bits))
+    if kind == "basis":
+        return Law(qa.basis(bits))
+    return Law(getattr(qa, kind)(bits, draw(st.sampled_from([2**bits, 2 ** (bits - 1) + 1]))))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A packed array `q`, what it decodes to, and values = offset + sum_t scale[t] * terms[t] for the oracle.
+
+    `values` int64 or float32 and `terms` int64 [t, *shape] are in q's shape; `scale` [t, ...] and `offset` [...],
+    float64, broadcast against it, with groups along the packed axis repeated.
+    """
+
+    law: Law
+    codes: np.ndarray
+    axis: int
+    constants: dict
+    group: int | None
+    values: np.ndarray
+    terms: np.ndarray
+    scale: np.ndarray
+    offset: np.ndarray
+
+    @property
+    def q(self):
+        made = qa.from_codes(self.codes, self.law.dtype, self.axis, **self.constants, group=self.group)
+        validate(made)
+        return made
+
+    @property
+    def exact(self):
+        return self.law.exact
+
+    def transpose(self, *order):
+        """The same array with its axes in another order, to be packed anew."""
+
+        def moved(a):
+            lead = a.ndim - len(order)
+            return a.transpose(*range(lead), *(lead + d for d in order)) if a.ndim >= len(order) else a
+
+        constants = {name: moved(a) for name, a in self.constants.items()}
+        fields = {n: moved(getattr(self, n)) for n in ("codes", "values", "terms", "scale", "offset")}
+        return replace(self, axis=order.index(self.axis), constants=constants, **fields)
+
+
+@st.composite
+def samples(draw, shape, axis, law, vary=(), groups=(None,), cancel=None):
+    """An array of `shape` packed on `axis`. Constants vary along some of the axes in `vary`, and along the packed
+    axis in runs of one of `groups`.
+
+    Where `cancel`, terms add up to nearly nothing, so that float32 results are made of the rounding errors of
+    float64 sums, and another order of summation shows.
+    """
+    law = draw(law) if isinstance(law, st.SearchStrategy) else law
+    axis = axis % len(shape)
+    cancel = draw(st.booleans()) if cancel is None else cancel
+    along = [d for d in vary if draw(st.booleans())]
+    group = draw(st.sampled_from(groups))
+    rng = np.random.default_rng(draw(seeds()))
+    dims = [n if d in along else 1 for d, n in enumerate(shape)]
+    if group and axis not in along:
+        dims[axis] = max(1, -(-shape[axis] // group))
+    elif axis in along:
+        group, dims[axis] = 1, max(1, shape[axis])
+    codes = rng.integers(0, law.dtype.n_levels, shape)
+    constants = {} if law.exact else _constants(rng, law, dims)
+    if cancel and not law.exact:
+        codes = _cancel(rng, law, codes, constants)
+    made = {name: np.asarray(a, np.float32) for name, a in constants.items()}
+    index = np.arange(shape[axis]) // group if group and dims[axis] > 1 else None
+    wide = {n: a if index is None else a.take(index, a.ndim - len(shape) + axis) for n, a in made.items()}
+    return Sample(law, codes, axis, made, group, *_meaning(law, codes, wide))
+
+
+def _constants(rng, law, dims):
+    """Random constants of either sign, of magnitudes up to 1000 apart."""
+
+    def draw(*lead):
+        return np.float32(rng.normal(size=(*lead, *dims)) * 10.0 ** rng.integers(-1, 3))
+
+    if law.dtype.kind == "table":
+        return {"table": draw(law.dtype.n_levels)}
+    if law.dtype.kind == "basis":
+        return {"scale": draw(law.dtype.bits), "offset": draw()}
+    return {"scale": draw()} if law.dtype.is_integer else {"scale": draw(), "offset": draw()}
+
+
+def _cancel(rng, law, codes, constants):
+    """Change constants and codes so that an element's terms nearly cancel; returns the codes."""
+    bits = law.dtype.bits
+    if law.dtype.kind == "table":
+        constants["table"][1:] = constants["table"][:1] * np.float32(1 + 2e-7)
+    elif law.dtype.kind == "uniform":
+        one = rng.integers(0, law.dtype.n_levels)
+        constants["offset"] = -constants["scale"] * np.float32(one)
+        return np.full_like(codes, one)
+    elif law.dtype.kind == "basis":  # planes in pairs of equal bits and opposite scales
+        constants["scale"][1::2] = -constants["scale"][: bits // 2 * 2 : 2]
+        even = codes & 0x55 & (2 ** (bits // 2 * 2) - 1)
+        return even | even << 1
+    return codes
+
+
+def _meaning(law, codes, constants):
+    """values, terms, scale, offset of codes under constants that broadcast against them."""
+    c64 = {name: a.astype(np.float64) for name, a in constants.items()}
+    scale, offset = c64.get("scale"), c64.get("offset", np.zeros((1,) * codes.ndim))
+    bits = np.stack([codes >> k & 1 for k in range(law.dtype.bits)])
+    if law.dtype.is_integer:
+        exact = np.array(law.dtype.levels)[codes]
+        if not law.scaled:
+            return exact, exact[None], np.ones((1,) * (codes.ndim + 1)), offset
+        return (scale * exact).astype(np.float32), exact[None], scale[None], offset
+    if law.dtype.kind == "uniform":
+        return (offset + scale * codes).astype(np.float32), codes[None], scale[None], offset
+    if law.dtype.kind == "basis":
+        value = offset
+        for k in range(law.dtype.bits):
+            value = value + scale[k] * bits[k]
+        return value.astype(np.float32), bits, scale, offset
+    table = constants["table"]
+    value = np.take_along_axis(np.broadcast_to(table, (len(table), *codes.shape)), codes[None], 0)[0]
+    return value, *_plane_products(c64["table"], bits)
+
+
+def _plane_products(table, bits):
+    """A table as offset + sum over sets S of planes of scale[S] * product of the planes in S."""
+    count = 2 ** len(bits)
+    scale = np.concatenate([table, np.zeros((count - len(table), *table.shape[1:]))])
+    for k in range(len(bits)):
+        for s in range(count):
+            if s >> k & 1:
+                scale[s] = scale[s] - scale[s - 2**k]
+    sets = [[k for k in range(len(bits)) if s >> k & 1] for s in range(1, count)]
+    return np.stack([bits[planes].prod(axis=0) for planes in sets]), scale[1:], scale[0]
+
+
+@st.composite
+def thresholds(draw, values):
+    """Random Thresholds for results [.. channels], and the values it must decode to there.
+
+    Most thresholds occur among the results, so that > and >= differ; some lie beside them, between them, or at
+    infinity.
+    """
+    rng = np.random.default_rng(draw(seeds()))
+    channels, count = values.shape[-1], draw(st.sampled_from([1, 1, 2, 3, 15, 255]))
+    flat = values.reshape(-1, channels) if values.size else np.zeros((1, channels), values.dtype)
+    t = np.take_along_axis(flat, rng.integers(0, len(flat), (count, channels)), 0).T
+    beside = draw(st.sampled_from(["exact", "integer", "double", "infinite"]))
+    if beside == "integer":
+        t = np.rint(t).astype(np.int64) + rng.integers(-1, 2, t.shape)
+    elif beside == "double":
+        t = t * (1 + rng.choice([-1e-12, 0, 1e-12], t.shape)) + rng.choice([0, 0.5], t.shape)
+    elif beside == "infinite":
+        t = np.where(rng.random(t.shape) < 0.3, rng.choice([-np.inf, np.inf], t.shape), t)
+    t = t if draw(st.booleans()) else t[0]
+    each = [channels if draw(st.booleans()) and t.ndim == 2 else None for _ in range(2)]
+    greater, strict = (rng.integers(0, 2, n).astype(bool) if n else draw(st.booleans()) for n in each)
+    law, constants = draw(_results(count + 1, rng))
+    made = qa.Thresholds(t, greater=greater, strict=strict, into=law and law.dtype, **constants)
+    law = law or Law(made.into)
+    wide = {n: np.asarray(a, np.float32).reshape(*np.shape(a), 1) for n, a in constants.items()}
+    levels = np.sort(_meaning(law, np.arange(count + 1), wide)[0])
+    ranks = naive.thresholds(values, np.sort(np.broadcast_to(t, (channels, count))), greater, strict)
+    return made, levels[ranks]
+
+
+@st.composite
+def _results(draw, count, rng):
+    """A law of `count` levels in any order for thresholded codes, and its constants; None for the default."""
+    bits = max(1, (count - 1).bit_length())
+    kinds = ["default", "integer", "scaled", "uniform", "table"] + ["basis"] * (count == 2**bits)
+    kind = draw(st.sampled_from(kinds))
+    if kind == "default":
+        return None, {}
+    shuffled = qa.integers(rng.choice(np.arange(-300, 300), count, False).tolist())
+    dtypes = {"integer": shuffled, "scaled": shuffled, "basis": qa.basis(bits)}
+    law = Law(dtypes.get(kind) or getattr(qa, kind)(bits, count), kind == "scaled")
+    return law, {} if law.exact else _constants(rng, law, ())
+
+
+def assert_bits(got, expected):
+    """The same dtype, the same shape, the same bits."""
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    as_bits = np.uint32 if got.dtype == np.float32 else got.dtype
+    np.testing.assert_array_equal(np.ascontiguousarray(got).view(as_bits), np.ascontiguousarray(expected).view(as_bits))
+
+
+def assert_packed(got, expected):
+    """A valid packed array of the expected values."""
+    validate(got)
+    np.testing.assert_array_equal(got.dequantize(), expected)

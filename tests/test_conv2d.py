@@ -1,0 +1,218 @@
+"""conv2d against the oracle, bit for bit: every pair of laws, all geometry, thresholds."""
+
+from dataclasses import dataclass
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import assert_bits, assert_packed, channels, integer_dtypes, laws, samples, seeds, thresholds, threads
+
+import quantarray as qa
+
+NCHW = (0, 3, 1, 2)
+REAL = laws(3, table_bits=3)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution: shapes channels last, and the geometry as conv2d and as the oracle name it."""
+
+    image: tuple
+    kernel: tuple
+    options: dict
+    padding: object
+    data_format: str
+
+    def ours(self):
+        return {**self.options, "padding": self.padding, "data_format": self.data_format}
+
+    def naive(self):
+        pair = {"stride": self.options["stride"], "dilation": self.options["dilation"]}
+        pairs = {name: v if isinstance(v, tuple) else (v, v) for name, v in pair.items()}
+        return {**self.options, **pairs, "padding": self.padding}
+
+
+@st.composite
+def cases(draw, depthwise=False, pad_values=st.integers(-9, 9)):
+    """Sizes that fit: a window that is larger than the padded image takes more padding."""
+    if depthwise:
+        groups, per_group, outputs = draw(channels()), 1, draw(st.integers(1, 3))
+    else:
+        groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+        per_group, outputs = draw(channels()), draw(channels(65))
+    kernel, image = ([draw(st.integers(1, n)) for _ in range(2)] for n in (4, 6))
+    stride, dilation = (draw(st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * 2)) for _ in range(2))
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, np.broadcast_to(dilation, 2), strict=True)]
+    padding = draw(st.sampled_from(["same", "valid", "one", "pairs", "pairs", "pairs"]))
+    pads = [[draw(st.integers(0, 3)) for _ in range(2)] for _ in range(2)]
+    for i in range(2):
+        lack = spans[i] - image[i] - sum(pads[i]) * (padding == "pairs")
+        pads[i][draw(st.integers(0, 1))] += max(0, lack) if padding == "pairs" else 0
+        image[i] += max(0, lack) if padding in ("valid", "one") else 0
+    padding = {"pairs": tuple(map(tuple, pads)), "one": pads[0][0]}.get(padding, padding)
+    options = {"stride": stride, "dilation": dilation, "groups": groups, "pad_value": draw(pad_values)}
+    options["flip_kernel"] = draw(st.booleans())
+    x = (draw(st.integers(0, 3)), *image, groups * per_group)
+    return Case(x, (groups * outputs, *kernel, per_group), options, padding, draw(st.sampled_from(["NHWC", "NCHW"])))
+
+
+def arrays(draw, case, x_law, w_law, x_vary=(0,), w_axis=-1, cancel=None):
+    """Operands channels last, for the oracle, and as conv2d takes them."""
+    groups = (None, 1, 5, 64) if w_axis == 0 else (None,)
+    x = draw(samples(case.image, -1, x_law, x_vary, cancel=cancel))
+    w = draw(samples(case.kernel, w_axis, w_law, (0,) if w_axis else (), groups, cancel=cancel))
+    if case.data_format == "NHWC":
+        return x, w, x.q, w.q
+    return x, w, x.transpose(*NCHW).q, w.transpose(*NCHW).q
+
+
+def layout(y, case):
+    return y.transpose(NCHW) if case.data_format == "NCHW" else y
+
+
+def check(draw, case, x, w, expected, bias=None, **more):
+    """The dense result, and the law of `requantize` against itself and against the oracle."""
+    with threads(draw(st.booleans())):
+        got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
+        assert_bits(got, layout(expected, case))
+        law, values = draw(thresholds(expected))
+        packed = qa.conv2d(x, w, bias=bias, requantize=law, **case.ours(), **more)
+    assert_packed(packed, layout(values, case))
+    dense = law(got, axis=packed.axis)
+    assert packed.axis == (1 if case.data_format == "NCHW" else 3) and packed.dtype == dense.dtype
+    np.testing.assert_array_equal(packed.words, dense.words)
+
+
+def integer_bias(draw, outputs):
+    rng = np.random.default_rng(draw(seeds()))
+    return draw(st.sampled_from([None, rng.integers(-999, 999, outputs)]))
+
+
+@given(st.data(), cases(), integer_dtypes(), integer_dtypes())
+def test_integers(data, case, x_dtype, w_dtype):
+    x, w, *ours = arrays(data.draw, case, laws(kinds=["integer"]), laws(kinds=["integer"]))
+    bias = integer_bias(data.draw, len(w.codes))
+    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
+    check(data.draw, case, *ours, expected.astype(np.int32), bias)
+
+
+@given(st.data(), cases(depthwise=True))
+def test_integers_depthwise(data, case):
+    law = laws(kinds=["integer"])
+    x, w, *ours = arrays(data.draw, case, law, law, w_axis=data.draw(st.sampled_from([0, 0, 0, -1])))
+    bias = integer_bias(data.draw, len(w.codes))
+    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
+    check(data.draw, case, *ours, expected.astype(np.int32), bias)
+
+
+@given(st.data(), st.booleans(), st.sampled_from([np.int8, np.uint8]))
+def test_dense_bytes(data, depthwise, dtype):
+    """Images of plain bytes; with few channels and no padding value they are unrolled into rows."""
+    case = data.draw(cases(depthwise, pad_values=st.sampled_from([0, 0, 3])))
+    axis = data.draw(st.sampled_from([0, -1])) if depthwise else -1
+    _, w, _, ours = arrays(data.draw, case, laws(kinds=["integer"]), laws(4), w_axis=axis)
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(data.draw(seeds())).integers(info.min, info.max + 1, case.image).astype(dtype)
+    if w.exact:
+        expected = naive.conv2d(x, w.values, **case.naive()).astype(np.int32)
+    else:
+        expected = real(case, x[None].astype(int), np.ones((1, 1, 1, 1, 1)), np.zeros((1,) * 4), w, None)
+    check(data.draw, case, layout(x, case), ours, expected)
+
+
+@given(st.data(), cases(), st.sampled_from([np.int64, np.float32]))
+def test_out_dtype(data, case, dtype):
+    law = laws(kinds=["integer"])
+    x, w, *ours = arrays(data.draw, case, law, law, w_axis=-1)
+    expected = naive.conv2d(x.values, w.values, **case.naive()).astype(dtype)
+    check(data.draw, case, *ours, expected, out_dtype=dtype)
+
+
+@given(st.data(), cases(pad_values=st.integers(-2, 2)), st.booleans())
+def test_large_integers(data, case, depthwise):
+    """The result is int64 exactly where n * |x|max * |w|max asks for it."""
+    big = [qa.integers(-(2**20), 5, 2**20 - 1), qa.integers(2**16, -(2**16)), qa.integers(2**9 - 1, 0)]
+    law = st.sampled_from(big).map(lambda d: laws(kinds=["integer"]).map(lambda law: type(law)(d)))
+    x, w, *ours = arrays(data.draw, case, data.draw(law), data.draw(law))
+    n = int(np.prod(case.kernel[1:]))
+    bound = n * max(x.law.dtype.max_abs, abs(case.options["pad_value"])) * w.law.dtype.max_abs
+    if bound >= 2**53:
+        with pytest.raises(OverflowError, match="2\\*\\*53"):
+            qa.conv2d(*ours, **case.ours())
+        return
+    expected = naive.conv2d(x.values, w.values, **case.naive())
+    check(data.draw, case, *ours, expected.astype(np.int32 if bound < 2**31 else np.int64))
+
+
+# float constants
+
+
+def real(case, x_terms, x_scale, x_offset, w, bias):
+    """The oracle's float32 result; x's constants vary by image only."""
+    return naive.conv2d_affine(
+        x_terms, x_scale[:, :, 0, 0, 0], x_offset[:, 0, 0, 0], w.terms, w.scale[:, :, 0, 0, 0], w.offset[:, 0, 0, 0],
+        bias=bias, **case.naive(),
+    )  # fmt: skip
+
+
+def real_depthwise(case, x, w, bias):
+    """The same where x's constants vary by channel too: `affine_dot` with channels repeated for each output."""
+    repeat = case.kernel[0] // case.image[3]
+
+    def conv(a, b, **pad):
+        return naive.conv2d(a, b, **{**case.naive(), "pad_value": 0, **pad})
+
+    image, ones = np.ones((1, *case.image[1:]), int), np.ones(case.kernel, int)
+    U = [[conv(u, v) for v in w.terms] for u in x.terms]
+    A, B = [conv(u, ones) for u in x.terms], [conv(image, v) for v in w.terms]
+    out, n_out = [conv(0 * image, v, pad_value=1) for v in w.terms], conv(0 * image, ones, pad_value=1)
+    sx, ox = (a.repeat(repeat, -1) if a.shape[-1] > 1 else a for a in (x.scale, x.offset))
+    sw, ow = w.scale[:, :, 0, 0, 0], w.offset[:, 0, 0, 0]
+    pad = ow * n_out
+    for s in range(len(sw)):
+        pad = pad + sw[s] * out[s]
+    pad = np.float64(case.options["pad_value"]) * pad
+    return naive.affine_dot([sx], [ox], [sw], [ow], [U], [A], [B], [conv(image, ones)], pad, np.float64(bias))
+
+
+def real_bias(draw, make):
+    """No bias, a random one, or one that cancels the first pixel but for a rounding error."""
+    kind = draw(st.sampled_from(["none", "random", "cancel", "cancel"]))
+    plain = make(0.0)
+    if kind == "none" or not plain.size:
+        return None, plain
+    bias = -plain[0, 0, 0]
+    if kind == "random":
+        bias = np.random.default_rng(draw(seeds())).normal(size=bias.size).astype(np.float32)
+    return bias, make(bias.astype(np.float64))
+
+
+PADS = st.sampled_from([0, 0, -1, 3, 0.5]) | st.floats(-4, 4, width=32)
+
+
+@given(st.data(), cases(pad_values=PADS))
+def test_real(data, case):
+    x, w, *ours = arrays(data.draw, case, REAL, REAL)
+    if x.exact and w.exact:
+        x, w, *ours = arrays(data.draw, case, laws(3, ["scaled", "basis"]), REAL)
+    bias, expected = real_bias(data.draw, lambda b: real(case, x.terms, x.scale, x.offset, w, b))
+    check(data.draw, case, *ours, expected, bias)
+
+
+@given(st.data(), cases(depthwise=True, pad_values=PADS))
+def test_real_depthwise(data, case):
+    """Constants vary by image and channel on the left and by channel on the right, also in groups."""
+    law = laws(2, ["scaled", "uniform", "basis", "table"])
+    x, w, *ours = arrays(data.draw, case, law, law, x_vary=(0, 3), w_axis=0)
+    bias, expected = real_bias(data.draw, lambda b: real_depthwise(case, x, w, b))
+    check(data.draw, case, *ours, expected, bias)
+
+
+@given(st.data(), cases(), st.booleans())
+def test_integers_with_a_real_bias(data, case, depthwise):
+    x, w, *ours = arrays(data.draw, case, laws(kinds=["integer"]), laws(kinds=["integer"]))
+    bias = np.random.default_rng(data.draw(seeds())).normal(size=len(w.codes)).astype(np.float32)
+    exact = naive.conv2d(x.values, w.values, **case.naive()).astype(np.float64)
+    check(data.draw, case, *ours, (exact + bias).astype(np.float32), bias)

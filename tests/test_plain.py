@@ -89,7 +89,7 @@ WRONG = {
     "thresholds of floats": (array("t0", lambda t: t.astype(np.float32)), "t0 must be int32"),
     "thresholds of a vector": (array("t0", lambda t: t[:, 0]), "t0 must be int32 with 2 axes"),
     "no threshold": (array("t0", lambda t: t[:, :0]), "t0 is empty"),
-    "thresholds descend": (array("t2", lambda t: t[:, ::-1] + np.int32([1, 0])), "layer 2 .*: the rows of t2 must ascend"),
+    "thresholds descend": (array("t2", lambda t: t[:, ::-1] + np.int32([1, 0])), "layer 2 .*: the rows of t2 must"),
     "thresholds of other channels": (array("t0", lambda t: t[:4]), "t0 has 4 channels, w0 has 5"),
     "invert of other channels": (array("invert0", lambda v: v[:4]), "invert0 has 4 channels, w0 has 5"),
     "invert of integers": (array("invert0", lambda v: v.astype(np.int8)), "invert0 must be bool"),

@@ -30,7 +30,7 @@ def max_pool2d(
     >>> x = qa.encode(np.arange(16).reshape(1, 4, 4, 1) % 7, values=range(8))
     >>> qa.max_pool2d(x, 2).dequantize()[0, :, :, 0]
     array([[5, 6],
-           [6, 6]], dtype=int32)
+           [6, 4]], dtype=int32)
     """
     op = "max_pool2d"
     q, window = _prepare(op, x, size, stride, padding, data_format)

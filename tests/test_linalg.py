@@ -1,0 +1,214 @@
+"""linear, matmul and @ against the oracle, bit for bit."""
+
+from math import gcd
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import Law, assert_bits, assert_packed, channels, laws, lengths, samples, seeds, threads, thresholds
+
+import quantarray as qa
+
+INTEGER, REAL = laws(kinds=["integer"]), laws(3)
+GROUPS = (None, 64, 128, 192)
+
+
+def leads(most=2):
+    return st.lists(st.integers(0, 3) | st.integers(1, 3), max_size=most).map(tuple)
+
+
+def parts(k, *operands):
+    """The stretches of k over which no constant changes: slices of the greatest common divisor of the groups."""
+    groups = [x.group for x in operands if x.group and x.group < k]
+    step = gcd(*groups) if groups else max(k, 1)
+    return [slice(at, at + step) for at in range(0, max(k, 1), step)]
+
+
+def real(x, w, bias=None):
+    """The oracle's x [.. k] times w [o k], float32; constants vary along rows, outputs and parts."""
+    k = x.values.shape[-1]
+    cuts = parts(k, x, w)
+    ours, theirs = ([_rows(s, a.values.shape) for s in (*a.scale, a.offset)] for a in (x, w))
+    at = [cut.start for cut in cuts]
+    made = naive.linear_affine(
+        x.terms.reshape(len(x.terms), -1, k),
+        [[s[:, i] for s in ours[:-1]] for i in at],
+        [ours[-1][:, i] for i in at],
+        w.terms,
+        [[s[:, i] for s in theirs[:-1]] for i in at],
+        [theirs[-1][:, i] for i in at],
+        bias=bias,
+        parts=cuts,
+    )
+    return made.reshape(*x.values.shape[:-1], len(w.values))
+
+
+def _rows(constant, shape):
+    """A constant in full, [rows, k or 1 for no k]."""
+    wide = np.broadcast_to(constant, (*shape[:-1], max(1, shape[-1])))
+    return wide.reshape(int(np.prod(shape[:-1])), -1)
+
+
+def exact(x, w):
+    return (_widen(x) @ _widen(w).T).astype(np.int32)
+
+
+def _widen(x):
+    return np.asarray(x, np.int64)
+
+
+def operands(draw, lead, x_law, w_law, groups=(None,)):
+    k, outputs = draw(lengths()), draw(channels(65))
+    x = draw(samples((*lead, k), -1, x_law, range(len(lead)), groups))
+    return x, draw(samples((outputs, k), -1, w_law, (0,), groups))
+
+
+def check(draw, call, expected):
+    """`call(requantize=..)`: the dense result, and the law of `requantize` against itself and the oracle."""
+    with threads(draw(st.booleans())):
+        got = call()
+        assert_bits(got, expected)
+        if not expected.ndim:
+            return
+        law, values = draw(thresholds(expected))
+        packed = call(requantize=law)
+    assert_packed(packed, values)
+    np.testing.assert_array_equal(packed.words, law(got).words)
+
+
+@given(st.data(), leads(), st.booleans())
+def test_linear_of_integers(data, lead, dense):
+    x, w = operands(data.draw, lead, INTEGER, INTEGER)
+    left, values = x.q, x.values
+    if dense:
+        left = values = np.random.default_rng(data.draw(seeds())).integers(-128, 128, x.codes.shape).astype(np.int8)
+    rng = np.random.default_rng(data.draw(seeds()))
+    bias = data.draw(st.sampled_from([None, rng.integers(-999, 999, len(w.codes))]))
+    expected = naive.matmul(values.reshape(-1, values.shape[-1]), w.values.T) + (0 if bias is None else bias)
+    expected = expected.reshape(*lead, -1).astype(np.int32) if expected.size else np.zeros((*lead, len(w.codes)), np.int32)
+    right = w.q
+    check(data.draw, lambda **more: qa.linear(left, right, bias=bias, **more), expected)
+    for dtype in (np.int64, np.float32):
+        got = qa.linear(left, right, bias=bias, out_dtype=dtype)
+        assert_bits(got, expected.astype(dtype))
+
+
+@given(st.data(), leads())
+def test_linear_of_floats(data, lead):
+    """Constants per row, per output and per group on either side; the bias may cancel the first row."""
+    x, w = operands(data.draw, lead, REAL, REAL, GROUPS)
+    if x.exact and w.exact:
+        w = data.draw(samples(w.codes.shape, -1, laws(3, ["scaled"]), (0,), GROUPS))
+    bias, kind = None, data.draw(st.sampled_from(["none", "random", "cancel", "cancel"]))
+    if kind == "random":
+        bias = np.random.default_rng(data.draw(seeds())).normal(size=len(w.codes)).astype(np.float32)
+    elif kind == "cancel" and 0 not in lead:
+        bias = -real(x, w).reshape(-1, len(w.codes))[0]
+    left, right = x.q, w.q
+    expected = real(x, w, None if bias is None else bias.astype(np.float64))
+    check(data.draw, lambda **more: qa.linear(left, right, bias=bias, **more), expected)
+
+
+@given(st.data(), st.integers(1, 2))
+def test_large_integers(data, rows):
+    law = Law(qa.integers(-(2**20), 2**20 - 1))
+    x, w = operands(data.draw, (rows,), law, law)
+    k = x.values.shape[1]
+    expected = naive.linear(x.values, w.values)
+    assert_bits(qa.linear(x.q, w.q), expected.astype(np.int64 if k else np.int32))
+    if k:
+        with pytest.raises(OverflowError, match="out_dtype=np.int64"):
+            qa.linear(x.q, w.q, out_dtype=np.int32)
+
+
+# matmul
+
+
+@given(st.data(), leads(), st.booleans(), st.booleans())
+def test_matmul_with_a_matrix(data, lead, real_laws, vector):
+    """[.. k] times [k n] or [k], as NumPy's shapes have it."""
+    law = REAL if real_laws else INTEGER
+    k = data.draw(lengths())
+    x = data.draw(samples((*lead, k), -1, law, range(len(lead)), GROUPS))
+    w = data.draw(samples((1 if vector else data.draw(channels(33)), k), -1, law, () if vector else (0,), GROUPS))
+    right = _column(w) if vector else w.transpose(1, 0).q
+    left = x.q
+    expected = real(x, w) if not (x.exact and w.exact) else naive.matmul(x.values, w.values.T).astype(np.int32)
+    if vector:
+        assert_bits(np.asarray(left @ right), expected[..., 0])
+    else:
+        assert_bits(np.asarray(left @ right), expected)
+        check(data.draw, lambda **more: qa.matmul(left, right, **more), expected)
+
+
+def _column(w):
+    """A matrix of one row as a vector."""
+    constants = {name: a.reshape(*a.shape[: a.ndim - 2], a.shape[-1]) for name, a in w.constants.items()}
+    return qa.from_codes(w.codes[0], w.law.dtype, **constants, group=w.group)
+
+
+@given(st.data(), st.sampled_from(["a", "b"]), st.sampled_from([np.int8, np.uint8]))
+def test_matmul_with_dense_bytes(data, side, dtype):
+    m, k, n = data.draw(channels(33)), data.draw(lengths()), data.draw(channels(33))
+    info = np.iinfo(dtype)
+    bytes_ = np.random.default_rng(data.draw(seeds())).integers(info.min, info.max + 1, (k, n) if side == "b" else (m, k))
+    packed = data.draw(samples((m, k) if side == "b" else (n, k), -1, INTEGER))
+    dense = bytes_.astype(dtype)
+    if side == "b":
+        assert_bits(packed.q @ dense, naive.matmul(packed.values, bytes_).astype(np.int32))
+        assert_bits(qa.matmul(packed.q[0], dense[:, 0]), naive.matmul(packed.values, bytes_).astype(np.int32)[0, 0])
+    else:
+        assert_bits(dense @ packed.transpose(1, 0).q, naive.matmul(bytes_, packed.values.T).astype(np.int32))
+
+
+@given(st.data(), leads(), leads())
+def test_matmul_broadcasts_leading_axes(data, ours, theirs):
+    """Batches on both sides: each matrix product is that of its two matrices."""
+    m, k, n = data.draw(channels(3)), data.draw(channels(65)), data.draw(channels(3))
+    try:
+        lead = np.broadcast_shapes(ours, theirs)
+    except ValueError:
+        theirs = ours[-1:]
+        lead = np.broadcast_shapes(ours, theirs)
+    law = data.draw(st.sampled_from([INTEGER, REAL]))
+    a = data.draw(samples((*ours, m, k), -1, law, range(len(ours) + 1)))
+    b = data.draw(samples((*theirs, n, k), -1, law, range(len(theirs) + 1)))
+    order = (*range(len(theirs)), len(theirs) + 1, len(theirs))
+    right = b.transpose(*order).q
+    if 0 in lead and theirs:
+        with pytest.raises(ValueError, match="leading axis of length 0"):
+            a.q @ right
+        return
+    dtype = np.int32 if a.exact and b.exact else np.float32
+    expected = np.zeros((*lead, m, n), dtype)
+    for at in np.ndindex(*lead):
+        x, w = (_matrix(s, at) for s in (a, b))
+        expected[at] = exact(x.values, w.values) if dtype == np.int32 else real(x, w)
+    assert_bits(a.q @ right, expected)
+
+
+def _matrix(s, at):
+    """The matrix of a batch, as a sample, at a broadcast index."""
+    from dataclasses import replace
+
+    def cut(a, full):
+        lead = a.ndim - full
+        index = at[len(at) - (full - 2) :] if full > 2 else ()
+        own = a.shape[lead : lead + full - 2]
+        return a[(slice(None),) * lead + tuple(0 if n == 1 else i for i, n in zip(index, own, strict=True))]
+
+    full = s.values.ndim
+    return replace(s, **{name: cut(getattr(s, name), full) for name in ("values", "terms", "scale", "offset")})
+
+
+def test_requantize_needs_a_matrix_on_the_right():
+    """Its channels are the columns of the right operand: of a vector or a batch there is no one row of them."""
+    law = qa.Thresholds([0])
+    a, b = (qa.from_codes(np.ones((2, 3, 3), int), qa.bipolar, axis) for axis in (-1, -2))
+    for left, right in ((a, b), (a, b[0, :, :1].reshape(3)), (a[0, :1].reshape(3), b[0, :, :1].reshape(3))):
+        with pytest.raises(TypeError, match="two axes"):
+            qa.matmul(left, right, requantize=law)
+    packed = qa.matmul(a[0, 0], b[0], requantize=law)
+    assert_packed(packed, [1, 1, 1])

@@ -8,7 +8,9 @@ w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0
 y = qa.conv2d(x, w, padding=1)
 """
 
-from . import nn, quantizers
+from typing import TYPE_CHECKING, Any
+
+from . import quantizers
 from .array import QuantArray
 from .device import device
 from .dtypes import (
@@ -45,7 +47,20 @@ from .ops.pooling import avg_pool2d, max_pool2d
 from .quantizers import Quantizer, Sign, Uniform
 from .thresholds import Thresholds, fold_batchnorm
 
+if TYPE_CHECKING:
+    from . import nn
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # Networks are imported when they are asked for: people who came for arrays do not wait for them
+    if name == "nn":
+        from importlib import import_module
+
+        return import_module(".nn", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "DType",

@@ -253,15 +253,13 @@ def _ordered_keys(of: type) -> tuple[tuple[int, int], Callable[[Array], Array]]:
         return (-(2**31), 2**31), lambda k: np.clip(k, -(2**31), 2**31 - 1)
     if of is np.int64:
         return (-(2**53), 2**53), lambda k: k
-    if of is np.float32:
-        top = int(np.float32(np.finfo(np.float32).max).view(np.int32))
+    top = int(np.float32(np.finfo(np.float32).max).view(np.int32))
 
-        def value(k: Array) -> Array:
-            magnitude = np.abs(k).astype(np.int32).view(np.float32)
-            return np.where(k < 0, -magnitude, magnitude)
+    def value(k: Array) -> Array:
+        magnitude = np.abs(k).astype(np.int32).view(np.float32)
+        return np.where(k < 0, -magnitude, magnitude)
 
-        return (-top, top), value
-    raise TypeError(f"fold_batchnorm: of must be np.int32, np.int64 or np.float32, got {of!r}")
+    return (-top, top), value
 
 
 def _threshold_values(at: Array, keys: tuple[int, int], value: Callable[[Array], Array], of: type) -> Array:

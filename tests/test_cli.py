@@ -112,7 +112,8 @@ def test_the_table_is_what_a_run_makes(net):
 
 
 def test_the_table_of_a_network_that_begins_with_a_pool(tmp_path):
-    network = qa.nn.load_network(Builder(0, (8, 8, 3), table=range(100)).pool(2, 2).conv((2, 1, 1)).save(tmp_path / "n.npz"))
+    made = Builder(0, (8, 8, 3), table=range(100)).pool(2, 2).conv((2, 1, 1))
+    network = qa.nn.load_network(made.save(tmp_path / "n.npz"))
     assert [(row["bits"], row["bytes"]) for row in output.layer_rows(network)] == [(7, 4 * 4 * 7 * 8), (1, 4 * 4 * 8)]
 
 
@@ -290,5 +291,3 @@ def test_messages_stay_on_one_line(capsys, monkeypatch):
 
     monkeypatch.setattr("quantarray.cli.info.info", fail)
     assert error(capsys, "info") == "quantarray: error: two lines\n"
-
-

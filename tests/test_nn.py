@@ -30,21 +30,27 @@ CASES = {
     "inverted, not strict": lambda: Builder(3, (6, 6, 70)).conv(
         (9, 3, 3), pad=1, strict=False, invert="mixed", values=(-1, 0, 1), thresholds=2
     ),
-    "pad value": lambda: Builder(4, (5, 6, 10))
-    .conv((65, 3, 3), pad=1, pad_value=-1)
-    .conv((3, 3, 3), pad=[0, 2], pad_value=1)
-    .conv((5, 1, 1), pad=1, pad_value=7),
+    "pad value": lambda: (
+        Builder(4, (5, 6, 10))
+        .conv((65, 3, 3), pad=1, pad_value=-1)
+        .conv((3, 3, 3), pad=[0, 2], pad_value=1)
+        .conv((5, 1, 1), pad=1, pad_value=7)
+    ),
     "falling values": lambda: Builder(5, (6, 6, 4)).conv((70, 3, 3), values=(1, -1)).pool(2, 1),
     "falling values inverted": lambda: Builder(6, (6, 6, 4)).conv(
         (9, 3, 3), values=(1, -1), invert="mixed", strict=False
     ),
-    "uneven values": lambda: Builder(7, (9, 9, 4))
-    .conv((9, 3, 3), values=(-1, 0, 3), thresholds=2)
-    .pool(3, 2)
-    .conv((6, 2, 2), values=(3, -2, 10, 0), thresholds=3),
-    "unordered values": lambda: Builder(8, (7, 6, 4), table=range(4))
-    .conv((66, 3, 3), values=(2, -5, 7, 0), thresholds=3, invert="mixed")
-    .pool(2, 2, pad=[1, 1]),
+    "uneven values": lambda: (
+        Builder(7, (9, 9, 4))
+        .conv((9, 3, 3), values=(-1, 0, 3), thresholds=2)
+        .pool(3, 2)
+        .conv((6, 2, 2), values=(3, -2, 10, 0), thresholds=3)
+    ),
+    "unordered values": lambda: (
+        Builder(8, (7, 6, 4), table=range(4))
+        .conv((66, 3, 3), values=(2, -5, 7, 0), thresholds=3, invert="mixed")
+        .pool(2, 2, pad=[1, 1])
+    ),
     "ternary weights": lambda: Builder(9, (6, 6, 4), table=range(4)).conv((9, 3, 3), weights=(-1, 0, 1)),
     "3-bit weights": lambda: Builder(10, (6, 6, 4)).conv(
         (9, 3, 3), weights=range(-4, 4), values=range(4), thresholds=3, pad=1
@@ -54,18 +60,19 @@ CASES = {
     "many thresholds": lambda: Builder(13, (6, 6, 20), table=range(256)).conv(
         (9, 3, 3), values=range(-100, 100), thresholds=199, invert="mixed"
     ),
-    "most thresholds": lambda: Builder(14, (6, 6, 20), table=range(256))
-    .conv((9, 3, 3), values=range(256), thresholds=255)
-    .pool(2, 2),
-    "asymmetric pool": lambda: Builder(15, (7, 7, 4), table=range(8))
-    .conv((70, 3, 3), values=range(8), thresholds=7)
-    .pool(2, 1, pad=[0, 1])
-    .pool(3, 2, pad=[1, 0]),
+    "most thresholds": lambda: (
+        Builder(14, (6, 6, 20), table=range(256)).conv((9, 3, 3), values=range(256), thresholds=255).pool(2, 2)
+    ),
+    "asymmetric pool": lambda: (
+        Builder(15, (7, 7, 4), table=range(8))
+        .conv((70, 3, 3), values=range(8), thresholds=7)
+        .pool(2, 1, pad=[0, 1])
+        .pool(3, 2, pad=[1, 0])
+    ),
     "pool first": lambda: Builder(16, (8, 8, 3), table=range(-100, 100)).pool(2, 2).conv((9, 3, 3)),
-    "even and oblong kernels": lambda: Builder(17, (9, 8, 3))
-    .conv((9, 2, 2), pad=[0, 1])
-    .conv((9, 1, 4), stride=2)
-    .conv((9, 3, 1), pad=1, stride=3),
+    "even and oblong kernels": lambda: (
+        Builder(17, (9, 8, 3)).conv((9, 2, 2), pad=[0, 1]).conv((9, 1, 4), stride=2).conv((9, 3, 1), pad=1, stride=3)
+    ),
     "dense after 65 channels": lambda: Builder(18, (5, 5, 3)).conv((65, 3, 3)),
     "dense after 3 bits": lambda: Builder(19, (5, 5, 3)).conv((70, 3, 3), values=range(8), thresholds=7),
     "dense only": lambda: Builder(20, (100,)).dense(130, values=(-1, 1), thresholds=1, invert="mixed"),

@@ -8,8 +8,8 @@ Two witnesses, because each sees what the other cannot:
 - `large_floats` traces every line of Python and looks at all local names and returned values. It knows dtypes, so it
   also tells apart what size does not: a float copy of the input image, which is small beside the first layer's output.
 
-The tests below that leak on purpose show that the witnesses speak. Neither sees what a compiled kernel allocates inside;
-kernels take scratch of a tile, 4 pixels by 32 channels.
+The tests below that leak on purpose show that the witnesses speak. Neither sees what a compiled kernel allocates
+inside; kernels take scratch of a tile, 4 pixels by 32 channels.
 """
 
 import gc

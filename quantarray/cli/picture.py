@@ -73,6 +73,7 @@ def _pipeline(figure: Any, network: Network, image: Array, label: int) -> None:
     )
     axes = figure.add_subplot(grid[0, 0])
     _bare(axes, "#d5dae0", 0.8)
+    axes.set_anchor("N")
     axes.imshow(image[:, :, 0], cmap="gray_r", interpolation="nearest")
     _caption(axes, "input", f"{image.shape[0]} x {image.shape[1]}, 8 bits, {image.nbytes} bytes")
     for place, record in zip((grid[0, 1], grid[0, 2], grid[1, 0:2]), conv, strict=False):

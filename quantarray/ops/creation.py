@@ -35,7 +35,7 @@ def make_constants(
         a = checks.numbers(op, name, value)
         if a.ndim == lead[name]:  # one value for the whole array
             a = a.reshape(a.shape + (1,) * len(shape))
-        a = checks.float32(op, name, a) + np.float32(0)  # -0 becomes 0: equal constants have equal digests
+        a = np.atleast_1d(checks.float32(op, name, a)) + np.float32(0)  # no -0: equal constants, equal digests
         a.flags.writeable = False
         made[name] = a
     if "scale" in made and dtype.kind in ("uniform", "basis") and "offset" not in made:

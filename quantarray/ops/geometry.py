@@ -16,9 +16,7 @@ def window(
     padding: Any,
     dilation: Any = 1,
 ) -> Window:
-    """Check stride, padding and dilation; refuse windows of no taps and windows larger than the padded image."""
-    if 0 in size:
-        raise ValueError(f"{op}: the window must have at least one tap, got {size[0]}x{size[1]}")
+    """Check stride, padding and dilation; refuse windows larger than the padded image, and absurd results."""
     steps = checks.pair(op, "stride", stride, 1)
     spread = checks.pair(op, "dilation", dilation, 1)
     pads = _pads(op, image, size, steps, padding, spread)
@@ -27,6 +25,10 @@ def window(
         raise ValueError(
             f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
             f"{image[0]}x{image[1]} with padding {pads}"
+        )
+    if made.output[0] * made.output[1] >= 2**31:
+        raise ValueError(
+            f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {made.output} windows, 2**31 or more"
         )
     return made
 
@@ -46,7 +48,7 @@ def _pads(
         top, left = (same_padding(*a) for a in zip(image, size, stride, dilation, strict=True))
         return top, left
     if not isinstance(padding, (tuple, list)):
-        n = checks.integer(op, "padding", padding, 0)
+        n, _ = checks.pair(op, "padding", padding, 0)
         return (n, n), (n, n)
     if len(padding) != 2:
         raise ValueError(

@@ -66,7 +66,7 @@ def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: A
     if requantize is not None and b.ndim != 2:
         raise TypeError(f"{op}: requantize needs a right operand with two axes, got {b.shape}")
     if a.ndim == 1:
-        return _first(matmul(a.reshape(1, -1), b, requantize=requantize, out_dtype=out_dtype), b.ndim)
+        return _first(matmul(a[None], b, requantize=requantize, out_dtype=out_dtype), b.ndim)
     if b.ndim == 1:
         out = matmul(a, _column(b), requantize=requantize, out_dtype=out_dtype)
         return out.reshape(out.shape[:-1]) if isinstance(out, np.ndarray) else out
@@ -167,14 +167,14 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
 
 def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:
     """Elements of k over which no constant changes: a multiple of 64, or all words of k."""
-    groups = [q.group for q in (x, w) if q.group is not None]
+    groups = [q.group for q in (x, w) if q.group is not None and q.group < k]
     for name, q in (("x", x), ("w", w)):
         if q.group is not None and q.group % WORD_BITS and q.group < k:
             raise ValueError(
                 f"{op}: the constants of {name} vary along the contraction in groups of {q.group}; products need groups "
                 f"of a multiple of {WORD_BITS}"
             )
-    return math.gcd(*groups) if groups and min(groups) < k else word_count(k) * WORD_BITS
+    return math.gcd(*groups) if groups else word_count(k) * WORD_BITS
 
 
 def _rows(constant: Array, lead: int, shape: tuple[int, ...], group: int | None, part: int) -> Array:

@@ -107,10 +107,10 @@ class Uniform(Quantizer):
         constant = low == high  # its one level is the value itself, and no step is needed to reach it
         start, end = np.minimum(low, 0), np.maximum(high, 0)
         with np.errstate(over="ignore"):
-            scale = float32("Uniform", "step", _safe(_sixteen_bits((end - start) / self._top)))
+            step = np.where(constant, 1.0, _sixteen_bits((end - start) / self._top))
+        scale = float32("Uniform", "step", _safe(step))
         zero = np.rint(-start / scale)
-        offset = float32("Uniform", "offset", np.where(constant, low, -zero * scale))
-        return Constants(np.where(constant, np.float32(1), scale), offset)
+        return Constants(scale, float32("Uniform", "offset", np.where(constant, low, -zero * scale)))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         if self.dtype == bipolar:

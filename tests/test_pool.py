@@ -1,0 +1,93 @@
+"""Pooling against the oracle: the largest value of any law, and the mean to the bit."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import assert_bits, assert_packed, channels, laws, samples, threads, thresholds
+
+import quantarray as qa
+
+NCHW = (0, 3, 1, 2)
+
+
+@st.composite
+def cases(draw):
+    """An image's shape, and a window every place of which sees at least one element."""
+    size = [draw(st.integers(1, 4)) for _ in range(2)]
+    pads = [[draw(st.integers(0, k - 1)) for _ in range(2)] for k in size]
+    image = [max(draw(st.integers(1, 6)), k - sum(p)) for k, p in zip(size, pads, strict=True)]
+    stride = draw(st.none() | st.integers(1, 3) | st.tuples(*[st.integers(1, 4)] * 2))
+    padding = draw(st.sampled_from([0, "valid", "same", "pairs", "pairs"]))
+    if padding == "pairs":
+        padding = tuple(map(tuple, pads))
+    elif padding != "same":
+        image = [max(n, k) for n, k in zip(image, size, strict=True)]
+    size = draw(st.sampled_from([tuple(size), size[0]])) if size[0] == size[1] else tuple(size)
+    options = {"stride": stride, "padding": padding, "data_format": draw(st.sampled_from(["NHWC", "NCHW"]))}
+    return (draw(st.integers(0, 3)), *image, draw(channels())), size, options
+
+
+def geometry(size, options):
+    """The oracle's window, stride and padding."""
+    window = size if isinstance(size, tuple) else (size, size)
+    stride = options["stride"] or window
+    return window, stride if isinstance(stride, tuple) else (stride, stride), options["padding"]
+
+
+def arrays(draw, shape, law, options):
+    """An image channels last for the oracle, and as the pools take it; constants vary by image and channel."""
+    x = draw(samples(shape, -1, law, (0, 3), (None, None, 5, 64)))
+    return x, x.transpose(*NCHW).q if options["data_format"] == "NCHW" else x.q
+
+
+def sees_everywhere(shape, window, stride, padding):
+    return naive.avg_pool2d_sum(np.ones(shape, int)[:1], window, stride, padding)[1].min(initial=1) > 0
+
+
+@given(st.data(), cases(), laws(8), st.booleans())
+def test_max_of_any_law(data, case, law, many):
+    shape, size, options = case
+    x, q = arrays(data.draw, shape, law, options)
+    window = geometry(size, options)
+    with threads(many):
+        if not sees_everywhere((1, *shape[1:]), *window):
+            with pytest.raises(ValueError, match="without a single element"):
+                qa.max_pool2d(q, size, **options)
+            return
+        got = qa.max_pool2d(q, size, **options)
+    expected = naive.max_pool2d(x.values, *window)
+    assert got.dtype == q.dtype and got.axis == q.axis and got.group == q.group
+    assert_packed(got, expected.transpose(NCHW) if options["data_format"] == "NCHW" else expected)
+
+
+@given(st.data(), cases(), laws(4))
+def test_mean_of_any_law(data, case, law):
+    """float32((sum_t scale_t * S_t + offset * n) / n), in float64 and in this order, S_t the sums of the terms."""
+    shape, size, options = case
+    x, q = arrays(data.draw, shape, law, options)
+    window = geometry(size, options)
+    if not sees_everywhere((1, *shape[1:]), *window):
+        return
+    value = 0.0
+    for scale, term in zip(x.scale, x.terms, strict=True):
+        total, count = naive.avg_pool2d_sum(term, *window)
+        value = value + scale * total
+    value = value + x.offset * count
+    expected = (value / count).astype(np.float32)
+    if options["data_format"] == "NCHW":
+        expected = expected.transpose(NCHW)
+    channel_last = expected.transpose(0, 2, 3, 1) if options["data_format"] == "NCHW" else expected
+    law, values = data.draw(thresholds(channel_last))
+    with threads(data.draw(st.booleans())):
+        assert_bits(qa.avg_pool2d(q, size, **options), expected)
+        packed = qa.avg_pool2d(q, size, requantize=law, **options)
+    assert_packed(packed, values.transpose(NCHW) if options["data_format"] == "NCHW" else values)
+    np.testing.assert_array_equal(packed.words, law(expected, axis=packed.axis).words)
+
+
+def test_mean_divides_before_it_rounds():
+    """(2**24 + 1 + 1) / 3 in float64: rounding the sum to float32 first would give 5592405.5."""
+    x = qa.from_codes(np.array([1, 0, 0]).reshape(1, 1, 3, 1), qa.integers(1, 2**24))
+    assert qa.avg_pool2d(x, (1, 3)).item() == np.float32((2**24 + 2) / 3)

@@ -263,7 +263,10 @@ class QuantArray:
         raise ValueError("the truth value of a packed array is ambiguous: use array_equal(), codes() or dequantize()")
 
     def digest(self) -> str:
-        """Sixteen bytes in hex that identify shape, dtype, constants and codes: equal arrays, equal digests.
+        """Sixteen bytes in hex of shape, packed axis, dtype, constants and codes; docs/format.md has the recipe.
+
+        Copies, views and files of an array have its digest. `array_equal` compares values only: arrays that it
+        calls equal have different digests where their dtypes or packed axes differ.
 
         >>> import quantarray as qa
         >>> a, b = qa.encode([1, -1], values=(-1, 1)), qa.encode([1, 1], values=(-1, 1))

@@ -58,7 +58,7 @@ class Finish(NamedTuple):
     extra: Array  # int64[classes lanes]: what an integer result has whatever the pixel's codes are
     pad: Array  # float64[classes lanes]: padding of a real result
     bias: Array  # float64[lanes]
-    thresholds: Array  # int64 or float64 [T lanes]: a code counts the thresholds below the value
+    thresholds: Array  # int64 or float64 [T lanes]: a code counts the thresholds below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
     codes: Array  # uint8[T + 1]: the code of a count; empty where a code is its count
 

@@ -149,12 +149,13 @@ def _below_int(values: Array, step_back: Array) -> Array:
 
 
 def _below_float32(values: Array, step_back: Array) -> Array:
-    """The same for every float32 v, as float64."""
-    nearest = values.astype(np.float32)
+    """The same for every float32 v, as float64; NaN where every v passes, even -inf, below which there is nothing."""
     exact = values.astype(np.float64)
-    before = np.nextafter(nearest, np.float32(-np.inf)).astype(np.float64)
-    at_least = np.where(nearest.astype(np.float64) >= exact, before, nearest.astype(np.float64))
-    return np.where(step_back, at_least, exact)
+    with np.errstate(over="ignore"):
+        nearest = values.astype(np.float32)
+        before = np.nextafter(nearest, np.float32(-np.inf))
+    at_least = np.where(nearest >= exact, before, nearest).astype(np.float64)
+    return np.where(step_back, np.where(exact == -np.inf, np.nan, at_least), exact)
 
 
 def fold_batchnorm(
@@ -236,11 +237,10 @@ def _search(code: Callable[[Array], Array], count: int, rising: Array, of: type)
     low = np.full((rising.size, count), keys[0] - 1)  # code below j, or nothing is
     high = np.full((rising.size, count), keys[1] + 1)  # code at least j, or nothing is
     wanted = np.arange(1, count + 1)
-    flip = np.where(rising, 1, -1)
+    flip = np.where(rising, 1, -1)[:, None]
     while (high - low > 1).any():
         middle = (low + high) // 2
-        found = np.stack([code(value(flip * middle[:, j])) for j in range(count)], axis=1)
-        passed = found >= wanted
+        passed = code(value(flip * middle).T).T >= wanted
         high, low = np.where(passed, middle, high), np.where(passed, low, middle)
     # Rising: passes where key > low. Falling: the negated key passes from `high` on, so key <= -high.
     at = np.where(rising[:, None], low, -high)

@@ -31,7 +31,7 @@ def popcount(typingctx, word):
 
 @intrinsic
 def mask_above(typingctx, values, start, thresholds, at):
-    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes.
+    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
 
     Both arrays are C-contiguous, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
     """
@@ -42,7 +42,7 @@ def mask_above(typingctx, values, start, thresholds, at):
         element = ir.DoubleType() if real else ir.IntType(64)
         vector = ir.VectorType(element, _WIDTH)
         i64 = ir.IntType(64)
-        above = (lambda a, b: builder.fcmp_ordered(">", a, b)) if real else lambda a, b: builder.icmp_signed(">", a, b)
+        above = builder.fcmp_unordered if real else builder.icmp_signed
 
         def load(i, first, v):
             array = context.make_array(signature.args[i])(context, builder, args[i])
@@ -51,7 +51,7 @@ def mask_above(typingctx, values, start, thresholds, at):
 
         mask = ir.Constant(i64, 0)
         for v in range(_VECTORS):
-            bits = builder.bitcast(above(load(0, args[1], v), load(2, args[3], v)), ir.IntType(_WIDTH))
+            bits = builder.bitcast(above(">", load(0, args[1], v), load(2, args[3], v)), ir.IntType(_WIDTH))
             mask = builder.or_(mask, builder.shl(builder.zext(bits, i64), ir.Constant(i64, v * _WIDTH)))
         return mask
 

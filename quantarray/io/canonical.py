@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..dtypes import Array, Constants, DType, integers
+from ..dtypes import Array, DType, integers
 from ..format import WORD
 
 
@@ -56,5 +56,3 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
     constants = {name: parts.get(name) for name in ("scale", "offset", "table")}
     return from_words(parts["words"], dtype, tuple(meta["shape"]), int(meta["axis"]), group=meta["group"], **constants)
 
-
-__all__ = ["Constants", "arrays", "digest", "header", "rebuild"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,13 +105,27 @@ def _write_npz(path: Path, text: str, parts: dict[str, Array]) -> None:
 
 
 def _read_npz(path: Path) -> tuple[str, dict[str, Array]]:
-    loaded = np.load(path, allow_pickle=False)
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise FormatError("it is not an .npz archive")
-    with loaded:
-        if "meta" not in loaded.files:
+    with zipfile.ZipFile(path) as archive:
+        found = set(archive.namelist())
+        if "meta.npy" not in found:
             raise FormatError("it has no 'meta' entry")
-        return str(loaded["meta"]), {name: loaded[name] for name in _NAMES if name in loaded.files}
+        parts = {name: _entry(archive, name) for name in _NAMES if f"{name}.npy" in found}
+        return str(_entry(archive, "meta")), parts
+
+
+def _entry(archive: zipfile.ZipFile, name: str) -> Array:
+    """One array of an archive. Nothing is allocated that the file does not hold, whatever its headers say."""
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise FormatError(f"its entry {name!r} is compressed, which no entry is")
+    with archive.open(info) as f:
+        if np.lib.format.read_magic(f) != (1, 0):
+            raise FormatError(f"its entry {name!r} is no .npy of version 1.0")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(f)
+        if f.tell() + math.prod(shape) * dtype.itemsize != info.file_size:
+            raise FormatError(f"its entry {name!r} has {info.file_size} bytes, too few or many for {dtype} {shape}")
+    with archive.open(info) as f:
+        return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
 
 
 def _safetensors() -> Any:

@@ -31,7 +31,7 @@ class PlainLayer:
     size: int = 1
     pad_value: int = 0
     weight: Array | None = None  # int8 [o kh kw c] or [o k]
-    thresholds: Array | None = None  # int32 [o T], ascending
+    thresholds: Array | None = None  # int32 [o T], in any order: they are counted
     invert: Array | None = None  # bool [o]
     strict: bool = True
     values: tuple[int, ...] | None = None  # T + 1 integers, value of each code
@@ -127,9 +127,7 @@ def _activation(
     if spec.get("invert") is not None:
         invert = array_of(where, arrays, spec["invert"], "bool", (1,))
     values = spec["values"]
-    if spec["threshold"] is None:
-        if values is not None:
-            raise FormatError(f"{where}: values must be null where threshold is")
+    if spec["threshold"] is None:  # the output is the accumulator: there are no codes for values to stand for
         return None, invert, strict, None
     thresholds = array_of(where, arrays, spec["threshold"], "int32", (2,))
     for name, a in (("threshold", thresholds), ("invert", invert)):
@@ -138,14 +136,9 @@ def _activation(
     count = thresholds.shape[1]
     if count > MOST_THRESHOLDS:
         raise FormatError(f"{where}: at most {MOST_THRESHOLDS} thresholds a channel, got {count}")
-    if (thresholds[:, 1:] < thresholds[:, :-1]).any():
-        raise FormatError(f"{where}: the rows of {spec['threshold']} must ascend")
     whole = isinstance(values, list) and all(type(v) is int for v in values)
-    if not whole or len(set(values)) != count + 1 or len(values) != count + 1 or not eight_bits(values):
-        raise FormatError(
-            f"{where}: values must be {count + 1} different integers, all in -128..127 or all in 0..255, "
-            f"got {values!r:.80}"
-        )
+    if not whole or not len(set(values)) == len(values) == count + 1 or max(map(abs, values)) >= 2**31:
+        raise FormatError(f"{where}: values must be {count + 1} different int32 integers, got {values!r:.80}")
     return thresholds, invert, strict, tuple(values)
 
 

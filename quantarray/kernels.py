@@ -116,5 +116,6 @@ def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Ar
     """One input channel an output channel. w.words int64[terms multiplier taps lanes] are the terms' values.
 
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
-    `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
+    `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
+    value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
     """

@@ -74,7 +74,8 @@ class Thresholds:
         self.into = into if into is not None else bipolar if count == 1 else integers(range(count + 1))
         if self.into.n_levels != count + 1:
             raise ValueError(
-                f"Thresholds: {count} thresholds give {count + 1} codes, but {self.into} has {self.into.n_levels} levels"
+                f"Thresholds: {count} thresholds give {count + 1} codes, but {self.into} has {self.into.n_levels} "
+                f"levels"
             )
         self.constants: dict[str, Any] = {"scale": scale, "offset": offset, "table": table}
         self.codes = self._codes() if by_rank else np.arange(count + 1, dtype=np.uint8)

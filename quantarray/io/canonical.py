@@ -55,4 +55,3 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
         dtype = DType(str(meta["kind"]), int(meta["bits"]), int(meta["n_levels"]))
     constants = {name: parts.get(name) for name in ("scale", "offset", "table")}
     return from_words(parts["words"], dtype, tuple(meta["shape"]), int(meta["axis"]), group=meta["group"], **constants)
-

@@ -77,9 +77,12 @@ def whole(path: Path, write: Callable[[Path], None]) -> None:
     """Have `write` make a file beside `path`, then move it there in one step; nothing is left where it fails."""
     temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
+        with open(temporary, "xb") as f:
+            mode = os.fstat(f.fileno()).st_mode  # what the umask gives; safetensors would give the owner alone
         write(temporary)
         with open(temporary, "rb+") as f:
             os.fsync(f.fileno())
+        temporary.chmod(mode)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -81,7 +81,8 @@ def conv2d(
     exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
     if exact and not isinstance(pad, int):
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
-    bound = window.taps * w.shape[3] * max(x.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else 0
+    largest = max(x.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
+    bound = window.taps * w.shape[3] * largest
     dtype = result_type(OP, exact, bound, shift, out_dtype)
     job = Job(device, x, w, a, b, window, groups, dtype, pad, shift, requantize, shape)
     made = _depthwise(job) if depthwise else _grouped(job)
@@ -123,7 +124,7 @@ def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> boo
     at = needed[2]
     if isinstance(x, QuantArray) and x.axis != at:
         raise ValueError(
-            f"{OP}: {data_format} needs x packed on its channel axis {at}, got shape {x.shape} packed on axis {x.axis}; "
+            f"{OP}: {data_format} needs x packed on its channel axis {at}, got {x.shape} packed on axis {x.axis}; "
             f"pack it with axis={at}, or pass the other data_format"
         )
     channels, per_group, outputs = x.shape[at], w.shape[at], w.shape[0]

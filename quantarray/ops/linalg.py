@@ -140,7 +140,7 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
     q = from_dense(x, x.ndim - 1) if is_dense(x) else x
     a, b = lower(op, "x", q), w.cached("operand", lambda: lower(op, "w", w))
     exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
-    bound = k * q.dtype.max_abs * w.dtype.max_abs if exact else 0
+    bound = k * (q.dtype.max_abs * w.dtype.max_abs if exact else a.reach * b.reach)
     dtype = result_type(op, exact, bound, shift, out_dtype)
     part = _part_length(op, q, w, k)
     rows = math.prod(x.shape[:-1])
@@ -171,8 +171,8 @@ def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:
     for name, q in (("x", x), ("w", w)):
         if q.group is not None and q.group % WORD_BITS and q.group < k:
             raise ValueError(
-                f"{op}: the constants of {name} vary along the contraction in groups of {q.group}; products need groups "
-                f"of a multiple of {WORD_BITS}"
+                f"{op}: the constants of {name} vary along the contraction in groups of {q.group}; products need "
+                f"groups of a multiple of {WORD_BITS}"
             )
     return math.gcd(*groups) if groups else word_count(k) * WORD_BITS
 

@@ -159,6 +159,8 @@ def _index_constant(a: Array, lead: int, q: QuantArray, items: list[Any], start:
 def _group_slice(groups: int, q: QuantArray, start: int, stop: int) -> slice:
     if groups == 1 or q.group is None:
         return slice(None)
+    if start == stop:  # nothing is left that could vary
+        return slice(0, 1)
     if start % q.group or (stop % q.group and stop != q.shape[q.axis]):
         raise IndexError(
             f"index: constants come in groups of {q.group} along the packed axis; {start}:{stop} cuts through a group"
@@ -173,7 +175,7 @@ def reshape(q: QuantArray, *shape: Any) -> QuantArray:
     """See `QuantArray.reshape`."""
     new = _new_shape(q, shape)
     blocks, packed = _packed_block(q, new)
-    i0, i1, j0, j1 = packed
+    _, i1, j0, j1 = packed
     if q.axis != i1 - 1 or j0 == j1:
         raise ValueError(
             f"reshape: {q.shape} packed on axis {q.axis} cannot become {new}: axes behind the packed one would merge "
@@ -207,6 +209,8 @@ def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _B
     i0, i1, j0, j1 = blocks[at]
     if q.axis < i1 - 1 and all(n == 1 for n in q.shape[q.axis + 1 : i1]):
         blocks[at : at + 1] = [(i0, q.axis + 1, j0, j1), (q.axis + 1, i1, j1, j1)]
+    elif q.axis == q.ndim - 1 and q.shape[q.axis] == 1:  # of new lengths of 1 at the end the last is the packed one
+        blocks[at:] = [(i0, i1, j0, len(new))]
     return blocks, blocks[at]
 
 

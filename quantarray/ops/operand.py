@@ -34,6 +34,12 @@ class Operand(NamedTuple):
     def exact(self) -> bool:
         return self.scale is None
 
+    @property
+    def reach(self) -> int:
+        """The largest magnitude that a term could have."""
+        _, planes, base, step = self.terms.T
+        return int(np.abs([base, base + step * (2**planes - 1)]).max())
+
     def constants(self, ndim: int) -> tuple[Array, Array]:
         """Scale and offset with 1 and 0 where there is none."""
         one = (1,) * ndim
@@ -116,6 +122,7 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
     """int32 or int64 by the bound of the sum if exact, else float32; `out_dtype` overrides within reason.
 
     The bound comes from dtypes and shapes alone; a bias that could carry an int32 sum over is refused, not followed.
+    Of a real result it is that of the integer counts, which the kernels keep in int64.
     """
     default = np.dtype(np.float32 if not exact else np.int32 if bound < 2**31 else np.int64)
     allowed = (np.int32, np.int64, np.float32)
@@ -126,6 +133,8 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
                 f"{op}: float constants give float32 results, out_dtype={chosen} needs integer levels without a scale "
                 f"on both sides and an integer bias"
             )
+        if bound >= 2**63:
+            raise OverflowError(f"{op}: sums of levels may reach {bound}, beyond 2**63; contract fewer elements")
         return chosen
     reach = bound + (int(np.abs(bias).max()) if bias is not None and bias.size else 0)
     if reach >= 2**53:

@@ -17,7 +17,13 @@ class Quantizer(ABC):
 
     `fixed` is true where the constants don't depend on data: such a quantiser takes infinities, and
     `fold_batchnorm(..., into=it)` can turn it into thresholds.
+
+    A scheme declares `nearest` where each value gets a code of the level nearest to it, and `idempotent` where
+    encoding decoded codes with the same constants gives levels of the same value.
     """
+
+    nearest: bool = False
+    idempotent: bool = False
 
     @property
     @abstractmethod

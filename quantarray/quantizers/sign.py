@@ -23,6 +23,9 @@ class Sign(Quantizer):
     (array([1.5], dtype=float32), array([-1.5,  1.5,  1.5], dtype=float32))
     """
 
+    nearest = True
+    idempotent = True
+
     def __init__(self, scale: bool | float = False) -> None:
         if not isinstance(scale, (bool, np.bool_)) and not is_positive(scale):
             raise ValueError(f"Sign: scale must be True, False or a positive float32, got {scale!r}")

@@ -36,6 +36,9 @@ class Uniform(Quantizer):
     (quantarray.integers(range(-7, 8)), array([ 0,  7, 10, 12], dtype=uint8), 0.10000000149011612)
     """
 
+    nearest = True
+    idempotent = True
+
     def __init__(
         self,
         bits: int,

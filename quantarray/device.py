@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _FILES = {
     "pack": "pack",
     "unpack": "pack",
+    "encode": "encode",
     "recode": "layout",
     "rebit": "layout",
     "threshold": "threshold",

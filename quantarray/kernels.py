@@ -67,6 +67,15 @@ def pack(codes: Array, out: Array) -> None:
     """uint8 codes[rows length] to out uint64[planes rows words], tails zero."""
 
 
+def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:
+    """Codes of float32 or float64 x[rows length] straight to out uint64[planes rows words].
+
+    thresholds of x's dtype [row_tables groups T] ascend; the code of a value is codes[.., number of thresholds that it is
+    at least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's table, group its elements a group, a
+    multiple of 64 or the whole row. nan bool[pieces] is set where there is a NaN.
+    """
+
+
 def unpack(words: Array, out: Array) -> None:
     """uint64 words[planes rows words] to out uint8 codes[rows length]."""
 

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
-import naive
 import numpy as np
 from hypothesis import strategies as st
 
@@ -142,16 +141,16 @@ def samples(draw, shape, axis, law, vary=(), groups=(None,), cancel=None):
     elif axis in along:
         group, dims[axis] = 1, max(1, shape[axis])
     codes = rng.integers(0, law.dtype.n_levels, shape)
-    constants = {} if law.exact else _constants(rng, law, dims)
+    constants = {} if law.exact else constants_of(rng, law, dims)
     if cancel and not law.exact:
         codes = _cancel(rng, law, codes, constants)
     made = {name: np.asarray(a, np.float32) for name, a in constants.items()}
     index = np.arange(shape[axis]) // group if group and dims[axis] > 1 else None
     wide = {n: a if index is None else a.take(index, a.ndim - len(shape) + axis) for n, a in made.items()}
-    return Sample(law, codes, axis, made, group, *_meaning(law, codes, wide))
+    return Sample(law, codes, axis, made, group, *meaning(law, codes, wide))
 
 
-def _constants(rng, law, dims):
+def constants_of(rng, law, dims):
     """Random constants of either sign, of magnitudes up to 1000 apart."""
 
     def draw(*lead):
@@ -180,7 +179,7 @@ def _cancel(rng, law, codes, constants):
     return codes
 
 
-def _meaning(law, codes, constants):
+def meaning(law, codes, constants):
     """values, terms, scale, offset of codes under constants that broadcast against them."""
     c64 = {name: a.astype(np.float64) for name, a in constants.items()}
     scale, offset = c64.get("scale"), c64.get("offset", np.zeros((1,) * codes.ndim))
@@ -212,60 +211,3 @@ def _plane_products(table, bits):
                 scale[s] = scale[s] - scale[s - 2**k]
     sets = [[k for k in range(len(bits)) if s >> k & 1] for s in range(1, count)]
     return np.stack([bits[planes].prod(axis=0) for planes in sets]), scale[1:], scale[0]
-
-
-@st.composite
-def thresholds(draw, values):
-    """Random Thresholds for results [.. channels], and the values it must decode to there.
-
-    Most thresholds occur among the results, so that > and >= differ; some lie beside them, between them, or at
-    infinity.
-    """
-    rng = np.random.default_rng(draw(seeds()))
-    channels, count = values.shape[-1], draw(st.sampled_from([1, 1, 2, 3, 15, 255]))
-    flat = values.reshape(-1, channels) if values.size else np.zeros((1, channels), values.dtype)
-    t = np.take_along_axis(flat, rng.integers(0, len(flat), (count, channels)), 0).T
-    beside = draw(st.sampled_from(["exact", "integer", "double", "infinite"]))
-    if beside == "integer":
-        t = np.rint(t).astype(np.int64) + rng.integers(-1, 2, t.shape)
-    elif beside == "double":
-        t = t * (1 + rng.choice([-1e-12, 0, 1e-12], t.shape)) + rng.choice([0, 0.5], t.shape)
-    elif beside == "infinite":
-        t = np.where(rng.random(t.shape) < 0.3, rng.choice([-np.inf, np.inf], t.shape), t)
-    t = t if draw(st.booleans()) else t[0]
-    each = [channels if draw(st.booleans()) and t.ndim == 2 else None for _ in range(2)]
-    greater, strict = (rng.integers(0, 2, n).astype(bool) if n else draw(st.booleans()) for n in each)
-    law, constants = draw(_results(count + 1, rng))
-    made = qa.Thresholds(t, greater=greater, strict=strict, into=law and law.dtype, **constants)
-    law = law or Law(made.into)
-    wide = {n: np.asarray(a, np.float32).reshape(*np.shape(a), 1) for n, a in constants.items()}
-    levels = np.sort(_meaning(law, np.arange(count + 1), wide)[0])
-    ranks = naive.thresholds(values, np.sort(np.broadcast_to(t, (channels, count))), greater, strict)
-    return made, levels[ranks]
-
-
-@st.composite
-def _results(draw, count, rng):
-    """A law of `count` levels in any order for thresholded codes, and its constants; None for the default."""
-    bits = max(1, (count - 1).bit_length())
-    kinds = ["default", "integer", "scaled", "uniform", "table"] + ["basis"] * (count == 2**bits)
-    kind = draw(st.sampled_from(kinds))
-    if kind == "default":
-        return None, {}
-    shuffled = qa.integers(rng.choice(np.arange(-300, 300), count, False).tolist())
-    dtypes = {"integer": shuffled, "scaled": shuffled, "basis": qa.basis(bits)}
-    law = Law(dtypes.get(kind) or getattr(qa, kind)(bits, count), kind == "scaled")
-    return law, {} if law.exact else _constants(rng, law, ())
-
-
-def assert_bits(got, expected):
-    """The same dtype, the same shape, the same bits."""
-    assert got.dtype == expected.dtype and got.shape == expected.shape
-    as_bits = np.uint32 if got.dtype == np.float32 else got.dtype
-    np.testing.assert_array_equal(np.ascontiguousarray(got).view(as_bits), np.ascontiguousarray(expected).view(as_bits))
-
-
-def assert_packed(got, expected):
-    """A valid packed array of the expected values."""
-    validate(got)
-    np.testing.assert_array_equal(got.dequantize(), expected)

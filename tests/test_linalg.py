@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import Law, assert_bits, assert_packed, channels, laws, lengths, samples, seeds, threads, thresholds
+from results import assert_bits, assert_packed, thresholds
+from strategies import Law, channels, laws, lengths, samples, seeds, threads
 
 import quantarray as qa
 
@@ -55,7 +56,7 @@ def _rows(constant, shape):
 
 
 def operands(draw, lead, x_law, w_law, groups=(None,)):
-    k, outputs = draw(LENGTHS), draw(channels(65))
+    k, outputs = draw(LENGTHS), draw(channels())
     x = draw(samples((*lead, k), -1, x_law, range(len(lead)), groups))
     return x, draw(samples((outputs, k), -1, w_law, (0,), groups))
 
@@ -111,8 +112,22 @@ def test_large_integers(data, rows):
     x, w = operands(data.draw, (rows,), law, law)
     expected = naive.linear(x.values, w.values)
     assert_bits(qa.linear(x.q, w.q), expected)
-    with pytest.raises(OverflowError, match="out_dtype=np.int64"):
+    with pytest.raises(OverflowError, match="int32 cannot hold"):
         qa.linear(x.q, w.q, out_dtype=np.int32)
+
+
+def test_counts_beyond_int64_are_refused():
+    """With a scale the result is a float, but made of integer counts: k * (2**31 - 1)**2 must stay below 2**63."""
+    levels = qa.integers(-(2**31 - 1), 2**31 - 1)
+    for k in (2, 3):
+        x, w = (qa.from_codes(np.ones((1, k), int), levels, scale=s) for s in (2.0**-31, 1.0))
+        if k == 3:
+            with pytest.raises(OverflowError, match=r"beyond 2\*\*63"):
+                qa.linear(x, w)
+            with pytest.raises(OverflowError, match=r"beyond 2\*\*63"):
+                qa.conv2d(x.reshape(1, 1, 1, k), w.reshape(1, 1, 1, k))
+        else:
+            assert_bits(qa.linear(x, w), np.float32([[2.0**32]]))
 
 
 def test_a_slice_of_one_group_may_meet_groups_of_another_length():
@@ -152,14 +167,15 @@ def _column(w):
 def test_matmul_with_dense_bytes(data, side, dtype):
     m, k, n = data.draw(channels(33)), data.draw(LENGTHS), data.draw(channels(33))
     info = np.iinfo(dtype)
-    bytes_ = np.random.default_rng(data.draw(seeds())).integers(info.min, info.max + 1, (k, n) if side == "b" else (m, k))
+    shape = (k, n) if side == "b" else (m, k)
+    dense = np.random.default_rng(data.draw(seeds())).integers(info.min, info.max + 1, shape).astype(dtype)
     packed = data.draw(samples((m, k) if side == "b" else (n, k), -1, INTEGER))
-    dense = bytes_.astype(dtype)
     if side == "b":
-        assert_bits(packed.q @ dense, naive.matmul(packed.values, bytes_).astype(np.int32))
-        assert_bits(qa.matmul(packed.q[0], dense[:, 0]), naive.matmul(packed.values, bytes_).astype(np.int32)[0, 0])
+        expected = naive.matmul(packed.values, dense).astype(np.int32)
+        assert_bits(packed.q @ dense, expected)
+        assert_bits(qa.matmul(packed.q[0], dense[:, 0]), expected[0, 0])
     else:
-        assert_bits(dense @ packed.transpose(1, 0).q, naive.matmul(bytes_, packed.values.T).astype(np.int32))
+        assert_bits(dense @ packed.transpose(1, 0).q, naive.matmul(dense, packed.values.T).astype(np.int32))
 
 
 @given(st.data(), leads(), leads())

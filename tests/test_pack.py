@@ -55,9 +55,7 @@ def test_golden_bytes():
     codes[0], codes[9], codes[63], codes[64], codes[69] = 1, 2, 3, 2, 1
     q = qa.from_codes(codes, qa.uint2)
     assert q.words.tolist() == [[0x8000000000000001, 0x20], [0x8000000000000200, 0x1]]
-    assert q.words.tobytes().hex() == (
-        "01000000000000802000000000000000" "00020000000000800100000000000000"
-    )
+    assert q.words.tobytes().hex() == ("0100000000000080200000000000000000020000000000800100000000000000")
     rows = qa.from_codes(np.array([[1, 0, 1], [0, 1, 1]]), qa.bipolar, axis=0)
     assert rows.words.tolist() == [[[1], [2], [3]]]
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import assert_bits, assert_packed, channels, laws, samples, threads, thresholds
+from results import assert_bits, assert_packed, thresholds
+from strategies import channels, laws, samples, threads
 
 import quantarray as qa
 

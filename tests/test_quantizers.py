@@ -146,11 +146,19 @@ def test_fixed_grids():
 @pytest.mark.parametrize("dtype", INPUTS)
 def test_codes_decode_to_the_nearest_level(quantizer, dtype):
     x = (np.random.default_rng(1).normal(size=(3, 2, 70)) * 3).astype(dtype)
-    for kwargs in ({}, {"scale_axis": 0}, {"axis": 0, "scale_axis": (1, 2)}, {"group": 32}, {"axis": 1, "scale_axis": 1}):
+    for kwargs in (
+        {},
+        {"scale_axis": 0},
+        {"axis": 0, "scale_axis": (1, 2)},
+        {"group": 32},
+        {"axis": 1, "scale_axis": 1},
+    ):
         assert_nearest(x, quantize(x, quantizer, **kwargs))
 
 
-anything = st.floats(-(2.0**125), 2.0**125, width=32) | st.sampled_from([0.0, -0.0, TINY, -TINY, np.float32(1e-38), 0.5, 1.5, 2.5])
+anything = st.floats(-(2.0**125), 2.0**125, width=32) | st.sampled_from(
+    [0.0, -0.0, TINY, -TINY, np.float32(1e-38), 0.5, 1.5, 2.5]
+)
 
 
 @given(

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import assert_packed, channels, seeds, thresholds
+from results import assert_packed, thresholds
+from strategies import channels, seeds
 
 import quantarray as qa
 

@@ -59,6 +59,33 @@ def mask_above(typingctx, values, start, thresholds, at):
 
 
 @intrinsic
+def mask_at_least(typingctx, values, start, threshold):
+    """Bit i of the uint64 result is values[start + i] >= threshold, for 64 floats of a C-contiguous array, flat.
+
+    NaN is not at least anything.
+    """
+    real = values.dtype
+    signature = types.uint64(values, types.int64, real)
+    lanes = 512 // real.bitwidth
+
+    def codegen(context, builder, signature, args):
+        element = ir.FloatType() if real.bitwidth == 32 else ir.DoubleType()
+        vector, i64 = ir.VectorType(element, lanes), ir.IntType(64)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        one = builder.insert_element(ir.Constant(vector, [0.0] * lanes), args[2], ir.Constant(ir.IntType(32), 0))
+        splat = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
+        mask = ir.Constant(i64, 0)
+        for first in range(0, 64, lanes):
+            place = builder.gep(data, [builder.add(args[1], ir.Constant(i64, first))])
+            x = builder.load(builder.bitcast(place, vector.as_pointer()), align=real.bitwidth // 8)
+            bits = builder.bitcast(builder.fcmp_ordered(">=", x, splat), ir.IntType(lanes))
+            mask = builder.or_(mask, builder.shl(builder.zext(bits, i64), ir.Constant(i64, first)))
+        return mask
+
+    return signature, codegen
+
+
+@intrinsic
 def count_tile(typingctx, words, word, origins, weights, weight, runs, first, last, counts):
     """counts[p, l] = sum over the runs of popcount(words[word + origins[p] + at + k] & weights[weight + ..][l]).
 

@@ -10,7 +10,7 @@ from ..array import QuantArray, validate, validate_constants
 from ..dtypes import Array, Constants, DType, integers
 from ..format import WORD, word_count
 from ..quantizers.base import Quantizer
-from . import checks
+from . import checks, encoding
 from .conversion import pack_codes
 
 
@@ -190,16 +190,25 @@ def quantize(
     if not isinstance(quantizer, Quantizer):
         raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
     at = checks.axis(op, axis, a.ndim)
-    _check_values(op, a, quantizer)
+    if not quantizer.fixed:
+        _check_values(op, a, quantizer)
     keep, group = _kept_axes(op, a.shape, at, scale_axis, group)
     constants = _fit_groups(a, quantizer, at, keep, group) if group else _fit(a, quantizer, keep)
-    wide = constants
-    if group:
-        index = np.arange(a.shape[at]) // group
-        wide = _each(constants, lambda c, lead: np.take(c, index, axis=lead + at) if c.shape[lead + at] > 1 else c)
-    codes = _check_codes(op, quantizer.encode(a, wide), a.shape, quantizer)
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
-    return QuantArray(pack_codes(codes, at, quantizer.dtype.bits), quantizer.dtype, a.shape, at, law)
+    words = encoding.encode(a, quantizer, law, at) if encoding.pays(a, quantizer, law, at) else None
+    if words is None:
+        _check_values(op, a, quantizer)
+        wide = law if law.group is None else _each(law, lambda c, lead: _per_element(c, lead + at, a.shape[at], group))
+        codes = _check_codes(op, quantizer.encode(a, wide), a.shape, quantizer)
+        words = pack_codes(codes, at, quantizer.dtype.bits)
+    return QuantArray(words, quantizer.dtype, a.shape, at, law)
+
+
+def _per_element(constant: Array, axis: int, length: int, group: int | None) -> Array:
+    """A constant with its groups along an axis repeated for each element."""
+    if constant.shape[axis] == 1 or group is None:
+        return constant
+    return np.asarray(np.take(constant, np.arange(length) // group, axis=axis))
 
 
 def _check_dtype(op: str, dtype: Any) -> None:

@@ -94,6 +94,8 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
         )
     if v.dtype == np.uint64:
         raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
+    if v.dtype == np.int64 and v.size and max(-int(v.min()), int(v.max())) >= 2**62:
+        raise OverflowError(f"{op}: integer results lie within +-2**62, got {v.min()} to {v.max()}")
     if real and np.isnan(v).any():
         raise ValueError(f"{op}: values must hold no NaN")
     last = np.moveaxis(v, at, -1)

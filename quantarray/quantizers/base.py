@@ -19,11 +19,13 @@ class Quantizer(ABC):
     `fold_batchnorm(..., into=it)` can turn it into thresholds.
 
     A scheme declares `nearest` where each value gets a code of the level nearest to it, and `idempotent` where
-    encoding decoded codes with the same constants gives levels of the same value.
+    encoding decoded codes with the same constants gives levels of the same value, `monotone` where a larger value
+    never gets a code of a smaller level: then a kernel encodes and packs in one pass.
     """
 
     nearest: bool = False
     idempotent: bool = False
+    monotone: bool = False
 
     @property
     @abstractmethod

@@ -25,6 +25,7 @@ class Sign(Quantizer):
 
     nearest = True
     idempotent = True
+    monotone = True
 
     def __init__(self, scale: bool | float = False) -> None:
         if not isinstance(scale, (bool, np.bool_)) and not is_positive(scale):

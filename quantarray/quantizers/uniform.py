@@ -38,6 +38,7 @@ class Uniform(Quantizer):
 
     nearest = True
     idempotent = True
+    monotone = True
 
     def __init__(
         self,

@@ -1,0 +1,402 @@
+"""QuantArray itself: what it shows, what it keeps, what cannot be changed, and use from threads and forked children."""
+
+import copy
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quantarray as qa
+from quantarray.array import validate
+from quantarray.dtypes import Constants
+
+
+def example():
+    """A 4-bit array with a scale an output channel, 192 elements a row."""
+    x = np.random.default_rng(0).normal(size=(6, 3, 3, 192))
+    return qa.quantize(x, qa.Uniform(4), scale_axis=0)
+
+
+def views(q):
+    """Views and copies of the example, none with the words of the whole."""
+    return [
+        q,
+        q[1:4],
+        q[::-1, 1:, ::2],
+        q[..., 64:128],
+        q[..., 5:70],
+        q.T,
+        q.transpose(3, 0, 2, 1),
+        q.reshape(6, 9, -1),
+    ]
+
+
+def same(a, b):
+    validate(a)
+    constants = [[(n, c.tolist(), k) for n, c, k in q.constants.items()] for q in (a, b)]
+    words = np.array_equal(a.words, b.words)
+    return (
+        (a.shape, a.axis, a.dtype, a.group) == (b.shape, b.axis, b.dtype, b.group)
+        and words
+        and constants[0] == constants[1]
+    )
+
+
+# what it shows
+
+
+def test_attributes():
+    q = example()
+    assert (q.shape, q.ndim, q.size, len(q)) == ((6, 3, 3, 192), 4, 6 * 9 * 192, 6)
+    assert (q.bits, q.axis, q.device, q.group) == (4, 3, "cpu", None)
+    assert q.words.shape == (4, 6, 3, 3, 3) and q.scale.shape == (6, 1, 1, 1) and q.offset is None
+    assert q.nbytes == 4 * 6 * 9 * 3 * 8 + 6 * 4 and q.constants.nbytes == 24
+    assert q.levels.shape == (15, 6, 1, 1, 1) and q.T.shape == q.shape[::-1]
+    assert (np.shape(q), np.ndim(q), np.size(q)) == (q.shape, q.ndim, q.size)
+
+
+def test_repr():
+    q = qa.encode(np.arange(20).reshape(2, 10) % 4, range(4))
+    assert repr(q) == (
+        "QuantArray(shape=(2, 10), dtype=uint2, bits=2, axis=1, no constants, device=cpu, 32 bytes, "
+        "2.5x smaller than float32, values: 0 1 2 3 0 1 ..)"
+    )
+    assert str(q) == repr(q)
+    assert "scale=" in repr(example()) and ".. along axis 0" in repr(example())
+    grouped = qa.quantize(np.ones((2, 100)), qa.Uniform(4, symmetric=False), group=32)
+    assert "along axis 0 and 1 in groups of 32" in repr(grouped)
+    assert "values: none" in repr(q[:0]) and "values: 0)" in repr(q[:1, :1])
+    basis = qa.from_codes([1], qa.basis(5), scale=[1.0, 2, 3, 4, 5])
+    assert "scale=[1, 2, 3, 4, ..], offset=0" in repr(basis)
+    for view in views(example()):
+        assert f"shape={view.shape}" in repr(view) and f"axis={view.axis}" in repr(view)
+
+
+def test_levels_and_values():
+    q = qa.from_codes([2, 0, 1], qa.ternary, scale=0.5)
+    assert q.levels.tolist() == [[-0.5], [0], [0.5]] and q.dequantize().tolist() == [0.5, -0.5, 0]
+    assert q.codes().tolist() == [2, 0, 1] and q.codes().dtype == np.uint8
+    assert qa.encode([2], (2, 7)).dequantize().dtype == np.int32
+
+
+def test_len_and_iter():
+    q = example()
+    rows = list(q)
+    assert len(rows) == len(q) == 6
+    for row, values in zip(rows, q.dequantize(), strict=True):
+        validate(row)
+        np.testing.assert_array_equal(row.dequantize(), values)
+    assert len(q[:0]) == 0 and list(q[:0]) == []
+    assert list(qa.encode(np.zeros((0, 3)), (0,), axis=0)) == []
+
+
+# what cannot be changed
+
+
+def test_nothing_can_be_written():
+    for q in (*views(example()), example().copy(), pickle.loads(pickle.dumps(example())), copy.deepcopy(example())):
+        validate(q)
+        for a in (q.words, q.scale, q.constants.scale):
+            with pytest.raises(ValueError, match="read-only"):
+                a[...] = 0
+        for name in ("shape", "words", "dtype", "axis", "scale", "anything"):
+            with pytest.raises(AttributeError):
+                setattr(q, name, None)
+        with pytest.raises(AttributeError):
+            q.constants.scale = None
+
+
+def test_what_goes_in_and_out_is_a_copy():
+    words = np.array([[5]], np.uint64)
+    scale = np.float32([2])
+    q = qa.from_words(words, qa.bipolar, (3,), scale=scale)
+    words[:], scale[:] = 0, 0
+    assert q.dequantize().tolist() == [2, -2, 2]
+    x = np.float32([1, -1])
+    made = qa.quantize(x, qa.Sign())
+    x[:] = 0
+    q.codes()[:] = 0
+    q.dequantize()[:] = 0
+    assert made.codes().tolist() == [1, 0] and q.codes().tolist() == [1, 0, 1]
+    image = np.ones((1, 2, 2, 64), np.int8)
+    packed = qa.conv2d(image, qa.encode(np.ones((1, 1, 1, 64), int), (-1, 1)))
+    image[:] = 0
+    assert (packed == 64).all()
+
+
+def broken():
+    """Arrays that break one invariant each, made behind the checks of the public functions."""
+    q = example()
+    words, law = q.words.copy(), q.constants
+
+    def scale(a, writeable=False):
+        a.flags.writeable = writeable
+        return Constants(scale=a)
+
+    writeable = qa.QuantArray(words, q.dtype, q.shape, 3, law)
+    writeable._words = words
+    tail = qa.QuantArray(np.full((1, 1), 8, np.uint64), qa.bipolar, (3,), 0)
+    return {
+        "packed one among them": qa.QuantArray(words, q.dtype, q.shape, 4, law),
+        "at least one axis": qa.QuantArray(words, q.dtype, (), 0, law),
+        "words uint64": qa.QuantArray(words.view(np.int64), q.dtype, q.shape, 3, law),
+        r"words uint64 \(4, 6, 3, 3, 4\)": qa.QuantArray(words, q.dtype, (6, 3, 3, 193), 3, law),
+        "words must be read-only": writeable,
+        "behind element 3 .* must be zero": tail,
+        "codes below 15, got 15": qa.QuantArray(np.full_like(words, 2**64 - 1), q.dtype, q.shape, 3, law),
+        "needs the constants": qa.QuantArray(words, q.dtype, q.shape, 3, Constants(offset=law.scale)),
+        "scale must have the shape": qa.QuantArray(words, q.dtype, q.shape, 3, Constants(scale=law.scale[0])),
+        "group needs at least one": qa.QuantArray(words, q.dtype, q.shape, 3, Constants(law.scale, group=0)),
+        "finite read-only float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.ones((1,) * 4))),
+        "must be finite": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, np.nan, np.float32))),
+        "must be .*read-only": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.ones((1,) * 4, np.float32), True)),
+        "within float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, 3e38, np.float32))),
+    }
+
+
+@pytest.mark.parametrize("message", broken())
+def test_validate(message):
+    with pytest.raises(ValueError, match=message):
+        validate(broken()[message])
+
+
+# copies
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda q: pickle.loads(pickle.dumps(q)), qa.QuantArray.copy]
+)
+def test_duplicates(duplicate):
+    for q in views(example()):
+        made = duplicate(q)
+        assert same(made, q) and made.digest() == q.digest() and qa.array_equal(made, q)
+    for dtype, constants in (
+        (qa.basis(2), {"scale": [1.0, 2]}), (qa.table(2), {"table": [1.0, 2, 3, 4]}), (qa.int2, {}),
+        (qa.uniform(2), {"scale": np.ones((1, 2)), "offset": 1, "group": 3}),
+    ):  # fmt: skip
+        q = qa.from_codes([[0, 1, 2, 3, 0]], dtype, **constants)
+        assert same(duplicate(q), q)
+    assert duplicate(qa.encode(np.zeros((0, 3)), (0, 1))).shape == (0, 3)
+
+
+def test_digest_of_views_and_copies():
+    q = example()
+    for view in views(q):
+        assert view.digest() == view.copy().digest()
+    assert q.T.T.digest() == q.digest() == q[:].digest() == q.reshape(6, 9, 192).reshape(q.shape).digest()
+    assert len({view.digest() for view in views(q)}) == len(views(q))
+
+
+def test_pickles_hold_what_the_array_shows():
+    """Not the words a view was cut from, and no layout that a kernel made."""
+    q = qa.encode(np.ones((64, 3, 3, 256), np.int8), (-1, 1))
+    small = len(pickle.dumps(q))
+    assert small < q.nbytes + 1000
+    assert len(pickle.dumps(q[:1])) < q.nbytes / 64 + 1000
+    assert len(pickle.dumps(q[..., :64])) < q.nbytes / 4 + 1000
+    qa.conv2d(qa.encode(np.ones((1, 4, 4, 256), np.int8), (-1, 1)), q, padding=1)
+    assert q.nbytes_cached > 0 and len(pickle.dumps(q)) == small
+    for made in (pickle.loads(pickle.dumps(q)), copy.deepcopy(q), copy.copy(q), q.copy()):
+        assert made.nbytes_cached == 0
+
+
+# what kernels keep
+
+
+def test_cache():
+    x = qa.encode(np.ones((2, 5, 5, 64), np.int8), (-1, 1))
+    w = qa.encode(np.ones((8, 3, 3, 64), np.int8), (-1, 1))
+    nbytes = w.nbytes
+    assert w.nbytes_cached == 0
+    first = qa.conv2d(x, w, padding=1)
+    kept = w.nbytes_cached
+    assert kept >= w.words.nbytes and w.nbytes == nbytes
+    np.testing.assert_array_equal(qa.conv2d(x, w, padding=1), first)
+    assert w.nbytes_cached == kept
+    w.drop_cache()
+    assert w.nbytes_cached == 0
+    np.testing.assert_array_equal(qa.conv2d(x, w, padding=1), first)
+    nchw = w.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(
+        qa.conv2d(x.transpose(0, 3, 1, 2), nchw, padding=1, data_format="NCHW"), first.transpose(0, 3, 1, 2)
+    )
+    assert nchw.nbytes_cached >= kept - nbytes
+    nchw.drop_cache()
+    assert nchw.nbytes_cached == 0 and w.nbytes_cached == kept
+
+
+def test_cached_builds_once():
+    q, calls = example(), []
+
+    def build():
+        calls.append(1)
+        return np.ones(3)
+
+    assert q.cached("key", build) is q.cached("key", build) and calls == [1] and q.nbytes_cached == 24
+
+
+# equality
+
+
+def test_array_equal():
+    x = np.random.default_rng(0).integers(-1, 2, (3, 70))
+    q = qa.encode(x, (-1, 0, 1))
+    equal = [
+        q, q.copy(), q[:], q.T.T, qa.encode(x, (-1, 0, 1), axis=0), qa.encode(x, (1, -1, 0)), qa.encode(x, qa.int4),
+        qa.from_codes(x + 1, qa.ternary, scale=1.0), qa.from_codes(x + 1, qa.uniform(2), scale=1, offset=-1),
+        qa.from_codes(x + 1, qa.table(2), table=[-1, 0, 1, 1]), qa.from_codes(x + 1, qa.ternary, scale=np.ones((3, 1))),
+        qa.from_codes(x + 1, qa.ternary, scale=np.ones((1, 3)), group=32), qa.encode(x.astype(float), (-1, 0, 1)),
+    ]  # fmt: skip
+    for a in equal:
+        for b in equal:
+            assert qa.array_equal(a, b) is True
+    other = x.copy()
+    other[2, 69] ^= 1
+    unequal = [
+        qa.encode(other, range(-2, 3)), qa.encode(x[:2], (-1, 0, 1)), q.T, q[None], q[:, :69],
+        qa.from_codes(x + 1, qa.ternary, scale=2.0),
+    ]  # fmt: skip
+    for a in unequal:
+        assert qa.array_equal(a, q) is False and qa.array_equal(q, a) is False
+    assert qa.array_equal(q[:0], qa.encode(np.zeros((0, 70)), (5,)))
+
+
+def test_equal_values_of_different_codes():
+    """Codes that stand for the same value are equal: a table may repeat one, and a scale of 0 makes all the same."""
+    repeated = [qa.from_codes([c], qa.table(2), table=[1, 2, 2, 3]) for c in (1, 2)]
+    assert qa.array_equal(*repeated) and repeated[0].digest() != repeated[1].digest()
+    assert qa.array_equal(*(qa.from_codes([c], qa.bipolar, scale=0) for c in (0, 1)))
+    assert not qa.array_equal(qa.encode([2**24 + 1], (2**24 + 1,)), qa.from_codes([0], qa.table(1), table=[2.0**24, 0]))
+
+
+# devices, @ and NumPy on the left
+
+
+def test_devices():
+    q = example()
+    assert q.to_device("cpu") is q
+    with qa.device("cpu"):
+        assert qa.encode([1], (1,)).device == "cpu"
+
+
+def test_numpy_on_the_left_of_matmul():
+    b = qa.encode(np.arange(12).reshape(4, 3) % 4, range(4), axis=0)
+    a = np.arange(8, dtype=np.int8).reshape(2, 4)
+    expected = a.astype(int) @ b.dequantize()
+    for result in (a @ b, np.matmul(a, b), qa.matmul(a, b)):
+        assert result.dtype == np.int32
+        np.testing.assert_array_equal(result, expected)
+
+
+# threads and processes
+
+WORK = """
+import sys, threading
+import numpy as np
+import quantarray as qa
+
+rng = np.random.default_rng(0)
+xv = rng.integers(0, 2, (4, 14, 14, 256)) * 2 - 1
+wv = rng.integers(0, 2, (64, 3, 3, 256)) * 2 - 1
+x, w = qa.encode(xv, (-1, 1)), qa.encode(wv, (-1, 1))
+real = qa.quantize(wv, qa.Sign(scale=True), scale_axis=0)
+windows = np.lib.stride_tricks.sliding_window_view(xv.astype(float), (3, 3), (1, 2))
+exact = np.einsum("nijcab,oabc->nijo", windows, wv.astype(float), optimize=True).astype(np.int32)
+
+
+def right():
+    y = qa.conv2d(x, w)
+    f = qa.conv2d(x, real)
+    packed = qa.conv2d(x, w, requantize=qa.Thresholds([0]))
+    pooled = qa.max_pool2d(x, 2)
+    return (
+        np.array_equal(y, exact)
+        and np.array_equal(f, exact.astype(np.float32))
+        and np.array_equal(packed.dequantize(), np.where(exact > 0, 1, -1))
+        and np.array_equal(pooled.dequantize(), xv.reshape(4, 7, 2, 7, 2, 256).max((2, 4)))
+        and np.array_equal(x.dequantize(), xv)
+        and qa.encode(xv, (-1, 1)).digest() == x.digest()
+    )
+"""
+
+THREADS = """
+import numba
+wrong, barrier = [], threading.Barrier(8)
+
+
+def work():
+    barrier.wait()
+    for _ in range(5):
+        try:
+            if not right():
+                wrong.append("wrong")
+        except BaseException as error:
+            wrong.append(repr(error))
+
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(numba.threading_layer() if numba.get_num_threads() > 1 else LAYER)
+sys.exit(str(wrong) if wrong else 0)
+"""
+
+FORK = """
+import multiprocessing
+if __name__ == "__main__":
+    assert right()  # the parent has used parallel kernels
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        results = [pool.apply_async(right) for _ in range(4)]
+        assert all(r.get(timeout=300) for r in results)
+    assert right()
+"""
+
+
+def python(code, layer):
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_eight_python_threads(layer):
+    """At once, on the same arrays, with nothing compiled or cached before."""
+    done = python(f"LAYER = {layer!r}\n" + WORK + THREADS, layer)
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"this machine has no {layer}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [layer]
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_forked_children(layer):
+    done = python(WORK + FORK, layer)
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"this machine has no {layer}")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_threads_share_what_is_built():
+    """One result is kept of a build that threads race for."""
+    q, barrier, found = example(), threading.Barrier(8), []
+
+    def work():
+        barrier.wait()
+        found.append(q.cached("key", lambda: np.ones(1)))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 8 and len({id(a) for a in found}) == 1

@@ -69,8 +69,8 @@ def _thresholds(
     wanted = np.tile(np.arange(1, count + 1), dims[axis]).reshape(-1, *(1,) * (ndim - 1 - axis))
     keys, value = _float_keys(dtype)
     low, high = np.full(shape, keys[0] - 1), np.full(shape, keys[1] + 1)
-    while (high - low > 1).any():
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+    while (low + 1 < high).any():
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # neither sums nor differences fit into 64 bits
         with np.errstate(all="ignore"):
             codes = quantizer.encode(value(np.clip(middle, *keys)), wide)
         passed = np.take_along_axis(ranks, codes[None].astype(np.intp), 0)[0] >= wanted

@@ -1,0 +1,78 @@
+"""The one-pass kernel gives exactly the codes of each quantiser's own `encode`, which is NumPy's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import quantarray as qa
+from quantarray.array import validate
+from quantarray.ops import encoding
+
+QUANTIZERS = [
+    qa.Sign(),
+    qa.Sign(scale=True),
+    qa.Uniform(1),
+    qa.Uniform(2),
+    qa.Uniform(4),
+    qa.Uniform(3, signed=False),
+    qa.Uniform(4, symmetric=False),
+    qa.Uniform(3, symmetric=False, step=0.5, offset=-1.0),
+    qa.Uniform(2, percentile=80),
+]
+
+
+def both_ways(x, quantizer, **kwargs):
+    """quantize() through NumPy's encode and through the kernel."""
+    made = []
+    for kernel in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(encoding, "pays", lambda *_, kernel=kernel: kernel)
+            made.append(qa.quantize(x, quantizer, **kwargs))
+    return made
+
+
+@st.composite
+def inputs(draw):
+    """(x, quantiser, arguments): sizes from subnormal to huge, ties, both dtypes, any packed axis."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    length = draw(st.sampled_from([1, 2, 31, 63, 64, 65, 128, 200, 257]))
+    x = rng.standard_normal((*draw(st.lists(st.integers(1, 4), max_size=2)), length))
+    x = np.where(rng.random(x.shape) < 0.3, np.round(x * 2) / 2, x) * draw(st.sampled_from([1e-42, 1e-3, 1.0, 1e30]))
+    axis = draw(st.integers(-x.ndim, -1))
+    x = np.moveaxis(x, -1, axis).astype(draw(st.sampled_from([np.float32, np.float64])))
+    group = draw(st.sampled_from([None, 64, 128]))
+    scale_axis = draw(st.sampled_from([None, *(d for d in range(x.ndim) if d != axis % x.ndim)]))
+    return x, draw(st.sampled_from(QUANTIZERS)), {"axis": axis, "group": group, "scale_axis": scale_axis}
+
+
+@given(inputs())
+def test_kernel_equals_definition(case):
+    x, quantizer, kwargs = case
+    definition, kernel = both_ways(x, quantizer, **kwargs)
+    validate(kernel)
+    assert np.array_equal(kernel.words, definition.words)
+
+
+def test_infinities_and_ends():
+    x = np.array([-np.inf, np.inf, -0.0, 0.0, 3.4e38, -3.4e38, 1e-45, -1e-45], np.float32)
+    for quantizer in (qa.Sign(), qa.Uniform(2, step=0.5), qa.Uniform(3, signed=False, step=1e-40)):
+        definition, kernel = both_ways(x, quantizer)
+        assert np.array_equal(kernel.words, definition.words)
+
+
+@pytest.mark.parametrize("place", [0, 63, 64, 200_000, 299_999])
+def test_nan_is_found_wherever_it_is(place):
+    x = np.ones(300_000, np.float32)
+    x[place] = np.nan
+    assert encoding.pays(x, qa.Sign(), qa.Sign().fit(x, (0,)), 0)
+    with pytest.raises(ValueError, match=rf"quantize: x must hold no NaN, got one at \({place},\)"):
+        qa.quantize(x, qa.Sign())
+
+
+def test_kernel_serves_large_arrays_and_numpy_small_ones():
+    large, small = np.zeros((100, 1000), np.float32), np.zeros(10, np.float32)
+    quantizer = qa.Uniform(2, step=1.0)
+    assert encoding.pays(large, quantizer, quantizer.fit(large, (0, 1)), 1)
+    assert not encoding.pays(small, quantizer, quantizer.fit(small, (0,)), 0)
+    assert not encoding.pays(large, qa.Uniform(8, step=1.0), quantizer.fit(large, (0, 1)), 1)

@@ -22,7 +22,8 @@ _PIECES = 8  # ranges of words in which a NaN is looked for
 
 def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
     """True where the one-pass kernel gives the quantiser's codes and finding its thresholds is the smaller work."""
-    if not quantizer.monotone or x.dtype not in (np.float32, np.float64) or quantizer.dtype.n_levels > MAX_THRESHOLDS + 1:
+    few = quantizer.dtype.n_levels <= MAX_THRESHOLDS + 1
+    if not (x.size and few and quantizer.monotone and x.dtype in (np.float32, np.float64)):
         return False
     if constants.group is not None and constants.group % WORD_BITS and constants.group < x.shape[axis]:
         return False

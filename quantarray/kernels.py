@@ -60,7 +60,7 @@ class Finish(NamedTuple):
     bias: Array  # float64[lanes]
     thresholds: Array  # int64 or float64 [T lanes]: a code counts the thresholds below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
-    codes: Array  # uint8[T + 1]: the code of a count; empty where a code is its count
+    toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -70,14 +70,26 @@ def pack(codes: Array, out: Array) -> None:
 def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:
     """Codes of float32 or float64 x[rows length] straight to out uint64[planes rows words].
 
-    thresholds of x's dtype [row_tables groups T] ascend; the code of a value is codes[.., number of thresholds that it is
-    at least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's table, group its elements a group, a
+    thresholds of x's dtype [row_tables groups T] ascend; the code of a value is codes[.., number of thresholds it is at
+    least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's table, group its elements a group, a
     multiple of 64 or the whole row. nan bool[pieces] is set where there is a NaN.
     """
 
 
 def unpack(words: Array, out: Array) -> None:
     """uint64 words[planes rows words] to out uint8 codes[rows length]."""
+
+
+def encode_grouped(
+    values: Array, low: Array, step: Array, start: Array, stride: int, group: int, key: Array, out: Array
+) -> None:
+    """floor((x - low) / step + u), clamped to the codes there are, of values[rows length].
+
+    values float32 or float64; low, step float32[rows groups], step > 0, an entry a `group` of elements; computed in
+    float64. out uint64[planes rows words]. u is 1/2 without a key. key uint32[3] are two words of a Philox4x32-10 key
+    and the third of its counter: element i of row r is number n = start[r] + i * stride, start int64[rows], and u is
+    2**-32 times word n % 4 of the block with the counter (n // 4 % 2**32, n // 4 // 2**32, key[2], 0).
+    """
 
 
 def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:

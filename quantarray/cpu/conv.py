@@ -95,12 +95,12 @@ def _conv_range(x, w, plan, finish, chunks, begin, end, values, words):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, runs, extra = x.words, w.words, plan.runs, finish.extra
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
-    thresholds, flip, codes = finish.thresholds, finish.flip, finish.codes
+    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
     step, along = x.terms[0, 3] * w.terms[0, 3], x.terms[0, 3] * w.terms[0, 2]
     blocks, groups, group_lanes, group_words = right.shape[1], w.groups, w.group_lanes, w.group_words
     group_blocks = blocks // groups
-    origins, ones, dot, part, counter = _scratch()
+    origins, ones, dot, part, made = _scratch()
     for task in range(begin, end):
         chunk, tile = task % chunks, task // chunks % counts.size
         image = task // (chunks * counts.size)
@@ -125,7 +125,7 @@ def _conv_range(x, w, plan, finish, chunks, begin, end, values, words):
                     elif thresholds.shape[0] == 1:
                         store_bits(dot, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
                     else:
-                        store_codes(dot, p, 0, thresholds, flip, codes, at, channel, valid, 1, counter, words, row)
+                        store_codes(dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -138,8 +138,8 @@ def _blocks(first, blocks, chunk, chunks):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scratch():
     origins, ones = np.empty(TILE, np.int64), np.zeros((1, TILE), np.int64)
-    dot, part, counter = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64), np.empty(8, np.uint64)
-    return origins, ones, dot, part, counter
+    dot, part, made = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64), np.empty(8, np.uint64)
+    return origins, ones, dot, part, made
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -197,9 +197,9 @@ def _row(x, image, pixel, rows):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
     pixels, counts, origin, first_run = plan.pixels, plan.counts, plan.origin, plan.first_run
-    thresholds, flip, codes = finish.thresholds, finish.flip, finish.codes
+    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, w.words.shape[1] // w.groups
-    origins, _, dot, scratch, counter = _scratch()
+    origins, _, dot, scratch, made = _scratch()
     ones = np.zeros((plan.parts, x.terms.shape[0], TILE), np.int64)
     value = np.empty((TILE, LANES), np.float64)
     for task in range(begin, end):
@@ -231,7 +231,7 @@ def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
                     elif thresholds.shape[0] == 1:
                         store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
                     else:
-                        store_codes(value, p, 0, thresholds, flip, codes, at, channel, valid, 1, counter, words, row)
+                        store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
 
 
 @njit(cache=True, parallel=True, nogil=True)

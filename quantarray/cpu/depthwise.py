@@ -60,25 +60,25 @@ def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
 
 
 @njit(cache=True, nogil=True)
-def _store(lanes, w, finish, copy, word, row, counter, values, words):
-    thresholds, flip, codes = finish.thresholds, finish.flip, finish.codes
+def _store(lanes, w, finish, copy, word, row, made, values, words):
+    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     copies = w.words.shape[1]
     at = (copy * w.group_words + word) * _LANES
     for start in range(0, min(_LANES, w.group_lanes - word * _LANES), LANES):
         valid = min(LANES, w.group_lanes - word * _LANES - start)
-        channel = (word * _LANES + start) * copies + copy
+        channel, lane = (word * _LANES + start) * copies + copy, at + start
         if not words.size:
             store_values(lanes, 0, start, channel, valid, copies, values, row)
         elif thresholds.shape[0] == 1:
-            store_bits(lanes, 0, start, thresholds, flip, at + start, channel, valid, copies, words, row)
+            store_bits(lanes, 0, start, thresholds, flip, lane, channel, valid, copies, words, row)
         else:
-            store_codes(lanes, 0, start, thresholds, flip, codes, at + start, channel, valid, copies, counter, words, row)
+            store_codes(lanes, 0, start, thresholds, flip, toggles, lane, channel, valid, copies, made, words, row)
 
 
 @njit(cache=True, nogil=True)
 def _integer_range(x, w, plan, finish, mean, first, last, values, words):
     pixels = plan.origin.size
-    dot, counter = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
+    dot, made = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -91,7 +91,7 @@ def _integer_range(x, w, plan, finish, mean, first, last, values, words):
                 _add_taps(x, w, plan, kind, 0, taps, origin + word, dot)
                 for lane in range(_LANES):
                     dot[0, lane] = finish.extra[kind, at + lane] + x.terms[0, 3] * dot[0, lane]
-                _store(dot, w, finish, copy, word, image * pixels + pixel, counter, values, words)
+                _store(dot, w, finish, copy, word, image * pixels + pixel, made, values, words)
 
 
 @njit(cache=True, nogil=True)
@@ -132,7 +132,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
 def _real_range(x, w, plan, finish, mean, first, last, values, words):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
-    counter = np.empty(8, np.uint64)
+    made = np.empty(8, np.uint64)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -144,7 +144,7 @@ def _real_range(x, w, plan, finish, mean, first, last, values, words):
                 for lane in range(_LANES):
                     total = (value[0, lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
                     value[0, lane] = np.float32(total / w.inside[kind] if mean else total)
-                _store(value, w, finish, copy, word, image * pixels + pixel, counter, values, words)
+                _store(value, w, finish, copy, word, image * pixels + pixel, made, values, words)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -1,7 +1,7 @@
 """Floats to packed codes in one pass: 64 values are compared with each threshold into one mask.
 
-The masks of ascending thresholds are nested, so plane k of the codes is the exclusive or of the masks of those thresholds
-at which bit k of the code changes: no code is ever written as a number, and codes may come in any order.
+The masks of ascending thresholds are nested, so plane k of the codes is the exclusive or of the masks of those
+thresholds at which bit k of the code changes: no code is ever written as a number, and codes may come in any order.
 """
 
 import numpy as np

@@ -46,45 +46,24 @@ def store_bits(lanes, p, start, thresholds, flip, at, channel, valid, stride, ou
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def store_codes(lanes, p, start, thresholds, flip, codes, at, channel, valid, stride, counter, out, row):
-    """The same against several thresholds each, to every plane of uint64[planes rows words]; `counter` is uint64[8].
+def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, stride, made, out, row):
+    """The same against several thresholds each, to every plane of uint64[planes rows words]; `made` is uint64[8].
 
-    A function of its own, because its loops keep Numba from dropping the reference counts of its arguments, which
-    would cost `store_bits` ten times its work.
+    The masks of ascending thresholds are nested, so a plane is the exclusive or of the masks at which its bit of the
+    code changes (`toggles`, row t + 1; row 0 is code 0). Where a lane counts downwards the changes come in reverse order. A
+    function of its own, because its loops keep Numba from dropping the reference counts of its arguments, which would
+    cost `store_bits` ten times its work.
     """
-    used = (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
-    first, down = p * lanes.shape[1] + start, np.uint64(flip[at // LANES])
-    _count(lanes, first, thresholds, down, used, at, counter)
-    if codes.size:
-        _recode(counter, codes, valid)
+    count, first = thresholds.shape[0], p * lanes.shape[1] + start
+    used, down = (np.uint64(1) << np.uint64(valid)) - np.uint64(1), np.uint64(flip[at // LANES])
     for plane in range(out.shape[0]):
-        _put(counter[plane], channel, valid, stride, out, plane, row)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _count(lanes, first, thresholds, down, used, at, counter):
-    """Plane k of the counter is bit k of how many thresholds each of 32 lanes passes: a carry-save adder of masks."""
-    for plane in range(8):
-        counter[plane] = 0
-    for t in range(thresholds.shape[0]):
-        carry = (mask_above(lanes, first, thresholds, t * thresholds.shape[1] + at) ^ down) & used
-        plane = 0
-        while carry:
-            counter[plane], carry = counter[plane] ^ carry, counter[plane] & carry
-            plane += 1
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _recode(counter, codes, valid):
-    """Each lane's count becomes codes[count], for levels that are not in ascending order."""
-    for lane in range(valid):
-        bit, count = np.uint64(lane), 0
-        for plane in range(8):
-            count |= np.int64((counter[plane] >> bit) & np.uint64(1)) << plane
-        code = np.uint64(codes[count])
-        for plane in range(8):
-            keep = ~(np.uint64(1) << bit)
-            counter[plane] = (counter[plane] & keep) | (((code >> np.uint64(plane)) & np.uint64(1)) << bit)
+        made[plane] = toggles[0, plane] & used
+    for t in range(count):
+        mask = (mask_above(lanes, first, thresholds, t * thresholds.shape[1] + at) ^ down) & used
+        for plane in range(out.shape[0]):
+            made[plane] ^= mask & ((toggles[t + 1, plane] & ~down) | (toggles[count - t, plane] & down))
+    for plane in range(out.shape[0]):
+        _put(made[plane], channel, valid, stride, out, plane, row)
 
 
 @njit(cache=True, nogil=True, forceinline=True)

@@ -8,13 +8,13 @@ from .micro import LANES
 
 
 def threshold(values, finish, out):
-    _threshold(values, finish.thresholds, finish.flip, finish.codes, out)
+    _threshold(values, finish.thresholds, finish.flip, finish.toggles, out)
 
 
 @njit(cache=True, nogil=True)
-def _threshold(values, thresholds, flip, codes, out):
+def _threshold(values, thresholds, flip, toggles, out):
     rows, channels = values.shape
-    lanes, counter = np.zeros((1, LANES), values.dtype), np.zeros(8, np.uint64)
+    lanes, made = np.zeros((1, LANES), values.dtype), np.zeros(8, np.uint64)
     for row in range(rows):
         for channel in range(0, channels, LANES):
             valid = min(LANES, channels - channel)
@@ -23,4 +23,4 @@ def _threshold(values, thresholds, flip, codes, out):
             if thresholds.shape[0] == 1:
                 store_bits(lanes, 0, 0, thresholds, flip, channel, channel, valid, 1, out, row)
             else:
-                store_codes(lanes, 0, 0, thresholds, flip, codes, channel, channel, valid, 1, counter, out, row)
+                store_codes(lanes, 0, 0, thresholds, flip, toggles, channel, channel, valid, 1, made, out, row)

@@ -1,7 +1,7 @@
 """From values to packed codes in one pass, for any quantiser whose codes' values rise with x.
 
-`Quantizer.encode` is the definition, in NumPy. Where few sets of constants serve many values, the thresholds at which its
-codes change are found by bisection over all floats, so that the kernel's compares give exactly its codes.
+`Quantizer.encode` is the definition, in NumPy. Where few sets of constants serve many values, the thresholds at which
+its codes change are found by bisection over all floats, so that the kernel's compares give exactly its codes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
     if constants.group is not None and constants.group % WORD_BITS and constants.group < x.shape[axis]:
         return False
     sets = max((math.prod(a.shape[lead:]) for _, a, lead in constants.items()), default=1)
-    return sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size
+    return bool(sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size)
 
 
 def encode(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:

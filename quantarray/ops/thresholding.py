@@ -16,7 +16,7 @@ from . import checks
 from .lanes import GroupLanes, Lanes
 
 _NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
-_ASCENDING = np.zeros(0, np.uint8)
+_ALL = np.uint64(2**64 - 1)
 
 
 def finish(
@@ -34,7 +34,7 @@ def finish(
     Integer results read `extra`, real ones `pad` and `bias`; what is not read may be missing.
     """
     none = np.zeros((0, 0), np.float64 if real else np.int64)
-    laid_out = (none, np.zeros(0, np.uint32), _ASCENDING)
+    laid_out = (none, np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
     if requantize is not None:
         laid_out = requantize.cached((channels, real, lanes), lambda: _lay_out(requantize, channels, real, lanes))
     return Finish(
@@ -46,15 +46,15 @@ def finish(
 
 
 def _lay_out(requantize: Thresholds, channels: int, real: bool, lanes: Lanes) -> tuple[Array, Array, Array]:
-    """Thresholds, flips and codes as kernels take them."""
+    """Thresholds, flips and toggles as kernels take them."""
     counted, down = requantize.counted(channels, real)
     codes = requantize.codes
-    if np.array_equal(codes, np.arange(len(codes))):
-        codes = _ASCENDING
-    if len(codes) == 2:  # one threshold is one compare: swapped codes are a flip
-        down, codes = ~down, _ASCENDING
+    if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
+        down, codes = ~down, codes[::-1]
+    changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
+    bits = (changed[:, None] >> np.arange(requantize.into.bits)) & 1
     thresholds = lanes(counted.astype(np.float64 if real else np.int64))
-    return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), codes
+    return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), np.where(bits == 1, _ALL, _ALL * 0)
 
 
 def check(op: str, requantize: Any, channels: int) -> None:

@@ -50,7 +50,7 @@ def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, 
     """The same against several thresholds each, to every plane of uint64[planes rows words]; `made` is uint64[8].
 
     The masks of ascending thresholds are nested, so a plane is the exclusive or of the masks at which its bit of the
-    code changes (`toggles`, row t + 1; row 0 is code 0). Where a lane counts downwards the changes come in reverse order. A
+    code changes (`toggles`, row t + 1; row 0 is code 0). Where a lane counts downwards the changes come in reverse. A
     function of its own, because its loops keep Numba from dropping the reference counts of its arguments, which would
     cost `store_bits` ten times its work.
     """

@@ -2,8 +2,8 @@
 
 `popcount` is LLVM's ctpop. `mask_above` and `mask_at_least` compare a row of lanes into one mask. `count_tile` is the
 inner loop of every product: 4 pixels times 32 output channels of counts stay in registers while the words of a run
-stream by. All are explicit vectors of 512 bits, because auto-vectorisation stays at 256 and keeps the counts in memory; LLVM
-splits the vectors where the machine's are shorter, so the same text is right on AVX2 and NEON.
+stream by. All are explicit vectors of 512 bits, because auto-vectorisation stays at 256 and keeps the counts in memory;
+LLVM splits the vectors where the machine's are shorter, so the same text is right on AVX2 and NEON.
 """
 
 from llvmlite import ir

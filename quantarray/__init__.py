@@ -39,12 +39,31 @@ from .dtypes import (
 )
 from .errors import DeviceError, FormatError
 from .io.container import load, save
+from .ops.allocation import allocate_bits
 from .ops.comparison import array_equal
 from .ops.convolution import conv2d
 from .ops.creation import encode, from_codes, from_words, quantize
 from .ops.linalg import linear, matmul
+from .ops.masks import dropout_mask, relu_mask
 from .ops.pooling import avg_pool2d, max_pool2d
-from .quantizers import Quantizer, Sign, Uniform
+from .quantizers import (
+    LQ,
+    PACT,
+    XNOR,
+    ABCActivations,
+    ABCWeights,
+    DoReFaActivations,
+    DoReFaWeights,
+    Greedy,
+    Grouped,
+    LloydMax,
+    NormalFloat,
+    PowerOfTwo,
+    Quantizer,
+    Sign,
+    Ternary,
+    Uniform,
+)
 from .thresholds import Thresholds, fold_batchnorm
 
 if TYPE_CHECKING:
@@ -63,21 +82,36 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "LQ",
+    "PACT",
+    "XNOR",
+    "ABCActivations",
+    "ABCWeights",
     "DType",
     "DeviceError",
+    "DoReFaActivations",
+    "DoReFaWeights",
     "FormatError",
+    "Greedy",
+    "Grouped",
+    "LloydMax",
+    "NormalFloat",
+    "PowerOfTwo",
     "QuantArray",
     "Quantizer",
     "Sign",
+    "Ternary",
     "Thresholds",
     "Uniform",
     "__version__",
+    "allocate_bits",
     "array_equal",
     "avg_pool2d",
     "basis",
     "bipolar",
     "conv2d",
     "device",
+    "dropout_mask",
     "encode",
     "fold_batchnorm",
     "from_codes",
@@ -97,6 +131,7 @@ __all__ = [
     "nn",
     "quantize",
     "quantizers",
+    "relu_mask",
     "save",
     "table",
     "ternary",

@@ -23,9 +23,9 @@ class QuantArray:
       in plane k;
     - the bits behind the last element of a row are zero in every plane;
     - every code is less than `dtype.n_levels`;
-    - the constants are read-only, finite float32 arrays that are there exactly as the kind of the dtype asks (see
-      `quantarray.dtypes`), with as many axes as the array, each axis either 1 or the array's length, or along the
-      packed axis the number of groups.
+    - the constants are read-only, finite arrays, all float32 or all bfloat16, that are there exactly as the kind of
+      the dtype asks (see `quantarray.dtypes`), with as many axes as the array, each axis either 1 or the array's
+      length, or along the packed axis the number of groups.
 
     Make one with `quantize`, `encode`, `from_codes`, `from_words` or `load`.
 
@@ -352,8 +352,8 @@ def _frozen(a: Array) -> Array:
 
 def _describe_constants(q: QuantArray) -> str:
     parts = []
-    for name, a, lead in q.constants.items():
-        inner = a.shape[lead:]
+    for name, stored, lead in q.constants.items():
+        a, inner = getattr(q.constants, name), stored.shape[lead:]
         varies = [str(d) for d in range(q.ndim) if inner[d] > 1]
         if q.group and inner[q.axis] > 1:
             varies[varies.index(str(q.axis))] = f"{q.axis} in groups of {q.group}"
@@ -419,8 +419,9 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
                 f"{dtype}: {name} must have the shape {(*lead, *shape)} with 1 where it does not vary and {packed}, "
                 f"got {a.shape}"
             )
-        if a.dtype != np.float32 or a.flags.writeable or not np.isfinite(a).all():
-            raise ValueError(f"{dtype}: {name} must be finite read-only float32")
+        stored = np.uint16 if constants.bfloat16 else np.float32
+        if a.dtype != stored or a.flags.writeable or not np.isfinite(getattr(constants, name)).all():
+            raise ValueError(f"{dtype}: {name} must be finite read-only float32, or with all others bfloat16 in uint16")
     with np.errstate(over="ignore"):
         if not all(np.isfinite(a.astype(np.float32)).all() for a in _outermost(dtype, constants)):
             raise ValueError(f"{dtype}: levels must lie within float32, but scale and offset put some beyond it")

@@ -17,13 +17,14 @@ _FILES = {
     "pack": "pack",
     "unpack": "pack",
     "encode": "encode",
+    "encode_grouped": "grouped",
     "recode": "layout",
     "rebit": "layout",
     "threshold": "threshold",
     "max_pool": "pool",
     "conv_weights": "conv",
     "conv": "conv",
-    "conv_real": "conv",
+    "conv_real": "conv_real",
     "depthwise": "depthwise",
 }
 KERNELS = tuple(_FILES)

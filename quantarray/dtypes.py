@@ -175,28 +175,98 @@ def table(bits: int, n_levels: int | None = None) -> DType:
     return _real("table", bits, n_levels)
 
 
-@dataclass(frozen=True, eq=False)
+def bfloat16_bits(x: Array) -> Array:
+    """float32 to bfloat16, the upper half of a float32, as uint16; rounded to nearest, ties to even.
+
+    >>> [f"{bits:04x}" for bits in bfloat16_bits(np.float32([1, 1.00390625, -0.1]))]
+    ['3f80', '3f80', 'bdcd']
+    """
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return np.asarray(((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
+
+
+def bfloat16_values(bits: Array) -> Array:
+    """The float32 numbers that bfloat16 bits, uint16, stand for.
+
+    >>> bfloat16_values(np.uint16([0x3F80, 0xBDCD]))
+    array([ 1.        , -0.10009766], dtype=float32)
+    """
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
 class Constants:
-    """The float32 numbers of a law. They broadcast against the logical shape.
+    """The numbers of a law. They broadcast against the logical shape, and read as float32 however they are stored.
 
     `scale` and `offset` have the array's number of axes, 1 where they don't vary (a basis' scale has its planes
     before that, a `table` its levels). With `group`, element i of the packed axis uses entry i // group there.
+
+    They are stored as they were given, either all as float32 or all as bfloat16, which NumPy lacks: as its bits in
+    uint16. `items` and `nbytes` are about what is stored.
     """
 
-    scale: Array | None = None
-    offset: Array | None = None
-    table: Array | None = None
-    group: int | None = None
+    __slots__ = ("_group", "_stored")
+
+    def __init__(
+        self,
+        scale: Array | None = None,
+        offset: Array | None = None,
+        table: Array | None = None,
+        group: int | None = None,
+    ) -> None:
+        self._stored = {"scale": scale, "offset": offset, "table": table}
+        self._group = group
+
+    @property
+    def scale(self) -> Array | None:
+        return self._read("scale")
+
+    @property
+    def offset(self) -> Array | None:
+        return self._read("offset")
+
+    @property
+    def table(self) -> Array | None:
+        return self._read("table")
+
+    @property
+    def group(self) -> int | None:
+        return self._group
+
+    def _read(self, name: str) -> Array | None:
+        a = self._stored[name]
+        if a is None or a.dtype != np.uint16:
+            return a
+        values = bfloat16_values(a)
+        values.flags.writeable = False
+        return values
+
+    @property
+    def bfloat16(self) -> bool:
+        """True where the numbers are stored as bfloat16, all of them."""
+        return {a.dtype for _, a, _ in self.items()} == {np.dtype(np.uint16)}
+
+    def to_bfloat16(self) -> Constants:
+        """These constants rounded to bfloat16 and stored so; -0 becomes 0."""
+        made = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
+        for bits in made.values():
+            bits[bits == 0x8000] = 0
+            bits.flags.writeable = False
+        return Constants(**made, group=self.group)
 
     def items(self) -> list[tuple[str, Array, int]]:
-        """(name, array, leading axes that are not the logical shape's) of each constant that is there."""
-        lead = 0 if self.scale is None or self.offset is None else self.scale.ndim - self.offset.ndim
-        found = [("scale", self.scale, lead), ("offset", self.offset, 0), ("table", self.table, 1)]
-        return [(name, a, n) for name, a, n in found if a is not None]
+        """(name, array as stored, leading axes that are not the logical shape's) of each constant that is there."""
+        scale, offset = self._stored["scale"], self._stored["offset"]
+        lead = 0 if scale is None or offset is None else scale.ndim - offset.ndim
+        leads = {"scale": lead, "offset": 0, "table": 1}
+        return [(name, a, leads[name]) for name, a in self._stored.items() if a is not None]
 
     @property
     def nbytes(self) -> int:
         return sum(a.nbytes for _, a, _ in self.items())
+
+    def __repr__(self) -> str:
+        listed = [f"{name}={getattr(self, name)!r}" for name, _, _ in self.items()]
+        return f"Constants({', '.join([*listed, f'group={self.group}'])}{', in bfloat16' if self.bfloat16 else ''})"
 
 
 def level_values(dtype: DType, constants: Constants) -> Array:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.cpu import conv, depthwise, pack, pool
+from quantarray.cpu import depthwise, encode, grouped, pack, pool, tiles
 
 CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words
 
@@ -36,7 +36,7 @@ def seeds():
 def threads(many):
     """Spread even the smallest work over threads, or leave the kernels' own choice."""
     with ExitStack() as stack:
-        for module in (conv, depthwise, pack, pool) if many else ():
+        for module in (depthwise, encode, grouped, pack, pool, tiles) if many else ():
             stack.enter_context(patch.object(module, "_LEAST", 0))
         yield
 

@@ -11,14 +11,6 @@ from .micro import LANES, mask_above
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def shift_lanes(dot, p, extra, kind, at, along, step):
-    """dot[p, l] = extra[kind, at + l] + along + step * dot[p, l] for 32 lanes."""
-    i, k, first = np.uint64(p), np.uint64(kind), np.uint64(at)
-    for lane in range(np.uint64(LANES)):
-        dot[i, lane] = (extra[k, first + lane] + along) + step * dot[i, lane]
-
-
-@njit(cache=True, nogil=True, forceinline=True)
 def store_values(lanes, p, start, channel, valid, stride, out, row):
     """out[row, channel + l * stride] = lanes[p, start + l].
 

@@ -15,6 +15,26 @@ TILE = 4  # pixels
 LANES = 32  # output channels
 _WIDTH = 8  # 64-bit lanes of a vector
 _VECTORS = LANES // _WIDTH
+_I32, _I64, _F64 = ir.IntType(32), ir.IntType(64), ir.DoubleType()
+
+
+def _pointer(context, builder, signature, args, i, offset=None):
+    """The data of array argument i, from an offset in elements on."""
+    data = context.make_array(signature.args[i])(context, builder, args[i]).data
+    return data if offset is None else builder.gep(data, [offset])
+
+
+def _place(builder, pointer, index, vector):
+    """Where the vector that begins at an element lies."""
+    at = builder.gep(pointer, [ir.Constant(_I64, index) if isinstance(index, int) else index])
+    return builder.bitcast(at, vector.as_pointer())
+
+
+def _splat(builder, value, lanes):
+    """A vector of one value."""
+    zero = ir.Constant(ir.VectorType(value.type, lanes), None)
+    one = builder.insert_element(zero, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(one, zero, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
 
 
 @intrinsic
@@ -31,7 +51,7 @@ def popcount(typingctx, word):
 
 @intrinsic
 def mask_above(typingctx, values, start, thresholds, at):
-    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
+    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes.
 
     Both arrays are C-contiguous, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
     """
@@ -39,20 +59,15 @@ def mask_above(typingctx, values, start, thresholds, at):
     real = values.dtype == types.float64
 
     def codegen(context, builder, signature, args):
-        element = ir.DoubleType() if real else ir.IntType(64)
-        vector = ir.VectorType(element, _WIDTH)
-        i64 = ir.IntType(64)
-        above = builder.fcmp_unordered if real else builder.icmp_signed
-
-        def load(i, first, v):
-            array = context.make_array(signature.args[i])(context, builder, args[i])
-            place = builder.gep(array.data, [builder.add(first, ir.Constant(i64, v * _WIDTH))])
-            return builder.load(builder.bitcast(place, vector.as_pointer()), align=8)
-
-        mask = ir.Constant(i64, 0)
-        for v in range(_VECTORS):
-            bits = builder.bitcast(above(">", load(0, args[1], v), load(2, args[3], v)), ir.IntType(_WIDTH))
-            mask = builder.or_(mask, builder.shl(builder.zext(bits, i64), ir.Constant(i64, v * _WIDTH)))
+        vector = ir.VectorType(_F64 if real else _I64, _WIDTH)
+        left = _pointer(context, builder, signature, args, 0, args[1])
+        right = _pointer(context, builder, signature, args, 2, args[3])
+        above = builder.fcmp_ordered if real else builder.icmp_signed
+        mask = ir.Constant(_I64, 0)
+        for lane in range(0, LANES, _WIDTH):
+            a, b = (builder.load(_place(builder, side, lane, vector), align=8) for side in (left, right))
+            bits = builder.bitcast(above(">", a, b), ir.IntType(_WIDTH))
+            mask = builder.or_(mask, builder.shl(builder.zext(bits, _I64), ir.Constant(_I64, lane)))
         return mask
 
     return signature, codegen
@@ -69,18 +84,80 @@ def mask_at_least(typingctx, values, start, threshold):
     lanes = 512 // real.bitwidth
 
     def codegen(context, builder, signature, args):
-        element = ir.FloatType() if real.bitwidth == 32 else ir.DoubleType()
-        vector, i64 = ir.VectorType(element, lanes), ir.IntType(64)
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        one = builder.insert_element(ir.Constant(vector, [0.0] * lanes), args[2], ir.Constant(ir.IntType(32), 0))
-        splat = builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes))
-        mask = ir.Constant(i64, 0)
+        vector = ir.VectorType(ir.FloatType() if real.bitwidth == 32 else _F64, lanes)
+        data = _pointer(context, builder, signature, args, 0, args[1])
+        least = _splat(builder, args[2], lanes)
+        mask = ir.Constant(_I64, 0)
         for first in range(0, 64, lanes):
-            place = builder.gep(data, [builder.add(args[1], ir.Constant(i64, first))])
-            x = builder.load(builder.bitcast(place, vector.as_pointer()), align=real.bitwidth // 8)
-            bits = builder.bitcast(builder.fcmp_ordered(">=", x, splat), ir.IntType(lanes))
-            mask = builder.or_(mask, builder.shl(builder.zext(bits, i64), ir.Constant(i64, first)))
+            x = builder.load(_place(builder, data, first, vector), align=real.bitwidth // 8)
+            bits = builder.bitcast(builder.fcmp_ordered(">=", x, least), ir.IntType(lanes))
+            mask = builder.or_(mask, builder.shl(builder.zext(bits, _I64), ir.Constant(_I64, first)))
         return mask
+
+    return signature, codegen
+
+
+@intrinsic
+def shift_tile(typingctx, dot, extra, at, ones, along, step):
+    """dot[p, l] = extra[at + l] + along * ones[p] + step * dot[p, l], for 4 pixels and 32 lanes, all int64.
+
+    As a loop it took longer than the counting before it: LLVM checks first that none of its arrays overlap.
+    """
+    signature = types.void(dot, extra, types.int64, ones, types.int64, types.int64)
+
+    def codegen(context, builder, signature, args):
+        vector = ir.VectorType(_I64, _WIDTH)
+        dots, ones = (_pointer(context, builder, signature, args, i) for i in (0, 3))
+        extras = _pointer(context, builder, signature, args, 1, args[2])
+        step = _splat(builder, args[5], _WIDTH)
+        shifts = [_pixel_shift(builder, ones, p, args[4]) for p in range(TILE)]
+        for lane in range(0, LANES, _WIDTH):
+            fixed = builder.load(_place(builder, extras, lane, vector), align=8)
+            for p in range(TILE):
+                place = _place(builder, dots, p * LANES + lane, vector)
+                scaled = builder.mul(step, builder.load(place, align=8))
+                builder.store(builder.add(builder.add(fixed, shifts[p]), scaled), place, align=8)
+
+    return signature, codegen
+
+
+def _pixel_shift(builder, ones, p, along):
+    """A vector of along * ones[p]."""
+    return _splat(builder, builder.mul(along, builder.load(builder.gep(ones, [ir.Constant(_I64, p)]))), _WIDTH)
+
+
+@intrinsic
+def add_tile(typingctx, value, scales, w_scale, w_at, sums, sums_at, base, ones, ones_at, along, step, dot):
+    """value[p, l] += (scales[p] * w_scale[w_at + l]) * exact, for 4 pixels and 32 lanes, where
+
+        exact = base * sums[sums_at + l] + along * ones[ones_at + p] + step * dot[p, l]
+
+    The last factor is the exact integer product of two terms, int64; the rest is float64, multiplied and added one by
+    one: no fused multiply-add, so that every backend agrees.
+    """
+    i64 = types.int64
+    signature = types.void(value, scales, w_scale, i64, sums, i64, i64, ones, i64, i64, i64, dot)
+
+    def codegen(context, builder, signature, args):
+        whole, real = ir.VectorType(_I64, _WIDTH), ir.VectorType(_F64, _WIDTH)
+        values, scales, dots = (_pointer(context, builder, signature, args, i) for i in (0, 1, 11))
+        weights = _pointer(context, builder, signature, args, 2, args[3])
+        sums = _pointer(context, builder, signature, args, 4, args[5])
+        ones = _pointer(context, builder, signature, args, 7, args[8])
+        base, step = (_splat(builder, args[i], _WIDTH) for i in (6, 10))
+        shifts = [_pixel_shift(builder, ones, p, args[9]) for p in range(TILE)]
+        pixel = [
+            _splat(builder, builder.load(builder.gep(scales, [ir.Constant(_I64, p)])), _WIDTH) for p in range(TILE)
+        ]
+        for lane in range(0, LANES, _WIDTH):
+            weight = builder.load(_place(builder, weights, lane, real), align=8)
+            fixed = builder.mul(base, builder.load(_place(builder, sums, lane, whole), align=8))
+            for p in range(TILE):
+                count = builder.load(_place(builder, dots, p * LANES + lane, whole), align=8)
+                exact = builder.add(builder.add(fixed, shifts[p]), builder.mul(step, count))
+                product = builder.fmul(builder.fmul(pixel[p], weight), builder.sitofp(exact, real))
+                place = _place(builder, values, p * LANES + lane, real)
+                builder.store(builder.fadd(builder.load(place, align=8), product), place, align=8)
 
     return signature, codegen
 
@@ -96,52 +173,39 @@ def count_tile(typingctx, words, word, origins, weights, weight, runs, first, la
     signature = types.void(words, types.int64, origins, weights, types.int64, runs, types.int64, types.int64, counts)
 
     def codegen(context, builder, signature, args):
-        i64 = ir.IntType(64)
-        vector = ir.VectorType(i64, _WIDTH)
+        vector = ir.VectorType(_I64, _WIDTH)
         ctpop = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(vector, [vector]), f"llvm.ctpop.v{_WIDTH}i64"
         )
-
-        def data(i):
-            array = context.make_array(signature.args[i])(context, builder, args[i])
-            return builder.bitcast(array.data, i64.as_pointer())
-
-        words, origins, weights, runs, counts = (data(i) for i in (0, 2, 3, 5, 8))
-        words, weights = builder.gep(words, [args[1]]), builder.gep(weights, [args[4]])
-        const = lambda n: ir.Constant(i64, n)  # noqa: E731
-        zero = ir.Constant(vector, [0] * _WIDTH)
-        lanes0 = ir.Constant(ir.VectorType(ir.IntType(32), _WIDTH), [0] * _WIDTH)
-
-        def vector_at(pointer, index):
-            return builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
-
+        words = _pointer(context, builder, signature, args, 0, args[1])
+        weights = _pointer(context, builder, signature, args, 3, args[4])
+        origins, runs, counts = (_pointer(context, builder, signature, args, i) for i in (2, 5, 8))
+        const = lambda n: ir.Constant(_I64, n)  # noqa: E731
+        zero = ir.Constant(vector, None)
         # One stack slot a vector: LLVM's mem2reg makes each a register that lives through both loops
         slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(_VECTORS)] for _ in range(TILE)]
         for p in range(TILE):
             for v in range(_VECTORS):
                 builder.store(zero, slots[p][v])
         begin = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
-        count = builder.sub(args[7], args[6])
-        with cgutils.for_range(builder, count) as run:
+        with cgutils.for_range(builder, builder.sub(args[7], args[6])) as run:
             row = builder.mul(builder.add(args[6], run.index), const(3))
             at, weight, length = (builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3))
             pixel = [builder.gep(words, [builder.add(begin[p], at)]) for p in range(TILE)]
             with cgutils.for_range(builder, length) as step:
                 lane = builder.mul(builder.add(weight, step.index), const(LANES))
                 column = [
-                    builder.load(vector_at(weights, builder.add(lane, const(v * _WIDTH))), align=8)
+                    builder.load(_place(builder, weights, builder.add(lane, const(v * _WIDTH)), vector), align=8)
                     for v in range(_VECTORS)
                 ]
                 for p in range(TILE):
-                    word = builder.load(builder.gep(pixel[p], [step.index]))
-                    one = builder.insert_element(zero, word, ir.Constant(ir.IntType(32), 0))
-                    splat = builder.shuffle_vector(one, zero, lanes0)
+                    word = _splat(builder, builder.load(builder.gep(pixel[p], [step.index])), _WIDTH)
                     for v in range(_VECTORS):
-                        ones = builder.call(ctpop, [builder.and_(splat, column[v])])
+                        ones = builder.call(ctpop, [builder.and_(word, column[v])])
                         builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
         for p in range(TILE):
             for v in range(_VECTORS):
-                target = vector_at(counts, const(p * LANES + v * _WIDTH))
-                builder.store(builder.load(slots[p][v]), target, align=8)
+                place = _place(builder, counts, p * LANES + v * _WIDTH, vector)
+                builder.store(builder.load(slots[p][v]), place, align=8)
 
     return signature, codegen

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..dtypes import Array, DType, integers
+from ..dtypes import Array, Constants, DType, integers
 from ..format import WORD
 
 
@@ -28,10 +28,10 @@ def header(q: QuantArray) -> dict[str, Any]:
 
 
 def arrays(q: QuantArray) -> dict[str, Array]:
-    """Words and constants, C-contiguous and little endian."""
+    """Words and constants as they are stored, C-contiguous and little endian."""
     made = {"words": np.ascontiguousarray(q.words, WORD)}
     for name, a, _ in q.constants.items():
-        made[name] = np.ascontiguousarray(a, "<f4")
+        made[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
     return made
 
 
@@ -40,7 +40,7 @@ def digest(q: QuantArray) -> str:
     h = hashlib.blake2b(digest_size=16)
     h.update(json.dumps(header(q), sort_keys=True).encode())
     for name, a in sorted(arrays(q).items()):
-        h.update(f"{name} {a.shape}".encode())
+        h.update(f"{name} {'bfloat16 ' if a.dtype == np.uint16 else ''}{a.shape}".encode())
         h.update(a.data if a.size else b"")
     return h.hexdigest()
 
@@ -53,5 +53,7 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
         dtype = integers(*meta["levels"])
     else:
         dtype = DType(str(meta["kind"]), int(meta["bits"]), int(meta["n_levels"]))
-    constants = {name: parts.get(name) for name in ("scale", "offset", "table")}
-    return from_words(parts["words"], dtype, tuple(meta["shape"]), int(meta["axis"]), group=meta["group"], **constants)
+    constants = Constants(parts.get("scale"), parts.get("offset"), parts.get("table"))
+    values = {name: getattr(constants, name) for name, _, _ in constants.items()}
+    q = from_words(parts["words"], dtype, tuple(meta["shape"]), int(meta["axis"]), group=meta["group"], **values)
+    return QuantArray(q.words, dtype, q.shape, q.axis, q.constants.to_bfloat16()) if constants.bfloat16 else q

@@ -32,8 +32,10 @@ def _same_law(p: QuantArray, q: QuantArray) -> bool:
     if p.axis != q.axis or p.dtype != q.dtype or p.group != q.group:
         return False
     ours, theirs = p.constants.items(), q.constants.items()
-    return len(ours) == len(theirs) and all(
-        x[0] == y[0] and np.array_equal(x[1], y[1]) for x, y in zip(ours, theirs, strict=True)
+    return (
+        p.constants.bfloat16 == q.constants.bfloat16
+        and len(ours) == len(theirs)
+        and all(x[0] == y[0] and np.array_equal(x[1], y[1]) for x, y in zip(ours, theirs, strict=True))
     )
 
 

@@ -176,8 +176,8 @@ def quantize(
 
     The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
     the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
-    `scale_axis` defaults to all other axes. `scale_axis` with the packed axis among others is `group=1`. Raises
-    ValueError for NaN, and for infinities that constants would be fitted to.
+    `scale_axis` defaults to all other axes; some quantisers bring a group of their own. `scale_axis` with the packed
+    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to.
 
     >>> import quantarray as qa, numpy as np
     >>> w = np.float32([[1, -3], [0.5, 0.5]])
@@ -192,10 +192,13 @@ def quantize(
     at = checks.axis(op, axis, a.ndim)
     if not quantizer.fixed:
         _check_values(op, a, quantizer)
-    keep, group = _kept_axes(op, a.shape, at, scale_axis, group)
+    keep, group = _kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
     constants = _fit_groups(a, quantizer, at, keep, group) if group else _fit(a, quantizer, keep)
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
-    words = encoding.encode(a, quantizer, law, at) if encoding.pays(a, quantizer, law, at) else None
+    law = law.to_bfloat16() if constants.bfloat16 else law
+    words = quantizer.encode_words(a, law, at)
+    if words is None and encoding.pays(a, quantizer, law, at):
+        words = encoding.encode(a, quantizer, law, at)
     if words is None:
         _check_values(op, a, quantizer)
         wide = law if law.group is None else _each(law, lambda c, lead: _per_element(c, lead + at, a.shape[at], group))
@@ -227,15 +230,25 @@ def _check_values(op: str, a: Array, quantizer: Quantizer) -> None:
 
 
 def _kept_axes(
-    op: str, shape: tuple[int, ...], at: int, scale_axis: int | tuple[int, ...] | None, group: int | None
+    op: str,
+    shape: tuple[int, ...],
+    at: int,
+    scale_axis: int | tuple[int, ...] | None,
+    group: int | None,
+    usual: int | None,
 ) -> tuple[tuple[int, ...], int | None]:
-    """The unpacked axes along which constants vary, and the length of their groups along the packed one."""
+    """The unpacked axes along which constants vary, and the length of their groups along the packed one.
+
+    `usual` is the quantiser's own group, for calls that don't say how constants vary along the packed axis.
+    """
+    given = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
+    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
+    if group is None and at not in keep:
+        group = usual
     if group is not None:
         group = min(checks.integer(op, "group", group, 1), max(shape[at], 1))
     if scale_axis is None:
         return tuple(d for d in range(len(shape)) if d != at) if group else (), group
-    given = scale_axis if isinstance(scale_axis, (tuple, list)) else (scale_axis,)
-    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
     if group and at in keep:
         raise ValueError(f"{op}: group={group} already says how constants vary along the packed axis {at}")
     return tuple(d for d in keep if d != at), 1 if at in keep else group
@@ -277,7 +290,8 @@ def _fit_groups(a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], 
         lead = found[0].ndim - a.ndim if found[0] is not None else 0
         return None if found[0] is None else np.concatenate(found, axis=lead + at)
 
-    return Constants(joined("scale"), joined("offset"), joined("table"), group)
+    made = Constants(joined("scale"), joined("offset"), joined("table"), group)
+    return made.to_bfloat16() if pieces[0].bfloat16 else made
 
 
 def _each(constants: Constants, change: Any) -> Constants:

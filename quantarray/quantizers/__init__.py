@@ -3,8 +3,37 @@
 A scheme of your own is a subclass of `Quantizer` with the same two methods.
 """
 
+from .abc_net import ABCActivations, ABCWeights
 from .base import Quantizer
+from .dorefa import DoReFaActivations, DoReFaWeights
+from .greedy import Greedy
+from .grouped import Grouped
+from .lloyd_max import LloydMax
+from .lq import LQ, moving_average
+from .normal_float import NormalFloat
+from .pact import PACT
+from .power_of_two import PowerOfTwo
 from .sign import Sign
+from .ternary import Ternary
 from .uniform import Uniform
+from .xnor import XNOR
 
-__all__ = ["Quantizer", "Sign", "Uniform"]
+__all__ = [
+    "LQ",
+    "PACT",
+    "XNOR",
+    "ABCActivations",
+    "ABCWeights",
+    "DoReFaActivations",
+    "DoReFaWeights",
+    "Greedy",
+    "Grouped",
+    "LloydMax",
+    "NormalFloat",
+    "PowerOfTwo",
+    "Quantizer",
+    "Sign",
+    "Ternary",
+    "Uniform",
+    "moving_average",
+]

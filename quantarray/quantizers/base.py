@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import Array, Constants, DType
+from ..format import MAX_BITS
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -21,11 +23,14 @@ class Quantizer(ABC):
     A scheme declares `nearest` where each value gets a code of the level nearest to it, and `idempotent` where
     encoding decoded codes with the same constants gives levels of the same value, `monotone` where a larger value
     never gets a code of a smaller level: then a kernel encodes and packs in one pass.
+
+    `group` is the run of elements along the packed axis that share constants where `quantize` is not told another.
     """
 
     nearest: bool = False
     idempotent: bool = False
     monotone: bool = False
+    group: int | None = None
 
     @property
     @abstractmethod
@@ -39,11 +44,18 @@ class Quantizer(ABC):
 
     @abstractmethod
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        """The constants for x, float32, of x's axes with `axes` reduced to 1."""
+        """The constants for x, float32 or bfloat16, of x's axes with `axes` reduced to 1."""
 
     @abstractmethod
     def encode(self, x: Array, constants: Constants) -> Array:
         """uint8 codes of x, in its shape. The constants broadcast against x."""
+
+    def encode_words(self, x: Array, constants: Constants, axis: int) -> Array | None:
+        """Words [bits, *outer, word] of x packed along `axis`, of a scheme with a kernel of its own; else None.
+
+        Here the constants come as an array keeps them, with `constants.group` elements of the packed axis an entry.
+        """
+        return None
 
 
 def ones_like_reduced(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -53,6 +65,96 @@ def ones_like_reduced(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
     (1, 3, 1)
     """
     return tuple(1 if d in axes else n for d, n in enumerate(x.shape))
+
+
+def by_channel(x: Array, axes: tuple[int, ...]) -> Array:
+    """x as C-contiguous rows [channels, elements]: one row for each index of the axes that are not in `axes`.
+
+    Rows are contiguous so that a row's sums are made in the same order whatever lies beside it and however x lay.
+
+    >>> by_channel(np.array([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), (0, 2))
+    array([[1, 2, 5, 6],
+           [3, 4, 7, 8]])
+    """
+    kept = [d for d in range(x.ndim) if d not in axes]
+    rows = x.transpose(*kept, *sorted(axes))
+    shape = math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in axes)
+    return np.ascontiguousarray(rows.reshape(shape))
+
+
+def from_channels(rows: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
+    """The inverse of `by_channel`, for an array of this shape."""
+    order = [*(d for d in range(len(shape)) if d not in axes), *sorted(axes)]
+    return rows.reshape([shape[d] for d in order]).transpose(np.argsort(order))
+
+
+def fitted_axes(op: str, x: Array, constants: Constants) -> tuple[int, ...]:
+    """The axes of x over which one set of constants was fitted, for schemes whose codes depend on all of its values.
+
+    Refuses groups of the packed axis: constants that are repeated for each element don't tell where groups end.
+    """
+    constant = constants.scale if constants.offset is None else constants.offset
+    assert constant is not None
+    if constants.group not in (None, 1):
+        raise ValueError(
+            f"{op}: codes come from all values that share constants, so group must be None or 1, got "
+            f"{constants.group}; use scale_axis"
+        )
+    return tuple(d for d, n in enumerate(constant.shape) if n == 1)
+
+
+def largest(x: Array, axes: tuple[int, ...]) -> Array:
+    """max |x| over `axes`, kept as 1, in float64; 0 of nothing."""
+    return np.asarray(np.abs(x.astype(np.float64)).max(axis=axes, keepdims=True, initial=0))
+
+
+def nearest_code(x: Array, levels: Array) -> Array:
+    """uint8: the place of the level nearest to x among `levels` [codes ..], which ascend; of two, the larger one.
+
+    >>> nearest_code(np.array([-9, 0.5, 0.6]), np.array([[0.0], [1], [3]]))
+    array([0, 1, 1], dtype=uint8)
+    """
+    ascending = levels.astype(np.float64)
+    middle = (ascending[1:] + ascending[:-1]) / 2
+    if middle.size == len(middle):
+        return np.searchsorted(middle.reshape(-1), x, side="right").astype(np.uint8)
+    codes = np.zeros(x.shape, np.uint8)
+    for m in middle:
+        codes += x >= m
+    return codes
+
+
+class SortedRows:
+    """Rows [channels n] in ascending order: places of thresholds in O(log n), sums between places in O(1).
+
+    `sums[c, i]` is the sum of the i smallest values of row c.
+    """
+
+    def __init__(self, rows: Array) -> None:
+        self.values = np.sort(rows, axis=1)
+        self.sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
+        np.cumsum(self.values, axis=1, out=self.sums[:, 1:])
+        self._keys = _row_keys(np.arange(len(rows)), self.values).reshape(-1)
+
+    def below(self, thresholds: Array, rows: Array | None = None) -> Array:
+        """How many values of its row, all of them or those of the numbers `rows`, are below each: int64 [rows ..]."""
+        numbers = np.arange(len(self.values)) if rows is None else rows
+        places = np.searchsorted(self._keys, _row_keys(numbers, thresholds))
+        return np.asarray(places - numbers[:, None] * self.values.shape[1])
+
+
+def _row_keys(rows: Array, values: Array) -> Array:
+    """Numbers in the order of (row, value): NumPy orders complex ones so, and one search then serves all rows."""
+    keys = np.empty(values.shape, np.complex128)
+    keys.real, keys.imag = rows[:, None], values
+    return keys
+
+
+def bits_of(op: str, bits: Any, least: int = 1) -> int:
+    """A number of bits from `least` to 8, or ValueError."""
+    if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not least <= bits <= MAX_BITS:
+        raise ValueError(f"{op}: bits must be an integer from {least} to {MAX_BITS}, got {bits!r}")
+    return int(bits)
 
 
 def is_number(value: Any) -> bool:

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, bipolar, integers, uint1, uniform
-from ..format import MAX_BITS
-from .base import Quantizer, float32, is_number, is_positive, ones_like_reduced
+from .base import Quantizer, SortedRows, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
+
+TRIES = 64  # scales, twice over
+_EVEN = np.linspace(0, 1, TRIES)
 
 
 class Uniform(Quantizer):
@@ -19,21 +21,26 @@ class Uniform(Quantizer):
     | True   | True      | -L .. L times step, L = 2**(bits-1) - 1    | max|x| / L; 1 bit: {-1, 1} * max|x|     |
     | False  | True      | 0 .. 2**bits - 1 times step                | max(x, 0) / (2**bits - 1)               |
     | either | False     | step * (code - zero), zero an integer      | (max(x, 0) - min(x, 0)) / (2**bits - 1) |
+    | `midrise=True`     | +-1/2, +-3/2, .. +-(2**bits - 1)/2 times   | max|x| / (2**bits - 1) * 2              |
+    |                    | step, stored as odd integers times step/2  |                                         |
 
     The affine grid holds 0 exactly (Jacob et al., arXiv 1712.05877): its step is rounded to 16 bits, so that step
     times zero fits into a float32. What frameworks call signed moves code and zero point together, so it gives the
     same values. `percentile` below 100 leaves the outermost values out of the range: percentile p of |x| if
     symmetric, 100 - p and p of x if affine. `step` (and `offset`, 0 by default, if affine) fix the grid instead.
+    `mse=True` takes the step of least squared error that `least_squares_scale` finds, for symmetric grids.
 
-    x rounds to the nearest level, a tie to the even one (with {-1, 1}, 0 to 1); x beyond the range, infinities
-    included, goes to the end. Constants are computed in float64 and stored as float32. All zeros decode to
-    themselves, with the step 1, or 0 where the levels are {-1, 1}; so does another constant within one rounding, and
-    exactly if affine. Of nothing at all the step is 1.
+    x rounds to the nearest level, a tie to the even one (with {-1, 1}, 0 to 1; mid-rise, to the larger one); x beyond
+    the range, infinities included, goes to the end. Constants are computed in float64 and stored as float32. All
+    zeros decode to themselves, with the step 1, or 0 where no level is 0; so does another constant within one
+    rounding, and exactly if affine or with `mse`. Of nothing at all the step is 1.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.quantize(np.float32([-0.7, 0, 0.3, 0.5]), qa.Uniform(4))
     >>> q.dtype, q.codes(), float(q.scale[0])
     (quantarray.integers(range(-7, 8)), array([ 0,  7, 10, 12], dtype=uint8), 0.10000000149011612)
+    >>> qa.quantize(np.float32([-3.5, -1.25, 1.25, 4]), qa.Uniform(2, midrise=True, mse=True)).dequantize()
+    array([-3.75, -1.25,  1.25,  3.75], dtype=float32)
     """
 
     nearest = True
@@ -48,22 +55,29 @@ class Uniform(Quantizer):
         percentile: float = 100.0,
         step: float | None = None,
         offset: float | None = None,
+        mse: bool = False,
+        midrise: bool = False,
     ) -> None:
-        if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not 1 <= bits <= MAX_BITS:
-            raise ValueError(f"Uniform: bits must be an integer from 1 to {MAX_BITS}, got {bits!r}")
-        for name, flag in (("signed", signed), ("symmetric", symmetric)):
+        self.bits = bits_of("Uniform", bits)
+        for name, flag in (("signed", signed), ("symmetric", symmetric), ("mse", mse), ("midrise", midrise)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise ValueError(f"Uniform: {name} must be True or False, got {flag!r}")
         if not is_number(percentile) or not 0 < percentile <= 100:
             raise ValueError(f"Uniform: percentile must be in (0, 100], got {percentile!r}")
-        if step is not None and not is_positive(step):
+        if midrise and not (signed and symmetric):
+            raise ValueError(f"Uniform: midrise levels are signed and symmetric, got {signed=}, {symmetric=}")
+        if mse and not (symmetric and percentile == 100 and step is None):
+            raise ValueError(
+                f"Uniform: mse=True finds the step of a symmetric grid, got {symmetric=}, {percentile=}, {step=}"
+            )
+        if step is not None and not (is_positive(step) and is_positive(step / 2 if midrise else step)):
             raise ValueError(f"Uniform: step must be a positive float32, got {step!r}")
         if offset is not None and (symmetric or step is None or not is_number(offset)):
             raise ValueError(
                 f"Uniform: offset must be a float32, and needs symmetric=False and a step, got offset={offset!r}, "
                 f"step={step!r}, symmetric={symmetric}"
             )
-        self.bits, self.signed, self.symmetric = int(bits), bool(signed), bool(symmetric)
+        self.signed, self.symmetric, self.mse, self.midrise = bool(signed), bool(symmetric), bool(mse), bool(midrise)
         self.percentile = float(percentile)
         self.step = None if step is None else float(step)
         self.offset = None if offset is None else float(offset)
@@ -74,6 +88,8 @@ class Uniform(Quantizer):
             return uniform(self.bits)
         if not self.signed:
             return integers(range(2**self.bits)) if self.bits > 1 else uint1
+        if self.midrise:
+            return integers(range(-self._top, self._top + 1, 2))
         return bipolar if self.bits == 1 else integers(range(-self._top, self._top + 1))
 
     @property
@@ -82,28 +98,41 @@ class Uniform(Quantizer):
 
     @property
     def _top(self) -> int:
-        """The largest level in steps."""
-        if self.symmetric and self.signed:
+        """The largest level in scales: steps, or half-steps if mid-rise."""
+        if self.symmetric and self.signed and not self.midrise:
             return max(1, (1 << self.bits - 1) - 1)
         return (1 << self.bits) - 1
 
+    @property
+    def _without_zero(self) -> bool:
+        return self.midrise or self.dtype == bipolar
+
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        shape = ones_like_reduced(x, axes)
+        name, shape = type(self).__name__, ones_like_reduced(x, axes)
         if self.step is not None:
-            scale = np.full(shape, self.step, np.float32)
+            scale = np.full(shape, self.step / 2 if self.midrise else self.step, np.float32)
             return Constants(scale, None if self.symmetric else np.full(shape, self.offset or 0.0, np.float32))
-        low, high = self._range(x, axes, shape)
-        if not self.symmetric:
-            return self._affine(low, high)
-        vanishes = self.dtype == bipolar and x.size  # -0 and 0 are levels then; no other grid has a step of 0
-        return Constants(float32("Uniform", "step", high if vanishes else _safe(high / self._top)))
+        if self.mse and x.size:
+            assert self.dtype.levels is not None
+            rows = self._magnitudes(by_channel(x.astype(np.float64), axes))
+            found = least_squares_scale(rows, np.unique(np.abs(self.dtype.levels))).reshape(shape)
+        else:
+            low, high = self._range(x, axes, shape)
+            if not self.symmetric:
+                return self._affine(low, high)
+            found = high / self._top
+        # Where no level is 0, zeros need a scale of 0; no other grid has one
+        return Constants(float32(name, "step", found if self._without_zero and x.size else _safe(found)))
+
+    def _magnitudes(self, x64: Array) -> Array:
+        return np.abs(x64) if self.signed else np.maximum(x64, 0)
 
     def _range(self, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Array, Array]:
         if not x.size:
             return np.zeros(shape), np.zeros(shape)
         x64 = x.astype(np.float64)
         if self.symmetric:
-            high = _upper(np.abs(x64) if self.signed else np.maximum(x64, 0), axes, self.percentile)
+            high = _upper(self._magnitudes(x64), axes, self.percentile)
             return -high, high
         return -_upper(-x64, axes, self.percentile), _upper(x64, axes, self.percentile)
 
@@ -120,6 +149,12 @@ class Uniform(Quantizer):
         if self.dtype == bipolar:
             return (x >= 0).astype(np.uint8)
         assert constants.scale is not None
+        if self.midrise:
+            step = 2 * constants.scale.astype(np.float64)
+            with np.errstate(over="ignore"):
+                steps = np.floor(x.astype(np.float64) / np.where(step == 0, 1, step))
+            half = 2 ** (self.bits - 1)
+            return np.asarray((np.clip(steps, -half, half - 1) + half).astype(np.uint8))
         offset: Any = 0.0 if constants.offset is None else constants.offset.astype(np.float64)
         with np.errstate(over="ignore"):
             steps = np.rint((x.astype(np.float64) - offset) / constants.scale)
@@ -135,6 +170,8 @@ class Uniform(Quantizer):
                 ("percentile", 100.0),
                 ("step", None),
                 ("offset", None),
+                ("mse", False),
+                ("midrise", False),
             )
             if getattr(self, name) != usual
         )
@@ -157,3 +194,50 @@ def _sixteen_bits(step: Array) -> Array:
     """A step rounded to 16 significant bits: 255 times it, or less, is exact in the 24 bits of a float32."""
     mantissa, exponent = np.frexp(step)
     return np.asarray(np.ldexp(np.rint(mantissa * 2**16), exponent - 16))
+
+
+def least_squares_scale(magnitudes: Array, levels: Array) -> Array:
+    """The scale s of each row [channels n] with the least sum over x of (x - s * q)**2, q the nearest of `levels`.
+
+    The error has many local minima, so TRIES scales are tried from the mean to the largest of the row at the top level
+    to the largest at level 1 (below the mean no scale is the best for its own codes), then as many around the best of
+    them. A try counts with the scale that is best for its codes, and that is repeated until no code changes. On
+    sorted rows a try costs O(levels log n). The result is no worse than the scale that has the largest value as its
+    top level; a row of one magnitude gets a scale that reaches it exactly, unless others of its levels would lie
+    beyond float32.
+    """
+    peak = magnitudes.max(axis=1)
+    unit = SortedRows(magnitudes / np.where(peak == 0, 1, peak)[:, None])
+    top = int(levels[-1])
+    low = np.where(peak == 0, 1, unit.sums[:, -1] / magnitudes.shape[1]) / top
+    span = -np.log(low)
+    coarse = _best_of(unit, levels, [np.full(len(low), 1 / top), *(low * np.exp(span * t) for t in _EVEN)])
+    fine = [coarse, *(coarse * np.exp(span * (2 * t - 1) / TRIES) for t in _EVEN)]
+    best = _best_of(unit, levels, fine)
+    for _ in range(TRIES):
+        before, (_, best) = best, _refit(unit, levels, best)
+        if (best == before).all():
+            break
+    even = unit.values[:, 0] == unit.values[:, -1]
+    most = np.maximum(2.0**127 / top, peak / top)
+    return np.asarray(np.minimum(peak * np.where(even, 1, best), most))
+
+
+def _best_of(unit: SortedRows, levels: Array, tries: list[Array]) -> Array:
+    best, least = tries[0], np.full(len(tries[0]), np.inf)
+    for scale in tries:
+        error, _ = _refit(unit, levels, scale)
+        best, least = np.where(error < least, scale, best), np.minimum(error, least)
+    return best
+
+
+def _refit(unit: SortedRows, levels: Array, scale: Array) -> tuple[Array, Array]:
+    """The best scale of each row for the codes that `scale` gives, and its squared error less sum x**2."""
+    middle = (levels[1:] + levels[:-1]) / 2
+    n = unit.values.shape[1]
+    first = unit.below(scale[:, None] * middle)  # values from here on are at the next level
+    above = unit.sums[:, -1:] - np.take_along_axis(unit.sums, first, axis=1)
+    cross = levels[0] * unit.sums[:, -1] + (above * np.diff(levels)).sum(axis=1)
+    square = levels[0] ** 2 * n + ((n - first) * np.diff(levels**2)).sum(axis=1)
+    refit = np.where(cross > 0, cross / np.maximum(square, 1), scale)
+    return np.where(cross > 0, -cross * refit, 0.0), refit

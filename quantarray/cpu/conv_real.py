@@ -1,0 +1,115 @@
+"""The same product with float constants, summed in float64 in one documented order and rounded once.
+
+`docs/decisions/0001-real-results-in-float64.md` has the order. A basis of M planes by one of N planes is M * N exact
+counts of the same words, which stay in L1 between them: a tile's words are read from memory once.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from .finish import store_bits, store_codes, store_values
+from .micro import LANES, TILE, add_tile
+from .tiles import blocks, count, drive, scratch, sum_codes
+
+_NO_VALUES = np.empty((0, 0), np.float32)
+
+
+def conv_real(x, w, plan, finish, out):
+    drive(_real_range, _real_parallel, x, w, plan, finish, _NO_VALUES, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _add_offsets(x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, block, ones, value):
+    """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both."""
+    at, first = np.uint64(block * LANES), np.uint64(run)
+    for part in range(np.uint64(ones.shape[0])):
+        for t in range(np.uint64(terms.shape[0])):
+            for p in range(np.uint64(TILE)):
+                scale = x_scale[part, t, min(rows[p], x_scale.shape[2] - 1), 0]
+                total = terms[t, 2] * inside[first + part] + terms[t, 3] * ones[part, t, p]
+                for lane in range(np.uint64(LANES)):
+                    value[p, lane] += (scale * w_offset[part, at + lane]) * total
+    for part in range(np.uint64(ones.shape[0])):
+        for s in range(np.uint64(w_scale.shape[1])):
+            for p in range(np.uint64(TILE)):
+                offset = x_offset[part, min(rows[p], x_offset.shape[1] - 1), 0]
+                for lane in range(np.uint64(LANES)):
+                    value[p, lane] += (offset * w_scale[part, s, at + lane]) * sums[first + part, s, at + lane]
+    for part in range(np.uint64(ones.shape[0])):
+        for p in range(np.uint64(TILE)):
+            offset = x_offset[part, min(rows[p], x_offset.shape[1] - 1), 0]
+            for lane in range(np.uint64(LANES)):
+                value[p, lane] += (offset * w_offset[part, at + lane]) * inside[first + part]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
+    # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
+    left, terms, x_scale, x_offset = x.words, x.terms, x.scale, x.offset
+    right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside
+    pixels, counts, origin, first_run, runs = plan.pixels, plan.counts, plan.origin, plan.first_run, plan.runs
+    pad, bias, parts = finish.pad, finish.bias, plan.parts
+    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
+    groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
+    origins, _, dot, spare, made = scratch()
+    ones, rows = np.zeros((parts, terms.shape[0], TILE), np.int64), np.empty(TILE, np.int64)
+    value, scales, lanes = np.empty((TILE, LANES), np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
+    for task in range(begin, end):
+        chunk, tile = task % chunks, task // chunks % counts.size
+        image = task // (chunks * counts.size)
+        kind, row0 = plan.classes[tile], image * origin.size
+        for group in range(groups):
+            for p in range(TILE):
+                origins[p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
+                rows[p] = pixels[tile, p] if x.row_is_pixel else image
+            for part in range(parts):
+                for t in range(terms.shape[0]):
+                    start, stop = first_run[kind * parts + part], first_run[kind * parts + part + 1]
+                    sum_codes(left, terms[t, 0], terms[t, 1], origins, runs, start, stop, ones[part], t)
+            first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
+            for block in range(first, last):
+                for p in range(TILE):
+                    for i in range(LANES):
+                        value[p, i] = 0.0
+                for part in range(parts):
+                    run = kind * parts + part
+                    start, stop = first_run[run], first_run[run + 1]
+                    for t in range(terms.shape[0]):
+                        i0, planes_i, base_x, step_x = terms[t, 0], terms[t, 1], terms[t, 2], terms[t, 3]
+                        for p in range(TILE):
+                            scales[p] = x_scale[part, t, min(rows[p], x_scale.shape[2] - 1), 0]
+                        for s in range(w_terms.shape[0]):
+                            j0, planes_j = w_terms[s, 0], w_terms[s, 1]
+                            along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
+                            count(
+                                left, i0, planes_i, origins, right, j0, planes_j, block, runs, start, stop, spare, dot
+                            )
+                            w_at = (part * w_terms.shape[0] + s) * lanes + block * LANES
+                            sums_at = (run * w_terms.shape[0] + s) * lanes + block * LANES
+                            ones_at = (part * terms.shape[0] + t) * TILE
+                            add_tile(
+                                value, scales, w_scale, w_at, sums, sums_at, base_x, ones, ones_at, along, step, dot
+                            )
+                _add_offsets(
+                    x_scale, x_offset, terms, w_scale, w_offset, sums, inside, kind * parts, rows, block, ones, value
+                )
+                at, lane = block * LANES, (block - group * group_blocks) * LANES
+                for p in range(TILE):
+                    for i in range(LANES):
+                        value[p, i] = np.float32((value[p, i] + pad[kind, at + i]) + bias[at + i])
+                channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                for p in range(counts[tile]):
+                    row = row0 + pixels[tile, p]
+                    if not words.size:
+                        store_values(value, p, 0, channel, valid, 1, values, row)
+                    elif thresholds.shape[0] == 1:
+                        store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
+                    else:
+                        store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _real_parallel(x, w, plan, finish, chunks, tasks, pieces, values, words):
+    for piece in prange(pieces):
+        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+        _real_range(x, w, plan, finish, chunks, first, last, values, words)

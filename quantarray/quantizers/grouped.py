@@ -1,0 +1,146 @@
+"""Stochastic rounding with a range a group: ActNN's compressed activations (Chen et al., arXiv 2104.14129)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..device import kernel
+from ..dtypes import Array, Constants, DType, uniform
+from ..format import MAX_BITS, WORD, word_count
+from .base import Quantizer, float32, ones_like_reduced
+
+ROUNDING, DROPOUT = 0, 1  # what random numbers are for: each use has a stream of its own
+_DIGITS = {"bfloat16": 8, "float32": 24}
+
+
+class Grouped(Quantizer):
+    """code = floor((x - min) / step + u), u uniform in [0, 1); value = min + step * code.
+
+    Each group of `group` elements of the packed axis, at every index of the other axes, has a min and a
+    step = (max - min) / (2**bits - 1) of its own. ActNN's groups run along a flattened sample: x.reshape(n, -1).
+
+    **Random numbers** are Philox4x32-10 of the seed, an integer of up to 64 bits, and of the element's index in the
+    flattened x. The same seed gives the same numbers on every device and thread and for every shape of the same
+    elements: take another one each step and tensor. `stochastic=False` has u = 1/2: the nearest level, ties up.
+
+    **Unbiased**: the mean of an element's value over seeds is x, its variance p * (1 - p) * step**2 with p the
+    fractional part of (x - min) / step. It needs every x between the first and the last level, so min is rounded down
+    and step up (ActNN rounds both to nearest, and clamps what lies outside). Exact up to the 2**-32 steps of u, and
+    one rounding of a level to float32.
+
+    **Constants** are bfloat16, 4 bytes a group, or float32, 8 bytes. A group of one value decodes to exactly that if
+    the constants' type holds it; another value is rounded stochastically between neighbours that do. The step is 1
+    where none is needed, so nothing is divided by zero.
+
+    >>> import quantarray as qa, numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(4, 4096)).astype(np.float32)
+    >>> q = qa.quantize(x, qa.Grouped(2, seed=1))
+    >>> q.group, q.scale.shape, f"{x.nbytes / q.nbytes:.2f}"
+    (256, (4, 16), '15.06')
+    """
+
+    def __init__(
+        self, bits: int, group: int = 256, seed: int = 0, stochastic: bool = True, constants: str = "bfloat16"
+    ) -> None:
+        limits = {"bits": (bits, 1, MAX_BITS), "group": (group, 1, 2**62), "seed": (seed, 0, 2**64 - 1)}
+        for name, (value, least, most) in limits.items():
+            whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            if not whole or not least <= value <= most:
+                raise ValueError(f"Grouped: {name} must be an integer from {least} to {most}, got {value!r}")
+        if not isinstance(stochastic, (bool, np.bool_)):
+            raise ValueError(f"Grouped: stochastic must be True or False, got {stochastic!r}")
+        if not isinstance(constants, str) or constants not in _DIGITS:
+            raise ValueError(f"Grouped: constants must be 'bfloat16' or 'float32', got {constants!r}")
+        self.bits, self.group, self.seed = int(bits), int(group), int(seed)
+        self.stochastic, self.constants = bool(stochastic), constants
+        self.nearest = self.idempotent = self.monotone = not self.stochastic
+
+    @property
+    def dtype(self) -> DType:
+        return uniform(self.bits)
+
+    @property
+    def fixed(self) -> bool:
+        return False
+
+    def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
+        shape, top, digits = ones_like_reduced(x, axes), 2**self.bits - 1, _DIGITS[self.constants]
+        if x.size:
+            low, high = (f(axis=axes, keepdims=True).astype(np.float64) for f in (x.min, x.max))
+        else:
+            low = high = np.zeros(shape)
+        with np.errstate(over="ignore"):
+            start = _rounded(low, digits, np.floor)
+            step = _rounded((high - start) / top, digits, np.ceil)
+            float32("Grouped", "last level", start + step * top)
+        step[step == 0] = 1
+        made = Constants(float32("Grouped", "step", step), float32("Grouped", "min", start))
+        return made.to_bfloat16() if self.constants == "bfloat16" else made
+
+    def encode(self, x: Array, constants: Constants) -> Array:
+        each = Constants(constants.scale, constants.offset, group=1)
+        words, codes = self.encode_words(x, each, x.ndim - 1), np.empty(x.shape, np.uint8)
+        if codes.size:
+            flat = words.reshape(self.bits, -1, words.shape[-1])
+            kernel("cpu", "unpack")(flat, codes.reshape(-1, x.shape[-1]))
+        return codes
+
+    def encode_words(self, x: Array, constants: Constants, axis: int) -> Array:
+        last = np.ascontiguousarray(np.moveaxis(x, axis, -1), np.float32 if x.dtype == np.float32 else np.float64)
+        values = last.reshape(-1, last.shape[-1]) if last.size else last
+        key = philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
+        return rounded_words(values, x.shape, axis, constants, self.bits, key)
+
+    def __repr__(self) -> str:
+        usual = {"group": 256, "seed": 0, "stochastic": True, "constants": "bfloat16"}
+        extra = "".join(f", {n}={getattr(self, n)!r}" for n, value in usual.items() if getattr(self, n) != value)
+        return f"Grouped({self.bits}{extra})"
+
+
+def _rounded(x: Array, digits: int, rounding: Callable[..., Any]) -> Array:
+    """float64 x at so many significant bits, and no finer than a subnormal float32 of so many; never -0."""
+    _, exponent = np.frexp(x)
+    unit = np.ldexp(1.0, np.maximum(exponent, -125) - digits)
+    return np.asarray(rounding(x / unit) * unit + 0.0)
+
+
+def philox_key(seed: int, use: int) -> Array:
+    """What the kernel takes as its key: the seed's two halves, and the use."""
+    return np.array([seed & 0xFFFFFFFF, seed >> 32, use], np.uint32)
+
+
+def rounded_words(
+    values: Array, shape: tuple[int, ...], axis: int, constants: Constants, bits: int, key: Array
+) -> Array:
+    """Words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last."""
+    outer, length = shape[:axis] + shape[axis + 1 :], shape[axis]
+    out = np.empty((bits, *outer, word_count(length)), WORD)
+    if out.size:
+        low, step = (_by_row(c, outer, axis, constants) for c in (constants.offset, constants.scale))
+        start, stride = _numbers(shape, axis)
+        group = constants.group if low.shape[1] > 1 and constants.group else length
+        flat = out.reshape(bits, -1, out.shape[-1])
+        kernel("cpu", "encode_grouped")(values, low, step, start, stride, group, key, flat)
+    return out
+
+
+def _by_row(constant: Array | None, outer: tuple[int, ...], axis: int, constants: Constants) -> Array:
+    """A constant as [rows groups]."""
+    assert constant is not None
+    groups = max(a.shape[axis] for _, a, _ in constants.items())
+    last = np.broadcast_to(np.moveaxis(constant, axis, -1), (*outer, groups))
+    return np.ascontiguousarray(last.reshape(-1, groups))
+
+
+def _numbers(shape: tuple[int, ...], axis: int) -> tuple[Array, int]:
+    """(index in the flattened array of each row's first element, step of the index along the packed axis)."""
+    steps = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    start = np.zeros(1, np.int64)
+    for d, n in enumerate(shape):
+        if d != axis:
+            start = np.add.outer(start, np.arange(n) * steps[d]).reshape(-1)
+    return start, steps[axis]

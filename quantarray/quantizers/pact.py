@@ -1,0 +1,43 @@
+"""Activations clipped at a level that is given, or found."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import Array, Constants
+from .base import bits_of, is_positive
+from .uniform import Uniform
+
+
+class PACT(Uniform):
+    """value = round(clip(x, 0, alpha) * n / alpha) * alpha / n, n = 2**bits - 1.
+
+    Choi et al., PACT, arXiv 1805.06085, where alpha is trained: pass what training found. With alpha=None it is fitted
+    as max(x, 0), `Uniform(bits, signed=False)`.
+
+    A tie rounds to the even code. 0 and what is below are 0; what is above alpha is alpha, infinities with alpha given
+    (else they are refused). A constant beyond [0, alpha] becomes the end; fitted, a positive one decodes to itself
+    within one rounding of float32. Fitted to zeros, to negative values or to nothing, alpha = n.
+
+    >>> import quantarray as qa, numpy as np
+    >>> q = qa.quantize(np.float32([-1, 0.3, 1, 1.7, 5]), qa.PACT(2, alpha=3))
+    >>> q.dequantize(), q.dtype
+    (array([0., 0., 1., 2., 3.], dtype=float32), quantarray.uint2)
+    """
+
+    def __init__(self, bits: int, alpha: float | None = None) -> None:
+        steps = 2 ** bits_of(type(self).__name__, bits) - 1
+        if alpha is not None and not (is_positive(alpha) and is_positive(alpha / steps)):
+            raise ValueError(f"PACT: alpha must be a number whose {steps}th part is a positive float32, got {alpha!r}")
+        super().__init__(bits, signed=False, step=None if alpha is None else alpha / steps)
+        self.alpha = None if alpha is None else float(alpha)
+
+    def encode(self, x: Array, constants: Constants) -> Array:
+        if self.alpha is None:
+            return super().encode(x, constants)
+        steps = self._top  # not x / step: a step rounded to float32 would decide ties
+        codes = np.rint(np.clip(x.astype(np.float64), 0, self.alpha) * steps / self.alpha)
+        return np.asarray(codes.astype(np.uint8))
+
+    def __repr__(self) -> str:
+        return f"PACT({self.bits})" if self.alpha is None else f"PACT({self.bits}, alpha={self.alpha})"

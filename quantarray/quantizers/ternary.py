@@ -1,0 +1,61 @@
+"""Ternary weights: {-a, 0, a}."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import Array, Constants, DType, ternary
+from .base import Quantizer, by_channel, fitted_axes, float32, from_channels, is_number, ones_like_reduced
+
+
+class Ternary(Quantizer):
+    """value = a * sign(x) where |x| > cut, else 0; cut = threshold * mean |x|, a = mean of the |x| above the cut.
+
+    Li and Liu, Ternary Weight Networks, arXiv 1605.04711, whose 0.7 is nearly the best cut for normal and for uniform
+    values. a is the best scale for these codes, but the cut is not a / 2, so codes are not the nearest level's.
+
+    x at the cut, and zero, are 0. Infinities are refused. A constant array decodes to itself. Where nothing is above
+    the cut, as of zeros or of nothing, a = 1. No law stores the cut: `encode` takes it from its x, over the elements
+    that share a scale, so groups of the packed axis longer than 1 are refused.
+
+    >>> import quantarray as qa, numpy as np
+    >>> q = qa.quantize(np.float32([1, -1.5, 0.5, -0.2]), qa.Ternary())  # the cut is 0.7 * 0.8
+    >>> q.dequantize(), q.scale
+    (array([ 1.25, -1.25,  0.  ,  0.  ], dtype=float32), array([1.25], dtype=float32))
+    """
+
+    idempotent = True
+
+    def __init__(self, threshold: float = 0.7) -> None:
+        if not is_number(threshold) or threshold < 0:
+            raise ValueError(f"Ternary: threshold must be a number of at least 0, got {threshold!r}")
+        self.threshold = float(threshold)
+
+    @property
+    def dtype(self) -> DType:
+        return ternary
+
+    @property
+    def fixed(self) -> bool:
+        return False
+
+    def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
+        magnitude, above = self._above(x, axes)
+        count = above.sum(axis=1)
+        mean = np.where(count > 0, np.where(above, magnitude, 0).sum(axis=1) / np.maximum(count, 1), 1.0)
+        return Constants(scale=float32("Ternary", "scale", mean.reshape(ones_like_reduced(x, axes))))
+
+    def encode(self, x: Array, constants: Constants) -> Array:
+        axes = fitted_axes("Ternary", x, constants)
+        above = from_channels(self._above(x, axes)[1], x.shape, axes)
+        return np.where(above, np.where(x > 0, 2, 0), 1).astype(np.uint8)
+
+    def _above(self, x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+        """|x| by channel, and where it is above the cut."""
+        magnitude = np.abs(by_channel(x.astype(np.float64), axes))
+        with np.errstate(over="ignore"):  # too large a mean is refused as a scale
+            mean = magnitude.sum(axis=1, keepdims=True) / max(magnitude.shape[1], 1)
+            return magnitude, magnitude > self.threshold * mean
+
+    def __repr__(self) -> str:
+        return "Ternary()" if self.threshold == 0.7 else f"Ternary(threshold={self.threshold})"

@@ -51,7 +51,7 @@ def popcount(typingctx, word):
 
 @intrinsic
 def mask_above(typingctx, values, start, thresholds, at):
-    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes.
+    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
 
     Both arrays are C-contiguous, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
     """
@@ -62,7 +62,7 @@ def mask_above(typingctx, values, start, thresholds, at):
         vector = ir.VectorType(_F64 if real else _I64, _WIDTH)
         left = _pointer(context, builder, signature, args, 0, args[1])
         right = _pointer(context, builder, signature, args, 2, args[3])
-        above = builder.fcmp_ordered if real else builder.icmp_signed
+        above = builder.fcmp_unordered if real else builder.icmp_signed
         mask = ir.Constant(_I64, 0)
         for lane in range(0, LANES, _WIDTH):
             a, b = (builder.load(_place(builder, side, lane, vector), align=8) for side in (left, right))

@@ -175,13 +175,7 @@ def reshape(q: QuantArray, *shape: Any) -> QuantArray:
     """See `QuantArray.reshape`."""
     new = _new_shape(q, shape)
     blocks, packed = _packed_block(q, new)
-    _, i1, j0, j1 = packed
-    if q.axis != i1 - 1 or j0 == j1:
-        raise ValueError(
-            f"reshape: {q.shape} packed on axis {q.axis} cannot become {new}: axes behind the packed one would merge "
-            f"with it; transpose the packed axis to the end first"
-        )
-    axis = j1 - 1
+    axis = packed[3] - 1
     constants = _reshape_constants(q, blocks, packed, new)
     words = _reshape_words(q, packed, new)
     return _with(q, words, new, axis, constants)
@@ -201,17 +195,26 @@ def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
-    """The blocks, and the one that ends with the packed axis: lengths of 1 behind it are a block of their own."""
-    blocks = list(_blocks(q.shape, new))
-    while len(blocks) > 1 and blocks[-1][2] == blocks[-1][3]:  # old lengths of 1 at the end join the block before
-        blocks[-2:] = [(blocks[-2][0], blocks[-1][1], *blocks[-2][2:])]
-    at = next(n for n, b in enumerate(blocks) if b[0] <= q.axis < b[1])
-    i0, i1, j0, j1 = blocks[at]
-    if q.axis < i1 - 1 and all(n == 1 for n in q.shape[q.axis + 1 : i1]):
-        blocks[at : at + 1] = [(i0, q.axis + 1, j0, j1), (q.axis + 1, i1, j1, j1)]
-    elif q.axis == q.ndim - 1 and q.shape[q.axis] == 1:  # of new lengths of 1 at the end the last is the packed one
-        blocks[at:] = [(i0, i1, j0, len(new))]
-    return blocks, blocks[at]
+    """The blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
+    front, behind = q.shape[: q.axis + 1], q.shape[q.axis + 1 :]
+    cuts = [
+        j
+        for j in range(1, len(new) + 1)
+        if math.prod(new[:j]) == math.prod(front) and math.prod(new[j:]) == math.prod(behind)
+    ]
+    if not cuts:
+        raise ValueError(
+            f"reshape: {q.shape} packed on axis {q.axis} cannot become {new}: axes behind the packed one would merge "
+            f"with it; transpose the packed axis to the end first"
+        )
+    # Lengths of 1 leave a choice: the packed axis keeps its length if it can, and is the last if it was
+    same = [j for j in cuts if new[j - 1] == front[-1]]
+    cut = (same or cuts)[-1 if not behind else 0]
+    blocks = list(_blocks(front, new[:cut]))
+    while len(blocks) > 1 and (blocks[-1][0] == blocks[-1][1] or blocks[-1][2] == blocks[-1][3]):
+        blocks[-2:] = [(blocks[-2][0], blocks[-1][1], blocks[-2][2], blocks[-1][3])]
+    i, j = len(front), cut
+    return blocks + [(i + i0, i + i1, j + j0, j + j1) for i0, i1, j0, j1 in _blocks(behind, new[cut:])], blocks[-1]
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[_Block]:

@@ -51,7 +51,7 @@ class Thresholds:
         strict: Any = True,
         into: DType | None = None,
         scale: float | Array | None = None,
-        offset: float | None = None,
+        offset: float | Array | None = None,
         table: Array | None = None,
         by_rank: bool = True,
     ) -> None:
@@ -213,6 +213,8 @@ def fold_batchnorm(
         )
     deviation = np.sqrt(params["var"] + precision(eps))
 
+    if not into.monotone:
+        raise ValueError(f"{op}: codes of {into} do not rise with the value, so no thresholds are equal to them")
     law = into.fit(np.zeros(1), (0,))
     levels = level_values(into.dtype, law).reshape(-1)
     ranks = np.argsort(np.argsort(levels))
@@ -223,9 +225,11 @@ def fold_batchnorm(
         y = np.where(params["gamma"] == 0, precision(0), normal) + params["beta"]
         return np.asarray(ranks[into.encode(y, law)])
 
-    scale, offset = (None if c is None else float(c.reshape(-1)[0]) for c in (law.scale, law.offset))
+    scale, offset, table = (None if c is None else c[..., 0] for c in (law.scale, law.offset, law.table))
     values, greater = _search(code, into.dtype.n_levels - 1, params["gamma"] >= 0, of)
-    return Thresholds(values, greater=greater, strict=greater, into=into.dtype, scale=scale, offset=offset)
+    return Thresholds(
+        values, greater=greater, strict=greater, into=into.dtype, scale=scale, offset=offset, table=table
+    )
 
 
 def _search(code: Callable[[Array], Array], count: int, rising: Array, of: type) -> tuple[Array, Array]:

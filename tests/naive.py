@@ -54,8 +54,9 @@ def _taps(x, kernel, stride, padding, dilation, fill):
         around.append((before, after))
         places.append([starts + i * dil for i in range(k)])
     x = np.pad(x, ((0, 0), *around, (0, 0)), constant_values=fill)
-    return [((ky, kx), x[:, rows][:, :, cols])
-            for ky, rows in enumerate(places[0]) for kx, cols in enumerate(places[1])]
+    return [
+        ((ky, kx), x[:, rows][:, :, cols]) for ky, rows in enumerate(places[0]) for kx, cols in enumerate(places[1])
+    ]
 
 
 def matmul(a, b):
@@ -75,8 +76,7 @@ def linear(x, w):
     return matmul(x, np.asarray(w).T)
 
 
-def conv2d(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0,
-           flip_kernel=False):
+def conv2d(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0, flip_kernel=False):
     """Cross-correlation of `[n h w c]` with `[o kh kw c/groups]`: `[n oh ow o]`.
 
     out[n, i, j, o] = sum over ky, kx, c of
@@ -182,9 +182,21 @@ def _f64(constant, *shape):
     return constant.reshape(shape) if constant.ndim and shape else constant
 
 
-def conv2d_affine(x_terms, x_scales, x_offset, w_terms, w_scales, w_offset, stride=(1, 1),
-                  padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0.0, bias=None,
-                  flip_kernel=False):
+def conv2d_affine(
+    x_terms,
+    x_scales,
+    x_offset,
+    w_terms,
+    w_scales,
+    w_offset,
+    stride=(1, 1),
+    padding=((0, 0), (0, 0)),
+    dilation=(1, 1),
+    groups=1,
+    pad_value=0.0,
+    bias=None,
+    flip_kernel=False,
+):
     """float32 `conv2d` of x = x_offset + sum_t x_scales[t] * x_terms[t] and a w of that form: `affine_dot`.
 
     x_terms are integers `[t n h w c]`, x_scales `[t]` or `[t n]`, x_offset a scalar or `[n]`; w_terms are
@@ -193,6 +205,7 @@ def conv2d_affine(x_terms, x_scales, x_offset, w_terms, w_scales, w_offset, stri
     law of x; they add pad_value * (w_offset * n_out + sum_s w_scales[s] * Bout[s]), in this order, before the
     bias.
     """
+
     def conv(x, w, outside=0):
         return conv2d(x, w, stride, padding, dilation, groups, outside, flip_kernel)
 
@@ -209,8 +222,9 @@ def conv2d_affine(x_terms, x_scales, x_offset, w_terms, w_scales, w_offset, stri
     p = ow * n_out
     for s in range(len(sw)):
         p = p + sw[s] * Bout[s]
-    return affine_dot([sx], [ox], [sw], [ow], [U], [A], [B], [n], _f64(pad_value) * p,
-                      _f64(0 if bias is None else bias))
+    return affine_dot(
+        [sx], [ox], [sw], [ow], [U], [A], [B], [n], _f64(pad_value) * p, _f64(0 if bias is None else bias)
+    )
 
 
 def linear_affine(x_terms, x_scales, x_offset, w_terms, w_scales, w_offset, bias=None, parts=None):

@@ -1,6 +1,5 @@
 """ABC-Net, LQ-Nets and greedy residuals: published numbers, the formulas by plain loops, edge values, products."""
 
-import time
 import warnings
 from statistics import NormalDist
 
@@ -513,18 +512,3 @@ def test_abc_convolution_is_a_sum_of_binary_convolutions():
             alpha = w.scale[m, :, 0, 0, 0].astype(np.float64) / 2
             total = total + alpha * betas[n] * naive.conv2d(h, plane, padding=((1, 1), (1, 1)))
     np.testing.assert_allclose(qa.conv2d(x, w, padding=1), total, rtol=1e-5, atol=1e-4)
-
-
-# time
-
-
-def test_fitting_takes_less_than_three_sorts():
-    """The best of several runs of each, in turn, because other work may run beside one of them."""
-    x = np.random.default_rng(0).normal(size=10_000_000).astype(np.float32)
-    best = {"sort": np.inf, "fit": np.inf}
-    for _ in range(7):
-        for name, call in (("sort", lambda: np.sort(x)), ("fit", lambda: qa.LQ(3).fit(x, (0,)))):
-            start = time.perf_counter()
-            call()
-            best[name] = min(best[name], time.perf_counter() - start)
-    assert best["fit"] < 3 * best["sort"]

@@ -27,8 +27,9 @@ def draw(image, kernel, geometry, seed=0):
     return rng.integers(-5, 6, image), rng.integers(-5, 6, (*kernel, depth))
 
 
-def literal_taps(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0,
-                 flip_kernel=False):
+def literal_taps(
+    x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0, flip_kernel=False
+):
     """The definition: for every output index its taps, pairs (input index or None outside, weight index)."""
     (n, h, width), (o, kh, kw, depth) = x.shape[:3], w.shape
     (top, bottom), (left, right) = padding
@@ -93,8 +94,11 @@ def test_conv2d_is_torchs(image, kernel, geometry):
     torch = pytest.importorskip("torch")
     x, w = draw(image, kernel, geometry, seed=1)
     (top, bottom), (left, right) = geometry.get("padding", ((0, 0), (0, 0)))
-    padded = torch.nn.functional.pad(torch.tensor(x, dtype=torch.float64).permute(0, 3, 1, 2),
-                                     (left, right, top, bottom), value=geometry.get("pad_value", 0))
+    padded = torch.nn.functional.pad(
+        torch.tensor(x, dtype=torch.float64).permute(0, 3, 1, 2),
+        (left, right, top, bottom),
+        value=geometry.get("pad_value", 0),
+    )
     kernel = torch.tensor(w, dtype=torch.float64).permute(0, 3, 1, 2)
     if geometry.get("flip_kernel"):
         kernel = kernel.flip(2, 3)
@@ -155,8 +159,12 @@ def test_thresholds_by_hand():
     assert naive.thresholds(acc, t, greater=True, strict=False)[:, 0].tolist() == [0, 1, 2, 2, 3]
     assert naive.thresholds(acc, t, greater=False, strict=True)[:, 0].tolist() == [3, 2, 1, 1, 0]
     assert naive.thresholds(acc, t, greater=False, strict=False)[:, 0].tolist() == [3, 3, 2, 1, 0]
-    four = naive.thresholds(np.full((2, 1, 4), 5), np.repeat(t, 4, axis=0),
-                            greater=np.array([True, True, False, False]), strict=np.array([True, False] * 2))
+    four = naive.thresholds(
+        np.full((2, 1, 4), 5),
+        np.repeat(t, 4, axis=0),
+        greater=np.array([True, True, False, False]),
+        strict=np.array([True, False] * 2),
+    )
     assert four.tolist() == [[[1, 2, 1, 2]]] * 2
 
 
@@ -189,8 +197,9 @@ def test_affine_dot_rounds_every_product():
 def test_conv2d_affine_adds_the_padding_in_the_documented_order():
     # a padded pixel above a zero: 1 * ((1 + 2**60) - 2**60), which is 1 if the two large terms come first
     zero, one = np.zeros((1, 1, 1, 1), np.int64), np.ones((1, 1, 1, 1), np.int64)
-    out = naive.conv2d_affine([zero], [1], 0, [one, one], [2.0**60, -(2.0**60)], 1, padding=((1, 0), (0, 0)),
-                              pad_value=1)
+    out = naive.conv2d_affine(
+        [zero], [1], 0, [one, one], [2.0**60, -(2.0**60)], 1, padding=((1, 0), (0, 0)), pad_value=1
+    )
     assert out.tolist() == [[[[0]], [[0]]]]
 
 
@@ -255,10 +264,8 @@ def test_linear_affine_parts():
 
 def test_run_layers_options():
     """strict, invert, pad_value and pooling of a network small enough to follow: 1x1 weights 1 and -1."""
-    arrays = {"w": np.array([1, -1]).reshape(2, 1, 1, 1), "t": np.array([[0, 3], [0, 3]]),
-              "i": np.array([False, True])}
-    layer = {"op": "conv2d", "weight": "w", "threshold": "t", "stride": 1, "pad": [1, 0],
-             "values": [10, 20, 30]}
+    arrays = {"w": np.array([1, -1]).reshape(2, 1, 1, 1), "t": np.array([[0, 3], [0, 3]]), "i": np.array([False, True])}
+    layer = {"op": "conv2d", "weight": "w", "threshold": "t", "stride": 1, "pad": [1, 0], "values": [10, 20, 30]}
     x = np.array([3, 5]).reshape(1, 1, 2, 1)
 
     def run(*layers):

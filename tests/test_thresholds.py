@@ -116,3 +116,22 @@ def test_fold_is_exact_for_floats(norm, into, precision, seed):
     beside = [np.nextafter(steps, to) for to in (-TOP, TOP)]
     v = np.concatenate([v, steps, *beside, np.broadcast_to(FLOATS[:-2, None], (len(FLOATS) - 2, len(GAMMAS)))])
     assert_packed(law(v), direct(v, norm, 1e-5, precision, into))
+
+
+@pytest.mark.parametrize(
+    "into", [qa.LQ(2, basis=[0.5, 0.98]), qa.ABCActivations([-0.5, 0.5], [1.0, 1.0]), qa.PACT(2, 1.5)], ids=str
+)
+def test_batch_norm_folds_into_published_schemes(into):
+    gamma, beta, mean, var = np.array([[0.01, -0.02, 0.0], [0.1, 0.2, 0.3], [3.0, 1.0, 0.0], [1.0, 2.0, 3.0]])
+    made = qa.fold_batchnorm(gamma, beta, mean, var, into=into)
+    v = np.arange(-400, 400)[:, None] + np.zeros(3, int)
+    y = gamma * ((v - mean) / np.sqrt(var + 1e-5)) + beta
+    expected = qa.from_codes(
+        into.encode(y, into.fit(y, (0, 1))), into.dtype, scale=made.constants["scale"], offset=made.constants["offset"]
+    )
+    assert np.array_equal(made(v).dequantize(), expected.dequantize())
+
+
+def test_batch_norm_refuses_codes_that_fall():
+    with pytest.raises(ValueError, match=r"codes of .* do not rise with the value"):
+        qa.fold_batchnorm([1.0], [0.0], [0.0], [1.0], into=qa.ABCActivations([-0.5, 0.5], [1.0, -1.0]))

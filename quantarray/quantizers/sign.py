@@ -50,7 +50,7 @@ class Sign(Quantizer):
             return Constants(scale=np.ones(shape, np.float32))
         with np.errstate(over="ignore"):  # the widened |x| has no int8 -128 that is its own negative
             mean = np.abs(x, dtype=np.float64).mean(axis=axes, keepdims=True)
-        return Constants(scale=float32("Sign", "scale", mean))
+        return Constants(scale=float32(type(self).__name__, "scale", mean))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         return (x >= 0).astype(np.uint8)

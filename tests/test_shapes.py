@@ -90,6 +90,16 @@ def test_reshape_moves_constants_or_refuses(data, x):
     assert_packed(got, x.values.reshape(new))
 
 
+@pytest.mark.parametrize("old, axis, new", [((2, 0, 2), 1, (2, 0, 2, 1)), ((0, 3), 1, (3, 0)), ((4, 0), 1, (0,))])
+def test_reshape_of_nothing_keeps_one_constant(old, axis, new):
+    """Varying constants have nothing left to vary over."""
+    scale = np.ones((2, *(n if d != axis else 1 for d, n in enumerate(old))))
+    q = qa.from_codes(np.zeros(old, int), qa.basis(2), axis=axis, scale=scale)
+    got = q.reshape(new)
+    assert_packed(got, np.zeros(new, np.float32))
+    assert got.scale.size == 2
+
+
 def test_reshape_keeps_the_packed_axis_last():
     """Also where its length of 1 could be any of several."""
     for old, new in (((3, 1), (3, 1, 1, 1)), ((1,), (1, 1)), ((1, 1, 1, 1), (1,) * 5), ((1, 3, 1), (3, 1, 1))):

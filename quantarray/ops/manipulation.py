@@ -262,6 +262,8 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
 
 
 def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new: tuple[int, ...]) -> Constants:
+    if not q.size:
+        return _changed(q.constants, lambda a, lead: _one_constant(a, lead, len(new)))
     i0, i1, j0, j1 = packed
     along = any(np.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
     kept = tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
@@ -284,3 +286,9 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
         return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(*a.shape[:lead], *(n for _, o in made for n in o))
 
     return _changed(q.constants, change, group)
+
+
+def _one_constant(a: Array, lead: int, ndim: int) -> Array:
+    """An array without elements keeps one constant for all of them: the first, or 1 where there is none."""
+    first = a.reshape(*a.shape[:lead], -1)[..., :1] if a.size else np.ones((*a.shape[:lead], 1), a.dtype)
+    return first.reshape(*a.shape[:lead], *[1] * ndim)

@@ -42,18 +42,18 @@ from .io.container import load, save
 from .ops.allocation import allocate_bits
 from .ops.comparison import array_equal
 from .ops.convolution import conv2d
-from .ops.creation import encode, from_codes, from_words, quantize
+from .ops.creation import encode, from_codes, from_words
 from .ops.linalg import linear, matmul
 from .ops.masks import dropout_mask, relu_mask
 from .ops.pooling import avg_pool2d, max_pool2d
+from .ops.quantization import quantize
 from .quantizers import (
+    ABC,
     LQ,
     PACT,
     XNOR,
     ABCActivations,
-    ABCWeights,
-    DoReFaActivations,
-    DoReFaWeights,
+    DoReFa,
     Greedy,
     Grouped,
     LloydMax,
@@ -82,15 +82,14 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ABC",
     "LQ",
     "PACT",
     "XNOR",
     "ABCActivations",
-    "ABCWeights",
     "DType",
     "DeviceError",
-    "DoReFaActivations",
-    "DoReFaWeights",
+    "DoReFa",
     "FormatError",
     "Greedy",
     "Grouped",

@@ -14,7 +14,7 @@ returns. `Constants` are the numbers that turn a dtype's codes into values: a sc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -259,6 +259,14 @@ class Constants:
         lead = 0 if scale is None or offset is None else scale.ndim - offset.ndim
         leads = {"scale": lead, "offset": 0, "table": 1}
         return [(name, a, leads[name]) for name, a in self._stored.items() if a is not None]
+
+    def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
+        """Constants with each array, as stored, replaced by change(array, leading axes), read-only."""
+        made: dict[str, Array] = {}
+        for name, a, lead in self.items():
+            made[name] = change(a, lead).view()
+            made[name].flags.writeable = False
+        return Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
 
     @property
     def nbytes(self) -> int:

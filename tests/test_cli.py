@@ -9,6 +9,7 @@ import pytest
 from plain_files import Builder, rewrite, small
 
 import quantarray as qa
+from quantarray import progress
 from quantarray.cli import main, output, picture
 from quantarray.cli.info import kernels
 
@@ -173,12 +174,12 @@ def test_run_refuses(net, tmp_path, capsys):
 
 
 def test_progress_shows_on_terminals_and_long_runs_only(net, capsys, monkeypatch):
-    monkeypatch.setattr(output, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
     assert call(capsys, "run", net)[2] == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     _, out, err = call(capsys, "run", net)
     assert f"\r[{'#' * 30}] 6 of 6" in err and err.endswith("\r\x1b[K") and "\r" not in out
-    monkeypatch.setattr(output, "PATIENCE", 60.0)
+    monkeypatch.setattr(progress, "PATIENCE", 60.0)
     assert call(capsys, "run", net)[2] == ""
 
 

@@ -26,13 +26,13 @@ SCHEMES = [
     ("PowerOfTwo(4)", lambda: qa.PowerOfTwo(4)),
     ("PowerOfTwo(4, exponents=4)", lambda: qa.PowerOfTwo(4, exponents=4)),
     ("PowerOfTwo(8)", lambda: qa.PowerOfTwo(8)),
-    ("DoReFaWeights(1)", lambda: qa.DoReFaWeights(1)),
-    ("DoReFaWeights(2)", lambda: qa.DoReFaWeights(2)),
-    ("DoReFaWeights(4)", lambda: qa.DoReFaWeights(4)),
-    ("DoReFaWeights(8)", lambda: qa.DoReFaWeights(8)),
-    ("DoReFaActivations(1)", lambda: qa.DoReFaActivations(1)),
-    ("DoReFaActivations(2)", lambda: qa.DoReFaActivations(2)),
-    ("DoReFaActivations(8)", lambda: qa.DoReFaActivations(8)),
+    ("DoReFa(1)", lambda: qa.DoReFa(1)),
+    ("DoReFa(2)", lambda: qa.DoReFa(2)),
+    ("DoReFa(4)", lambda: qa.DoReFa(4)),
+    ("DoReFa(8)", lambda: qa.DoReFa(8)),
+    ("DoReFa(1, activations=True)", lambda: qa.DoReFa(1, activations=True)),
+    ("DoReFa(2, activations=True)", lambda: qa.DoReFa(2, activations=True)),
+    ("DoReFa(8, activations=True)", lambda: qa.DoReFa(8, activations=True)),
     ("PACT(1)", lambda: qa.PACT(1)),
     ("PACT(4)", lambda: qa.PACT(4)),
     ("PACT(2, alpha=6.0)", lambda: qa.PACT(2, alpha=6)),
@@ -61,21 +61,19 @@ BUILT = {name: make() for name, make in SCHEMES}
 # A constant array, whatever the constant, decodes to itself. The others have tests of their own.
 KEEP_CONSTANTS = [n for n in NAMES if n.startswith(("XNOR", "Ternary()", "LloydMax", "NormalFloat"))]
 KEEP_CONSTANTS += [n for n in NAMES if "mse=True" in n and "signed" not in n]
-KEEP_CONSTANTS += ["DoReFaWeights(1)", "Uniform(1, midrise=True)"]
-# Codes follow from all values that share constants, so there are no groups of the packed axis.
-WITHOUT_GROUPS = [n for n in NAMES if n.startswith(("Ternary", "DoReFaWeights")) and n != "DoReFaWeights(1)"]
+KEEP_CONSTANTS += ["DoReFa(1)", "Uniform(1, midrise=True)"]
 # An array whose codes are not those of the nearest levels, and one whose decoded values encode to others.
 NOT_NEAREST = {
     "Ternary()": [1, 1, 1, 0.6],
     "Ternary(threshold=1.5)": [4, 2.1, 0, 0],
-    "DoReFaWeights(2)": [0.1, 0.02],
-    "DoReFaWeights(4)": [0.1, 0.02],
-    "DoReFaWeights(8)": [0.1, 0.02],
+    "DoReFa(2)": [0.1, 0.02],
+    "DoReFa(4)": [0.1, 0.02],
+    "DoReFa(8)": [0.1, 0.02],
 }
 NOT_IDEMPOTENT = {
-    "DoReFaWeights(2)": [0, 0],
-    "DoReFaWeights(4)": [0.1, 0.05],
-    "DoReFaWeights(8)": [0.1, 0.05],
+    "DoReFa(2)": [0, 0],
+    "DoReFa(4)": [0.1, 0.05],
+    "DoReFa(8)": [0.1, 0.05],
 }
 TINY = np.float32(1e-45)  # the smallest there is
 
@@ -167,12 +165,8 @@ def test_neighbours_of_many_values_do_not_matter(scheme):
 
 
 def test_groups(scheme):
-    """Groups are fitted as if they were alone, or refused by name."""
+    """Groups are fitted and encoded as if they were alone."""
     x = normal(2, 100)
-    if repr(scheme) in WITHOUT_GROUPS:
-        with pytest.raises(ValueError, match=rf"{type(scheme).__name__}: .* group must be None or 1, got 32"):
-            qa.quantize(x, scheme, group=32)
-        return
     q = quantize(x, scheme, group=32)
     for start in range(0, 100, 32):
         part = quantize(x[:, start : start + 32], scheme, scale_axis=0)
@@ -279,7 +273,7 @@ def test_constant_arrays_decode_to_themselves(name, value, shape):
 def test_zeros(scheme):
     """Zeros decode to themselves, except where 0 is no level and nothing vanishes."""
     decoded = quantize(np.zeros(3), scheme).dequantize()
-    if isinstance(scheme, qa.DoReFaWeights) and scheme.bits > 1:
+    if isinstance(scheme, qa.DoReFa) and not scheme.pointwise:
         assert (decoded == np.float32(1 / (2**scheme.bits - 1))).all()
     elif repr(scheme) == "Uniform(2, step=0.5, midrise=True)":
         assert (decoded == 0.25).all()
@@ -308,7 +302,7 @@ def test_subnormal_values(scheme):
 
 def test_values_beyond_float32_are_refused(scheme):
     x = np.array([1e300, -1e300, 0, 0, 0])
-    if scheme.fixed or (isinstance(scheme, qa.DoReFaWeights) and scheme.bits > 1):
+    if scheme.fixed or (isinstance(scheme, qa.DoReFa) and not scheme.pointwise):
         levels = quantize(x, scheme).levels
         assert quantize(x, scheme).dequantize()[:2].tolist() == [levels.max(), levels.min()]
     else:
@@ -437,26 +431,27 @@ def test_power_of_two_ties():
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_dorefa_formulas(bits):
     x, n = normal(4, 70), 2**bits - 1
-    q = quantize(x, qa.DoReFaWeights(bits), scale_axis=0)
+    q = quantize(x, qa.DoReFa(bits), scale_axis=0)
     for values, decoded in zip(x, q.dequantize(), strict=True):
         largest = max(math.tanh(abs(v)) for v in values)
         want = [2 * round(n * (math.tanh(v) / (2 * largest) + 0.5)) / n - 1 for v in values]
         if bits == 1:
             want = [math.copysign(np.abs(values).mean(), v) for v in values]
         np.testing.assert_allclose(decoded, want, rtol=2**-23)
-    q = quantize(x, qa.DoReFaActivations(bits))
+    q = quantize(x, qa.DoReFa(bits, activations=True))
     want = [round(n * min(max(v, 0), 1)) / n for v in x.ravel()]
     np.testing.assert_allclose(q.dequantize().ravel(), want, rtol=2**-23)
-    assert q.dtype == getattr(qa, f"uint{bits}") and qa.DoReFaActivations(bits).fixed
+    assert q.dtype == getattr(qa, f"uint{bits}") and qa.DoReFa(bits, activations=True).fixed
 
 
 def test_dorefa_ties_and_constants():
-    assert quantize(np.float64([0.5, 1 / 6, -0.0]), qa.DoReFaActivations(2)).codes().tolist() == [2, 0, 0]
-    assert quantize(np.float64([0, 0.7]), qa.DoReFaWeights(2)).codes().tolist() == [2, 3]
+    assert quantize(np.float64([0.5, 1 / 6, -0.0]), qa.DoReFa(2, activations=True)).codes().tolist() == [2, 0, 0]
+    assert quantize(np.float64([0, 0.7]), qa.DoReFa(2)).codes().tolist() == [2, 3]
     for value in (1e-40, 0.2, -5.0, 1e300):
-        assert quantize(np.full(3, value), qa.DoReFaWeights(4)).dequantize().tolist() == [math.copysign(1, value)] * 3
+        assert quantize(np.full(3, value), qa.DoReFa(4)).dequantize().tolist() == [math.copysign(1, value)] * 3
     for value, want in ((-1, 0), (0.25, 1 / 3), (0.4, 1 / 3), (9, 1)):
-        assert quantize(np.full(3, value), qa.DoReFaActivations(2)).dequantize().tolist() == [np.float32(want)] * 3
+        q = quantize(np.full(3, value), qa.DoReFa(2, activations=True))
+        assert q.dequantize().tolist() == [np.float32(want)] * 3
 
 
 @pytest.mark.parametrize("bits", range(1, 9))
@@ -595,7 +590,7 @@ def test_mse_step_of_an_outlier():
 
 
 @pytest.mark.parametrize(
-    "kind", [qa.PowerOfTwo, qa.DoReFaWeights, qa.DoReFaActivations, qa.PACT, qa.LloydMax, qa.NormalFloat]
+    "kind", [qa.PowerOfTwo, qa.DoReFa, qa.PACT, qa.LloydMax, qa.NormalFloat]
 )
 @pytest.mark.parametrize("bits", [0, 9, -1, True, 2.0, "2", None])
 def test_bits_are_checked(kind, bits):
@@ -630,7 +625,7 @@ def test_arguments_are_checked(make, message):
 
 def test_fixed_schemes_fold_with_batch_norm():
     v = np.arange(-20, 21)[:, None]
-    for into in (qa.DoReFaActivations(2), qa.PACT(2, alpha=6), qa.Uniform(2, step=1.5, midrise=True)):
+    for into in (qa.DoReFa(2, activations=True), qa.PACT(2, alpha=6), qa.Uniform(2, step=1.5, midrise=True)):
         fold = qa.fold_batchnorm([0.3], [0.1], [1.0], [1.0], into=into, eps=0.0)
         y = 0.3 * ((v - 1.0) / 1.0) + 0.1
         np.testing.assert_array_equal(fold(v).dequantize(), quantize(y, into).dequantize())

@@ -1,21 +1,16 @@
-"""What commands print: tables, amounts of bytes, JSON, a progress bar."""
+"""What commands print: tables, amounts of bytes, JSON."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-import sys
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..array import QuantArray
 from ..io.plain import PlainNetwork
 from ..nn import Network
-
-PATIENCE = 1.0  # seconds before a progress bar shows
-_BAR = 30
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
@@ -102,26 +97,3 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"needs a positive integer, got {text!r}")
     return number
-
-
-class Progress:
-    """A bar on stderr for runs of more than a second; nothing where stderr is not a terminal."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.began = time.monotonic()
-        self.shown = False
-
-    def update(self, done: int) -> None:
-        if not sys.stderr.isatty() or time.monotonic() - self.began < PATIENCE:
-            return
-        filled = _BAR * done // max(self.total, 1)
-        sys.stderr.write(f"\r[{'#' * filled}{'.' * (_BAR - filled)}] {done:,} of {self.total:,}")
-        sys.stderr.flush()
-        self.shown = True
-
-    def close(self) -> None:
-        """Wipe the bar."""
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -14,6 +14,7 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 from ..nn import Network, load_network
+from ..progress import Progress
 from . import output
 
 BATCH = 64
@@ -45,15 +46,14 @@ class Timed:
 def timed(network: Network, x: Array, batch: int = BATCH) -> Timed:
     """Integer results of raw inputs in batches. The first batch runs twice: compilation is not in the time."""
     network(x[:batch])
-    bar = output.Progress(len(x))
     parts, seconds = [], 0.0
-    for at in range(0, len(x), batch):
-        began = time.perf_counter()
-        result = network(x[at : at + batch])
-        seconds += time.perf_counter() - began
-        parts.append(result.dequantize() if isinstance(result, QuantArray) else result)
-        bar.update(at + len(result))
-    bar.close()
+    with Progress(len(x)) as bar:
+        for at in range(0, len(x), batch):
+            began = time.perf_counter()
+            result = network(x[at : at + batch])
+            seconds += time.perf_counter() - began
+            parts.append(result.dequantize() if isinstance(result, QuantArray) else result)
+            bar.update(at + len(result))
     return Timed(np.concatenate(parts), seconds)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 from ..array import QuantArray, validate, validate_constants
 from ..dtypes import Array, Constants, DType, integers
 from ..format import WORD, word_count
-from ..quantizers.base import Quantizer
-from . import checks, encoding
+from . import checks
 from .conversion import pack_codes
 
 
@@ -165,135 +164,6 @@ def _unordered(values: Any) -> bool:
     return isinstance(values, (set, frozenset, range))
 
 
-def quantize(
-    x: Any,
-    quantizer: Quantizer,
-    axis: int = -1,
-    scale_axis: int | tuple[int, ...] | None = None,
-    group: int | None = None,
-) -> QuantArray:
-    """Quantise an array of floats or integers and pack it along `axis`.
-
-    The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
-    the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
-    `scale_axis` defaults to all other axes; some quantisers bring a group of their own. `scale_axis` with the packed
-    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to.
-
-    >>> import quantarray as qa, numpy as np
-    >>> w = np.float32([[1, -3], [0.5, 0.5]])
-    >>> q = qa.quantize(w, qa.Sign(scale=True), scale_axis=0)
-    >>> q.scale.ravel(), q.dequantize().tolist()
-    (array([2. , 0.5], dtype=float32), [[2.0, -2.0], [0.5, 0.5]])
-    """
-    op = "quantize"
-    a = checks.real_array(op, "x", x)
-    if not isinstance(quantizer, Quantizer):
-        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
-    at = checks.axis(op, axis, a.ndim)
-    if not quantizer.fixed:
-        _check_values(op, a, quantizer)
-    keep, group = _kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
-    constants = _fit_groups(a, quantizer, at, keep, group) if group else _fit(a, quantizer, keep)
-    law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
-    law = law.to_bfloat16() if constants.bfloat16 else law
-    words = quantizer.encode_words(a, law, at)
-    if words is None and encoding.pays(a, quantizer, law, at):
-        words = encoding.encode(a, quantizer, law, at)
-    if words is None:
-        _check_values(op, a, quantizer)
-        wide = law if law.group is None else _each(law, lambda c, lead: _per_element(c, lead + at, a.shape[at], group))
-        codes = _check_codes(op, quantizer.encode(a, wide), a.shape, quantizer)
-        words = pack_codes(codes, at, quantizer.dtype.bits)
-    return QuantArray(words, quantizer.dtype, a.shape, at, law)
-
-
-def _per_element(constant: Array, axis: int, length: int, group: int | None) -> Array:
-    """A constant with its groups along an axis repeated for each element."""
-    if constant.shape[axis] == 1 or group is None:
-        return constant
-    return np.asarray(np.take(constant, np.arange(length) // group, axis=axis))
-
-
 def _check_dtype(op: str, dtype: Any) -> None:
     if not isinstance(dtype, DType):
         raise TypeError(f"{op}: dtype must be one of quantarray's (bipolar, uint4, uniform(3), ..), got {dtype!r}")
-
-
-def _check_values(op: str, a: Array, quantizer: Quantizer) -> None:
-    if a.dtype.kind != "f":
-        return
-    if np.isnan(a).any():
-        where = tuple(int(i) for i in np.argwhere(np.isnan(a))[0])
-        raise ValueError(f"{op}: x must hold no NaN, got one at {where}")
-    if not quantizer.fixed:
-        checks.finite(op, f"x, to which {quantizer} is fitted,", a)
-
-
-def _kept_axes(
-    op: str,
-    shape: tuple[int, ...],
-    at: int,
-    scale_axis: int | tuple[int, ...] | None,
-    group: int | None,
-    usual: int | None,
-) -> tuple[tuple[int, ...], int | None]:
-    """The unpacked axes along which constants vary, and the length of their groups along the packed one.
-
-    `usual` is the quantiser's own group, for calls that don't say how constants vary along the packed axis.
-    """
-    given = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
-    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
-    if group is None and at not in keep:
-        group = usual
-    if group is not None:
-        group = min(checks.integer(op, "group", group, 1), max(shape[at], 1))
-    if scale_axis is None:
-        return tuple(d for d in range(len(shape)) if d != at) if group else (), group
-    if group and at in keep:
-        raise ValueError(f"{op}: group={group} already says how constants vary along the packed axis {at}")
-    return tuple(d for d in keep if d != at), 1 if at in keep else group
-
-
-def _check_codes(op: str, codes: Any, shape: tuple[int, ...], quantizer: Quantizer) -> Array:
-    """What a quantiser, which may be the caller's own, made: codes of its dtype in the shape of x."""
-    found, count = np.asarray(codes), quantizer.dtype.n_levels
-    if found.shape != shape or found.dtype.kind not in "biu":
-        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {shape}, got {checks.kind(found)}")
-    if found.size and not 0 <= found.min() <= found.max() < count:
-        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {found.min()} to {found.max()}")
-    return found
-
-
-def _named(quantizer: Any) -> str:
-    return f"the class {quantizer.__name__}: call it" if isinstance(quantizer, type) else repr(quantizer)
-
-
-def _fit(a: Array, quantizer: Quantizer, keep: tuple[int, ...]) -> Constants:
-    return quantizer.fit(a, tuple(d for d in range(a.ndim) if d not in keep))
-
-
-def _fit_groups(a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int) -> Constants:
-    """Fit whole groups at once along an axis of their own, then the shorter last one."""
-    whole = a.shape[at] // group * group
-    reduce = tuple(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at)
-    pieces = []
-    for part, length in ((slice(0, whole), group), (slice(whole, a.shape[at]), a.shape[at] - whole)):
-        if part.stop > part.start:
-            shape = (*a.shape[:at], (part.stop - part.start) // length, length, *a.shape[at + 1 :])
-            fitted = quantizer.fit(a[(slice(None),) * at + (part,)].reshape(shape), (*reduce, at + 1))
-            pieces.append(_each(fitted, lambda c, lead: c.squeeze(lead + at + 1)))
-    if not pieces:
-        return _fit(a, quantizer, keep)
-
-    def joined(name: str) -> Array | None:
-        found = [getattr(p, name) for p in pieces]
-        lead = found[0].ndim - a.ndim if found[0] is not None else 0
-        return None if found[0] is None else np.concatenate(found, axis=lead + at)
-
-    made = Constants(joined("scale"), joined("offset"), joined("table"), group)
-    return made.to_bfloat16() if pieces[0].bfloat16 else made
-
-
-def _each(constants: Constants, change: Any) -> Constants:
-    made = {name: change(a, lead) for name, a, lead in constants.items()}
-    return Constants(made.get("scale"), made.get("offset"), made.get("table"), constants.group)

@@ -19,15 +19,6 @@ def _with(q: QuantArray, words: Array, shape: tuple[int, ...], axis: int, consta
     return QuantArray(words, q.dtype, shape, axis, constants)
 
 
-def _changed(constants: Constants, change: Any, group: int | None = None) -> Constants:
-    """Constants with each array replaced by change(array, leading axes)."""
-    made: dict[str, Array] = {}
-    for name, a, lead in constants.items():
-        made[name] = change(a, lead).view()
-        made[name].flags.writeable = False
-    return Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
-
-
 _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements as new axes j0 .. j1
 
 # transpose
@@ -43,7 +34,7 @@ def transpose(q: QuantArray, *axes: Any) -> QuantArray:
     outer = [d for d in order if d != q.axis]
     place = [d if d < q.axis else d - 1 for d in outer]
     words = q.words.transpose(0, *(1 + d for d in place), q.words.ndim - 1)
-    constants = _changed(q.constants, lambda a, lead: a.transpose(*range(lead), *(lead + d for d in order)), q.group)
+    constants = q.constants.map(lambda a, lead: a.transpose(*range(lead), *(lead + d for d in order)), q.group)
     return _with(q, words, tuple(q.shape[d] for d in order), order.index(q.axis), constants)
 
 
@@ -71,7 +62,7 @@ def index(q: QuantArray, key: Any) -> QuantArray:
             if isinstance(item, slice):
                 shape.append(len(range(*item.indices(q.shape[d]))))
         d += 1
-    constants = _changed(q.constants, lambda a, lead: _index_constant(a, lead, q, items, start, stop), q.group)
+    constants = q.constants.map(lambda a, lead: _index_constant(a, lead, q, items, start, stop), q.group)
     words = _cut(q, q.words[tuple(words_key)], start, stop)
     return _with(q, words, tuple(shape), axis_out, constants)
 
@@ -263,7 +254,7 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
 
 def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new: tuple[int, ...]) -> Constants:
     if not q.size:
-        return _changed(q.constants, lambda a, lead: _one_constant(a, lead, len(new)))
+        return q.constants.map(lambda a, lead: _one_constant(a, lead, len(new)))
     i0, i1, j0, j1 = packed
     along = any(np.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
     kept = tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
@@ -285,7 +276,7 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
         full = [n for old, _ in made for n in old]
         return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(*a.shape[:lead], *(n for _, o in made for n in o))
 
-    return _changed(q.constants, change, group)
+    return q.constants.map(change, group)
 
 
 def _one_constant(a: Array, lead: int, ndim: int) -> Array:

@@ -3,9 +3,9 @@
 A scheme of your own is a subclass of `Quantizer` with the same two methods.
 """
 
-from .abc_net import ABCActivations, ABCWeights
+from .abc_net import ABC, ABCActivations
 from .base import Quantizer
-from .dorefa import DoReFaActivations, DoReFaWeights
+from .dorefa import DoReFa
 from .greedy import Greedy
 from .grouped import Grouped
 from .lloyd_max import LloydMax
@@ -19,13 +19,12 @@ from .uniform import Uniform
 from .xnor import XNOR
 
 __all__ = [
+    "ABC",
     "LQ",
     "PACT",
     "XNOR",
     "ABCActivations",
-    "ABCWeights",
-    "DoReFaActivations",
-    "DoReFaWeights",
+    "DoReFa",
     "Greedy",
     "Grouped",
     "LloydMax",

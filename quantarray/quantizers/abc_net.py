@@ -13,27 +13,27 @@ from .base import Quantizer, by_channel, fitted_axes, is_number, ones_like_reduc
 from .planes import plus_minus, real_rows
 
 
-class ABCWeights(Quantizer):
+class ABC(Quantizer):
     """x ~ sum_m alpha_m * B_m, B_m = sign(x - mean + u_m * std), u_m = -1 + 2 * (m - 1) / (masks - 1).
 
     alpha minimises the squared error (Lin, Zhao, Pan, ABC-Net, arXiv 1711.11294); one mask has u = 0. Bit m - 1 of a
     code is (B_m + 1) / 2, so the basis law has scale 2 * alpha and offset -sum alpha. Mean and standard deviation
-    are those of the values that share constants, and an element's code depends on them: `group` is refused, and
-    codes are not those of the nearest level.
+    are those of the values that share constants, and an element's code depends on them all: codes are not those of
+    the nearest level.
 
     The sign of 0 is +1. An array of one value decodes to itself, rounded to float32; a mask that equals another adds
     nothing, its alpha is 0. Of nothing at all alpha is 1, 0, 0, ... Infinities, values beyond float32 and those
     whose scale is, are refused.
 
     >>> import quantarray as qa, numpy as np
-    >>> q = qa.quantize(np.float32([-3, -1, 1, 3]), qa.ABCWeights(2))
+    >>> q = qa.quantize(np.float32([-3, -1, 1, 3]), qa.ABC(2))
     >>> q.scale.ravel(), q.codes(), q.dequantize()
     (array([3., 3.], dtype=float32), array([0, 2, 2, 3], dtype=uint8), array([-3.,  0.,  0.,  3.], dtype=float32))
     """
 
     def __init__(self, masks: int) -> None:
         if isinstance(masks, bool) or not isinstance(masks, (int, np.integer)) or not 1 <= masks <= MAX_BITS:
-            raise ValueError(f"ABCWeights: masks must be an integer from 1 to {MAX_BITS}, got {masks!r}")
+            raise ValueError(f"ABC: masks must be an integer from 1 to {MAX_BITS}, got {masks!r}")
         self.masks = int(masks)
 
     @property
@@ -50,9 +50,9 @@ class ABCWeights(Quantizer):
         return [-1 + 2 * m / (self.masks - 1) for m in range(self.masks)] if self.masks > 1 else [0.0]
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        rows = real_rows("ABCWeights", x, axes)
+        rows = real_rows("ABC", x, axes)
         passed = np.bitwise_count(self._signs(rows, (1,)))
-        return plus_minus("ABCWeights", self._alpha(rows, passed), ones_like_reduced(x, axes))
+        return plus_minus("ABC", self._alpha(rows, passed), ones_like_reduced(x, axes))
 
     def _signs(self, x: Array, axes: tuple[int, ...]) -> Array:
         """Codes of float64 x whose constants are shared along `axes`."""
@@ -87,10 +87,10 @@ class ABCWeights(Quantizer):
         return np.diff([*level, last], axis=0)[::-1].T / 2
 
     def encode(self, x: Array, constants: Constants) -> Array:
-        return self._signs(x.astype(np.float64), fitted_axes("ABCWeights", x, constants))
+        return self._signs(x.astype(np.float64), fitted_axes(constants))
 
     def __repr__(self) -> str:
-        return f"ABCWeights({self.masks})"
+        return f"ABC({self.masks})"
 
 
 class ABCActivations(Quantizer):
@@ -106,6 +106,8 @@ class ABCActivations(Quantizer):
     >>> q.codes(), q.dequantize()
     (array([2, 2, 2, 3], dtype=uint8), array([0., 0., 0., 2.], dtype=float32))
     """
+
+    pointwise = True
 
     def __init__(self, shifts: Sequence[float] | Array, betas: Sequence[float] | Array) -> None:
         self.shifts, self.betas = _numbers("shifts", shifts), _numbers("betas", betas)

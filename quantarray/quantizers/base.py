@@ -22,7 +22,9 @@ class Quantizer(ABC):
 
     A scheme declares `nearest` where each value gets a code of the level nearest to it, and `idempotent` where
     encoding decoded codes with the same constants gives levels of the same value, `monotone` where a larger value
-    never gets a code of a smaller level: then a kernel encodes and packs in one pass.
+    never gets a code of a smaller level: then a kernel encodes and packs in one pass. It declares `pointwise` where a
+    code depends on its value and the constants alone: then large arrays are encoded in parts, and constants may come
+    from a calibration array.
 
     `group` is the run of elements along the packed axis that share constants where `quantize` is not told another.
     """
@@ -30,6 +32,7 @@ class Quantizer(ABC):
     nearest: bool = False
     idempotent: bool = False
     monotone: bool = False
+    pointwise: bool = False
     group: int | None = None
 
     @property
@@ -48,12 +51,13 @@ class Quantizer(ABC):
 
     @abstractmethod
     def encode(self, x: Array, constants: Constants) -> Array:
-        """uint8 codes of x, in its shape. The constants broadcast against x."""
+        """uint8 codes of x, in its shape. The constants broadcast against x, as those that `fit` made of x did."""
 
-    def encode_words(self, x: Array, constants: Constants, axis: int) -> Array | None:
+    def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array | None:
         """Words [bits, *outer, word] of x packed along `axis`, of a scheme with a kernel of its own; else None.
 
         Here the constants come as an array keeps them, with `constants.group` elements of the packed axis an entry.
+        x is a run of a larger flattened array, from its element `first` on.
         """
         return None
 
@@ -88,18 +92,10 @@ def from_channels(rows: Array, shape: tuple[int, ...], axes: tuple[int, ...]) ->
     return rows.reshape([shape[d] for d in order]).transpose(np.argsort(order))
 
 
-def fitted_axes(op: str, x: Array, constants: Constants) -> tuple[int, ...]:
-    """The axes of x over which one set of constants was fitted, for schemes whose codes depend on all of its values.
-
-    Refuses groups of the packed axis: constants that are repeated for each element don't tell where groups end.
-    """
+def fitted_axes(constants: Constants) -> tuple[int, ...]:
+    """The axes over which one set of constants was fitted, for schemes whose codes depend on all of its values."""
     constant = constants.scale if constants.offset is None else constants.offset
     assert constant is not None
-    if constants.group not in (None, 1):
-        raise ValueError(
-            f"{op}: codes come from all values that share constants, so group must be None or 1, got "
-            f"{constants.group}; use scale_axis"
-        )
     return tuple(d for d, n in enumerate(constant.shape) if n == 1)
 
 

@@ -15,7 +15,7 @@ class Greedy(Quantizer):
     Network sketching (Guo et al., arXiv 1706.02021). Bit k of a code is (b_k + 1) / 2, so the basis law has scale
     2 * alpha and offset -sum alpha; one bit is `Sign(scale=True)`. With `refit`, all alphas so far are moved to
     the least squared error after each plane, and the next plane is the sign of what they leave: a code then depends
-    on all values that share its constants, and `group` is refused.
+    on all values that share its constants.
 
     The sign of 0 is +1. Codes are not those of the nearest level: a sign, once taken, stays. An array of one value
     decodes to itself, rounded to float32. Of nothing at all alpha is 1, 0, 0, ... Infinities, values beyond
@@ -31,6 +31,7 @@ class Greedy(Quantizer):
         if not isinstance(refit, (bool, np.bool_)):
             raise ValueError(f"Greedy: refit must be True or False, got {refit!r}")
         self.bits, self.refit = bits_of("Greedy", bits), bool(refit)
+        self.pointwise = not self.refit
 
     @property
     def dtype(self) -> DType:
@@ -65,7 +66,7 @@ class Greedy(Quantizer):
 
     def encode(self, x: Array, constants: Constants) -> Array:
         if self.refit:
-            axes = fitted_axes("Greedy", x, constants)
+            axes = fitted_axes(constants)
             return from_channels(self._sketch(real_rows("Greedy", x, axes))[0], x.shape, axes)
         assert constants.scale is not None
         codes, left = np.zeros(x.shape, np.uint8), x.astype(np.float64)

@@ -43,6 +43,8 @@ class Grouped(Quantizer):
     (256, (4, 16), '15.06')
     """
 
+    pointwise = True
+
     def __init__(
         self, bits: int, group: int = 256, seed: int = 0, stochastic: bool = True, constants: str = "bfloat16"
     ) -> None:
@@ -89,11 +91,11 @@ class Grouped(Quantizer):
             kernel("cpu", "unpack")(flat, codes.reshape(-1, x.shape[-1]))
         return codes
 
-    def encode_words(self, x: Array, constants: Constants, axis: int) -> Array:
+    def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array:
         last = np.ascontiguousarray(np.moveaxis(x, axis, -1), np.float32 if x.dtype == np.float32 else np.float64)
         values = last.reshape(-1, last.shape[-1]) if last.size else last
         key = philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
-        return rounded_words(values, x.shape, axis, constants, self.bits, key)
+        return rounded_words(values, x.shape, axis, constants, self.bits, key, first)
 
     def __repr__(self) -> str:
         usual = {"group": 256, "seed": 0, "stochastic": True, "constants": "bfloat16"}
@@ -114,9 +116,12 @@ def philox_key(seed: int, use: int) -> Array:
 
 
 def rounded_words(
-    values: Array, shape: tuple[int, ...], axis: int, constants: Constants, bits: int, key: Array
+    values: Array, shape: tuple[int, ...], axis: int, constants: Constants, bits: int, key: Array, first: int = 0
 ) -> Array:
-    """Words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last."""
+    """Words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last.
+
+    Its elements are numbered from `first` on.
+    """
     outer, length = shape[:axis] + shape[axis + 1 :], shape[axis]
     out = np.empty((bits, *outer, word_count(length)), WORD)
     if out.size:
@@ -124,7 +129,7 @@ def rounded_words(
         start, stride = _numbers(shape, axis)
         group = constants.group if low.shape[1] > 1 and constants.group else length
         flat = out.reshape(bits, -1, out.shape[-1])
-        kernel("cpu", "encode_grouped")(values, low, step, start, stride, group, key, flat)
+        kernel("cpu", "encode_grouped")(values, low, step, first + start, stride, group, key, flat)
     return out
 
 

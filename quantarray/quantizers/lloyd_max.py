@@ -32,6 +32,7 @@ class LloydMax(Quantizer):
     nearest = True
     idempotent = True
     monotone = True
+    pointwise = True
 
     def __init__(self, bits: int) -> None:
         self.bits = bits_of("LloydMax", bits)

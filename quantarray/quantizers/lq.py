@@ -42,6 +42,7 @@ class LQ(Quantizer):
     nearest = True
     idempotent = True
     monotone = True
+    pointwise = True
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ class PowerOfTwo(Quantizer):
     nearest = True
     idempotent = True
     monotone = True
+    pointwise = True
 
     def __init__(self, bits: int, exponents: int | None = None) -> None:
         self.bits = bits_of("PowerOfTwo", bits, 2)

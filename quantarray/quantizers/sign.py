@@ -26,6 +26,7 @@ class Sign(Quantizer):
     nearest = True
     idempotent = True
     monotone = True
+    pointwise = True
 
     def __init__(self, scale: bool | float = False) -> None:
         if not isinstance(scale, (bool, np.bool_)) and not is_positive(scale):

@@ -16,7 +16,7 @@ class Ternary(Quantizer):
 
     x at the cut, and zero, are 0. Infinities are refused. A constant array decodes to itself. Where nothing is above
     the cut, as of zeros or of nothing, a = 1. No law stores the cut: `encode` takes it from its x, over the elements
-    that share a scale, so groups of the packed axis longer than 1 are refused.
+    that share a scale.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.quantize(np.float32([1, -1.5, 0.5, -0.2]), qa.Ternary())  # the cut is 0.7 * 0.8
@@ -46,7 +46,7 @@ class Ternary(Quantizer):
         return Constants(scale=float32("Ternary", "scale", mean.reshape(ones_like_reduced(x, axes))))
 
     def encode(self, x: Array, constants: Constants) -> Array:
-        axes = fitted_axes("Ternary", x, constants)
+        axes = fitted_axes(constants)
         above = from_channels(self._above(x, axes)[1], x.shape, axes)
         return np.where(above, np.where(x > 0, 2, 0), 1).astype(np.uint8)
 

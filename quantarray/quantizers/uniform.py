@@ -46,6 +46,7 @@ class Uniform(Quantizer):
     nearest = True
     idempotent = True
     monotone = True
+    pointwise = True
 
     def __init__(
         self,

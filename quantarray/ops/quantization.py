@@ -1,0 +1,271 @@
+"""From values to a packed array: fit a quantiser's constants, encode block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array, Constants
+from ..format import WORD, WORD_BITS, word_count
+from ..progress import Progress
+from ..quantizers.base import Quantizer
+from . import checks, encoding
+from .conversion import pack_codes
+from .creation import make_constants
+
+# Elements that are in work at a time, so that arrays larger than memory pass through. NumPy's way makes several
+# float64 arrays of a block; the kernel makes none, but looks for the thresholds of its constants anew for each.
+_BLOCK, _KERNEL_BLOCK = 1 << 22, 1 << 26
+
+
+def quantize(
+    x: Any,
+    quantizer: Quantizer,
+    axis: int = -1,
+    scale_axis: int | tuple[int, ...] | None = None,
+    group: int | None = None,
+    *,
+    calibration: Any = None,
+    progress: bool = False,
+) -> QuantArray:
+    """Quantise an array of floats or integers and pack it along `axis`.
+
+    The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
+    the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
+    `scale_axis` defaults to all other axes; some quantisers bring a group of their own. `scale_axis` with the packed
+    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to.
+
+    `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
+    number of axes, and x's lengths along those where constants vary.
+
+    An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
+    constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as
+    much memory as x, unless they are given (`Uniform(4, step=0.1)`) or fitted to a `calibration` sample.
+
+    >>> import quantarray as qa, numpy as np
+    >>> w = np.float32([[1, -3], [0.5, 0.5]])
+    >>> q = qa.quantize(w, qa.Sign(scale=True), scale_axis=0)
+    >>> q.scale.ravel(), q.dequantize().tolist()
+    (array([2. , 0.5], dtype=float32), [[2.0, -2.0], [0.5, 0.5]])
+    >>> qa.quantize([9.0, -9.0], qa.Sign(scale=True), calibration=[1.0, -3.0]).dequantize()
+    array([ 2., -2.], dtype=float32)
+    """
+    op = "quantize"
+    a = checks.real_array(op, "x", x)
+    if not isinstance(quantizer, Quantizer):
+        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
+    at = checks.axis(op, axis, a.ndim)
+    keep, group = _kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
+    source = a
+    if calibration is not None:
+        source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
+    constants = _fit(op, source, quantizer, at, keep, group)
+    law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
+    law = law.to_bfloat16() if constants.bfloat16 else law
+    return QuantArray(_encode(op, a, quantizer, law, at, progress), quantizer.dtype, a.shape, at, law)
+
+
+def _kept_axes(
+    op: str,
+    shape: tuple[int, ...],
+    at: int,
+    scale_axis: int | tuple[int, ...] | None,
+    group: int | None,
+    usual: int | None,
+) -> tuple[tuple[int, ...], int | None]:
+    """The unpacked axes along which constants vary, and the length of their groups along the packed one.
+
+    `usual` is the quantiser's own group, for calls that don't say how constants vary along the packed axis.
+    """
+    given = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
+    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
+    if group is None and at not in keep:
+        group = usual
+    if group is not None:
+        group = min(checks.integer(op, "group", group, 1), max(shape[at], 1))
+    if scale_axis is None:
+        return tuple(d for d in range(len(shape)) if d != at) if group else (), group
+    if group and at in keep:
+        raise ValueError(f"{op}: group={group} already says how constants vary along the packed axis {at}")
+    return tuple(d for d in keep if d != at), 1 if at in keep else group
+
+
+def _calibration(
+    op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]
+) -> Array:
+    if not quantizer.pointwise:
+        raise ValueError(
+            f"{op}: {quantizer} takes an element's code from all values that share its constants, so constants "
+            f"fitted to a calibration array do not fit x; leave calibration out"
+        )
+    source = checks.real_array(op, "calibration", given)
+    if source.ndim != len(shape) or any(source.shape[d] != shape[d] for d in varying):
+        raise ValueError(
+            f"{op}: calibration must have {len(shape)} axes, and the lengths of x {shape} along the axes {varying} "
+            f"where constants vary, got {source.shape}"
+        )
+    return source
+
+
+# blocks
+
+
+def _blocks(shape: tuple[int, ...], at: int, group: int | None, size: int) -> tuple[int, list[slice]]:
+    """The first axis with anything to divide, and slices of it that hold about `size` elements each.
+
+    Axes before it have a length of 1, so a block is one run of the flattened array. Slices of the packed axis begin on
+    words and on groups.
+    """
+    d = next((d for d, n in enumerate(shape) if n > 1), 0)
+    unit = math.lcm(WORD_BITS, group or 1) if d == at else 1
+    step = max(1, size // max(1, math.prod(shape[d + 1 :])))
+    step = -(-step // unit) * unit
+    return d, [slice(i, min(i + step, shape[d])) for i in range(0, shape[d], step)] or [slice(0, 0)]
+
+
+def _at(d: int, part: slice) -> tuple[slice, ...]:
+    return (*(slice(None),) * d, part)
+
+
+def _in_groups(length: int, at: int, group: int) -> Iterator[tuple[tuple[slice, ...], slice, int]]:
+    """(elements, groups, elements a group) of the whole groups along the packed axis, then of a shorter last one."""
+    whole = length // group * group
+    if whole:
+        yield _at(at, slice(0, whole)), slice(0, whole // group), group
+    if length > whole:
+        yield _at(at, slice(whole, length)), slice(whole // group, None), length - whole
+
+
+def _split(a: Array, at: int, length: int) -> Array:
+    """Axis `at` as two: [groups, elements a group]."""
+    return a.reshape(*a.shape[:at], a.shape[at] // length, length, *a.shape[at + 1 :])
+
+
+# fitting
+
+
+def _fit(
+    op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None
+) -> Constants:
+    d, parts = _blocks(a.shape, at, group, _BLOCK)
+    if quantizer.fixed or not (d in keep or (d == at and group)):
+        parts = [slice(0, a.shape[d])]  # its constants come from all blocks at once
+    fitted = []
+    for part in parts:
+        block = a[_at(d, part)]
+        if not quantizer.fixed:
+            _check_values(op, block, quantizer, d, part.start)
+        fitted.append(_fit_block(block, quantizer, at, keep, group))
+    return _joined(fitted, d)
+
+
+def _fit_block(a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
+    if group is None or not a.shape[at]:
+        return quantizer.fit(a, tuple(d for d in range(a.ndim) if d not in keep))
+    reduce = (*(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at), at + 1)
+    pieces = []
+    for elements, _, length in _in_groups(a.shape[at], at, group):
+        fitted = quantizer.fit(_split(a[elements], at, length), reduce)
+        pieces.append(fitted.map(lambda c, lead: c.squeeze(lead + at + 1)))
+    return _joined(pieces, at)
+
+
+def _joined(pieces: list[Constants], d: int) -> Constants:
+    if len(pieces) == 1:
+        return pieces[0]
+    stored = [{name: a for name, a, _ in p.items()} for p in pieces]
+    leads = {name: lead for name, _, lead in pieces[0].items()}
+    made = {name: np.concatenate([s[name] for s in stored], axis=lead + d) for name, lead in leads.items()}
+    return Constants(made.get("scale"), made.get("offset"), made.get("table"))
+
+
+# encoding
+
+
+def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
+    """Words [bits, *outer, word] of x packed along axis `at`."""
+    one_pass = encoding.pays(a, quantizer, law, at)
+    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
+    varies = any(c.shape[lead + d] > 1 for _, c, lead in law.items())
+    if len(parts) == 1 or not (quantizer.pointwise or varies):
+        return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
+    outer = a.shape[:at] + a.shape[at + 1 :]
+    words = np.empty((quantizer.dtype.bits, *outer, word_count(a.shape[at])), WORD)
+    with Progress(a.shape[d] if progress else 0) as bar:
+        for part in parts:
+            cut = _law_of(law, d, part, at)
+            block = _encode_block(op, a[_at(d, part)], quantizer, cut, at, one_pass, d, part.start)
+            if d == at:
+                words[..., part.start // WORD_BITS : word_count(part.stop)] = block
+            else:
+                words[_at(1 + (d if d < at else d - 1), part)] = block
+            bar.update(part.stop)
+    return words
+
+
+def _law_of(law: Constants, d: int, part: slice, at: int) -> Constants:
+    """The constants of a part of axis d."""
+    group = law.group if law.group and d == at else 1
+    cut = slice(part.start // group, -(-part.stop // group))
+    return law.map(lambda c, lead: c[_at(lead + d, cut)] if c.shape[lead + d] > 1 else c, law.group)
+
+
+def _encode_block(
+    op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, one_pass: bool, d: int, start: int
+) -> Array:
+    """Words of the part of x that begins at index `start` of axis d."""
+    words = quantizer.encode_words(a, law, at, start * math.prod(a.shape[d + 1 :]))
+    if words is None and one_pass:
+        words = encoding.encode(a, quantizer, law, at)
+    if words is None:
+        _check_values(op, a, None, d, start)
+        words = pack_codes(_codes(op, a, quantizer, law, at), at, quantizer.dtype.bits)
+    return words
+
+
+def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> Array:
+    """uint8 codes in the shape of x. A quantiser sees groups as an axis of their own, as when it was fitted."""
+    if law.group is None:
+        return _check_codes(op, quantizer.encode(a, law), a.shape, quantizer)
+    out = np.empty(a.shape, np.uint8)
+    for elements, groups, length in _in_groups(a.shape[at], at, law.group):
+        x = _split(a[elements], at, length)
+
+        def part(c: Array, lead: int, groups: slice = groups) -> Array:
+            cut = c[_at(lead + at, groups)] if c.shape[lead + at] > 1 else c
+            return np.expand_dims(cut, lead + at + 1)
+
+        codes = _check_codes(op, quantizer.encode(x, law.map(part)), x.shape, quantizer)
+        out[elements] = codes.reshape(a[elements].shape)
+    return out
+
+
+def _check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: int) -> None:
+    """No NaN, and no infinity where a quantiser is fitted. `a` begins at index `start` of x's axis d."""
+    if a.dtype.kind != "f":
+        return
+    wrong = ~np.isfinite(a) if fitted else np.isnan(a)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        where = (*at[:d], at[d] + start, *at[d + 1 :])
+        if np.isnan(a[at]):
+            raise ValueError(f"{op}: x must hold no NaN, got one at {where}")
+        raise ValueError(f"{op}: x, to which {fitted} is fitted, must be finite, got {a[at]} at {where}")
+
+
+def _check_codes(op: str, codes: Any, shape: tuple[int, ...], quantizer: Quantizer) -> Array:
+    """What a quantiser, which may be the caller's own, made: codes of its dtype in the shape of x."""
+    found, count = np.asarray(codes), quantizer.dtype.n_levels
+    if found.shape != shape or found.dtype.kind not in "biu":
+        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {shape}, got {checks.kind(found)}")
+    if found.size and not 0 <= found.min() <= found.max() < count:
+        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {found.min()} to {found.max()}")
+    return found
+
+
+def _named(quantizer: Any) -> str:
+    return f"the class {quantizer.__name__}: call it" if isinstance(quantizer, type) else repr(quantizer)

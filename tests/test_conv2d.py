@@ -11,6 +11,7 @@ from results import assert_bits, assert_packed, thresholds
 from strategies import Law, channels, laws, samples, seeds, threads
 
 import quantarray as qa
+from quantarray.cpu import conv, conv_real, tiles
 
 NCHW = (0, 3, 1, 2)
 PAD_INTEGERS = st.integers(-9, 9)
@@ -215,3 +216,29 @@ def test_integers_with_a_real_bias(data, case):
     bias = np.random.default_rng(data.draw(seeds())).normal(size=len(w.codes)).astype(np.float32)
     exact = naive.conv2d(x.values, w.values, **case.naive()).astype(np.float64)
     check(data.draw, case, *ours, (exact + bias).astype(np.float32), bias)
+
+
+@pytest.mark.parametrize("scale", [None, 2.0])
+@pytest.mark.parametrize("groups, outputs", [(1, 400), (2, 200), (3, 129)])
+def test_no_two_tasks_write_the_same_word(groups, outputs, scale, monkeypatch):
+    """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
+    module, name = (conv, "_conv_range") if scale is None else (conv_real, "_real_range")
+    kernel, tasks = getattr(module, name), []
+
+    def one_by_one(x, w, plan, finish, chunks, begin, end, values, words):
+        written = np.zeros(words.shape, bool)
+        for task in range(begin, end):
+            alone = np.zeros_like(words)
+            kernel(x, w, plan, finish, chunks, task, task + 1, values, alone)
+            assert not (written & (alone != 0)).any()
+            written |= alone != 0
+            words |= alone
+        tasks.append(end - begin)
+
+    monkeypatch.setattr(module, name, one_by_one)
+    monkeypatch.setattr(tiles.threads, "serial", lambda work, least: True)
+    x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
+    w = qa.from_codes(np.ones((groups * outputs, 1, 1, 2), int), qa.bipolar, scale=scale)
+    got = qa.conv2d(x, w, groups=groups, requantize=qa.Thresholds([0]))
+    assert (got.dequantize() == 1).all() and len(tasks) == 1
+    assert groups > 1 or tasks[0] > 1  # the channels of one group are split

@@ -213,3 +213,12 @@ def test_kernels_take_views(data, seed):
     assert_bits(rows @ kernel[:, 0, 0].T, naive.matmul(flat, weights[:, 0, 0].T).astype(np.int32))
     order = rng.permutation(4)
     assert_packed(image.transpose(*order)[::-1], values.transpose(*order)[::-1]) if order[0] != 3 else None
+
+
+@pytest.mark.parametrize("length", [1, 31, 62, 63, 64, 65, 127])
+def test_reshape_cuts_full_words_at_every_length(length):
+    """Bits of the next segment must not stay in the tail of a segment's last word."""
+    codes = np.ones(3 * length, int)
+    made = qa.from_codes(codes, qa.bipolar).reshape(3, length)
+    validate(made)
+    assert np.array_equal(made.codes(), codes.reshape(3, length))

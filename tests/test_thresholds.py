@@ -119,7 +119,14 @@ def test_fold_is_exact_for_floats(norm, into, precision, seed):
 
 
 @pytest.mark.parametrize(
-    "into", [qa.LQ(2, basis=[0.5, 0.98]), qa.ABCActivations([-0.5, 0.5], [1.0, 1.0]), qa.PACT(2, 1.5)], ids=str
+    "into",
+    [
+        qa.LQ(2, basis=[0.5, 0.98]),
+        qa.LQ(3, basis=[1.0, 2.0, 0.5]),  # the order of its levels is not its own inverse
+        qa.ABCActivations([-0.5, 0.5], [1.0, 1.0]),
+        qa.PACT(2, 1.5),
+    ],
+    ids=str,
 )
 def test_batch_norm_folds_into_published_schemes(into):
     gamma, beta, mean, var = np.array([[0.01, -0.02, 0.0], [0.1, 0.2, 0.3], [3.0, 1.0, 0.0], [1.0, 2.0, 3.0]])

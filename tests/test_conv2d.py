@@ -149,6 +149,19 @@ def test_large_integers(data, case):
     check(data.draw, case, *ours, expected.astype(np.int32 if bound < 2**31 else np.int64))
 
 
+@pytest.mark.parametrize("large, small", [(2**26, 255), (2**30, 15)])
+def test_large_levels_depthwise(large, small):
+    """Large weight levels under the high bits of x pass 2**31 in each addend already."""
+    rng = np.random.default_rng(large)
+    x = rng.integers(0, small + 1, (2, 4, 5, 70))
+    w = rng.choice([-large, large - 1, 1], (70, 3, 3, 1))
+    ours = qa.encode(x, range(small + 1)), qa.encode(w, (-large, 1, large - 1), axis=0)
+    found = qa.conv2d(*ours, groups=70, padding=1)
+    assert_bits(found, naive.conv2d(x, w, groups=70, padding=1))
+    cuts = qa.Thresholds([0, large, 2 * large])
+    assert np.array_equal(qa.conv2d(*ours, groups=70, padding=1, requantize=cuts).codes(), cuts(found).codes())
+
+
 # float constants
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import threads
 
 import quantarray as qa
 from quantarray.array import validate
@@ -46,10 +47,11 @@ def inputs(draw):
     return x, draw(st.sampled_from(QUANTIZERS)), {"axis": axis, "group": group, "scale_axis": scale_axis}
 
 
-@given(inputs())
-def test_kernel_equals_definition(case):
+@given(inputs(), st.booleans())
+def test_kernel_equals_definition(case, many):
     x, quantizer, kwargs = case
-    definition, kernel = both_ways(x, quantizer, **kwargs)
+    with threads(many):
+        definition, kernel = both_ways(x, quantizer, **kwargs)
     validate(kernel)
     assert np.array_equal(kernel.words, definition.words)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from .finish import store_bits, store_codes, store_values
-from .micro import LANES, TILE, add_tile
+from .micro import LANES, TILE, add_tile, clear_tile, round_tile
 from .tiles import blocks, count, drive, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
@@ -19,33 +19,39 @@ def conv_real(x, w, plan, finish, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _add_offsets(x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, block, ones, value):
-    """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both."""
-    at, first = np.uint64(block * LANES), np.uint64(run)
-    for part in range(np.uint64(ones.shape[0])):
-        for t in range(np.uint64(terms.shape[0])):
-            for p in range(np.uint64(TILE)):
-                scale = x_scale[part, t, min(rows[p], x_scale.shape[2] - 1), 0]
-                total = terms[t, 2] * inside[first + part] + terms[t, 3] * ones[part, t, p]
-                for lane in range(np.uint64(LANES)):
-                    value[p, lane] += (scale * w_offset[part, at + lane]) * total
-    for part in range(np.uint64(ones.shape[0])):
-        for s in range(np.uint64(w_scale.shape[1])):
-            for p in range(np.uint64(TILE)):
-                offset = x_offset[part, min(rows[p], x_offset.shape[1] - 1), 0]
-                for lane in range(np.uint64(LANES)):
-                    value[p, lane] += (offset * w_scale[part, s, at + lane]) * sums[first + part, s, at + lane]
-    for part in range(np.uint64(ones.shape[0])):
-        for p in range(np.uint64(TILE)):
-            offset = x_offset[part, min(rows[p], x_offset.shape[1] - 1), 0]
-            for lane in range(np.uint64(LANES)):
-                value[p, lane] += (offset * w_offset[part, at + lane]) * inside[first + part]
+def _add_offsets(x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, block, ones, scales, value):
+    """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both.
+
+    An offset is a term of its own whose integer is 1 everywhere.
+    """
+    parts, w_terms, lanes, at = ones.shape[0], w_scale.shape[1], w_scale.shape[2], block * LANES
+    for part in range(parts):
+        for t in range(terms.shape[0]):
+            _row_constants(x_scale, part, t, rows, scales)
+            base, ones_at = terms[t, 2] * inside[run + part], (part * terms.shape[0] + t) * TILE
+            add_tile(value, scales, w_offset, part * lanes + at, base, None, 0, terms[t, 3], ones, ones_at, 0, None)
+    for part in range(parts):
+        _row_constants(x_offset, 0, part, rows, scales)
+        for s in range(w_terms):
+            w_at, sums_at = (part * w_terms + s) * lanes + at, ((run + part) * w_terms + s) * lanes + at
+            add_tile(value, scales, w_scale, w_at, 1, sums, sums_at, 0, None, 0, 0, None)
+    for part in range(parts):
+        _row_constants(x_offset, 0, part, rows, scales)
+        add_tile(value, scales, w_offset, part * lanes + at, inside[run + part], None, 0, 0, None, 0, 0, None)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _row_constants(constants, part, t, rows, out):
+    """out[p] = the constant of the row of pixel p; constants float64[parts terms rows 1]."""
+    last = constants.shape[2] - 1
+    for p in range(TILE):
+        out[p] = constants[part, t, min(rows[p], last), 0]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
-    left, terms, x_scale, x_offset = x.words, x.terms, x.scale, x.offset
+    left, terms, x_scale, x_offset = x.words, x.terms, x.scale, np.expand_dims(x.offset, 0)
     right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside
     pixels, counts, origin, first_run, runs = plan.pixels, plan.counts, plan.origin, plan.first_run, plan.runs
     pad, bias, parts = finish.pad, finish.bias, plan.parts
@@ -68,16 +74,13 @@ def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
                     sum_codes(left, terms[t, 0], terms[t, 1], origins, runs, start, stop, ones[part], t)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
             for block in range(first, last):
-                for p in range(TILE):
-                    for i in range(LANES):
-                        value[p, i] = 0.0
+                clear_tile(value)
                 for part in range(parts):
                     run = kind * parts + part
                     start, stop = first_run[run], first_run[run + 1]
                     for t in range(terms.shape[0]):
                         i0, planes_i, base_x, step_x = terms[t, 0], terms[t, 1], terms[t, 2], terms[t, 3]
-                        for p in range(TILE):
-                            scales[p] = x_scale[part, t, min(rows[p], x_scale.shape[2] - 1), 0]
+                        _row_constants(x_scale, part, t, rows, scales)
                         for s in range(w_terms.shape[0]):
                             j0, planes_j = w_terms[s, 0], w_terms[s, 1]
                             along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
@@ -88,15 +91,14 @@ def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
                             sums_at = (run * w_terms.shape[0] + s) * lanes + block * LANES
                             ones_at = (part * terms.shape[0] + t) * TILE
                             add_tile(
-                                value, scales, w_scale, w_at, sums, sums_at, base_x, ones, ones_at, along, step, dot
+                                value, scales, w_scale, w_at, base_x, sums, sums_at, along, ones, ones_at, step, dot
                             )
                 _add_offsets(
-                    x_scale, x_offset, terms, w_scale, w_offset, sums, inside, kind * parts, rows, block, ones, value
-                )
+                    x_scale, x_offset, terms, w_scale, w_offset, sums, inside, kind * parts, rows, block, ones, scales,
+                    value,
+                )  # fmt: skip
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
-                for p in range(TILE):
-                    for i in range(LANES):
-                        value[p, i] = np.float32((value[p, i] + pad[kind, at + i]) + bias[at + i])
+                round_tile(value, pad, kind * lanes + at, bias, at)
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                 for p in range(counts[tile]):
                     row = row0 + pixels[tile, p]

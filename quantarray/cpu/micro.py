@@ -127,37 +127,78 @@ def _pixel_shift(builder, ones, p, along):
 
 
 @intrinsic
-def add_tile(typingctx, value, scales, w_scale, w_at, sums, sums_at, base, ones, ones_at, along, step, dot):
+def add_tile(typingctx, value, scales, w_scale, w_at, base, sums, sums_at, along, ones, ones_at, step, dot):
     """value[p, l] += (scales[p] * w_scale[w_at + l]) * exact, for 4 pixels and 32 lanes, where
 
         exact = base * sums[sums_at + l] + along * ones[ones_at + p] + step * dot[p, l]
 
     The last factor is the exact integer product of two terms, int64; the rest is float64, multiplied and added one by
-    one: no fused multiply-add, so that every backend agrees.
+    one: no fused multiply-add, so that every backend agrees. sums may be None, which stands for ones; with ones or dot
+    None their part is left out.
     """
     i64 = types.int64
-    signature = types.void(value, scales, w_scale, i64, sums, i64, i64, ones, i64, i64, i64, dot)
+    signature = types.void(value, scales, w_scale, i64, i64, sums, i64, i64, ones, i64, i64, dot)
 
     def codegen(context, builder, signature, args):
         whole, real = ir.VectorType(_I64, _WIDTH), ir.VectorType(_F64, _WIDTH)
-        values, scales, dots = (_pointer(context, builder, signature, args, i) for i in (0, 1, 11))
+        values, scales = (_pointer(context, builder, signature, args, i) for i in (0, 1))
         weights = _pointer(context, builder, signature, args, 2, args[3])
-        sums = _pointer(context, builder, signature, args, 4, args[5])
-        ones = _pointer(context, builder, signature, args, 7, args[8])
-        base, step = (_splat(builder, args[i], _WIDTH) for i in (6, 10))
-        shifts = [_pixel_shift(builder, ones, p, args[9]) for p in range(TILE)]
+        base, step = (_splat(builder, args[i], _WIDTH) for i in (4, 10))
+        absent = [signature.args[i] == types.none for i in (5, 8, 11)]
+        no_sums, no_ones, no_dot = absent
+        sums = None if no_sums else _pointer(context, builder, signature, args, 5, args[6])
+        dots = None if no_dot else _pointer(context, builder, signature, args, 11)
+        if not no_ones:
+            ones = _pointer(context, builder, signature, args, 8, args[9])
+            shifts = [_pixel_shift(builder, ones, p, args[7]) for p in range(TILE)]
         pixel = [
             _splat(builder, builder.load(builder.gep(scales, [ir.Constant(_I64, p)])), _WIDTH) for p in range(TILE)
         ]
         for lane in range(0, LANES, _WIDTH):
             weight = builder.load(_place(builder, weights, lane, real), align=8)
-            fixed = builder.mul(base, builder.load(_place(builder, sums, lane, whole), align=8))
+            fixed = base
+            if not no_sums:
+                fixed = builder.mul(base, builder.load(_place(builder, sums, lane, whole), align=8))
             for p in range(TILE):
-                count = builder.load(_place(builder, dots, p * LANES + lane, whole), align=8)
-                exact = builder.add(builder.add(fixed, shifts[p]), builder.mul(step, count))
+                exact = fixed if no_ones else builder.add(fixed, shifts[p])
+                if not no_dot:
+                    count = builder.load(_place(builder, dots, p * LANES + lane, whole), align=8)
+                    exact = builder.add(exact, builder.mul(step, count))
                 product = builder.fmul(builder.fmul(pixel[p], weight), builder.sitofp(exact, real))
                 place = _place(builder, values, p * LANES + lane, real)
                 builder.store(builder.fadd(builder.load(place, align=8), product), place, align=8)
+
+    return signature, codegen
+
+
+@intrinsic
+def clear_tile(typingctx, value):
+    """value[p, l] = 0.0; as a loop it takes as long as three `add_tile`s."""
+
+    def codegen(context, builder, signature, args):
+        real = ir.VectorType(_F64, _WIDTH)
+        values = _pointer(context, builder, signature, args, 0)
+        for at in range(0, TILE * LANES, _WIDTH):
+            builder.store(ir.Constant(real, None), _place(builder, values, at, real), align=8)
+
+    return types.void(value), codegen
+
+
+@intrinsic
+def round_tile(typingctx, value, pad, pad_at, bias, bias_at):
+    """value[p, l] = float32((value[p, l] + pad[pad_at + l]) + bias[bias_at + l]), kept as float64."""
+    signature = types.void(value, pad, types.int64, bias, types.int64)
+
+    def codegen(context, builder, signature, args):
+        real, single = ir.VectorType(_F64, _WIDTH), ir.VectorType(ir.FloatType(), _WIDTH)
+        values = _pointer(context, builder, signature, args, 0)
+        pads, biases = (_pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 3))
+        for lane in range(0, LANES, _WIDTH):
+            pad, bias = (builder.load(_place(builder, side, lane, real), align=8) for side in (pads, biases))
+            for p in range(TILE):
+                place = _place(builder, values, p * LANES + lane, real)
+                total = builder.fadd(builder.fadd(builder.load(place, align=8), pad), bias)
+                builder.store(builder.fpext(builder.fptrunc(total, single), real), place, align=8)
 
     return signature, codegen
 

@@ -1,4 +1,4 @@
-"""3x3 convolutions of 1-bit arrays against PyTorch's float32, whole public calls.
+"""Convolutions of 1-bit arrays, and of 3-mask by 3-mask ABC-Net ones, against PyTorch's float32, whole public calls.
 
     python -m benchmarks.conv2d [--threads N] [--rounds N] [--json OUT]
 
@@ -18,6 +18,7 @@ import torch
 import quantarray as qa
 
 SHAPES = [(1, 56, 64), (1, 28, 128), (1, 14, 256), (1, 7, 512), (16, 56, 64)]
+BASES = [3, 5]  # kernel sizes of the multi-base convolution, 28x28x128 to 128
 
 
 def cases(batch, size, channels):
@@ -38,6 +39,27 @@ def cases(batch, size, channels):
         "int32": lambda: qa.conv2d(a, b, padding=1),
         "torch NCHW": lambda: torch.nn.functional.conv2d(image, weight, padding=1),
         "torch NHWC": lambda: torch.nn.functional.conv2d(*last, padding=1),
+    }
+
+
+def multi_base(size):
+    """The same for weights of 3 masks, activations of 3 shifted steps, float32 or 3-bit codes out."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 28, 28, 128)), rng.standard_normal((128, size, size, 128))
+    a = qa.quantize(x, qa.ABCActivations([-1, 0, 1], [0.5, 0.7, 0.4]))
+    b = qa.quantize(w, qa.ABC(3), scale_axis=0)
+    found = qa.conv2d(a, b, padding=size // 2)
+    cuts = qa.Thresholds(np.quantile(found, np.arange(1, 8) / 8), into=qa.basis(3), scale=[1.0, 2.0, 4.0])
+    image, weight = (torch.tensor(q.dequantize().transpose(0, 3, 1, 2).copy()) for q in (a, b))
+    last = [t.to(memory_format=torch.channels_last) for t in (image, weight)]
+    expected = torch.nn.functional.conv2d(image, weight, padding=size // 2).numpy().transpose(0, 2, 3, 1)
+    assert np.allclose(found, expected, rtol=1e-4, atol=1e-3 * np.abs(expected).max())
+    assert qa.array_equal(qa.conv2d(a, b, padding=size // 2, requantize=cuts), cuts(found))
+    return {
+        "codes": lambda: qa.conv2d(a, b, padding=size // 2, requantize=cuts),
+        "float32": lambda: qa.conv2d(a, b, padding=size // 2),
+        "torch NCHW": lambda: torch.nn.functional.conv2d(image, weight, padding=size // 2),
+        "torch NHWC": lambda: torch.nn.functional.conv2d(*last, padding=size // 2),
     }
 
 
@@ -75,6 +97,16 @@ def main():
             print(
                 f"{name:>16} {us['bits']:>9.0f} {us['int32']:>9.0f} {torch_us:>9.0f} {torch_us / us['bits']:>11.1f} "
                 f"{rate:>13.2f}"
+            )
+        print(f"{'ABC 3 by 3':>16} {'codes us':>9} {'float us':>9} {'torch us':>9} {'torch/float':>11}")
+        for size in BASES:
+            us = measure(multi_base(size), args.rounds)
+            torch_us = min(us["torch NCHW"], us["torch NHWC"])
+            rows.append({"multi_base": [3, 3], "kernel": size, "threads": args.threads, "us": us})
+            name = f"{size}x{size} 28x28x128"
+            print(
+                f"{name:>16} {us['codes']:>9.0f} {us['float32']:>9.0f} {torch_us:>9.0f} "
+                f"{torch_us / us['float32']:>11.2f}"
             )
     if args.json:
         with open(args.json, "w") as f:

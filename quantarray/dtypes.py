@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,16 @@ class DType:
     def __post_init__(self) -> None:
         validate_dtype(self)
 
+    def __hash__(self) -> int:
+        # Without the levels, which may be 256: equal dtypes have equal hashes, and others are told apart by ==
+        return hash((self.kind, self.bits, self.n_levels))
+
     @property
     def is_integer(self) -> bool:
         """True where the levels are integers that are known from the dtype alone."""
         return self.levels is not None
 
-    @property
+    @cached_property
     def step(self) -> int | None:
         """The common difference of integer levels in code order; None where there is none, or levels are real."""
         if self.levels is None:
@@ -60,7 +65,7 @@ class DType:
         even = all(b - a == step for a, b in zip(self.levels, self.levels[1:], strict=False))
         return step if even else None
 
-    @property
+    @cached_property
     def max_abs(self) -> int:
         """The largest magnitude among integer levels."""
         if self.levels is None:

@@ -78,8 +78,8 @@ class Thresholds:
                 f"levels"
             )
         self.constants: dict[str, Any] = {"scale": scale, "offset": offset, "table": table}
-        self.codes = self._codes() if by_rank else np.arange(count + 1, dtype=np.uint8)
         self._cache: dict[Any, Any] = {}
+        self.codes = self._codes() if by_rank else np.arange(count + 1, dtype=np.uint8)
 
     def _flags(self, name: str, value: Any) -> Array:
         flags = np.asarray(value)
@@ -108,7 +108,11 @@ class Thresholds:
         """The result's constants for an array of `ndim` axes."""
         from .ops.creation import make_constants
 
-        return make_constants("Thresholds", self.into, (1,) * ndim, ndim - 1, **self.constants)
+        def build() -> Constants:
+            return make_constants("Thresholds", self.into, (1,) * ndim, ndim - 1, **self.constants)
+
+        law: Constants = self.cached(("law", ndim), build)
+        return law
 
     def counted(self, channels: int, real: bool) -> tuple[Array, Array]:
         """(thresholds [T, channels], flip [channels]): the code's rank is #(value > t), or T minus that if flipped.
@@ -227,9 +231,7 @@ def fold_batchnorm(
 
     scale, offset, table = (None if c is None else c[..., 0] for c in (law.scale, law.offset, law.table))
     values, greater = _search(code, into.dtype.n_levels - 1, params["gamma"] >= 0, of)
-    return Thresholds(
-        values, greater=greater, strict=greater, into=into.dtype, scale=scale, offset=offset, table=table
-    )
+    return Thresholds(values, greater=greater, strict=greater, into=into.dtype, scale=scale, offset=offset, table=table)
 
 
 def _search(code: Callable[[Array], Array], count: int, rising: Array, of: type) -> tuple[Array, Array]:

@@ -255,3 +255,46 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, scale, monkeypatch):
     got = qa.conv2d(x, w, groups=groups, requantize=qa.Thresholds([0]))
     assert (got.dequantize() == 1).all() and len(tasks) == 1
     assert groups > 1 or tasks[0] > 1  # the channels of one group are split
+
+
+# preparations kept on the weights
+
+
+def test_a_second_call_is_prepared_by_its_own_arguments():
+    """Each argument that changes the result changes what is kept: calls in any order give what a fresh w gives."""
+    rng = np.random.default_rng(0)
+    images = [qa.encode(rng.choice([-1, 1], (n, h, 5, 6)), (-1, 1)) for n, h in ((1, 5), (3, 5), (2, 6))]
+    images += [
+        qa.encode(rng.integers(0, 4, (1, 5, 5, 6)), range(4)),
+        qa.from_codes(rng.integers(0, 2, (1, 5, 5, 6)), qa.bipolar, scale=0.5),
+        qa.from_codes(rng.integers(0, 2, (2, 5, 5, 6)), qa.bipolar, scale=rng.random((2, 1, 1, 1))),
+        qa.from_codes(rng.integers(0, 2, (2, 5, 5, 6)), qa.bipolar, scale=3.0),
+        rng.integers(0, 256, (1, 5, 5, 6)).astype(np.uint8),
+        rng.integers(-9, 9, (1, 5, 5, 6)).astype(np.int8),
+    ]
+    options = [{}, {"padding": 1}, {"padding": [1, 1]}, {"padding": 1, "pad_value": 2}, {"stride": 2}, {"dilation": 2}]
+    options += [{"bias": np.arange(4) + b} for b in (0, 1)] + [{"bias": np.arange(4.0)}, {"out_dtype": np.int64}]
+    options += [{"requantize": qa.Thresholds([t])} for t in (0, 9)] + [{"flip_kernel": True}]
+    codes = rng.choice([-1, 1], (4, 3, 3, 6))
+    w = qa.encode(codes, (-1, 1))
+    for _ in range(2):
+        for x in images:
+            for how in options:
+                if "out_dtype" in how and getattr(x, "scale", None) is not None:
+                    continue
+                got, expected = (qa.conv2d(x, v, **how) for v in (w, qa.encode(codes, (-1, 1))))
+                if "requantize" in how:
+                    assert qa.array_equal(got, expected)
+                else:
+                    assert_bits(got, expected)
+    assert w.nbytes_cached > 0
+    w.drop_cache()
+    assert w.nbytes_cached == 0
+
+
+def test_equal_is_not_the_same_to_checks():
+    x, w = qa.encode(np.ones((1, 3, 3, 4), int), (-1, 1)), qa.encode(np.ones((1, 1, 1, 4), int), (-1, 1))
+    for name in ("stride", "dilation", "groups"):
+        qa.conv2d(x, w, **{name: 1})
+        with pytest.raises(TypeError, match=f"conv2d: {name} must be an integer, got True"):
+            qa.conv2d(x, w, **{name: True})

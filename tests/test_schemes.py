@@ -589,9 +589,7 @@ def test_mse_step_of_an_outlier():
 # arguments
 
 
-@pytest.mark.parametrize(
-    "kind", [qa.PowerOfTwo, qa.DoReFa, qa.PACT, qa.LloydMax, qa.NormalFloat]
-)
+@pytest.mark.parametrize("kind", [qa.PowerOfTwo, qa.DoReFa, qa.PACT, qa.LloydMax, qa.NormalFloat])
 @pytest.mark.parametrize("bits", [0, 9, -1, True, 2.0, "2", None])
 def test_bits_are_checked(kind, bits):
     with pytest.raises(ValueError, match=rf"{kind.__name__}: bits must be an integer from [12] to 8, got"):

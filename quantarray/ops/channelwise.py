@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array
 from ..format import WORD_BITS
-from ..kernels import Right
+from ..kernels import Finish, Plan, Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import products, thresholding
@@ -37,10 +38,50 @@ def term_values(w: Operand, channels: int) -> Array:
     return np.array(values)
 
 
-def run(
+def weights(w: QuantArray, b: Operand) -> Weights:
+    """Depthwise weights [o kh kw 1] packed on their outputs, as channels."""
+    channels = w.shape[0]
+    scale, offset = b.constants(4)
+    scale, offset = scale[:, :, 0, 0, 0], offset[:, 0, 0, 0]
+    if w.group is not None:
+        index = np.arange(channels) // w.group
+        scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
+    values = w.cached("depthwise", lambda: term_values(b, channels))
+    return Weights(values, products.full_lane(scale, channels), products.full_lane(offset, channels))
+
+
+class Channelwise(NamedTuple):
+    """The call that is left."""
+
+    device: str
+    right: Right
+    plan: Plan
+    finish: Finish
+    requantize: Thresholds | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    mean: bool
+
+    def __call__(self, x: QuantArray, a: Operand) -> Any:
+        """x [n h w c] and its lowered form in, the result out."""
+        scale, offset = a.constants(4)
+        scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
+        left = products.left(a.words, a.terms, len(x), scale, offset, False)
+        rows, outputs = math.prod(self.shape[:-1]), self.shape[-1]
+        run = kernel(self.device, "depthwise")
+        if self.requantize is None:
+            out = np.empty((rows, outputs), self.dtype)
+            run(left, self.right, self.plan, self.finish, self.mean, out)
+            return out.reshape(self.shape)
+        words = thresholding.empty_codes(self.requantize, rows, outputs)
+        run(left, self.right, self.plan, self.finish, self.mean, words)
+        return thresholding.wrap(words, self.requantize, self.shape)
+
+
+def prepare(
     device: str,
-    x: QuantArray,
-    a: Operand,
+    channels: int,
+    terms: Array,
     w: Weights,
     window: Window,
     dtype: np.dtype[Any],
@@ -49,12 +90,14 @@ def run(
     requantize: Thresholds | None,
     shape: tuple[int, ...],
     mean: bool,
-) -> Any:
-    """Lay everything out as [copy, input channel] lanes and call the kernel; x is [n h w c], `shape` the result's."""
-    channels, outputs = x.shape[3], shape[3]
+) -> Channelwise:
+    """Lay everything out as [copy, input channel] lanes; what is left takes x.
+
+    `terms` are those of x, `channels` its channels, `shape` the result's.
+    """
+    outputs = shape[3]
     lanes = CopyLanes(channels, outputs // max(channels, 1))
     width, copies = lanes.width, lanes.copies
-
     found = classes(window)
     sums = np.einsum("kt,stc->ksc", found.inside.astype(np.int64), w.values)
     by_lane = lanes(w.values).reshape(*w.values.shape[:2], copies, width)
@@ -69,10 +112,6 @@ def run(
         group_words=width // WORD_BITS,
         group_lanes=channels,
     )
-    scale, offset = a.constants(4)
-    left = products.left(
-        a, x.shape[0], by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None], False
-    )
     outside = w.values.sum(axis=1) - sums
     real = dtype == np.float32
     extra = pad = shift = None
@@ -80,17 +119,11 @@ def run(
         n_outside = (~found.inside).sum(axis=1)
         pad, shift = products.real_extras(pad_value, bias, outside, n_outside, w.scale, w.offset)
     else:
-        extra = products.integer_extra(a, sums, int(pad_value), bias, outside)
+        extra = products.integer_extra(terms, sums, int(pad_value), bias, outside)
     finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
     where = plan(window, width // WORD_BITS, 1, 1)
-    rows = int(np.prod(shape[:-1], dtype=np.int64))
-    if requantize is None:
-        out = np.empty((rows, outputs), dtype)
-        kernel(device, "depthwise")(left, right, where, finish, mean, out)
-        return out.reshape(shape)
-    words = thresholding.empty_codes(requantize, rows, outputs)
-    kernel(device, "depthwise")(left, right, where, finish, mean, words)
-    return thresholding.wrap(words, requantize, shape)
+
+    return Channelwise(device, right, where, finish, requantize, dtype, shape, mean)
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device, kernel
+from ..device import common_device
 from ..dtypes import Array
-from ..format import WORD, WORD_BITS, word_count
-from ..kernels import Right
+from ..format import word_count
 from ..thresholds import Thresholds
-from ..window import Window, classes, plan
-from . import channelwise, checks, geometry, products, thresholding
-from .lanes import TILE, GroupLanes
-from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
+from ..window import Window
+from . import channelwise, checks, contraction, geometry, thresholding
+from .operand import bias_values, from_dense, is_dense, lower, operand, result_type
 
 OP = "conv2d"
 
@@ -60,9 +58,63 @@ def conv2d(
            [384, 576, 384],
            [256, 384, 256]], dtype=int32)
     """
-    checks.choice(OP, "data_format", data_format, ("NHWC", "NCHW"))
     x, w = operand(OP, "x", x), checks.packed(OP, "w", w)
     device = common_device(OP, x=x, w=w)
+    if bias is not None:
+        bias = bias_values(OP, bias, w.shape[0])
+    given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
+
+    def build() -> Prepared:
+        return _prepare(device, x, w, bias, *given)
+
+    try:  # all that the preparation depends on; True is not 1 here, though the two are equal
+        key = (OP, *_form(x), given, tuple(map(type, given)), None if bias is None else (bias.dtype, bias.tobytes()))
+        hash(key)
+    except TypeError:
+        return build()(x)
+    prepared: Prepared = w.cached(key, build)
+    return prepared(x)
+
+
+def _form(x: Any) -> tuple[Any, ...]:
+    """What a preparation needs to know of x: everything but its words and the values of its constants."""
+    if is_dense(x):
+        return x.dtype, x.shape
+    return x.dtype, x.shape, x.axis, x.group, tuple(a.shape for _, a, _ in x.constants.items())
+
+
+class Prepared(NamedTuple):
+    """A checked convolution for any x of one form: what a call has left to do. Kept on the weights."""
+
+    channels_first: bool
+    unroll: Unroll | None
+    run: channelwise.Channelwise | contraction.Contraction
+
+    def __call__(self, x: Any) -> Any:
+        if self.channels_first:
+            x = x.transpose(0, 2, 3, 1)
+        if is_dense(x):
+            x = from_dense(x if self.unroll is None else self.unroll(x), 3)
+        made = self.run(x, lower(OP, "x", x))
+        return made.transpose(0, 3, 1, 2) if self.channels_first else made
+
+
+def _prepare(
+    device: str,
+    x: Any,
+    w: QuantArray,
+    bias: Array | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    pad_value: Any,
+    requantize: Thresholds | None,
+    out_dtype: Any,
+    data_format: Any,
+    flip_kernel: bool,
+) -> Prepared:
+    checks.choice(OP, "data_format", data_format, ("NHWC", "NCHW"))
     groups = checks.integer(OP, "groups", groups, 1)
     depthwise = _check_channels(x, w, groups, data_format)
     if data_format == "NCHW":
@@ -71,45 +123,33 @@ def conv2d(
     (_, *image, _), (channels, *taps, _) = x.shape, w.shape
     window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation)
     thresholding.check(OP, requantize, channels)
-    shift = bias_values(OP, bias, channels)
     pad = _pad_value(pad_value)
     shape = (x.shape[0], *window.output, channels)
+    unroll = None
     if is_dense(x):
-        x, w, window = _pack_dense(x, w, window, 0 if depthwise else groups, pad)
+        saves = word_count(window.taps * x.shape[3]) < window.taps * word_count(x.shape[3])
+        if saves and not (depthwise or groups != 1 or pad != 0):
+            unroll = Unroll(window)
+            x, w, window = unroll(x[:0]), unroll.weights(w), unroll.windows
+        x = from_dense(x[:0], 3)
     _check_constants(x, w, depthwise)
     a, b = lower(OP, "x", x), w.cached("operand", lambda: lower(OP, "w", w))
-    exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
+    exact = a.exact and b.exact and (bias is None or bias.dtype == np.int64)
     if exact and not isinstance(pad, int):
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
     largest = max(x.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
-    bound = window.taps * w.shape[3] * largest
-    dtype = result_type(OP, exact, bound, shift, out_dtype)
-    job = Job(device, x, w, a, b, window, groups, dtype, pad, shift, requantize, shape)
-    made = _depthwise(job) if depthwise else _grouped(job)
-    order = (0, 3, 1, 2)
-    return made.transpose(*order) if data_format == "NCHW" else made
-
-
-@dataclass(frozen=True)
-class Job:
-    """A checked convolution, channels last."""
-
-    device: str
-    x: QuantArray
-    w: QuantArray
-    a: Operand
-    b: Operand
-    window: Window
-    groups: int
-    dtype: np.dtype[Any]
-    pad: float
-    bias: Array | None
-    requantize: Thresholds | None
-    shape: tuple[int, ...]
-
-    @property
-    def real(self) -> bool:
-        return self.dtype == np.float32
+    dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
+    if depthwise:
+        one_by_one = channelwise.weights(w, b)
+        return Prepared(
+            data_format == "NCHW",
+            unroll,
+            channelwise.prepare(
+                device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape, mean=False
+            ),
+        )
+    job = contraction.Job(device, w, a.terms, b, window, groups, dtype, pad, bias, requantize, shape)
+    return Prepared(data_format == "NCHW", unroll, contraction.prepare(job))
 
 
 # checks
@@ -180,115 +220,29 @@ def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
     return found
 
 
-def _pack_dense(
-    x: Array, w: QuantArray, window: Window, groups: int, pad: float
-) -> tuple[QuantArray, QuantArray, Window]:
-    """An 8-bit image as packed planes; images of few channels as rows of whole windows.
+@dataclass(frozen=True)
+class Unroll:
+    """Images of few channels as rows of whole windows: with 3 channels, 9 taps would be 9 words of 3 bits each;
+    unrolled they are 27 bits of one."""
 
-    With 3 channels, 9 taps would be 9 words of 3 bits each; unrolled they are 27 bits of one.
-    """
-    taps, channels = window.taps, x.shape[3]
-    saves = word_count(taps * channels) < taps * word_count(channels)
-    if groups != 1 or not saves or pad != 0:
-        return from_dense(x, 3), w, window
-    padded = np.pad(x, ((0, 0), *window.pads, (0, 0)))
-    spans = tuple((k - 1) * d + 1 for k, d in zip(window.size, window.dilation, strict=True))
-    views = np.lib.stride_tricks.sliding_window_view(padded, spans, (1, 2))
-    (sh, sw), (dh, dw) = window.stride, window.dilation
-    views = views[:, ::sh, ::sw, :, ::dh, ::dw].transpose(0, 1, 2, 4, 5, 3)
-    rows = views.reshape(*views.shape[:3], taps * channels)
-    flat = w.cached("unrolled", lambda: w.reshape(w.shape[0], 1, 1, -1))
-    return from_dense(rows, 3), flat, Window(window.output, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
+    window: Window
 
+    @property
+    def windows(self) -> Window:
+        """The window over unrolled images: one tap."""
+        return Window(self.window.output, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
 
-# contraction over channels
+    def weights(self, w: QuantArray) -> QuantArray:
+        """Weights [o kh kw c] as [o 1 1 taps*c]."""
+        flat: QuantArray = w.cached("unrolled", lambda: w.reshape(w.shape[0], 1, 1, -1))
+        return flat
 
-
-def _grouped(job: Job) -> Any:
-    window, groups = job.window, job.groups
-    per_group = job.x.shape[3] // groups
-    words = _split_groups(job.device, job.a.words, job.x.shape[3], groups)
-    where = plan(window, word_count(per_group), groups, TILE)
-    found = classes(window)
-    right, inside_sums, outside = _right(job, found.inside, per_group)
-    scale, offset = job.a.constants(4)
-    x_scale, x_offset = scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1]
-    x = products.left(job.a._replace(words=words), job.x.shape[0], x_scale, x_offset, False)
-    lanes = GroupLanes(job.shape[3], groups)
-    extra = pad = shift = None
-    if job.real:
-        w_scale, w_offset = _weight_constants(job.b, job.shape[3])
-        n_outside = (~found.inside).sum(axis=1) * per_group
-        pad, shift = products.real_extras(job.pad, job.bias, outside, n_outside, w_scale, w_offset)
-    else:
-        extra = products.integer_extra(job.a, inside_sums, int(job.pad), job.bias, outside)
-    finish = thresholding.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes=lanes)
-    return products.run(job.device, x, right, where, finish, job.requantize, job.dtype, job.shape)
-
-
-def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
-    """Words [planes n h w word] with each group's channels on words of their own."""
-    per_group = channels // groups
-    if groups == 1 or per_group % WORD_BITS == 0:
-        return words
-    source = np.ascontiguousarray(words)
-    out = np.empty((*source.shape[:-1], groups, word_count(per_group)), WORD)
-    if out.size:
-        rows = out.reshape(-1, groups, out.shape[-1])
-        kernel(device, "rebit")(source.reshape(-1, 1, source.shape[-1]), channels, 0, per_group, rows)
-    return out
-
-
-def _right(job: Job, inside: Array, per_group: int) -> tuple[Right, Array, Array]:
-    """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
-
-    def layout() -> tuple[Array, Array]:
-        planes, channels = job.b.words.shape[0], job.shape[3]
-        by_tap = job.b.words.reshape(planes, channels, job.window.taps, -1)
-        return products.weight_words(job.device, by_tap, job.groups), products.term_sums(job.b, per_group, by_tap)
-
-    def build() -> tuple[Right, Array, Array]:
-        words, by_tap = job.w.cached(("conv", job.groups), layout)
-        sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
-        lanes = GroupLanes(job.shape[3], job.groups)
-        scale, offset = _weight_constants(job.b, job.shape[3])
-        right = Right(
-            words=words,
-            terms=job.b.terms,
-            scale=lanes(scale)[None],
-            offset=lanes(offset)[None],
-            sums=lanes(sums),
-            inside=inside.sum(axis=1) * per_group,
-            groups=job.groups,
-            group_words=word_count(per_group),
-            group_lanes=job.shape[3] // job.groups,
-        )
-        return right, sums, by_tap.sum(axis=-1)[None] - sums
-
-    found: tuple[Right, Array, Array] = job.w.cached(("right", job.groups, inside.tobytes()), build)
-    return found
-
-
-def _weight_constants(b: Operand, channels: int) -> tuple[Array, Array]:
-    """Scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
-    scale, offset = b.constants(4)
-    return products.full_lane(scale[:, :, 0, 0, 0], channels), products.full_lane(offset[:, 0, 0, 0], channels)
-
-
-# one input channel an output
-
-
-def _depthwise(job: Job) -> Any:
-    def build() -> Array:
-        return channelwise.term_values(job.b, job.shape[3])
-
-    values = job.w.cached("depthwise", build)
-    scale, offset = job.b.constants(4)
-    scale, offset = scale[:, :, 0, 0, 0], offset[:, 0, 0, 0]
-    if job.w.group is not None:
-        index = np.arange(job.shape[3]) // job.w.group
-        scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
-    w = channelwise.Weights(values, products.full_lane(scale, job.shape[3]), products.full_lane(offset, job.shape[3]))
-    return channelwise.run(
-        job.device, job.x, job.a, w, job.window, job.dtype, job.pad, job.bias, job.requantize, job.shape, mean=False
-    )
+    def __call__(self, x: Array) -> Array:
+        """Images [n h w c] as [n i j taps*c], zeros where a window leaves the image."""
+        window = self.window
+        padded = np.pad(x, ((0, 0), *window.pads, (0, 0)))
+        spans = tuple((k - 1) * d + 1 for k, d in zip(window.size, window.dilation, strict=True))
+        views = np.lib.stride_tricks.sliding_window_view(padded, spans, (1, 2))
+        (sh, sw), (dh, dw) = window.stride, window.dilation
+        views = views[:, ::sh, ::sw, :, ::dh, ::dw].transpose(0, 1, 2, 4, 5, 3)
+        return views.reshape(*views.shape[:3], window.taps * x.shape[3])

@@ -146,7 +146,8 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
     rows = math.prod(x.shape[:-1])
     scale, offset = a.constants(q.ndim)
     left = products.left(
-        a,
+        a.words,
+        a.terms,
         1,
         np.moveaxis(_rows(scale, 1, q.shape, q.group, part), -1, 0)[..., None],
         np.moveaxis(_rows(offset[None], 1, q.shape, q.group, part)[0], -1, 0)[..., None],
@@ -159,7 +160,7 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
         pad = np.zeros((1, outputs))
         real_shift = pad[0] if shift is None else shift.astype(np.float64)
     else:
-        extra = products.integer_extra(a, sums, 0, shift, np.zeros_like(sums))
+        extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums))
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
     return products.run(device, left, right, where, finish, requantize, dtype, shape)

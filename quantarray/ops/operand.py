@@ -8,6 +8,7 @@ plane; a table of real values becomes a term for each product of planes, a table
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +63,9 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
     return Operand(words, _term_rows(dtype) if rows is None else rows, None if scale is None else scale[None], None)
 
 
+@lru_cache(maxsize=256)
 def _term_rows(dtype: DType) -> Array:
+    """Shared: nobody writes to it. Not read-only, which to Numba would be another type to compile for."""
     return np.array([(t.first, t.planes, t.base, t.step) for t in terms(dtype)], np.int64)
 
 

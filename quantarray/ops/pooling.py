@@ -74,19 +74,11 @@ def avg_pool2d(
     ones = channelwise.Weights(
         np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
     )
-    made = channelwise.run(
-        q.device,
-        q,
-        lower(op, "x", q),
-        ones,
-        window,
-        np.dtype(np.float32),
-        0,
-        None,
-        requantize,
-        (q.shape[0], *window.output, channels),
-        mean=True,
-    )
+    a, real, shape = lower(op, "x", q), np.dtype(np.float32), (q.shape[0], *window.output, channels)
+    run = channelwise.prepare(
+        q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True
+    )  # fmt: skip
+    made = run(q, a)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 

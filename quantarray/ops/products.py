@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from .lanes import LANES, GroupLanes
 from .operand import Operand
 
 
-def left(x: Operand, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
-    """scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
-    words = np.ascontiguousarray(x.words).reshape(len(x.words), -1)
-    return Left(words, x.terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
+def left(words: Array, terms: Array, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
+    """words uint64[planes ..], scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
+    flat = np.ascontiguousarray(words).reshape(len(words), -1)
+    return Left(flat, terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
 
 
 def term_sums(w: Operand, elements: int, axis_words: Array) -> Array:
@@ -55,12 +56,12 @@ def real_extras(
     return np.asarray(pad_value * pad), shift
 
 
-def integer_extra(x: Operand, inside: Array, pad_value: int, bias: Array | None, outside: Array) -> Array:
+def integer_extra(terms: Array, inside: Array, pad_value: int, bias: Array | None, outside: Array) -> Array:
     """int64[classes channels]: all of an exact result that does not depend on the pixel's codes.
 
-    inside and outside are the sums of the weights' one term, int64[classes terms channels].
+    `terms` are x's; inside and outside are the sums of the weights' one term, int64[classes terms channels].
     """
-    extra: Array = int(x.terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
+    extra: Array = int(terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
     return extra if bias is None else extra + bias
 
 
@@ -75,7 +76,7 @@ def run(
     shape: tuple[int, ...],
 ) -> Any:
     """Allocate, call `conv` or `conv_real`, wrap: a dense array or a QuantArray of `shape`."""
-    rows = int(np.prod(shape[:-1], dtype=np.int64))
+    rows = math.prod(shape[:-1])
     name = "conv_real" if dtype == np.float32 else "conv"
     if requantize is None:
         out = np.empty((rows, shape[-1]), dtype)

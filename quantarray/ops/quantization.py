@@ -94,9 +94,7 @@ def _kept_axes(
     return tuple(d for d in keep if d != at), 1 if at in keep else group
 
 
-def _calibration(
-    op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]
-) -> Array:
+def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
     if not quantizer.pointwise:
         raise ValueError(
             f"{op}: {quantizer} takes an element's code from all values that share its constants, so constants "
@@ -148,9 +146,7 @@ def _split(a: Array, at: int, length: int) -> Array:
 # fitting
 
 
-def _fit(
-    op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None
-) -> Constants:
+def _fit(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
     d, parts = _blocks(a.shape, at, group, _BLOCK)
     if quantizer.fixed or not (d in keep or (d == at and group)):
         parts = [slice(0, a.shape[d])]  # its constants come from all blocks at once

@@ -1,0 +1,127 @@
+"""Convolution over channels, made ready: all that does not depend on the words of its left operand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array
+from ..format import WORD, WORD_BITS, word_count
+from ..kernels import Finish, Plan, Right
+from ..thresholds import Thresholds
+from ..window import Window, classes, plan
+from . import products, thresholding
+from .lanes import TILE, GroupLanes
+from .operand import Operand
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked convolution, channels last; `terms` are those of x, `b` is w lowered, `shape` the result's."""
+
+    device: str
+    w: QuantArray
+    terms: Array
+    b: Operand
+    window: Window
+    groups: int
+    dtype: np.dtype[Any]
+    pad: float
+    bias: Array | None
+    requantize: Thresholds | None
+    shape: tuple[int, ...]
+
+    @property
+    def real(self) -> bool:
+        return self.dtype == np.float32
+
+
+class Contraction(NamedTuple):
+    """The call that is left. It keeps the layouts of w, not w, which keeps it."""
+
+    device: str
+    channels: int
+    right: Right
+    plan: Plan
+    finish: Finish
+    requantize: Thresholds | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, x: QuantArray, a: Operand) -> Any:
+        """x [n h w c] and its lowered form in, the result out."""
+        words = _split_groups(self.device, a.words, self.channels, self.right.groups)
+        scale, offset = a.constants(4)
+        left = products.left(words, a.terms, len(x), scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1], False)
+        return products.run(
+            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape
+        )
+
+
+def prepare(job: Job) -> Contraction:
+    """Lay the weights out, and everything else that does not depend on the words of x."""
+    groups, shape = job.groups, job.shape
+    where = plan(job.window, word_count(job.w.shape[3]), groups, TILE)
+    inside = classes(job.window).inside
+    right, inside_sums, outside = _right(job, inside)
+    extra = pad = shift = None
+    if job.real:
+        scale, offset = _weight_constants(job.b, shape[3])
+        n_outside = (~inside).sum(axis=1) * job.w.shape[3]
+        pad, shift = products.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    else:
+        extra = products.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside)
+    lanes = GroupLanes(shape[3], groups)
+    finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
+
+    channels = job.w.shape[3] * groups
+    return Contraction(job.device, channels, right, where, finish, job.requantize, job.dtype, shape)
+
+
+def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
+    """Words [planes n h w word] with each group's channels on words of their own."""
+    per_group = channels // groups
+    if groups == 1 or per_group % WORD_BITS == 0:
+        return words
+    source = np.ascontiguousarray(words)
+    out = np.empty((*source.shape[:-1], groups, word_count(per_group)), WORD)
+    if out.size:
+        rows = out.reshape(-1, groups, out.shape[-1])
+        kernel(device, "rebit")(source.reshape(-1, 1, source.shape[-1]), channels, 0, per_group, rows)
+    return out
+
+
+def _right(job: Job, inside: Array) -> tuple[Right, Array, Array]:
+    """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
+    per_group, channels = job.w.shape[3], job.shape[3]
+
+    def layout() -> tuple[Array, Array]:
+        by_tap = job.b.words.reshape(job.b.words.shape[0], channels, job.window.taps, -1)
+        return products.weight_words(job.device, by_tap, job.groups), products.term_sums(job.b, per_group, by_tap)
+
+    words, by_tap = job.w.cached(("conv", job.groups), layout)
+    sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
+    lanes = GroupLanes(channels, job.groups)
+    scale, offset = _weight_constants(job.b, channels)
+    right = Right(
+        words=words,
+        terms=job.b.terms,
+        scale=lanes(scale)[None],
+        offset=lanes(offset)[None],
+        sums=lanes(sums),
+        inside=inside.sum(axis=1) * per_group,
+        groups=job.groups,
+        group_words=word_count(per_group),
+        group_lanes=channels // job.groups,
+    )
+    return right, sums, by_tap.sum(axis=-1)[None] - sums
+
+
+def _weight_constants(b: Operand, channels: int) -> tuple[Array, Array]:
+    """Scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
+    scale, offset = b.constants(4)
+    return products.full_lane(scale[:, :, 0, 0, 0], channels), products.full_lane(offset[:, 0, 0, 0], channels)

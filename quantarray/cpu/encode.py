@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .micro import mask_at_least
+from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
 
@@ -34,28 +34,40 @@ def _toggles(codes, planes):
 def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, piece, out):
     planes, _, words = out.shape
     length, count = x.shape[1], thresholds.shape[2]
-    rest = np.zeros(64, x.dtype)
-    found = np.uint64(0)
-    for task in range(first, last):
-        r, word = task // words, task % words
-        table, part = row[r], word * 64 // group
+    rest, made = np.zeros((1, 64), x.dtype), np.zeros(8, np.uint64)
+    unordered = np.uint64(0)
+    r, word = first // words, first % words
+    for _ in range(first, last):
+        table, part = row[r], word * 64 // group if thresholds.shape[1] > 1 else 0
         valid = min(64, length - word * 64)
-        values, at = x, r * length + word * 64
-        if valid < 64:
-            for i in range(valid):
-                rest[i] = x[r, word * 64 + i]
-            values, at = rest.reshape(1, 64), 0
-        used = ~np.uint64(0) >> np.uint64(64 - valid)
-        ordered = mask_at_least(values, at, x.dtype.type(-np.inf))
-        found |= ~ordered & used
-        for plane in range(planes):
-            start = np.uint64((codes[table, part, 0] >> plane) & 1)
-            out[plane, r, word] = (~start + np.uint64(1)) & used
-        for t in range(count):
-            mask = mask_at_least(values, at, thresholds[table, part, t]) & used
+        if valid == 64:
+            prefetch(x, r * length + word * 64)
+            unordered |= _word(x, r * length + word * 64, thresholds, codes, toggles, table, part, count, planes, made)
             for plane in range(planes):
-                out[plane, r, word] ^= mask & toggles[table, part, t, plane]
-    nan[piece] = found != 0
+                out[plane, r, word] = made[plane]
+        else:
+            for i in range(valid):
+                rest[0, i] = x[r, word * 64 + i]
+            unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, made)
+            for plane in range(planes):
+                out[plane, r, word] = made[plane] & (~np.uint64(0) >> np.uint64(64 - valid))
+        word += 1
+        if word == words:
+            r, word = r + 1, 0
+    nan[piece] = unordered != 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
+    """made[plane] = the bits of 64 codes; not 0 where a value is NaN."""
+    start = codes[table, part, 0]
+    for plane in range(planes):
+        made[plane] = ~np.uint64(0) * np.uint64((start >> plane) & 1)
+    for t in range(count):
+        mask = mask_at_least(x, at, thresholds[table, part, t])
+        for plane in range(planes):
+            made[plane] ^= mask & toggles[table, part, t, plane]
+    return mask_nan(x, at)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 TILE = 4  # pixels
 LANES = 32  # output channels
 _WIDTH = 8  # 64-bit lanes of a vector
+AHEAD = 4096  # bytes
 _VECTORS = LANES // _WIDTH
 _I32, _I64, _F64 = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 
@@ -79,22 +80,58 @@ def mask_at_least(typingctx, values, start, threshold):
 
     NaN is not at least anything.
     """
-    real = values.dtype
-    signature = types.uint64(values, types.int64, real)
-    lanes = 512 // real.bitwidth
+    signature = types.uint64(values, types.int64, values.dtype)
 
     def codegen(context, builder, signature, args):
-        vector = ir.VectorType(ir.FloatType() if real.bitwidth == 32 else _F64, lanes)
-        data = _pointer(context, builder, signature, args, 0, args[1])
-        least = _splat(builder, args[2], lanes)
-        mask = ir.Constant(_I64, 0)
-        for first in range(0, 64, lanes):
-            x = builder.load(_place(builder, data, first, vector), align=real.bitwidth // 8)
-            bits = builder.bitcast(builder.fcmp_ordered(">=", x, least), ir.IntType(lanes))
-            mask = builder.or_(mask, builder.shl(builder.zext(bits, _I64), ir.Constant(_I64, first)))
-        return mask
+        x = _load_64(context, builder, signature, args)
+        return builder.bitcast(builder.fcmp_ordered(">=", x, _splat(builder, args[2], 64)), _I64)
 
     return signature, codegen
+
+
+@intrinsic
+def mask_nan(typingctx, values, start):
+    """Not 0 where one of values[start + i] is NaN, for 64 floats: the halves of the 64 are compared with each other."""
+    signature = types.uint64(values, types.int64)
+
+    def codegen(context, builder, signature, args):
+        x = _load_64(context, builder, signature, args)
+        half = [
+            builder.shuffle_vector(x, x, ir.Constant(ir.VectorType(_I32, 32), list(range(at, at + 32))))
+            for at in (0, 32)
+        ]
+        unordered = builder.bitcast(builder.fcmp_unordered("uno", *half), _I32)
+        return builder.zext(unordered, _I64)
+
+    return signature, codegen
+
+
+@intrinsic
+def prefetch(typingctx, values, start):
+    """Ask for the 256 bytes that lie AHEAD of values[start], of a C-contiguous array, flat.
+
+    A thread that only compares waits for memory otherwise. Beyond the array's end it does no harm.
+    """
+    signature = types.void(values, types.int64)
+
+    def codegen(context, builder, signature, args):
+        byte = ir.IntType(8).as_pointer()
+        first = builder.bitcast(_pointer(context, builder, signature, args, 0, args[1]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
+        read, keep, data = (ir.Constant(_I32, n) for n in (0, 3, 1))
+        for line in range(AHEAD, AHEAD + 256, 64):
+            builder.call(ask, [builder.gep(first, [ir.Constant(_I64, line)]), read, keep, data])
+
+    return signature, codegen
+
+
+def _load_64(context, builder, signature, args):
+    """64 values of array argument 0 from element argument 1 on: one vector, which LLVM splits as the CPU asks."""
+    real = signature.args[0].dtype
+    vector = ir.VectorType(ir.FloatType() if real.bitwidth == 32 else _F64, 64)
+    data = _pointer(context, builder, signature, args, 0, args[1])
+    return builder.load(_place(builder, data, 0, vector), align=real.bitwidth // 8)
 
 
 @intrinsic

@@ -7,6 +7,7 @@ its codes change are found by bisection over all floats, so that the kernel's co
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from ..format import WORD, WORD_BITS, word_count
 from ..quantizers.base import Quantizer
 
 MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's way
+_PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
+_ZERO = np.uint64(2**63)
 _PIECES = 8  # ranges of words in which a NaN is looked for
 
 
@@ -63,23 +66,42 @@ def _thresholds(
     count = quantizer.dtype.n_levels - 1
     shapes = [a.shape[lead:] for _, a, lead in constants.items()]
     dims = list(np.broadcast_shapes((1,) * ndim, *shapes))
-    wide = _repeat(constants, axis, count)
-    ranks = np.argsort(_order(quantizer, constants, dims), axis=0)  # [codes, *dims]
-    ranks = np.repeat(ranks, count, axis=axis + 1)
-    shape = [count * n if d == axis else n for d, n in enumerate(dims)]
-    wanted = np.tile(np.arange(1, count + 1), dims[axis]).reshape(-1, *(1,) * (ndim - 1 - axis))
-    keys, value = _float_keys(dtype)
-    low, high = np.full(shape, keys[0] - 1), np.full(shape, keys[1] + 1)
-    while (low + 1 < high).any():
-        middle = (low >> 1) + (high >> 1) + (low & high & 1)  # neither sums nor differences fit into 64 bits
+    order = _order(quantizer, constants, dims)
+    ranks = np.moveaxis(np.argsort(order, axis=0), axis + 1, -1)[..., None, None]  # [codes, *outer, groups, 1, 1]
+    outer = (*_without(dims, axis), dims[axis])
+    wanted = np.arange(1, count + 1)[:, None]
+    places = max(1, min(_PLACES, _EVALUATED // (math.prod(dims) * count)))
+    wide = _repeat(constants, axis, count * places)
+
+    def passed(x: Array) -> Array:
+        """Whether the codes of x [*outer, groups, T, places] rank as high as the threshold wants."""
         with np.errstate(all="ignore"):
-            codes = quantizer.encode(value(np.clip(middle, *keys)), wide)
-        passed = np.take_along_axis(ranks, codes[None].astype(np.intp), 0)[0] >= wanted
-        high, low = np.where(passed, middle, high), np.where(passed, low, middle)
-    found = np.where(high > keys[1], np.nan, value(np.clip(high, *keys))).astype(dtype)  # NaN: never reached
-    found = np.moveaxis(found, axis, -1).reshape(*_without(dims, axis), dims[axis], count)
-    order = np.moveaxis(np.moveaxis(_order(quantizer, constants, dims), 0, -1), axis, -2)
-    return found, np.ascontiguousarray(order, np.uint8)
+            laid_out = np.moveaxis(x.reshape(*outer[:-1], -1), -1, axis)
+            codes = np.moveaxis(quantizer.encode(laid_out, wide), axis, -1).reshape(1, *x.shape)
+        return np.asarray(np.take_along_axis(ranks, codes.astype(np.intp), 0)[0] >= wanted)
+
+    found = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype))
+    by_group = np.moveaxis(np.moveaxis(order, 0, -1), axis, -2)
+    return found, np.ascontiguousarray(by_group, np.uint8)
+
+
+def _least_float(passed: Callable[[Array], Array], shape: tuple[int, ...], places: int, dtype: np.dtype[Any]) -> Array:
+    """The least float of each entry of `shape` that passes, NaN where none does; what is above one that passes, passes.
+
+    `passed` takes floats [*shape, places]. Each round looks at so many places between the largest that is known to fail
+    and the smallest that passes: one call of `encode` takes as long as its Python, whether for one value or a thousand.
+    """
+    keys, value = _float_keys(dtype)
+    low, high = np.full((*shape, 1), keys[0] - np.uint64(1)), np.full((*shape, 1), keys[1] + np.uint64(1))
+    step = np.arange(1, places + 1, dtype=np.uint64)
+    while (open := high - low > 1).any():
+        gap = np.maximum((high - low) // np.uint64(places + 1), np.uint64(1))
+        at = low + np.minimum(gap * step, np.maximum(high - low, np.uint64(2)) - np.uint64(1))
+        failed = (~passed(value(np.minimum(at, keys[1])))).sum(axis=-1, keepdims=True)
+        ends = np.concatenate([low, at, high], axis=-1)
+        below, above = (np.take_along_axis(ends, failed + n, -1) for n in (0, 1))
+        low, high = np.where(open, below, low), np.where(open, above, high)
+    return np.where(high > keys[1], np.nan, value(np.minimum(high, keys[1])))[..., 0].astype(dtype)
 
 
 def _without(shape: list[int], axis: int) -> list[int]:
@@ -101,13 +123,14 @@ def _repeat(constants: Constants, axis: int, count: int) -> Constants:
     return Constants(made.get("scale"), made.get("offset"), made.get("table"))
 
 
-def _float_keys(dtype: np.dtype[Any]) -> tuple[tuple[int, int], Any]:
-    """Integers in the order of the floats from -inf to inf, and the float of an integer."""
+def _float_keys(dtype: np.dtype[Any]) -> tuple[tuple[np.uint64, np.uint64], Callable[[Array], Array]]:
+    """uint64 numbers in the order of the floats from -inf to inf, and the float of a number."""
     whole = np.int32 if dtype == np.float32 else np.int64
-    top = int(np.array(np.inf, dtype).view(whole))
+    top = np.uint64(np.array(np.inf, dtype).view(whole))
 
     def value(k: Array) -> Array:
-        magnitude = np.abs(k).astype(whole).view(dtype)
-        return np.where(k < 0, -magnitude, magnitude)
+        negative = k < _ZERO
+        magnitude = np.where(negative, _ZERO - k, k - _ZERO).astype(whole).view(dtype)
+        return np.where(negative, -magnitude, magnitude)
 
-    return (-top, top), value
+    return (_ZERO - top, _ZERO + top), value

@@ -358,7 +358,7 @@ def _describe_constants(q: QuantArray) -> str:
         if q.group and inner[q.axis] > 1:
             varies[varies.index(str(q.axis))] = f"{q.axis} in groups of {q.group}"
         first = a.reshape(int(np.prod(a.shape[:lead])), -1)[:4, :1].ravel() if a.size else a.ravel()
-        text = ", ".join(f"{v:.4g}" for v in first) + (", .." if lead and a.shape[0] > 4 else "")
+        text = ", ".join(f"{v:.4g}" for v in first) + (", .." if lead and a.shape[0] > 4 else "") or "none"
         text = f"[{text}]" if lead else text
         parts.append(f"{name}={text}" + (f" .. along axis {' and '.join(varies)}" if varies else ""))
     return ", ".join(parts) or "no constants"

@@ -73,6 +73,6 @@ def device(name: str) -> Iterator[None]:
     yield
 
 
-def _check_known(op: str, name: str) -> None:
-    if name != "cpu":
+def _check_known(op: str, name: Any) -> None:
+    if not isinstance(name, str) or name != "cpu":
         raise DeviceError(f"{op}: this version knows the device 'cpu' only, got {name!r}")

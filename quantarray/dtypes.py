@@ -93,24 +93,24 @@ def _describe(dtype: DType) -> str:
 
 def validate_dtype(dtype: DType) -> None:
     """Raise ValueError unless the conditions in `DType`'s docstring hold."""
-    if dtype.kind not in ("integer", "uniform", "basis", "table"):
-        raise ValueError(f"dtype: kind must be integer, uniform, basis or table, got {dtype.kind!r}")
+    if not isinstance(dtype.kind, str) or dtype.kind not in ("integer", "uniform", "basis", "table"):
+        raise ValueError(f"DType: kind must be integer, uniform, basis or table, got {dtype.kind!r}")
     if type(dtype.bits) is not int or not 1 <= dtype.bits <= MAX_BITS:
-        raise ValueError(f"dtype: needs 1 to {MAX_BITS} bits, got {dtype.bits!r}")
+        raise ValueError(f"DType: needs 1 to {MAX_BITS} bits, got {dtype.bits!r}")
     if type(dtype.n_levels) is not int:
-        raise ValueError(f"dtype: needs an integer number of levels, got {dtype.n_levels!r}")
+        raise ValueError(f"DType: needs an integer number of levels, got {dtype.n_levels!r}")
     if not 1 <= dtype.n_levels <= 2**dtype.bits:
-        raise ValueError(f"dtype: {dtype.bits} bits hold 1 to {2**dtype.bits} levels, got {dtype.n_levels}")
+        raise ValueError(f"DType: {dtype.bits} bits hold 1 to {2**dtype.bits} levels, got {dtype.n_levels}")
     if dtype.kind == "basis" and dtype.n_levels != 2**dtype.bits:
-        raise ValueError(f"dtype: a basis of {dtype.bits} bits has {2**dtype.bits} levels, got {dtype.n_levels}")
+        raise ValueError(f"DType: a basis of {dtype.bits} bits has {2**dtype.bits} levels, got {dtype.n_levels}")
     if (dtype.kind == "integer") != (dtype.levels is not None):
-        raise ValueError("dtype: integer levels go with the kind 'integer' and with no other")
-    if dtype.levels is not None and not all(type(v) is int for v in dtype.levels):
-        raise ValueError(f"dtype: integer levels must be Python integers, got {dtype.levels}")
+        raise ValueError("DType: integer levels go with the kind 'integer' and with no other")
+    if dtype.levels is not None and not (type(dtype.levels) is tuple and all(type(v) is int for v in dtype.levels)):
+        raise ValueError(f"DType: levels must be a tuple of Python integers, got {dtype.levels!r}")
     if dtype.levels is not None and len(set(dtype.levels)) != dtype.n_levels:
-        raise ValueError(f"dtype: needs {dtype.n_levels} different integer levels, got {dtype.levels}")
+        raise ValueError(f"DType: needs {dtype.n_levels} different integer levels, got {dtype.levels}")
     if dtype.levels is not None and max(map(abs, dtype.levels)) >= 2**31:
-        raise ValueError(f"dtype: integer levels must lie within +-(2**31 - 1), got {dtype.levels}")
+        raise ValueError(f"DType: integer levels must lie within +-(2**31 - 1), got {dtype.levels}")
 
 
 def _named(name: str, levels: Iterable[int]) -> DType:
@@ -144,7 +144,7 @@ def integers(*levels: int | Iterable[int]) -> DType:
     quantarray.uint2
     """
     given: Iterable[Any] = levels
-    if len(levels) == 1 and isinstance(levels[0], Iterable):
+    if len(levels) == 1 and np.iterable(levels[0]):
         given = levels[0]
     values = []
     for v in given:
@@ -155,14 +155,22 @@ def integers(*levels: int | Iterable[int]) -> DType:
     if not 1 <= len(values) <= 2**MAX_BITS:
         raise ValueError(f"integers: needs 1 to {2**MAX_BITS} levels, got {len(values)}")
     key = tuple(values)
-    return _NAMED.get(key) or DType("integer", bits_for(len(key)), len(key), key)
+    return _NAMED.get(key) or _made("integers", "integer", bits_for(len(key)), len(key), key)
 
 
 def _real(kind: str, bits: Any, n_levels: Any) -> DType:
     """A dtype of real levels; NumPy integers become Python's, which headers of files need."""
     given = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
     all_codes = 2 ** given[0] if type(given[0]) is int and 1 <= given[0] <= MAX_BITS else 0
-    return DType(kind, given[0], all_codes if n_levels is None else given[1])
+    return _made(kind, kind, given[0], all_codes if n_levels is None else given[1])
+
+
+def _made(op: str, *fields: Any) -> DType:
+    """A dtype, or an error that begins with the function that was called."""
+    try:
+        return DType(*fields)
+    except ValueError as error:
+        raise ValueError(f"{op}: {str(error).removeprefix('DType: ')}") from None
 
 
 def uniform(bits: int, n_levels: int | None = None) -> DType:

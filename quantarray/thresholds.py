@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .dtypes import Array, Constants, DType, bipolar, integers, level_values
+from .ops import checks
 from .quantizers.base import Quantizer, is_number
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ class Thresholds:
         table: Array | None = None,
         by_rank: bool = True,
     ) -> None:
-        from .ops import checks
-
         v = checks.numbers("Thresholds", "values", values)
         if v.dtype.kind not in "iuf" or v.ndim not in (1, 2) or not v.size:
             raise TypeError(
@@ -79,10 +78,11 @@ class Thresholds:
             )
         self.constants: dict[str, Any] = {"scale": scale, "offset": offset, "table": table}
         self._cache: dict[Any, Any] = {}
-        self.codes = self._codes() if by_rank else np.arange(count + 1, dtype=np.uint8)
+        ranked = checks.flag("Thresholds", "by_rank", by_rank)
+        self.codes = self._codes() if ranked else np.arange(count + 1, dtype=np.uint8)
 
     def _flags(self, name: str, value: Any) -> Array:
-        flags = np.asarray(value)
+        flags = checks.numbers("Thresholds", name, value)
         channels = self.values.shape[:-1]
         if flags.dtype != np.bool_ or flags.ndim > 1 or (flags.ndim == 1 and channels not in ((), flags.shape)):
             raise ValueError(
@@ -191,8 +191,6 @@ def fold_batchnorm(
     array([[-1,  1],
            [ 1, -1]], dtype=int32)
     """
-    from .ops import checks
-
     op = "fold_batchnorm"
     of = checks.dtype(op, "of", of, (np.int32, np.int64, np.float32)).type
     precision = checks.dtype(op, "precision", precision, (np.float32, np.float64)).type

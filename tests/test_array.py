@@ -72,6 +72,7 @@ def test_repr():
     assert "scale=" in repr(example()) and ".. along axis 0" in repr(example())
     grouped = qa.quantize(np.ones((2, 100)), qa.Uniform(4, symmetric=False), group=32)
     assert "along axis 0 and 1 in groups of 32" in repr(grouped)
+    assert "scale=none," in repr(qa.quantize(np.ones((2, 3)), qa.Sign(scale=True), scale_axis=0)[:0])
     assert "values: none" in repr(q[:0]) and "values: 0)" in repr(q[:1, :1])
     basis = qa.from_codes([1], qa.basis(5), scale=[1.0, 2, 3, 4, 5])
     assert "scale=[1, 2, 3, 4, ..], offset=0" in repr(basis)

@@ -223,6 +223,21 @@ def test_real_depthwise(data, case):
     check(data.draw, case, *ours, expected, bias)
 
 
+@pytest.mark.parametrize(("channels", "outputs"), [(0, 3), (4, 0), (0, 0)])
+@pytest.mark.parametrize("law", [{}, {"scale": 0.5}])
+def test_of_no_channels(channels, outputs, law):
+    """Sums of nothing are the bias, and padding adds nothing to pixels of no channels."""
+    x = qa.from_codes(np.ones((2, 4, 5, channels), int), qa.bipolar, **law)
+    w = qa.from_codes(np.ones((outputs, 3, 2, channels), int), qa.bipolar)
+    bias = np.arange(outputs)
+    expected = np.zeros((2, 4, 6, outputs)) + bias
+    how = {"padding": 1, "pad_value": 3, "bias": bias}
+    assert_bits(qa.conv2d(x, w, **how), expected.astype(np.float32 if law else np.int32))
+    assert_packed(qa.conv2d(x, w, **how, requantize=qa.Thresholds([1])), np.where(expected > 1, 1, -1))
+    turned = qa.conv2d(x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), **how, data_format="NCHW")
+    assert turned.shape == (2, outputs, 4, 6)
+
+
 @given(st.data(), cases())
 def test_integers_with_a_real_bias(data, case):
     x, w, *ours = arrays(data.draw, case, INTEGER, INTEGER)

@@ -50,7 +50,7 @@ def allocate_bits(
     op = "allocate_bits"
     checks.choice(op, "method", method, ("greedy", "exact"))
     steps = _bits(op, bits)
-    if not isinstance(tensors, Iterable):
+    if not np.iterable(tensors):
         raise TypeError(f"{op}: tensors must be a list of arrays or of sizes, got {checks.kind(tensors)}")
     sizes, c = _problem(op, list(tensors), sensitivity, checks.integer(op, "group", group, 1))
     room = checks.number(op, "budget", budget)
@@ -112,7 +112,7 @@ def _exact(sizes: list[int], cost: Array, steps: list[int], budget: int) -> list
 
 
 def _bits(op: str, bits: Iterable[int]) -> list[int]:
-    given = list(bits) if isinstance(bits, Iterable) else [bits]
+    given = list(bits) if np.iterable(bits) else [bits]
     steps = sorted({checks.integer(op, "each of bits", b, 1, MAX_BITS) for b in given})
     if not steps:
         raise ValueError(f"{op}: bits must name at least one number of bits")
@@ -148,6 +148,7 @@ def _spread(op: str, name: str, a: Array, group: int) -> float:
     """The most that the variances of a flattened array's elements sum up to at one bit."""
     checks.finite(op, name, a)
     flat, total = a.reshape(-1).astype(np.float64), 0.0
+    group = min(group, max(flat.size, 1))
     whole = flat.size // group * group
     with np.errstate(over="ignore"):
         for part in (flat[:whole].reshape(-1, group), flat[whole:].reshape(1, -1)):

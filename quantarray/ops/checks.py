@@ -28,6 +28,11 @@ def integer(op: str, name: str, value: Any, least: int, most: int | None = None)
     return n
 
 
+def lengths(op: str, shape: Any) -> tuple[int, ...]:
+    """A shape: an integer or several."""
+    return tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
+
+
 def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:
     """An integer for both spatial axes, or two."""
     both = value if isinstance(value, (tuple, list)) else (value, value)
@@ -81,8 +86,8 @@ def numbers(op: str, name: str, value: Any) -> Array:
         raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
     try:
         x = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
         raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}")
     return x
@@ -124,6 +129,13 @@ def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype
         listed = ", ".join(t.__name__ for t in allowed)
         raise TypeError(f"{op}: {name} must be one of {listed}, got {value if found is None else found!s}")
     return found
+
+
+def flag(op: str, name: str, value: Any) -> bool:
+    """True or False, not what could pass for them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{op}: {name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def choice(op: str, name: str, value: Any, allowed: tuple[str, ...]) -> str:

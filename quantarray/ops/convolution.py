@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from ..dtypes import Array
 from ..format import word_count
 from ..thresholds import Thresholds
 from ..window import Window
-from . import channelwise, checks, contraction, geometry, thresholding
+from . import channelwise, checks, contraction, geometry, products, thresholding
 from .operand import bias_values, from_dense, is_dense, lower, operand, result_type
 
 OP = "conv2d"
@@ -88,7 +89,7 @@ class Prepared(NamedTuple):
 
     channels_first: bool
     unroll: Unroll | None
-    run: channelwise.Channelwise | contraction.Contraction
+    run: channelwise.Channelwise | contraction.Contraction | products.OfNothing
 
     def __call__(self, x: Any) -> Any:
         if self.channels_first:
@@ -115,12 +116,14 @@ def _prepare(
     flip_kernel: bool,
 ) -> Prepared:
     checks.choice(OP, "data_format", data_format, ("NHWC", "NCHW"))
-    groups = checks.integer(OP, "groups", groups, 1)
+    groups, flip_kernel = checks.integer(OP, "groups", groups, 1), checks.flag(OP, "flip_kernel", flip_kernel)
     depthwise = _check_channels(x, w, groups, data_format)
     if data_format == "NCHW":
         x = x.transpose(0, 2, 3, 1)
     w = _channels_last(w, data_format, flip_kernel)
     (_, *image, _), (channels, *taps, _) = x.shape, w.shape
+    if 0 in taps:
+        raise ValueError(f"{OP}: w must have at least one tap, got {w.shape} (channels last)")
     window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation)
     thresholding.check(OP, requantize, channels)
     pad = _pad_value(pad_value)
@@ -139,6 +142,8 @@ def _prepare(
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
     largest = max(x.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
+    if 0 in w.shape:  # padding adds no elements to pixels of no channels
+        return Prepared(data_format == "NCHW", unroll, products.OfNothing(bias, requantize, dtype, shape))
     if depthwise:
         one_by_one = channelwise.weights(w, b)
         return Prepared(
@@ -168,8 +173,6 @@ def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> boo
             f"pack it with axis={at}, or pass the other data_format"
         )
     channels, per_group, outputs = x.shape[at], w.shape[at], w.shape[0]
-    if 0 in w.shape or not channels:
-        raise ValueError(f"{OP}: w must have at least one tap and channel, got x {x.shape} and w {w.shape}")
     if channels != per_group * groups or outputs % groups:
         raise ValueError(
             f"{OP}: x has {channels} channels (axis {at} of {x.shape}), w takes {per_group} in each of {groups} groups "
@@ -234,7 +237,7 @@ class Unroll:
 
     def weights(self, w: QuantArray) -> QuantArray:
         """Weights [o kh kw c] as [o 1 1 taps*c]."""
-        flat: QuantArray = w.cached("unrolled", lambda: w.reshape(w.shape[0], 1, 1, -1))
+        flat: QuantArray = w.cached("unrolled", lambda: w.reshape(w.shape[0], 1, 1, math.prod(w.shape[1:])))
         return flat
 
     def __call__(self, x: Array) -> Array:

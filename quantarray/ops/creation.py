@@ -37,9 +37,12 @@ def make_constants(
         a = np.atleast_1d(checks.float32(op, name, a)) + np.float32(0)  # no -0: equal constants, equal digests
         a.flags.writeable = False
         made[name] = a
-    if "scale" in made and dtype.kind in ("uniform", "basis") and "offset" not in made:
-        made["offset"] = np.zeros((1,) * len(shape), np.float32)
-        made["offset"].flags.writeable = False
+    if dtype.kind in ("uniform", "basis"):
+        if "scale" not in made:
+            raise ValueError(f"{op}: {dtype} needs a scale; its offset is 0 if none is given")
+        if "offset" not in made:
+            made["offset"] = np.zeros((1,) * len(shape), np.float32)
+            made["offset"].flags.writeable = False
     constants = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
     try:
         validate_constants(dtype, shape, axis, constants)
@@ -105,8 +108,7 @@ def from_words(
     """
     op = "from_words"
     _check_dtype(op, dtype)
-    given = shape if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
-    lengths = tuple(checks.integer(op, "a length of shape", n, 0) for n in given)
+    lengths = checks.lengths(op, shape)
     at = checks.axis(op, axis, len(lengths))
     w = checks.numbers(op, "words", words)
     expected = (dtype.bits, *lengths[:at], *lengths[at + 1 :], word_count(lengths[at]))

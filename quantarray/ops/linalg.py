@@ -122,26 +122,32 @@ def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: 
     shape = (*lead, a.shape[-2], b.shape[-1])
     parts = [matmul(matrix(a, at), matrix(b, at), out_dtype=out_dtype) for at in np.ndindex(*lead)]
     if not parts:
-        raise ValueError(f"{op}: a leading axis of length 0 needs operands with two axes, got {a.shape} and {b.shape}")
+        p, q = (from_dense(x, x.ndim - back) if is_dense(x) else x for x, back in ((a, 1), (b, 2)))
+        return np.empty(shape, _result(op, p, q, a.shape[-1], None, out_dtype)[2])
     return np.stack(parts).reshape(shape)
+
+
+def _result(
+    op: str, x: QuantArray, w: QuantArray, k: int, shift: Array | None, out_dtype: Any
+) -> tuple[Operand, Operand, np.dtype[Any]]:
+    """The operands in their form for products of k elements, and the type of the result."""
+    a, b = lower(op, "x", x), w.cached("operand", lambda: lower(op, "w", w))
+    exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
+    bound = k * (x.dtype.max_abs * w.dtype.max_abs if exact else a.reach * b.reach)
+    return a, b, result_type(op, exact, bound, shift, out_dtype)
 
 
 def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
     """x [.., k] times w [o, k], both packed on k."""
     device = common_device(op, x=x, w=w)
     outputs, k = w.shape
-    if not outputs or not k:
-        raise ValueError(
-            f"{op}: needs at least one output and one element to sum, got {x.shape} and [outputs, k] = {w.shape}"
-        )
     shape = (*x.shape[:-1], outputs)
     thresholding.check(op, requantize, outputs)
     shift = bias_values(op, bias, outputs)
     q = from_dense(x, x.ndim - 1) if is_dense(x) else x
-    a, b = lower(op, "x", q), w.cached("operand", lambda: lower(op, "w", w))
-    exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
-    bound = k * (q.dtype.max_abs * w.dtype.max_abs if exact else a.reach * b.reach)
-    dtype = result_type(op, exact, bound, shift, out_dtype)
+    a, b, dtype = _result(op, q, w, k, shift, out_dtype)
+    if not outputs or not k:
+        return products.OfNothing(shift, requantize, dtype, shape)()
     part = _part_length(op, q, w, k)
     rows = math.prod(x.shape[:-1])
     scale, offset = a.constants(q.ndim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,16 +95,19 @@ def _one_index(q: QuantArray, item: Any, d: int) -> Any:
         except (TypeError, ValueError) as error:
             raise type(error)(f"index: {item} for axis {d} of {q.shape}: {error}") from None
         return item
-    if isinstance(item, (bool, np.bool_)) or not hasattr(item, "__index__") or np.ndim(item):
+    try:
+        if isinstance(item, bool):
+            raise TypeError
+        n = operator.index(item)
+    except TypeError:
         raise TypeError(
-            f"index: packed arrays take integers, slices, ... and None, got {type(item).__name__} for axis {d}; "
+            f"index: packed arrays take integers, slices, ... and None, got {checks.kind(item)} for axis {d}; "
             f"index .codes() or .dequantize() with lists, arrays and masks"
-        )
+        ) from None
     if d == q.axis:
         raise IndexError(
             f"index: axis {d} is packed and takes slices with step 1 only; codes() or dequantize() give single elements"
         )
-    n = int(item)
     if not -q.shape[d] <= n < q.shape[d]:
         raise IndexError(f"index: {n} is out of bounds for axis {d} of length {q.shape[d]}")
     return n

@@ -45,14 +45,13 @@ def dropout_mask(shape: int | tuple[int, ...], p: float, seed: int = 0, axis: in
     (12800, '0.90')
     """
     op = "dropout_mask"
-    given = shape if isinstance(shape, (tuple, list)) else (shape,)
-    lengths = tuple(checks.integer(op, "a length of shape", n, 0) for n in given)
+    lengths = checks.lengths(op, shape)
     at = checks.axis(op, axis, len(lengths))
     if not is_number(p) or not 0 <= p <= 1:
         raise ValueError(f"{op}: p must be a probability from 0 to 1, got {p!r}")
     key = philox_key(checks.integer(op, "seed", seed, 0, 2**64 - 1), DROPOUT)
     rows = math.prod(lengths[:at] + lengths[at + 1 :])
-    keep = np.broadcast_to(np.float64(1 - p), (rows, lengths[at]))
+    keep = np.broadcast_to(np.float64(1 - float(p)), (rows, lengths[at]))
     one = np.ones((1,) * len(lengths), np.float32)
     words = rounded_words(keep, lengths, at, Constants(one, np.zeros_like(one)), 1, key)
     return QuantArray(words, uint1, lengths, at)

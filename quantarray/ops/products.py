@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,6 +85,21 @@ def run(
     words = thresholding.empty_codes(requantize, rows, shape[-1])
     kernel(device, name)(x, w, plan, finish, words)
     return thresholding.wrap(words, requantize, shape)
+
+
+class OfNothing(NamedTuple):
+    """A product of any operands whose sums have no elements: the bias, or zeros."""
+
+    bias: Array | None
+    requantize: Thresholds | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, *operands: Any) -> Any:
+        out = np.zeros(self.shape, self.dtype)
+        if self.bias is not None:
+            out += self.bias.astype(self.dtype)
+        return out if self.requantize is None else self.requantize(out)
 
 
 def full_lane(constant: Array, channels: int) -> Array:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, basis
 from ..format import MAX_BITS
-from .base import Quantizer, by_channel, fitted_axes, is_number, ones_like_reduced
+from .base import Quantizer, by_channel, fitted_axes, numbers, ones_like_reduced
 from .planes import plus_minus, real_rows
 
 
@@ -110,7 +109,8 @@ class ABCActivations(Quantizer):
     pointwise = True
 
     def __init__(self, shifts: Sequence[float] | Array, betas: Sequence[float] | Array) -> None:
-        self.shifts, self.betas = _numbers("shifts", shifts), _numbers("betas", betas)
+        self.shifts = numbers("ABCActivations", "shifts", shifts, 1, MAX_BITS)
+        self.betas = numbers("ABCActivations", "betas", betas, 1, MAX_BITS)
         if len(self.shifts) != len(self.betas):
             raise ValueError(
                 f"ABCActivations: needs one beta a shift, got {len(self.shifts)} shifts and {len(self.betas)} betas"
@@ -139,10 +139,3 @@ class ABCActivations(Quantizer):
 
     def __repr__(self) -> str:
         return f"ABCActivations({self.shifts}, {self.betas})"
-
-
-def _numbers(name: str, given: Any) -> list[float]:
-    values = np.asarray(given).tolist() if isinstance(given, (Sequence, np.ndarray)) else given
-    if not isinstance(values, list) or not 1 <= len(values) <= MAX_BITS or not all(map(is_number, values)):
-        raise ValueError(f"ABCActivations: {name} must be 1 to {MAX_BITS} float32 numbers, got {given!r}")
-    return [float(v) for v in values]

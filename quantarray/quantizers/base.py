@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -159,8 +160,19 @@ def is_number(value: Any) -> bool:
     >>> is_number(2), is_number(np.float64(1e60)), is_number(True), is_number([2])
     (True, False, False, False)
     """
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return bool(number and -_LARGEST <= value <= _LARGEST)
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    exact = value if isinstance(value, int) else float(value)  # NumPy would compare a float16 with a float16 limit
+    return -_LARGEST <= exact <= _LARGEST
+
+
+def numbers(op: str, name: str, given: Any, least: int, most: int) -> list[float]:
+    """A sequence of so many numbers that float32 can hold, or ValueError."""
+    values = list(given) if isinstance(given, Sequence) or (isinstance(given, np.ndarray) and given.ndim) else []
+    if not least <= len(values) <= most or not all(map(is_number, values)):
+        count = most if least == most else f"{least} to {most}"
+        raise ValueError(f"{op}: {name} must be {count} float32 numbers, got {given!r}")
+    return [float(v) for v in values]
 
 
 def is_positive(value: Any) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, basis, level_values
-from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, nearest_code, ones_like_reduced
+from .base import Quantizer, bits_of, by_channel, float32, is_positive, nearest_code, numbers, ones_like_reduced
 from .planes import plus_minus
 
 RIDGE, ITERATIONS = 1e-8, 256
@@ -62,7 +61,7 @@ class LQ(Quantizer):
             raise ValueError(f"LQ: ridge must be a positive float32, got {ridge!r}")
         self.bits, self.starts, self.iterations = bits_of("LQ", bits), int(starts), int(iterations)
         self.activations, self.ridge = bool(activations), float(ridge)
-        self.basis = None if basis is None else _given(basis, self.bits)
+        self.basis = None if basis is None else numbers("LQ", "basis", basis, self.bits, self.bits)
 
     @property
     def dtype(self) -> DType:
@@ -120,13 +119,6 @@ class LQ(Quantizer):
         usual = {"activations": False, "starts": 1, "basis": None, "ridge": RIDGE, "iterations": ITERATIONS}
         given = {name: getattr(self, name) for name in usual}
         return f"LQ({self.bits}{''.join(f', {n}={v}' for n, v in given.items() if v != usual[n])})"
-
-
-def _given(given: Any, bits: int) -> list[float]:
-    values = np.asarray(given).tolist() if isinstance(given, (Sequence, np.ndarray)) else given
-    if not isinstance(values, list) or len(values) != bits or not all(map(is_number, values)):
-        raise ValueError(f"LQ: basis must be {bits} float32 numbers, got {given!r}")
-    return [float(v) for v in values]
 
 
 def moving_average(old: Array, new: Array, momentum: float = 0.9) -> Array:

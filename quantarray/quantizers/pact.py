@@ -27,10 +27,10 @@ class PACT(Uniform):
 
     def __init__(self, bits: int, alpha: float | None = None) -> None:
         steps = 2 ** bits_of(type(self).__name__, bits) - 1
-        if alpha is not None and not (is_positive(alpha) and is_positive(alpha / steps)):
+        if alpha is not None and not (is_positive(alpha) and is_positive(float(alpha) / steps)):
             raise ValueError(f"PACT: alpha must be a number whose {steps}th part is a positive float32, got {alpha!r}")
-        super().__init__(bits, signed=False, step=None if alpha is None else alpha / steps)
         self.alpha = None if alpha is None else float(alpha)
+        super().__init__(bits, signed=False, step=None if self.alpha is None else self.alpha / steps)
 
     def encode(self, x: Array, constants: Constants) -> Array:
         if self.alpha is None:

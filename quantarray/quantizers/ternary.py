@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, ternary
-from .base import Quantizer, by_channel, fitted_axes, float32, from_channels, is_number, ones_like_reduced
+from .base import Quantizer, fitted_axes, float32, from_channels, is_number, ones_like_reduced
+from .planes import real_rows
 
 
 class Ternary(Quantizer):
@@ -14,9 +15,9 @@ class Ternary(Quantizer):
     Li and Liu, Ternary Weight Networks, arXiv 1605.04711, whose 0.7 is nearly the best cut for normal and for uniform
     values. a is the best scale for these codes, but the cut is not a / 2, so codes are not the nearest level's.
 
-    x at the cut, and zero, are 0. Infinities are refused. A constant array decodes to itself. Where nothing is above
-    the cut, as of zeros or of nothing, a = 1. No law stores the cut: `encode` takes it from its x, over the elements
-    that share a scale.
+    x at the cut, and zero, are 0. Infinities and values beyond float32 are refused. A constant array decodes to
+    itself. Where nothing is above the cut, as of zeros or of nothing, a = 1. No law stores the cut: `encode` takes it
+    from its x, over the elements that share a scale.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.quantize(np.float32([1, -1.5, 0.5, -0.2]), qa.Ternary())  # the cut is 0.7 * 0.8
@@ -52,10 +53,9 @@ class Ternary(Quantizer):
 
     def _above(self, x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
         """|x| by channel, and where it is above the cut."""
-        magnitude = np.abs(by_channel(x.astype(np.float64), axes))
-        with np.errstate(over="ignore"):  # too large a mean is refused as a scale
-            mean = magnitude.sum(axis=1, keepdims=True) / max(magnitude.shape[1], 1)
-            return magnitude, magnitude > self.threshold * mean
+        magnitude = np.abs(real_rows("Ternary", x, axes))
+        mean = magnitude.sum(axis=1, keepdims=True) / max(magnitude.shape[1], 1)
+        return magnitude, magnitude > self.threshold * mean
 
     def __repr__(self) -> str:
         return "Ternary()" if self.threshold == 0.7 else f"Ternary(threshold={self.threshold})"

@@ -71,7 +71,7 @@ class Uniform(Quantizer):
             raise ValueError(
                 f"Uniform: mse=True finds the step of a symmetric grid, got {symmetric=}, {percentile=}, {step=}"
             )
-        if step is not None and not (is_positive(step) and is_positive(step / 2 if midrise else step)):
+        if step is not None and not (is_positive(step) and is_positive(float(step) / 2 if midrise else step)):
             raise ValueError(f"Uniform: step must be a positive float32, got {step!r}")
         if offset is not None and (symmetric or step is None or not is_number(offset)):
             raise ValueError(
@@ -182,7 +182,8 @@ class Uniform(Quantizer):
 def _upper(x: Array, axes: tuple[int, ...], percentile: float) -> Array:
     if percentile == 100:
         return np.asarray(x.max(axis=axes, keepdims=True))
-    return np.asarray(np.percentile(x, percentile, axis=axes, keepdims=True))
+    with np.errstate(over="ignore", invalid="ignore"):  # a difference beyond float64 is refused as a step
+        return np.asarray(np.percentile(x, percentile, axis=axes, keepdims=True))
 
 
 def _safe(step: Array) -> Array:

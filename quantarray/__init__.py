@@ -14,6 +14,7 @@ from . import quantizers
 from .array import QuantArray
 from .device import device
 from .dtypes import (
+    Constants,
     DType,
     basis,
     bipolar,
@@ -87,6 +88,7 @@ __all__ = [
     "PACT",
     "XNOR",
     "ABCActivations",
+    "Constants",
     "DType",
     "DeviceError",
     "DoReFa",

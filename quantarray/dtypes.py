@@ -213,6 +213,9 @@ class Constants:
     `scale` and `offset` have the array's number of axes, 1 where they don't vary (a basis' scale has its planes
     before that, a `table` its levels). With `group`, element i of the packed axis uses entry i // group there.
 
+    Those that a quantiser fits have 1 for the axes that it was told to reduce. `from_codes` takes scale, offset and
+    table by name and needs none.
+
     They are stored as they were given, either all as float32 or all as bfloat16, which NumPy lacks: as its bits in
     uint16. `items` and `nbytes` are about what is stored.
     """
@@ -226,7 +229,8 @@ class Constants:
         table: Array | None = None,
         group: int | None = None,
     ) -> None:
-        self._stored = {"scale": scale, "offset": offset, "table": table}
+        given = {"scale": scale, "offset": offset, "table": table}
+        self._stored = {name: None if a is None else np.asarray(a) for name, a in given.items()}
         self._group = group
 
     @property

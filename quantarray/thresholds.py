@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .dtypes import Array, Constants, DType, bipolar, integers, level_values
-from .ops import checks
+from .ops import checks, encoding
 from .quantizers.base import Quantizer, is_number
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def fold_batchnorm(
 
     if not into.monotone:
         raise ValueError(f"{op}: codes of {into} do not rise with the value, so no thresholds are equal to them")
-    law = into.fit(np.zeros(1), (0,))
+    law = encoding.fit(op, into, np.zeros(1), (0,))
     levels = level_values(into.dtype, law).reshape(-1)
     ranks = np.argsort(np.argsort(levels))
 
@@ -225,7 +225,7 @@ def fold_batchnorm(
         with np.errstate(over="ignore", invalid="ignore"):
             normal = params["gamma"] * ((v.astype(precision) - params["mean"]) / deviation)
         y = np.where(params["gamma"] == 0, precision(0), normal) + params["beta"]
-        return np.asarray(ranks[into.encode(y, law)])
+        return np.asarray(ranks[encoding.codes(op, into, y, law)])
 
     scale, offset, table = (None if c is None else c[..., 0] for c in (law.scale, law.offset, law.table))
     values, greater = _search(code, into.dtype.n_levels - 1, params["gamma"] >= 0, of)

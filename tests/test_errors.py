@@ -64,18 +64,18 @@ def elsewhere(*shape):
 
 
 class Scheme(qa.Quantizer):
-    """A quantiser of a caller's own that gives these codes, whatever it is asked."""
+    """A quantiser of a caller's own that gives these codes and constants, whatever it is asked."""
 
     dtype, fixed = qa.ternary, True
 
-    def __init__(self, codes):
-        self.codes = codes
+    def __init__(self, codes, constants=None, monotone=False):
+        self.codes, self.constants, self.monotone = codes, constants or qa.Constants(), monotone
 
     def fit(self, x, axes):
-        return qa.Sign().fit(x, axes)
+        return self.constants
 
     def encode(self, x, constants):
-        return self.codes
+        return self.codes(x) if callable(self.codes) else self.codes
 
     def __repr__(self):
         return "Scheme()"
@@ -318,6 +318,16 @@ CASES = {
         (lambda: qa.quantize(UNIT, Scheme(np.array([1.0]))),
          TypeError, "integer codes of shape (1,)", "float64 array (1,)"),
         (lambda: qa.quantize(UNIT, Scheme(np.array([1, 2]))), TypeError, "codes of shape (1,)", "int64 array (2,)"),
+        *[(lambda x=x: qa.quantize(x, Scheme(lambda x: np.full(x.shape, 3), monotone=True)),
+           ValueError, "Scheme() must give codes 0 to 2, got 3 to 3") for x in (UNIT, np.ones(1000, np.float32))],
+        *[(lambda x=x: qa.quantize(x, Scheme(lambda x: x.tolist(), monotone=True)),
+           TypeError, "Scheme() must give integer codes of shape", "float64 array")
+          for x in (UNIT, np.ones(1000, np.float32))],
+        *[(lambda g=g: qa.quantize(np.ones((2, 9)), Scheme(None, "none"), group=g),
+           TypeError, "Scheme() must fit a quantarray.Constants, got str") for g in (None, 3)],
+        *[(lambda c=c, g=g: qa.quantize(np.ones((2, 9)), Scheme(None, c), group=g),
+           ValueError, "Scheme() must fit a scale of shape", f"got {c.scale.shape}")
+          for c in (qa.Constants(1.0), qa.Constants(np.ones(9))) for g in (None, 3)],
         (lambda: qa.quantize(np.float32([-3e38, 3e38]), qa.Uniform(2, symmetric=False)),
          ValueError, "uniform(2): levels must lie within float32"),
     ],
@@ -514,6 +524,8 @@ CASES = {
     "fold_batchnorm": [
         (lambda: batch_norm(into=qa.Sign), ValueError, "into must be a quantiser with fixed constants", "Sign()"),
         (lambda: batch_norm(into=qa.Sign(scale=True)), ValueError, "fixed constants", "got Sign(scale=True)"),
+        (lambda: batch_norm(into=Scheme(lambda x: np.full(x.shape, 3), monotone=True)), ValueError, "codes 0 to 2"),
+        (lambda: batch_norm(into=Scheme(None, "none", monotone=True)), TypeError, "must fit a quantarray.Constants"),
         (lambda: batch_norm(into=qa.Uniform(4)), ValueError, "fixed constants", "got Uniform(4)"),
         (lambda: batch_norm(beta=np.ones(2)),
          ValueError, "[channels] alike, got gamma (1,), beta (2,), mean (1,), var (1,)"),

@@ -15,12 +15,34 @@ import numpy as np
 from ..device import kernel
 from ..dtypes import Array, Constants, level_ranks
 from ..format import WORD, WORD_BITS, word_count
-from ..quantizers.base import Quantizer
+from ..quantizers.base import Quantizer, ones_like_reduced
+from . import checks
 
 MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's way
 _PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
 _ZERO = np.uint64(2**63)
 _PIECES = 8  # ranges of words in which a NaN is looked for
+
+
+def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Constants:
+    """The constants of a quantiser, which may be the caller's own, for x."""
+    made, shape = quantizer.fit(x, axes), ones_like_reduced(x, axes)
+    if not isinstance(made, Constants):
+        raise TypeError(f"{op}: {quantizer} must fit a quantarray.Constants, got {checks.kind(made)}")
+    for name, a, lead in made.items():
+        if a.shape[lead:] != shape:
+            raise ValueError(f"{op}: {quantizer} must fit a {name} of shape {(*a.shape[:lead], *shape)}, got {a.shape}")
+    return made
+
+
+def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Array:
+    """The codes of a quantiser, which may be the caller's own: those of its dtype, in the shape of x."""
+    made, count = np.asarray(quantizer.encode(x, constants)), quantizer.dtype.n_levels
+    if made.shape != x.shape or made.dtype.kind not in "biu":
+        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {x.shape}, got {checks.kind(made)}")
+    if made.size and not 0 <= made.min() <= made.max() < count:
+        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {made.min()} to {made.max()}")
+    return made
 
 
 def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
@@ -34,10 +56,10 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
     return bool(sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size)
 
 
-def encode(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:
+def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:
     """Words [bits, *outer, word] of x packed along an axis; None where x holds a NaN. See `pays`."""
     ndim = x.ndim
-    thresholds, codes = _thresholds(quantizer, constants, axis, ndim, x.dtype)
+    thresholds, by_rank = _thresholds(op, quantizer, constants, axis, ndim, x.dtype)
     last = np.ascontiguousarray(np.moveaxis(x, axis, -1))
     outer, length = last.shape[:-1], last.shape[-1]
     dims = thresholds.shape[:-2]
@@ -47,7 +69,7 @@ def encode(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> A
     kernel("cpu", "encode")(
         last.reshape(-1, length) if last.size else last.reshape(0, length),
         np.ascontiguousarray(thresholds.reshape(-1, *thresholds.shape[-2:])),
-        np.ascontiguousarray(codes.reshape(-1, *codes.shape[-2:])),
+        np.ascontiguousarray(by_rank.reshape(-1, *by_rank.shape[-2:])),
         row,
         constants.group or max(length, 1),
         nan,
@@ -57,7 +79,7 @@ def encode(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> A
 
 
 def _thresholds(
-    quantizer: Quantizer, constants: Constants, axis: int, ndim: int, dtype: np.dtype[Any]
+    op: str, quantizer: Quantizer, constants: Constants, axis: int, ndim: int, dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
     """(thresholds [*outer, groups, T], codes uint8 [*outer, groups, T + 1]) of a quantiser.
 
@@ -77,12 +99,12 @@ def _thresholds(
         """Whether the codes of x [*outer, groups, T, places] rank as high as the threshold wants."""
         with np.errstate(all="ignore"):
             laid_out = np.moveaxis(x.reshape(*outer[:-1], -1), -1, axis)
-            codes = np.moveaxis(quantizer.encode(laid_out, wide), axis, -1).reshape(1, *x.shape)
-        return np.asarray(np.take_along_axis(ranks, codes.astype(np.intp), 0)[0] >= wanted)
+            found = np.moveaxis(codes(op, quantizer, laid_out, wide), axis, -1).reshape(1, *x.shape)
+        return np.asarray(np.take_along_axis(ranks, found.astype(np.intp), 0)[0] >= wanted)
 
-    found = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype))
+    thresholds = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype))
     by_group = np.moveaxis(np.moveaxis(order, 0, -1), axis, -2)
-    return found, np.ascontiguousarray(by_group, np.uint8)
+    return thresholds, np.ascontiguousarray(by_group, np.uint8)
 
 
 def _least_float(passed: Callable[[Array], Array], shape: tuple[int, ...], places: int, dtype: np.dtype[Any]) -> Array:

@@ -155,17 +155,19 @@ def _fit(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...]
         block = a[_at(d, part)]
         if not quantizer.fixed:
             _check_values(op, block, quantizer, d, part.start)
-        fitted.append(_fit_block(block, quantizer, at, keep, group))
+        fitted.append(_fit_block(op, block, quantizer, at, keep, group))
     return _joined(fitted, d)
 
 
-def _fit_block(a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
+def _fit_block(
+    op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None
+) -> Constants:
     if group is None or not a.shape[at]:
-        return quantizer.fit(a, tuple(d for d in range(a.ndim) if d not in keep))
+        return encoding.fit(op, quantizer, a, tuple(d for d in range(a.ndim) if d not in keep))
     reduce = (*(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at), at + 1)
     pieces = []
     for elements, _, length in _in_groups(a.shape[at], at, group):
-        fitted = quantizer.fit(_split(a[elements], at, length), reduce)
+        fitted = encoding.fit(op, quantizer, _split(a[elements], at, length), reduce)
         pieces.append(fitted.map(lambda c, lead: c.squeeze(lead + at + 1)))
     return _joined(pieces, at)
 
@@ -216,7 +218,7 @@ def _encode_block(
     """Words of the part of x that begins at index `start` of axis d."""
     words = quantizer.encode_words(a, law, at, start * math.prod(a.shape[d + 1 :]))
     if words is None and one_pass:
-        words = encoding.encode(a, quantizer, law, at)
+        words = encoding.encode(op, a, quantizer, law, at)
     if words is None:
         _check_values(op, a, None, d, start)
         words = pack_codes(_codes(op, a, quantizer, law, at), at, quantizer.dtype.bits)
@@ -226,7 +228,7 @@ def _encode_block(
 def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> Array:
     """uint8 codes in the shape of x. A quantiser sees groups as an axis of their own, as when it was fitted."""
     if law.group is None:
-        return _check_codes(op, quantizer.encode(a, law), a.shape, quantizer)
+        return encoding.codes(op, quantizer, a, law)
     out = np.empty(a.shape, np.uint8)
     for elements, groups, length in _in_groups(a.shape[at], at, law.group):
         x = _split(a[elements], at, length)
@@ -235,7 +237,7 @@ def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> 
             cut = c[_at(lead + at, groups)] if c.shape[lead + at] > 1 else c
             return np.expand_dims(cut, lead + at + 1)
 
-        codes = _check_codes(op, quantizer.encode(x, law.map(part)), x.shape, quantizer)
+        codes = encoding.codes(op, quantizer, x, law.map(part))
         out[elements] = codes.reshape(a[elements].shape)
     return out
 
@@ -251,16 +253,6 @@ def _check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: in
         if np.isnan(a[at]):
             raise ValueError(f"{op}: x must hold no NaN, got one at {where}")
         raise ValueError(f"{op}: x, to which {fitted} is fitted, must be finite, got {a[at]} at {where}")
-
-
-def _check_codes(op: str, codes: Any, shape: tuple[int, ...], quantizer: Quantizer) -> Array:
-    """What a quantiser, which may be the caller's own, made: codes of its dtype in the shape of x."""
-    found, count = np.asarray(codes), quantizer.dtype.n_levels
-    if found.shape != shape or found.dtype.kind not in "biu":
-        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {shape}, got {checks.kind(found)}")
-    if found.size and not 0 <= found.min() <= found.max() < count:
-        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {found.min()} to {found.max()}")
-    return found
 
 
 def _named(quantizer: Any) -> str:

@@ -28,6 +28,21 @@ class Quantizer(ABC):
     from a calibration array.
 
     `group` is the run of elements along the packed axis that share constants where `quantize` is not told another.
+
+    A scheme of your own, two bits for -1, 0 and 1 times the root mean square:
+
+    >>> import quantarray as qa, numpy as np
+    >>> class Rms(qa.Quantizer):
+    ...     dtype, fixed, nearest, monotone, pointwise = qa.ternary, False, True, True, True
+    ...
+    ...     def fit(self, x, axes):
+    ...         return qa.Constants(scale=np.sqrt(np.mean(np.square(x), axis=axes, keepdims=True)))
+    ...
+    ...     def encode(self, x, constants):
+    ...         return 1 + np.clip(np.rint(x / constants.scale), -1, 1).astype(np.int8)
+    >>> qa.quantize(np.float32([[3, -4, 0, 0], [1, -7, 5, 5]]), Rms(), scale_axis=0).dequantize()
+    array([[ 2.5, -2.5,  0. ,  0. ],
+           [ 0. , -5. ,  5. ,  5. ]], dtype=float32)
     """
 
     nearest: bool = False

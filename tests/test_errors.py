@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import quantarray as qa
+from quantarray.ops import checks
 
 BIG = 33_026  # the first n with n * 255 * 255 >= 2**31
 UNIT = np.ones(1, np.float32)
@@ -149,6 +150,10 @@ CASES = {
         (lambda: qa.conv2d(image(), weights(), padding=None), TypeError, "padding must be an integer, got None"),
         (lambda: qa.conv2d(image(), weights(), padding=2**40), ValueError, "padding must be at most"),
         (lambda: qa.conv2d(image(), weights(), padding=10**6), ValueError, "(2000003, 2000003) windows", "2**31"),
+        (lambda: qa.conv2d(image(), weights(), padding=20_000),
+         MemoryError, "a result of shape (2, 40003, 40003, 8) needs at least", "this machine has 2,048"),
+        (lambda: qa.conv2d(np.ones((1, 5, 5, 3), np.uint8), weights(8, 3, 3, 3), padding=20_000, stride=20_000),
+         MemoryError, "x padded and unrolled needs at least"),
         (lambda: qa.conv2d(image(), weights(), padding=(1, 1, 1, 1)),
          ValueError, "((top, bottom), (left, right)), 'same' or 'valid', got (1, 1, 1, 1)"),
         (lambda: qa.conv2d(image(), weights(), padding=((1, 2, 3), 0)), ValueError, "padding", "got (1, 2, 3)"),
@@ -241,6 +246,8 @@ CASES = {
         (lambda: qa.linear(bytes_255(1, BIG), bytes_255(1, BIG), out_dtype=np.int32),
          OverflowError, str(BIG * 255 * 255), "out_dtype=np.int64"),
         (lambda: qa.linear(table(6, 2, 64), signs(5, 64)), TypeError, "x is a table of 6 bits"),
+        (lambda: qa.linear(signs(100, 64), signs(100, 64)),
+         MemoryError, "a result of shape (100, 100) needs at least 40,000 bytes"),
         (lambda: qa.linear(elsewhere(3, 64), signs(5, 64)),
          qa.DeviceError, "different devices: x on cuda:0, w on cpu", ".to_device("),
     ],
@@ -275,6 +282,10 @@ CASES = {
         (lambda: qa.max_pool2d(image(), (2, 2, 2)), ValueError, "size", "(height, width), got (2, 2, 2)"),
         (lambda: qa.max_pool2d(image(), 2, stride=0), ValueError, "stride must be at least 1, got 0"),
         (lambda: qa.max_pool2d(image(), 6), ValueError, "window of 6x6", "image 5x5"),
+        (lambda: qa.max_pool2d(image(), 30_000, padding=20_000, stride=1), MemoryError, "(2, 10006, 10006, 64)"),
+        (lambda: qa.max_pool2d(image(), 2, padding=20_000), ValueError, "without a single element"),
+        (lambda: qa.max_pool2d(image()[:, :0], 1, padding=1), ValueError, "without a single element"),
+        (lambda: qa.max_pool2d(image(), (1, 2), stride=(5, 1), padding=((0, 1), 0)), ValueError, "without a single"),
         (lambda: qa.max_pool2d(image(), 2, padding=2), ValueError, "without a single element", "(2, 2)"),
         (lambda: qa.max_pool2d(scaled(2, 4, 4, 3, along=(1, 2)), 2),
          ValueError, "varies inside the image (2, 4, 4, 3)"),
@@ -283,6 +294,7 @@ CASES = {
         (lambda: qa.avg_pool2d(np.ones((1, 4, 4, 1)), 2), TypeError, "x must be a QuantArray", "float64 array"),
         (lambda: qa.avg_pool2d(image(), 6), ValueError, "window of 6x6", "image 5x5"),
         (lambda: qa.avg_pool2d(image(), 2, padding=3), ValueError, "without a single element"),
+        (lambda: qa.avg_pool2d(image(), 30_000, padding=20_000, stride=1), MemoryError, "(2, 10006, 10006, 64)"),
         (lambda: qa.avg_pool2d(image(), 2, requantize=1), TypeError, "requantize must be a Thresholds", "got int"),
         (lambda: qa.avg_pool2d(image(), 2, requantize=thresholds(3)), ValueError, "for 3 channels, the result has 64"),
         (lambda: qa.avg_pool2d(scaled(2, 4, 4, 3, along=2), 2), ValueError, "varies inside the image"),
@@ -373,6 +385,8 @@ CASES = {
     ],
     "dropout_mask": [
         (lambda: qa.dropout_mask(2.0, 0.5), TypeError, "a length of shape must be an integer, got 2.0"),
+        *[(lambda n=n: qa.dropout_mask(n, 0.5), MemoryError, "a mask of shape", f"{s} bytes")
+          for n, s in (((2**40,), "137,438,953,472"), (2**63, "1,152,921,504,606,846,976"))],
         (lambda: qa.dropout_mask(3, np.float16("inf")), ValueError, "p must be a probability from 0 to 1"),
     ],
     "encode": [
@@ -641,8 +655,10 @@ CASES = {
 @pytest.mark.parametrize(
     ("op", "case"), [pytest.param(op, c, id=f"{op or 'python'}-{n}") for op in CASES for n, c in enumerate(CASES[op])]
 )
-def test_message(op, case):
+def test_message(op, case, monkeypatch):
     call, error, *parts = case
+    if error is MemoryError:
+        monkeypatch.setattr(checks, "memory", lambda: 2048)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(error) as caught:

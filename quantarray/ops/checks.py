@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import os
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -117,6 +119,23 @@ def float32(op: str, name: str, x: Array) -> Array:
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
         raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
     return y
+
+
+@cache
+def memory() -> int:
+    """Bytes of this machine's memory; 2**47, which no process can address, where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**47
+
+
+def room(op: str, what: str, nbytes: int) -> None:
+    """MemoryError, before anything is allocated, for what is larger than this machine's memory."""
+    if nbytes > memory():
+        raise MemoryError(
+            f"{op}: {what} needs at least {nbytes:,} bytes, this machine has {memory():,}; take it in parts"
+        )
 
 
 def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype[Any]:

@@ -125,9 +125,10 @@ def _prepare(
     if 0 in taps:
         raise ValueError(f"{OP}: w must have at least one tap, got {w.shape} (channels last)")
     window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation)
-    thresholding.check(OP, requantize, channels)
+    into = thresholding.check(OP, requantize, channels)
     pad = _pad_value(pad_value)
     shape = (x.shape[0], *window.output, channels)
+    geometry.room(OP, window, shape, into)
     unroll = None
     if is_dense(x):
         saves = word_count(window.taps * x.shape[3]) < window.taps * word_count(x.shape[3])
@@ -243,6 +244,9 @@ class Unroll:
     def __call__(self, x: Array) -> Array:
         """Images [n h w c] as [n i j taps*c], zeros where a window leaves the image."""
         window = self.window
+        image = [n + sum(p) for n, p in zip(window.image, window.pads, strict=True)]
+        nbytes = len(x) * x.shape[3] * (math.prod(image) + window.pixels * window.taps)
+        checks.room(OP, "x padded and unrolled", nbytes)
         padded = np.pad(x, ((0, 0), *window.pads, (0, 0)))
         spans = tuple((k - 1) * d + 1 for k, d in zip(window.size, window.dilation, strict=True))
         views = np.lib.stride_tricks.sliding_window_view(padded, spans, (1, 2))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..dtypes import DType
 from ..window import Window, same_padding
-from . import checks
+from . import checks, thresholding
+
+PLAN_BYTES = 64  # that making a plan takes for an output pixel: its origin, class and place, and what they are made of
 
 
 def window(
@@ -31,6 +34,11 @@ def window(
             f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {made.output} windows, 2**31 or more"
         )
     return made
+
+
+def room(op: str, window: Window, shape: tuple[int, ...], into: DType | None) -> None:
+    """MemoryError where the result [.. channels] and the plan of its windows do not fit into memory."""
+    checks.room(op, f"a result of shape {shape}", thresholding.nbytes(into, shape) + PLAN_BYTES * window.pixels)
 
 
 def _pads(

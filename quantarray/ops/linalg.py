@@ -142,7 +142,8 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
     device = common_device(op, x=x, w=w)
     outputs, k = w.shape
     shape = (*x.shape[:-1], outputs)
-    thresholding.check(op, requantize, outputs)
+    into = thresholding.check(op, requantize, outputs)
+    checks.room(op, f"a result of shape {shape}", thresholding.nbytes(into, shape))
     shift = bias_values(op, bias, outputs)
     q = from_dense(x, x.ndim - 1) if is_dense(x) else x
     a, b, dtype = _result(op, q, w, k, shift, out_dtype)

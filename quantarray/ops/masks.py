@@ -9,6 +9,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Constants, uint1
+from ..format import WORD, word_count
 from ..quantizers.base import is_number
 from ..quantizers.grouped import DROPOUT, philox_key, rounded_words
 from . import checks
@@ -51,6 +52,7 @@ def dropout_mask(shape: int | tuple[int, ...], p: float, seed: int = 0, axis: in
         raise ValueError(f"{op}: p must be a probability from 0 to 1, got {p!r}")
     key = philox_key(checks.integer(op, "seed", seed, 0, 2**64 - 1), DROPOUT)
     rows = math.prod(lengths[:at] + lengths[at + 1 :])
+    checks.room(op, f"a mask of shape {lengths}", WORD.itemsize * rows * word_count(lengths[at]))
     keep = np.broadcast_to(np.float64(1 - float(p)), (rows, lengths[at]))
     one = np.ones((1,) * len(lengths), np.float32)
     words = rounded_words(keep, lengths, at, Constants(one, np.zeros_like(one)), 1, key)

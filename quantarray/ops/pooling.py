@@ -11,7 +11,7 @@ from ..device import kernel
 from ..dtypes import Array, level_ranks
 from ..format import WORD
 from ..thresholds import Thresholds
-from ..window import Window, classes, plan
+from ..window import Window, plan
 from . import channelwise, checks, geometry, thresholding
 from .conversion import recode
 from .operand import lower
@@ -34,16 +34,18 @@ def max_pool2d(
     """
     op = "max_pool2d"
     q, window = _prepare(op, x, size, stride, padding, data_format)
+    shape = (q.shape[0], *window.output, q.shape[3])
+    geometry.room(op, window, shape, q.dtype)
     ranks = level_ranks(q.dtype, q.constants)
     order = np.arange(q.dtype.n_levels).reshape(-1, *(1,) * q.ndim)
     ordered = bool((ranks.reshape(order.shape if ranks.ndim == 1 else ranks.shape) == order).all())
     words = q.words if ordered else recode(q, ranks.reshape(len(ranks), *_dims(ranks, q)), q.bits)
     pooled = _pool(q, words, window)
-    made = QuantArray(pooled, q.dtype, (q.shape[0], *window.output, q.shape[3]), 3, q.constants)
+    made = QuantArray(pooled, q.dtype, shape, 3, q.constants)
     if not ordered:
         codes = np.argsort(ranks, axis=0)
         made = QuantArray(
-            recode(made, codes.reshape(len(codes), *_dims(codes, q)), q.bits), q.dtype, made.shape, 3, q.constants
+            recode(made, codes.reshape(len(codes), *_dims(codes, q)), q.bits), q.dtype, shape, 3, q.constants
         )
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
@@ -70,11 +72,12 @@ def avg_pool2d(
     op = "avg_pool2d"
     q, window = _prepare(op, x, size, stride, padding, data_format)
     channels = q.shape[3]
-    thresholding.check(op, requantize, channels)
+    shape = (q.shape[0], *window.output, channels)
+    geometry.room(op, window, shape, thresholding.check(op, requantize, channels))
     ones = channelwise.Weights(
         np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
     )
-    a, real, shape = lower(op, "x", q), np.dtype(np.float32), (q.shape[0], *window.output, channels)
+    a, real = lower(op, "x", q), np.dtype(np.float32)
     run = channelwise.prepare(
         q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True
     )  # fmt: skip
@@ -98,8 +101,11 @@ def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format:
     kernel_size = checks.pair(op, "size", size, 1)
     height, width = q.shape[1:3]
     window = geometry.window(op, (height, width), kernel_size, kernel_size if stride is None else stride, padding)
-    if not classes(window).inside.any(axis=1).all():
-        raise ValueError(f"{op}: padding {window.pads} leaves windows of {kernel_size} without a single element")
+    for n, k, s, (before, _), out in zip(
+        window.image, window.size, window.stride, window.pads, window.output, strict=True
+    ):
+        if any(min(start + k, n) <= max(start, 0) for start in (-before, (out - 1) * s - before)):
+            raise ValueError(f"{op}: padding {window.pads} leaves windows of {kernel_size} without a single element")
     return q, window
 
 

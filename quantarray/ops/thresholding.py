@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import kernel
-from ..dtypes import Array
+from ..dtypes import Array, DType
 from ..format import WORD, word_count
 from ..kernels import Finish
 from ..thresholds import Thresholds
@@ -57,16 +58,24 @@ def _lay_out(requantize: Thresholds, channels: int, real: bool, lanes: Lanes) ->
     return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), np.where(bits == 1, _ALL, _ALL * 0)
 
 
-def check(op: str, requantize: Any, channels: int) -> None:
-    """A Thresholds object for this many channels, or None."""
+def check(op: str, requantize: Any, channels: int) -> DType | None:
+    """The dtype that a Thresholds object gives this many channels; None where there is none."""
     if requantize is None:
-        return
+        return None
     if not isinstance(requantize, Thresholds):
         raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}")
     if requantize.channels not in (None, channels):
         raise ValueError(
             f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}"
         )
+    return requantize.into
+
+
+def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
+    """Bytes of a result [.. channels]: packed codes, or 4 an element."""
+    if into is None:
+        return 4 * math.prod(shape)
+    return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])
 
 
 def empty_codes(requantize: Thresholds, rows: int, channels: int) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_files import small
 from strategies import laws, samples
 
 import quantarray as qa
@@ -192,11 +193,15 @@ def test_permissions_are_the_umask(ending, tmp_path):
 
 
 def test_where_nothing_can_be_written(tmp_path):
+    """The errors are the system's, and name the file that was asked for."""
+    (tmp_path / "d.npz").mkdir()
+    for path in (tmp_path / "missing" / "q.npz", tmp_path / "d.npz", tmp_path / f"{'a' * 300}.npz"):
+        with pytest.raises(OSError) as caught:
+            qa.save(path, example())
+        assert caught.value.errno and "save: " in str(caught.value)
+        assert caught.value.filename == str(path) and caught.value.filename2 is None
     with pytest.raises(FileNotFoundError):
         qa.save(tmp_path / "missing" / "q.npz", example())
-    (tmp_path / "d.npz").mkdir()
-    with pytest.raises(OSError):
-        qa.save(tmp_path / "d.npz", example())
     assert [p.name for p in tmp_path.iterdir()] == ["d.npz"]
 
 
@@ -286,6 +291,9 @@ FOREIGN = {
     "meta is no JSON": lambda p: forge(p, "{"),
     "meta is a list": lambda p: forge(p, "[]"),
     "meta is deep": lambda p: forge(p, "[" * 100_000),
+    "no format": lambda p: forge(p, "{}"),
+    "no kind": lambda p: forge(p, '{"format": "quantarray", "version": 1}'),
+    "a network": lambda p: small().save(p),
     "meta is a number": lambda p: forge(p, np.ones(())),
     "another format": lambda p: forge(p, {"format": "numpy"}),
     "a later version": lambda p: forge(p, {"version": 2}),
@@ -347,6 +355,10 @@ def test_what_is_told_of_foreign_files(tmp_path):
     for name, reason in {
         "text": "not a zip file",
         "another .npz": "it has no 'meta' entry",
+        "meta is a list": "its 'meta' is not a JSON object",
+        "no format": "it lacks 'format'",
+        "no kind": "it lacks 'kind'",
+        "a network": "it is a network of plain integers, which quantarray.nn.load_network reads",
         "compressed": "its entry 'words' is compressed, which no entry is",
         "another format": "it says 'numpy' where 'quantarray' should be",
         "a later version": "it has version 2, this library reads version 1",

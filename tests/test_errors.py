@@ -609,10 +609,16 @@ CASES = {
         (lambda: qa.save("q.npz", np.ones(2)), TypeError, "needs a QuantArray, got ndarray", "quantize"),
         (lambda: qa.save("q.npy", signs(2)), ValueError, "must end in .npz or .safetensors, got 'q.npy'"),
         (lambda: qa.save(3, signs(2)), TypeError, "file must be a path, got int"),
+        (lambda: qa.save("a\0.npz", signs(2)), ValueError, "without null characters, got 'a\\x00.npz'"),
     ],
     "load": [
         (lambda: qa.load("q"), ValueError, "must end in .npz or .safetensors, got 'q'"),
         (lambda: qa.load(None), TypeError, "file must be a path, got NoneType"),
+        (lambda: qa.load("a\0.npz"), ValueError, "null characters"),
+    ],
+    "load_network": [
+        (lambda: qa.nn.load_network(3), TypeError, "file must be a path, got int"),
+        (lambda: qa.nn.load_network(b"a\0.npz"), ValueError, "null characters"),
     ],
     # what NumPy's habits would do by accident; the message starts as Python's or NumPy's own would
     "": [

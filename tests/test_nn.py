@@ -193,7 +193,9 @@ def test_encode_input_refuses_what_the_table_does_not_have(tmp_path):
 def test_dense_input_may_keep_its_image_axes(tmp_path):
     made = Builder(0, (12,)).dense(3)
     network = load_network(made.save(tmp_path / "net.npz"))
-    np.testing.assert_array_equal(network(network.plain.input.reshape(-1, 3, 4)), made.expected())
+    images = network.plain.input.reshape(-1, 3, 4)
+    np.testing.assert_array_equal(network(images), made.expected())
+    assert network(images[:0]).shape == (0, 3)
 
 
 def test_layers_by_hand():
@@ -218,6 +220,53 @@ def test_layers_refuse_weights_of_another_shape():
         Dense(qa.encode(np.ones((2, 3), int), values=(-1, 1), axis=0))
     with pytest.raises(TypeError, match="layers must be callable, got int"):
         Sequential([3])
+    with pytest.raises(TypeError, match="Sequential: layers must be a list of callables, got NoneType"):
+        Sequential(None)
+    for size in ((2,), [1, 2, 3], 0):
+        with pytest.raises(ValueError, match="MaxPool2d: size must be"):
+            MaxPool2d(size)
+    assert MaxPool2d([2, 3]).name == "max_pool2d 2x3"
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        ([1, 2], TypeError, "encode_input: needs uint8, the network's raw input, got int64 array"),
+        (None, TypeError, "encode_input: x must be an array of"),
+        (np.uint8(1), ValueError, r"encode_input: x must be \('N', .*got \(\)"),
+        (np.zeros((2, 3)), TypeError, "encode_input: needs uint8.*got float64 array"),
+        ([[1], [1, 2]], ValueError, "encode_input: x must be an array, or lists of equal lengths"),
+        (np.zeros(12, np.uint8), ValueError, r"encode_input: x must be \('N', .*got \(12,\); x\[None\]"),
+    ],
+)
+def test_networks_refuse_other_inputs(x, error, message, tmp_path):
+    for made in (small(), Builder(0, (12,)).dense(3)):
+        network = load_network(made.save(tmp_path / "net.npz"))
+        for call in (network, network.encode_input):
+            with pytest.raises(error, match=message):
+                call(x)
+        with pytest.raises(TypeError, match="encode_input: x is packed already"):
+            network.encode_input(qa.encode(np.ones((1, 12), int), values=(-1, 1)))
+
+
+def test_dense_takes_what_linear_takes():
+    layer = Dense(qa.encode(np.ones((5, 12), int), values=(-1, 1)))
+    for x, error, message in (
+        (None, TypeError, "Dense: x must be a QuantArray or an int8/uint8 array, got NoneType"),
+        (np.ones((2, 12)), TypeError, "Dense: x must be a QuantArray.*got float64 array"),
+        (np.ones((2, 2, 5), np.int8), ValueError, r"Dense: x \(2, 2, 5\) must have the 12 elements a sample"),
+        (np.int8([1]), ValueError, "linear: .*same last length"),
+        (np.array(1, np.int8), ValueError, "linear: .*same last length"),
+    ):
+        with pytest.raises(error, match=message):
+            layer(x)
+
+
+def test_no_samples():
+    layer = Dense(qa.encode(np.ones((5, 12), int), values=(-1, 1)))
+    scaled = qa.quantize(np.ones((4, 2, 2, 3)), qa.Sign(scale=True), scale_axis=0)[:0]
+    for x in (scaled, scaled.reshape(0, 12), np.zeros((0, 2, 2, 3), np.uint8), np.zeros((0, 12), np.int8)):
+        assert layer(x).shape == (0, 5)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from plain_files import rewrite, small
 
+import quantarray as qa
 from quantarray import FormatError
 from quantarray.io.plain import read_plain
 from quantarray.nn import load_network
@@ -197,8 +198,15 @@ def test_foreign_files_are_refused(tmp_path):
     (tmp_path / "text.npz").write_text("hello")
     (tmp_path / "empty.npz").write_bytes(b"")
     np.savez(tmp_path / "object.npz", meta=np.array({"layers": []}, dtype=object))
-    for name in ("array", "text", "empty", "object"):
-        with pytest.raises(FormatError, match=f"{name}.npz is not a plain network"):
+    qa.save(tmp_path / "packed.npz", qa.encode([1, -1], values=(-1, 1)))
+    for name, reason in {
+        "array": "it is no .npz archive",
+        "text": "it is no .npz archive",
+        "empty": "it is no .npz archive",
+        "object": "it holds Python objects, which are never loaded",
+        "packed": "it is one packed array, which quantarray.load reads",
+    }.items():
+        with pytest.raises(FormatError, match=f"^load_network: .*{name}.npz is not a plain network: {reason}$"):
             read_plain(tmp_path / f"{name}.npz")
     with pytest.raises(FileNotFoundError):
         read_plain(tmp_path / "nothing.npz")

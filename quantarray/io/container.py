@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import secrets
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from ..array import QuantArray
 from ..dtypes import Array
 from ..errors import FormatError
 from . import canonical
+from .files import path_of, reason, whole
 
 MAGIC = "quantarray"
 VERSION = 1
@@ -36,13 +34,13 @@ def save(file: str | os.PathLike[str], q: QuantArray) -> None:
     >>> qa.load(path).dequantize()
     array([ 1, -1,  1], dtype=int32)
     """
-    path = _path("save", file)
+    path = path_of("save", file)
     write = _by_ending("save", path, {".npz": _write_npz, ".safetensors": _write_safetensors})
     if not isinstance(q, QuantArray):
         raise TypeError(f"save: needs a QuantArray, got {type(q).__name__}; quantize or encode it first")
     meta = {"format": MAGIC, "version": VERSION, "digest": canonical.digest(q), **canonical.header(q)}
     text = json.dumps(meta, sort_keys=True)
-    whole(path, lambda target: write(target, text, canonical.arrays(q)))
+    whole("save", path, lambda target: write(target, text, canonical.arrays(q)))
 
 
 def load(file: str | os.PathLike[str]) -> QuantArray:
@@ -51,13 +49,17 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
     Raises FormatError where the file is damaged, truncated or foreign: what comes back is the array that was saved or
     nothing. FileNotFoundError and other errors of the system pass through.
     """
-    path = _path("load", file)
+    path = path_of("load", file)
     read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors})
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
     try:
         text, parts = read(path)
         meta = json.loads(text)
+        if not isinstance(meta, dict):
+            raise FormatError("its 'meta' is not a JSON object")
+        if "layers" in meta:
+            raise FormatError("it is a network of plain integers, which quantarray.nn.load_network reads")
         if meta["format"] != MAGIC:
             raise FormatError(f"it says {meta['format']!r} where {MAGIC!r} should be")
         if meta["version"] != VERSION:
@@ -68,33 +70,8 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
     except ImportError:
         raise
     except Exception as error:  # damage comes as anything: zlib, zipfile, lzma, json, unicode, memory, recursion..
-        reason = str(error) or type(error).__name__
-        raise FormatError(f"load: {path} is not a whole quantarray file: {reason}") from error
+        raise FormatError(f"load: {path} is not a whole quantarray file: {reason(error)}") from error
     return q
-
-
-def whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Have `write` make a file beside `path`, then move it there in one step; nothing is left where it fails."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
-    try:
-        with open(temporary, "xb") as f:
-            mode = os.fstat(f.fileno()).st_mode  # what the umask gives; safetensors would give the owner alone
-        write(temporary)
-        with open(temporary, "rb+") as f:
-            os.fsync(f.fileno())
-        temporary.chmod(mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-
-
-def _path(op: str, file: Any) -> Path:
-    try:
-        return Path(os.fsdecode(file))
-    except TypeError:
-        raise TypeError(f"{op}: file must be a path, got {type(file).__name__}") from None
 
 
 def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 
 from ..dtypes import Array
 from ..errors import FormatError
+from .container import MAGIC
+from .files import path_of, reason
 from .plain_layers import PlainLayer, array_of, eight_bits, read_layers
 
 
@@ -35,29 +38,28 @@ class PlainNetwork:
 
 
 def read_plain(file: str | os.PathLike[str]) -> PlainNetwork:
-    """Read and check a network of plain integers.
+    """Read and check a network of plain integers, for `load_network`.
 
     Raises FormatError where the file is damaged, foreign or inconsistent, and says where; errors of the system,
     such as FileNotFoundError, pass through.
     """
-    path = Path(file)
+    path = path_of("load_network", file)
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
     try:
         return _network(path, _read_archive(path))
     except FormatError as error:
-        raise FormatError(f"read_plain: {path} is not a plain network: {error}") from error.__cause__
+        raise FormatError(f"load_network: {path} is not a plain network: {error}") from error.__cause__
 
 
 def _read_archive(path: Path) -> dict[str, Array]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise FormatError("it is not an .npz archive")
-        with loaded:
+        if not zipfile.is_zipfile(path):
+            raise FormatError("it is no .npz archive")
+        with np.load(path, allow_pickle=False) as loaded:
             found = {name: loaded[name] for name in loaded.files}
     except Exception as error:  # zipfile, zlib and the .npy parser raise a dozen types for bytes gone wrong
-        raise FormatError(str(error) or type(error).__name__) from error
+        raise FormatError(reason(error)) from error
     return {name: a for name, a in found.items() if isinstance(a, np.ndarray)}  # other files come as bytes
 
 
@@ -107,6 +109,8 @@ def _meta(arrays: dict[str, Array]) -> dict[str, Any]:
         raise FormatError(f"meta: not JSON: {error}") from error
     if not isinstance(meta, dict):
         raise FormatError("meta: not a JSON object")
+    if meta.get("format") == MAGIC:
+        raise FormatError("it is one packed array, which quantarray.load reads")
     if not isinstance(meta.get("layers"), list) or not meta["layers"]:
         raise FormatError("meta: needs 'layers', a list of at least one")
     for key, default in (("name", None), ("input", ""), ("expected", "")):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from ..array import QuantArray
+from ..ops import checks
 from ..ops.convolution import conv2d
 from ..ops.linalg import linear
+from ..ops.operand import operand
 from ..ops.pooling import max_pool2d
 from ..thresholds import Thresholds
 
@@ -62,8 +65,12 @@ class Dense:
         _check_weight("Dense", self.weight, 2, "[o k]")
 
     def __call__(self, x: Any) -> Any:
-        flat = x if x.ndim == 2 else x.reshape(x.shape[0], self.weight.shape[1])
-        return linear(flat, self.weight, requantize=self.requantize)
+        x, k = operand("Dense", "x", x), self.weight.shape[1]
+        if x.ndim > 2:
+            if math.prod(x.shape[1:]) != k:
+                raise ValueError(f"Dense: x {x.shape} must have the {k} elements a sample that weight takes")
+            x = x.reshape(len(x), k)
+        return linear(x, self.weight, requantize=self.requantize)
 
     @property
     def name(self) -> str:
@@ -78,12 +85,15 @@ class MaxPool2d:
     stride: Any = None
     padding: Any = 0
 
+    def __post_init__(self) -> None:
+        checks.pair("MaxPool2d", "size", self.size, 1)
+
     def __call__(self, x: QuantArray) -> QuantArray:
         return max_pool2d(x, self.size, stride=self.stride, padding=self.padding)
 
     @property
     def name(self) -> str:
-        height, width = self.size if isinstance(self.size, tuple) else (self.size, self.size)
+        height, width = checks.pair("MaxPool2d", "size", self.size, 1)
         return f"max_pool2d {height}x{width}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array, DType, arithmetic, integers
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
+from ..ops import checks
 from ..ops.creation import encode, from_codes
+from ..ops.operand import is_dense
 from ..thresholds import Thresholds
 from .layers import Conv2d, Dense, MaxPool2d
 
@@ -44,6 +47,8 @@ class Sequential:
     """
 
     def __init__(self, layers: Iterable[Layer]) -> None:
+        if not np.iterable(layers):
+            raise TypeError(f"Sequential: layers must be a list of callables, got {checks.kind(layers)}")
         self.layers = tuple(layers)
         for layer in self.layers:
             if not callable(layer):
@@ -103,8 +108,8 @@ class Network:
 
         A network whose last layer has thresholds returns a QuantArray.
         """
-        raw = isinstance(x, np.ndarray) and x.dtype == np.uint8
-        return self.layers(self.encode_input(x) if raw else x)
+        encoded = isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
+        return self.layers(x if encoded else self.encode_input(x))
 
     @cached_property
     def _input_law(self) -> tuple[DType | None, Array]:
@@ -123,14 +128,18 @@ class Network:
         Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Raises TypeError for
         other dtypes, ValueError for bytes that the table does not have.
         """
-        a = np.asarray(x)
+        op = "encode_input"
+        a = checks.numbers(op, "x", x)
         if a.dtype != np.uint8:
-            raise TypeError(f"encode_input: needs uint8, the network's raw input, got {a.dtype}")
+            raise TypeError(f"{op}: needs uint8, the network's raw input, got {checks.kind(a)}")
+        flat, needed = self.plain.layers[0].op == "dense", self.plain.input.shape[1:]
+        if (a.ndim < 2) if flat else (a.ndim != 4):
+            raise ValueError(f"{op}: x must be {('N', *needed)}, got {a.shape}; x[None] adds an axis for one input")
         dtype, table = self._input_law
         if a.size and int(a.max()) >= len(table):
-            raise ValueError(f"encode_input: the input table has {len(table)} entries, got the byte {a.max()}")
-        if self.plain.layers[0].op == "dense" and a.ndim > 2:
-            a = a.reshape(len(a), -1)  # before packing, while it is free
+            raise ValueError(f"{op}: the input table has {len(table)} entries, got the byte {a.max()}")
+        if flat and a.ndim > 2:
+            a = a.reshape(len(a), math.prod(a.shape[1:]))  # before packing, while it is free
         return table[a] if dtype is None else from_codes(table[a], dtype)
 
     def __repr__(self) -> str:

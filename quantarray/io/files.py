@@ -1,0 +1,52 @@
+"""Files as such: their paths, writing them whole or not at all, and what to say of damaged ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def path_of(op: str, file: Any) -> Path:
+    """A path, or an error that says what came."""
+    try:
+        text = os.fsdecode(file)
+    except TypeError:
+        raise TypeError(f"{op}: file must be a path, got {type(file).__name__}") from None
+    if "\0" in text:
+        raise ValueError(f"{op}: file must be a path without null characters, got {text!r}")
+    return Path(text)
+
+
+def whole(op: str, path: Path, write: Callable[[Path], None]) -> None:
+    """Have `write` make a file beside `path`, then move it there in one step; nothing is left where it fails.
+
+    Errors of the system name `path`, not the file beside it.
+    """
+    temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
+    try:
+        with open(temporary, "xb") as f:
+            mode = os.fstat(f.fileno()).st_mode  # what the umask gives; safetensors would give the owner alone
+        write(temporary)
+        with open(temporary, "rb+") as f:
+            os.fsync(f.fileno())
+        temporary.chmod(mode)
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise OSError(error.errno, f"{op}: {error.strerror or error}", str(path)) from error
+        raise
+
+
+def reason(error: Exception) -> str:
+    """What is wrong with a file, from whatever its parsers raised: zipfile, zlib, json, NumPy and more."""
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    if "allow_pickle" in str(error):
+        return "it holds Python objects, which are never loaded"
+    return str(error) or type(error).__name__

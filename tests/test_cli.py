@@ -136,6 +136,15 @@ def test_run_on_other_inputs(net, tmp_path, capsys):
     np.save(tmp_path / "y.npy", guesses)
     facts = json.loads(call(capsys, "run", net, "--input", tmp_path / "x.npy", "--json")[1])
     assert (facts["images"], facts["agreement"], facts["accuracy"]) == (150, None, None)
+    guesses[:15] ^= 1
+    assert facts["predictions"] == guesses[:20].tolist()
+    given = ("--input", tmp_path / "x.npy", "--output", tmp_path / "scores.npy")
+    said = call(capsys, "run", net, *given)[1]
+    shown = " ".join(map(str, guesses[:20]))
+    assert f"predicted: {shown} .., the first of 150; --output writes all scores" in said
+    assert (np.load(tmp_path / "scores.npy").argmax(axis=1) == guesses).all()
+    assert f"predicted: {' '.join(map(str, guesses[:3]))}\n" in call(capsys, "run", net, *given, "--limit", 3)[1]
+    guesses[:15] ^= 1
     given = ("--input", tmp_path / "x.npy", "--labels", tmp_path / "y.npy")
     assert "accuracy:  135 of 150 right, 90.00 %" in call(capsys, "run", net, *given)[1]
     assert "accuracy:  85 of 100 right, 85.00 %" in call(capsys, "run", net, *given, "--limit", 100)[1]
@@ -161,6 +170,10 @@ def test_run_refuses(net, tmp_path, capsys):
         return tmp_path / name
 
     float_x, odd, beyond = np.zeros((2, 6, 5, 3)), np.zeros((2, 7, 5, 3), np.uint8), np.full((2, 6, 5, 3), 17, np.uint8)
+    for name in ("y.npz", "no/y.npy"):
+        assert name in error(capsys, "run", net, "--output", tmp_path / name)
+    objects = saved("objects.npy", np.array([None]))
+    assert "Python objects, which are never loaded" in error(capsys, "run", net, "--input", objects)
     assert "must be uint8" in error(capsys, "run", net, "--input", saved("f.npy", float_x))
     assert "must be ('N', 6, 5, 3), got (2, 7, 5, 3)" in error(capsys, "run", net, "--input", saved("o.npy", odd))
     assert "17 entries, got the byte 17" in error(capsys, "run", net, "--input", saved("b.npy", beyond))
@@ -263,6 +276,11 @@ def test_demo_without_matplotlib(tmp_path, capsys, monkeypatch):
     status, out, err = call(capsys, "demo", "--out", tmp_path / "demo.png", "--limit", "3")
     assert (status, err) == (0, "") and "pip install 'quantarray[plot]'" in out
     assert not (tmp_path / "demo.png").exists()
+
+
+@pytest.mark.parametrize("name", ["x", "x.txt"])
+def test_demo_of_another_ending(name, tmp_path, capsys):
+    assert "demo: --out must end in .png, .svg, .pdf, got" in error(capsys, "demo", "--out", tmp_path / name)
 
 
 def test_demo_into_a_folder_that_is_not_there(tmp_path, capsys):

@@ -22,6 +22,8 @@ def add_parser(commands: Any) -> None:
 
 def demo(args: argparse.Namespace) -> int:
     """The command. Without matplotlib there is no picture, and that is no error."""
+    if args.out.suffix.lower() not in picture.ENDINGS:
+        raise ValueError(f"demo: --out must end in {', '.join(picture.ENDINGS)}, got {str(args.out)!r}")
     with resources.as_file(resources.files("quantarray") / "data" / "digits.npz") as path:
         network = load_network(path)
     plain = network.plain

@@ -14,6 +14,7 @@ from ..nn import Network
 
 INK, FAINT, WRONG, RIGHT = "#1f2933", "#7b8794", "#d64545", "#2f6f9f"
 _ROWS, _COLUMNS = 8, 7
+ENDINGS = (".png", ".svg", ".pdf")
 
 
 def available() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,20 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array
+from ..io.files import reason, whole
 from ..nn import Network, load_network
 from ..progress import Progress
 from . import output
 
 BATCH = 64
+FEW = 20  # predictions that are shown
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("run", help="run a network of plain integers", description=__doc__)
     parser.add_argument("network", type=Path, metavar="NET.npz", help="a file of docs/plain-format.md")
     parser.add_argument("--input", type=Path, metavar="X.npy", help="uint8 inputs instead of the stored ones")
+    parser.add_argument("--output", type=Path, metavar="Y.npy", help="write the integer results there")
     parser.add_argument("--labels", type=Path, metavar="Y.npy", help="the true classes, one integer an input")
     parser.add_argument("--check", action="store_true", help="exit 1 unless every stored expected integer is met")
     parser.add_argument("--limit", type=output.count, metavar="N", help="the first N inputs only")
@@ -61,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     """The command. Returns 1 where `--check` found a difference, else 0."""
     if args.check and args.input is not None:
         raise ValueError("run: --check compares with the stored results of the stored input, so it takes no --input")
+    if args.output is not None and args.output.suffix != ".npy":
+        raise ValueError(f"run: --output must end in .npy, got {str(args.output)!r}")
     network = load_network(args.network)
     x = network.plain.input if args.input is None else _inputs(args.input, network.plain.input.shape[1:])
     labels = _labels(args, network, len(x))
@@ -68,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if not len(x):
         raise ValueError(f"run: there are no inputs in {args.input or args.network}")
     found = timed(network, x)
+    if args.output is not None:
+        whole("run", args.output, lambda path: np.save(path, found.values))
     facts: dict[str, Any] = {
         "network": network.plain.name,
         "images": len(x),
@@ -76,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
         "layers": output.layer_rows(network),
         "agreement": None if args.input else agreement(found.values, network.plain.expected[: args.limit]),
         "accuracy": None if labels is None else accuracy(found.values, labels[: args.limit]),
+        "predictions": found.values[:FEW].argmax(axis=1).tolist() if args.input and found.values.ndim == 2 else None,
     }
     if args.json:
         output.print_json(facts)
@@ -104,6 +113,9 @@ def print_figures(facts: dict[str, Any]) -> None:
         print(f"agreement: {met['equal']:,} of {met['total']:,} expected integers equal, {verdict}")
     if right is not None:
         print(f"accuracy:  {right['right']:,} of {right['total']:,} right, {right['percent']:.2f} %")
+    if facts["predictions"] is not None:
+        more = f" .., the first of {facts['images']:,}; --output writes all scores" if facts["images"] > FEW else ""
+        print(f"predicted: {' '.join(map(str, facts['predictions']))}{more}")
     each = facts["seconds"] / facts["images"]
     print(
         f"speed:     {facts['images_per_second']:,.0f} images/s, {each * 1e3:.3g} ms each, in batches of {BATCH}, "
@@ -112,13 +124,13 @@ def print_figures(facts: dict[str, Any]) -> None:
 
 
 def _load(path: Path) -> Array:
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"run: {path} is not a whole .npy file: {error}") from error
-    if not isinstance(found, np.ndarray):
+    if zipfile.is_zipfile(path):
         raise ValueError(f"run: {path} must be one array (.npy), got an archive")
-    return found
+    try:
+        with open(path, "rb") as f:
+            return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
+    except ValueError as error:
+        raise ValueError(f"run: {path} is not a whole .npy file: {reason(error)}") from error
 
 
 def _inputs(path: Path, shape: tuple[int, ...]) -> Array:

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, bipolar, integers, uint1, uniform
-from .base import Quantizer, SortedRows, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
-
-TRIES = 64  # scales, twice over
-_EVEN = np.linspace(0, 1, TRIES)
+from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
+from .least_squares import least_squares_grid, least_squares_scale
 
 
 class Uniform(Quantizer):
@@ -28,7 +26,8 @@ class Uniform(Quantizer):
     times zero fits into a float32. What frameworks call signed moves code and zero point together, so it gives the
     same values. `percentile` below 100 leaves the outermost values out of the range: percentile p of |x| if
     symmetric, 100 - p and p of x if affine. `step` (and `offset`, 0 by default, if affine) fix the grid instead.
-    `mse=True` takes the step of least squared error that `least_squares_scale` finds, for symmetric grids.
+    `mse=True` takes the step of least squared error that `least_squares_scale` finds, or if affine the step and the
+    offset of `least_squares_grid`, whose levels lie where the values are: 0 need not be one of them.
 
     x rounds to the nearest level, a tie to the even one (with {-1, 1}, 0 to 1; mid-rise, to the larger one); x beyond
     the range, infinities included, goes to the end. Constants are computed in float64 and stored as float32. All
@@ -67,10 +66,8 @@ class Uniform(Quantizer):
             raise ValueError(f"Uniform: percentile must be in (0, 100], got {percentile!r}")
         if midrise and not (signed and symmetric):
             raise ValueError(f"Uniform: midrise levels are signed and symmetric, got {signed=}, {symmetric=}")
-        if mse and not (symmetric and percentile == 100 and step is None):
-            raise ValueError(
-                f"Uniform: mse=True finds the step of a symmetric grid, got {symmetric=}, {percentile=}, {step=}"
-            )
+        if mse and not (percentile == 100 and step is None):
+            raise ValueError(f"Uniform: mse=True finds the step from all values, got {percentile=}, {step=}")
         if step is not None and not (is_positive(step) and is_positive(float(step) / 2 if midrise else step)):
             raise ValueError(f"Uniform: step must be a positive float32, got {step!r}")
         if offset is not None and (symmetric or step is None or not is_number(offset)):
@@ -113,6 +110,11 @@ class Uniform(Quantizer):
         if self.step is not None:
             scale = np.full(shape, self.step / 2 if self.midrise else self.step, np.float32)
             return Constants(scale, None if self.symmetric else np.full(shape, self.offset or 0.0, np.float32))
+        if self.mse and x.size and not self.symmetric:
+            step, offset = least_squares_grid(by_channel(x.astype(np.float64), axes), 2**self.bits)
+            return Constants(
+                float32(name, "step", _safe(step.reshape(shape))), float32(name, "offset", offset.reshape(shape))
+            )
         if self.mse and x.size:
             assert self.dtype.levels is not None
             rows = self._magnitudes(by_channel(x.astype(np.float64), axes))
@@ -196,50 +198,3 @@ def _sixteen_bits(step: Array) -> Array:
     """A step rounded to 16 significant bits: 255 times it, or less, is exact in the 24 bits of a float32."""
     mantissa, exponent = np.frexp(step)
     return np.asarray(np.ldexp(np.rint(mantissa * 2**16), exponent - 16))
-
-
-def least_squares_scale(magnitudes: Array, levels: Array) -> Array:
-    """The scale s of each row [channels n] with the least sum over x of (x - s * q)**2, q the nearest of `levels`.
-
-    The error has many local minima, so TRIES scales are tried from the mean to the largest of the row at the top level
-    to the largest at level 1 (below the mean no scale is the best for its own codes), then as many around the best of
-    them. A try counts with the scale that is best for its codes, and that is repeated until no code changes. On
-    sorted rows a try costs O(levels log n). The result is no worse than the scale that has the largest value as its
-    top level; a row of one magnitude gets a scale that reaches it exactly, unless others of its levels would lie
-    beyond float32.
-    """
-    peak = magnitudes.max(axis=1)
-    unit = SortedRows(magnitudes / np.where(peak == 0, 1, peak)[:, None])
-    top = int(levels[-1])
-    low = np.where(peak == 0, 1, unit.sums[:, -1] / magnitudes.shape[1]) / top
-    span = -np.log(low)
-    coarse = _best_of(unit, levels, [np.full(len(low), 1 / top), *(low * np.exp(span * t) for t in _EVEN)])
-    fine = [coarse, *(coarse * np.exp(span * (2 * t - 1) / TRIES) for t in _EVEN)]
-    best = _best_of(unit, levels, fine)
-    for _ in range(TRIES):
-        before, (_, best) = best, _refit(unit, levels, best)
-        if (best == before).all():
-            break
-    even = unit.values[:, 0] == unit.values[:, -1]
-    most = np.maximum(2.0**127 / top, peak / top)
-    return np.asarray(np.minimum(peak * np.where(even, 1, best), most))
-
-
-def _best_of(unit: SortedRows, levels: Array, tries: list[Array]) -> Array:
-    best, least = tries[0], np.full(len(tries[0]), np.inf)
-    for scale in tries:
-        error, _ = _refit(unit, levels, scale)
-        best, least = np.where(error < least, scale, best), np.minimum(error, least)
-    return best
-
-
-def _refit(unit: SortedRows, levels: Array, scale: Array) -> tuple[Array, Array]:
-    """The best scale of each row for the codes that `scale` gives, and its squared error less sum x**2."""
-    middle = (levels[1:] + levels[:-1]) / 2
-    n = unit.values.shape[1]
-    first = unit.below(scale[:, None] * middle)  # values from here on are at the next level
-    above = unit.sums[:, -1:] - np.take_along_axis(unit.sums, first, axis=1)
-    cross = levels[0] * unit.sums[:, -1] + (above * np.diff(levels)).sum(axis=1)
-    square = levels[0] ** 2 * n + ((n - first) * np.diff(levels**2)).sum(axis=1)
-    refit = np.where(cross > 0, cross / np.maximum(square, 1), scale)
-    return np.where(cross > 0, -cross * refit, 0.0), refit

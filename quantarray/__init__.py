@@ -41,6 +41,7 @@ from .dtypes import (
 from .errors import DeviceError, FormatError
 from .io.container import load, save
 from .ops.allocation import allocate_bits
+from .ops.choice import choose
 from .ops.comparison import array_equal
 from .ops.convolution import conv2d
 from .ops.creation import encode, from_codes, from_words
@@ -110,6 +111,7 @@ __all__ = [
     "avg_pool2d",
     "basis",
     "bipolar",
+    "choose",
     "conv2d",
     "device",
     "dropout_mask",

@@ -35,7 +35,7 @@ class QuantArray:
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
@@ -45,12 +45,14 @@ class QuantArray:
         shape: tuple[int, ...],
         axis: int,
         constants: Constants | None = None,
+        scheme: str | None = None,
     ) -> None:
         self._words = _frozen(words)
         self._dtype = dtype
         self._shape = shape
         self._axis = axis
         self._constants = Constants() if constants is None else constants
+        self._scheme = scheme
         self._cache: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
@@ -110,6 +112,18 @@ class QuantArray:
     def group(self) -> int | None:
         """How many elements of the packed axis share constants; None if they don't vary along it."""
         return self._constants.group
+
+    @property
+    def scheme(self) -> str | None:
+        """The repr of the quantiser that made this array, or the one that this is a view of; else None.
+
+        A note for people: `array_equal` and `digest` don't look at it. Pickles keep it, files of `save` don't.
+
+        >>> import quantarray as qa
+        >>> qa.quantize([[-3.0, 1.0]], qa.XNOR()).T.scheme
+        'XNOR()'
+        """
+        return self._scheme
 
     @property
     def levels(self) -> Array:
@@ -231,7 +245,7 @@ class QuantArray:
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
-        return QuantArray(self._words.copy(), self._dtype, self._shape, self._axis, self._constants)
+        return QuantArray(self._words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     def to_device(self, device: str) -> QuantArray:
         """This array on another device; itself if it is there already.
@@ -279,8 +293,8 @@ class QuantArray:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An ndarray pickles its own view only, and the kernels' layouts stay behind
-        state = (np.ascontiguousarray(self._words), self._dtype, self._shape, self._axis, self._constants)
-        return _rebuilt, state
+        words = np.ascontiguousarray(self._words)
+        return _rebuilt, (words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     # What kernels keep
 
@@ -300,8 +314,9 @@ class QuantArray:
 
     def __repr__(self) -> str:
         ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
+        scheme = "" if self._scheme is None else f"scheme={self._scheme}, "
         return (
-            f"QuantArray(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
+            f"QuantArray(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, {scheme}"
             f"{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
@@ -328,11 +343,13 @@ for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
     setattr(QuantArray, f"__{_name}__", _refusal(_name))
 
 
-def _rebuilt(words: Array, dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants) -> QuantArray:
-    """A copied or unpickled array; copies and pickles of arrays come back writeable."""
+def _rebuilt(
+    words: Array, dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants, scheme: str | None = None
+) -> QuantArray:
+    """A copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
     for _, a, _ in constants.items():
         a.flags.writeable = False
-    return QuantArray(words, dtype, shape, axis, constants)
+    return QuantArray(words, dtype, shape, axis, constants, scheme)
 
 
 def _cached_bytes(entry: Any, words: Array) -> int:

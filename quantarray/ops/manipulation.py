@@ -17,7 +17,7 @@ from . import checks
 
 
 def _with(q: QuantArray, words: Array, shape: tuple[int, ...], axis: int, constants: Constants) -> QuantArray:
-    return QuantArray(words, q.dtype, shape, axis, constants)
+    return QuantArray(words, q.dtype, shape, axis, constants, q.scheme)
 
 
 _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements as new axes j0 .. j1

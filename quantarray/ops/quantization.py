@@ -14,6 +14,7 @@ from ..format import WORD, WORD_BITS, word_count
 from ..progress import Progress
 from ..quantizers.base import Quantizer
 from . import checks, encoding
+from .choice import chosen
 from .conversion import pack_codes
 from .creation import make_constants
 
@@ -24,20 +25,25 @@ _BLOCK, _KERNEL_BLOCK = 1 << 22, 1 << 26
 
 def quantize(
     x: Any,
-    quantizer: Quantizer,
+    quantizer: Quantizer | None = None,
     axis: int = -1,
     scale_axis: int | tuple[int, ...] | None = None,
     group: int | None = None,
     *,
+    bits: int | None = None,
     calibration: Any = None,
     progress: bool = False,
 ) -> QuantArray:
     """Quantise an array of floats or integers and pack it along `axis`.
 
+    With `bits` in a quantiser's place it is the one that `choose` finds for the whole of x, or of `calibration`. The
+    result's `scheme` says which it was.
+
     The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
     the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
     `scale_axis` defaults to all other axes; some quantisers bring a group of their own. `scale_axis` with the packed
-    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to.
+    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to;
+    TypeError unless exactly one of quantizer and bits is given.
 
     `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
@@ -51,25 +57,34 @@ def quantize(
     >>> q = qa.quantize(w, qa.Sign(scale=True), scale_axis=0)
     >>> q.scale.ravel(), q.dequantize().tolist()
     (array([2. , 0.5], dtype=float32), [[2.0, -2.0], [0.5, 0.5]])
+    >>> qa.quantize(np.float32([0, 0.9, 2.1, 3]), bits=2).scheme
+    'Uniform(2, signed=False, mse=True)'
     >>> qa.quantize([9.0, -9.0], qa.Sign(scale=True), calibration=[1.0, -3.0]).dequantize()
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
     a = checks.real_array(op, "x", x)
+    if (quantizer is None) == (bits is None):
+        given = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
+        raise TypeError(f"{op}: needs a quantiser such as Uniform(4), or bits= to have one chosen, got {given}")
+    if quantizer is None:
+        name, seen = ("x", x) if calibration is None else ("calibration", calibration)
+        quantizer = chosen(op, name, checks.real_array(op, name, seen), bits)
     if not isinstance(quantizer, Quantizer):
         raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
     at = checks.axis(op, axis, a.ndim)
-    keep, group = _kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
+    keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
     source = a
     if calibration is not None:
         source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
     constants = _fit(op, source, quantizer, at, keep, group)
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
     law = law.to_bfloat16() if constants.bfloat16 else law
-    return QuantArray(_encode(op, a, quantizer, law, at, progress), quantizer.dtype, a.shape, at, law)
+    words = _encode(op, a, quantizer, law, at, progress)
+    return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
 
 
-def _kept_axes(
+def kept_axes(
     op: str,
     shape: tuple[int, ...],
     at: int,

@@ -66,6 +66,7 @@ from .quantizers import (
     Ternary,
     Uniform,
 )
+from .report.compare import Comparison, compare
 from .thresholds import Thresholds, fold_batchnorm
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ __all__ = [
     "PACT",
     "XNOR",
     "ABCActivations",
+    "Comparison",
     "Constants",
     "DType",
     "DeviceError",
@@ -112,6 +114,7 @@ __all__ = [
     "basis",
     "bipolar",
     "choose",
+    "compare",
     "conv2d",
     "device",
     "dropout_mask",

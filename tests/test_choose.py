@@ -156,7 +156,7 @@ def test_the_sample_is_small_and_runs_through_every_axis(shape):
     for axis in range(len(shape)):
         places = np.indices(shape)[axis]
         seen = choice._sample(places)
-        assert seen.size <= choice.SAMPLE and set(range(shape[axis])) <= {*seen.astype(int)} or shape[axis] > 10_000
+        assert (seen.size <= choice.SAMPLE and set(range(shape[axis])) <= {*seen.astype(int)}) or shape[axis] > 10_000
     whole = np.arange(5 * 7).reshape(5, 7)
     np.testing.assert_array_equal(choice._sample(whole), whole.ravel())
 

@@ -5,24 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..array import QuantArray
 from ..io.plain import PlainNetwork
 from ..nn import Network
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
-    """Columns as wide as they need; the first is text, the others are right-aligned."""
-    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-
-    def line(row: Sequence[str]) -> str:
-        rest = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        return (indent + "  ".join([row[0].ljust(widths[0]), *rest])).rstrip()
-
-    return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])
+from ..text import table
 
 
 def amount(nbytes: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array
-from ..io.files import reason, whole
+from ..io.files import load_npy, whole
 from ..nn import Network, load_network
 from ..progress import Progress
 from . import output
@@ -123,19 +122,9 @@ def print_figures(facts: dict[str, Any]) -> None:
     )
 
 
-def _load(path: Path) -> Array:
-    if zipfile.is_zipfile(path):
-        raise ValueError(f"run: {path} must be one array (.npy), got an archive")
-    try:
-        with open(path, "rb") as f:
-            return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
-    except ValueError as error:
-        raise ValueError(f"run: {path} is not a whole .npy file: {reason(error)}") from error
-
-
 def _inputs(path: Path, shape: tuple[int, ...]) -> Array:
     """Inputs from a file in the shape that the network's own have; (N, 28, 28) becomes (N, 784)."""
-    x = _load(path)
+    x = load_npy("run", path)
     if x.dtype != np.uint8:
         raise ValueError(f"run: --input must be uint8, the bytes of the network's input table, got {x.dtype}")
     if x.ndim < 2 or (x.shape[1:] != shape and math.prod(x.shape[1:]) != math.prod(shape)):
@@ -147,7 +136,7 @@ def _labels(args: argparse.Namespace, network: Network, samples: int) -> Array |
     """Labels that are given, or those stored with the stored input."""
     if args.labels is None:
         return None if args.input else network.plain.labels
-    labels = _load(args.labels)
+    labels = load_npy("run", args.labels)
     if labels.dtype.kind not in "iu" or labels.shape != (samples,):
         raise ValueError(f"run: --labels must be integers ({samples},), got {labels.dtype} {labels.shape}")
     if len(network.plain.layers[-1].shape) != 1:

@@ -1,13 +1,18 @@
-"""Files as such: their paths, writing them whole or not at all, and what to say of damaged ones."""
+"""Files as such: their paths, writing them whole or not at all, and what to say of damaged ones; .npy."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+from ..dtypes import Array
 
 
 def path_of(op: str, file: Any) -> Path:
@@ -41,6 +46,17 @@ def whole(op: str, path: Path, write: Callable[[Path], None]) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, f"{op}: {error.strerror or error}", str(path)) from error
         raise
+
+
+def load_npy(op: str, path: Path) -> Array:
+    """The array of a .npy file, or ValueError."""
+    if zipfile.is_zipfile(path):
+        raise ValueError(f"{op}: {path} must be one array (.npy), got an archive")
+    try:
+        with open(path, "rb") as f:
+            return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
+    except ValueError as error:
+        raise ValueError(f"{op}: {path} is not a whole .npy file: {reason(error)}") from error
 
 
 def reason(error: Exception) -> str:

@@ -1,0 +1,1 @@
+"""What schemes cost and what they keep of an array: `compare`, its table and its picture."""

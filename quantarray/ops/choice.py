@@ -14,7 +14,7 @@ from . import checks
 
 SAMPLE = 1 << 14  # values; decides within a hundredth what a decibel is asked of
 DECIBEL = 10**0.1
-MOST_LQ_BITS = 4  # beyond, a fit takes longer than all else here and saves a thousandth of the values' power
+MOST_LQ_BITS = 4  # beyond, a fit takes longer than all else here, for less than a thousandth of the values' power
 
 
 def choose(x: Any, bits: int) -> Quantizer:

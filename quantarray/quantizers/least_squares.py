@@ -65,7 +65,7 @@ def least_squares_grid(rows: Array, count: int) -> tuple[Array, Array]:
     until the error falls no more. It starts from the scale that `least_squares_scale` finds for the row less its
     mean, and from nine grids whose ends leave out nothing, 1/(2 * count) or 1/count of the values on either side; the
     best result counts, so the error is never above that of a start. With two ends that are the extremes and no other
-    start, images ended up to 50 % above this. A row of one value gets that value as its offset, with the step 1.
+    start, an image ended half above this. A row of one value gets that value as its offset, with the step 1.
 
     >>> step, offset = least_squares_grid(np.array([[5.0, 5, 6, 7, 8], [3, 3, 3, 3, 3]]), 4)
     >>> step.round(6).tolist(), offset.round(6).tolist()

@@ -174,9 +174,7 @@ def _fit(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...]
     return _joined(fitted, d)
 
 
-def _fit_block(
-    op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None
-) -> Constants:
+def _fit_block(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
     if group is None or not a.shape[at]:
         return encoding.fit(op, quantizer, a, tuple(d for d in range(a.ndim) if d not in keep))
     reduce = (*(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at), at + 1)

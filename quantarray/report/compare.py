@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..io.container import whole
+from ..io.files import whole
 from ..ops import checks
 from ..ops.quantization import kept_axes, quantize
 from ..quantizers import Quantizer
@@ -113,5 +113,5 @@ def compare(
     made = Comparison(a.shape, tuple(row for row, _ in found))
     if path is not None:
         drawn = [(row, q) for row, q in found if q is not None]
-        whole(Path(path), lambda file: picture.draw(file, a, drawn))
+        whole(op, Path(path), lambda file: picture.draw(file, a, drawn))
     return made

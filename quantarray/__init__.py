@@ -66,22 +66,26 @@ from .quantizers import (
     Ternary,
     Uniform,
 )
-from .report.compare import Comparison, compare
 from .thresholds import Thresholds, fold_batchnorm
 
 if TYPE_CHECKING:
     from . import nn
+    from .report.compare import Comparison, compare
 
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    # Networks are imported when they are asked for: people who came for arrays do not wait for them
-    if name == "nn":
-        from importlib import import_module
+# Imported when they are asked for: people who came for arrays do not wait for them
+_LATER = {"nn": ".nn", "compare": ".report.compare", "Comparison": ".report.compare"}
 
-        return import_module(".nn", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module(_LATER[name], __name__)
+    return getattr(module, name, module)
 
 
 __all__ = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, table
@@ -106,6 +104,8 @@ def _start(values: Array, count: int) -> Array:
     m = different.sum(axis=1, keepdims=True)
     i = np.arange(count)
     even = (i + 0.5) / count
+    from statistics import NormalDist  # 2 ms to import, for these levels only
+
     normal = NormalDist()
     wide = np.array([normal.cdf(3**0.5 * normal.inv_cdf(p)) for p in even.tolist()])
     apart = i + np.maximum.accumulate((wide * m).astype(np.int64) - i, axis=1)  # no place twice

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, table
@@ -65,6 +63,8 @@ def normal_levels(bits: int) -> Array:
     """
     half, whole = 2 ** (bits - 1), 2 ** (bits + 1)
     tail = (1 / whole + 1 / (whole - 2)) / 2
+    from statistics import NormalDist  # 2 ms to import, for these levels only
+
     normal = NormalDist()
     below, above = (
         [normal.inv_cdf(p) for p in np.linspace(0.5, 1 - tail, count)[1:].tolist()] for count in (half, half + 1)

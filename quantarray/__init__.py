@@ -88,6 +88,10 @@ def __getattr__(name: str) -> Any:
     return getattr(module, name, module)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
 __all__ = [
     "ABC",
     "LQ",

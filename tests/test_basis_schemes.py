@@ -12,7 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.quantizers.lq import Ascending, moving_average, qem
+from quantarray.quantizers.lq import moving_average, qem
+from quantarray.quantizers.rows import Ascending
 
 TINY = np.float32(1e-45)  # the smallest there is
 FITTED = [qa.ABC(m) for m in (1, 2, 3, 5)]

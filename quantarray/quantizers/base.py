@@ -136,32 +136,6 @@ def nearest_code(x: Array, levels: Array) -> Array:
     return codes
 
 
-class SortedRows:
-    """Rows [channels n] in ascending order: places of thresholds in O(log n), sums between places in O(1).
-
-    `sums[c, i]` is the sum of the i smallest values of row c.
-    """
-
-    def __init__(self, rows: Array) -> None:
-        self.values = np.sort(rows, axis=1)
-        self.sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
-        np.cumsum(self.values, axis=1, out=self.sums[:, 1:])
-        self._keys = _row_keys(np.arange(len(rows)), self.values).reshape(-1)
-
-    def below(self, thresholds: Array, rows: Array | None = None) -> Array:
-        """How many values of its row, all of them or those of the numbers `rows`, are below each: int64 [rows ..]."""
-        numbers = np.arange(len(self.values)) if rows is None else rows
-        places = np.searchsorted(self._keys, _row_keys(numbers, thresholds))
-        return np.asarray(places - numbers[:, None] * self.values.shape[1])
-
-
-def _row_keys(rows: Array, values: Array) -> Array:
-    """Numbers in the order of (row, value): NumPy orders complex ones so, and one search then serves all rows."""
-    keys = np.empty(values.shape, np.complex128)
-    keys.real, keys.imag = rows[:, None], values
-    return keys
-
-
 def bits_of(op: str, bits: Any, least: int = 1) -> int:
     """A number of bits from `least` to 8, or ValueError."""
     if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not least <= bits <= MAX_BITS:

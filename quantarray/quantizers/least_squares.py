@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..dtypes import Array
-from .base import SortedRows
+from .rows import SortedRows
 
 TRIES = 64  # scales, twice over
 _EVEN = np.linspace(0, 1, TRIES)

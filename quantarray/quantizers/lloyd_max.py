@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, table
-from .base import Quantizer, SortedRows, bits_of, by_channel, float32, largest, nearest_code, ones_like_reduced
+from .base import Quantizer, bits_of, by_channel, float32, largest, nearest_code, ones_like_reduced
+from .rows import SortedRows
 
 MAX_ROUNDS = 10_000  # a million normal values take at most 252; this only bounds a cycle of rounding errors
 

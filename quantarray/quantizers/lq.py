@@ -9,13 +9,13 @@ import numpy as np
 from ..dtypes import Array, Constants, DType, basis, level_values
 from .base import Quantizer, bits_of, by_channel, float32, is_positive, nearest_code, numbers, ones_like_reduced
 from .planes import plus_minus
+from .rows import Ascending
 
 RIDGE, ITERATIONS = 1e-8, 256
 _QUARTILE = 0.6745  # of the normal distribution
 # Further starts, as (ratio of neighbours in the basis, their sum in standard deviations). On normal values the first
 # ends best of 300 random ones at 3 and at 4 bits; the others are for values of other distributions.
 _STARTS = ((1.6, 1.75), (1.4, 1.25), (2.0, 1.75), (1.8, 1.25), (2.5, 1.0), (1.4, 2.5), (3.0, 2.0))
-_BLOCKS = 1 << 16
 
 
 class LQ(Quantizer):
@@ -86,6 +86,7 @@ class LQ(Quantizer):
         """v [channels bits] for rows x."""
         if not x.size:
             return np.tile(self._start(0, np.ones(1)), (len(x), 1))
+        float32("LQ", "value", np.stack([x.min(axis=1), x.max(axis=1)]).astype(np.float64))
         rows = Ascending(x)
         best, least = np.zeros((len(x), self.bits)), np.full(len(x), np.inf)
         for start in range(self.starts):
@@ -187,52 +188,3 @@ def _cells(rows: Ascending, levels: Array) -> tuple[Array, Array]:
 def _error(rows: Ascending, gram: Array, moment: Array, v: Array) -> Array:
     square = rows.squares - 2 * (moment * v).sum(axis=1) + ((gram * v[:, None]).sum(axis=2) * v).sum(axis=1)
     return np.asarray(np.maximum(square, 0) / rows.length)
-
-
-class Ascending:
-    """Rows in ascending order, with what `qem` asks of them: how many elements lie below a threshold, and their sum.
-
-    Sorting once makes a half-step a search for 2**bits - 1 thresholds and not a pass over the values. Sums are in
-    float64, and of long rows kept at the end of every block only: a cumulative sum takes longer than the sort.
-    """
-
-    def __init__(self, x: Array) -> None:
-        """x: finite [channels elements], at least one element."""
-        exact = x.dtype in (np.float32, np.float64)
-        self._rows = np.sort(x if exact else x.astype(np.float64), axis=1)
-        float32("LQ", "value", np.stack(self.ends).astype(np.float64))
-        self.length = x.shape[1]
-        self._block = max(1, self.length // _BLOCKS)
-        whole = self.length // self._block * self._block
-        blocks = self._rows[:, :whole].reshape(len(x), -1, self._block).sum(axis=2, dtype=np.float64)
-        self._sums = np.pad(blocks, ((0, 0), (1, 0))).cumsum(axis=1)
-        self.squares = np.einsum("ij,ij->i", self._rows, self._rows, dtype=np.float64)
-        self.total = self._sum(np.full((len(x), 1), self.length))[:, 0]
-
-    @property
-    def ends(self) -> tuple[Array, Array]:
-        """The smallest and the largest element of each row."""
-        return self._rows[:, 0], self._rows[:, -1]
-
-    def below(self, thresholds: Array) -> tuple[Array, Array]:
-        """How many elements are less than each threshold [channels any], and their sum.
-
-        >>> Ascending(np.array([[3.0, 1, 2]])).below(np.array([[0, 2, 9]]))
-        (array([[0, 1, 3]]), array([[0., 1., 6.]]))
-        """
-        first = np.arange(len(self._rows))[:, None] * self.length - 1
-        count = np.zeros(thresholds.shape, np.int64)
-        for k in reversed(range(self.length.bit_length())):
-            more = np.minimum(count + 2**k, self.length)
-            count = np.where(self._rows.reshape(-1)[first + more] < thresholds, more, count)
-        return count, self._sum(count)
-
-    def _sum(self, count: Array) -> Array:
-        """The sum of each row's first elements: whole blocks, and the rest one by one."""
-        block = np.minimum(count // self._block, self._sums.shape[1] - 1)
-        place = np.arange(self._block) if self._block > 1 else np.arange(0)
-        at = block[:, :, None] * self._block + place
-        inside = at < count[:, :, None]
-        row = np.arange(len(self._rows))[:, None, None]
-        rest = np.where(inside, self._rows[row, np.minimum(at, self.length - 1)], 0).sum(axis=2, dtype=np.float64)
-        return np.asarray(np.take_along_axis(self._sums, block, 1) + rest)

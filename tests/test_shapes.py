@@ -100,6 +100,12 @@ def test_reshape_of_nothing_keeps_one_constant(old, axis, new):
     assert got.scale.size == 2
 
 
+def test_reshape_of_a_packed_axis_of_length_1_into_one_along_which_constants_vary():
+    q = qa.from_codes([[1], [0]], qa.bipolar, scale=[[2.0], [3.0]])
+    assert_packed(q.reshape(2), np.float32([2, -3]))
+    assert q.reshape(2).group == 1
+
+
 def test_reshape_keeps_the_packed_axis_last():
     """Also where its length of 1 could be any of several."""
     for old, new in (((3, 1), (3, 1, 1, 1)), ((1,), (1, 1)), ((1, 1, 1, 1), (1,) * 5), ((1, 3, 1), (3, 1, 1))):

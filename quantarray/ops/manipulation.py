@@ -261,7 +261,8 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
         return q.constants.map(lambda a, lead: _one_constant(a, lead, len(new)))
     i0, i1, j0, j1 = packed
     along = any(np.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
-    kept = tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
+    same = q.shape[i1 - 1] == new[j1 - 1]
+    kept = same and tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
     group = (q.group or q.shape[i1 - 1]) if along and not kept else q.group
     if along and not kept and (not group or q.shape[i1 - 1] % group or new[j1 - 1] % group):
         raise ValueError(

@@ -12,6 +12,7 @@ from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
 
 _PREVIEW = 6
+_MOST_CACHED = 128
 
 
 class QuantArray:
@@ -299,12 +300,14 @@ class QuantArray:
     # What kernels keep
 
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
-        """What `build` made of this array for a kernel, built once a key and kept."""
+        """What `build` made of this array for a kernel, built once a key and kept; of many the first is dropped."""
         found = self._cache.get(key)
         if found is None:
             found = build()  # two threads may both build; one result is kept
             with self._lock:
                 found = self._cache.setdefault(key, found)
+                if len(self._cache) > _MOST_CACHED:  # images of ever new sizes, each with a preparation of its own
+                    del self._cache[next(iter(self._cache))]
         return found
 
     def drop_cache(self) -> None:

@@ -313,3 +313,13 @@ def test_equal_is_not_the_same_to_checks():
         qa.conv2d(x, w, **{name: 1})
         with pytest.raises(TypeError, match=f"conv2d: {name} must be an integer, got True"):
             qa.conv2d(x, w, **{name: True})
+
+
+def test_images_of_ever_new_sizes_do_not_pile_up():
+    rng = np.random.default_rng(0)
+    codes = rng.choice([-1, 1], (2, 1, 2, 3))
+    w = qa.encode(codes, (-1, 1))
+    for width in range(2, 150):
+        x = rng.choice([-1, 1], (1, 1, width, 3))
+        assert_bits(qa.conv2d(qa.encode(x, (-1, 1)), w), naive.conv2d(x, codes).astype(np.int32))
+    assert len(w._cache) <= 128

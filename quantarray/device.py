@@ -26,6 +26,12 @@ _FILES = {
     "conv": "conv",
     "conv_real": "conv_real",
     "depthwise": "depthwise",
+    "count": "reduce",
+    "count_lanes": "reduce",
+    "argmax": "scan",
+    "cumulate": "scan",
+    "argsort": "scan",
+    "sort": "scan",
 }
 KERNELS = tuple(_FILES)
 

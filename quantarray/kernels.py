@@ -140,3 +140,51 @@ def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Ar
     `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
     value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
     """
+
+
+def count(words: Array, start: int, stop: int, group: int, sets: Array, out: Array) -> None:
+    """out[s, r, i] += how many elements of row r and segment i have ones in all planes of set s.
+
+    words uint64[planes rows folds words]: all folds of a row count, elements start .. stop of the packed axis, cut into
+    segments of `group` from `start` on. sets int64[sets 2]: the earlier set that a set extends, -1 if none, and the
+    plane that it adds. out int64[sets rows segments].
+    """
+
+
+def count_lanes(words: Array, sets: Array, out: Array) -> None:
+    """out[s, r, i] += in how many folds element i of row r has ones in all planes of set s.
+
+    words and sets as in `count`, fewer than 2**32 folds; out int64[sets rows length].
+    """
+
+
+def argmax(
+    words: Array, length: int, levels: Array, row: Array, group: int, floor: float, lanes: bool, out: Array
+) -> None:
+    """The first place of the largest value above `floor` of each line, -1 where there is none.
+
+    words uint64[planes rows folds words]. A line is a row of `length` elements, in one fold; with `lanes` it is one of
+    these elements through all folds. The value of a code is levels[row[r * folds + f], i // group, code], float64
+    [tables groups codes], row int64[rows * folds], or int64[1] for one table for all. out int64[rows lines].
+    """
+
+
+def cumulate(words: Array, length: int, levels: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
+    """Running sums of the values of each line; arguments as in `argmax`.
+
+    levels int64 or float64, in which sums run; each is rounded to `out`, [rows folds length], once.
+    """
+
+
+def argsort(words: Array, length: int, ranks: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
+    """Places along each line in the order of their ranks, equal ranks in order of place: a counting sort.
+
+    Arguments as in `argmax`, with ranks int64 from 0 on for levels; out int64[rows folds length].
+    """
+
+
+def sort(words: Array, length: int, order: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
+    """The codes of each line in the order in which order[tables groups codes] has them, uint8.
+
+    Arguments as in `argmax`; the tables do not change along a line. out uint64[planes rows folds words], zero on entry.
+    """

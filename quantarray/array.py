@@ -10,12 +10,13 @@ import numpy as np
 
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
+from .reductions import Reductions
 
 _PREVIEW = 6
 _MOST_CACHED = 128
 
 
-class QuantArray:
+class QuantArray(Reductions):
     """An immutable array of 1 to 8 bits an element that never leaves its packed form by accident.
 
     Always true (`validate` repeats this list as code, and the tests call it after every operation):

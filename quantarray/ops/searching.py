@@ -1,0 +1,219 @@
+"""Places and orders of values: what needs elements in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array
+from . import checks
+from .conversion import dequantize
+from .counting import blocks, levels
+from .lines import Lines, steps
+from .manipulation import index
+from .reduction import count_nonzero, exact, integer_type, restored, sum_type
+from .reduction import max as largest
+from .reduction import min as smallest
+from .sets import isin, unique_counts
+
+_BLOCK = 1 << 16  # elements of a block whose values are computed
+_PACKED_BLOCK = 1 << 22  # of one whose words are looked at
+
+
+def argmax(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """out = the first place of the largest value along an axis, or in C order for None; int64.
+
+    Values count, not codes: levels may be in any order. Raises ValueError where there are no elements.
+
+    >>> import quantarray as qa
+    >>> q = qa.encode([[1, 3, 3], [2, 0, 1]], values=range(4))
+    >>> qa.argmax(q, axis=1), qa.argmax(q)
+    (array([1, 0]), np.int64(1))
+    """
+    return _place("argmax", q, axis, keepdims, True)
+
+
+def argmin(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """out = the first place of the smallest value; as `argmax`.
+
+    >>> import quantarray as qa
+    >>> qa.argmin(qa.encode([[1, 3, 3], [2, 0, 1]], values=range(4)), axis=0)
+    array([0, 1, 1])
+    """
+    return _place("argmin", q, axis, keepdims, False)
+
+
+def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Any:
+    q, keep = checks.packed(op, "q", q), checks.flag(op, "keepdims", keepdims)
+    over = tuple(range(q.ndim)) if axis is None else (checks.axis(op, axis, q.ndim),)
+    if 0 in (q.shape[d] for d in over):
+        raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
+    if axis is None and q.ndim > 1:
+        return restored(np.array(_first_of_all(q, largest(q) if high else smallest(q))), over, keep)
+    table = levels(q).astype(np.float64)
+    return restored(Lines(q, over[0]).argmax(table if high else -table, -np.inf), over, keep)
+
+
+def _first_of_all(q: QuantArray, value: Any) -> int:
+    """The first place of a value in C order, by blocks of rows along the packed axis."""
+    strides = np.cumprod((1, *q.shape[:0:-1]))[::-1]
+    outer = [d for d in range(q.ndim) if d != q.axis]
+    best = q.size
+    for block in blocks(tuple(q.shape[d] for d in outer), max(1, _PACKED_BLOCK // max(1, q.shape[q.axis]))):
+        starts = sum(s.start * strides[d] for d, s in zip(outer, block, strict=True))
+        if starts >= best:
+            continue
+        key: list[slice] = [slice(None)] * q.ndim
+        for d, s in zip(outer, block, strict=True):
+            key[d] = s
+        part = index(q, tuple(key))
+        places = Lines(part, part.axis).argmax((levels(part) == value).astype(np.float64), 0.0)
+        found = np.argwhere(places >= 0)
+        if len(found):
+            flat = starts + found @ strides[outer] + places[tuple(found.T)] * strides[q.axis]
+            best = min(best, int(flat.min()))
+    return best
+
+
+def cumulative_sum(q: QuantArray, *, axis: int | None = None, include_initial: bool = False) -> Array:
+    """out[.., i, ..] = sum of the values up to and with element i along `axis`, which may be left out if it is the one.
+
+    Types as of `sum` over the axis. With `include_initial` a 0 goes before each line. Floats are added one after the
+    other in float64, and each sum is rounded once.
+
+    >>> import quantarray as qa
+    >>> q = qa.encode([1, -1, 1, 1], values=(-1, 1))
+    >>> qa.cumulative_sum(q), qa.cumulative_sum(q, include_initial=True)
+    (array([1, 0, 1, 2], dtype=int32), array([0, 1, 0, 1, 2], dtype=int32))
+    """
+    op = "cumulative_sum"
+    q, more = checks.packed(op, "q", q), checks.flag(op, "include_initial", include_initial)
+    if axis is None and q.ndim > 1:
+        raise ValueError(f"{op}: needs axis= for an array of {q.ndim} axes")
+    lines = Lines(q, checks.axis(op, 0 if axis is None else axis, q.ndim))
+    out, rest = steps(lines, int(more), sum_type(op, q, q.shape[lines.axis]))
+    if rest.size:
+        lines.fill("cumulate", levels(q), rest)
+    return lines.in_order(out)
+
+
+def diff(q: QuantArray, *, axis: int = -1) -> Array:
+    """out[.., i, ..] = value i + 1 less value i along an axis.
+
+    Integer levels give int32, or int64 where 2 * max|level| >= 2**31. Others give float32, each rounded once.
+
+    >>> import quantarray as qa
+    >>> qa.diff(qa.encode([1, -1, 1, 1], values=(-1, 1)))
+    array([-2,  2,  0], dtype=int32)
+    """
+    op = "diff"
+    q = checks.packed(op, "q", q)
+    at = checks.axis(op, axis, q.ndim)
+    dtype = integer_type(op, 2 * q.dtype.max_abs) if exact(q) else np.float32
+    out = np.empty(tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
+    outer = [d for d in range(q.ndim) if d != q.axis]
+    for block in blocks(tuple(out.shape[d] for d in outer), max(1, _BLOCK // max(1, q.shape[q.axis]))):
+        given: list[slice] = [slice(None)] * q.ndim
+        made = given.copy()
+        for d, s in zip(outer, block, strict=True):
+            made[d], given[d] = s, slice(s.start, s.stop + (d == at))
+        part = np.moveaxis(dequantize(index(q, tuple(given))), at, 0)
+        np.subtract(part[1:], part[:-1], out=np.moveaxis(out[tuple(made)], at, 0), dtype=dtype)
+    return out
+
+
+def sort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: bool = True) -> QuantArray:
+    """The values along an axis in order, as a packed array of the same law: codes are counted, and written in order.
+
+    Equal values cannot be told apart, so every sort is stable. Raises ValueError where constants vary along the axis.
+
+    >>> import quantarray as qa
+    >>> qa.sort(qa.encode([2, 0, 3, 2, 1], values=range(4)), descending=True).dequantize()
+    array([3, 2, 2, 1, 0], dtype=int32)
+    """
+    op = "sort"
+    q, at, down = _sorting(op, q, axis, descending, stable)
+    if _varies(q, at):
+        raise ValueError(
+            f"{op}: the constants of {q.shape} vary along axis {at}, so a value may have no code where it would go; "
+            f"np.sort takes .dequantize()"
+        )
+    order = np.argsort(levels(q), axis=0, kind="stable")
+    order = (order[::-1] if down else order).astype(np.uint8)
+    return QuantArray(Lines(q, at).sort(order), q.dtype, q.shape, q.axis, q.constants, q.scheme)
+
+
+def argsort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The places along an axis in the order of their values, int64; equal values in the order of their places.
+
+    >>> import quantarray as qa
+    >>> qa.argsort(qa.encode([2, 0, 3, 2, 1], values=range(4)))
+    array([1, 4, 0, 3, 2])
+    """
+    q, at, down = _sorting("argsort", q, axis, descending, stable)
+    table = levels(q)
+    ranks = np.unique(table, return_inverse=True)[1].reshape(table.shape) if _varies(q, at) else _dense_ranks(table)
+    lines = Lines(q, at)
+    out, rest = steps(lines, 0, np.int64)
+    if out.size:
+        lines.fill("argsort", (ranks.max() - ranks if down else ranks).astype(np.int64), rest)
+    return lines.in_order(out)
+
+
+def _sorting(op: str, q: Any, axis: Any, descending: Any, stable: Any) -> tuple[QuantArray, int, bool]:
+    q = checks.packed(op, "q", q)
+    checks.flag(op, "stable", stable)
+    return q, checks.axis(op, axis, q.ndim), checks.flag(op, "descending", descending)
+
+
+def _varies(q: QuantArray, axis: int) -> bool:
+    return any(a.shape[lead + axis] > 1 for _, a, lead in q.constants.items())
+
+
+def _dense_ranks(table: Array) -> Array:
+    """The rank of each level among those of its column, equal levels having equal ranks."""
+    order = np.argsort(table, axis=0, kind="stable")
+    ascending = np.take_along_axis(table, order, 0)
+    steps_up = np.concatenate([np.zeros_like(order[:1]), ascending[1:] != ascending[:-1]]).cumsum(axis=0)
+    return np.take_along_axis(steps_up, np.argsort(order, axis=0), 0)
+
+
+def searchsorted(q: QuantArray, values: Any, *, side: str = "left") -> Any:
+    """Where `values` would go into q, which has one axis and ascends: the number of elements below each, int64.
+
+    With side="right" equal elements count too. Since elements are counted, not compared, this takes as long as a sum.
+
+    >>> import quantarray as qa
+    >>> q = qa.encode([0, 0, 1, 3], values=range(4))
+    >>> qa.searchsorted(q, [0, 1, 2.5]), qa.searchsorted(q, [0, 1, 2.5], side="right")
+    (array([0, 2, 3]), array([2, 3, 3]))
+    """
+    op = "searchsorted"
+    q = checks.packed(op, "q", q)
+    checks.choice(op, "side", side, ("left", "right"))
+    if q.ndim != 1:
+        raise ValueError(f"{op}: needs an array of one axis, got {q.shape}")
+    wanted = checks.numbers(op, "values", values)
+    found = unique_counts(q)
+    below = np.concatenate([[0], np.cumsum(found.counts)])
+    return below[np.searchsorted(found.values, wanted, "left" if side == "left" else "right")]
+
+
+def nonzero(q: QuantArray) -> tuple[Array, ...]:
+    """The places of values that are not 0, an int64 array for each axis, in C order.
+
+    >>> import quantarray as qa
+    >>> qa.nonzero(qa.encode([[0, 1, 0], [1, 0, 1]], values=range(2)))
+    (array([0, 1, 1]), array([1, 0, 2]))
+    """
+    mask = isin(q, 0, invert=True)
+    out = np.empty((q.ndim, int(count_nonzero(mask))), np.int64)
+    done = 0
+    for block in blocks(q.shape, _BLOCK):
+        found = index(mask, block).codes().nonzero()
+        for d, places in enumerate(found):
+            out[d, done : done + len(places)] = places + block[d].start
+        done += len(found[0])
+    return tuple(out)

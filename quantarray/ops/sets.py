@@ -1,0 +1,136 @@
+"""Sets of values: which occur, how often, and where, by counting codes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array, Constants, uint1
+from . import checks
+from .conversion import codes, expand, recode
+from .counting import blocks, field, fold, levels
+from .jobs import Tally
+from .manipulation import index
+from .reduction import exact
+
+_BLOCK = 1 << 16  # elements
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Array
+    inverse_indices: Array
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+def unique_values(q: QuantArray) -> Array:
+    """The values that occur, ascending: int32 or float32 [values].
+
+    >>> import quantarray as qa
+    >>> qa.unique_values(qa.encode([[3, 0], [3, 3]], values=range(4)))
+    array([0, 3], dtype=int32)
+    """
+    return _found("unique_values", q).values
+
+
+def unique_counts(q: QuantArray) -> UniqueCounts:
+    """The values that occur, ascending, and how often each does, int64.
+
+    >>> import quantarray as qa
+    >>> qa.unique_counts(qa.encode([[3, 0], [3, 3]], values=range(4)))
+    UniqueCounts(values=array([0, 3], dtype=int32), counts=array([1, 3]))
+    """
+    return _found("unique_counts", q)
+
+
+def unique_inverse(q: QuantArray) -> UniqueInverse:
+    """The values that occur, ascending, and which of them each element has, int64 in the shape of q.
+
+    >>> import quantarray as qa
+    >>> qa.unique_inverse(qa.encode([[3, 0], [3, 3]], values=range(4))).inverse_indices
+    array([[1, 0],
+           [1, 1]])
+    """
+    found = _found("unique_inverse", q)
+    return UniqueInverse(found.values, _inverse(q, found.values))
+
+
+def unique_all(q: QuantArray) -> UniqueAll:
+    """The values that occur, ascending; the first place of each in C order; which one each element has; how often.
+
+    Places and counts are int64. What the result has of each element is 8 bytes: `unique_counts` does without.
+
+    >>> import quantarray as qa
+    >>> found = qa.unique_all(qa.encode([[3, 0], [3, 3]], values=range(4)))
+    >>> found.values, found.indices, found.counts
+    (array([0, 3], dtype=int32), array([1, 0]), array([1, 3]))
+    """
+    found = _found("unique_all", q)
+    inverse = _inverse(q, found.values)
+    return UniqueAll(found.values, _first(inverse, len(found.values)), inverse, found.counts)
+
+
+def _inverse(q: QuantArray, values: Array) -> Array:
+    """The place of each element's value among `values`, int64."""
+    table = np.searchsorted(values.astype(np.float64), levels(q)[: q.dtype.n_levels].astype(np.float64))
+    out = np.empty(q.shape, np.int64)
+    for block in _row_blocks(q):
+        part = index(q, block)
+        cut = tuple(slice(None) if n == 1 else s for n, s in zip(table.shape[1:], block, strict=True))
+        wide = np.broadcast_to(expand(table[(slice(None), *cut)], 1, q), (len(table), *part.shape))
+        out[block] = np.take_along_axis(wide, codes(part)[None].astype(np.intp), 0)[0]
+    return out
+
+
+def _row_blocks(q: QuantArray) -> Any:
+    """Blocks of whole rows of the packed axis, which an index may cut out whatever its groups are."""
+    for block in blocks((*q.shape[: q.axis], *q.shape[q.axis + 1 :]), max(1, _BLOCK // max(1, q.shape[q.axis]))):
+        yield (*block[: q.axis], slice(None), *block[q.axis :])
+
+
+def _first(inverse: Array, n: int) -> Array:
+    """Where each of the numbers below n is found first in C order."""
+    flat, out = inverse.reshape(-1), np.zeros(n, np.int64)
+    for start in reversed(range(0, flat.size, _BLOCK)):
+        part = flat[start : start + _BLOCK]
+        # From the end to the front, so that what is written last is first
+        out[part[::-1]] = np.arange(start + len(part) - 1, start - 1, -1)
+    return out
+
+
+def _found(op: str, q: Any) -> UniqueCounts:
+    q = checks.packed(op, "q", q)
+    tally = Tally(levels(q))
+    fold(field(q), tuple(range(q.ndim)), q.group, [tally])
+    return UniqueCounts(tally.values.astype(np.int32 if exact(q) else np.float32), tally.counts)
+
+
+def isin(q: QuantArray, values: Any, *, invert: bool = False) -> QuantArray:
+    """1 where an element is one of `values`, a uint1 array packed as q is; 0 there with `invert`.
+
+    >>> import quantarray as qa
+    >>> qa.isin(qa.encode([1, 0, -1], values=(-1, 0, 1)), [0, 1]).dequantize()
+    array([1, 1, 0], dtype=int32)
+    """
+    op = "isin"
+    q = checks.packed(op, "q", q)
+    hit = np.isin(levels(q), checks.numbers(op, "values", values), invert=checks.flag(op, "invert", invert))
+    return QuantArray(recode(q, hit, 1), uint1, q.shape, q.axis, Constants())

@@ -1,0 +1,77 @@
+"""The methods of QuantArray that reduce or search; each is the function of its name."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from .dtypes import Array
+
+
+class Reductions:
+    """What `QuantArray` inherits: reductions and searches over axes, made of popcounts."""
+
+    __slots__ = ()
+
+    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.sum`."""
+        return _reduction("sum", self, axis, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.mean`."""
+        return _reduction("mean", self, axis, keepdims=keepdims)
+
+    def var(self, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+        """See `quantarray.var`."""
+        return _reduction("var", self, axis, correction=correction, keepdims=keepdims)
+
+    def std(self, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+        """See `quantarray.std`."""
+        return _reduction("std", self, axis, correction=correction, keepdims=keepdims)
+
+    def prod(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.prod`."""
+        return _reduction("prod", self, axis, keepdims=keepdims)
+
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.any`."""
+        return _reduction("any", self, axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.all`."""
+        return _reduction("all", self, axis, keepdims=keepdims)
+
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.min`."""
+        return _reduction("min", self, axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.max`."""
+        return _reduction("max", self, axis, keepdims=keepdims)
+
+    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.argmin`."""
+        return _search("argmin", self, axis, keepdims=keepdims)
+
+    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+        """See `quantarray.argmax`."""
+        return _search("argmax", self, axis, keepdims=keepdims)
+
+    def argsort(self, *, axis: int = -1, descending: bool = False) -> Array:
+        """See `quantarray.argsort`."""
+        return cast(Array, _search("argsort", self, axis=axis, descending=descending))
+
+    def nonzero(self) -> tuple[Array, ...]:
+        """See `quantarray.nonzero`."""
+        return cast("tuple[Array, ...]", _search("nonzero", self))
+
+
+def _reduction(name: str, *args: Any, **kwargs: Any) -> Any:
+    from .ops import reduction
+
+    return getattr(reduction, name)(*args, **kwargs)
+
+
+def _search(name: str, *args: Any, **kwargs: Any) -> Any:
+    from .ops import searching
+
+    return getattr(searching, name)(*args, **kwargs)

@@ -43,8 +43,10 @@ from .io.container import load, save
 from .ops.allocation import allocate_bits
 from .ops.choice import choose
 from .ops.comparison import array_equal
+from .ops.contractions import dot, hamming, inner, outer, tensordot, vecdot
 from .ops.convolution import conv2d
 from .ops.creation import encode, from_codes, from_words
+from .ops.einstein import einsum
 from .ops.linalg import linear, matmul
 from .ops.masks import dropout_mask, relu_mask
 from .ops.pooling import avg_pool2d, max_pool2d
@@ -158,11 +160,15 @@ __all__ = [
     "cumulative_sum",
     "device",
     "diff",
+    "dot",
     "dropout_mask",
+    "einsum",
     "encode",
     "fold_batchnorm",
     "from_codes",
     "from_words",
+    "hamming",
+    "inner",
     "int2",
     "int3",
     "int4",
@@ -181,6 +187,7 @@ __all__ = [
     "min",
     "nn",
     "nonzero",
+    "outer",
     "prod",
     "quantize",
     "quantizers",
@@ -191,6 +198,7 @@ __all__ = [
     "std",
     "sum",
     "table",
+    "tensordot",
     "ternary",
     "uint1",
     "uint2",
@@ -206,4 +214,5 @@ __all__ = [
     "unique_inverse",
     "unique_values",
     "var",
+    "vecdot",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .dtypes import Array
+
+if TYPE_CHECKING:
+    from .array import QuantArray
 
 
 class Reductions:
@@ -63,6 +66,12 @@ class Reductions:
     def nonzero(self) -> tuple[Array, ...]:
         """See `quantarray.nonzero`."""
         return cast("tuple[Array, ...]", _search("nonzero", self))
+
+    def dot(self, other: Any) -> Any:
+        """See `quantarray.dot`."""
+        from .ops import contractions
+
+        return contractions.dot(cast("QuantArray", self), other)
 
 
 def _reduction(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -47,6 +47,7 @@ from .ops.contractions import dot, hamming, inner, outer, tensordot, vecdot
 from .ops.convolution import conv2d
 from .ops.creation import encode, from_codes, from_words
 from .ops.einstein import einsum
+from .ops.functional import map_reduce
 from .ops.linalg import linear, matmul
 from .ops.masks import dropout_mask, relu_mask
 from .ops.pooling import avg_pool2d, max_pool2d
@@ -180,6 +181,7 @@ __all__ = [
     "isin",
     "linear",
     "load",
+    "map_reduce",
     "matmul",
     "max",
     "max_pool2d",

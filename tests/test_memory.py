@@ -29,7 +29,35 @@ CALLS = {
     "array_equal": lambda q: qa.array_equal(q, q[:]),
     "digest": lambda q: q.digest(),
     "copy": lambda q: q.copy(),
+    "sum": lambda q: qa.sum(q),
+    "sum of packed axis": lambda q: qa.sum(q, -1),
+    "sum of unpacked axes": lambda q: qa.sum(q, (0, 1)),
+    "mean": lambda q: qa.mean(q, 1),
+    "var": lambda q: qa.var(q, (0, 2)),
+    "count_nonzero": lambda q: qa.count_nonzero(q, 0),
+    "any": lambda q: qa.any(q, 1),
+    "max": lambda q: qa.max(q, (0, 1)),
+    "counts": lambda q: qa.counts(q, (0, 2)),
+    "argmax": lambda q: qa.argmax(q, -1),
+    "argmax of unpacked axis": lambda q: qa.argmax(q[:, :, :8192], 1),
+    "argmin of all": lambda q: qa.argmin(q),
+    "unique_counts": lambda q: qa.unique_counts(q),
+    "isin": lambda q: qa.isin(q, 1),
+    "sort": lambda q: qa.sort(q),
+    "sort of unpacked axis": lambda q: qa.sort(q, axis=0),
+    "hamming": lambda q: qa.hamming(q, q),
+    "hamming of rows": lambda q: qa.hamming(q, q[0, 0], (0, 1)),
+    "vecdot": lambda q: qa.vecdot(q, q),
+    "vecdot of unpacked axis": lambda q: qa.vecdot(q, q, axis=0),
+    "dot": lambda q: qa.dot(q, q[0, 0]),
+    "tensordot": lambda q: qa.tensordot(q, q[0, :2], ((2,), (1,))),
+    "map_reduce": lambda q: qa.map_reduce(lambda x: (x, x * x), q, axis=(0, 2), reduce="mean"),
+    "map_reduce of two": lambda q: qa.map_reduce(abs_difference, q, q, axis=1),
 }
+
+
+def abs_difference(x, y):
+    return np.abs(x - y)
 
 
 @pytest.mark.parametrize("bits", [1, 4])

@@ -41,11 +41,27 @@ from .dtypes import (
 from .errors import DeviceError, FormatError
 from .io.container import load, save
 from .ops.allocation import allocate_bits
+from .ops.bits import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
 from .ops.choice import choose
 from .ops.comparison import array_equal
 from .ops.contractions import dot, hamming, inner, outer, tensordot, vecdot
 from .ops.convolution import conv2d
-from .ops.creation import encode, from_codes, from_words
+from .ops.creation import (
+    arange,
+    empty,
+    empty_like,
+    encode,
+    eye,
+    from_codes,
+    from_dlpack,
+    from_words,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
 from .ops.einstein import einsum
 from .ops.functional import map_reduce
 from .ops.linalg import linear, matmul
@@ -146,6 +162,7 @@ __all__ = [
     "all",
     "allocate_bits",
     "any",
+    "arange",
     "argmax",
     "argmin",
     "argsort",
@@ -164,10 +181,18 @@ __all__ = [
     "dot",
     "dropout_mask",
     "einsum",
+    "empty",
+    "empty_like",
     "encode",
+    "eye",
     "fold_batchnorm",
+    "from_bitarray",
     "from_codes",
+    "from_dlpack",
+    "from_packbits",
     "from_words",
+    "full",
+    "full_like",
     "hamming",
     "inner",
     "int2",
@@ -189,7 +214,10 @@ __all__ = [
     "min",
     "nn",
     "nonzero",
+    "ones",
+    "ones_like",
     "outer",
+    "pack_bits",
     "prod",
     "quantize",
     "quantizers",
@@ -202,6 +230,7 @@ __all__ = [
     "table",
     "tensordot",
     "ternary",
+    "to_packbits",
     "uint1",
     "uint2",
     "uint3",
@@ -215,6 +244,9 @@ __all__ = [
     "unique_counts",
     "unique_inverse",
     "unique_values",
+    "unpack_bits",
     "var",
     "vecdot",
+    "zeros",
+    "zeros_like",
 ]

@@ -14,7 +14,7 @@ returns. `Constants` are the numbers that turn a dtype's codes into values: a sc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -126,11 +126,9 @@ uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (
 int2, int3, int4, int5, int6, int7, int8 = (
     _named(f"int{k}", range(-(2 ** (k - 1)), 2 ** (k - 1))) for k in range(2, MAX_BITS + 1)
 )
-_NAMED = {
-    d.levels: d
-    for d in (bipolar, ternary, uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8)
-    + (int2, int3, int4, int5, int6, int7, int8)
-}
+_UNSIGNED = (uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8)
+_SIGNED = (int2, int3, int4, int5, int6, int7, int8)
+_NAMED = {d.levels: d for d in (bipolar, ternary, *_UNSIGNED, *_SIGNED)}
 
 
 def integers(*levels: int | Iterable[int]) -> DType:
@@ -156,6 +154,23 @@ def integers(*levels: int | Iterable[int]) -> DType:
         raise ValueError(f"integers: needs 1 to {2**MAX_BITS} levels, got {len(values)}")
     key = tuple(values)
     return _NAMED.get(key) or _made("integers", "integer", bits_for(len(key)), len(key), key)
+
+
+def holding(op: str, values: Collection[Any]) -> DType:
+    """The smallest of uint1 .. uint8 and int2 .. int8 that has all the values, uint before int.
+
+    >>> holding("full", (0, 5)), holding("full", (-1,))
+    (quantarray.uint3, quantarray.int2)
+    """
+    for unsigned, signed in zip(_UNSIGNED, (None, *_SIGNED), strict=True):
+        for dtype in (unsigned, signed):
+            if (
+                dtype is not None
+                and dtype.levels
+                and all(v in range(dtype.levels[0], dtype.levels[-1] + 1) for v in values)
+            ):
+                return dtype
+    raise ValueError(f"{op}: no dtype of up to 8 bits in a row holds {values}; pass dtype=integers(..) with the levels")
 
 
 def _real(kind: str, bits: Any, n_levels: Any) -> DType:

@@ -11,7 +11,12 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array
+from ..errors import DeviceError
 
+_HOST, _DEVICES = (
+    (1, 3),
+    {2: "a CUDA device", 4: "an OpenCL device", 7: "a Vulkan device", 8: "a Metal device", 10: "a ROCm device"},
+)
 _FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
 
 
@@ -87,12 +92,28 @@ def numbers(op: str, name: str, value: Any) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
     try:
-        x = np.asarray(value)
+        x = (
+            np.asarray(value)
+            if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__")
+            else shared(op, name, value)
+        )
     except (TypeError, ValueError) as error:
         raise type(error)(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
         raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}")
     return x
+
+
+def shared(op: str, name: str, value: Any) -> Array:
+    """The NumPy view of another library's array on the CPU, through DLPack, which needs no import of that library."""
+    kind_of_device = int(value.__dlpack_device__()[0])
+    if kind_of_device not in _HOST:
+        where = _DEVICES.get(kind_of_device, f"a device of DLPack's type {kind_of_device}")
+        raise DeviceError(f"{op}: {name} lies on {where}, this version reads arrays on the CPU; move it there first")
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError) as error:
+        raise TypeError(f"{op}: {name} gives no NumPy array through DLPack: {error}") from None
 
 
 def real_array(op: str, name: str, value: Any) -> Array:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ..array import QuantArray, validate, validate_constants
-from ..dtypes import Array, Constants, DType, integers
-from ..format import WORD, word_count
+from ..dtypes import Array, Constants, DType, holding, int8, integers, level_values, uint1, uint8
+from ..format import WORD, WORD_BITS, word_count
 from . import checks
-from .conversion import pack_codes
+from .conversion import pack_codes, recode
+from .words import constant
 
 
 def make_constants(
@@ -150,6 +152,10 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
         raise type(error)(f"{op}: values must be integers or a dtype of them: {error}") from None
     if dtype.levels is None:
         raise TypeError(f"{op}: values must be integers, got {dtype}; real levels need quantize or from_codes")
+    return _encoded(op, a, dtype, at)
+
+
+def _encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
     levels = np.array(dtype.levels)
     order = np.argsort(levels)
     place = np.minimum(np.searchsorted(levels[order], a), len(levels) - 1)
@@ -160,6 +166,211 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
         few = f"({', '.join(map(str, levels[:8]))}{', ..' if len(levels) > 8 else ''})"
         raise ValueError(f"{op}: x must hold only the values of {dtype} {few}, got {a[where]} at {where}")
     return QuantArray(pack_codes(codes.astype(np.uint8), at, dtype.bits), dtype, a.shape, at)
+
+
+def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArray:
+    """Pack another library's array that holds exactly the levels of an integer dtype; that library is not imported.
+
+    x: an array on the CPU with `__dlpack__`: PyTorch's, JAX', NumPy's. Without a dtype bools are `uint1`, uint8
+    `qa.uint8` and int8 `qa.int8`. Raises DeviceError for arrays elsewhere, ValueError for other values. Every function
+    that takes NumPy arrays takes such arrays too: `quantize` rounds them, `from_words` and `from_codes` take parts.
+
+    >>> import quantarray as qa, numpy as np
+    >>> qa.from_dlpack(np.array([-3, 100], np.int8)).dtype, qa.from_dlpack(np.array([1, -1]), qa.bipolar).bits
+    (quantarray.int8, 1)
+    """
+    op = "from_dlpack"
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"{op}: x must have __dlpack__, got {checks.kind(x)}; encode(x, values) packs lists")
+    a = checks.real_array(op, "x", x)
+    found = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
+    if found is None:
+        raise TypeError(f"{op}: {a.dtype} needs the dtype= whose levels x holds; bool, uint8 and int8 need none")
+    return _encoded(op, a, _check_integer(op, found), checks.axis(op, axis, a.ndim))
+
+
+_EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}
+
+
+# one value, or a few known ones
+
+
+def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = None, axis: int = -1) -> QuantArray:
+    """An array of one integer level. Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds it.
+
+    Raises ValueError where the dtype has no such level, TypeError for dtypes of real levels.
+
+    >>> import quantarray as qa
+    >>> qa.full((2, 3), 5).dtype, qa.full(2, -1, qa.bipolar).dequantize()
+    (quantarray.uint3, array([-1, -1], dtype=int32))
+    """
+    return _filled("full", shape, fill_value, dtype, axis)
+
+
+def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
+    """An array of zeros. Raises ValueError for dtypes without the level 0, such as bipolar.
+
+    >>> import quantarray as qa
+    >>> qa.zeros((2, 3), qa.ternary).dequantize().tolist()
+    [[0, 0, 0], [0, 0, 0]]
+    """
+    return _filled("zeros", shape, 0, dtype, axis)
+
+
+def ones(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
+    """An array of ones. Raises ValueError for dtypes without the level 1.
+
+    >>> import quantarray as qa
+    >>> qa.ones(3, qa.bipolar).dequantize()
+    array([1, 1, 1], dtype=int32)
+    """
+    return _filled("ones", shape, 1, dtype, axis)
+
+
+def empty(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
+    """An array of code 0, whose level is the first of an integer dtype: arrays are immutable, so it is known.
+
+    >>> import quantarray as qa
+    >>> qa.empty(2, qa.bipolar).dequantize()
+    array([-1, -1], dtype=int32)
+    """
+    _check_integer("empty", dtype)
+    return _filled("empty", shape, (dtype.levels or (0,))[0], dtype, axis)
+
+
+def full_like(q: QuantArray, fill_value: float) -> QuantArray:
+    """An array of one level with the shape, the packed axis, the dtype and the constants of another.
+
+    Raises ValueError where some of its indices have no such level.
+
+    >>> import quantarray as qa
+    >>> qa.full_like(qa.from_codes([0, 1, 3], qa.uniform(2), scale=0.5), 1.5).dequantize()
+    array([1.5, 1.5, 1.5], dtype=float32)
+    """
+    return _filled_like("full_like", q, fill_value)
+
+
+def zeros_like(q: QuantArray) -> QuantArray:
+    """Zeros under the law of another array; see `full_like`.
+
+    >>> import quantarray as qa
+    >>> qa.zeros_like(qa.encode([1, -1], values=(-1, 0, 1))).dequantize()
+    array([0, 0], dtype=int32)
+    """
+    return _filled_like("zeros_like", q, 0)
+
+
+def ones_like(q: QuantArray) -> QuantArray:
+    """Ones under the law of another array; see `full_like`.
+
+    >>> import quantarray as qa
+    >>> qa.ones_like(qa.encode([1, -1], values=(-1, 0, 1))).dequantize()
+    array([1, 1], dtype=int32)
+    """
+    return _filled_like("ones_like", q, 1)
+
+
+def empty_like(q: QuantArray) -> QuantArray:
+    """Code 0 everywhere under the law of another array.
+
+    >>> import quantarray as qa
+    >>> qa.empty_like(qa.encode([1, -1], values=(-1, 1))).dequantize()
+    array([-1, -1], dtype=int32)
+    """
+    words = np.zeros(checks.packed("empty_like", "q", q).words.shape, WORD)
+    return QuantArray(words, q.dtype, q.shape, q.axis, q.constants)
+
+
+def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | None = None) -> QuantArray:
+    """start, start + step, .. below stop, integers; `arange(n)` counts from 0. At most 256 numbers fit in 8 bits.
+
+    Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds them all.
+
+    >>> import quantarray as qa
+    >>> qa.arange(3).dequantize(), qa.arange(3, -2, -2).dtype
+    (array([0, 1, 2], dtype=int32), quantarray.int3)
+    """
+    op = "arange"
+    first, last = (0, start) if stop is None else (start, stop)
+    by = checks.integer(op, "step", step, -(2**63))
+    if by == 0:
+        raise ValueError(f"{op}: step must not be 0")
+    values = range(checks.integer(op, "start", first, -(2**63)), checks.integer(op, "stop", last, -(2**63)), by)
+    made = _check_integer(op, dtype) if dtype is not None else holding(op, values)
+    place = {level: code for code, level in enumerate(made.levels or ())}
+    missing = next((v for v in values if v not in place), None)  # at the 257th number at the latest
+    if missing is not None:
+        raise ValueError(f"{op}: {made} has no level {missing}; pass a dtype that has, e.g. integers({values})")
+    return from_codes(np.array([place[v] for v in values], np.uint8), made)
+
+
+def eye(n: int, m: int | None = None, k: int = 0, dtype: DType = uint1, axis: int = -1) -> QuantArray:
+    """Ones on the k-th diagonal of an n x m array, zeros elsewhere; packed on `axis`.
+
+    >>> import quantarray as qa
+    >>> qa.eye(2, 3, k=1).dequantize().tolist()
+    [[0, 1, 0], [0, 0, 1]]
+    """
+    op = "eye"
+    rows = checks.integer(op, "n", n, 0)
+    columns = rows if m is None else checks.integer(op, "m", m, 0)
+    diagonal = checks.integer(op, "k", k, -(2**62), 2**62)
+    if checks.axis(op, axis, 2) == 0:
+        return eye(columns, rows, -diagonal, dtype).T
+    zero, one = _code(op, _check_integer(op, dtype), 0), _code(op, dtype, 1)
+    checks.room(op, f"an array of shape {(rows, columns)}", WORD.itemsize * dtype.bits * rows * word_count(columns))
+    row = np.arange(max(0, -diagonal), max(0, -diagonal, min(rows, columns - diagonal)))
+    column = row + diagonal
+    words = constant(zero, dtype.bits, (rows,), columns)
+    for plane in range(dtype.bits):
+        if (zero ^ one) >> plane & 1:
+            words[plane, row, column // WORD_BITS] ^= np.uint64(1) << (column % WORD_BITS).astype(np.uint64)
+    return QuantArray(words, dtype, (rows, columns), 1)
+
+
+def _filled(op: str, shape: Any, value: Any, dtype: DType | None, axis: Any) -> QuantArray:
+    lengths = checks.lengths(op, shape)
+    if not lengths:
+        raise ValueError(f"{op}: shape must have at least one axis to pack, got ()")
+    at = checks.axis(op, axis, len(lengths))
+    level = int(value) if isinstance(value, (bool, np.bool_)) else checks.number(op, "fill_value", value)
+    made = _check_integer(op, dtype) if dtype is not None else holding(op, (level,))
+    code = _code(op, made, level)
+    outer = lengths[:at] + lengths[at + 1 :]
+    nbytes = WORD.itemsize * made.bits * math.prod(outer) * word_count(lengths[at])
+    checks.room(op, f"an array of shape {lengths}", nbytes)
+    return QuantArray(constant(code, made.bits, outer, lengths[at]), made, lengths, at)
+
+
+def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
+    like = checks.packed(op, "q", q)
+    level = int(value) if isinstance(value, (bool, np.bool_)) else checks.number(op, "fill_value", value)
+    if like.dtype.is_integer and like.scale is None:
+        return QuantArray(
+            constant(_code(op, like.dtype, level), like.bits, like.words.shape[1:-1], like.shape[like.axis]),
+            like.dtype, like.shape, like.axis,
+        )  # fmt: skip
+    found = level_values(like.dtype, like.constants) == np.float32(level)
+    if not found.any(axis=0).all():
+        raise ValueError(f"{op}: {like.dtype} must have the level {level} at every index, its constants give others")
+    codes = np.broadcast_to(found.argmax(axis=0), found.shape)
+    words = recode(like, codes, like.bits)
+    return QuantArray(words, like.dtype, like.shape, like.axis, like.constants)
+
+
+def _code(op: str, dtype: DType, level: float) -> int:
+    levels = dtype.levels or ()
+    if level not in levels:
+        raise ValueError(f"{op}: {dtype} has no level {level}; pass a dtype that has, e.g. integers({level:g}, ..)")
+    return levels.index(int(level))
+
+
+def _check_integer(op: str, dtype: Any) -> DType:
+    _check_dtype(op, dtype)
+    if dtype.levels is None:
+        raise TypeError(f"{op}: dtype must have integer levels, got {dtype}; from_codes makes arrays of real levels")
+    made: DType = dtype
+    return made
 
 
 def _unordered(values: Any) -> bool:

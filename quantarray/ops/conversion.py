@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array, level_values
-from ..format import WORD, tail_mask, word_count
+from ..format import WORD, WORD_BITS, tail_mask, word_count
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
@@ -52,23 +54,27 @@ def expand(constant: Array, lead: int, q: QuantArray) -> Array:
     return np.asarray(np.take(constant, index, axis=at))
 
 
-def recode(q: QuantArray, tables: Array, bits: int) -> Array:
+def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) -> Array:
     """Words of `bits` planes, each code c of q replaced by tables[c].
 
-    tables has the codes first, then q's axes, each 1, the axis' length, or along the packed axis its groups.
+    tables has the codes first, then q's axes, each 1, the axis' length, or along the packed axis its groups: those of
+    q, or of the length `group`.
     """
     full = np.zeros((2**q.bits, *tables.shape[1:]), np.uint32)
     full[: len(tables)] = tables
     by_row = np.moveaxis(np.moveaxis(full, 0, -1), q.axis, -2)  # [*outer, groups, codes]
     outer = by_row.shape[:-2]
-    rows = np.arange(int(np.prod(outer))).reshape(outer)
-    rows = np.broadcast_to(rows, q.words.shape[1:-1]).reshape(-1).astype(np.int64)
     words = np.ascontiguousarray(q.words)
     out = np.zeros((bits, *words.shape[1:]), WORD)
     if out.size:
+        one = math.prod(by_row.shape[:-1]) == 1  # one table: all words are one row, and need no list of rows' tables
+        count = words[0].size if one else words.shape[-1]
+        rows = np.zeros(1, np.int64)
+        if not one:
+            rows = np.arange(math.prod(outer)).reshape(outer)
+            rows = np.broadcast_to(rows, words.shape[1:-1]).reshape(-1).astype(np.int64, copy=False)
         flat = np.ascontiguousarray(by_row.reshape(-1, *by_row.shape[-2:]))
-        group = q.group or q.shape[q.axis]
-        count = words.shape[-1]
+        group = count * WORD_BITS if one else group or q.group or q.shape[q.axis]
         kernel(q.device, "recode")(words.reshape(q.bits, -1, count), flat, rows, group, out.reshape(bits, -1, count))
         out[..., -1] &= np.uint64(tail_mask(q.shape[q.axis]))
     return out

@@ -44,7 +44,7 @@ from .ops.algebra import add, divide, multiply, negative, positive, subtract
 from .ops.allocation import allocate_bits
 from .ops.bits import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
 from .ops.choice import choose
-from .ops.comparison import array_equal
+from .ops.comparison import array_equal, equal, greater, greater_equal, less, less_equal, not_equal, where
 from .ops.contractions import dot, hamming, inner, outer, tensordot, vecdot
 from .ops.convolution import conv2d
 from .ops.creation import (
@@ -110,9 +110,21 @@ from .ops.elementwise import (
 )
 from .ops.functional import map_reduce
 from .ops.linalg import linear, matmul
+from .ops.logic import (
+    bitwise_and,
+    bitwise_invert,
+    bitwise_or,
+    bitwise_xor,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    shift,
+)
 from .ops.mapping import map, map2
 from .ops.masks import dropout_mask, relu_mask
 from .ops.pooling import avg_pool2d, max_pool2d
+from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
 from .ops.quantization import quantize
 from .ops.reduction import (
     all,
@@ -219,12 +231,18 @@ __all__ = [
     "array_equal",
     "asin",
     "asinh",
+    "astype",
     "atan",
     "atan2",
     "atanh",
     "avg_pool2d",
     "basis",
     "bipolar",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_or",
+    "bitwise_xor",
+    "can_cast",
     "ceil",
     "choose",
     "clip",
@@ -245,6 +263,7 @@ __all__ = [
     "empty",
     "empty_like",
     "encode",
+    "equal",
     "exp",
     "expm1",
     "eye",
@@ -258,8 +277,11 @@ __all__ = [
     "from_words",
     "full",
     "full_like",
+    "greater",
+    "greater_equal",
     "hamming",
     "hypot",
+    "iinfo",
     "inner",
     "int2",
     "int3",
@@ -269,10 +291,13 @@ __all__ = [
     "int7",
     "int8",
     "integers",
+    "isdtype",
     "isfinite",
     "isin",
     "isinf",
     "isnan",
+    "less",
+    "less_equal",
     "linear",
     "load",
     "log",
@@ -280,6 +305,10 @@ __all__ = [
     "log2",
     "log10",
     "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
     "map",
     "map2",
     "map_reduce",
@@ -294,6 +323,7 @@ __all__ = [
     "negative",
     "nn",
     "nonzero",
+    "not_equal",
     "ones",
     "ones_like",
     "outer",
@@ -307,9 +337,11 @@ __all__ = [
     "relu",
     "relu_mask",
     "remainder",
+    "result_type",
     "round",
     "save",
     "searchsorted",
+    "shift",
     "sign",
     "signbit",
     "sin",
@@ -343,6 +375,7 @@ __all__ = [
     "unpack_bits",
     "var",
     "vecdot",
+    "where",
     "zeros",
     "zeros_like",
 ]

@@ -10,13 +10,14 @@ import numpy as np
 
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
+from .operators import Operators, of_ufunc
 from .reductions import Reductions
 
 _PREVIEW = 6
 _MOST_CACHED = 128
 
 
-class QuantArray(Reductions):
+class QuantArray(Operators, Reductions):
     """An immutable array of 1 to 8 bits an element that never leaves its packed form by accident.
 
     Always true (`validate` repeats this list as code, and the tests call it after every operation):
@@ -38,7 +39,7 @@ class QuantArray(Reductions):
     """
 
     __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __init__(
         self,
@@ -186,11 +187,15 @@ class QuantArray(Reductions):
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """NumPy's @ with an array on the left; every other function of NumPy is refused by name."""
-        from .ops import linalg
+        """Ufuncs that mean the same on levels, as calls without keywords; others are refused by name.
 
-        if ufunc is np.matmul and method == "__call__" and not kwargs:
-            return linalg.matmul(*inputs)
+        >>> import quantarray as qa, numpy as np
+        >>> np.tanh(qa.encode([1, -1], values=(-1, 1))).dtype, (np.float32(2) * qa.encode([3], values=(3, 4))).scale
+        (quantarray.table(1), array([2.], dtype=float32))
+        """
+        found = of_ufunc(ufunc.__name__) if method == "__call__" and not kwargs else None
+        if found is not None:
+            return found(*inputs)
         raise TypeError(_NOT_NUMPY.format(ufunc.__name__))
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -260,7 +265,7 @@ class QuantArray(Reductions):
 
         return move(self, device)
 
-    # Arithmetic and comparison
+    # Arithmetic and comparison are in `Operators`
 
     def __matmul__(self, other: Any) -> Any:
         from .ops import linalg
@@ -268,9 +273,6 @@ class QuantArray(Reductions):
         if not isinstance(other, (QuantArray, np.ndarray)):
             return NotImplemented
         return linalg.matmul(self, other)
-
-    def __eq__(self, other: object) -> NoReturn:
-        raise TypeError("== between packed arrays is not there yet: use quantarray.array_equal(a, b) for whole arrays")
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
@@ -330,21 +332,6 @@ _NOT_NUMPY = (
     "numpy.{} does not take packed arrays: .dequantize() gives values and .codes() codes; quantarray.array_equal "
     "compares whole arrays"
 )
-_OPERATORS = "add sub mul truediv floordiv mod pow and or xor lshift rshift"
-
-
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refuse(self: QuantArray, *other: Any) -> NoReturn:
-        raise TypeError(f"{name} of packed arrays is not there yet: compute on .dequantize() and quantize the result")
-
-    return refuse
-
-
-for _name in _OPERATORS.split():
-    setattr(QuantArray, f"__{_name}__", _refusal(_name))
-    setattr(QuantArray, f"__r{_name}__", _refusal(_name))
-for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
-    setattr(QuantArray, f"__{_name}__", _refusal(_name))
 
 
 def _rebuilt(

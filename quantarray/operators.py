@@ -1,0 +1,111 @@
+"""Python's operators on packed arrays: each is a function of `quantarray.ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .array import QuantArray
+
+_SHIFT = (
+    "{} of packed arrays is refused: q * 2**n and q // 2**n are what it is for integers, and shift(q, n) moves the "
+)
+_SHIFT += "elements of a uint1 array along an axis"
+
+
+# NumPy's ufuncs that are functions here: those of other names, and where the others are
+_RENAMED = {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+    "arctan2": "atan2", "arctanh": "atanh", "invert": "bitwise_invert", "power": "pow",
+}  # fmt: skip
+_CHAPTERS = ("algebra", "elementwise", "comparison", "logic", "linalg")
+
+
+def of_ufunc(name: str) -> Callable[..., Any] | None:
+    """The function of `quantarray` that is a ufunc of NumPy; None if there is none.
+
+    >>> of_ufunc("arctan").__name__, of_ufunc("add").__name__, of_ufunc("gcd")
+    ('atan', 'add', None)
+    """
+    wanted = _RENAMED.get(name, name)
+    for chapter in _CHAPTERS:
+        module = import_module(f".ops.{chapter}", __package__)
+        found: Callable[..., Any] | None = getattr(module, wanted, None)
+        if found is not None and found.__module__ == module.__name__:
+            return found
+    return None
+
+
+def _function(module: str, name: str) -> Callable[..., Any]:
+    # A local import: the ops import the array
+    found: Callable[..., Any] = getattr(import_module(f".ops.{module}", __package__), name)
+    return found
+
+
+def _unary(module: str, name: str) -> Any:
+    def method(self: Any) -> QuantArray:
+        made: QuantArray = _function(module, name)(self)
+        return made
+
+    return method
+
+
+def _binary(module: str, name: str) -> Any:
+    def method(self: Any, other: Any) -> QuantArray:
+        made: QuantArray = _function(module, name)(self, other)
+        return made
+
+    return method
+
+
+def _reflected(module: str, name: str) -> Any:
+    def method(self: Any, other: Any) -> QuantArray:
+        made: QuantArray = _function(module, name)(other, self)
+        return made
+
+    return method
+
+
+def _refused(name: str) -> Any:
+    def method(self: Any, other: Any) -> NoReturn:
+        raise TypeError(_SHIFT.format(name))
+
+    return method
+
+
+class Operators:
+    """Elementwise operators; `==` is one of them, so arrays are unhashable."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    __pos__ = _unary("algebra", "positive")
+    __neg__ = _unary("algebra", "negative")
+    __abs__ = _unary("elementwise", "abs")
+    __invert__ = _unary("logic", "bitwise_invert")
+
+    __add__, __radd__ = _binary("algebra", "add"), _reflected("algebra", "add")
+    __sub__, __rsub__ = _binary("algebra", "subtract"), _reflected("algebra", "subtract")
+    __mul__, __rmul__ = _binary("algebra", "multiply"), _reflected("algebra", "multiply")
+    __truediv__, __rtruediv__ = _binary("algebra", "divide"), _reflected("algebra", "divide")
+    __floordiv__, __rfloordiv__ = _binary("elementwise", "floor_divide"), _reflected("elementwise", "floor_divide")
+    __mod__, __rmod__ = _binary("elementwise", "remainder"), _reflected("elementwise", "remainder")
+    __pow__, __rpow__ = _binary("elementwise", "pow"), _reflected("elementwise", "pow")
+
+    __eq__ = _binary("comparison", "equal")
+    __ne__ = _binary("comparison", "not_equal")
+    __lt__ = _binary("comparison", "less")
+    __le__ = _binary("comparison", "less_equal")
+    __gt__ = _binary("comparison", "greater")
+    __ge__ = _binary("comparison", "greater_equal")
+
+    def __contains__(self, value: Any) -> bool:
+        return bool(_function("comparison", "equal")(self, value).words.any())
+
+    __and__, __rand__ = _binary("logic", "bitwise_and"), _reflected("logic", "bitwise_and")
+    __or__, __ror__ = _binary("logic", "bitwise_or"), _reflected("logic", "bitwise_or")
+    __xor__, __rxor__ = _binary("logic", "bitwise_xor"), _reflected("logic", "bitwise_xor")
+    __lshift__, __rlshift__ = _refused("<<"), _refused("<<")
+    __rshift__, __rrshift__ = _refused(">>"), _refused(">>")

@@ -10,7 +10,7 @@ y = qa.conv2d(x, w, padding=1)
 
 from typing import TYPE_CHECKING, Any
 
-from . import quantizers
+from . import quantizers, testing
 from .array import QuantArray
 from .device import device
 from .dtypes import (
@@ -357,6 +357,7 @@ __all__ = [
     "tanh",
     "tensordot",
     "ternary",
+    "testing",
     "to_packbits",
     "trunc",
     "uint1",

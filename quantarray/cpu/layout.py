@@ -5,11 +5,34 @@ from numba import njit
 
 
 def recode(words, tables, row, group, out):
-    _recode(words, tables, row, group, out)
+    planes, made = words.shape[0], out.shape[0]
+    # Word by word costs about 4 operations for each code and plane made, element by element 64 times as many as planes
+    if tables.shape[1] == 1 and made << planes <= 16 * (planes + made):
+        _recode_words(words, tables, row, out)
+    else:
+        _recode(words, tables, row, group, out)
 
 
 def rebit(words, length, start, new_length, out):
     _rebit(words, length, start, new_length, out)
+
+
+@njit(cache=True, nogil=True)
+def _recode_words(words, tables, row, out):
+    """64 elements at once: each plane made is chosen among the codes' bits by one plane read after another."""
+    planes, rows, count = words.shape
+    chosen = np.empty(1 << planes, np.uint64)
+    for r in range(rows):
+        table = tables[row[r], 0]
+        for made in range(out.shape[0]):
+            for word in range(count):
+                for code in range(1 << planes):
+                    chosen[code] = np.uint64(0) - np.uint64((table[code] >> np.uint32(made)) & np.uint32(1))
+                for plane in range(planes - 1, -1, -1):
+                    upper, bits = 1 << plane, words[plane, r, word]
+                    for code in range(upper):
+                        chosen[code] ^= (chosen[code] ^ chosen[code + upper]) & bits
+                out[made, r, word] = chosen[0]
 
 
 @njit(cache=True, nogil=True)

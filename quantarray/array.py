@@ -39,7 +39,6 @@ class QuantArray(Operators, Reductions):
     """
 
     __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
-    __hash__ = None
 
     def __init__(
         self,

@@ -107,6 +107,34 @@ def rebit(words: Array, length: int, start: int, new_length: int, out: Array) ->
     """
 
 
+def place(words: Array, start: int, step: int, count: int, at: int, out: Array) -> None:
+    """Bits start, start + step, .. of each row, `count` of them, to the bits at .. at + count of out.
+
+    words uint64[rows words]; out uint64[rows new_words] is zero there on entry. Any step, 0 and negative ones too.
+    """
+
+
+def gather(words: Array, indices: Array, out: Array) -> None:
+    """Bit i of a row of out is the bit of words[rows words] that the row's indices name for i.
+
+    indices int64[index_rows n]: row r takes row r % index_rows of them. out uint64[rows new_words].
+    """
+
+
+def gather_rows(words: Array, indices: Array, out: Array) -> None:
+    """Bit i of out[p a j b] is bit i of words[p a indices[a j b i] b].
+
+    words uint64[planes a length b words], indices int64[a new_length b bits], out uint64[planes a new_length b words].
+    """
+
+
+def repack(words: Array, out: Array) -> None:
+    """Bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words], for all a and p.
+
+    The lengths of both axes are those that stand unpacked: a in words, p in out.
+    """
+
+
 def threshold(values: Array, finish: Finish, out: Array) -> None:
     """Codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.cpu import depthwise, encode, grouped, pack, pool, tiles
+from quantarray.cpu import depthwise, encode, gather, grouped, layout, pack, place, pool, repack, tiles
 
 CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words
 
@@ -36,7 +36,7 @@ def seeds():
 def threads(many):
     """Spread even the smallest work over threads, or leave the kernels' own choice."""
     with ExitStack() as stack:
-        for module in (depthwise, encode, grouped, pack, pool, tiles) if many else ():
+        for module in (depthwise, encode, gather, grouped, layout, pack, place, pool, repack, tiles) if many else ():
             stack.enter_context(patch.object(module, "_LEAST", 0))
         yield
 
@@ -148,6 +148,15 @@ def samples(draw, shape, axis, law, vary=(), groups=(None,), cancel=None):
     index = np.arange(shape[axis]) // group if group and dims[axis] > 1 else None
     wide = {n: a if index is None else a.take(index, a.ndim - len(shape) + axis) for n, a in made.items()}
     return Sample(law, codes, axis, made, group, *meaning(law, codes, wide))
+
+
+@st.composite
+def arrays(draw, least=1, most=4, length=lengths, groups=(None, None, 5, 64), vary=True, axis=None):
+    """A sample of small axes and a packed one of any length."""
+    shape = [draw(st.sampled_from([1, 1, 2, 3, 4])) for _ in range(draw(st.integers(least, most)))]
+    axis = draw(st.integers(0, len(shape) - 1)) if axis is None else axis % len(shape)
+    shape[axis] = draw(length())
+    return draw(samples(tuple(shape), axis, laws(4), range(len(shape)) if vary else (), groups))
 
 
 def constants_of(rng, law, dims):

@@ -1,7 +1,12 @@
 """Words to words: codes through a table, and bits cut anew."""
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
+
+from . import threads
+
+_LEAST = 1 << 13  # words that are worth a parallel region
+_BLOCK = 4096  # words of a segment in one task
 
 
 def recode(words, tables, row, group, out):
@@ -14,7 +19,14 @@ def recode(words, tables, row, group, out):
 
 
 def rebit(words, length, start, new_length, out):
-    _rebit(words, length, start, new_length, out)
+    if not out.size:
+        return
+    blocks = -(-out.shape[2] // _BLOCK)
+    tasks = out.shape[0] * out.shape[1] * blocks
+    if threads.serial(out.size, _LEAST):
+        _rebit_tasks(words, length, start, new_length, out, blocks, 0, tasks)
+    else:
+        threads.run(_rebit_parallel, words, length, start, new_length, out, blocks, threads.pieces(tasks))
 
 
 @njit(cache=True, nogil=True)
@@ -53,27 +65,38 @@ def _recode(words, tables, row, group, out):
 
 
 @njit(cache=True, nogil=True)
-def _bits(words, row, length, at, want):
-    """(bits, how many) of a row's stream of segments of `length` bits, from bit `at` on, at most `want` <= 64."""
+def _rebit_words(words, row, length, at, want, out):
+    """`want` bits of a row's stream of segments of `length` bits, from bit `at` on, to the words of out."""
     segment, offset = at // length, at % length
-    word, shift = offset >> 6, offset & 63
-    taken = min(want, min(64 - shift, length - offset))
-    mask = words[row, segment, word] >> np.uint64(shift)
-    if taken < 64:
-        mask &= (np.uint64(1) << np.uint64(taken)) - np.uint64(1)
-    return mask, taken
+    for word in range(len(out)):
+        most, done, bits = min(64, want - word * 64), 0, np.uint64(0)
+        while done < most:
+            shift = offset & 63
+            taken = min(most - done, min(64 - shift, length - offset))
+            part = (words[row, segment, offset >> 6] >> np.uint64(shift)) << np.uint64(64 - taken)
+            bits |= (part >> np.uint64(64 - taken)) << np.uint64(done)
+            done += taken
+            offset += taken
+            if offset == length:
+                segment, offset = segment + 1, 0
+        out[word] = bits
 
 
 @njit(cache=True, nogil=True)
-def _rebit(words, length, start, new_length, out):
-    rows, segments, count = out.shape
-    for r in range(rows):
-        for s in range(segments):
-            for word in range(count):
-                at = start + s * new_length + word * 64
-                want, done = min(64, new_length - word * 64), 0
-                out[r, s, word] = 0
-                while done < want:
-                    mask, taken = _bits(words, r, length, at + done, want - done)
-                    out[r, s, word] |= mask << np.uint64(done)
-                    done += taken
+def _rebit_tasks(words, length, start, new_length, out, blocks, first, last):
+    _, segments, count = out.shape
+    for task in range(first, last):
+        block, rest = task % blocks, task // blocks
+        row, segment = rest // segments, rest % segments
+        begin = block * _BLOCK
+        end = min(begin + _BLOCK, count)
+        at = start + segment * new_length + begin * 64
+        _rebit_words(words, row, length, at, new_length - begin * 64, out[row, segment, begin:end])
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _rebit_parallel(words, length, start, new_length, out, blocks, pieces):
+    tasks = out.shape[0] * out.shape[1] * blocks
+    for piece in prange(pieces):
+        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+        _rebit_tasks(words, length, start, new_length, out, blocks, first, last)

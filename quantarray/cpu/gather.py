@@ -1,0 +1,73 @@
+"""Bits found by indices: of a row's own, or of the rows along an axis."""
+
+import numpy as np
+from numba import njit, prange
+
+from . import threads
+
+_LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
+_BLOCK = 512  # words of a row in one task
+
+
+def gather(words, indices, out):
+    if not out.size:
+        return
+    tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
+    if threads.serial(out.size, _LEAST):
+        _gather_tasks(words, indices, out, 0, tasks)
+    else:
+        threads.run(_gather_parallel, words, indices, out, threads.pieces(tasks))
+
+
+def gather_rows(words, indices, out):
+    if not out.size:
+        return
+    tasks = out.size // out.shape[4]
+    if threads.serial(out.size, _LEAST):
+        _rows_tasks(words, indices, out, 0, tasks)
+    else:
+        threads.run(_rows_parallel, words, indices, out, threads.pieces(tasks))
+
+
+@njit(cache=True, nogil=True)
+def _gather_tasks(words, indices, out, first, last):
+    blocks = -(-out.shape[1] // _BLOCK)
+    for task in range(first, last):
+        row, block = task // blocks, task % blocks
+        named = indices[row % indices.shape[0]]
+        for word in range(block * _BLOCK, min(block * _BLOCK + _BLOCK, out.shape[1])):
+            bits = np.uint64(0)
+            for k in range(min(64, len(named) - word * 64)):
+                i = named[word * 64 + k]
+                bits |= ((words[row, i >> 6] >> np.uint64(i & 63)) & np.uint64(1)) << np.uint64(k)
+            out[row, word] = bits
+
+
+@njit(cache=True, nogil=True)
+def _rows_tasks(words, indices, out, first, last):
+    _, before, new_length, between, count = out.shape
+    for task in range(first, last):
+        b, rest = task % between, task // between
+        j, rest = rest % new_length, rest // new_length
+        a, plane = rest % before, rest // before
+        named, column = indices[a, j, b], words[plane, a, :, b]
+        for word in range(count):
+            bits = np.uint64(0)
+            for k in range(min(64, len(named) - word * 64)):
+                bit = column[named[word * 64 + k], word] >> np.uint64(k)
+                bits |= (bit & np.uint64(1)) << np.uint64(k)
+            out[plane, a, j, b, word] = bits
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _gather_parallel(words, indices, out, pieces):
+    tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
+    for piece in prange(pieces):
+        _gather_tasks(words, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _rows_parallel(words, indices, out, pieces):
+    tasks = out.size // out.shape[4]
+    for piece in prange(pieces):
+        _rows_tasks(words, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)

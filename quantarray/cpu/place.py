@@ -1,0 +1,146 @@
+"""Bits of a row to other places of a row: the one primitive of slices, joins, rolls, pads and tiles."""
+
+import numpy as np
+from numba import njit, prange
+
+from . import threads
+
+_LEAST = 1 << 15  # words that are worth a parallel region
+_FEW, _ROWS = 8, 256  # words of a short run, and rows of such runs that stay in cache
+_BLOCK = 4096  # words of a row in one task: a single long row is spread over threads too
+
+
+def place(words, start, step, count, at, out):
+    if not (count and out.shape[0]):
+        return
+    blocks = _blocks((at + count - 1) // 64 - at // 64 + 1)
+    args = words, start, step, count, at, out, blocks
+    if threads.serial(out.shape[0] * (count // 64 + 1), _LEAST):
+        _place_tasks(*args, 0, out.shape[0] * blocks)
+    else:
+        threads.run(_place_parallel, *args, threads.pieces(out.shape[0] * blocks))
+
+
+def _blocks(words):
+    return -(-words // _BLOCK)
+
+
+@njit(cache=True, nogil=True)
+def _reversed(x):
+    """The 64 bits of a word in reverse order, by swapping ever smaller halves."""
+    x = (x >> np.uint64(32)) | (x << np.uint64(32))
+    x = ((x >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)) | ((x & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16))
+    x = ((x >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)) | ((x & np.uint64(0x00FF00FF00FF00FF)) << np.uint64(8))
+    x = ((x >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)) | ((x & np.uint64(0x0F0F0F0F0F0F0F0F)) << np.uint64(4))
+    x = ((x >> np.uint64(2)) & np.uint64(0x3333333333333333)) | ((x & np.uint64(0x3333333333333333)) << np.uint64(2))
+    return ((x >> np.uint64(1)) & np.uint64(0x5555555555555555)) | ((x & np.uint64(0x5555555555555555)) << np.uint64(1))
+
+
+@njit(cache=True, nogil=True)
+def _bit(words, row, i):
+    return (words[row, i >> 6] >> np.uint64(i & 63)) & np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+def _run(words, row, i, n):
+    """Bits i .. i + n of a row, n from 1 to 64; what lies above them is anything."""
+    shift = i & 63
+    bits = words[row, i >> 6] >> np.uint64(shift)
+    if shift + n > 64:
+        bits |= words[row, (i >> 6) + 1] << np.uint64(64 - shift)
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _fetch(words, row, i, step, n):
+    """Bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
+    rest = np.uint64(64 - n)
+    if step == 1:
+        return (_run(words, row, i, n) << rest) >> rest
+    if step == -1:
+        return _reversed(_run(words, row, i - n + 1, n)) >> rest
+    if step == 0:
+        return (np.uint64(0) - _bit(words, row, i)) >> rest
+    bits = np.uint64(0)
+    for k in range(n):
+        bits |= _bit(words, row, i + k * step) << np.uint64(k)
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _place_words(words, row, start, step, count, at, out, begin, end):
+    for word in range(begin, end):
+        first, last = max(at, word * 64), min(at + count, word * 64 + 64)
+        bits = _fetch(words, row, start + (first - at) * step, step, last - first)
+        out[row, word] |= bits << np.uint64(first - word * 64)
+
+
+@njit(cache=True, nogil=True)
+def _whole_words(words, row, start, step, at, out, begin, end):
+    """The same for whole words of a run with step 1 or -1: two loads and two shifts each, which SIMD does.
+
+    Slices, and not indices that add up: the compiler must see that none is negative, or it is 3x slower. Backwards
+    words come in the order of the source first and change places in cache, 2x faster than storing them in reverse.
+    """
+    n = end - begin
+    if n <= 0:
+        return
+    lowest = start + begin * 64 - at if step == 1 else start - (end * 64 - 1 - at)
+    first = lowest >> 6
+    low, high, to = words[row, first : first + n], words[row, first + 1 : first + n + 1], out[row, begin:end]
+    right = np.uint64(lowest & 63)
+    left = np.uint64(63) - right  # and one more: a shift by 64 is no shift on x86
+    if step == 1:
+        for k in range(n):
+            to[k] = (low[k] >> right) | ((high[k] << np.uint64(1)) << left)
+        return
+    for k in range(n):
+        to[k] = _reversed((low[k] >> right) | ((high[k] << np.uint64(1)) << left))
+    for k in range(n >> 1):
+        to[k], to[n - 1 - k] = to[n - 1 - k], to[k]
+
+
+@njit(cache=True, nogil=True)
+def _place_rows(words, start, step, count, at, out, first, last):
+    """Short runs with step 1 or -1 of many rows, a word at a time: what to load and shift is the same for all rows."""
+    for word in range(at >> 6, ((at + count - 1) >> 6) + 1):
+        begin, end = max(at, word * 64), min(at + count, word * 64 + 64)
+        source = start + begin - at if step == 1 else start - (end - 1 - at)
+        right, place = np.uint64(source & 63), np.uint64(begin - word * 64)
+        left, rest = np.uint64(63) - right, np.uint64(64 - (end - begin))
+        low = words[first:last, source >> 6]
+        high = words[first:last, (source + end - begin - 1) >> 6]  # the same word where the bits do not cross: cut off
+        to = out[first:last, word]
+        for k in range(last - first):
+            bits = (low[k] >> right) | ((high[k] << np.uint64(1)) << left)
+            bits = bits << rest if step == 1 else _reversed(bits)
+            to[k] |= (bits >> rest) << place
+
+
+@njit(cache=True, nogil=True)
+def _place_tasks(words, start, step, count, at, out, blocks, first, last):
+    last_word = (at + count - 1) >> 6
+    if (step == 1 or step == -1) and last_word - (at >> 6) < _FEW:
+        for row in range(first, last, _ROWS):  # with so few words a row is one task
+            _place_rows(words, start, step, count, at, out, row, min(row + _ROWS, last))
+        return
+    for task in range(first, last):
+        row, block = task // blocks, task % blocks
+        begin = (at >> 6) + block * _BLOCK
+        end = min(begin + _BLOCK, last_word + 1)
+        inner, behind = begin, begin
+        if step == 1 or step == -1:
+            # Of a whole word the next one is read too, which the last of the source does not have
+            inner = max(begin, (at + 63 if step == 1 else at + 127) >> 6)
+            behind = max(inner, min(end, last_word))
+            _whole_words(words, row, start, step, at, out, inner, behind)
+        _place_words(words, row, start, step, count, at, out, begin, min(inner, end))
+        _place_words(words, row, start, step, count, at, out, behind, end)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _place_parallel(words, start, step, count, at, out, blocks, pieces):
+    tasks = out.shape[0] * blocks
+    for piece in prange(pieces):
+        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+        _place_tasks(words, start, step, count, at, out, blocks, first, last)

@@ -42,6 +42,7 @@ from .errors import DeviceError, FormatError
 from .io.container import load, save
 from .ops.algebra import add, divide, multiply, negative, positive, subtract
 from .ops.allocation import allocate_bits
+from .ops.along import take_along_axis
 from .ops.bits import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
 from .ops.choice import choose
 from .ops.comparison import array_equal, equal, greater, greater_equal, less, less_equal, not_equal, where
@@ -139,6 +140,8 @@ from .ops.reduction import (
     sum,
     var,
 )
+from .ops.repacking import repack
+from .ops.reshaping import ravel, reshape
 from .ops.searching import (
     argmax,
     argmin,
@@ -150,6 +153,19 @@ from .ops.searching import (
     sort,
 )
 from .ops.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from .ops.taking import repeat, take
+from .ops.views import (
+    broadcast_arrays,
+    broadcast_shapes,
+    broadcast_to,
+    expand_dims,
+    matrix_transpose,
+    moveaxis,
+    permute_dims,
+    squeeze,
+    swapaxes,
+    transpose,
+)
 from .quantizers import (
     ABC,
     LQ,
@@ -242,6 +258,9 @@ __all__ = [
     "bitwise_invert",
     "bitwise_or",
     "bitwise_xor",
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
     "can_cast",
     "ceil",
     "choose",
@@ -265,6 +284,7 @@ __all__ = [
     "encode",
     "equal",
     "exp",
+    "expand_dims",
     "expm1",
     "eye",
     "floor",
@@ -313,12 +333,14 @@ __all__ = [
     "map2",
     "map_reduce",
     "matmul",
+    "matrix_transpose",
     "max",
     "max_pool2d",
     "maximum",
     "mean",
     "min",
     "minimum",
+    "moveaxis",
     "multiply",
     "negative",
     "nn",
@@ -328,15 +350,20 @@ __all__ = [
     "ones_like",
     "outer",
     "pack_bits",
+    "permute_dims",
     "positive",
     "pow",
     "prod",
     "quantize",
     "quantizers",
+    "ravel",
     "reciprocal",
     "relu",
     "relu_mask",
     "remainder",
+    "repack",
+    "repeat",
+    "reshape",
     "result_type",
     "round",
     "save",
@@ -349,16 +376,21 @@ __all__ = [
     "sort",
     "sqrt",
     "square",
+    "squeeze",
     "std",
     "subtract",
     "sum",
+    "swapaxes",
     "table",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "tensordot",
     "ternary",
     "testing",
     "to_packbits",
+    "transpose",
     "trunc",
     "uint1",
     "uint2",

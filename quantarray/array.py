@@ -158,6 +158,13 @@ class QuantArray(Operators, Reductions):
         """The array with its axes reversed; no word moves."""
         return self.transpose()
 
+    @property
+    def mT(self) -> QuantArray:
+        """The array with its last two axes swapped; no word moves."""
+        from .ops import views
+
+        return views.matrix_transpose(self)
+
     # Out of the packed form, by name only
 
     def codes(self) -> Array:
@@ -213,9 +220,9 @@ class QuantArray(Operators, Reductions):
         >>> image.transpose(0, 3, 1, 2).shape, image.transpose(0, 3, 1, 2).axis
         ((2, 3, 8, 9), 1)
         """
-        from .ops import manipulation
+        from .ops import views
 
-        return manipulation.transpose(self, *axes)
+        return views.transpose(self, *axes)
 
     def reshape(self, *shape: Any) -> QuantArray:
         """Another shape of the same elements in C order.
@@ -227,26 +234,82 @@ class QuantArray(Operators, Reductions):
         >>> qa.encode(np.ones((2, 4, 4, 100), int), values=(-1, 1)).reshape(2, -1).shape
         (2, 1600)
         """
-        from .ops import manipulation
+        from .ops import reshaping
 
-        return manipulation.reshape(self, *shape)
+        return reshaping.reshape(self, *shape)
 
-    def __getitem__(self, key: Any) -> QuantArray:
-        """Basic indexing: a view along unpacked axes and along word-aligned slices of the packed one.
+    def ravel(self) -> QuantArray:
+        """All elements in C order along one axis: `quantarray.ravel`."""
+        from .ops import reshaping
+
+        return reshaping.ravel(self)
+
+    def flatten(self) -> QuantArray:
+        """`ravel` with words of its own."""
+        return self.ravel().copy()
+
+    def squeeze(self, axis: Any = None) -> QuantArray:
+        """Without axes of length 1: `quantarray.squeeze`."""
+        from .ops import views
+
+        return views.squeeze(self, axis)
+
+    def swapaxes(self, axis1: int, axis2: int) -> QuantArray:
+        """Two axes change places, no word moves: `quantarray.swapaxes`."""
+        from .ops import views
+
+        return views.swapaxes(self, axis1, axis2)
+
+    def take(self, indices: Any, axis: int | None = None) -> QuantArray:
+        """Elements of an axis by their numbers: `quantarray.take`."""
+        from .ops import taking
+
+        return taking.take(self, indices, axis)
+
+    def repeat(self, repeats: Any, axis: int | None = None) -> QuantArray:
+        """Each element of an axis several times: `quantarray.repeat`."""
+        from .ops import taking
+
+        return taking.repeat(self, repeats, axis)
+
+    def repack(self, axis: int = -1) -> QuantArray:
+        """The same values packed along another axis: `quantarray.repack`."""
+        from .ops import repacking
+
+        return repacking.repack(self, axis)
+
+    def __getitem__(self, key: Any) -> Any:
+        """NumPy's indexing by integers, slices, ..., None, and by arrays of integers and masks.
+
+        Slices of unpacked axes and slices of the packed one that begin and end on words are views; other slices of
+        the packed axis copy words, arrays what they name. An integer on the packed axis leaves the last
+        other axis packed, integers on all axes give the value as a NumPy scalar.
 
         >>> import quantarray as qa, numpy as np
         >>> q = qa.encode(np.arange(12).reshape(3, 4) % 4, values=range(4))
-        >>> q[1:, ::1].shape, q[-1].dequantize()
-        ((2, 4), array([0, 1, 2, 3], dtype=int32))
+        >>> q[1:, ::-1].shape, q[-1].dequantize(), q[[0, 2], 3].dequantize(), q[0, 3]
+        ((2, 4), array([0, 1, 2, 3], dtype=int32), array([3, 3], dtype=int32), np.int32(3))
         """
-        from .ops import manipulation
+        from .ops import indexing
 
-        return manipulation.index(self, key)
+        return indexing.getitem(self, key)
 
     def __len__(self) -> int:
         return self._shape[0]
 
-    def __iter__(self) -> Iterator[QuantArray]:
+    def __contains__(self, value: Any) -> bool:
+        """Whether an element has this value.
+
+        >>> import quantarray as qa
+        >>> q = qa.encode([1, 1], values=(-1, 1))
+        >>> 1 in q, -1 in q, 0 in q
+        (True, False, False)
+        """
+        from .ops import membership
+
+        return membership.contains(self, value)
+
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
     def copy(self) -> QuantArray:
@@ -276,8 +339,14 @@ class QuantArray(Operators, Reductions):
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
 
-    def __bool__(self) -> NoReturn:
-        raise ValueError("the truth value of a packed array is ambiguous: use array_equal(), codes() or dequantize()")
+    def __bool__(self) -> bool:
+        """The truth of the only element, as in NumPy; of no or several it is ambiguous."""
+        if self.size == 1:
+            return bool(self.dequantize().item())
+        raise ValueError(
+            f"the truth value of a packed array of {self.size} elements is ambiguous: use array_equal(), codes() or "
+            f"dequantize()"
+        )
 
     def digest(self) -> str:
         """Sixteen bytes in hex of shape, packed axis, dtype, constants and codes; docs/format.md has the recipe.
@@ -375,16 +444,9 @@ def _preview(q: QuantArray) -> str:
     if not q.size:
         return "values: none"
     key = tuple(0 if d != q.axis else slice(0, _PREVIEW) for d in range(q.ndim))
-    values = q[key].dequantize() if q.group is None else _grouped_preview(q, key)
+    values = q[key].dequantize()
     text = " ".join(f"{v:.4g}" for v in values)
     return f"values: {text}" + (" .." if q.size > len(values) else "")
-
-
-def _grouped_preview(q: QuantArray, key: Any) -> Array:
-    # A cut through a group is refused as an index; whole groups are not
-    group = q.group or 1
-    whole = tuple(slice(0, -(-_PREVIEW // group) * group) if isinstance(k, slice) else k for k in key)
-    return q[whole].dequantize()[:_PREVIEW]
 
 
 def validate(q: QuantArray) -> None:

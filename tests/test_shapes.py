@@ -8,21 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from results import assert_bits, assert_packed
-from strategies import channels, laws, lengths, samples, seeds
+from strategies import arrays, channels, laws, lengths, samples, seeds
 
 import quantarray as qa
 from quantarray.array import validate
-
-GROUPS = (None, None, 5, 64)
-
-
-@st.composite
-def arrays(draw, least=1, most=4, length=lengths, groups=GROUPS, vary=True, axis=None):
-    """A sample of small axes and a packed one of any length."""
-    shape = [draw(st.sampled_from([1, 1, 2, 3, 4])) for _ in range(draw(st.integers(least, most)))]
-    axis = draw(st.integers(0, len(shape) - 1)) if axis is None else axis % len(shape)
-    shape[axis] = draw(length())
-    return draw(samples(tuple(shape), axis, laws(4), range(len(shape)) if vary else (), groups))
 
 
 @st.composite
@@ -171,9 +160,9 @@ def test_indexing(data, x):
 def test_slices_of_whole_groups():
     scale = np.float32(np.random.default_rng(0).normal(size=(2, 4)))
     q = qa.from_codes(np.arange(400).reshape(2, 200) % 2, qa.bipolar, scale=scale, group=64)
-    for start, stop in ((0, 64), (64, 200), (128, 1000), (5, 5), (70, 3), (200, 300)):
+    for start, stop in ((0, 64), (64, 200), (128, 1000), (5, 5), (70, 3), (200, 300), (0, 63), (65, 127), (130, 190)):
         assert_packed(q[:, start:stop], q.dequantize()[:, start:stop])
-    for start, stop in ((0, 63), (1, 64), (64, 199)):
+    for start, stop in ((1, 65), (63, 128), (32, 200)):
         with pytest.raises(IndexError, match=f"{start}:{stop} cuts through a group"):
             q[:, start:stop]
 
@@ -191,10 +180,19 @@ def test_word_aligned_slices_are_views(x, data):
 
 def test_what_indexing_refuses():
     q = qa.from_codes(np.arange(12).reshape(3, 4) % 3, qa.ternary)
-    for key in ((0, 0), (0, slice(None, None, 2)), (3,), (0, 0, 0), (..., ...)):
+    for key in (
+        (3,),
+        (0, -5),
+        (0, 0, 0),
+        (..., ...),
+        [3],
+        ([0, 1], [1, 1, 1]),
+        np.ones(2, bool),
+        np.ones((4, 3), bool),
+    ):
         with pytest.raises(IndexError):
             q[key]
-    for key in (True, [0], np.array([0, 1]), 1.0):
+    for key in (True, [0.5], np.ones(2), 1.0, "a", [[0], [1, 2]]):
         with pytest.raises(TypeError, match="packed arrays take"):
             q[key]
     assert len(q) == 3 and [row.shape for row in q] == [(4,)] * 3

@@ -67,6 +67,23 @@ def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
     return n % ndim
 
 
+def axes(op: str, value: Any, ndim: int) -> list[int]:
+    """One axis or several, all different."""
+    found = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
+    if len(set(found)) < len(found):
+        raise ValueError(f"{op}: an axis is named twice in {value}")
+    return found
+
+
+def indices(op: str, a: Array, length: int, d: int) -> Array:
+    """Indices of an axis, int64 and not negative, or an error that names the first that is out of bounds."""
+    wrong = (a < -length) | (a >= length)
+    if wrong.any():
+        raise IndexError(f"{op}: {a[wrong][0]} is out of bounds for axis {d} of length {length}")
+    found = a.astype(np.int64)
+    return np.where(found < 0, found + length, found)
+
+
 def packed(op: str, name: str, value: Any) -> QuantArray:
     """A QuantArray, or an error that names the way to make one."""
     if isinstance(value, QuantArray):

@@ -1,9 +1,8 @@
-"""Shape: views where no bit has to move, copies of words where bits do. Nothing is unpacked."""
+"""Other shapes of the same elements: views where no bit has to move, copies of words where bits do."""
 
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,166 +13,38 @@ from ..device import kernel
 from ..dtypes import Array, Constants
 from ..format import WORD, WORD_BITS, word_count
 from . import checks
-
-
-def _with(q: QuantArray, words: Array, shape: tuple[int, ...], axis: int, constants: Constants) -> QuantArray:
-    return QuantArray(words, q.dtype, shape, axis, constants, q.scheme)
-
+from .rows import derived
 
 _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements as new axes j0 .. j1
 
-# transpose
-
-
-def transpose(q: QuantArray, *axes: Any) -> QuantArray:
-    """See `QuantArray.transpose`."""
-    op = "transpose"
-    given = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-    order = [checks.axis(op, a, q.ndim) for a in given] if given else list(range(q.ndim))[::-1]
-    if sorted(order) != list(range(q.ndim)):
-        raise ValueError(f"{op}: needs each of the {q.ndim} axes once, got {tuple(given)}")
-    outer = [d for d in order if d != q.axis]
-    place = [d if d < q.axis else d - 1 for d in outer]
-    words = q.words.transpose(0, *(1 + d for d in place), q.words.ndim - 1)
-    constants = q.constants.map(lambda a, lead: a.transpose(*range(lead), *(lead + d for d in order)), q.group)
-    return _with(q, words, tuple(q.shape[d] for d in order), order.index(q.axis), constants)
-
-
-# indexing
-
-
-def index(q: QuantArray, key: Any) -> QuantArray:
-    """See `QuantArray.__getitem__`."""
-    items = _expanded(q, key)
-    shape: list[int] = []
-    words_key: list[Any] = [slice(None)]
-    axis_out, d = -1, 0
-    start, stop = 0, q.shape[q.axis]
-    for item in items:
-        if item is None:
-            shape.append(1)
-            words_key.append(None)
-            continue
-        if d == q.axis:
-            start, stop = _packed_slice(item, q.shape[d])
-            axis_out = len(shape)
-            shape.append(stop - start)
-        else:
-            words_key.append(item)
-            if isinstance(item, slice):
-                shape.append(len(range(*item.indices(q.shape[d]))))
-        d += 1
-    constants = q.constants.map(lambda a, lead: _index_constant(a, lead, q, items, start, stop), q.group)
-    words = _cut(q, q.words[tuple(words_key)], start, stop)
-    return _with(q, words, tuple(shape), axis_out, constants)
-
-
-def _expanded(q: QuantArray, key: Any) -> list[Any]:
-    """The key as a list of integers, slices and None that names every axis once."""
-    items = list(key) if isinstance(key, tuple) else [key]
-    if sum(item is Ellipsis for item in items) > 1:
-        raise IndexError("index: at most one ... in an index")
-    named = sum(item is not None and item is not Ellipsis for item in items)
-    if named > q.ndim:
-        raise IndexError(f"index: too many indices: the array has {q.ndim} axes, {named} were named")
-    fill = [slice(None)] * (q.ndim - named)
-    at = next((i for i, item in enumerate(items) if item is Ellipsis), None)
-    items = items + fill if at is None else items[:at] + fill + items[at + 1 :]
-    made, d = [], 0
-    for item in items:
-        if item is not None:
-            item = _one_index(q, item, d)
-            d += 1
-        made.append(item)
-    return made
-
-
-def _one_index(q: QuantArray, item: Any, d: int) -> Any:
-    if isinstance(item, slice):
-        try:
-            item.indices(q.shape[d])
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"index: {item} for axis {d} of {q.shape}: {error}") from None
-        return item
-    try:
-        if isinstance(item, bool):
-            raise TypeError
-        n = operator.index(item)
-    except TypeError:
-        raise TypeError(
-            f"index: packed arrays take integers, slices, ... and None, got {checks.kind(item)} for axis {d}; "
-            f"index .codes() or .dequantize() with lists, arrays and masks"
-        ) from None
-    if d == q.axis:
-        raise IndexError(
-            f"index: axis {d} is packed and takes slices with step 1 only; codes() or dequantize() give single elements"
-        )
-    if not -q.shape[d] <= n < q.shape[d]:
-        raise IndexError(f"index: {n} is out of bounds for axis {d} of length {q.shape[d]}")
-    return n
-
-
-def _packed_slice(item: slice, length: int) -> tuple[int, int]:
-    start, stop, step = item.indices(length)
-    if step != 1:
-        raise IndexError(f"index: the packed axis takes slices with step 1 only, got step {step}")
-    return start, max(start, stop)
-
-
-def _cut(q: QuantArray, words: Array, start: int, stop: int) -> Array:
-    """Words of the elements start .. stop of the packed axis: a view if they begin and end on a word or the end."""
-    if start % WORD_BITS == 0 and (stop % WORD_BITS == 0 or stop == q.shape[q.axis]):
-        first = start // WORD_BITS
-        return words[..., first : first + word_count(stop - start)]
-    source = np.ascontiguousarray(words)
-    count = source.shape[-1]
-    out = np.empty((*source.shape[:-1], word_count(stop - start)), WORD)
-    if out.size:
-        flat = out.reshape(-1, 1, out.shape[-1])
-        kernel(q.device, "rebit")(source.reshape(-1, 1, count), q.shape[q.axis], start, stop - start, flat)
-    return out
-
-
-def _index_constant(a: Array, lead: int, q: QuantArray, items: list[Any], start: int, stop: int) -> Array:
-    key: list[Any] = [slice(None)] * lead
-    d = 0
-    for item in items:
-        if item is None:
-            key.append(None)
-            continue
-        if d == q.axis:
-            key.append(_group_slice(a.shape[lead + d], q, start, stop))
-        elif a.shape[lead + d] == 1 and (q.shape[d] != 1 or isinstance(item, slice)):
-            key.append(0 if not isinstance(item, slice) else slice(None))
-        else:
-            key.append(item)
-        d += 1
-    return np.asarray(a[tuple(key)])
-
-
-def _group_slice(groups: int, q: QuantArray, start: int, stop: int) -> slice:
-    if groups == 1 or q.group is None:
-        return slice(None)
-    if start == stop:  # nothing is left that could vary
-        return slice(0, 1)
-    if start % q.group or (stop % q.group and stop != q.shape[q.axis]):
-        raise IndexError(
-            f"index: constants come in groups of {q.group} along the packed axis; {start}:{stop} cuts through a group"
-        )
-    return slice(start // q.group, -(-stop // q.group))
-
-
-# reshape
-
 
 def reshape(q: QuantArray, *shape: Any) -> QuantArray:
-    """See `QuantArray.reshape`."""
+    """Another shape of the same elements in C order; one length may be -1.
+
+    A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
+    where the bits of the packed axis must move. Axes behind the packed one may not merge with it: `repack` first.
+
+    >>> import quantarray as qa, numpy as np
+    >>> qa.reshape(qa.encode(np.ones((2, 4, 4, 100), int), values=(-1, 1)), (2, -1)).shape
+    (2, 1600)
+    """
+    q = checks.packed("reshape", "q", q)
     new = _new_shape(q, shape)
     blocks, packed = _packed_block(q, new)
     axis = packed[3] - 1
     constants = _reshape_constants(q, blocks, packed, new)
     words = _reshape_words(q, packed, new)
-    return _with(q, words, new, axis, constants)
+    return derived(q, words, new, axis, constants)
+
+
+def ravel(q: QuantArray) -> QuantArray:
+    """All elements in C order along one axis, which the packed one has to end; a view where `reshape` is one.
+
+    >>> import quantarray as qa
+    >>> qa.ravel(qa.encode([[1, -1], [-1, -1]], values=(-1, 1))).dequantize()
+    array([ 1, -1, -1, -1], dtype=int32)
+    """
+    return reshape(checks.packed("ravel", "q", q), -1) if q.size else reshape(q, 0)
 
 
 def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
@@ -200,7 +71,7 @@ def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _B
     if not cuts:
         raise ValueError(
             f"reshape: {q.shape} packed on axis {q.axis} cannot become {new}: axes behind the packed one would merge "
-            f"with it; transpose the packed axis to the end first"
+            f"with it; pack the last axis first, with repack(q)"
         )
     # Lengths of 1 leave a choice: the packed axis keeps its length if it can, and is the last if it was
     same = [j for j in cuts if new[j - 1] == front[-1]]

@@ -1,0 +1,52 @@
+"""Another packed axis."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array, Constants
+from ..format import WORD, word_count
+from . import checks
+from .conversion import expand
+from .rows import derived, words_axis
+
+
+def repack(q: QuantArray, axis: int = -1) -> QuantArray:
+    """The same values in the same shape, packed along another axis; itself where it is packed so already.
+
+    Bits move as matrices of 64 x 64 that are transposed. Constants that come in groups of the old packed axis become
+    one an element there; those that vary along the new one become groups of one element.
+
+    >>> import quantarray as qa
+    >>> q = qa.encode([[1, -1, 1], [-1, -1, 1]], values=(-1, 1))
+    >>> qa.repack(q, 0).axis, qa.repack(q, 0).words.tolist()
+    (0, [[[1], [0], [3]]])
+    """
+    op = "repack"
+    q = checks.packed(op, "q", q)
+    new = checks.axis(op, axis, q.ndim)
+    if new == q.axis:
+        return q
+    return derived(q, _repacked_words(q, new), q.shape, new, _repacked_constants(q, new))
+
+
+def _repacked_words(q: QuantArray, new: int) -> Array:
+    at = words_axis(q, new)
+    before, after = q.words.shape[1:at], q.words.shape[at + 1 : -1]
+    length, new_length = q.shape[q.axis], q.shape[new]
+    out = np.empty((q.bits, *before, length, *after, word_count(new_length)), WORD)
+    if out.size:
+        rows, between = q.bits * math.prod(before), math.prod(after)
+        words = np.ascontiguousarray(q.words).reshape(rows, new_length, between, -1)
+        kernel(q.device, "repack")(words, out.reshape(rows, length, between, -1))
+    # The old packed axis stands where the new one stood; among the words it belongs to its place in the shape
+    return np.moveaxis(out, at, 1 + (q.axis if q.axis < new else q.axis - 1))
+
+
+def _repacked_constants(q: QuantArray, new: int) -> Constants:
+    along = any(a.shape[lead + new] != 1 for _, a, lead in q.constants.items())
+    return q.constants.map(lambda a, lead: expand(a, lead, q), 1 if along else None)

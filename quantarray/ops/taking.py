@@ -1,0 +1,132 @@
+"""Elements by their numbers: along unpacked axes whole words, along the packed one bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..array import QuantArray
+from ..device import kernel
+from ..dtypes import Array, Constants
+from ..format import WORD, WORD_BITS, word_count
+from . import checks
+from .reshaping import ravel, reshape
+from .rows import derived, flat, index_constants, words_axis
+
+_PART = 1 << 16  # elements of the packed axis whose indices are in memory at once
+
+
+def take(q: QuantArray, indices: Any, axis: int | None = None) -> QuantArray:
+    """The elements `indices` of an axis, [.. *indices.shape ..] in its place; of the array in C order without one.
+
+    Copies words along unpacked axes, and bits along the packed one. Constants move with their elements; those that
+    come in groups of the packed axis must stay whole groups, or IndexError is raised.
+
+    >>> import quantarray as qa
+    >>> q = qa.encode([[1, -1, 0], [0, 1, 1]], values=(-1, 0, 1))
+    >>> qa.take(q, [2, 0], axis=1).dequantize().tolist()
+    [[0, 1], [1, 0]]
+    >>> qa.take(q, [1, 1], axis=0).dequantize().tolist()
+    [[0, 1, 1], [0, 1, 1]]
+    """
+    op = "take"
+    q = checks.packed(op, "q", q)
+    if axis is None:
+        q, axis = ravel(q), 0
+    d = checks.axis(op, axis, q.ndim)
+    a = checks.numbers(op, "indices", indices)
+    if a.dtype.kind not in "iu" and a.size:
+        raise TypeError(f"{op}: indices must be integers, got {a.dtype}")
+    if a.ndim == 0:
+        if q.ndim == 1:
+            raise ValueError(f"{op}: a packed array needs an axis, and none would be left; q[{int(a)}] gives the value")
+        found: QuantArray = q[(slice(None),) * d + (int(a),)]
+        return found
+    return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
+
+
+def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
+    """`take` of int64 indices, one axis or more, within bounds and not negative."""
+    if d == q.axis:
+        return _take_bits(op, q, indices)
+    shape = (*q.shape[:d], *indices.shape, *q.shape[d + 1 :])
+    words = np.take(q.words, indices, axis=words_axis(q, d))
+    axis = q.axis if q.axis < d else q.axis + indices.ndim - 1
+    return derived(q, words, shape, axis, taken_constants(q, indices, d))
+
+
+def taken_constants(q: QuantArray, indices: Array, d: int) -> Constants:
+    """Constants of the elements `indices` of an unpacked axis."""
+
+    def change(a: Array, lead: int) -> Array:
+        at = lead + d
+        if a.shape[at] == 1:
+            return a.reshape(*a.shape[:at], *[1] * indices.ndim, *a.shape[at + 1 :])
+        return np.take(a, indices, axis=at)
+
+    return q.constants.map(change, q.group)
+
+
+def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
+    listed = indices.reshape(-1)
+    constants = index_constants(op, q, listed)
+    shape = (*q.shape[: q.axis], len(listed), *q.shape[q.axis + 1 :])
+    found = derived(q, gathered(q, listed), shape, q.axis, constants)
+    if indices.ndim == 1:
+        return found
+    return reshape(found, (*q.shape[: q.axis], *indices.shape, *q.shape[q.axis + 1 :]))
+
+
+def gathered(q: QuantArray, indices: Array) -> Array:
+    """Words of the elements `indices` of the packed axis."""
+    words = flat(q.words)
+    out = np.empty((*q.words.shape[:-1], word_count(len(indices))), WORD)
+    if out.size:
+        kernel(q.device, "gather")(words, indices.reshape(-1, len(indices)), flat(out))
+    return out
+
+
+def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
+    """Each element of an axis `repeats` times, or repeats[i] times the i-th; of the array in C order without an axis.
+
+    >>> import quantarray as qa
+    >>> qa.repeat(qa.encode([1, -1], values=(-1, 1)), 2).dequantize().tolist()
+    [1, 1, -1, -1]
+    """
+    op = "repeat"
+    q = checks.packed(op, "q", q)
+    if axis is None:
+        q, axis = ravel(q), 0
+    d = checks.axis(op, axis, q.ndim)
+    counts = checks.numbers(op, "repeats", repeats)
+    if counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
+        raise ValueError(f"{op}: repeats must be integers that are not negative, got {repeats!r}")
+    if counts.shape not in ((), (1,), (q.shape[d],)):
+        raise ValueError(f"{op}: repeats must be one integer or {q.shape[d]}, one an element, got {counts.shape}")
+    if d != q.axis:
+        each = np.broadcast_to(counts.reshape(-1), q.shape[d])
+        return take_along(op, q, np.repeat(np.arange(q.shape[d]), each), d)
+    return _repeat_bits(q, counts.reshape(-1).astype(np.int64))
+
+
+def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:
+    """Along the packed axis, in parts that begin on words: the indices of all elements are never in memory."""
+    n = q.shape[q.axis]
+    ends = np.cumsum(counts) if counts.size == n else None
+    length = int(counts.sum()) if ends is not None else n * int(counts[0])
+    out = np.empty((*q.words.shape[:-1], word_count(length)), WORD)
+    for first in range(0, length, _PART):
+        part = np.arange(first, min(first + _PART, length))
+        source = part // counts[0] if ends is None else np.searchsorted(ends, part, side="right")
+        out[..., first // WORD_BITS :][..., : word_count(len(part))] = gathered(q, source)
+    shape = (*q.shape[: q.axis], length, *q.shape[q.axis + 1 :])
+    return derived(q, out, shape, q.axis, _repeated_constants(q, counts))
+
+
+def _repeated_constants(q: QuantArray, counts: Array) -> Constants:
+    if not q.group or not counts.any():
+        return index_constants("repeat", q, np.arange(0))
+    if counts.size == 1 or (counts == counts[0]).all():
+        return q.constants.map(lambda a, lead: a, q.group * int(counts[0]))
+    return index_constants("repeat", q, np.repeat(np.arange(q.shape[q.axis]), counts))

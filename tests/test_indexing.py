@@ -1,0 +1,230 @@
+"""Indexing beyond slices of whole words, taking and repeating, against NumPy on the values."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from results import assert_packed
+from strategies import arrays, seeds, threads
+
+import quantarray as qa
+
+
+def steps(n):
+    bound = st.none() | st.integers(-n - 1, n + 1)
+    return st.builds(slice, bound, bound, st.sampled_from([None, 1, 2, 3, 64, 65, -1, -1, -2, -63, -64]))
+
+
+def assert_found(q, key, expected):
+    """NumPy's result, a scalar included, or a refusal to cut a group."""
+    try:
+        got = q[key]
+    except IndexError as error:
+        assert "through a group" in str(error) and q.group is not None
+        return
+    if isinstance(got, qa.QuantArray):
+        assert_packed(got, expected)
+    else:
+        assert expected.ndim == 0 and got == expected and got.dtype == q.dequantize().dtype
+
+
+@given(st.data(), arrays(), st.booleans())
+def test_any_basic_index(data, x, many):
+    """Any step on any axis, and integers on the packed one."""
+    key = [data.draw(steps(n) | (st.integers(-n, n - 1) if n else steps(n))) for n in x.values.shape]
+    for _ in range(data.draw(st.integers(0, 2))):
+        key.insert(data.draw(st.integers(0, len(key))), None)
+    with threads(many):
+        assert_found(x.q, tuple(key), np.asarray(x.values[tuple(key)]))
+
+
+@given(st.data(), arrays(groups=(None,)))
+def test_one_array_of_indices(data, x):
+    """Where NumPy puts the axes of the array too, also beside integers, None and '...'."""
+    shape = x.values.shape
+    at = data.draw(st.integers(0, len(shape) - 1))
+    rng = np.random.default_rng(data.draw(seeds()))
+    key = [data.draw(steps(n) | (st.integers(-n, n - 1) if n else steps(n)) | st.just(slice(None))) for n in shape]
+    n = shape[at]
+    dims = data.draw(st.sampled_from([(3,), (0,), (1,), (70,), (2, 3), (1, 1), (2, 0)]))
+    dims = dims if n else (0,)
+    picked = rng.integers(-n, n, dims) if n else np.zeros(dims, int)
+    mask = rng.random(n) < data.draw(st.sampled_from([0, 0.5, 1]))
+    key[at] = data.draw(st.sampled_from([picked, picked.tolist(), picked.astype(np.int8), mask, mask.tolist()]))
+    if isinstance(key[at], list) and np.size(key[at]) == 0:  # which NumPy takes for floats
+        key[at] = picked
+    whole = [d for d, item in enumerate(key) if isinstance(item, slice) and item == slice(None)]
+    if whole and data.draw(st.booleans()):
+        key[data.draw(st.sampled_from(whole))] = ...
+    elif data.draw(st.booleans()):
+        key.insert(data.draw(st.integers(0, len(key))), data.draw(st.sampled_from([None, ...])))
+    q = x.q
+    got, expected = q[tuple(key)], x.values[tuple(key)]
+    assert_packed(got, expected)
+
+
+@given(st.data(), arrays(least=2, groups=(None,)))
+def test_several_arrays_of_indices(data, x):
+    """Masks of several axes too; where constants follow elements of the packed axis they are refused."""
+    shape = x.values.shape
+    rng = np.random.default_rng(data.draw(seeds()))
+    key = [data.draw(steps(n) | st.integers(-n, n - 1) if n else steps(n)) for n in shape]
+    several = data.draw(st.lists(st.integers(0, len(shape) - 1), min_size=2, max_size=3, unique=True))
+    dims = [(3,), (1,), (2, 3), (2, 1)] if all(shape[d] for d in several) else [(0,), (1, 0)]
+    for d in several:
+        n = shape[d]
+        wide = data.draw(st.sampled_from(dims))
+        key[d] = rng.integers(-n, n, wide) if n else np.zeros(wide, int)
+    if data.draw(st.booleans()):
+        first = data.draw(st.integers(0, len(shape) - 1))
+        covered = shape[first : first + data.draw(st.integers(2, 3))]
+        key[first : first + len(covered)] = [rng.random(covered) < data.draw(st.sampled_from([0, 0.3, 1]))]
+    if data.draw(st.booleans()):
+        key.insert(data.draw(st.integers(0, len(key))), None)
+    try:
+        expected = x.values[tuple(key)]
+    except IndexError:  # masks name numbers of elements that do not broadcast against the arrays
+        with pytest.raises(IndexError, match="index: arrays of indices must broadcast"):
+            x.q[tuple(key)]
+        return
+    try:
+        got = x.q[tuple(key)]
+    except (IndexError, ValueError) as error:
+        assert "constants" in str(error) and any(np.prod(a.shape[lead:]) > 1 for _, a, lead in x.q.constants.items())
+        return
+    assert_packed(got, expected)
+
+
+@given(st.data(), arrays(), st.booleans())
+def test_take_along_axis(data, x, many):
+    q, v, d = x.q, x.values, data.draw(st.integers(0, x.values.ndim - 1))
+    n = v.shape[d]
+    rng = np.random.default_rng(data.draw(seeds()))
+    dims = [data.draw(st.sampled_from([1, m])) for m in v.shape]
+    dims[d] = data.draw(st.sampled_from([0, 1, 5, 65])) if n else 0
+    picked = rng.integers(-n, n, dims) if n else np.zeros(dims, int)
+    try:
+        with threads(many):
+            got = qa.take_along_axis(q, picked, d - q.ndim * data.draw(st.booleans()))
+    except ValueError as error:
+        assert "take_along_axis: constants vary along axis" in str(error)
+        assert any(a.shape[lead + d] != 1 for _, a, lead in q.constants.items())
+        return
+    full = np.broadcast_to(picked, (*v.shape[:d], dims[d], *v.shape[d + 1 :]))
+    assert_packed(got, np.take_along_axis(v, full, d))
+
+
+def test_take_along_axis_broadcasts_the_array_too():
+    q = qa.from_codes([[0, 1, 2]], qa.ternary)
+    picked = np.arange(12).reshape(4, 3) % 3
+    for p in (q, q.repack(0)):
+        assert_packed(qa.take_along_axis(p, picked), np.take_along_axis(np.repeat(q.dequantize(), 4, 0), picked, 1))
+        assert_packed(qa.take_along_axis(p, [[0]], 0), q.dequantize())
+
+
+@given(st.data(), arrays())
+def test_in(data, x):
+    some = [0, 1, -1, 0.5, float("nan"), 2**40, *x.q.levels.ravel()[:3], *x.values.ravel()[:3]]
+    value = data.draw(st.sampled_from(some))
+    assert (value in x.q) == (value in x.values)
+    assert (float(value) in x.q) == (float(value) in x.values)
+
+
+def test_truth_of_one_element():
+    q = qa.from_codes([[0, 1, 2]], qa.ternary)
+    assert [bool(q[:, i : i + 1]) for i in range(3)] == [True, False, True]
+    for many in (q, q[:0]):
+        with pytest.raises(ValueError, match=f"of {many.size} elements is ambiguous"):
+            bool(many)
+    with pytest.raises(TypeError, match="in: packed arrays hold numbers"):
+        _ = [0, 1, 2] in q
+
+
+@given(st.data(), arrays())
+def test_take(data, x):
+    q, d = x.q, data.draw(st.integers(0, x.values.ndim - 1))
+    n = x.values.shape[d]
+    rng = np.random.default_rng(data.draw(seeds()))
+    dims = data.draw(st.sampled_from([(5,), (65,), (0,), (2, 33)])) if n else (0,)
+    picked = rng.integers(-n, n, dims) if n else np.zeros(dims, int)
+    try:
+        assert_packed(qa.take(q, picked, d), x.values.take(picked, d))
+        assert_packed(q.take(picked, axis=d - q.ndim), x.values.take(picked, d))
+    except IndexError as error:
+        assert "take: constants come in groups" in str(error) and d == q.axis and q.group
+    except ValueError as error:  # several axes of indices are a reshape, which must fit groups too
+        assert "reshape: the constants" in str(error) and d == q.axis and q.group
+    if n and q.ndim > 1 and (d != q.axis or q.group is None):
+        assert_packed(qa.take(q, int(picked.flat[0]) if picked.size else -1, d), x.values.take(
+            int(picked.flat[0]) if picked.size else -1, d))  # fmt: skip
+
+
+@given(st.data(), arrays(), st.booleans())
+def test_repeat(data, x, many):
+    q, d = x.q, data.draw(st.integers(0, x.values.ndim - 1))
+    n = x.values.shape[d]
+    times = data.draw(st.integers(0, 5))
+    each = np.random.default_rng(data.draw(seeds())).integers(0, 4, n)
+    with threads(many):
+        assert_packed(qa.repeat(q, times, d), x.values.repeat(times, d))
+        try:
+            assert_packed(q.repeat(each, axis=d), x.values.repeat(each, d))
+        except IndexError as error:
+            assert "repeat: constants come in groups" in str(error) and d == q.axis and q.group
+
+
+def test_repeat_in_parts(monkeypatch):
+    """Indices of the packed axis are made in parts that begin on words."""
+    from quantarray.ops import taking
+
+    monkeypatch.setattr(taking, "_PART", 128)
+    q = qa.from_codes(np.arange(300).reshape(3, 100) % 3, qa.ternary)
+    counts = np.arange(100) % 7
+    assert_packed(qa.repeat(q, 5, 1), q.dequantize().repeat(5, 1))
+    assert_packed(qa.repeat(q, counts, 1), q.dequantize().repeat(counts, 1))
+
+
+def test_groups_stay_whole_or_are_refused():
+    scale = np.float32(np.random.default_rng(0).normal(size=(2, 4)))
+    q = qa.from_codes(np.arange(400).reshape(2, 200) % 2, qa.bipolar, scale=scale, group=64)
+    v = q.dequantize()
+    for key in (slice(None, None, 2), slice(0, 192, 4), slice(191, None, -1), slice(130, 180, 7), slice(63, 0, -3)):
+        assert_packed(q[:, key], v[:, key])
+    assert q[:, ::2].group == 32 and q[:, 130:180].group is None
+    assert_packed(q[:, np.r_[64:128, 0:64]], v[:, np.r_[64:128, 0:64]])
+    assert_packed(qa.repeat(q, 3, 1), v.repeat(3, 1))
+    assert qa.repeat(q, 3, 1).group == 192
+    for key in (slice(None, None, -1), slice(2, None, 3), [0, 64], slice(63, 190)):
+        with pytest.raises(IndexError, match="through a group"):
+            q[:, key]
+
+
+def test_values_come_as_scalars():
+    q = qa.from_codes([[0, 1, 2]], qa.ternary)
+    assert q[0, 2] == 1 and isinstance(q[0, 2], np.int32) and [int(v) for v in q[0]] == [-1, 0, 1]
+    assert isinstance(qa.from_codes([1], qa.uniform(1), scale=0.5)[0], np.float32)
+    assert q[0, 2, None].shape == (1,)
+
+
+def test_what_indexing_with_arrays_refuses():
+    q = qa.from_codes(np.zeros((3, 4), int), qa.ternary)
+    refused = [
+        (lambda: q[[0, 1], [1, 1, 1]], IndexError, r"must broadcast, got the shapes \(2,\), \(3,\)"),
+        (lambda: q[[3]], IndexError, "index: 3 is out of bounds for axis 0 of length 3"),
+        (lambda: q[:, np.ones(3, bool)], IndexError, r"a mask from axis 1 on must have the shape \(4,\), got \(3,\)"),
+        (lambda: q[np.ones((4, 3), bool)], IndexError, r"must have the shape \(3, 4\), got \(4, 3\)"),
+        (lambda: q[np.ones((1, 1, 1), bool)], IndexError, "too many indices"),
+        (lambda: q[np.ones(3)], TypeError, "packed arrays take"),
+        (lambda: qa.take_along_axis(q, [0], 0), ValueError, "indices must have 2 axes that broadcast against"),
+        (lambda: qa.take_along_axis(q, [[4]], 1), IndexError, "take_along_axis: 4 is out of bounds"),
+        (lambda: qa.take_along_axis(q, [[0.0]], 1), TypeError, "take_along_axis: indices must be integers"),
+        (lambda: qa.take(q, [0.5], 0), TypeError, "take: indices must be integers"),
+        (lambda: qa.take(q, [-4], 0), IndexError, "take: -4 is out of bounds"),
+        (lambda: qa.take(q[0], 1, 0), ValueError, r"none would be left; q\[1\] gives the value"),
+        (lambda: qa.take(q.T, [0]), ValueError, "pack the last axis first, with repack"),
+        (lambda: qa.repeat(q, -1, 0), ValueError, "repeat: repeats must be integers that are not negative"),
+        (lambda: qa.repeat(q, [1, 2], 0), ValueError, "one integer or 3"),
+    ]
+    for call, error, message in refused:
+        with pytest.raises(error, match=message):
+            call()

@@ -127,6 +127,7 @@ from .ops.masks import dropout_mask, relu_mask
 from .ops.pooling import avg_pool2d, max_pool2d
 from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
 from .ops.quantization import quantize
+from .ops.rearranging import array_split, flip, roll, rot90, split, tile, unstack
 from .ops.reduction import (
     all,
     any,
@@ -245,6 +246,7 @@ __all__ = [
     "argmin",
     "argsort",
     "array_equal",
+    "array_split",
     "asin",
     "asinh",
     "astype",
@@ -287,6 +289,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "eye",
+    "flip",
     "floor",
     "floor_divide",
     "fold_batchnorm",
@@ -365,6 +368,8 @@ __all__ = [
     "repeat",
     "reshape",
     "result_type",
+    "roll",
+    "rot90",
     "round",
     "save",
     "searchsorted",
@@ -374,6 +379,7 @@ __all__ = [
     "sin",
     "sinh",
     "sort",
+    "split",
     "sqrt",
     "square",
     "squeeze",
@@ -389,6 +395,7 @@ __all__ = [
     "tensordot",
     "ternary",
     "testing",
+    "tile",
     "to_packbits",
     "transpose",
     "trunc",
@@ -406,6 +413,7 @@ __all__ = [
     "unique_inverse",
     "unique_values",
     "unpack_bits",
+    "unstack",
     "var",
     "vecdot",
     "where",

@@ -110,6 +110,7 @@ from .ops.elementwise import (
     trunc,
 )
 from .ops.functional import map_reduce
+from .ops.joining import concat, concatenate, hstack, stack, vstack
 from .ops.linalg import linear, matmul
 from .ops.logic import (
     bitwise_and,
@@ -124,6 +125,7 @@ from .ops.logic import (
 )
 from .ops.mapping import map, map2
 from .ops.masks import dropout_mask, relu_mask
+from .ops.padding import pad
 from .ops.pooling import avg_pool2d, max_pool2d
 from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
 from .ops.quantization import quantize
@@ -268,6 +270,8 @@ __all__ = [
     "choose",
     "clip",
     "compare",
+    "concat",
+    "concatenate",
     "conv2d",
     "copysign",
     "cos",
@@ -303,6 +307,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "hamming",
+    "hstack",
     "hypot",
     "iinfo",
     "inner",
@@ -353,6 +358,7 @@ __all__ = [
     "ones_like",
     "outer",
     "pack_bits",
+    "pad",
     "permute_dims",
     "positive",
     "pow",
@@ -383,6 +389,7 @@ __all__ = [
     "sqrt",
     "square",
     "squeeze",
+    "stack",
     "std",
     "subtract",
     "sum",
@@ -416,6 +423,7 @@ __all__ = [
     "unstack",
     "var",
     "vecdot",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",

@@ -101,9 +101,6 @@ class Operators:
     __gt__ = _binary("comparison", "greater")
     __ge__ = _binary("comparison", "greater_equal")
 
-    def __contains__(self, value: Any) -> bool:
-        return bool(_function("comparison", "equal")(self, value).words.any())
-
     __and__, __rand__ = _binary("logic", "bitwise_and"), _reflected("logic", "bitwise_and")
     __or__, __ror__ = _binary("logic", "bitwise_or"), _reflected("logic", "bitwise_or")
     __xor__, __rxor__ = _binary("logic", "bitwise_xor"), _reflected("logic", "bitwise_xor")

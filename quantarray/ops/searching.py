@@ -11,8 +11,8 @@ from ..dtypes import Array
 from . import checks
 from .conversion import dequantize
 from .counting import blocks, levels
+from .indexing import index
 from .lines import Lines, steps
-from .manipulation import index
 from .reduction import count_nonzero, exact, integer_type, restored, sum_type
 from .reduction import max as largest
 from .reduction import min as smallest

@@ -11,8 +11,8 @@ from ..dtypes import Array, Constants, uint1
 from . import checks
 from .conversion import codes, expand, recode
 from .counting import blocks, field, fold, levels
+from .indexing import index
 from .jobs import Tally
-from .manipulation import index
 from .reduction import exact
 
 _BLOCK = 1 << 16  # elements

@@ -1,1 +1,3 @@
 """Numba kernels for CPUs. The contract is `quantarray.kernels`; one file here has one kernel and its driver."""
+
+from . import isa as isa  # before anything is compiled

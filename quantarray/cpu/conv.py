@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 
 from .finish import store_bits, store_codes, store_values
-from .micro import LANES, TILE, shift_tile
+from .micro import LANES, TILE, lay_out, shift_tile
 from .tiles import blocks, count, drive, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -25,7 +25,7 @@ def conv_weights(words, groups, out):
     blocks = out.shape[1] // groups
     padded = np.zeros((planes, groups, blocks * LANES, length), np.uint64)
     padded[:, :, :lanes] = words.reshape(planes, groups, lanes, length)
-    out[:] = padded.reshape(planes, groups * blocks, LANES, length).transpose(0, 1, 3, 2)
+    out[:] = lay_out(padded.reshape(planes, groups * blocks, LANES, length).transpose(0, 1, 3, 2))
 
 
 def conv(x, w, plan, finish, out):

@@ -34,11 +34,11 @@ def sum_codes(words, first, planes, origins, runs, start, stop, ones, t):
     for p in range(TILE):
         total = 0
         for j in range(planes):
-            count = 0
+            count, plane = 0, np.uint64(first + j)  # unsigned: Numba checks signed indices for negative values
             for r in range(start, stop):
-                at = origins[p] + runs[r, 0]
-                for k in range(runs[r, 2]):
-                    count += popcount(words[first + j, at + k])
+                at = np.uint64(origins[p] + runs[r, 0])
+                for k in range(np.uint64(runs[r, 2])):
+                    count += popcount(words[plane, at + k])
             total += count << j
         ones[t, p] = total
 

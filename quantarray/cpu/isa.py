@@ -1,0 +1,51 @@
+"""Which instructions the kernels are written for: the best that this CPU has, or what `QUANTARRAY_CPU` asks for.
+
+`QUANTARRAY_CPU=portable`, `avx2` or `avx512` also keeps Numba from using more than that, so that a machine of today
+shows what an older one would do. It is read once, and works only where Numba has compiled nothing before.
+"""
+
+import os
+import platform
+
+import llvmlite.binding
+from numba.core import config
+
+VARIABLE = "QUANTARRAY_CPU"
+# name: (what the CPU must have, Numba's CPU name, whether Numba may use all features of this machine)
+SETS = {
+    "portable": ((), "generic", False),
+    "avx2": (("avx2",), "haswell", False),
+    "avx512": (("avx512f", "avx512bw", "avx512dq", "avx512vl"), None, True),
+}
+
+
+def _features():
+    """The names of the CPU features that Numba compiles for."""
+    if config.CPU_FEATURES is not None:
+        return {name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+")}
+    return {name for name, there in llvmlite.binding.get_host_cpu_features().items() if there}
+
+
+def _force(name):
+    known = ", ".join(SETS)
+    if name not in SETS:
+        raise ImportError(f"quantarray: {VARIABLE} must be one of {known}, got {name!r}")
+    needed, cpu, everything = SETS[name]
+    host = {feature for feature, there in llvmlite.binding.get_host_cpu_features().items() if there}
+    if missing := [feature for feature in needed if feature not in host]:
+        raise ImportError(
+            f"quantarray: {VARIABLE}={name} needs a CPU with {', '.join(missing)}; unset it, or use portable"
+        )
+    if not everything:
+        config.CPU_NAME = cpu if platform.machine() in ("x86_64", "AMD64") or cpu == "generic" else None
+        config.CPU_FEATURES = ""
+    return name
+
+
+def _best():
+    """The last set whose features Numba may use."""
+    features = _features()
+    return [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)][-1]
+
+
+NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()

@@ -1,0 +1,31 @@
+"""Micro-kernels: what the compiler would not write by itself, one file for each way to count.
+
+`count_tile` is the inner loop of every product: the counts of 4 pixels by 32 output channels stay in registers while
+the words of a run stream by. `lay_out` puts the weights in the order in which it reads them.
+"""
+
+from ..isa import NAME
+from .bits import mask_above, mask_at_least, mask_nan, popcount, prefetch
+from .lanes import add_tile, clear_tile, round_tile, shift_tile
+from .vectors import LANES, TILE
+
+if NAME == "avx2":
+    from .count_nibbles import count_tile, lay_out
+else:
+    from .count_words import count_tile, lay_out
+
+__all__ = [
+    "LANES",
+    "TILE",
+    "add_tile",
+    "clear_tile",
+    "count_tile",
+    "lay_out",
+    "mask_above",
+    "mask_at_least",
+    "mask_nan",
+    "popcount",
+    "prefetch",
+    "round_tile",
+    "shift_tile",
+]

@@ -1,0 +1,106 @@
+"""Counting ones of a word, and comparing a row of lanes into one mask."""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .vectors import F64, I32, I64, LANES, WIDTH, place_of, pointer, splat
+
+AHEAD = 4096  # bytes
+
+
+@intrinsic
+def popcount(typingctx, word):
+    """The ones of a uint64, as int64."""
+    if word != types.uint64:
+        return None
+
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def mask_above(typingctx, values, start, thresholds, at):
+    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
+
+    Both arrays are C-contiguous, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
+    """
+    signature = types.uint64(values, types.int64, thresholds, types.int64)
+    real = values.dtype == types.float64
+
+    def codegen(context, builder, signature, args):
+        vector = ir.VectorType(F64 if real else I64, WIDTH)
+        left = pointer(context, builder, signature, args, 0, args[1])
+        right = pointer(context, builder, signature, args, 2, args[3])
+        above = builder.fcmp_unordered if real else builder.icmp_signed
+        mask = ir.Constant(I64, 0)
+        for lane in range(0, LANES, WIDTH):
+            a, b = (builder.load(place_of(builder, side, lane, vector), align=8) for side in (left, right))
+            bits = builder.bitcast(above(">", a, b), ir.IntType(WIDTH))
+            mask = builder.or_(mask, builder.shl(builder.zext(bits, I64), ir.Constant(I64, lane)))
+        return mask
+
+    return signature, codegen
+
+
+@intrinsic
+def mask_at_least(typingctx, values, start, threshold):
+    """Bit i of the uint64 result is values[start + i] >= threshold, for 64 floats of a C-contiguous array, flat.
+
+    NaN is not at least anything.
+    """
+    signature = types.uint64(values, types.int64, values.dtype)
+
+    def codegen(context, builder, signature, args):
+        x = _load_64(context, builder, signature, args)
+        return builder.bitcast(builder.fcmp_ordered(">=", x, splat(builder, args[2], 64)), I64)
+
+    return signature, codegen
+
+
+@intrinsic
+def mask_nan(typingctx, values, start):
+    """Not 0 where one of values[start + i] is NaN, for 64 floats: the halves of the 64 are compared with each other."""
+    signature = types.uint64(values, types.int64)
+
+    def codegen(context, builder, signature, args):
+        x = _load_64(context, builder, signature, args)
+        half = [
+            builder.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, 32), list(range(at, at + 32))))
+            for at in (0, 32)
+        ]
+        unordered = builder.bitcast(builder.fcmp_unordered("uno", *half), I32)
+        return builder.zext(unordered, I64)
+
+    return signature, codegen
+
+
+@intrinsic
+def prefetch(typingctx, values, start):
+    """Ask for the 256 bytes that lie AHEAD of values[start], of a C-contiguous array, flat.
+
+    A thread that only compares waits for memory otherwise. Beyond the array's end it does no harm.
+    """
+    signature = types.void(values, types.int64)
+
+    def codegen(context, builder, signature, args):
+        byte = ir.IntType(8).aspointer()
+        first = builder.bitcast(pointer(context, builder, signature, args, 0, args[1]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
+        read, keep, data = (ir.Constant(I32, n) for n in (0, 3, 1))
+        for line in range(AHEAD, AHEAD + 256, 64):
+            builder.call(ask, [builder.gep(first, [ir.Constant(I64, line)]), read, keep, data])
+
+    return signature, codegen
+
+
+def _load_64(context, builder, signature, args):
+    """64 values of array argument 0 from element argument 1 on: one vector, which LLVM splits as the CPU asks."""
+    real = signature.args[0].dtype
+    vector = ir.VectorType(ir.FloatType() if real.bitwidth == 32 else F64, 64)
+    data = pointer(context, builder, signature, args, 0, args[1])
+    return builder.load(place_of(builder, data, 0, vector), align=real.bitwidth // 8)

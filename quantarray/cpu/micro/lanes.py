@@ -1,0 +1,125 @@
+"""What is done with a tile of 4 pixels by 32 lanes after it was counted.
+
+As loops these took longer than the counting: LLVM checks first that none of their arrays overlap.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .vectors import F64, I64, LANES, TILE, WIDTH, const, place_of, pointer, splat
+
+
+@intrinsic
+def shift_tile(typingctx, dot, extra, at, ones, along, step):
+    """dot[p, l] = extra[at + l] + along * ones[p] + step * dot[p, l], for 4 pixels and 32 lanes, all int64.
+
+    As a loop it took longer than the counting before it: LLVM checks first that none of its arrays overlap.
+    """
+    signature = types.void(dot, extra, types.int64, ones, types.int64, types.int64)
+
+    def codegen(context, builder, signature, args):
+        vector = ir.VectorType(I64, WIDTH)
+        dots, ones = (pointer(context, builder, signature, args, i) for i in (0, 3))
+        extras = pointer(context, builder, signature, args, 1, args[2])
+        shifts = [_pixel_shift(builder, ones, p, args[4]) for p in range(TILE)]
+
+        def shift(scale):
+            for lane in range(0, LANES, WIDTH):
+                fixed = builder.load(place_of(builder, extras, lane, vector), align=8)
+                for p in range(TILE):
+                    place = place_of(builder, dots, p * LANES + lane, vector)
+                    scaled = scale(builder.load(place, align=8))
+                    builder.store(builder.add(builder.add(fixed, shifts[p]), scaled), place, align=8)
+
+        # Steps are powers of 2 as a rule, and 64-bit lanes without AVX-512 multiply in eight instructions
+        one_bit = builder.icmp_signed("==", builder.ctpop(args[5]), const(1))
+        with builder.if_else(one_bit) as (power, other):
+            with power:
+                exponent = splat(builder, builder.cttz(args[5], ir.Constant(ir.IntType(1), 1)), WIDTH)
+                shift(lambda count: builder.shl(count, exponent))
+            with other:
+                step = splat(builder, args[5], WIDTH)
+                shift(lambda count: builder.mul(step, count))
+
+    return signature, codegen
+
+
+def _pixel_shift(builder, ones, p, along):
+    """A vector of along * ones[p]."""
+    return splat(builder, builder.mul(along, builder.load(builder.gep(ones, [ir.Constant(I64, p)]))), WIDTH)
+
+
+@intrinsic
+def add_tile(typingctx, value, scales, w_scale, w_at, base, sums, sums_at, along, ones, ones_at, step, dot):
+    """value[p, l] += (scales[p] * w_scale[w_at + l]) * exact, for 4 pixels and 32 lanes, where
+
+        exact = base * sums[sums_at + l] + along * ones[ones_at + p] + step * dot[p, l]
+
+    The last factor is the exact integer product of two terms, int64; the rest is float64, multiplied and added one by
+    one: no fused multiply-add, so that every backend agrees. sums may be None, which stands for ones; with ones or dot
+    None their part is left out.
+    """
+    i64 = types.int64
+    signature = types.void(value, scales, w_scale, i64, i64, sums, i64, i64, ones, i64, i64, dot)
+
+    def codegen(context, builder, signature, args):
+        whole, real = ir.VectorType(I64, WIDTH), ir.VectorType(F64, WIDTH)
+        values, scales = (pointer(context, builder, signature, args, i) for i in (0, 1))
+        weights = pointer(context, builder, signature, args, 2, args[3])
+        base, step = (splat(builder, args[i], WIDTH) for i in (4, 10))
+        absent = [signature.args[i] == types.none for i in (5, 8, 11)]
+        no_sums, no_ones, no_dot = absent
+        sums = None if no_sums else pointer(context, builder, signature, args, 5, args[6])
+        dots = None if no_dot else pointer(context, builder, signature, args, 11)
+        if not no_ones:
+            ones = pointer(context, builder, signature, args, 8, args[9])
+            shifts = [_pixel_shift(builder, ones, p, args[7]) for p in range(TILE)]
+        pixel = [splat(builder, builder.load(builder.gep(scales, [ir.Constant(I64, p)])), WIDTH) for p in range(TILE)]
+        for lane in range(0, LANES, WIDTH):
+            weight = builder.load(place_of(builder, weights, lane, real), align=8)
+            fixed = base
+            if not no_sums:
+                fixed = builder.mul(base, builder.load(place_of(builder, sums, lane, whole), align=8))
+            for p in range(TILE):
+                exact = fixed if no_ones else builder.add(fixed, shifts[p])
+                if not no_dot:
+                    count = builder.load(place_of(builder, dots, p * LANES + lane, whole), align=8)
+                    exact = builder.add(exact, builder.mul(step, count))
+                product = builder.fmul(builder.fmul(pixel[p], weight), builder.sitofp(exact, real))
+                place = place_of(builder, values, p * LANES + lane, real)
+                builder.store(builder.fadd(builder.load(place, align=8), product), place, align=8)
+
+    return signature, codegen
+
+
+@intrinsic
+def clear_tile(typingctx, value):
+    """value[p, l] = 0.0; as a loop it takes as long as three `add_tile`s."""
+
+    def codegen(context, builder, signature, args):
+        real = ir.VectorType(F64, WIDTH)
+        values = pointer(context, builder, signature, args, 0)
+        for at in range(0, TILE * LANES, WIDTH):
+            builder.store(ir.Constant(real, None), place_of(builder, values, at, real), align=8)
+
+    return types.void(value), codegen
+
+
+@intrinsic
+def round_tile(typingctx, value, pad, pad_at, bias, bias_at):
+    """value[p, l] = float32((value[p, l] + pad[pad_at + l]) + bias[bias_at + l]), kept as float64."""
+    signature = types.void(value, pad, types.int64, bias, types.int64)
+
+    def codegen(context, builder, signature, args):
+        real, single = ir.VectorType(F64, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
+        values = pointer(context, builder, signature, args, 0)
+        pads, biases = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 3))
+        for lane in range(0, LANES, WIDTH):
+            pad, bias = (builder.load(place_of(builder, side, lane, real), align=8) for side in (pads, biases))
+            for p in range(TILE):
+                place = place_of(builder, values, p * LANES + lane, real)
+                total = builder.fadd(builder.fadd(builder.load(place, align=8), pad), bias)
+                builder.store(builder.fpext(builder.fptrunc(total, single), real), place, align=8)
+
+    return signature, codegen

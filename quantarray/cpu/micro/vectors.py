@@ -1,0 +1,54 @@
+"""Explicit LLVM vectors: how the micro-kernels address arrays and build vectors.
+
+Vectors have 512 bits, because auto-vectorisation stays at 256; LLVM splits them where the machine's are shorter, so the
+same text is right everywhere.
+"""
+
+from contextlib import contextmanager
+
+from llvmlite import ir
+from numba.core import cgutils
+
+TILE = 4  # pixels
+LANES = 32  # output channels
+WIDTH = 8  # 64-bit lanes of a vector
+I8, I16, I32, I64, F64 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.DoubleType()
+
+
+def const(n):
+    return ir.Constant(I64, n)
+
+
+def pointer(context, builder, signature, args, i, offset=None):
+    """The data of array argument i, from an offset in elements on."""
+    data = context.make_array(signature.args[i])(context, builder, args[i]).data
+    return data if offset is None else builder.gep(data, [offset])
+
+
+def place_of(builder, data, index, vector):
+    """Where the vector that begins at an element lies."""
+    at = builder.gep(data, [const(index) if isinstance(index, int) else index])
+    return builder.bitcast(at, vector.as_pointer())
+
+
+def splat(builder, value, lanes):
+    """A vector of one value."""
+    zero = ir.Constant(ir.VectorType(value.type, lanes), None)
+    one = builder.insert_element(zero, value, ir.Constant(I32, 0))
+    return builder.shuffle_vector(one, zero, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
+
+
+def lanes_of(builder, vector, first, count):
+    """`count` lanes of a vector from `first` on."""
+    lanes = ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
+    return builder.shuffle_vector(vector, vector, lanes)
+
+
+@contextmanager
+def each_run(builder, words, origins, runs, first, last):
+    """Loop over runs first .. last of int64 runs[n 3]: where the 4 pixels begin, the weight word, the length."""
+    begin = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
+    with cgutils.for_range(builder, builder.sub(last, first)) as run:
+        row = builder.mul(builder.add(first, run.index), const(3))
+        at, weight, length = (builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3))
+        yield [builder.gep(words, [builder.add(start, at)]) for start in begin], weight, length

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import naive
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -250,26 +251,47 @@ def test_integers_with_a_real_bias(data, case):
 @pytest.mark.parametrize("groups, outputs", [(1, 400), (2, 200), (3, 129)])
 def test_no_two_tasks_write_the_same_word(groups, outputs, scale, monkeypatch):
     """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
-    module, name = (conv, "_conv_range") if scale is None else (conv_real, "_real_range")
-    kernel, tasks = getattr(module, name), []
+    module, name = (conv, "_conv") if scale is None else (conv_real, "_real")
+    kernel, pieces = getattr(module, f"{name}_range"), []
 
-    def one_by_one(x, w, plan, finish, chunks, begin, end, values, words):
+    def one_by_one(x, w, plan, finish, chunks, parts, count, values, words):
         written = np.zeros(words.shape, bool)
-        for task in range(begin, end):
-            alone = np.zeros_like(words)
-            kernel(x, w, plan, finish, chunks, task, task + 1, values, alone)
+        for piece in range(chunks * parts):
+            part, alone = piece // chunks, np.zeros_like(words)
+            first, last = count * part // parts, count * (part + 1) // parts
+            kernel(x, w, plan, finish, chunks, piece % chunks, first, last, values, alone)
             assert not (written & (alone != 0)).any()
             written |= alone != 0
             words |= alone
-        tasks.append(end - begin)
+        pieces.append(chunks * parts)
 
-    monkeypatch.setattr(module, name, one_by_one)
-    monkeypatch.setattr(tiles.threads, "serial", lambda work, least: True)
+    monkeypatch.setattr(module, f"{name}_parallel", one_by_one)
+    monkeypatch.setattr(tiles.threads, "serial", lambda work, least: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 1, 1, 2), int), qa.bipolar, scale=scale)
     got = qa.conv2d(x, w, groups=groups, requantize=qa.Thresholds([0]))
-    assert (got.dequantize() == 1).all() and len(tasks) == 1
-    assert groups > 1 or tasks[0] > 1  # the channels of one group are split
+    assert (got.dequantize() == 1).all() and len(pieces) == 1
+    assert groups > 1 or pieces[0] > 1  # the channels of one group are split
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("levels", "bits_out"), [((-1, 1), True), ((-1, 1), False), ((0, 1, 2), False)])
+def test_more_tiles_than_a_band(levels, bits_out, threads):
+    """Kernels walk 64 tiles with one block of weights, from the middle of one image to that of another."""
+    rng = np.random.default_rng(0)
+    x, w = rng.choice(levels, (5, 13, 19, 70)), rng.choice((-1, 1), (100, 3, 3, 35))
+    a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
+    expected = naive.conv2d(x, w, padding=((1, 1), (1, 1)), groups=2)
+    limit = qa.Thresholds(rng.integers(-9, 9, (100, 1))) if bits_out else None
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(min(threads, before))
+        got = qa.conv2d(a, b, padding=1, groups=2, requantize=limit)
+    finally:
+        numba.set_num_threads(before)
+    np.testing.assert_array_equal(
+        got if limit is None else got.codes(), expected if limit is None else limit(expected.astype(np.int32)).codes()
+    )
 
 
 # preparations kept on the weights

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 import llvmlite.binding
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
+from quantarray.cpu import isa
 from quantarray.cpu.micro import LANES, TILE
 
 AVX2 = llvmlite.binding.get_host_cpu_features().get("avx2", False)
@@ -26,31 +28,44 @@ def compiled(name):
     count_tile = module.count_tile
 
     @njit
-    def count(words, word, origins, weights, weight, runs, first, last, counts):
-        count_tile(words, word, origins, weights, weight, runs, first, last, counts)
+    def count(words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
+        count_tile(words, word, origins, origin, weights, weight, runs, first, last, differ, counts)
 
     return count, module.lay_out
 
 
-def check(name, words, origins, weights, runs, first, last):
+def check(name, differ, words, origins, weights, runs, first, last):
     """Every word of `words` and `weights` is behind one that must not be read."""
     count, lay_out = compiled(name)
     counts = np.full((TILE, LANES), -1)
     padded = np.concatenate([[~np.uint64(0)], words])
     laid_out = lay_out(np.concatenate([np.full((2, LANES), ~np.uint64(0)), weights]))
-    count(padded, 1, origins, laid_out, 2 * LANES, runs, first, last, counts)
+    count(
+        padded,
+        1,
+        np.concatenate([[99], origins]),
+        1,
+        laid_out,
+        2 * LANES,
+        runs,
+        first,
+        last,
+        -1 if differ else 0,
+        counts,
+    )
     expected = np.zeros((TILE, LANES), np.int64)
     for at, weight, length in runs[first:last]:
         for p in range(TILE):
             start = origins[p] + at
-            both = words[start : start + length, None] & weights[weight : weight + length]
-            expected[p] += np.bitwise_count(both).sum(0, dtype=np.int64)
+            a, b = words[start : start + length, None], weights[weight : weight + length]
+            expected[p] += np.bitwise_count(a ^ b if differ else a & b).sum(0, dtype=np.int64)
     np.testing.assert_array_equal(counts, expected)
 
 
+@pytest.mark.parametrize("differ", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
 @given(data=st.data())
-def test_counts(name, data):
+def test_counts(name, differ, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     lengths = data.draw(st.lists(st.integers(0, 9), max_size=5))
     size = sum(lengths) + data.draw(st.integers(0, 20))
@@ -61,7 +76,7 @@ def test_counts(name, data):
     rows = [(rng.integers(0, 10 + size - sum(lengths) + 1), starts[i], n) for i, n in enumerate(lengths)]
     runs = np.array(rows, np.int64).reshape(-1, 3)
     first = data.draw(st.integers(0, len(rows)))
-    check(name, words, origins, weights, runs, first, data.draw(st.integers(first, len(rows))))
+    check(name, differ, words, origins, weights, runs, first, data.draw(st.integers(first, len(rows))))
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -72,7 +87,8 @@ def test_no_sum_overflows(name, lengths):
     words, weights = np.full(size + 3, ~np.uint64(0)), np.full((size, LANES), ~np.uint64(0))
     starts = np.cumsum([0, *lengths])
     runs = np.array([(starts[i], starts[i], n) for i, n in enumerate(lengths)])
-    check(name, words, np.arange(TILE), weights, runs, 0, len(runs))
+    check(name, False, words, np.arange(TILE), weights, runs, 0, len(runs))
+    check(name, True, words, np.arange(TILE), weights * np.uint64(0), runs, 0, len(runs))
 
 
 def run(code, **environment):
@@ -87,6 +103,18 @@ def test_environment_chooses():
     assert run(show, NUMBA_CPU_NAME="x", NUMBA_CPU_FEATURES="+sse2,+avx2").stdout.split()[0] == "avx2"
     if AVX2:
         assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_nibbles"]
+
+
+@pytest.mark.parametrize("name", ["portable", pytest.param("avx2", marks=pytest.mark.skipif(not AVX2, reason="AVX2"))])
+def test_products_for_other_cpus(name):
+    """The tests of products and of the trained networks, in a process that compiles for less than this CPU has."""
+    if isa.NAME == name:
+        pytest.skip("this process runs them")
+    tests = [f"tests/test_{chapter}.py" for chapter in ("conv2d", "linalg", "networks")]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    environment = os.environ | {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"}
+    made = subprocess.run(command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout[-3000:]
 
 
 def test_unknown_choice():

@@ -11,11 +11,12 @@ integer results `finish.extra` holds it already, times base_x, with padding and 
 import numpy as np
 from numba import njit, prange
 
-from .finish import store_bits, store_codes, store_values
-from .micro import LANES, TILE, lay_out, shift_tile
-from .tiles import blocks, count, drive, scratch, sum_codes
+from .finish import store_codes, store_mask, store_values
+from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
+from .tiles import blocks, count, differing, drive, fixed_of_differences, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.int32)
+BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 
 
 def conv_weights(words, groups, out):
@@ -33,44 +34,63 @@ def conv(x, w, plan, finish, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _conv_range(x, w, plan, finish, chunks, begin, end, values, words):
+def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, runs, extra = x.words, w.words, plan.runs, finish.extra
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
     step, along = x.terms[0, 3] * w.terms[0, 3], x.terms[0, 3] * w.terms[0, 2]
-    groups, group_lanes, group_words = w.groups, w.group_lanes, w.group_words
-    group_blocks = right.shape[1] // groups
-    origins, ones, dot, part, made = scratch()
-    for task in range(begin, end):
-        chunk, tile = task % chunks, task // chunks % counts.size
-        image = task // (chunks * counts.size)
-        kind, row0 = classes[tile], image * origin.size
-        start, stop = first_run[kind], first_run[kind + 1]
+    differ = 0
+    if differing(x.terms, w.terms):
+        extra = fixed_of_differences(extra, x.terms, w.terms, w.sums, w.inside)
+        along, step, differ = 0, -(step // 2), -1
+    groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
+    origins, ones = np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
+    dot, part, masks, made = scratch()
+    for low in range(begin, end, BAND):
+        band = min(BAND, end - low)
         for group in range(groups):
-            for p in range(TILE):
-                origins[p] = image * plan.image_words + origin[pixels[tile, p]] + group * group_words
-            if along:
-                sum_codes(left, i0, planes_i, origins, runs, start, stop, ones, 0)
+            for i in range(band):
+                image, tile = (low + i) // counts.size, (low + i) % counts.size
+                kind = classes[tile]
+                for p in range(TILE):
+                    origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + group * group_words
+                if along:
+                    sum_codes(left, i0, planes_i, origins, i, runs, first_run[kind], first_run[kind + 1], ones, i)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
             for block in range(first, last):
-                count(left, i0, planes_i, origins, right, j0, planes_j, block, runs, start, stop, part, dot)
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
-                shift_tile(dot, extra, kind * extra.shape[1] + at, ones, along, step)
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
-                for p in range(counts[tile]):
-                    row = row0 + pixels[tile, p]
-                    if not words.size:
-                        store_values(dot, p, 0, channel, valid, 1, values, row)
-                    elif thresholds.shape[0] == 1:
-                        store_bits(dot, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
+                image, tile = low // counts.size, low % counts.size
+                for i in range(band):
+                    kind, row0 = classes[tile], image * origin.size
+                    start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
+                    count(
+                        left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop, differ, part, dot
+                    )
+                    if thresholds.shape[0] == 1:
+                        mask_tile(dot, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
+                        for p in range(counts[tile]):
+                            store_mask(masks[p], flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
                     else:
-                        store_codes(dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
+                        shift_tile(dot, extra, fixed, along, ones, i * TILE, step)
+                        for p in range(counts[tile]):
+                            row = row0 + pixels[tile, p]
+                            if words.size:
+                                store_codes(
+                                    dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row
+                                )
+                            else:
+                                store_values(dot, p, 0, channel, valid, 1, values, row)
+                    tile += 1
+                    if tile == counts.size:
+                        image, tile = image + 1, 0
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _conv_parallel(x, w, plan, finish, chunks, tasks, pieces, values, words):
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _conv_range(x, w, plan, finish, chunks, first, last, values, words)
+def _conv_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
+    for piece in prange(chunks * parts):
+        part = piece // chunks
+        first, last = tiles * part // parts, tiles * (part + 1) // parts
+        _conv_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)

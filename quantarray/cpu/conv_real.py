@@ -49,7 +49,7 @@ def _row_constants(constants, part, t, rows, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
+def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, terms, x_scale, x_offset = x.words, x.terms, x.scale, np.expand_dims(x.offset, 0)
     right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside
@@ -57,21 +57,21 @@ def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
     pad, bias, parts = finish.pad, finish.bias, plan.parts
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
-    origins, _, dot, spare, made = scratch()
+    origins = np.empty((1, TILE), np.int64)
+    dot, spare, _, made = scratch()
     ones, rows = np.zeros((parts, terms.shape[0], TILE), np.int64), np.empty(TILE, np.int64)
     value, scales, lanes = np.empty((TILE, LANES), np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
     for task in range(begin, end):
-        chunk, tile = task % chunks, task // chunks % counts.size
-        image = task // (chunks * counts.size)
+        image, tile = task // counts.size, task % counts.size
         kind, row0 = plan.classes[tile], image * origin.size
         for group in range(groups):
             for p in range(TILE):
-                origins[p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
+                origins[0, p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
                 rows[p] = pixels[tile, p] if x.row_is_pixel else image
             for part in range(parts):
                 for t in range(terms.shape[0]):
                     start, stop = first_run[kind * parts + part], first_run[kind * parts + part + 1]
-                    sum_codes(left, terms[t, 0], terms[t, 1], origins, runs, start, stop, ones[part], t)
+                    sum_codes(left, terms[t, 0], terms[t, 1], origins, 0, runs, start, stop, ones[part], t)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
             for block in range(first, last):
                 clear_tile(value)
@@ -85,7 +85,21 @@ def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
                             j0, planes_j = w_terms[s, 0], w_terms[s, 1]
                             along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
                             count(
-                                left, i0, planes_i, origins, right, j0, planes_j, block, runs, start, stop, spare, dot
+                                left,
+                                i0,
+                                planes_i,
+                                origins,
+                                0,
+                                right,
+                                j0,
+                                planes_j,
+                                block,
+                                runs,
+                                start,
+                                stop,
+                                0,
+                                spare,
+                                dot,
                             )
                             w_at = (part * w_terms.shape[0] + s) * lanes + block * LANES
                             sums_at = (run * w_terms.shape[0] + s) * lanes + block * LANES
@@ -111,7 +125,8 @@ def _real_range(x, w, plan, finish, chunks, begin, end, values, words):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _real_parallel(x, w, plan, finish, chunks, tasks, pieces, values, words):
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _real_range(x, w, plan, finish, chunks, first, last, values, words)
+def _real_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
+    for piece in prange(chunks * parts):
+        part = piece // chunks
+        first, last = tiles * part // parts, tiles * (part + 1) // parts
+        _real_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)

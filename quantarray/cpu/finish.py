@@ -32,9 +32,15 @@ def store_bits(lanes, p, start, thresholds, flip, at, channel, valid, stride, ou
     One compare is one mask. The thresholds are those at lane `at`, a multiple of 32; `out` is uint64[1 rows words],
     zero on entry.
     """
+    mask = mask_above(lanes, p * lanes.shape[1] + start, thresholds, at)
+    store_mask(mask, flip, at, channel, valid, stride, out, row)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def store_mask(mask, flip, at, channel, valid, stride, out, row):
+    """The mask of 32 lanes, flipped where `flip` says so, as `valid` bits of a row."""
     used = (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
-    mask = mask_above(lanes, p * lanes.shape[1] + start, thresholds, at) ^ np.uint64(flip[at // LANES])
-    _put(mask & used, channel, valid, stride, out, 0, row)
+    _put((mask ^ np.uint64(flip[at // LANES])) & used, channel, valid, stride, out, 0, row)
 
 
 @njit(cache=True, nogil=True, forceinline=True)

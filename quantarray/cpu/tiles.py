@@ -12,31 +12,35 @@ _LEAST = 1 << 18  # and-popcounts of a word that are worth a parallel region
 
 
 def drive(one, many, x, w, plan, finish, no_values, out):
-    """Deal tiles out to threads: `one(.., first, last, values, words)` or its parallel twin."""
+    """Deal stretches of tiles and chunks of blocks out: `one(.., chunks, chunk, first, last, values, words)`, or its
+    parallel twin.
+
+    The larger operand is the one that is split, so that it is read from memory once.
+    """
     values, words = (no_values, out) if out.dtype == np.uint64 else (out, _NO_WORDS)
     tiles, blocks = x.images * len(plan.counts), w.words.shape[1]
-    # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
-    split = blocks // 2 if w.groups == 1 else 1
-    chunks = max(1, min(split, threads.PIECES * numba.get_num_threads() // max(1, tiles)))
-    tasks = tiles * chunks
-    if not tasks or not blocks:
+    if not tiles or not blocks:
         return
     work = tiles * TILE * w.words.size * x.words.shape[0]
     if threads.serial(work, _LEAST):
-        one(x, w, plan, finish, chunks, 0, tasks, values, words)
-    else:
-        threads.run(many, x, w, plan, finish, chunks, tasks, threads.pieces(tasks), values, words)
+        one(x, w, plan, finish, 1, 0, 0, tiles, values, words)
+        return
+    # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
+    split = max(1, blocks // 2 if w.groups == 1 else 1)
+    pieces = threads.PIECES * numba.get_num_threads()
+    chunks = min(split, pieces if w.words.size > x.words.size else -(-pieces // tiles))
+    threads.run(many, x, w, plan, finish, chunks, min(tiles, -(-pieces // chunks)), tiles, values, words)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def sum_codes(words, first, planes, origins, runs, start, stop, ones, t):
-    """ones[t, p] = sum of the codes of a term's planes over runs start .. stop."""
+def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
+    """ones[t, p] = sum of the codes of a term's planes over runs start .. stop, for pixels origins[tile, p]."""
     for p in range(TILE):
         total = 0
         for j in range(planes):
             count, plane = 0, np.uint64(first + j)  # unsigned: Numba checks signed indices for negative values
             for r in range(start, stop):
-                at = np.uint64(origins[p] + runs[r, 0])
+                at = np.uint64(origins[tile, p] + runs[r, 0])
                 for k in range(np.uint64(runs[r, 2])):
                     count += popcount(words[plane, at + k])
             total += count << j
@@ -44,17 +48,20 @@ def sum_codes(words, first, planes, origins, runs, start, stop, ones, t):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def count(left, i0, planes_i, origins, right, j0, planes_j, block, runs, start, stop, counts, total):
-    """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop."""
+def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, counts, total):
+    """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop.
+
+    The pixels begin at words origins[tile, p]. Where `differ` is -1 and not 0, |left_i ^ right_j|.
+    """
     plane = left.shape[1]
     block_size = right.shape[2] * LANES
     for i in range(planes_i):
         for j in range(planes_j):
             word, weight = (i0 + i) * plane, ((j0 + j) * right.shape[1] + block) * block_size
             if i + j == 0:
-                count_tile(left, word, origins, right, weight, runs, start, stop, total)
+                count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, total)
             else:
-                count_tile(left, word, origins, right, weight, runs, start, stop, counts)
+                count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, counts)
                 for p in range(TILE):
                     for lane in range(LANES):
                         total[p, lane] += counts[p, lane] << (i + j)
@@ -68,7 +75,26 @@ def blocks(first, blocks, chunk, chunks):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def differing(x_terms, w_terms):
+    """True where the values of both operands are +-a number: u*v then is a matter of whether their bits differ."""
+    x_two = x_terms[0, 1] == 1 and 2 * x_terms[0, 2] + x_terms[0, 3] == 0
+    return x_two and w_terms[0, 1] == 1 and 2 * w_terms[0, 2] + w_terms[0, 3] == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fixed_of_differences(extra, x_terms, w_terms, sums, inside):
+    """`extra` for sums of the form fixed - (step_x * step_w / 2) * |a ^ b|: by |a & b| = (|a| + |b| - |a ^ b|) / 2,
+    |a| cancels and |b| comes in here, from the sums base_w * inside + step_w * |b|."""
+    half, fixed = x_terms[0, 3] // 2, np.empty_like(extra)
+    for kind in range(extra.shape[0]):
+        base = w_terms[0, 2] * inside[kind]
+        for lane in range(extra.shape[1]):
+            fixed[kind, lane] = extra[kind, lane] + half * (sums[kind, 0, lane] - base)
+    return fixed
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def scratch():
-    origins, ones = np.empty(TILE, np.int64), np.zeros((1, TILE), np.int64)
-    dot, part, made = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64), np.empty(8, np.uint64)
-    return origins, ones, dot, part, made
+    """Counts of a tile twice over, its masks, and a code's planes."""
+    dot, part = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64)
+    return dot, part, np.empty(TILE, np.uint64), np.empty(8, np.uint64)

@@ -6,7 +6,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 
 from ..isa import NAME
 from .bits import mask_above, mask_at_least, mask_nan, popcount, prefetch
-from .lanes import add_tile, clear_tile, round_tile, shift_tile
+from .lanes import add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .vectors import LANES, TILE
 
 if NAME == "avx2":
@@ -24,6 +24,7 @@ __all__ = [
     "mask_above",
     "mask_at_least",
     "mask_nan",
+    "mask_tile",
     "popcount",
     "prefetch",
     "round_tile",

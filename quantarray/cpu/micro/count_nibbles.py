@@ -15,11 +15,11 @@ from .vectors import I8, I16, I32, I64, LANES, TILE, WIDTH, const, each_run, lan
 PIECE = 3  # words whose counts, 64 at most each, fit into a byte
 PIECES = 341  # pieces whose counts fit into 16 bits
 _HALF = LANES // 2
-# 8 KiB: for each byte of a pixel the row of its low half, then of its high half. One table of 16 rows instead costs
-# three more scalar instructions a byte.
-_ROWS = np.bitwise_count(
-    (np.arange(256)[:, None] >> np.array([0, 4]))[:, :, None] & np.uint8(15) & np.arange(16)
-).astype(np.uint8)
+_HALVES = (np.arange(256)[:, None] >> np.array([0, 4]) & 15)[:, :, None]
+# For each byte of a pixel the row of its low half, then of its high half; all of |a & b|, then all of |a ^ b|. 8 KiB
+# each: one table of 16 rows instead costs three more scalar instructions a byte.
+_ROWS = np.bitwise_count([_HALVES & np.arange(16), _HALVES ^ np.arange(16)]).astype(np.uint8)
+_TABLE = _ROWS[0].size
 
 
 def lay_out(words):
@@ -29,26 +29,31 @@ def lay_out(words):
 
 
 @intrinsic
-def count_tile(typingctx, words, word, origins, weights, weight, runs, first, last, counts):
+def count_tile(typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
     """As `count_words.count_tile`, for weights laid out by bytes."""
-    signature = types.void(words, types.int64, origins, weights, types.int64, runs, types.int64, types.int64, counts)
+    i64 = types.int64
+    signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)
 
     def codegen(context, builder, signature, args):
         row, narrow = ir.VectorType(I8, LANES), ir.VectorType(I16, _HALF)
         words = pointer(context, builder, signature, args, 0, args[1])
-        weights = pointer(context, builder, signature, args, 3, args[4])
-        origins, runs, counts = (pointer(context, builder, signature, args, i) for i in (2, 5, 8))
+        weights = pointer(context, builder, signature, args, 4, args[5])
+        origins = pointer(context, builder, signature, args, 2, args[3])
+        runs, counts = (pointer(context, builder, signature, args, i) for i in (6, 10))
+        rows = ir.Constant(ir.ArrayType(I8, _ROWS.size), bytearray(_ROWS.tobytes()))
+        table = builder.bitcast(cgutils.global_constant(builder, "counts_of_halves", rows), I8.as_pointer())
+        table = builder.gep(table, [builder.and_(args[9], const(_TABLE))])
         byte = [cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in range(TILE)]
         sums = [[cgutils.alloca_once_value(builder, ir.Constant(narrow, None)) for _ in range(2)] for _ in range(TILE)]
         pieces_left = cgutils.alloca_once_value(builder, const(PIECES))
         builder.store(const(PIECES), pieces_left)
         _clear(builder, sums, counts)
-        with each_run(builder, words, origins, runs, args[6], args[7]) as (pixel, weight, length):
+        with each_run(builder, words, origins, runs, args[7], args[8]) as (pixel, weight, length):
             pixel = [builder.bitcast(p, I8.as_pointer()) for p in pixel]
             column = builder.bitcast(builder.gep(weights, [builder.mul(weight, const(LANES))]), I8.as_pointer())
             with cgutils.for_range(builder, _pieces(builder, length)) as piece:
                 start = builder.mul(piece.index, const(PIECE))
-                _count_piece(builder, pixel, column, start, _least(builder, builder.sub(length, start)), byte)
+                _count_piece(builder, pixel, column, start, _least(builder, builder.sub(length, start)), table, byte)
                 _widen(builder, byte, sums)
                 left = builder.sub(builder.load(pieces_left), const(1))
                 builder.store(left, pieces_left)
@@ -78,7 +83,7 @@ def _clear(builder, sums, counts):
         builder.store(ir.Constant(whole, None), place_of(builder, counts, at, whole), align=8)
 
 
-def _count_piece(builder, pixel, column, start, words, byte):
+def _count_piece(builder, pixel, column, start, words, table, byte):
     """byte[p] = the counts of some words of each pixel from word `start` of a run on."""
     row = byte[0].type.pointee
     low, four = ir.Constant(row, [15] * LANES), ir.Constant(row, [4] * LANES)
@@ -90,15 +95,13 @@ def _count_piece(builder, pixel, column, start, words, byte):
         halves = builder.and_(index, low), builder.and_(builder.lshr(index, four), low)
         for p, slot in enumerate(byte):
             at = builder.shl(builder.zext(builder.load(builder.gep(pixel[p], [k])), I64), const(5))
-            ones = [_look_up(builder, builder.add(at, const(16 * i)), half) for i, half in enumerate(halves)]
+            ones = [_look_up(builder, table, builder.add(at, const(16 * i)), half) for i, half in enumerate(halves)]
             builder.store(builder.add(builder.load(slot), builder.add(*ones)), slot)
 
 
-def _look_up(builder, at, index):
+def _look_up(builder, table, at, index):
     """The entries of 32 indices in the row of 16 counts at an offset."""
     row, half = index.type, ir.VectorType(I8, 16)
-    rows = ir.Constant(ir.ArrayType(I8, _ROWS.size), bytearray(_ROWS.tobytes()))
-    table = builder.bitcast(cgutils.global_constant(builder, "counts_of_halves", rows), I8.as_pointer())
     sixteen = builder.load(place_of(builder, table, at, half), align=1)
     twice = builder.shuffle_vector(sixteen, sixteen, ir.Constant(ir.VectorType(I32, LANES), [*range(16)] * 2))
     shuffle = cgutils.get_or_insert_function(builder.module, ir.FunctionType(row, [row, row]), "llvm.x86.avx2.pshuf.b")

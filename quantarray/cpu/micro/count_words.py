@@ -16,44 +16,55 @@ def lay_out(words):
 
 
 @intrinsic
-def count_tile(typingctx, words, word, origins, weights, weight, runs, first, last, counts):
-    """counts[p, l] = sum over the runs of popcount(words[word + origins[p] + at + k] & weights[weight + ..][l]).
+def count_tile(typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
+    """counts[p, l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0, with
+
+        a = words[word + origins[origin + p] + at + k],   b = weights[weight + ..][l]
 
     Runs first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes. words and weights
-    are uint64 of any shape, origins int64[4]; counts int64[4 32] is overwritten. All arrays are C-contiguous and
-    indexed flat from `word` and `weight`: a slice would cost two atomic operations.
+    are uint64 of any shape, origins int64; counts int64[4 32] is overwritten. All arrays are C-contiguous and
+    indexed flat from `word`, `origin` and `weight`: a slice would cost two atomic operations.
     """
-    signature = types.void(words, types.int64, origins, weights, types.int64, runs, types.int64, types.int64, counts)
+    i64 = types.int64
+    signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)
 
     def codegen(context, builder, signature, args):
-        vector = ir.VectorType(I64, WIDTH)
-        ctpop = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(vector, [vector]), f"llvm.ctpop.v{WIDTH}i64"
-        )
         words = pointer(context, builder, signature, args, 0, args[1])
-        weights = pointer(context, builder, signature, args, 3, args[4])
-        origins, runs, counts = (pointer(context, builder, signature, args, i) for i in (2, 5, 8))
-        zero = ir.Constant(vector, None)
-        # One stack slot a vector: LLVM's mem2reg makes each a register that lives through both loops
-        slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(TILE)]
-        for p in range(TILE):
-            for v in range(VECTORS):
-                builder.store(zero, slots[p][v])
-        with each_run(builder, words, origins, runs, args[6], args[7]) as (pixel, weight, length):
-            with cgutils.for_range(builder, length) as step:
-                lane = builder.mul(builder.add(weight, step.index), const(LANES))
-                column = [
-                    builder.load(place_of(builder, weights, builder.add(lane, const(v * WIDTH)), vector), align=8)
-                    for v in range(VECTORS)
-                ]
-                for p in range(TILE):
-                    word = splat(builder, builder.load(builder.gep(pixel[p], [step.index])), WIDTH)
-                    for v in range(VECTORS):
-                        ones = builder.call(ctpop, [builder.and_(word, column[v])])
-                        builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
-        for p in range(TILE):
-            for v in range(VECTORS):
-                place = place_of(builder, counts, p * LANES + v * WIDTH, vector)
-                builder.store(builder.load(slots[p][v]), place, align=8)
+        weights = pointer(context, builder, signature, args, 4, args[5])
+        origins = pointer(context, builder, signature, args, 2, args[3])
+        runs, counts = (pointer(context, builder, signature, args, i) for i in (6, 10))
+        # Two loops: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
+        with builder.if_else(builder.icmp_signed("==", args[9], const(0))) as (both, either):
+            for branch, combine in ((both, builder.and_), (either, builder.xor)):
+                with branch:
+                    _count(builder, combine, words, origins, weights, runs, args[7], args[8], counts)
 
     return signature, codegen
+
+
+def _count(builder, combine, words, origins, weights, runs, first, last, counts):
+    vector = ir.VectorType(I64, WIDTH)
+    kind = ir.FunctionType(vector, [vector])
+    ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
+    # One stack slot a vector: LLVM's mem2reg makes each a register that lives through both loops
+    zero = ir.Constant(vector, None)
+    slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(TILE)]
+    for p in range(TILE):
+        for v in range(VECTORS):
+            builder.store(zero, slots[p][v])
+    with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
+        with cgutils.for_range(builder, length) as step:
+            lane = builder.mul(builder.add(weight, step.index), const(LANES))
+            column = [
+                builder.load(place_of(builder, weights, builder.add(lane, const(v * WIDTH)), vector), align=8)
+                for v in range(VECTORS)
+            ]
+            for p in range(TILE):
+                word = splat(builder, builder.load(builder.gep(pixel[p], [step.index])), WIDTH)
+                for v in range(VECTORS):
+                    ones = builder.call(ctpop, [combine(word, column[v])])
+                    builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
+    for p in range(TILE):
+        for v in range(VECTORS):
+            place = place_of(builder, counts, p * LANES + v * WIDTH, vector)
+            builder.store(builder.load(slots[p][v]), place, align=8)

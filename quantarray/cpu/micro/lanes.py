@@ -3,6 +3,8 @@
 As loops these took longer than the counting: LLVM checks first that none of their arrays overlap.
 """
 
+from functools import reduce
+
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -11,38 +13,74 @@ from .vectors import F64, I64, LANES, TILE, WIDTH, const, place_of, pointer, spl
 
 
 @intrinsic
-def shift_tile(typingctx, dot, extra, at, ones, along, step):
-    """dot[p, l] = extra[at + l] + along * ones[p] + step * dot[p, l], for 4 pixels and 32 lanes, all int64.
-
-    As a loop it took longer than the counting before it: LLVM checks first that none of its arrays overlap.
-    """
-    signature = types.void(dot, extra, types.int64, ones, types.int64, types.int64)
+def shift_tile(typingctx, dot, extra, at, along, ones, ones_at, step):
+    """dot[p, l] = extra[at + l] + along * ones[ones_at + p] + step * dot[p, l], of 4 pixels and 32 lanes, all int64."""
+    i64 = types.int64
+    signature = types.void(dot, extra, i64, i64, ones, i64, i64)
 
     def codegen(context, builder, signature, args):
-        vector = ir.VectorType(I64, WIDTH)
-        dots, ones = (pointer(context, builder, signature, args, i) for i in (0, 3))
-        extras = pointer(context, builder, signature, args, 1, args[2])
-        shifts = [_pixel_shift(builder, ones, p, args[4]) for p in range(TILE)]
+        dots = pointer(context, builder, signature, args, 0)
 
-        def shift(scale):
-            for lane in range(0, LANES, WIDTH):
-                fixed = builder.load(place_of(builder, extras, lane, vector), align=8)
-                for p in range(TILE):
-                    place = place_of(builder, dots, p * LANES + lane, vector)
-                    scaled = scale(builder.load(place, align=8))
-                    builder.store(builder.add(builder.add(fixed, shifts[p]), scaled), place, align=8)
+        def store(p, lane, exact):
+            builder.store(exact, place_of(builder, dots, p * LANES + lane, exact.type), align=8)
 
-        # Steps are powers of 2 as a rule, and 64-bit lanes without AVX-512 multiply in eight instructions
-        one_bit = builder.icmp_signed("==", builder.ctpop(args[5]), const(1))
-        with builder.if_else(one_bit) as (power, other):
-            with power:
-                exponent = splat(builder, builder.cttz(args[5], ir.Constant(ir.IntType(1), 1)), WIDTH)
-                shift(lambda count: builder.shl(count, exponent))
-            with other:
-                step = splat(builder, args[5], WIDTH)
-                shift(lambda count: builder.mul(step, count))
+        _each_exact(context, builder, signature, args, store)
 
     return signature, codegen
+
+
+@intrinsic
+def mask_tile(typingctx, dot, extra, at, along, ones, ones_at, step, thresholds, thresholds_at, masks):
+    """Bit l of masks[p], uint64[4], is thresholds[thresholds_at + l] < what `shift_tile` makes of dot[p, l].
+
+    The values themselves are stored nowhere.
+    """
+    i64 = types.int64
+    signature = types.void(dot, extra, i64, i64, ones, i64, i64, thresholds, i64, masks)
+
+    def codegen(context, builder, signature, args):
+        limits, found = pointer(context, builder, signature, args, 7, args[8]), [[] for _ in range(TILE)]
+        out = pointer(context, builder, signature, args, 9)
+
+        def compare(p, lane, exact):
+            limit = builder.load(place_of(builder, limits, lane, exact.type), align=8)
+            bits = builder.bitcast(builder.icmp_signed(">", exact, limit), ir.IntType(WIDTH))
+            found[p].append(builder.shl(builder.zext(bits, I64), const(lane)))
+            if lane + WIDTH == LANES:
+                builder.store(reduce(builder.or_, found[p]), builder.gep(out, [const(p)]))
+                found[p].clear()
+
+        _each_exact(context, builder, signature, args, compare)
+
+    return signature, codegen
+
+
+def _each_exact(context, builder, signature, args, then):
+    """Call then(p, lane, vector) for every 8 lanes of extra[at + l] + along * ones[ones_at + p] + step * dot[p, l]."""
+    vector = ir.VectorType(I64, WIDTH)
+    dots, extras = pointer(context, builder, signature, args, 0), pointer(context, builder, signature, args, 1, args[2])
+    ones = pointer(context, builder, signature, args, 4, args[5])
+    shifts = [_pixel_shift(builder, ones, p, args[3]) for p in range(TILE)]
+
+    def each(scale):
+        for lane in range(0, LANES, WIDTH):
+            fixed = builder.load(place_of(builder, extras, lane, vector), align=8)
+            for p in range(TILE):
+                count = builder.load(place_of(builder, dots, p * LANES + lane, vector), align=8)
+                then(p, lane, scale(builder.add(fixed, shifts[p]), count))
+
+    # Steps are plus or minus a power of 2 as a rule, and 64-bit lanes without AVX-512 multiply in eight instructions
+    step, size = args[6], builder.select(builder.icmp_signed("<", args[6], const(0)), builder.neg(args[6]), args[6])
+    exponent = splat(builder, builder.cttz(size, ir.Constant(ir.IntType(1), 1)), WIDTH)
+    with builder.if_else(builder.icmp_signed("==", builder.ctpop(size), const(1))) as (power, other):
+        with power, builder.if_else(builder.icmp_signed("==", step, size)) as (plus, minus):
+            with plus:
+                each(lambda fixed, count: builder.add(fixed, builder.shl(count, exponent)))
+            with minus:
+                each(lambda fixed, count: builder.sub(fixed, builder.shl(count, exponent)))
+        with other:
+            factor = splat(builder, step, WIDTH)
+            each(lambda fixed, count: builder.add(fixed, builder.mul(factor, count)))
 
 
 def _pixel_shift(builder, ones, p, along):

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import __version__
 from ..array import QuantArray
+from ..cpu import isa
 from ..errors import FormatError
 from ..io.container import load
 from ..nn import load_network
@@ -64,7 +65,7 @@ def machine() -> dict[str, Any]:
             "target": llvmlite.binding.get_host_cpu_name(),
             "features": [name for name in FEATURES if features.get(name)],
         },
-        "kernels": kernels({name for name in FEATURES if features.get(name)}),
+        "kernels": kernels(isa.NAME, {name for name in FEATURES if features.get(name)}),
         "threads": {
             "count": numba.get_num_threads(),
             "layer": thread_layer(),
@@ -73,17 +74,19 @@ def machine() -> dict[str, Any]:
     }
 
 
-def kernels(features: set[str]) -> str:
+def kernels(name: str, features: set[str]) -> str:
     """Which kernels run here, and why."""
-    if "avx512vpopcntdq" in features:
-        how = "this CPU counts ones in 512-bit vectors itself (avx512vpopcntdq)"
+    if name == "avx2":
+        how = "half-bytes looked up by byte shuffles, 32 channels at once (vpshufb), as this CPU has no vector popcount"
+    elif "avx512vpopcntdq" in features and name == "avx512":
+        how = "ctpop on vectors of 8 x 64 bits, one instruction here (avx512vpopcntdq)"
+    elif name == "avx512":
+        how = "ctpop on vectors of 8 x 64 bits, for which LLVM looks half-bytes up (vpshufb)"
     elif "neon" in features:
-        how = "this CPU counts ones in 128-bit vectors itself (neon cnt)"
-    elif "avx2" in features or "avx512f" in features:
-        how = "this CPU has no vector popcount, so LLVM looks half-bytes up in a table (vpshufb)"
+        how = "ctpop on vectors of 2 x 64 bits, counts of bytes that are added up (neon cnt)"
     else:
-        how = "this CPU has no vector popcount, so LLVM counts in scalar or bit arithmetic"
-    return f"one for every CPU: and + ctpop on vectors of 8 x 64 bits, compiled for this one; {how}"
+        how = "ctpop on vectors, for which LLVM uses bit arithmetic"
+    return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"
 
 
 def thread_layer() -> str:

@@ -125,6 +125,7 @@ from .ops.logic import (
 )
 from .ops.mapping import map, map2
 from .ops.masks import dropout_mask, relu_mask
+from .ops.nearest import top_k
 from .ops.padding import pad
 from .ops.pooling import avg_pool2d, max_pool2d
 from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
@@ -404,6 +405,7 @@ __all__ = [
     "testing",
     "tile",
     "to_packbits",
+    "top_k",
     "transpose",
     "trunc",
     "uint1",

@@ -26,6 +26,7 @@ _FILES = {
     "repack": "repack",
     "threshold": "threshold",
     "max_pool": "pool",
+    "nearest": "nearest",
     "conv_weights": "conv",
     "conv": "conv",
     "conv_real": "conv_real",

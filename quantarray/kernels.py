@@ -146,6 +146,14 @@ def max_pool(words: Array, plan: Plan, out: Array) -> None:
     """
 
 
+def nearest(words: Array, queries: Array, out: Array) -> None:
+    """The nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
+
+    out int64[2 asked kept]: distances, then rows, nearest first and of equal ones the lowest row; int64's largest and
+    -1 where there are fewer rows than are kept.
+    """
+
+
 def conv_weights(words: Array, groups: int, out: Array) -> None:
     """Lay words uint64[planes channels words] out as uint64[planes blocks words lanes], groups in whole blocks."""
 

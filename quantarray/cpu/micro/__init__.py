@@ -6,6 +6,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 
 from ..isa import NAME
 from .bits import mask_above, mask_at_least, mask_nan, popcount, prefetch
+from .distances import ROWS, near_rows
 from .lanes import add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .vectors import LANES, TILE
 
@@ -16,6 +17,7 @@ else:
 
 __all__ = [
     "LANES",
+    "ROWS",
     "TILE",
     "add_tile",
     "clear_tile",
@@ -25,6 +27,7 @@ __all__ = [
     "mask_at_least",
     "mask_nan",
     "mask_tile",
+    "near_rows",
     "popcount",
     "prefetch",
     "round_tile",

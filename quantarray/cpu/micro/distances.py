@@ -1,0 +1,98 @@
+"""Hamming distances of 8 rows at a time, and which of them are near enough to look at."""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .vectors import I64, WIDTH, const, place_of, pointer, splat
+
+ROWS = WIDTH
+
+
+@intrinsic
+def near_rows(typingctx, words, row, query, at, length, limit, out):
+    """out[i] = |words[row + i * length ..] ^ query[at ..]| of `length` words; bit i of the result is out[i] < limit.
+
+    words and query are uint64 of any shape, C-contiguous and indexed flat; out is int64[8]. A row is read 8 words at a
+    time, and 8 sums of 8 lanes become one vector by three rounds of adding halves.
+    """
+    i64 = types.int64
+    signature = types.uint64(words, i64, query, i64, i64, i64, out)
+
+    def codegen(context, builder, signature, args):
+        length, vector = args[4], ir.VectorType(I64, WIDTH)
+        query = pointer(context, builder, signature, args, 2, args[3])
+        first = pointer(context, builder, signature, args, 0, args[1])
+        rows = [builder.gep(first, [builder.mul(const(i), length)]) for i in range(ROWS)]
+        sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in rows]
+        for slot in sums:
+            builder.store(ir.Constant(vector, None), slot)
+        _count_vectors(builder, query, rows, length, sums)
+        total = cgutils.alloca_once_value(builder, ir.Constant(vector, None))
+        builder.store(_lane_sums(builder, [builder.load(slot) for slot in sums]), total)
+        _count_rest(builder, query, rows, length, total)
+        found = builder.load(total)
+        builder.store(found, place_of(builder, pointer(context, builder, signature, args, 6), 0, vector), align=8)
+        near = builder.icmp_signed("<", found, splat(builder, args[5], WIDTH))
+        return builder.zext(builder.bitcast(near, ir.IntType(WIDTH)), I64)
+
+    return signature, codegen
+
+
+def _ones(builder, a, b):
+    """How many bits differ in each lane of two vectors."""
+    kind = ir.FunctionType(a.type, [a.type])
+    ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
+    return builder.call(ctpop, [builder.xor(a, b)])
+
+
+def _count_vectors(builder, query, rows, length, sums):
+    """Add the words that fill vectors to a row's 8 sums."""
+    vector = ir.VectorType(I64, WIDTH)
+
+    def count(k):
+        asked = builder.load(place_of(builder, query, k, vector), align=8)
+        for row, slot in zip(rows, sums, strict=True):
+            differing = _ones(builder, asked, builder.load(place_of(builder, row, k, vector), align=8))
+            builder.store(builder.add(builder.load(slot), differing), slot)
+
+    # Usual lengths without a loop: with one, 1024 bits take a third longer
+    done = builder.append_basic_block("counted")
+    for vectors in (1, 2, 4):
+        with builder.if_then(builder.icmp_signed("==", length, const(vectors * WIDTH))):
+            for v in range(vectors):
+                count(const(v * WIDTH))
+            builder.branch(done)
+    with cgutils.for_range(builder, builder.sdiv(length, const(WIDTH))) as step:
+        count(builder.mul(step.index, const(WIDTH)))
+    builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _count_rest(builder, query, rows, length, total):
+    """Add the words behind the last full vector, a word of all rows at a time."""
+    vector = ir.VectorType(I64, WIDTH)
+    whole = builder.and_(length, const(-WIDTH))
+    with cgutils.for_range(builder, builder.sub(length, whole)) as step:
+        k = builder.add(whole, step.index)
+        column = ir.Constant(vector, ir.Undefined)
+        for i, row in enumerate(rows):
+            column = builder.insert_element(column, builder.load(builder.gep(row, [k])), const(i))
+        asked = splat(builder, builder.load(builder.gep(query, [k])), WIDTH)
+        builder.store(builder.add(builder.load(total), _ones(builder, asked, column)), total)
+
+
+def _lane_sums(builder, vectors):
+    """One vector whose lane i is the sum of the lanes of vector i; their number is that of the lanes."""
+    lanes, size = len(vectors), 1
+    kind = ir.VectorType(ir.IntType(32), lanes)
+    while len(vectors) > 1:  # pairs of stretches of `size` lanes are added, and those of two vectors interleave
+        low = [side + first + i for first in range(0, lanes, 2 * size) for side in (0, lanes) for i in range(size)]
+        orders = [ir.Constant(kind, [lane + shift for lane in low]) for shift in (0, size)]
+        vectors = [
+            builder.add(*(builder.shuffle_vector(a, b, order) for order in orders))
+            for a, b in zip(vectors[::2], vectors[1::2], strict=True)
+        ]
+        size *= 2
+    return vectors[0]

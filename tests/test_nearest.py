@@ -1,0 +1,87 @@
+"""`top_k` against all distances, sorted."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import quantarray as qa
+from quantarray.cpu import nearest
+
+LENGTHS = (1, 31, 63, 64, 65, 200, 512, 513, 1024, 1100, 2048)
+
+
+def expected(queries, codes, k):
+    distances = (queries[:, None] != codes[None]).sum(axis=-1, dtype=np.int64)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, order, axis=1), order
+
+
+def check(queries, codes, k):
+    found = qa.top_k(qa.from_codes(queries, qa.bipolar), qa.from_codes(codes, qa.bipolar), k)
+    for got, right in zip(found, expected(queries, codes, k), strict=True):
+        assert got.dtype == np.int64
+        np.testing.assert_array_equal(got, right)
+
+
+@pytest.mark.parametrize("least", [0, 1 << 62])
+@given(st.data())
+def test_nearest(least, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    rows, asked = data.draw(st.integers(1, 70)), data.draw(st.integers(0, 9))
+    length = data.draw(st.sampled_from(LENGTHS))
+    few = data.draw(st.integers(1, rows))  # rows that occur again and again: equal distances
+    codes = rng.integers(0, 2, (few, length), np.uint8)[rng.integers(0, few, rows)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "_LEAST", least)
+        check(rng.integers(0, 2, (asked, length), np.uint8), codes, data.draw(st.integers(1, rows)))
+
+
+@pytest.mark.parametrize("least", [0, 1 << 62])
+@pytest.mark.parametrize("length", [64, 1024])
+def test_rows_of_several_stretches(length, least, monkeypatch):
+    monkeypatch.setattr(nearest, "_LEAST", least)
+    rng, rows = np.random.default_rng(0), 3 * nearest.STRETCH // (length // 8) + 13
+    check(rng.integers(0, 2, (5, length), np.uint8), rng.integers(0, 2, (rows, length), np.uint8), 100)
+
+
+def test_one_query():
+    codes = np.random.default_rng(0).integers(0, 2, (20, 100), np.uint8)
+    database = qa.from_codes(codes, qa.uint1)
+    found = qa.top_k(database[3], database, 1)
+    assert found.distances.tolist() == [0] and found.indices.tolist() == [3]
+
+
+def test_a_view_of_a_database():
+    codes = np.random.default_rng(0).integers(0, 2, (40, 100), np.uint8)
+    database = qa.from_codes(codes, qa.uint1)[::-2]
+    found = qa.top_k(qa.from_codes(codes[:3], qa.uint1), database, 5)
+    np.testing.assert_array_equal(found.indices, expected(codes[:3], codes[::-2], 5)[1])
+
+
+def test_no_bits():
+    empty = qa.from_codes(np.zeros((3, 0), np.uint8), qa.uint1)
+    assert qa.top_k(empty, empty, 2).indices.tolist() == [[0, 1]] * 3
+
+
+def signs(*shape, dtype=qa.bipolar, axis=-1):
+    return qa.from_codes(np.zeros(shape, np.uint8), dtype, axis=axis)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: qa.top_k(signs(2, 8), signs(3, 8), 4), ValueError, "k must be at most the 3 rows"),
+        (lambda: qa.top_k(signs(2, 8), signs(3, 8), 0), ValueError, "k must be at least 1"),
+        (lambda: qa.top_k(signs(2, 8), signs(3, 9), 1), ValueError, "have 8 bits a row, database (3, 9) has 9"),
+        (lambda: qa.top_k(signs(2, 8), signs(8), 1), ValueError, "database must be"),
+        (lambda: qa.top_k(signs(2, 8, axis=0), signs(3, 8), 1), ValueError, "packed on axis 0"),
+        (lambda: qa.top_k(signs(2, 8, dtype=qa.uint2), signs(3, 8), 1), TypeError, "hamming(a, b) takes any dtype"),
+        (lambda: qa.top_k(signs(2, 8, dtype=qa.uint1), signs(3, 8), 1), TypeError, "must have one dtype"),
+        (lambda: qa.top_k(np.zeros((2, 8)), signs(3, 8), 1), TypeError, "queries must be a QuantArray"),
+    ],
+)
+def test_errors(call, error, said):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value).startswith("top_k: ") and said in str(caught.value), caught.value

@@ -9,11 +9,15 @@ merging unpacked axes into the packed one, which every network does before its f
 `docs/decisions/0002-plane-order.md` has the measurement.
 """
 
+import math
+
 import numpy as np
+import numpy.typing as npt
 
 WORD_BITS = 64
 WORD = np.dtype("<u8")
 MAX_BITS = 8
+_LINE = 8  # words of a cache line
 
 
 def word_count(n: int) -> int:
@@ -23,6 +27,18 @@ def word_count(n: int) -> int:
     (0, 1, 1, 2)
     """
     return -(-n // WORD_BITS)
+
+
+def empty_words(shape: tuple[int, ...]) -> npt.NDArray[np.uint64]:
+    """Uninitialised words that begin on a cache line: vectors of 64 bytes then never lie on two.
+
+    >>> empty_words((2, 1000)).ctypes.data % 64
+    0
+    """
+    size = math.prod(shape)
+    raw = np.empty(size + _LINE, WORD)
+    first = -raw.ctypes.data % (_LINE * WORD.itemsize) // WORD.itemsize
+    return raw[first : first + size].reshape(shape)
 
 
 def tail_mask(n: int) -> int:

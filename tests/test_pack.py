@@ -98,3 +98,10 @@ def test_validate_sees_what_is_wrong():
     for words in (tail, code):
         with pytest.raises(ValueError):
             qa.from_words(words, q.dtype, q.shape)
+
+
+@pytest.mark.parametrize("length", [64, 100, 4096])
+def test_words_begin_on_a_cache_line(length):
+    x = np.random.default_rng(0).standard_normal((3, length)).astype(np.float32)
+    for q in (qa.quantize(x, qa.Sign()), qa.encode(np.sign(x).astype(int), (-1, 1))):
+        assert q.words.ctypes.data % 64 == 0

@@ -9,14 +9,14 @@ import numpy as np
 from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array, level_values
-from ..format import WORD, WORD_BITS, tail_mask, word_count
+from ..format import WORD, WORD_BITS, empty_words, tail_mask, word_count
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
     """Words [bits, *outer, word] of uint8 codes packed along an axis."""
     last = np.ascontiguousarray(np.moveaxis(codes, axis, -1), dtype=np.uint8)
     length = last.shape[-1]
-    out = np.empty((bits, *last.shape[:-1], word_count(length)), WORD)
+    out = empty_words((bits, *last.shape[:-1], word_count(length)))
     if out.size:
         kernel("cpu", "pack")(last.reshape(-1, length), out.reshape(bits, -1, out.shape[-1]))
     return out

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..device import kernel
 from ..dtypes import Array, Constants, level_ranks
-from ..format import WORD, WORD_BITS, word_count
+from ..format import WORD_BITS, empty_words, word_count
 from ..quantizers.base import Quantizer, ones_like_reduced
 from . import checks
 
@@ -64,7 +64,7 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
     outer, length = last.shape[:-1], last.shape[-1]
     dims = thresholds.shape[:-2]
     row = np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), outer).reshape(-1).astype(np.int64)
-    out = np.empty((quantizer.dtype.bits, *outer, word_count(length)), WORD)
+    out = empty_words((quantizer.dtype.bits, *outer, word_count(length)))
     nan = np.zeros(_PIECES, np.bool_)
     kernel("cpu", "encode")(
         last.reshape(-1, length) if last.size else last.reshape(0, length),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..device import kernel
 from ..dtypes import Array
-from ..format import WORD
+from ..format import empty_words
 from ..kernels import Finish, Left, Plan, Right
 from ..thresholds import Thresholds
 from . import thresholding
@@ -37,7 +37,7 @@ def weight_words(device: str, words: Array, groups: int) -> Array:
     """Kernel layout of uint64[planes channels taps words]."""
     planes, channels = words.shape[:2]
     flat = np.ascontiguousarray(words).reshape(planes, channels, -1)
-    out = np.empty((planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES), WORD)
+    out = empty_words((planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
     kernel(device, "conv_weights")(flat, groups, out)
     return out
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array, Constants
-from ..format import WORD, WORD_BITS, word_count
+from ..format import WORD_BITS, empty_words, word_count
 from ..progress import Progress
 from ..quantizers.base import Quantizer
 from . import checks, encoding
@@ -205,7 +205,7 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
     if len(parts) == 1 or not (quantizer.pointwise or varies):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
     outer = a.shape[:at] + a.shape[at + 1 :]
-    words = np.empty((quantizer.dtype.bits, *outer, word_count(a.shape[at])), WORD)
+    words = empty_words((quantizer.dtype.bits, *outer, word_count(a.shape[at])))
     with Progress(a.shape[d] if progress else 0) as bar:
         for part in parts:
             cut = _law_of(law, d, part, at)

@@ -87,7 +87,7 @@ def prefetch(typingctx, values, start):
     signature = types.void(values, types.int64)
 
     def codegen(context, builder, signature, args):
-        byte = ir.IntType(8).aspointer()
+        byte = ir.IntType(8).as_pointer()
         first = builder.bitcast(pointer(context, builder, signature, args, 0, args[1]), byte)
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
         ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")

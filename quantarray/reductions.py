@@ -15,9 +15,9 @@ class Reductions:
 
     __slots__ = ()
 
-    def sum(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
         """See `quantarray.sum`."""
-        return _reduction("sum", self, axis, keepdims=keepdims)
+        return _reduction("sum", self, axis, dtype=dtype, keepdims=keepdims)
 
     def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """See `quantarray.mean`."""
@@ -31,9 +31,9 @@ class Reductions:
         """See `quantarray.std`."""
         return _reduction("std", self, axis, correction=correction, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
         """See `quantarray.prod`."""
-        return _reduction("prod", self, axis, keepdims=keepdims)
+        return _reduction("prod", self, axis, dtype=dtype, keepdims=keepdims)
 
     def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
         """See `quantarray.any`."""

@@ -172,6 +172,26 @@ def test_sums_do_not_depend_on_where_blocks_end(data):
         np.testing.assert_array_equal(qa.sum(x.q, over), whole)
 
 
+def test_a_dtype_that_is_asked_for():
+    """It holds what the type by the rules holds, or is refused; cumulative sums and products too."""
+    q = qa.encode([[3, -2, 3], [1, 1, -2]], values=range(-2, 4))
+    line = {"sum": qa.sum, "prod": qa.prod, "cumulative_sum": qa.cumulative_sum, "cumulative_prod": qa.cumulative_prod}
+    for name, f in line.items():
+        expected = getattr(np, name)(q.dequantize().astype(np.int64), axis=1)
+        for dtype in (np.int32, np.int64, np.float32, np.float64):
+            got = f(q, axis=1, dtype=dtype)
+            assert got.dtype == dtype
+            np.testing.assert_array_equal(got, expected)
+        with pytest.raises(TypeError, match=f"{name}: dtype must be one of int32, int64, float32, float64, got int8"):
+            f(q, axis=1, dtype=np.int8)
+    assert qa.sum(q * 0.1, dtype=np.float64) == np.sum((q * 0.1).dequantize(), dtype=np.float64)
+    with pytest.raises(TypeError, match="sum: float constants give float32 or float64, got dtype=int64"):
+        qa.sum(q * 0.1, dtype=int)
+    with pytest.raises(OverflowError, match="sum: the exact result may not fit int32"):
+        qa.sum(q * 2**28, dtype=np.int32)
+    assert q.sum(1, dtype=float).dtype == q.prod(1, dtype=float).dtype == np.float64
+
+
 def test_result_types_follow_from_dtypes_and_shapes():
     big = qa.integers([2**30, 0])
     assert qa.sum(qa.from_codes([1], big)).dtype == np.int32

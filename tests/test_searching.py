@@ -1,14 +1,19 @@
 """Places, orders, running sums and sets of values against NumPy on the values."""
 
+from functools import partial
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from reductions import INTEGER, LAWS, arrays, assert_rounded, assert_same, integer_type, largest, small_blocks
 from results import assert_packed
+from strategies import laws
 
 import quantarray as qa
 from quantarray.array import validate
+from quantarray.ops import searching
 
 
 @st.composite
@@ -48,6 +53,37 @@ def test_cumulative_sum(case, initial):
         assert_same(got, expected.astype(integer_type(largest(x) * x.values.shape[axis])))
     else:
         assert_rounded(got, expected, 2.0**-44 * np.cumulative_sum(np.abs(exact), axis=axis, include_initial=initial))
+
+
+@given(cases(law=laws(8, ["scaled", "uniform", "basis", "table"])), st.booleans())
+def test_cumulative_products_of_floats(case, initial):
+    """In float64, one after the other, each rounded once: also where a line is cut into blocks."""
+    x, axis = case
+    with np.errstate(over="ignore"), patch.object(searching, "even_blocks", partial(searching.even_blocks, size=37)):
+        got = qa.cumulative_prod(x.q, axis=axis, include_initial=initial)
+        expected = np.cumulative_prod(x.values.astype(np.float64), axis=axis, include_initial=initial)
+        assert_same(got, expected.astype(np.float32))
+
+
+def test_cumulative_products_of_integers():
+    q = qa.encode(np.resize([1, -2, 0, 3], (3, 62)), values=range(-2, 4))
+    with pytest.raises(OverflowError, match="cumulative_prod: the product of 62 levels up to 3"):
+        qa.cumulative_prod(q, axis=1)
+    for part in (q[:, 4:10], q[:, 3:33], q[:, :2]):
+        values = part.dequantize().astype(np.int64)
+        expected = np.cumulative_prod(values, axis=1).astype(integer_type(3 ** values.shape[1]))
+        assert_same(qa.cumulative_prod(part, axis=1), expected)
+        assert_same(qa.cumulative_prod(part, axis=0), np.cumulative_prod(values, axis=0).astype(np.int32))
+
+
+def test_differences_of_differences():
+    """int64 where 2**n * max|level| asks for it; floats round at each step."""
+    q = qa.encode([2**29, -(2**29), 2**29, 0], values=(-(2**29), 0, 2**29))
+    assert_same(qa.diff(q, n=2), np.array([2**31, -(3 * 2**29)]))
+    assert_same(qa.diff(q, prepend=q[:1], append=q[-1:]), np.array([0, -(2**30), 2**30, -(2**29), 0], np.int32))
+    assert qa.diff(q[:2], n=2).shape == (0,) and qa.diff(q * 0.5, n=3).dtype == np.float32
+    with pytest.raises(ValueError, match="diff: n must be"):
+        qa.diff(q, n=0)
 
 
 @given(cases(), st.booleans())

@@ -38,6 +38,26 @@ def positive(q: QuantArray) -> QuantArray:
     return checks.packed("positive", "q", q)
 
 
+def conj(q: QuantArray) -> QuantArray:
+    """The array itself, since levels are real.
+
+    >>> import quantarray as qa
+    >>> qa.conj(qa.encode([1, -1], values=(-1, 1))).dequantize()
+    array([ 1, -1], dtype=int32)
+    """
+    return checks.packed("conj", "q", q)
+
+
+def real(q: QuantArray) -> QuantArray:
+    """The array itself, since levels are real.
+
+    >>> import quantarray as qa
+    >>> qa.real(qa.encode([1, -1], values=(-1, 1))).dequantize()
+    array([ 1, -1], dtype=int32)
+    """
+    return checks.packed("real", "q", q)
+
+
 def negative(q: QuantArray) -> QuantArray:
     """-q: the same words, constants or integer levels of the other sign; exact.
 

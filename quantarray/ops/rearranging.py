@@ -12,7 +12,7 @@ from .indexing import index
 from .reshaping import ravel, reshape
 from .rows import Run, derived, lay, run_constants, words_axis
 from .taking import taken_constants
-from .views import swapaxes
+from .views import broadcast_to, swapaxes
 
 
 def flip(q: QuantArray, axis: Any = None) -> QuantArray:
@@ -164,3 +164,25 @@ def unstack(q: QuantArray, axis: int = 0) -> tuple[QuantArray, ...]:
             f"{op}: a packed array needs an axis to pack, and none would be left; iterate over it for values"
         )
     return tuple(index(q, (slice(None),) * d + (i,), op) for i in range(q.shape[d]))
+
+
+def meshgrid(*arrays: QuantArray, indexing: str = "xy") -> tuple[QuantArray, ...]:
+    """Arrays of one axis as coordinates of a grid: array i varies along axis i of the shape of all lengths.
+
+    Each is packed on the axis along which it varies, and a view. With indexing="xy" the first two axes change places.
+
+    >>> import quantarray as qa
+    >>> x, y = qa.meshgrid(qa.arange(3), qa.arange(2))
+    >>> x.dequantize().tolist(), y.dequantize().tolist()
+    ([[0, 1, 2], [0, 1, 2]], [[0, 0, 0], [1, 1, 1]])
+    """
+    op = "meshgrid"
+    checks.choice(op, "indexing", indexing, ("xy", "ij"))
+    given = [checks.packed(op, "each array", q) for q in arrays]
+    if any(q.ndim != 1 for q in given):
+        raise ValueError(f"{op}: needs arrays of one axis, got the shapes {', '.join(str(q.shape) for q in given)}")
+    shape = tuple(q.shape[0] for q in given)
+    keys = [tuple(slice(None) if d == i else None for d in range(len(given))) for i in range(len(given))]
+    made = [broadcast_to(index(q, key, op), shape) for q, key in zip(given, keys, strict=True)]
+    swapped = indexing == "xy" and len(given) > 1
+    return tuple(swapaxes(q, 0, 1) if swapped else q for q in made)

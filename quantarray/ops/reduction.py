@@ -64,9 +64,31 @@ def integer_type(op: str, bound: int) -> type[np.signedinteger[Any]]:
     return np.int32 if bound < 2**31 else np.int64
 
 
-def sum_type(op: str, q: QuantArray, n: int) -> Any:
-    """The type of a sum of n elements."""
-    return integer_type(op, n * q.dtype.max_abs) if exact(q) else np.float32
+def sum_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
+    """The type of a sum of n elements, or the one that was asked for."""
+    return _asked(op, integer_type(op, n * q.dtype.max_abs) if exact(q) else np.float32, dtype)
+
+
+def product_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
+    """The type of a product of n elements, or the one that was asked for."""
+    if not exact(q):
+        return _asked(op, np.float32, dtype)
+    most = q.dtype.max_abs
+    if most > 1 and n * math.log2(most) >= 63:
+        raise OverflowError(f"{op}: the product of {n} levels up to {most} may not fit int64; multiply fewer elements")
+    return _asked(op, integer_type(op, most**n if most > 1 else 1), dtype)
+
+
+def _asked(op: str, found: Any, dtype: Any) -> Any:
+    """The type that a caller names, where it holds what the one found by the rules holds."""
+    if dtype is None:
+        return found
+    made = checks.dtype(op, "dtype", dtype, (np.int32, np.int64, np.float32, np.float64))
+    if made.kind == "i" and found is np.float32:
+        raise TypeError(f"{op}: float constants give float32 or float64, got dtype={made}; round the result")
+    if made == np.int32 and found is np.int64:
+        raise OverflowError(f"{op}: the exact result may not fit int32; leave dtype out, or pass np.int64")
+    return made.type
 
 
 def _reduced(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, job: Job) -> Any:
@@ -74,10 +96,11 @@ def _reduced(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, job: 
     return restored(fold(field(q), over, q.group, [job])[0], over, keep)
 
 
-def sum(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+def sum(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
     """out = sum of the values over `axis`: one, several, or all for None.
 
-    Integer levels give int32, or int64 where elements * max|level| does not fit; exact. Others give float32.
+    Integer levels give int32, or int64 where elements * max|level| does not fit; exact. Others give float32. dtype:
+    int32, int64, float32 or float64 instead, where it holds that.
 
     >>> import quantarray as qa
     >>> q = qa.encode([[1, -1, 1], [1, 1, 1]], values=(-1, 1))
@@ -88,7 +111,7 @@ def sum(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)
     kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(levels(q), sum_type(op, q, elements(q, over))))
+    return _reduced(op, q, over, keepdims, kind(levels(q), sum_type(op, q, elements(q, over), dtype)))
 
 
 def mean(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -148,8 +171,10 @@ def _variance(op: str, q: Any, axis: Any, correction: Any, keepdims: Any, root: 
     return _reduced(op, q, over, keepdims, Variance(levels(q), np.float32, n - less, root))
 
 
-def prod(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+def prod(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
     """out = product of the values, of integer levels whose product surely fits: max|level| ** elements < 2**63.
+
+    int32, int64 where it may not fit that, or the `dtype` given, as in `sum`.
 
     Raises OverflowError where it may not, TypeError for float constants.
 
@@ -165,10 +190,7 @@ def prod(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
             f"{op}: products of float levels depend on their order; needs integer levels without a scale, got "
             f"{q.dtype}; np.prod takes .dequantize()"
         )
-    most, n = q.dtype.max_abs, elements(q, over)
-    if most > 1 and n * math.log2(most) >= 63:
-        raise OverflowError(f"{op}: the product of {n} levels up to {most} may not fit int64; multiply fewer elements")
-    return _reduced(op, q, over, keepdims, Product(levels(q), integer_type(op, most**n if most > 1 else 1)))
+    return _reduced(op, q, over, keepdims, Product(levels(q), product_type(op, q, elements(q, over), dtype)))
 
 
 def count_nonzero(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:

@@ -9,14 +9,17 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 from . import checks
+from .blocks import blocks as even_blocks
 from .conversion import dequantize
 from .counting import blocks, levels
 from .indexing import index
+from .joining import concatenate
 from .lines import Lines, steps
-from .reduction import count_nonzero, exact, integer_type, restored, sum_type
+from .reduction import count_nonzero, exact, integer_type, product_type, restored, sum_type
 from .reduction import max as largest
 from .reduction import min as smallest
 from .sets import isin, unique_counts
+from .views import moveaxis
 
 _BLOCK = 1 << 16  # elements of a block whose values are computed
 _PACKED_BLOCK = 1 << 22  # of one whose words are looked at
@@ -77,11 +80,13 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
     return best
 
 
-def cumulative_sum(q: QuantArray, *, axis: int | None = None, include_initial: bool = False) -> Array:
+def cumulative_sum(
+    q: QuantArray, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
     """out[.., i, ..] = sum of the values up to and with element i along `axis`, which may be left out if it is the one.
 
-    Types as of `sum` over the axis. With `include_initial` a 0 goes before each line. Floats are added one after the
-    other in float64, and each sum is rounded once.
+    Types, and `dtype`, as of `sum` over the axis. With `include_initial` a 0 goes before each line. Floats are added
+    one after the other in float64, and each sum is rounded once.
 
     >>> import quantarray as qa
     >>> q = qa.encode([1, -1, 1, 1], values=(-1, 1))
@@ -90,19 +95,56 @@ def cumulative_sum(q: QuantArray, *, axis: int | None = None, include_initial: b
     """
     op = "cumulative_sum"
     q, more = checks.packed(op, "q", q), checks.flag(op, "include_initial", include_initial)
-    if axis is None and q.ndim > 1:
-        raise ValueError(f"{op}: needs axis= for an array of {q.ndim} axes")
-    lines = Lines(q, checks.axis(op, 0 if axis is None else axis, q.ndim))
-    out, rest = steps(lines, int(more), sum_type(op, q, q.shape[lines.axis]))
+    lines = Lines(q, _only_axis(op, q, axis))
+    out, rest = steps(lines, int(more), sum_type(op, q, q.shape[lines.axis], dtype))
     if rest.size:
         lines.fill("cumulate", levels(q), rest)
     return lines.in_order(out)
 
 
-def diff(q: QuantArray, *, axis: int = -1) -> Array:
-    """out[.., i, ..] = value i + 1 less value i along an axis.
+def cumulative_prod(
+    q: QuantArray, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Array:
+    """out[.., i, ..] = product of the values up to and with element i along `axis`; a 1 first with `include_initial`.
 
-    Integer levels give int32, or int64 where 2 * max|level| >= 2**31. Others give float32, each rounded once.
+    Integer levels give int32, or int64 where max|level| ** n asks for it, exact; OverflowError where that may not fit.
+    Floats are multiplied one after the other in float64, and each product is rounded once. `dtype` as in `sum`.
+
+    >>> import quantarray as qa
+    >>> qa.cumulative_prod(qa.encode([2, -1, 2, -1], values=(-1, 2)))
+    array([ 2, -2, -4,  4], dtype=int32)
+    """
+    op = "cumulative_prod"
+    q, more = checks.packed(op, "q", q), int(checks.flag(op, "include_initial", include_initial))
+    at = _only_axis(op, q, axis)
+    rows, n = moveaxis(q, at, -1), q.shape[at]
+    out = np.empty((*rows.shape[:-1], more + n), product_type(op, q, n, dtype))
+    out[..., :more] = 1
+    last: Any = 1
+    for block in even_blocks(rows.shape, rows):  # the parts of a line one after the other
+        values = dequantize(index(rows, block)).astype(np.int64 if exact(q) else np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if block[-1].start:
+                values[..., 0] *= last
+            np.multiply.accumulate(values, axis=-1, out=values)
+            out[..., more:][block] = values
+        last = values[..., -1]
+    return np.moveaxis(out, -1, at)
+
+
+def _only_axis(op: str, q: QuantArray, axis: Any) -> int:
+    if axis is None and q.ndim > 1:
+        raise ValueError(f"{op}: needs axis= for an array of {q.ndim} axes")
+    return checks.axis(op, 0 if axis is None else axis, q.ndim)
+
+
+def diff(
+    q: QuantArray, *, axis: int = -1, n: int = 1, prepend: QuantArray | None = None, append: QuantArray | None = None
+) -> Array:
+    """out[.., i, ..] = value i + 1 less value i along an axis; of these differences again, n times in all.
+
+    prepend, append: arrays that `concatenate` joins with q first. Integer levels give int32, or int64 where
+    2**n * max|level| >= 2**31. Others give float32, each difference rounded once.
 
     >>> import quantarray as qa
     >>> qa.diff(qa.encode([1, -1, 1, 1], values=(-1, 1)))
@@ -110,8 +152,10 @@ def diff(q: QuantArray, *, axis: int = -1) -> Array:
     """
     op = "diff"
     q = checks.packed(op, "q", q)
-    at = checks.axis(op, axis, q.ndim)
-    dtype = integer_type(op, 2 * q.dtype.max_abs) if exact(q) else np.float32
+    at, times = checks.axis(op, axis, q.ndim), checks.integer(op, "n", n, 1, 62)
+    if prepend is not None or append is not None:
+        q = concatenate([a for a in (prepend, q, append) if a is not None], at)
+    dtype = integer_type(op, 2**times * q.dtype.max_abs) if exact(q) else np.float32
     out = np.empty(tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
     outer = [d for d in range(q.ndim) if d != q.axis]
     for block in blocks(tuple(out.shape[d] for d in outer), max(1, _BLOCK // max(1, q.shape[q.axis]))):
@@ -121,7 +165,7 @@ def diff(q: QuantArray, *, axis: int = -1) -> Array:
             made[d], given[d] = s, slice(s.start, s.stop + (d == at))
         part = np.moveaxis(dequantize(index(q, tuple(given))), at, 0)
         np.subtract(part[1:], part[:-1], out=np.moveaxis(out[tuple(made)], at, 0), dtype=dtype)
-    return out
+    return out if times == 1 else np.diff(out, times - 1, at)
 
 
 def sort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: bool = True) -> QuantArray:
@@ -180,10 +224,12 @@ def _dense_ranks(table: Array) -> Array:
     return np.take_along_axis(steps_up, np.argsort(order, axis=0), 0)
 
 
-def searchsorted(q: QuantArray, values: Any, *, side: str = "left") -> Any:
+def searchsorted(q: QuantArray, values: Any, *, side: str = "left", sorter: Any = None) -> Any:
     """Where `values` would go into q, which has one axis and ascends: the number of elements below each, int64.
 
-    With side="right" equal elements count too. Since elements are counted, not compared, this takes as long as a sum.
+    With side="right" equal elements count too. values: numbers, or a packed array. Since elements are counted, not
+    compared, this takes as long as a sum, and an array in any order has the places of its sorted self: a `sorter`, the
+    places that sort it, changes nothing and is taken for NumPy's sake.
 
     >>> import quantarray as qa
     >>> q = qa.encode([0, 0, 1, 3], values=range(4))
@@ -195,7 +241,10 @@ def searchsorted(q: QuantArray, values: Any, *, side: str = "left") -> Any:
     checks.choice(op, "side", side, ("left", "right"))
     if q.ndim != 1:
         raise ValueError(f"{op}: needs an array of one axis, got {q.shape}")
-    wanted = checks.numbers(op, "values", values)
+    # 8 bytes come out for each value, so that 4 may go in
+    wanted = dequantize(values) if isinstance(values, QuantArray) else checks.numbers(op, "values", values)
+    if sorter is not None and checks.numbers(op, "sorter", sorter).shape != q.shape:
+        raise ValueError(f"{op}: sorter must have the shape {q.shape} of q, as argsort gives it")
     found = unique_counts(q)
     below = np.concatenate([[0], np.cumsum(found.counts)])
     return below[np.searchsorted(found.values, wanted, "left" if side == "left" else "right")]

@@ -1,0 +1,135 @@
+"""The array API's extension `linalg`, of it what low-bit arrays have: products, diagonals and norms.
+
+Factorisations and inverses have no low-bit results: NumPy's take `.dequantize()`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .array import QuantArray
+from .dtypes import Array
+from .ops import checks, functional, reduction
+from .ops.along import take_along_axis
+from .ops.contractions import outer, tensordot, vecdot
+from .ops.linalg import matmul
+from .ops.views import matrix_transpose
+
+__all__ = [
+    "diagonal",
+    "matmul",
+    "matrix_norm",
+    "matrix_transpose",
+    "outer",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from .array_api import REFUSED
+
+    reason = REFUSED.get(f"linalg.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")
+
+
+def diagonal(q: QuantArray, *, offset: int = 0) -> QuantArray:
+    """out[.., i] = q[.., i, i + offset] of matrices in the last two axes; offset < 0: q[.., i - offset, i].
+
+    Raises ValueError where constants vary along the last axis.
+
+    >>> import quantarray as qa
+    >>> qa.linalg.diagonal(qa.encode([[1, 2], [3, 0]], values=range(4))).dequantize()
+    array([1, 0], dtype=int32)
+    """
+    op = "diagonal"
+    q = _matrices(op, q)
+    k = checks.integer(op, "offset", offset, -(2**62), 2**62)
+    rows, columns = q.shape[-2:]
+    first, count = max(0, -k), max(0, min(rows + min(0, k), columns - max(0, k)))
+    part = q[..., first : first + count, :] if count < rows else q
+    places = (np.arange(count) + max(0, k)).reshape(*(1,) * (q.ndim - 2), count, 1)
+    found: QuantArray = take_along_axis(part, places, -1)[..., 0]
+    return found
+
+
+def trace(q: QuantArray, *, offset: int = 0) -> Any:
+    """out = sum of the diagonal of the last two axes; types as of `sum`.
+
+    >>> import quantarray as qa
+    >>> qa.linalg.trace(qa.encode([[1, 2], [3, 3]], values=range(4)))
+    np.int32(4)
+    """
+    return reduction.sum(diagonal(_matrices("trace", q), offset=offset), -1)
+
+
+def vector_norm(q: QuantArray, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
+    """out = (sum |value|^ord)^(1/ord) over axes, float32; ord inf and -inf: the largest and smallest |value|, 0: how
+    many are not 0.
+
+    Levels are powers in float64, summed there from counts, and the root is rounded once.
+
+    >>> import quantarray as qa, numpy as np
+    >>> q = qa.encode([[3, 4], [0, 2]], values=range(5))
+    >>> qa.linalg.vector_norm(q, axis=1), qa.linalg.vector_norm(q, ord=1), qa.linalg.vector_norm(q, ord=np.inf)
+    (array([5., 2.], dtype=float32), np.float32(9.0), np.float32(4.0))
+    """
+    op = "vector_norm"
+    q = checks.packed(op, "q", q)
+    if not isinstance(ord, (int, float, np.integer, np.floating)) or isinstance(ord, bool) or math.isnan(ord):
+        raise TypeError(f"{op}: ord must be a number, got {ord!r}")
+    over = reduction.axes(op, q.ndim, axis)
+    if math.isinf(ord):
+        found = functional.map_reduce(_magnitude, q, axis=over, reduce="max" if ord > 0 else "min", keepdims=keepdims)
+        return found.astype(np.float32)
+    if ord == 0:
+        return reduction.count_nonzero(q, over, keepdims=keepdims).astype(np.float32)
+
+    def power(levels: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return _magnitude(levels) ** float(ord)
+
+    total = functional.map_reduce(power, q, axis=over, reduce="sum", keepdims=keepdims)
+    with np.errstate(divide="ignore"):
+        return (total ** (1 / ord)).astype(np.float32)
+
+
+def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """The norm of matrices in the last two axes, float32: "fro", the root of all squares; ord 1 and -1 the largest and
+    smallest sum of a column's magnitudes, inf and -inf of a row's.
+
+    The spectral norms (2, -2, "nuc") need a decomposition: NumPy's takes .dequantize().
+
+    >>> import quantarray as qa
+    >>> q = qa.encode([[3, 4], [0, 2]], values=range(5))
+    >>> qa.linalg.matrix_norm(q, ord=1), qa.linalg.matrix_norm(q[:1])
+    (np.float32(6.0), np.float32(5.0))
+    """
+    op = "matrix_norm"
+    q = _matrices(op, q)
+    if ord == "fro":
+        return vector_norm(q, axis=(-2, -1), keepdims=keepdims)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueError(
+            f"{op}: ord must be 'fro', 1, -1, inf or -inf, got {ord!r}; np.linalg.matrix_norm takes .dequantize()"
+        )
+    sums = vector_norm(q, axis=-2 if abs(ord) == 1 else -1, keepdims=True, ord=1)
+    found = (np.max if ord > 0 else np.min)(sums, axis=(-2, -1), keepdims=keepdims)
+    return found
+
+
+def _matrices(op: str, q: Any) -> QuantArray:
+    q = checks.packed(op, "q", q)
+    if q.ndim < 2:
+        raise ValueError(f"{op}: needs at least two axes, got the shape {q.shape}")
+    made: QuantArray = q
+    return made
+
+
+def _magnitude(levels: Array) -> Array:
+    return np.abs(levels.astype(np.float64))

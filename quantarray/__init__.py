@@ -10,7 +10,7 @@ y = qa.conv2d(x, w, padding=1)
 
 from typing import TYPE_CHECKING, Any
 
-from . import quantizers, testing
+from . import linalg, quantizers, testing
 from .array import QuantArray
 from .device import device
 from .dtypes import (
@@ -40,7 +40,7 @@ from .dtypes import (
 )
 from .errors import DeviceError, FormatError
 from .io.container import load, save
-from .ops.algebra import add, divide, multiply, negative, positive, subtract
+from .ops.algebra import add, conj, divide, multiply, negative, positive, real, subtract
 from .ops.allocation import allocate_bits
 from .ops.along import take_along_axis
 from .ops.bits import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
@@ -130,7 +130,7 @@ from .ops.padding import pad
 from .ops.pooling import avg_pool2d, max_pool2d
 from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
 from .ops.quantization import quantize
-from .ops.rearranging import array_split, flip, roll, rot90, split, tile, unstack
+from .ops.rearranging import array_split, flip, meshgrid, roll, rot90, split, tile, unstack
 from .ops.reduction import (
     all,
     any,
@@ -150,6 +150,7 @@ from .ops.searching import (
     argmax,
     argmin,
     argsort,
+    cumulative_prod,
     cumulative_sum,
     diff,
     nonzero,
@@ -201,12 +202,15 @@ _LATER = {"nn": ".nn", "compare": ".report.compare", "Comparison": ".report.comp
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module(_LATER[name], __name__)
-    return getattr(module, name, module)
+    if name in _LATER:
+        module = import_module(_LATER[name], __name__)
+        return getattr(module, name, module)
+    from .array_api import REFUSED
+
+    reason = f": {REFUSED[name]}" if name in REFUSED else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason}")
 
 
 def __dir__() -> list[str]:
@@ -273,12 +277,14 @@ __all__ = [
     "compare",
     "concat",
     "concatenate",
+    "conj",
     "conv2d",
     "copysign",
     "cos",
     "cosh",
     "count_nonzero",
     "counts",
+    "cumulative_prod",
     "cumulative_sum",
     "device",
     "diff",
@@ -327,6 +333,7 @@ __all__ = [
     "isnan",
     "less",
     "less_equal",
+    "linalg",
     "linear",
     "load",
     "log",
@@ -347,6 +354,7 @@ __all__ = [
     "max_pool2d",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
     "moveaxis",
@@ -367,6 +375,7 @@ __all__ = [
     "quantize",
     "quantizers",
     "ravel",
+    "real",
     "reciprocal",
     "relu",
     "relu_mask",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
-from .operators import Operators, of_ufunc
+from .operators import Operators
+from .protocols import array_function, array_ufunc
 from .reductions import Reductions
 
 _PREVIEW = 6
@@ -92,7 +93,11 @@ class QuantArray(Operators, Reductions):
 
     @property
     def words(self) -> Array:
-        """The packed words, uint64 [bits, *outer, word]: a read-only view."""
+        """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack.
+
+        `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack
+        shares them too, so pass copy=True, or a write would change an array that others take for constant.
+        """
         return self._words
 
     @property
@@ -193,22 +198,28 @@ class QuantArray(Operators, Reductions):
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Ufuncs that mean the same on levels, as calls without keywords; others are refused by name.
+        """Ufuncs that mean the same on levels, and reductions by them; others are refused by name.
 
         >>> import quantarray as qa, numpy as np
         >>> np.tanh(qa.encode([1, -1], values=(-1, 1))).dtype, (np.float32(2) * qa.encode([3], values=(3, 4))).scale
         (quantarray.table(1), array([2.], dtype=float32))
         """
-        found = of_ufunc(ufunc.__name__) if method == "__call__" and not kwargs else None
-        if found is not None:
-            return found(*inputs)
-        raise TypeError(_NOT_NUMPY.format(ufunc.__name__))
+        return array_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Refuses by name: without it, np.array_equal would swallow the error of __array__ and return False."""
-        if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
-            return getattr(self, func.__name__)
-        raise TypeError(_NOT_NUMPY.format(func.__name__))
+        """NumPy's functions that mean the same here; others are refused by name.
+
+        >>> import quantarray as qa, numpy as np
+        >>> q = qa.encode([[1, -1, 1]], values=(-1, 1))
+        >>> np.concatenate([q, q]).shape, np.sum(q, axis=1)
+        ((2, 3), array([1], dtype=int32))
+        """
+        return array_function(func, args, kwargs)
+
+    if not TYPE_CHECKING:  # type checkers would take every name for an attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(_MISSING.get(name, f"{type(self).__name__!r} object has no attribute {name!r}"))
 
     # Shape
 
@@ -396,10 +407,10 @@ class QuantArray(Operators, Reductions):
         )
 
 
-_NOT_NUMPY = (
-    "numpy.{} does not take packed arrays: .dequantize() gives values and .codes() codes; quantarray.array_equal "
-    "compares whole arrays"
-)
+_MISSING = {
+    "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
+    "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
+}
 
 
 def _rebuilt(

@@ -2,8 +2,8 @@
 
     python -m quantarray.array_api > docs/array-api.md
 
-writes the page; a test holds it and the code together. A name that the package exports is supported; `PARTIAL` says
-what of it is not; every other name has its reason in `REFUSED`, which `quantarray.<name>` raises too.
+writes the page; a test holds it and the code together. A name that the package exports is supported, unless `PARTIAL`
+says what of it is not; every other name has its reason in `REFUSED`, which `quantarray.<name>` raises too.
 """
 
 from __future__ import annotations
@@ -30,9 +30,139 @@ STANDARD: dict[str, str] = {
     "Sorting functions": "argsort sort",
     "Statistical functions": "cumulative_prod cumulative_sum max mean min prod std sum var",
     "Utility functions": "all any diff",
+    "Extension linalg": """linalg.cholesky linalg.cross linalg.det linalg.diagonal linalg.eigh linalg.eigvalsh
+        linalg.inv linalg.matmul linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.matrix_transpose
+        linalg.outer linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.svd linalg.svdvals linalg.tensordot
+        linalg.trace linalg.vecdot linalg.vector_norm""",
 }
+
+# The chapters of which most names must be supported
+ARRAYS = (
+    "Elementwise functions", "Indexing functions", "Linear algebra functions", "Manipulation functions",
+    "Searching functions", "Sorting functions", "Statistical functions",
+)  # fmt: skip
+
+_LAW = "a law must be chosen: quantize(x, quantizer), encode(x, values) or from_codes(codes, dtype)"
+_LEVELS = "integer dtypes only; from_codes makes arrays of real levels"
+_PAIR = "two arrays: at most 8 bits together, whose levels are all pairs; an array and a number or a vector: all laws"
+_DOMAIN = "laws whose levels all lie where it is finite; constants hold no NaN and no infinity"
+_BITS = "uint1, the dtype of truth; other codes are no binary integers"
+_SHIFT = "codes are no binary integers: q * 2**n and q // 2**n shift integers, shift(q, n) moves elements along an axis"
+_PRODUCT = "operands packed on the contracted axes; repack(q, axis) packs another"
+_FACTORS = "factors have no low-bit values; NumPy's takes .dequantize()"
+
+PARTIAL: dict[str, str] = {
+    "arange": _LEVELS + "; at most 256 numbers",
+    "astype": "dtypes that hold all levels, see can_cast; quantize(q.dequantize(), quantizer) rounds",
+    **dict.fromkeys(("empty", "eye", "full", "ones", "zeros"), _LEVELS),
+    **dict.fromkeys(("full_like", "ones_like", "zeros_like"), "laws that have the level"),
+    "from_dlpack": "integers that are levels of an integer dtype",
+    "iinfo": "integer dtypes, of levels in any order",
+    "result_type": "integer dtypes, and equal real ones: real levels are an array's constants",
+    **dict.fromkeys("acos acosh asin atanh log log10 log1p log2 reciprocal sqrt".split(), _DOMAIN),
+    **dict.fromkeys(
+        """add atan2 copysign divide floor_divide hypot logaddexp maximum minimum multiply pow remainder
+        subtract""".split(),
+        _PAIR,
+    ),
+    **dict.fromkeys(("bitwise_and", "bitwise_invert", "bitwise_or", "bitwise_xor"), _BITS),
+    "matmul": _PRODUCT,
+    "tensordot": _PRODUCT,
+    "vecdot": "float constants, and uneven levels of more than 8 bits together, over the packed axis only",
+    "concat": "arrays whose different constants go in groups, where it joins them along the packed axis",
+    "reshape": "axes behind the packed one may not merge with it; repack(q) packs the last",
+    "where": "at most 256 levels of both arrays together; a mask of uint1",
+    "prod": "integer levels whose product surely fits int64: those of floats depend on their order",
+    **dict.fromkeys(("linalg.diagonal", "linalg.trace"), "constants that do not vary along the last axis"),
+    "linalg.matmul": _PRODUCT,
+    "linalg.matrix_norm": "'fro', 1, -1, inf and -inf; the spectral norms need a decomposition",
+    "linalg.tensordot": _PRODUCT,
+    "linalg.vecdot": "as vecdot",
+}
+
+REFUSED: dict[str, str] = {
+    "__array_namespace_info__": "the package is no namespace of the standard: its dtypes and promotion are its own",
+    "asarray": _LAW,
+    "bitwise_left_shift": _SHIFT,
+    "bitwise_right_shift": _SHIFT,
+    "finfo": "real levels are an array's constants: q.levels",
+    "imag": "levels are real",
+    "linspace": "from_codes(codes, uniform(bits), scale=step, offset=start) has such levels",
+    "nextafter": "the float beside a level is no level; np.nextafter takes .dequantize()",
+    "tril": "where(mask, q, 0) with a packed mask",
+    "triu": "where(mask, q, 0) with a packed mask",
+    **dict.fromkeys(
+        """linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.matrix_rank linalg.pinv linalg.qr
+        linalg.slogdet linalg.solve linalg.svd linalg.svdvals""".split(),
+        _FACTORS,
+    ),
+    "linalg.cross": "NumPy's takes .dequantize()",
+    "linalg.matrix_power": "powers of more than a few bits are no packed arrays: q @ q is one product of them",
+}
+
+_INTRODUCTION = """\
+# The array API standard, name by name
+
+Made by `python -m quantarray.array_api` for version {version} of the standard. *Supported*: what the standard says, on
+the values, for every law; *some types*: the note says which. Of the chapters on elementwise functions, indexing, linear
+algebra, manipulation, searching, sorting and statistics {share} of the names are supported.
+
+What holds for all of them:
+
+- The laws of results are in [type rules](type-rules.md); NumPy arrays come out where results are no low-bit arrays.
+- Results that are packed have finite levels, at most 256 of them. Where levels would overflow float32, int32 or 8 bits,
+  or constants would have to vary in a way that packed arrays do not store, the call is refused by name, before anything
+  is computed.
+- A packed array has at least one axis; indexing every axis gives a NumPy scalar.
+- Two packed arrays are packed on one axis, counted from the last; `repack(q, axis)` packs another.
+- `device` is `quantarray.device`, `copy` is `q.copy()`, and `dtype` is a parameter of creation, sums and products.
+- There is no `__array_namespace__`: [why](decisions/0006-no-array-namespace.md).
+"""
 
 
 def names() -> list[tuple[str, str]]:
     """(chapter, name) of the whole standard, in its order."""
     return [(chapter, name) for chapter, listed in STANDARD.items() for name in listed.split()]
+
+
+def status(name: str) -> tuple[str, str]:
+    """("supported" | "some types" | "refused", a note)."""
+    import quantarray
+
+    module, _, inner = name.rpartition(".")
+    if inner not in (quantarray.linalg if module else quantarray).__all__:
+        return "refused", REFUSED[name]
+    return ("some types", PARTIAL[name]) if name in PARTIAL else ("supported", "")
+
+
+def share(chapters: tuple[str, ...] = ARRAYS) -> float:
+    """The part of the names of some chapters that is supported, 0 to 1."""
+    found = [status(name)[0] == "supported" for chapter, name in names() if chapter in chapters]
+    return sum(found) / len(found)
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    rows = [(chapter, name, *status(name)) for chapter, name in names()]
+    lines = [
+        _INTRODUCTION.format(version=VERSION, share=f"{share():.0%}"),
+        "| chapter | supported | some types | refused |",
+        "|---|---|---|---|",
+    ]
+    for chapter in STANDARD:
+        found = [kind for c, _, kind, _ in rows if c == chapter]
+        counts = [str(found.count(kind)) for kind in ("supported", "some types", "refused")]
+        lines.append(f"| {chapter} | {' | '.join(counts)} |")
+    for chapter in STANDARD:
+        lines += ["", f"## {chapter}", "", "| name | | |", "|---|---|---|"]
+        lines += [f"| `{name}` | {kind} | {note} |" for c, name, kind, note in rows if c == chapter]
+    lines += [
+        "",
+        "The extension `fft` is refused: transforms have no low-bit results; use NumPy's on `.dequantize()`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

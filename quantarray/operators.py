@@ -15,29 +15,6 @@ _SHIFT = (
 _SHIFT += "elements of a uint1 array along an axis"
 
 
-# NumPy's ufuncs that are functions here: those of other names, and where the others are
-_RENAMED = {
-    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "invert": "bitwise_invert", "power": "pow",
-}  # fmt: skip
-_CHAPTERS = ("algebra", "elementwise", "comparison", "logic", "linalg")
-
-
-def of_ufunc(name: str) -> Callable[..., Any] | None:
-    """The function of `quantarray` that is a ufunc of NumPy; None if there is none.
-
-    >>> of_ufunc("arctan").__name__, of_ufunc("add").__name__, of_ufunc("gcd")
-    ('atan', 'add', None)
-    """
-    wanted = _RENAMED.get(name, name)
-    for chapter in _CHAPTERS:
-        module = import_module(f".ops.{chapter}", __package__)
-        found: Callable[..., Any] | None = getattr(module, wanted, None)
-        if found is not None and found.__module__ == module.__name__:
-            return found
-    return None
-
-
 def _function(module: str, name: str) -> Callable[..., Any]:
     # A local import: the ops import the array
     found: Callable[..., Any] = getattr(import_module(f".ops.{module}", __package__), name)

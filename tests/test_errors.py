@@ -623,17 +623,19 @@ CASES = {
     "": [
         *[(lambda f=f: f(signs(2, 3)), TypeError, "does not turn into a NumPy array by accident", ".dequantize()")
           for f in (np.asarray, np.array, lambda q: np.array([q]), lambda q: np.asarray(q, int))],
-        *[(lambda f=f: f(signs(2, 3)), TypeError, f"numpy.{name} does not take packed arrays", ".dequantize()")
+        *[(lambda f=f: f(signs(2, 3)), TypeError, f"numpy.{name}", "does not take packed arrays", ".dequantize()")
           for name, f in {
               "add": lambda q: np.add(q, 1, dtype=int),
               "gcd": lambda q: np.gcd(q, 2),
               "subtract": lambda q: np.subtract.outer(q, q),
               "isnat": np.isnat,
-              "maximum": lambda q: np.maximum.reduce(q),
-              "sum": np.sum,
-              "concatenate": lambda q: np.concatenate([q, q]),
-              "array_equal": lambda q: np.array_equal(q, q),
-              "copy": np.copy,
+              "maximum": lambda q: np.maximum.accumulate(q),
+              "sum": lambda q: np.sum(q, where=np.ones(3, bool)),
+              "median": np.median,
+              "fft.fft": np.fft.fft,
+              "linalg.svd": np.linalg.svd,
+              "concatenate": lambda q: np.concatenate([q, q], out=np.ones(3)),
+              "allclose": lambda q: np.allclose(q, q),
               "matmul": lambda q: np.matmul(q, q, out=np.zeros((2, 2))),
           }.items()],
         *[(lambda f=f: f(signs(2, 3)), ValueError, "truth value of a packed array of 6 elements", "array_equal()")

@@ -1,0 +1,298 @@
+"""NumPy's functions and ufuncs on packed arrays, Python's protocols, and DLPack of the words."""
+
+import copy
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+
+import quantarray as qa
+from quantarray import protocols
+from quantarray.array import validate
+
+RNG = np.random.default_rng(0)
+Q = qa.from_codes(RNG.integers(0, 4, (3, 1, 70)), qa.uint2)  # levels 0 .. 3
+P = qa.from_codes(RNG.integers(0, 3, (3, 1, 70)), qa.ternary)
+BITS = Q > 1
+ROW = Q[0, 0]
+REAL = Q * 0.25 + 0.125  # 0.125 .. 0.875: in the domain of every function but arccosh
+
+FUNCTIONS = {
+    "all": [lambda q: np.all(q, axis=1)],
+    "amax": [lambda q: np.amax(q, 2)],
+    "amin": [lambda q: np.amin(q, 2, keepdims=True)],
+    "any": [lambda q: np.any(q, axis=(0, 2))],
+    "argmax": [lambda q: np.argmax(q), lambda q: np.argmax(q, 2, keepdims=True)],
+    "argmin": [lambda q: np.argmin(q, axis=-1)],
+    "argsort": [lambda q: np.argsort(q, kind="stable"), lambda q: np.argsort(q, 0, stable=True)],
+    "around": [np.around],
+    "array_equal": [lambda q: np.array_equal(q, q)],
+    "array_split": [lambda q: np.array_split(q, 3, axis=2)],
+    "broadcast_arrays": [lambda q: np.broadcast_arrays(q, q[:1])],
+    "broadcast_to": [lambda q: np.broadcast_to(q, (2, 3, 5, 70))],
+    "clip": [lambda q: np.clip(q, 1, 2), lambda q: np.clip(q, a_min=1, a_max=None), lambda q: np.clip(q, max=2)],
+    "concatenate": [lambda q: np.concatenate([q, q], axis=1), lambda q: np.concatenate((q, q), 2)],
+    "copy": [np.copy],
+    "count_nonzero": [lambda q: np.count_nonzero(q, axis=2, keepdims=True)],
+    "cumprod": [lambda q: np.cumprod(q, axis=0)],
+    "cumsum": [lambda q: np.cumsum(q, axis=2)],
+    "cumulative_prod": [lambda q: np.cumulative_prod(q, axis=1, include_initial=True)],
+    "cumulative_sum": [lambda q: np.cumulative_sum(q, axis=2)],
+    "diff": [np.diff, lambda q: np.diff(q, 2, 0), lambda q: np.diff(q, n=2)],
+    "dot": [lambda q: np.dot(q[0, 0], q[1, 0])],
+    "einsum": [lambda q: np.einsum("abk,cbk->ac", q, q, optimize=True)],
+    "expand_dims": [lambda q: np.expand_dims(q, (0, 2))],
+    "flip": [np.flip, lambda q: np.flip(q, 2)],
+    "full_like": [lambda q: np.full_like(q, 2)],
+    "hstack": [lambda q: np.hstack([q, q])],
+    "inner": [lambda q: np.inner(q[:, 0], q[:1, 0])],
+    "isin": [lambda q: np.isin(q, [0, 2], invert=True, kind="sort")],
+    "matrix_transpose": [np.matrix_transpose],
+    "max": [np.max],
+    "mean": [np.mean, lambda q: np.mean(q, axis=0, keepdims=True)],
+    "meshgrid": [lambda q: np.meshgrid(q[0, 0], q[0, 0, :5], indexing="ij")],
+    "min": [lambda q: np.min(q, 0)],
+    "moveaxis": [lambda q: np.moveaxis(q, 0, -1)],
+    "ndim": [np.ndim],
+    "nonzero": [np.nonzero],
+    "ones_like": [np.ones_like],
+    "outer": [lambda q: np.outer(q[0, 0], q[1, 0, :3])],
+    "pad": [lambda q: np.pad(q, 1), lambda q: np.pad(q, ((0, 0), (0, 0), (2, 3)), "constant", constant_values=2)],
+    "prod": [lambda q: np.prod(q, axis=0)],
+    "ravel": [np.ravel],
+    "real": [np.real],
+    "repeat": [lambda q: np.repeat(q, 2, axis=2)],
+    "reshape": [lambda q: np.reshape(q, (3, 7, 10))],
+    "roll": [lambda q: np.roll(q, 3, axis=2)],
+    "rot90": [np.rot90],
+    "round": [lambda q: np.round(q, 1)],
+    "searchsorted": [lambda q: np.searchsorted(np.sort(q[0, 0]), 1, side="right")],
+    "shape": [np.shape],
+    "size": [np.size],
+    "sort": [np.sort, lambda q: np.sort(q, 0, kind="stable")],
+    "split": [lambda q: np.split(q, 2, axis=2)],
+    "squeeze": [np.squeeze, lambda q: np.squeeze(q, axis=1)],
+    "stack": [lambda q: np.stack([q, q], axis=-1)],
+    "std": [np.std, lambda q: np.std(q, axis=2, ddof=1)],
+    "sum": [np.sum, lambda q: np.sum(q, 0), lambda q: np.sum(q, axis=(0, 2), keepdims=True)],
+    "swapaxes": [lambda q: np.swapaxes(q, 0, 2)],
+    "take": [lambda q: np.take(q, [2, 0], 0)],
+    "take_along_axis": [lambda q: np.take_along_axis(q, np.zeros((3, 1, 2), int), 2)],
+    "tensordot": [lambda q: np.tensordot(q, q, axes=((2,), (2,)))],
+    "tile": [lambda q: np.tile(q, (2, 1, 1))],
+    "transpose": [np.transpose, lambda q: np.transpose(q, (0, 2, 1))],
+    "unique": [np.unique, lambda q: np.unique(q, return_index=True, return_counts=True),
+               lambda q: np.unique(q, return_inverse=True), lambda q: np.unique(q, return_counts=True)],
+    "unique_all": [np.unique_all],
+    "unique_counts": [np.unique_counts],
+    "unique_inverse": [np.unique_inverse],
+    "unique_values": [np.unique_values],
+    "unstack": [np.unstack],
+    "var": [lambda q: np.var(q, axis=0, ddof=1), lambda q: np.var(q, correction=1)],
+    "vstack": [lambda q: np.vstack([q, q])],
+    "zeros_like": [np.zeros_like],
+}  # fmt: skip
+LINALG = {
+    "diagonal": [lambda q: np.linalg.diagonal(q, offset=2)],
+    "matmul": [lambda q: np.linalg.matmul(q[:, 0], q[:, 0].T)],
+    "matrix_norm": [np.linalg.matrix_norm, lambda q: np.linalg.matrix_norm(q, ord=1)],
+    "matrix_transpose": [np.linalg.matrix_transpose],
+    "outer": [lambda q: np.linalg.outer(q[0, 0], q[1, 0])],
+    "tensordot": [lambda q: np.linalg.tensordot(q, q, axes=((2,), (2,)))],
+    "trace": [np.linalg.trace],
+    "vecdot": [lambda q: np.linalg.vecdot(q, q)],
+    "vector_norm": [lambda q: np.linalg.vector_norm(q, axis=2)],
+}
+OTHERS = {"astype", "can_cast", "empty_like", "result_type", "where"}  # of dtypes, or tested below
+COPIES = {"concat": "concatenate", "permute_dims": "transpose"}  # NumPy's second names of one function
+
+
+def check(got, expected):
+    """The same shapes and values, in whatever dtype; packed results are valid."""
+    if isinstance(expected, (tuple, list)) and not isinstance(expected, qa.QuantArray):
+        assert len(got) == len(expected)
+        for a, b in zip(got, expected, strict=True):
+            check(a, b)
+        return
+    if isinstance(got, qa.QuantArray):
+        validate(got)
+        got = got.dequantize()
+    assert np.shape(got) == np.shape(expected)
+    np.testing.assert_allclose(np.asarray(got, np.float64), np.asarray(expected, np.float64), rtol=2e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    for call in FUNCTIONS[name]:
+        for q in (Q, REAL) if name not in ("prod", "pad", "full_like", "ones_like", "zeros_like") else (Q,):
+            check(call(q), call(q.dequantize().astype(np.float64 if q is REAL else np.int64)))
+
+
+@pytest.mark.parametrize("name", LINALG)
+def test_functions_of_linalg(name):
+    for call in LINALG[name]:
+        check(call(Q), call(Q.dequantize().astype(np.float64)))
+
+
+def test_where_and_choices_of_dtype():
+    check(np.where(BITS, Q, P), np.where(BITS.codes() != 0, Q.dequantize(), P.dequantize()))
+    check(np.where(Q), np.where(Q.dequantize()))
+    assert np.result_type(P, Q) == qa.result_type(P, Q) and np.empty_like(Q).shape == Q.shape
+    assert np.can_cast(P, qa.int2) and np.astype(P, qa.int2).dtype == qa.int2
+
+
+def numpy_functions(module):
+    """NumPy's functions that ask arrays for `__array_function__`, and are called by their own names."""
+    return {n for n, f in vars(module).items() if type(f).__name__ == "_ArrayFunctionDispatcher" and f.__name__ == n}
+
+
+def test_every_twin_is_tried():
+    """What NumPy and quantarray both have by one meaning is above; what differs in meaning is known."""
+    found = {n for n in numpy_functions(np) if protocols.of_function(getattr(np, n)) is not None}
+    found |= {f.__name__ for f in protocols._ADAPTED}
+    assert found == set(FUNCTIONS) | OTHERS
+    inner = {n for n in numpy_functions(np.linalg) if protocols.of_function(getattr(np.linalg, n)) is not None}
+    assert inner - found <= set(LINALG) and set(LINALG) <= {*inner, *qa.linalg.__all__}
+    for copied, name in COPIES.items():
+        assert getattr(np, copied) is getattr(np, name)
+    both = set(np.__all__) & set(qa.__all__)
+    assert {n for n in both if inspect.isfunction(getattr(qa, n)) and n in protocols.DIFFERENT} == {
+        "choose", "load", "save"
+    }  # fmt: skip
+
+
+UFUNCS = {f.__name__: f for f in vars(np).values() if isinstance(f, np.ufunc)}
+OPERANDS = {
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert"), (BITS, Q < 1)),
+    "arccosh": (Q + 1,),
+    "divide": (REAL, Q + 1),
+    "matmul": (Q[:, 0], Q[:, 0].T),
+    "power": (Q, Q),
+    "vecdot": (Q, P),
+}
+
+
+@pytest.mark.parametrize("ufunc", UFUNCS.values(), ids=UFUNCS)
+def test_ufuncs(ufunc):
+    """A ufunc is the function of its name, or names `map`, or what gives values."""
+    ours = protocols.of_ufunc(ufunc.__name__)
+    if ours is None:
+        with pytest.raises(TypeError, match=f"numpy.{ufunc.__name__} does not take packed arrays") as caught:
+            ufunc(*[Q] * ufunc.nin)
+        assert ".dequantize()" in str(caught.value)
+        if ufunc.signature is None and ufunc.nout == 1 and ufunc.nin < 3:
+            assert f"quantarray.map{'2' * (ufunc.nin == 2)}(np.{ufunc.__name__}" in str(caught.value)
+        return
+    operands = OPERANDS.get(ufunc.__name__, (REAL, REAL))[: ufunc.nin]
+    plain = [x.codes() != 0 if x.dtype == qa.uint1 else x.dequantize() for x in operands]
+    check(ufunc(*operands), ufunc(*plain))
+
+
+@pytest.mark.parametrize(("name", "method"), protocols._METHODS)
+def test_methods_of_ufuncs(name, method):
+    """Along axis 0 by default, or any other; over several, and all, where NumPy does."""
+    f = getattr(getattr(np, name), method)
+    values = Q.dequantize().astype(np.int64)
+    keywords = [{}, {"axis": 2} if name != "multiply" else {"axis": 1}]
+    if method == "reduce" and name != "multiply":
+        keywords += [{"axis": None}, {"axis": (0, 2), "keepdims": True}]
+    for given in keywords:
+        check(f(Q, **given), f(values, **given))
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "parts"),
+    [
+        (np.median, ["numpy.median", ".dequantize() gives values"]),
+        (np.cbrt, ["numpy.cbrt", "quantarray.map(np.cbrt, q) gives a packed array"]),
+        (lambda q: np.gcd(q, q), ["quantarray.map2(np.gcd, p, q)"]),
+        (lambda q: np.sum(q, where=np.ones(3, bool)), ["numpy.sum", "'where'", "quantarray.sum(q, axis=None"]),
+        (lambda q: np.mean(q, dtype=float), ["numpy.mean", "'dtype'", "quantarray.mean(q"]),
+        (lambda q: np.add(q, 1, out=np.ones(3)), ["numpy.add", "'out'", "quantarray.add(a, b)"]),
+        (lambda q: np.subtract.outer(q, q), ["numpy.subtract.outer"]),
+        (lambda q: np.add.at(q, [0], 1), ["numpy.add.at"]),
+        (np.imag, ["numpy.imag", "levels are real"]),
+        (np.triu, ["numpy.triu", "where(mask, q, 0)"]),
+        (np.linalg.inv, ["numpy.linalg.inv", "factors have no low-bit values"]),
+        (np.fft.fft, ["numpy.fft.fft"]),
+        (lambda q: np.choose(q, [q, q]), ["numpy.choose"]),
+        (lambda q: np.save("q.npy", q), ["numpy.save"]),
+        (lambda q: np.unique(q, axis=0), ["numpy.unique", "'axis'"]),
+        (lambda q: np.copy(q, "C"), ["numpy.copy"]),
+    ],
+)
+def test_what_is_refused_names_what_to_call(call, parts):
+    with pytest.raises(TypeError) as caught:
+        call(Q)
+    message = str(caught.value)
+    assert "does not take packed arrays" in message and ".dequantize()" in message
+    assert not [part for part in parts if part not in message], message
+
+
+def test_no_namespace():
+    """Callers that ask for one find none, as of any object that is no array of the standard; people see why."""
+    assert not hasattr(Q, "__array_namespace__") and not hasattr(qa.QuantArray, "__array_namespace__")
+    with pytest.raises(AttributeError, match=r"no namespace of the array API standard.*\.dequantize\(\)"):
+        Q.__array_namespace__()
+    with pytest.raises(AttributeError, match="'QuantArray' object has no attribute 'chape'"):
+        _ = Q.chape
+
+
+# DLPack of the words
+
+
+def test_words_to_numpy_are_shared_and_read_only():
+    words = np.from_dlpack(Q.words)
+    assert np.shares_memory(words, Q.words) and not words.flags.writeable
+    with pytest.raises(BufferError, match="readonly"):  # an older consumer, which cannot be told
+        Q.words.__dlpack__()
+    assert qa.array_equal(qa.from_words(words, Q.dtype, Q.shape), Q)
+
+
+def test_words_to_torch():
+    """PyTorch has no read-only tensors: it shares the words all the same, so ask it for a copy."""
+    torch = pytest.importorskip("torch")
+    copied = torch.from_dlpack(Q.words, copy=True)
+    assert copied.data_ptr() != Q.words.ctypes.data
+    digest = Q.digest()
+    copied.zero_()
+    assert Q.digest() == digest
+    assert qa.array_equal(qa.from_words(np.from_dlpack(torch.from_dlpack(Q.words, copy=True)), Q.dtype, Q.shape), Q)
+
+
+# Python's protocols
+
+
+@pytest.mark.parametrize("q", [Q, P, REAL, Q[::-1], Q[..., 5:40], Q.T], ids=str)
+def test_copies_and_pickles(q):
+    for made, own in [(q.copy(), True), (copy.copy(q), None), (copy.deepcopy(q), True),
+                      (pickle.loads(pickle.dumps(q)), True), (pickle.loads(pickle.dumps(q, 5)), True)]:  # fmt: skip
+        validate(made)
+        assert made.digest() == q.digest() and made.dtype == q.dtype and made.axis == q.axis
+        assert own is None or not np.shares_memory(made.words, q.words)
+
+
+def test_iteration_length_truth_and_in():
+    check(list(Q), list(Q.dequantize()))
+    check(list(ROW), list(ROW.dequantize()))
+    check(list(reversed(Q)), list(reversed(Q.dequantize())))
+    assert len(Q) == 3 and 2 in Q and 4 not in Q and 0.5 not in Q
+    assert ROW[3:4] or not ROW[3:4].dequantize().any()
+    assert bool(ROW[:1]) == bool(ROW.dequantize()[0])
+    for few in (Q, ROW[:0]):
+        with pytest.raises(ValueError, match="truth value"):
+            bool(few)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Q)
+    first, *_, last = ROW
+    assert (first, last) == (ROW[0], ROW[-1])
+
+
+def test_digest_tells_contents():
+    assert Q.digest() == qa.from_codes(Q.codes(), qa.uint2).digest()
+    others = [Q[:2], qa.repack(Q, 0), qa.astype(Q, qa.uint3), Q * 0.5, qa.flip(Q, 2)]
+    assert len({Q.digest(), *(x.digest() for x in others)}) == 6

@@ -1,0 +1,431 @@
+"""One call for each name of the array API standard that quantarray has: the same for a packed array and a plain one.
+
+A call gets a namespace `xp`, an array `x` of it, and what was drawn, `d`, which both namespaces share.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_strict as strict
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+from reductions import GROUPS, LAWS, LENGTHS, shapes
+from strategies import Law, integer_dtypes, laws, samples, seeds
+
+import quantarray as qa
+
+SMALL = laws(4, ["integer", "table"])  # two of them have a joint table
+SIGNS = integer_dtypes(2).filter(lambda t: t.max_abs < 2)  # any number of them has a product
+
+
+@dataclass(frozen=True)
+class Case:
+    """`call`; the arrays it is tried on; the dtype of plain arrays; how far real results may lie from theirs.
+
+    arrays: "any" law; "small" for pairs; "signs" -1, 0, 1; "bits" uint1; (low, high): levels in between.
+    plain: "same" int64 or float32; "float" float64 or float32; "double" float64; "wide" int64 or float64; "bool".
+    room: None for equal results; else a multiple of 2**-40 times the largest constant's size, of both arrays where
+    there are two, or its square; and times the number of elements where these are `summed`. Beside it results may
+    differ by `ulps` units in the last place of float32.
+    """
+
+    call: Any
+    arrays: Any = "any"
+    plain: str = "same"
+    room: float | None = None
+    square: bool = False
+    summed: bool = True
+    ulps: int = 1
+    filled: bool = False  # at least one element
+
+
+class Drawn:
+    """What a call takes besides an array, drawn when it first asks."""
+
+    def __init__(self, data, q, case):
+        self._data, self.q, self._case, self._found = data, q, case, {}
+
+    def __call__(self, name, strategy):
+        if name not in self._found:
+            self._found[name] = self._data.draw(strategy, name)
+        return self._found[name]
+
+    def flag(self, name):
+        return self(name, st.booleans())
+
+    def between(self, name, low, high):
+        return self(name, st.integers(low, high))
+
+    def among(self, name, *options):
+        return self(name, st.sampled_from(options))
+
+    @property
+    def axis(self):
+        return self("axis", st.integers(-self.q.ndim, self.q.ndim - 1))
+
+    @property
+    def place(self):
+        return self("place", st.integers(-self.q.ndim - 1, self.q.ndim))
+
+    @property
+    def axes(self):
+        several = st.lists(st.integers(0, self.q.ndim - 1), unique=True).map(tuple)
+        return self("axes", st.one_of(st.none(), st.integers(-self.q.ndim, self.q.ndim - 1), several))
+
+    @property
+    def order(self):
+        return self("order", st.permutations(range(self.q.ndim)).map(tuple))
+
+    @property
+    def shape(self):
+        return self("shape", shapes().map(lambda drawn: drawn[0]))
+
+    @property
+    def rng(self):
+        return np.random.default_rng(self("seed", seeds()))
+
+    def integers(self, xp, low, high, shape):
+        """The same dense integers in both namespaces."""
+        return dense(xp, self.rng.integers(low, high, shape))
+
+    def places(self, xp, axis):
+        n = self.q.shape[axis]
+        return self.integers(xp, -n if n else 0, max(n, 1), self("count", st.sampled_from(LENGTHS)) if n else 0)
+
+    def number(self, name="number"):
+        """A number of the kind that the levels are."""
+        if self.q.dtype.is_integer and self.q.scale is None:
+            return self(name, st.integers(1, 5))
+        return self(name, st.sampled_from([0.25, 1.5, 3.0]))
+
+    def other(self, shape=None, axis=None):
+        """A second packed array of the dtype of x, and of its shape and packed axis or others."""
+        shape, axis = shape or self.q.shape, self.q.axis if axis is None else axis
+        if isinstance(self._case.arrays, tuple):
+            found = tables(shape, axis, *self._case.arrays, self.q.dtype)
+        else:
+            found = samples(shape, axis, law_of(self.q)).map(lambda s: s.q)
+        return self("other", found)
+
+    @property
+    def operands(self):
+        """The packed arrays."""
+        return [self.q, *(self._found[name] for name in ("other",) if name in self._found)]
+
+    def second(self, xp):
+        """`other` for both namespaces."""
+        return self.other() if xp is qa else self.plain(self.other())
+
+    def mask(self, xp):
+        """A packed mask, or a plain one."""
+        found = self("mask", samples(self.q.shape, self.q.axis, Law(qa.uint1)).map(lambda s: s.q))
+        return found if xp is qa else strict.asarray(found.codes() != 0)
+
+    def plain(self, q):
+        """The plain array that a packed one stands for."""
+        a, kind = q.dequantize(), self._case.plain
+        integer = a.dtype.kind == "i"
+        if kind == "bool":
+            return strict.asarray(a != 0)
+        if kind == "double" or (kind == "wide" and not integer) or (kind == "float" and integer):
+            return strict.asarray(a.astype(np.float64))
+        return strict.asarray(a.astype(np.int64) if integer else a)
+
+
+def law_of(q):
+    return Law(q.dtype, q.dtype.is_integer and q.scale is not None)
+
+
+def dense(xp, a):
+    return np.asarray(a) if xp is qa else xp.asarray(np.ascontiguousarray(a))
+
+
+@st.composite
+def tables(draw, shape, axis, low, high, dtype=None):
+    """Levels in an interval: integers if its bounds are, else a table, which may vary along unpacked axes."""
+    bits, rng = dtype.bits if dtype else draw(st.integers(1, 4)), np.random.default_rng(draw(seeds()))
+    codes = rng.integers(0, 2**bits, shape)
+    if isinstance(low, int):
+        dtype = dtype or qa.integers(rng.permutation(np.arange(low, high + 1))[: 2**bits].tolist())
+        return qa.from_codes(codes % dtype.n_levels, dtype, axis)
+    dims = [n if d != axis and draw(st.booleans()) else 1 for d, n in enumerate(shape)]
+    return qa.from_codes(codes, qa.table(bits), axis, table=rng.uniform(low, high, (2**bits, *dims)))
+
+
+def packed(case):
+    """Strategy of packed arrays for a case."""
+    least = 1 if case.filled else 0
+    found = shapes(4, least)
+    if isinstance(case.arrays, tuple):
+        return found.flatmap(lambda s: tables(*s, *case.arrays))
+    law = {
+        "any": LAWS,
+        "factors": laws(8, table_bits=4),
+        "small": SMALL,
+        "signs": SIGNS.map(Law),
+        "bits": st.just(Law(qa.uint1)),
+    }[case.arrays]
+    groups = {"small": (None,), "factors": (None, 64)}.get(case.arrays, GROUPS)
+    return found.flatmap(lambda s: samples(*s, law, range(len(s[0])), groups)).map(lambda s: s.q)
+
+
+def unary(name, arrays="any", plain="same", room=None, ulps=1):
+    return Case(lambda xp, x, d: getattr(xp, name)(x), arrays, plain, room, ulps=ulps)
+
+
+def binary(name, arrays="small", plain="same", room=None, ulps=1):
+    """With an array of the same dtype, and with a number."""
+
+    def call(xp, x, d):
+        if d.flag("both packed"):
+            return getattr(xp, name)(x, d.second(xp))
+        return getattr(xp, name)(x, d.number())
+
+    return Case(call, arrays, plain, room, summed=False, ulps=ulps)
+
+
+def _truth(name):
+    return Case(lambda xp, x, d: getattr(xp, name)(x != 0, d.second(xp) != 0))
+
+
+def reduction(name, plain="same", room=None, filled=False, arrays="any"):
+    def call(xp, x, d):
+        return getattr(xp, name)(x, axis=d.axes, keepdims=d.flag("keepdims"))
+
+    return Case(call, arrays, plain, room, filled=filled)
+
+
+def _along(name):
+    """Along one axis, or of all elements."""
+
+    def call(xp, x, d):
+        axis = d.axis if d.flag("one axis") else None
+        return getattr(xp, name)(x, axis=axis, keepdims=d.flag("keepdims"))
+
+    return Case(call, filled=True)
+
+
+def _moments(name, square):
+    def call(xp, x, d):
+        correction = d.among("correction", 0, 0.5)
+        return getattr(xp, name)(x, axis=d.axes, correction=correction, keepdims=d.flag("keepdims"))
+
+    return Case(call, "any", "double", 1, square, filled=True)
+
+
+def _take_along_axis(xp, x, d):
+    n = d.q.shape[d.axis]
+    assume(n > 0)
+    shape = list(d.q.shape)
+    shape[d.axis] = d("count", st.sampled_from(LENGTHS))
+    return xp.take_along_axis(x, d.integers(xp, -n, n, shape), axis=d.axis)
+
+
+def _repeat(xp, x, d):
+    times = d.integers(xp, 0, 4, d.q.shape[d.axis]) if d.flag("each") else 3
+    return xp.repeat(x, times, axis=d.axis)
+
+
+def _meshgrid(xp, x, d):
+    return xp.meshgrid(*[xp.arange(n) for n in d.shape], indexing=d.among("indexing", "xy", "ij"))
+
+
+def _tile(xp, x, d):
+    return xp.tile(x, d("repetitions", st.lists(st.integers(0, 3), min_size=1, max_size=4).map(tuple)))
+
+
+def _reshape(xp, x, d):
+    x = xp.permute_dims(x, [i for i in range(d.q.ndim) if i != d.q.axis] + [d.q.axis])
+    size = d.q.size
+    first = d("first", st.sampled_from([n for n in range(1, max(size, 1) + 1) if size % n == 0][:12]))
+    return xp.reshape(x, d.among("new", (first, size // first), (size,), (size // first, 1, first)))
+
+
+def _searchsorted(xp, x, d):
+    x = row(xp, x, d)
+    return xp.searchsorted(x, xp.flip(x), side=d.among("side", "left", "right"), sorter=xp.argsort(x))
+
+
+def _where(xp, x, d):
+    return xp.where(d.mask(xp), x, d.second(xp))
+
+
+def _diff(xp, x, d):
+    more = {n: xp.flip(x, axis=0) for n in ("prepend", "append") if d.axis in (0, -d.q.ndim) and d.flag(n)}
+    return xp.diff(x, axis=d.axis, n=d.between("n", 1, 3), **more)
+
+
+def _clip(xp, x, d):
+    low = d.number("low") - 2
+    return xp.clip(x, low, low + d.number("more")) if d.flag("both") else xp.clip(x, max=low)
+
+
+def _cumulative(name, **options):
+    def call(xp, x, d):
+        return getattr(xp, name)(x, axis=d.axis, include_initial=d.flag("include_initial"))
+
+    return Case(call, **options)
+
+
+def _product(function, shape_of_other):
+    """Of x, packed last, with another array of its dtype."""
+
+    def call(xp, x, d):
+        x = xp.moveaxis(x, d.q.axis, -1)
+        n = d.q.shape[d.q.axis]
+        shape, axis = shape_of_other(d, n)
+        q = d.other(shape=shape, axis=axis)
+        return function(xp, x, q if xp is qa else d.plain(q))
+
+    # Products are of constants, not of the levels that dequantize rounds to float32
+    return Case(call, "factors", "wide", 2.0**17)
+
+
+def row(xp, x, d):
+    """One line of the packed axis."""
+    assume(d.q.size)
+    return x[tuple(slice(None) if i == d.q.axis else 0 for i in range(d.q.ndim))]
+
+
+def matrices(xp, x, d):
+    return xp.expand_dims(x, axis=0) if d.q.ndim == 1 else x
+
+
+def _vector_norm(xp, x, d):
+    return xp.linalg.vector_norm(x, axis=d.axes, ord=d.among("ord", 0, 1, 2, 3.5, np.inf))
+
+
+def _matrix_norm(xp, x, d):
+    ord_ = d.among("ord", "fro", 1, -1, np.inf, -np.inf)
+    return xp.linalg.matrix_norm(matrices(xp, x, d), ord=ord_, keepdims=d.flag("keepdims"))
+
+
+def _like(name, *args):
+    return Case(lambda xp, x, d: getattr(xp, name)(x, *args), "signs")
+
+
+def _dtype(xp, d, name="dtype"):
+    """uint8 or int8, which both namespaces have."""
+    return getattr(xp, d(name, st.sampled_from(["uint8", "int8"])))
+
+
+KINDS = ["bool", "signed integer", "unsigned integer", "integral", "real floating", "numeric"]
+
+
+def _iinfo(xp, x, d):
+    info = xp.iinfo(_dtype(xp, d))
+    return info.bits, info.min, info.max
+
+
+_MATMUL = _product(lambda xp, x, y: xp.matmul(x, y), lambda d, n: ((n, 3), 0))
+_TENSORDOT = _product(lambda xp, x, y: xp.tensordot(x, y, axes=((-1,), (1,))), lambda d, n: ((2, n), 1))
+_VECDOT = _product(lambda xp, x, y: xp.vecdot(x, y), lambda d, n: ((n,), 0))
+_MATRIX_TRANSPOSE = Case(lambda xp, x, d: xp.matrix_transpose(matrices(xp, x, d)))
+
+CASES = {
+    # creation
+    "arange": Case(lambda xp, x, d: xp.arange(d.between("a", -99, 9), d.between("b", -9, 99), d.among("by", 1, 2, 5))),
+    "empty": Case(lambda xp, x, d: xp.empty(d.shape).shape),
+    "empty_like": Case(lambda xp, x, d: xp.empty_like(x).shape),
+    "eye": Case(lambda xp, x, d: xp.eye(d.between("n", 0, 70), d.between("m", 0, 70), k=d.between("k", -70, 70))),
+    "from_dlpack": Case(lambda xp, x, d: xp.from_dlpack(dense(xp, d.rng.integers(0, 256, d.shape).astype(np.uint8)))),
+    "full": Case(lambda xp, x, d: xp.full(d.shape, d.between("fill", -128, 255))),
+    "full_like": Case(lambda xp, x, d: xp.full_like(x, int(d.q.dtype.levels[0])), "signs"),
+    "meshgrid": Case(_meshgrid),
+    "ones": Case(lambda xp, x, d: xp.ones(d.shape)),
+    "ones_like": Case(lambda xp, x, d: xp.ones_like(x == 0)),
+    "zeros": Case(lambda xp, x, d: xp.zeros(d.shape)),
+    "zeros_like": Case(lambda xp, x, d: xp.zeros_like(x == 0)),
+    # dtypes
+    "astype": Case(lambda xp, x, d: xp.astype(x, qa.table(8) if xp is qa else xp.float32)),
+    "can_cast": Case(lambda xp, x, d: xp.can_cast(_dtype(xp, d, "from"), _dtype(xp, d))),
+    "iinfo": Case(_iinfo),
+    "isdtype": Case(lambda xp, x, d: xp.isdtype(_dtype(xp, d), d("kind", st.sampled_from(KINDS)))),
+    "result_type": Case(lambda xp, x, d: xp.result_type(_dtype(xp, d), _dtype(xp, d)) == _dtype(xp, d)),
+    # one array
+    **{n: unary(n) for n in "abs ceil floor negative positive round sign trunc".split()},
+    **{n: unary(n, plain="float") for n in "conj isfinite isinf isnan real signbit".split()},
+    "square": unary("square", (-9.0, 9.0)),
+    # NumPy's float32 loops over a table and over an array may differ by two units in the last place
+    **{n: unary(n, (-4.0, 4.0), "float", 0, 2) for n in "atan asinh cos cosh exp expm1 sin sinh tan tanh".split()},
+    **{n: unary(n, (0.05, 0.95), "float", 0, 2) for n in "acos asin atanh log1p reciprocal".split()},
+    **{n: unary(n, (1, 40), "float", 0, 2) for n in "acosh log log10 log2 sqrt".split()},
+    # two arrays, or an array and a number
+    **{n: binary(n) for n in "maximum minimum".split()},
+    **{n: binary(n, room=2.0**20) for n in "add subtract multiply".split()},
+    "divide": binary("divide", (1, 9), "float", 0),
+    **{n: binary(n, (1, 9)) for n in "floor_divide remainder".split()},
+    "pow": binary("pow", (0, 3)),
+    **{n: binary(n, plain="float", room=2.0**18, ulps=2) for n in "atan2 copysign hypot logaddexp".split()},
+    **{n: binary(n, "any") for n in "equal not_equal less less_equal greater greater_equal".split()},
+    **{n: _truth(n) for n in "logical_and logical_or logical_xor".split()},
+    "logical_not": Case(lambda xp, x, d: xp.logical_not(x != 0)),
+    **{
+        n: Case(lambda xp, x, d, n=n: getattr(xp, n)(x, d.second(xp)), "bits", "bool")
+        for n in "bitwise_and bitwise_or bitwise_xor".split()
+    },
+    "bitwise_invert": unary("bitwise_invert", "bits", "bool"),
+    "clip": Case(_clip),
+    # indexing
+    "take": Case(lambda xp, x, d: xp.take(x, d.places(xp, d.axis), axis=d.axis)),
+    "take_along_axis": Case(_take_along_axis),
+    # linear algebra
+    "matmul": _MATMUL,
+    "matrix_transpose": _MATRIX_TRANSPOSE,
+    "tensordot": _TENSORDOT,
+    "vecdot": _VECDOT,
+    # manipulation
+    "broadcast_arrays": Case(lambda xp, x, d: xp.broadcast_arrays(x, xp.expand_dims(x, axis=0))),
+    "broadcast_to": Case(lambda xp, x, d: xp.broadcast_to(x, (2, *(3 if n == 1 else n for n in d.q.shape)))),
+    "concat": Case(lambda xp, x, d: xp.concat([x, d.second(xp), x], axis=d.axis)),
+    "expand_dims": Case(lambda xp, x, d: xp.expand_dims(x, axis=d.place)),
+    "flip": Case(lambda xp, x, d: xp.flip(x, axis=d.axes)),
+    "moveaxis": Case(lambda xp, x, d: xp.moveaxis(x, d.axis, d.between("to", -d.q.ndim, d.q.ndim - 1))),
+    "permute_dims": Case(lambda xp, x, d: xp.permute_dims(x, d.order)),
+    "repeat": Case(_repeat),
+    "reshape": Case(_reshape),
+    "roll": Case(lambda xp, x, d: xp.roll(x, d.between("shift", -300, 300), axis=d.axis)),
+    "squeeze": Case(lambda xp, x, d: xp.squeeze(xp.expand_dims(x, axis=d.place), axis=d.place)),
+    "stack": Case(lambda xp, x, d: xp.stack([x, d.second(xp)], axis=d.place)),
+    "tile": Case(_tile),
+    "unstack": Case(lambda xp, x, d: xp.unstack(xp.expand_dims(x, axis=-1), axis=d.axis - (d.axis < 0))),
+    # searching, sets, sorting
+    "argmax": _along("argmax"),
+    "argmin": _along("argmin"),
+    "count_nonzero": reduction("count_nonzero"),
+    "nonzero": Case(lambda xp, x, d: xp.nonzero(x)),
+    "searchsorted": Case(_searchsorted),
+    "where": Case(_where, "small"),
+    **{n: unary(n) for n in "unique_all unique_counts unique_inverse unique_values".split()},
+    "argsort": Case(lambda xp, x, d: xp.argsort(x, axis=d.axis, descending=d.flag("down"))),
+    "sort": Case(lambda xp, x, d: xp.sort(x, axis=d.axis, descending=d.flag("down"))),
+    # statistics
+    "sum": reduction("sum", "wide", 1),
+    "mean": reduction("mean", "double", 1),
+    "prod": reduction("prod", arrays="signs"),
+    "max": reduction("max", filled=True),
+    "min": reduction("min", filled=True),
+    "var": _moments("var", True),
+    "std": _moments("std", False),
+    "cumulative_sum": _cumulative("cumulative_sum", plain="wide", room=1),
+    "cumulative_prod": _cumulative("cumulative_prod", arrays=(0.9, 1.1), plain="wide", room=0),
+    # truth and differences
+    "all": reduction("all"),
+    "any": reduction("any"),
+    "diff": Case(_diff),
+    # the extension
+    "linalg.diagonal": Case(lambda xp, x, d: xp.linalg.diagonal(matrices(xp, x, d), offset=d.between("k", -3, 3))),
+    "linalg.matmul": _product(lambda xp, x, y: xp.linalg.matmul(x, y), lambda d, n: ((n, 3), 0)),
+    "linalg.matrix_norm": Case(_matrix_norm, plain="double", room=1, filled=True),
+    "linalg.matrix_transpose": Case(lambda xp, x, d: xp.linalg.matrix_transpose(matrices(xp, x, d))),
+    "linalg.outer": Case(
+        lambda xp, x, d: xp.linalg.outer(row(xp, x, d), row(xp, x, d)), "signs", filled=True
+    ),
+    "linalg.tensordot": _product(
+        lambda xp, x, y: xp.linalg.tensordot(x, y, axes=((-1,), (1,))), lambda d, n: ((2, n), 1)
+    ),
+    "linalg.trace": Case(lambda xp, x, d: xp.linalg.trace(matrices(xp, x, d)), plain="wide", room=1),
+    "linalg.vecdot": _product(lambda xp, x, y: xp.linalg.vecdot(x, y), lambda d, n: ((n,), 0)),
+    "linalg.vector_norm": Case(_vector_norm, plain="double", room=1, filled=True),
+}  # fmt: skip

@@ -189,17 +189,32 @@ def _made(op: str, *fields: Any) -> DType:
 
 
 def uniform(bits: int, n_levels: int | None = None) -> DType:
-    """Real levels offset + scale * c: what an affine quantiser has."""
+    """Real levels offset + scale * c: what an affine quantiser has.
+
+    >>> import quantarray as qa
+    >>> qa.from_codes([0, 1, 3], qa.uniform(2), scale=0.5, offset=-1).dequantize()
+    array([-1. , -0.5,  0.5], dtype=float32)
+    """
     return _real("uniform", bits, n_levels)
 
 
 def basis(bits: int) -> DType:
-    """Real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy residuals."""
+    """Real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy residuals.
+
+    >>> import quantarray as qa
+    >>> qa.from_codes([0, 1, 2, 3], qa.basis(2), scale=[0.5, 3]).dequantize()
+    array([0. , 0.5, 3. , 3.5], dtype=float32)
+    """
     return _real("basis", bits, None)
 
 
 def table(bits: int, n_levels: int | None = None) -> DType:
-    """Real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat."""
+    """Real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat.
+
+    >>> import quantarray as qa
+    >>> qa.from_codes([0, 1, 2], qa.table(2, 3), table=[0.25, -7, 1]).dequantize()
+    array([ 0.25, -7.  ,  1.  ], dtype=float32)
+    """
     return _real("table", bits, n_levels)
 
 

@@ -1,8 +1,10 @@
 """Which law and dtype come out of a function: one table for the documentation and its test.
 
-A rule depends on the operands' dtypes, on whether integer levels have a scale, and on operands that are not packed;
-never on codes. *Exact* operands have integer levels without a scale, and integers or none besides; all others are
-*real*. Two packed operands are exact if both are.
+    python -m quantarray.type_rules > docs/type-rules.md
+
+A rule depends on the operands' dtypes, on whether integer levels have a scale, on shapes, and on operands that are not
+packed; never on codes. *Exact* operands have integer levels without a scale, and integers or none besides; all others
+are *real*. Two packed operands are exact if both are.
 """
 
 from __future__ import annotations
@@ -39,65 +41,182 @@ _GIVEN = Rule(
 )
 _GIVEN_UINT1 = Rule("the integer dtype given; uint1 if none is", "refused")
 _CODES = Rule("the dtype given", "the law given: dtype and constants")
+_VIEW = Rule("the dtype of q", "the law of q, with the constants of the elements that stay")
+_VIEWS = Rule("of each: its dtype", "of each: its law")
+_JOIN = Rule(
+    "the dtype of all; of different ones their result_type",
+    "one dtype: that one, with constants along the axis where they differ; else refused",
+)
+_SUMMED = Rule("int32; int64 where n * max|level| >= 2**31; or the dtype given", "float32; or float64 if that is given")
+_INT64 = Rule("int64", "int64")
+_BOOL = Rule("bool", "bool")
+_FLOAT32 = Rule("float32", "float32")
+_EXTREME = Rule("int32", "float32")
+_VALUES = "values as of unique_values; counts and indices int64"
+_PRODUCT = Rule("int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32")
+_REQUANTIZED = Rule(
+    "int32; int64 where n * max|x| * max|w| >= 2**31, OverflowError from 2**53 on; out_dtype if given; with requantize "
+    "the dtype of its levels",
+    "float32; with requantize the law of its levels",
+)
+_MASK = Rule("uint1", "uint1")
 
-RULES: dict[str, Rule] = {
-    # level algebra
-    "positive": Rule("the array itself", "the array itself"),
-    "negative": Rule(
-        "integers of the other sign in the same order of codes", "the same law, constants of the other sign"
-    ),
-    "add": _SUM,
-    "subtract": _SUM,
-    "multiply": Rule(
-        f"integers; {_PAIRS}integers of all products in ascending order",
-        "the same law with other constants; integers with a float or a vector: the same dtype with a scale. "
-        f"{_PAIRS}table with one level a pair",
-    ),
-    "divide": Rule(
-        f"q / s: the same dtype with a scale; s / q: {_SAME_TABLE}; {_PAIRS}table with one level a pair",
-        f"q / s: the same law with other constants; s / q: {_SAME_TABLE}; {_PAIRS}table with one level a pair",
-    ),
-    # functions of levels
-    **dict.fromkeys(("abs", "relu", "square", "clip", "maximum", "minimum", "floor_divide", "remainder"), _TABLE),
-    "pow": Rule(f"integers for exponents from 0 on, equal ones merged; else {_TABLE.real}", _TABLE.real),
-    "sign": Rule("integers -1, 0, 1, those that the levels give", "ternary"),
-    "round": Rule(f"the array itself for decimals from 0 on; else {_MERGED}", _SAME_TABLE),
-    **dict.fromkeys(("floor", "ceil", "trunc"), _WHOLE),
-    **dict.fromkeys(
-        """acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 reciprocal sin sinh sqrt tan
-        tanh""".split(),
-        _FLOAT,
-    ),
-    **dict.fromkeys(("atan2", "copysign", "hypot", "logaddexp"), _FLOAT_PAIR),
-    **dict.fromkeys(("isfinite", "isinf", "isnan", "signbit"), _UINT1),
-    "map": Rule(
-        f"f's integers: {_MERGED}. Its bools: uint1. Its floats: {_SAME_TABLE}",
-        "as for exact operands; integers are those of the constants, ascending",
-    ),
-    "map2": Rule(
-        "f's integers: integers in ascending order. Its bools: uint1. Its floats: table with one level a pair",
-        "as for exact operands",
-    ),
-    # comparison and logic
-    **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), _UINT1),
-    "where": Rule(
-        "integers: the result_type of both",
-        "two of one law: that law; else table with the levels of a and, behind them, those of b",
-    ),
-    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), _UINT1),
-    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "shift"), _ONLY_UINT1),
-    # between dtypes
-    "astype": Rule("the dtype given", "the dtype given"),
-    "result_type": Rule(
-        "the first dtype with all levels, else integers of all levels in ascending order",
-        "equal dtypes: that one; else refused",
-    ),
-    # creation
-    **dict.fromkeys(("full", "arange"), _GIVEN),
-    **dict.fromkeys(("zeros", "ones", "empty", "eye"), _GIVEN_UINT1),
-    **dict.fromkeys(("full_like", "zeros_like", "ones_like", "empty_like"), _LIKE),
-    **dict.fromkeys(("from_codes", "from_words"), _CODES),
-    "encode": Rule("the integers given; bools: uint1", "refused"),
-    "from_dlpack": Rule("the integer dtype given; else bool: uint1, uint8: uint8, int8: int8", "refused"),
-    **dict.fromkeys(("pack_bits", "from_packbits", "from_bitarray"), Rule("uint1", "refused")),
+CHAPTERS: dict[str, dict[str, Rule]] = {
+    "Level algebra": {
+        **dict.fromkeys(("positive", "conj", "real"), Rule("the array itself", "the array itself")),
+        "negative": Rule(
+            "integers of the other sign in the same order of codes", "the same law, constants of the other sign"
+        ),
+        **dict.fromkeys(("add", "subtract"), _SUM),
+        "multiply": Rule(
+            f"integers; {_PAIRS}integers of all products in ascending order",
+            "the same law with other constants; integers with a float or a vector: the same dtype with a scale. "
+            f"{_PAIRS}table with one level a pair",
+        ),
+        "divide": Rule(
+            f"q / s: the same dtype with a scale; s / q: {_SAME_TABLE}; {_PAIRS}table with one level a pair",
+            f"q / s: the same law with other constants; s / q: {_SAME_TABLE}; {_PAIRS}table with one level a pair",
+        ),
+    },
+    "Functions of levels": {
+        **dict.fromkeys(("abs", "relu", "square", "clip", "maximum", "minimum", "floor_divide", "remainder"), _TABLE),
+        "pow": Rule(f"integers for exponents from 0 on, equal ones merged; else {_TABLE.real}", _TABLE.real),
+        "sign": Rule("integers -1, 0, 1, those that the levels give", "ternary"),
+        "round": Rule(f"the array itself for decimals from 0 on; else {_MERGED}", _SAME_TABLE),
+        **dict.fromkeys(("floor", "ceil", "trunc"), _WHOLE),
+        **dict.fromkeys(
+            """acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 reciprocal sin sinh sqrt tan
+            tanh""".split(),
+            _FLOAT,
+        ),
+        **dict.fromkeys(("atan2", "copysign", "hypot", "logaddexp"), _FLOAT_PAIR),
+        **dict.fromkeys(("isfinite", "isinf", "isnan", "signbit"), _UINT1),
+        "map": Rule(
+            f"f's integers: {_MERGED}. Its bools: uint1. Its floats: {_SAME_TABLE}",
+            "as for exact operands; integers are those of the constants, ascending",
+        ),
+        "map2": Rule(
+            "f's integers: integers in ascending order. Its bools: uint1. Its floats: table with one level a pair",
+            "as for exact operands",
+        ),
+    },
+    "Comparison and logic": {
+        **dict.fromkeys(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"), _UINT1),
+        "array_equal": _BOOL,
+        "isin": Rule("uint1, packed as q is", "uint1, packed as q is"),
+        "where": Rule(
+            "integers: the result_type of both",
+            "two of one law: that law; else table with the levels of a and, behind them, those of b",
+        ),
+        **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), _UINT1),
+        **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "shift"), _ONLY_UINT1),
+    },
+    "Between dtypes": {
+        "astype": Rule("the dtype given", "the dtype given"),
+        "result_type": Rule(
+            "the first dtype with all levels, else integers of all levels in ascending order",
+            "equal dtypes: that one; else refused",
+        ),
+    },
+    "Making arrays": {
+        **dict.fromkeys(("full", "arange"), _GIVEN),
+        **dict.fromkeys(("zeros", "ones", "empty", "eye"), _GIVEN_UINT1),
+        **dict.fromkeys(("full_like", "zeros_like", "ones_like", "empty_like"), _LIKE),
+        **dict.fromkeys(("from_codes", "from_words"), _CODES),
+        "encode": Rule("the integers given; bools: uint1", "refused"),
+        "quantize": Rule(*["the dtype of the quantiser, with the constants that it fits"] * 2),
+        "from_dlpack": Rule("the integer dtype given; else bool: uint1, uint8: uint8, int8: int8", "refused"),
+        **dict.fromkeys(("pack_bits", "from_packbits", "from_bitarray"), Rule("uint1", "refused")),
+        **dict.fromkeys(("relu_mask", "dropout_mask"), _MASK),
+        "load": Rule("the dtype that was saved", "the law that was saved"),
+    },
+    "Out of packed arrays": {
+        "unpack_bits": Rule("bool of uint1; others are refused", "refused"),
+        "to_packbits": Rule("uint8 of uint1; others are refused", "refused"),
+    },
+    "Shapes": {
+        **dict.fromkeys(
+            """broadcast_to expand_dims flip matrix_transpose moveaxis permute_dims ravel repack repeat reshape roll
+            rot90 squeeze swapaxes take take_along_axis tile transpose""".split(),
+            _VIEW,
+        ),
+        **dict.fromkeys("array_split broadcast_arrays meshgrid split unstack".split(), _VIEWS),
+        **dict.fromkeys("concat concatenate hstack stack vstack".split(), _JOIN),
+        "pad": Rule(
+            "the dtype of q, which must have the value that fills", "the law of q, whose every constant must give it"
+        ),
+    },
+    "Reductions": {
+        **dict.fromkeys(("sum", "cumulative_sum"), _SUMMED),
+        "prod": Rule(
+            "int32; int64 where max|level|**n >= 2**31, OverflowError where it may reach 2**63; or the dtype given",
+            "refused",
+        ),
+        "cumulative_prod": Rule("as prod of the axis", "float32; or float64 if that is given"),
+        **dict.fromkeys(("mean", "var", "std"), _FLOAT32),
+        **dict.fromkeys(("max", "min"), _EXTREME),
+        **dict.fromkeys(("all", "any"), _BOOL),
+        "count_nonzero": _INT64,
+        "counts": Rule(*["int64 [n_levels, *axes that are left]"] * 2),
+        "diff": Rule("int32; int64 where 2**n * max|level| >= 2**31, for the n-th differences", "float32"),
+        "map_reduce": Rule(*["f's integers and bools: int64; its floats, and means: float64; its tuple: a tuple"] * 2),
+    },
+    "Searching, sorting and sets": {
+        **dict.fromkeys(("argmax", "argmin", "argsort", "searchsorted"), _INT64),
+        "nonzero": Rule(*["a tuple of int64 arrays, one an axis"] * 2),
+        "sort": Rule("the dtype of q", "the law of q"),
+        "unique_values": _EXTREME,
+        **dict.fromkeys(("unique_all", "unique_counts", "unique_inverse"), Rule(_VALUES, _VALUES)),
+    },
+    "Products": {
+        **dict.fromkeys(("vecdot", "dot", "inner", "tensordot"), _PRODUCT),
+        "einsum": Rule(
+            f"of two: {_PRODUCT.exact}; of one: as sum, or its dtype where all letters stay",
+            "float32; of one: as sum, or its law where all letters stay",
+        ),
+        "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32"),
+        "hamming": _INT64,
+        **dict.fromkeys(("matmul", "linear", "conv2d"), _REQUANTIZED),
+    },
+    "Layers": {
+        "max_pool2d": _LIKE,
+        "avg_pool2d": Rule(*["float32; with requantize the law of its levels"] * 2),
+    },
+    "linalg": {
+        "linalg.diagonal": _VIEW,
+        "linalg.trace": Rule("as sum of the diagonal", "float32"),
+        **dict.fromkeys(("linalg.vector_norm", "linalg.matrix_norm"), _FLOAT32),
+    },
 }
+
+RULES: dict[str, Rule] = {name: rule for chapter in CHAPTERS.values() for name, rule in chapter.items()}
+
+_INTRODUCTION = """\
+# Which law and dtype come out
+
+Made by `python -m quantarray.type_rules`; the tests hold it to the code.
+
+A rule depends on the operands' dtypes, on whether integer levels have a scale, on shapes, and on operands that are not
+packed (numbers, vectors, the results of a function that is given); never on codes. *Exact* operands have integer
+levels without a scale, and integers or none besides; all others are *real*. Two packed operands are exact if both are.
+int32, int64, float32, float64 and bool are NumPy arrays; all else is packed. *n* is how many elements a result is made
+of, *max|level|* the largest magnitude among the levels that the dtype has.
+"""
+
+
+def page() -> str:
+    """The page, as Markdown; functions of one rule share a row."""
+    lines = [_INTRODUCTION]
+    for chapter, rules in CHAPTERS.items():
+        lines += [f"## {chapter}", "", "| function | exact | real |", "|---|---|---|"]
+        shared: dict[Rule, list[str]] = {}
+        for name, rule in rules.items():
+            shared.setdefault(rule, []).append(f"`{name}`")
+        cells = ((" ".join(names), rule.exact, rule.real) for rule, names in shared.items())
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

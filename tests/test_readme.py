@@ -1,16 +1,24 @@
-"""The README's example runs as printed, and its set-up commands are the two that it promises."""
+"""The README's examples run as printed, and its set-up commands are the two that it promises."""
 
 import re
 from pathlib import Path
 
+import pytest
+
+from quantarray.array_api import share
+
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_example_prints_what_it_says(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.S)
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.S), ids=["network", "arrays"])
+def test_example_prints_what_it_says(code, capsys):
     exec(compile(code, "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert printed == [line.split(")  # ")[1] for line in code.splitlines() if line.startswith("print(")]
+
+
+def test_share_of_the_array_api():
+    assert f"{share() * 100:.0f} % of the array API's names" in README
 
 
 def test_two_set_up_commands():

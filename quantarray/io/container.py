@@ -48,6 +48,12 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
 
     Raises FormatError where the file is damaged, truncated or foreign: what comes back is the array that was saved or
     nothing. FileNotFoundError and other errors of the system pass through.
+
+    >>> import quantarray as qa, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "q.npz")
+    >>> qa.save(path, qa.encode([[3, 0], [1, 2]], values=range(4)))
+    >>> qa.load(path).dtype, qa.load(path).dequantize().tolist()
+    (quantarray.uint2, [[3, 0], [1, 2]])
     """
     path = path_of("load", file)
     read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors})

@@ -408,6 +408,7 @@ class QuantArray(Operators, Reductions):
 
 
 _MISSING = {
+    "__dlpack__": "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values",
     "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
     "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
 }

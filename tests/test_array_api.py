@@ -6,7 +6,8 @@ from pathlib import Path
 import array_api_strict as strict
 import numpy as np
 import pytest
-from array_api_cases import CASES, Drawn, packed
+from array_api_cases import CASES
+from array_api_drawn import Drawn, packed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

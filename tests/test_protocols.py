@@ -142,6 +142,21 @@ def test_where_and_choices_of_dtype():
     assert np.can_cast(P, qa.int2) and np.astype(P, qa.int2).dtype == qa.int2
 
 
+def test_functions_without_a_signature(monkeypatch):
+    """Those that are written in C had none before NumPy 2.4: their arguments are taken as they come."""
+    known = inspect.signature
+
+    def signature(f):
+        if f in (np.concatenate, np.inner, np.where):
+            raise ValueError("no signature")
+        return known(f)
+
+    monkeypatch.setattr(protocols.inspect, "signature", signature)
+    for name in ("concatenate", "inner"):
+        test_functions(name)
+    test_where_and_choices_of_dtype()
+
+
 def numpy_functions(module):
     """NumPy's functions that ask arrays for `__array_function__`, and are called by their own names."""
     return {n for n, f in vars(module).items() if type(f).__name__ == "_ArrayFunctionDispatcher" and f.__name__ == n}
@@ -251,6 +266,11 @@ def test_words_to_numpy_are_shared_and_read_only():
     with pytest.raises(BufferError, match="readonly"):  # an older consumer, which cannot be told
         Q.words.__dlpack__()
     assert qa.array_equal(qa.from_words(words, Q.dtype, Q.shape), Q)
+
+
+def test_arrays_themselves_have_none():
+    with pytest.raises(AttributeError, match=r"q\.words has DLPack, and \.dequantize\(\) gives values"):
+        np.from_dlpack(Q)
 
 
 def test_words_to_torch():

@@ -176,6 +176,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         ),
         "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32"),
         "hamming": _INT64,
+        "top_k": Rule(*["distances and indices int64, of one bit an element; more are refused"] * 2),
         **dict.fromkeys(("matmul", "linear", "conv2d"), _REQUANTIZED),
     },
     "Layers": {

@@ -224,6 +224,8 @@ def test_bounds_are_of_dtypes():
     assert qa.prod(zeros[:, :1]).dtype == np.int64 and qa.prod(zeros[:1, :1]).dtype == np.int32
     with pytest.raises(OverflowError, match="prod"):
         qa.prod(zeros)
+    ones = zeros == 0
+    assert {a.dtype for a in qa.top_k(ones, ones, 1)} == {np.dtype(np.int64)}
     q = qa.zeros((2, 64), qa.integers(0, 2**20))
     for name, call in {"outer": CASES["outer"][0], **{n: OF_FEW[n][0] for n in ("inner", "matmul", "vecdot")}}.items():
         assert call(q).dtype == np.int64, name

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .micro import mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
 
@@ -31,13 +32,15 @@ def _pack_rows(codes, out, first, last):
     planes, _, words = out.shape
     length = codes.shape[1]
     for row in range(first, last):
-        for word in range(words):
-            at = word * 64
-            valid = min(64, length - at)
+        for word in range(length // 64):
+            for plane in range(planes):
+                out[plane, row, word] = mask_of_plane(codes, row * length + word * 64, plane)
+        rest = length // 64 * 64
+        for word in range(length // 64, words):
             for plane in range(planes):
                 mask = np.uint64(0)
-                for i in range(valid):
-                    mask |= np.uint64((codes[row, at + i] >> plane) & 1) << np.uint64(i)
+                for i in range(length - rest):
+                    mask |= np.uint64((codes[row, rest + i] >> plane) & 1) << np.uint64(i)
                 out[plane, row, word] = mask
 
 
@@ -46,15 +49,14 @@ def _unpack_rows(words, out, first, last):
     planes, _, count = words.shape
     length = out.shape[1]
     for row in range(first, last):
-        for word in range(count):
-            at = word * 64
-            valid = min(64, length - at)
-            for i in range(valid):
-                out[row, at + i] = (words[0, row, word] >> np.uint64(i)) & np.uint64(1)
-            for plane in range(1, planes):
-                mask = words[plane, row, word]
-                for i in range(valid):
-                    out[row, at + i] |= ((mask >> np.uint64(i)) & np.uint64(1)) << np.uint64(plane)
+        for word in range(length // 64):
+            for plane in range(planes):
+                put_plane(words[plane, row, word], plane, out, row * length + word * 64)
+        for i in range(length // 64 * 64, length):
+            code, shift = np.uint64(0), np.uint64(i & 63)
+            for plane in range(planes):
+                code |= ((words[plane, row, count - 1] >> shift) & np.uint64(1)) << np.uint64(plane)
+            out[row, i] = code
 
 
 @njit(cache=True, parallel=True, nogil=True)

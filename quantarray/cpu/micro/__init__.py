@@ -5,7 +5,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 """
 
 from ..isa import NAME
-from .bits import mask_above, mask_at_least, mask_nan, popcount, prefetch
+from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .distances import ROWS, near_rows
 from .lanes import add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .vectors import LANES, TILE
@@ -26,10 +26,12 @@ __all__ = [
     "mask_above",
     "mask_at_least",
     "mask_nan",
+    "mask_of_plane",
     "mask_tile",
     "near_rows",
     "popcount",
     "prefetch",
+    "put_plane",
     "round_tile",
     "shift_tile",
 ]

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import F64, I32, I64, LANES, WIDTH, place_of, pointer, splat
+from .vectors import F64, I8, I32, I64, LANES, WIDTH, const, place_of, pointer, splat
 
 AHEAD = 4096  # bytes
 
@@ -59,6 +59,44 @@ def mask_at_least(typingctx, values, start, threshold):
         return builder.bitcast(builder.fcmp_ordered(">=", x, splat(builder, args[2], 64)), I64)
 
     return signature, codegen
+
+
+@intrinsic
+def mask_of_plane(typingctx, codes, start, plane):
+    """Bit i of the uint64 result is bit `plane` of codes[start + i], for 64 bytes of a C-contiguous array, flat."""
+    signature = types.uint64(codes, types.int64, types.int64)
+
+    def codegen(context, builder, signature, args):
+        x = builder.load(_bytes(context, builder, signature.args[0], args[0], args[1]), align=1)
+        bit = builder.shl(ir.Constant(I8, 1), builder.trunc(args[2], I8))
+        return builder.bitcast(builder.icmp_unsigned("!=", builder.and_(x, splat(builder, bit, 64)), x.type(None)), I64)
+
+    return signature, codegen
+
+
+@intrinsic
+def put_plane(typingctx, mask, plane, codes, start):
+    """Bit `plane` of codes[start + i] = bit i of a mask, for 64 bytes of a C-contiguous array, flat.
+
+    Plane 0 overwrites the bytes, the others add to them.
+    """
+    signature = types.void(types.uint64, types.int64, codes, types.int64)
+
+    def codegen(context, builder, signature, args):
+        place = _bytes(context, builder, signature.args[2], args[2], args[3])
+        kind = place.type.pointee
+        bits = builder.zext(builder.bitcast(args[0], ir.VectorType(ir.IntType(1), 64)), kind)
+        bits = builder.shl(bits, splat(builder, builder.trunc(args[1], I8), 64))
+        kept = builder.select(builder.icmp_signed("==", args[1], const(0)), kind(None), builder.load(place, align=1))
+        builder.store(builder.or_(kept, bits), place, align=1)
+
+    return signature, codegen
+
+
+def _bytes(context, builder, kind, array, start):
+    """64 bytes of an array from an element on, as one vector."""
+    data = context.make_array(kind)(context, builder, array).data
+    return place_of(builder, data, start, ir.VectorType(I8, 64))
 
 
 @intrinsic

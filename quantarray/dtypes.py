@@ -307,6 +307,10 @@ class Constants:
         leads = {"scale": lead, "offset": 0, "table": 1}
         return [(name, a, leads[name]) for name, a in self._stored.items() if a is not None]
 
+    def varies(self, axis: int) -> bool:
+        """True where a number is not one for all of an axis of the logical shape."""
+        return any(a.shape[lead + axis] != 1 for _, a, lead in self.items())
+
     def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
         """Constants with each array, as stored, replaced by change(array, leading axes), read-only."""
         made: dict[str, Array] = {}

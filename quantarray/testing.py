@@ -89,7 +89,7 @@ def _differences(
     """How many elements differ, and place and values of the first few."""
     wrong = 0
     first: list[tuple[tuple[int, ...], Any, Any]] = []
-    for key in blocks(a.shape, *(x for x in (a, b) if isinstance(x, QuantArray))):
+    for key in blocks(a.shape, arrays=[x for x in (a, b) if isinstance(x, QuantArray)]):
         x, y = _values(a[key]), _values(b[key])
         found = differ(x, y)
         wrong += int(found.sum())

@@ -59,7 +59,7 @@ def test_cumulative_sum(case, initial):
 def test_cumulative_products_of_floats(case, initial):
     """In float64, one after the other, each rounded once: also where a line is cut into blocks."""
     x, axis = case
-    with np.errstate(over="ignore"), patch.object(searching, "even_blocks", partial(searching.even_blocks, size=37)):
+    with np.errstate(over="ignore"), patch.object(searching, "blocks", partial(searching.blocks, size=37)):
         got = qa.cumulative_prod(x.q, axis=axis, include_initial=initial)
         expected = np.cumulative_prod(x.values.astype(np.float64), axis=axis, include_initial=initial)
         assert_same(got, expected.astype(np.float32))

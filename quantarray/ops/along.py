@@ -37,7 +37,7 @@ def take_along_axis(q: QuantArray, indices: Any, axis: int = -1) -> QuantArray:
     if a.dtype.kind not in "iu" and a.size:
         raise TypeError(f"{op}: indices must be integers, got {a.dtype}")
     q, a = _alike(op, q, checks.indices(op, a, q.shape[d], d), d)
-    if any(c.shape[lead + d] != 1 for _, c, lead in q.constants.items()):
+    if q.constants.varies(d):
         raise ValueError(
             f"{op}: constants vary along axis {d}, and the result has none that go with single elements; compute on "
             f".dequantize()"

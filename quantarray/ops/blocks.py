@@ -1,10 +1,10 @@
-"""Blocks of bounded size, for what has to look at values."""
+"""Blocks of bounded size, for what has to look at values or keeps counts of them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..array import QuantArray
 from ..format import WORD_BITS
@@ -12,13 +12,14 @@ from ..format import WORD_BITS
 SIZE = 1 << 18  # elements: a block's values, codes and what is computed of them stay in the cache and out of the way
 
 
-def blocks(shape: tuple[int, ...], *arrays: QuantArray, size: int = SIZE) -> Iterator[tuple[slice, ...]]:
-    """Keys that cut arrays of one shape into blocks of about `size` elements, in C order.
+def blocks(shape: tuple[int, ...], size: int = SIZE, arrays: Sequence[QuantArray] = ()) -> Iterator[tuple[slice, ...]]:
+    """Keys that cut a shape into blocks of at most `size` elements, but of one at least, in C order.
 
-    Slices of packed axes begin on words and on groups, so that they are views and no group is cut.
+    For arrays of this shape, slices of their packed axes begin on words and on groups, so that they are views and no
+    group is cut.
 
-    >>> list(blocks((3, 4), size=8))
-    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 4, None), slice(0, 4, None))]
+    >>> list(blocks((3, 4), 8))
+    [(slice(0, 2, None), slice(0, 4, None)), (slice(2, 3, None), slice(0, 4, None))]
     """
     units = [
         math.lcm(1, *((math.lcm(WORD_BITS, q.group or 1)) for q in arrays if q.axis == d)) for d in range(len(shape))
@@ -28,5 +29,7 @@ def blocks(shape: tuple[int, ...], *arrays: QuantArray, size: int = SIZE) -> Ite
         step = max(unit, min(room, n) // unit * unit) if room < n else max(n, 1)
         steps.append(step)
         room = max(1, room // step)
-    ranges = ([slice(i, i + step) for i in range(0, n, step)] for n, step in zip(shape, reversed(steps), strict=True))
+    ranges = (
+        [slice(i, min(i + step, n)) for i in range(0, n, step)] for n, step in zip(shape, reversed(steps), strict=True)
+    )
     return itertools.product(*ranges)

@@ -62,7 +62,7 @@ def _repeats(p: QuantArray) -> bool:
 
 
 def _equal_values(p: QuantArray, q: QuantArray) -> bool:
-    return all(np.array_equal(p[key].dequantize(), q[key].dequantize()) for key in blocks(p.shape, p, q))
+    return all(np.array_equal(p[key].dequantize(), q[key].dequantize()) for key in blocks(p.shape, arrays=(p, q)))
 
 
 # element by element

@@ -24,6 +24,7 @@ from ..array import QuantArray
 from ..device import common_device, kernel
 from ..dtypes import Array, level_values
 from ..format import WORD_BITS, word_count
+from .blocks import blocks
 
 _COUNTS = 1 << 19  # counts of a block: 4 MiB
 _WORDS = 1 << 17  # words of a block, of all planes, that may be joined or copied: 1 MiB
@@ -301,21 +302,3 @@ class _Plan:
             return result
         lead = result.ndim - len(self.shape)
         return np.moveaxis(result, -1, lead + sum(d < self.field.axis for d in self.kept))
-
-
-def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:
-    """Slices that cover a shape in C order, of at most `most` elements each, but of one at least."""
-    if 0 in shape:
-        return
-    inner, at = 1, len(shape)
-    while at > 0 and inner * shape[at - 1] <= most:
-        at -= 1
-        inner *= shape[at]
-    full = tuple(slice(0, n) for n in shape[at:])
-    if at == 0:
-        yield full
-        return
-    n, step = shape[at - 1], max(1, most // inner)
-    for lead in np.ndindex(*shape[: at - 1]):
-        for start in range(0, n, step):
-            yield (*(slice(i, i + 1) for i in lead), slice(start, min(start + step, n)), *full)

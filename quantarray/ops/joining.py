@@ -11,7 +11,8 @@ from ..device import common_device
 from ..format import WORD_BITS
 from . import checks
 from .indexing import index
-from .laws import common_dtype, joined_constants, to_dtype
+from .laws import joined_constants
+from .promotion import cast, common_dtype
 from .reshaping import ravel
 from .rows import Run, lay, words_axis
 
@@ -107,8 +108,8 @@ def _concatenated(op: str, arrays: list[QuantArray], axis: int | None) -> QuantA
     if len({q.axis for q in arrays}) > 1:
         axes = ", ".join(str(q.axis) for q in arrays)
         raise ValueError(f"{op}: needs arrays packed on one axis, got axes {axes}; repack(q, axis) packs another")
-    dtype = common_dtype(op, arrays)
-    arrays = [to_dtype(q, dtype) for q in arrays]
+    dtype = common_dtype(op, [q.dtype for q in arrays])
+    arrays = [cast(q, dtype) for q in arrays]
     return joined(op, arrays, d)
 
 

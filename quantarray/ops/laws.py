@@ -1,46 +1,11 @@
-"""One law for several arrays, where there is one."""
+"""The constants of arrays that are joined."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..array import QuantArray
-from ..dtypes import Array, Constants, DType, integers
-from ..format import MAX_BITS
-from .conversion import recode
-
-_Shape = tuple[int, ...]
-
-
-def common_dtype(op: str, arrays: list[QuantArray]) -> DType:
-    """The dtype that holds all arrays: theirs if it is one, else that of all their integer levels.
-
-    Of integer dtypes the first that has all levels, else one with all levels in ascending order.
-    """
-    dtypes = list(dict.fromkeys(q.dtype for q in arrays))
-    if len(dtypes) == 1:
-        return dtypes[0]
-    if any(d.levels is None for d in dtypes):
-        raise ValueError(
-            f"{op}: arrays with the laws {', '.join(map(str, dtypes))} have no common one; compute on "
-            f".dequantize() and quantize the result"
-        )
-    union = set().union(*(d.levels or () for d in dtypes))
-    if len(union) > 2**MAX_BITS:
-        raise ValueError(
-            f"{op}: {', '.join(map(str, dtypes))} have {len(union)} different levels together, and {MAX_BITS} bits "
-            f"hold {2**MAX_BITS}; compute on .dequantize() and quantize the result"
-        )
-    return next((d for d in dtypes if set(d.levels or ()) == union), None) or integers(sorted(union))
-
-
-def to_dtype(q: QuantArray, dtype: DType) -> QuantArray:
-    """An array of integer levels with codes of a dtype that has all these levels."""
-    if q.dtype == dtype:
-        return q
-    assert q.dtype.levels is not None and dtype.levels is not None
-    codes = np.array([dtype.levels.index(v) for v in q.dtype.levels]).reshape(-1, *(1,) * q.ndim)
-    return QuantArray(recode(q, codes, dtype.bits), dtype, q.shape, q.axis, q.constants, q.scheme)
+from ..dtypes import Array, Constants
 
 
 def joined_constants(op: str, arrays: list[QuantArray], axis: int) -> Constants:
@@ -66,20 +31,15 @@ def joined_constants(op: str, arrays: list[QuantArray], axis: int) -> Constants:
         lead = stored[0][i][2]
         made[name] = _joined(op, [s[i][1] for s in stored], lead, arrays, axis, group)
         made[name].flags.writeable = False
-    at = arrays[0].axis
-    varies = any(made[name].shape[lead + at] != 1 for name, _, lead in arrays[0].constants.items())
-    return Constants(made.get("scale"), made.get("offset"), made.get("table"), group if varies else None)
+    found = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
+    return found if found.varies(arrays[0].axis) else found.map(lambda a, lead: a)
 
 
 def _common_group(op: str, arrays: list[QuantArray]) -> int:
-    found = {q.group for q in arrays if q.group and _varies(q)}
+    found = {q.group for q in arrays if q.group and q.constants.varies(q.axis)}
     if len(found) > 1:
         raise ValueError(f"{op}: constants come in groups of {sorted(found)} along the packed axis, which differ")
     return found.pop() if found else max(1, *(q.shape[q.axis] for q in arrays))
-
-
-def _varies(q: QuantArray) -> bool:
-    return any(a.shape[lead + q.axis] != 1 for _, a, lead in q.constants.items())
 
 
 def _joined(op: str, parts: list[Array], lead: int, arrays: list[QuantArray], axis: int, group: int) -> Array:

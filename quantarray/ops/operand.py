@@ -18,6 +18,7 @@ from ..dtypes import Array, DType, arithmetic, level_values, terms
 from ..format import bits_for
 from . import checks
 from .conversion import recode
+from .counting import coefficients
 
 MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
 
@@ -88,9 +89,7 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
     levels = level_values(q.dtype, q.constants).astype(np.float64)
     value = np.zeros((2**q.bits, *levels.shape[1:]))
     value[: len(levels)] = levels
-    for k in range(q.bits):  # value[S] becomes what the product of the planes in S adds: a Moebius transform
-        upper = (np.arange(len(value)) >> k) & 1 == 1
-        value[upper] -= value[~upper]
+    value = coefficients(value)  # value[S] becomes what the product of the planes in S adds
     sets = range(1, len(value))
     words = np.stack([np.bitwise_and.reduce(q.words[[k for k in range(q.bits) if s >> k & 1]], axis=0) for s in sets])
     rows = np.array([(i, 1, 0, 1) for i in range(len(sets))], np.int64)

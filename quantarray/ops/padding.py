@@ -71,7 +71,7 @@ def _edge(op: str, q: QuantArray, widths: list[_Width]) -> QuantArray:
 
 def _constant(op: str, q: QuantArray, widths: list[_Width], value: float) -> QuantArray:
     for d, width in enumerate(widths):
-        if any(width) and any(a.shape[lead + d] != 1 for _, a, lead in q.constants.items()):
+        if any(width) and q.constants.varies(d):
             raise ValueError(
                 f"{op}: constants vary along axis {d}, so elements beyond its ends have none; use mode 'edge'"
             )

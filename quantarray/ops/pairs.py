@@ -9,7 +9,7 @@ import numpy as np
 from ..array import QuantArray
 from ..device import common_device
 from ..dtypes import Array, Constants, table
-from .words import repeated
+from .views import broadcast_to
 
 
 def aligned(op: str, **arrays: QuantArray) -> tuple[QuantArray, ...]:
@@ -28,19 +28,7 @@ def aligned(op: str, **arrays: QuantArray) -> tuple[QuantArray, ...]:
     if len(behind) > 1:
         axes = " and ".join(f"axis {q.axis} of {q.shape}" for q in arrays.values())
         raise ValueError(f"{op}: {named} must be packed on the same axis, got {axes}; repack(q, axis) changes it")
-    return tuple(q if q.shape == shape else _broadcast(q, shape) for q in arrays.values())
-
-
-def _broadcast(q: QuantArray, shape: tuple[int, ...]) -> QuantArray:
-    more = len(shape) - q.ndim
-    at = q.axis + more
-    words, length = q.words, shape[at]
-    if length != q.shape[q.axis]:
-        words = repeated(words, length)
-    words = words.reshape(q.bits, *(1,) * more, *words.shape[1:])
-    words = np.broadcast_to(words, (q.bits, *shape[:at], *shape[at + 1 :], words.shape[-1]))
-    constants = q.constants.map(lambda a, lead: a.reshape(*a.shape[:lead], *(1,) * more, *a.shape[lead:]), q.group)
-    return QuantArray(words, q.dtype, shape, at, constants)
+    return tuple(q if q.shape == shape else broadcast_to(q, shape) for q in arrays.values())
 
 
 def common_group(p: QuantArray, q: QuantArray) -> int | None:

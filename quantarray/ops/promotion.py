@@ -38,7 +38,7 @@ def astype(q: QuantArray, dtype: DType) -> QuantArray:
             f"{op}: {to} does not have all levels of {q.dtype} ({_why_not(to, q)}); encode(q.dequantize(), dtype) "
             f"keeps values that happen to fit, quantize(q.dequantize(), quantizer) rounds"
         )
-    return q if q.dtype == to else cast(q, to)
+    return cast(q, to)
 
 
 def can_cast(from_: Any, to: DType) -> bool:
@@ -146,6 +146,8 @@ def common_dtype(op: str, dtypes: Sequence[DType]) -> DType:
 
 def cast(q: QuantArray, to: DType) -> QuantArray:
     """`astype` to a dtype that holds the levels."""
+    if q.dtype == to:
+        return q
     if to.levels is not None and q.dtype.levels is not None:
         place = {level: code for code, level in enumerate(to.levels)}
         codes = [place[level] for level in q.dtype.levels]

@@ -48,5 +48,4 @@ def _repacked_words(q: QuantArray, new: int) -> Array:
 
 
 def _repacked_constants(q: QuantArray, new: int) -> Constants:
-    along = any(a.shape[lead + new] != 1 for _, a, lead in q.constants.items())
-    return q.constants.map(lambda a, lead: expand(a, lead, q), 1 if along else None)
+    return q.constants.map(lambda a, lead: expand(a, lead, q), 1 if q.constants.varies(new) else None)

@@ -66,7 +66,7 @@ def cut(q: QuantArray, words: Array, run: Run) -> Array:
 
 def run_constants(op: str, q: QuantArray, runs: list[Run]) -> Constants:
     """The constants of an array whose packed axis is runs of q's. Runs may not cut groups, or IndexError is raised."""
-    if not _grouped(q):
+    if not q.constants.varies(q.axis):
         return q.constants
     picks, size = _run_groups(op, q, runs)
     return _picked(q, picks, size)
@@ -74,7 +74,7 @@ def run_constants(op: str, q: QuantArray, runs: list[Run]) -> Constants:
 
 def index_constants(op: str, q: QuantArray, indices: Array) -> Constants:
     """The same for any elements of the packed axis."""
-    if not _grouped(q):
+    if not q.constants.varies(q.axis):
         return q.constants
     assert q.group is not None
     which = indices // q.group
@@ -83,10 +83,6 @@ def index_constants(op: str, q: QuantArray, indices: Array) -> Constants:
         if np.array_equal(which, np.repeat(picks, size)[: len(which)]):
             return _picked(q, picks, size)
     raise _cuts(op, q, "these indices cut")
-
-
-def _grouped(q: QuantArray) -> bool:
-    return any(a.shape[lead + q.axis] != 1 for _, a, lead in q.constants.items())
 
 
 def _run_groups(op: str, q: QuantArray, runs: list[Run]) -> tuple[Array, int]:

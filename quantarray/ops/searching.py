@@ -9,9 +9,9 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 from . import checks
-from .blocks import blocks as even_blocks
+from .blocks import blocks
 from .conversion import dequantize
-from .counting import blocks, levels
+from .counting import levels
 from .indexing import index
 from .joining import concatenate
 from .lines import Lines, steps
@@ -121,7 +121,7 @@ def cumulative_prod(
     out = np.empty((*rows.shape[:-1], more + n), product_type(op, q, n, dtype))
     out[..., :more] = 1
     last: Any = 1
-    for block in even_blocks(rows.shape, rows):  # the parts of a line one after the other
+    for block in blocks(rows.shape, arrays=(rows,)):  # the parts of a line one after the other
         values = dequantize(index(rows, block)).astype(np.int64 if exact(q) else np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             if block[-1].start:
@@ -179,7 +179,7 @@ def sort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: boo
     """
     op = "sort"
     q, at, down = _sorting(op, q, axis, descending, stable)
-    if _varies(q, at):
+    if q.shape[at] > 1 and q.constants.varies(at):
         raise ValueError(
             f"{op}: the constants of {q.shape} vary along axis {at}, so a value may have no code where it would go; "
             f"np.sort takes .dequantize()"
@@ -198,7 +198,8 @@ def argsort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: 
     """
     q, at, down = _sorting("argsort", q, axis, descending, stable)
     table = levels(q)
-    ranks = np.unique(table, return_inverse=True)[1].reshape(table.shape) if _varies(q, at) else _dense_ranks(table)
+    varies = q.constants.varies(at)
+    ranks = np.unique(table, return_inverse=True)[1].reshape(table.shape) if varies else _dense_ranks(table)
     lines = Lines(q, at)
     out, rest = steps(lines, 0, np.int64)
     if out.size:
@@ -210,10 +211,6 @@ def _sorting(op: str, q: Any, axis: Any, descending: Any, stable: Any) -> tuple[
     q = checks.packed(op, "q", q)
     checks.flag(op, "stable", stable)
     return q, checks.axis(op, axis, q.ndim), checks.flag(op, "descending", descending)
-
-
-def _varies(q: QuantArray, axis: int) -> bool:
-    return any(a.shape[lead + axis] > 1 for _, a, lead in q.constants.items())
 
 
 def _dense_ranks(table: Array) -> Array:

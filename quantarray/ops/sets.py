@@ -9,8 +9,9 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array, Constants, uint1
 from . import checks
+from .blocks import blocks
 from .conversion import codes, expand, recode
-from .counting import blocks, field, fold, levels
+from .counting import field, fold, levels
 from .indexing import index
 from .jobs import Tally
 from .reduction import exact

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..dtypes import Array
+from ..dtypes import Constants
 from . import checks
 from .indexing import index
 from .rows import Run, derived, lay
@@ -151,17 +151,12 @@ def broadcast_to(q: QuantArray, shape: Any) -> QuantArray:
     if length != q.shape[q.axis]:
         words = lay(q.device, [(words, Run(0, 0, length))])
     outer = new[: q.axis] + new[q.axis + 1 :]
-    return derived(q, np.broadcast_to(words, (q.bits, *outer, words.shape[-1])), new, q.axis, _of_one(q, new))
+    return derived(q, np.broadcast_to(words, (q.bits, *outer, words.shape[-1])), new, q.axis, _of_one(q))
 
 
-def _of_one(q: QuantArray, new: tuple[int, ...]) -> Any:
+def _of_one(q: QuantArray) -> Constants:
     """An axis of length 1 has one constant, which all its copies share. It need not be stored with a group."""
-    grouped = any(a.shape[lead + q.axis] != 1 for _, a, lead in q.constants.items())
-    return q.constants.map(_same, q.group if grouped else None)
-
-
-def _same(a: Array, lead: int) -> Array:
-    return a
+    return q.constants.map(lambda a, lead: a, q.group if q.constants.varies(q.axis) else None)
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

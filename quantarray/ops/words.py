@@ -35,12 +35,6 @@ def constant_rows(code: int, bits: int, outer: tuple[int, ...], length: int) -> 
     return np.broadcast_to(row, (bits, *outer, row.shape[-1]))
 
 
-def repeated(words: Array, length: int) -> Array:
-    """Rows of one element, that element `length` times."""
-    filled = np.zeros(1, WORD) - words[..., :1]  # 0 - 1 has all bits set
-    return clear_tail(np.repeat(filled, word_count(length), axis=-1), length)
-
-
 def widened(words: Array, bits: int) -> Array:
     """The planes, and planes of zeros above them."""
     if len(words) == bits:

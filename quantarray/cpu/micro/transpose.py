@@ -1,0 +1,111 @@
+"""Bit matrices of 64 x 64 transposed, eight at a time: matrix l has its 64 rows in lane l of 64 vectors.
+
+Auto-vectorisation would store every step. Arrays are C-contiguous uint64 and indexed flat.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .vectors import I32, I64, WIDTH, place_of, pointer
+
+SQUARES = 64 * WIDTH  # words of eight matrices
+_VECTOR = ir.VectorType(I64, WIDTH)
+
+
+def _load(builder, data, index):
+    return builder.load(place_of(builder, data, index, _VECTOR), align=8)
+
+
+def _store(builder, vector, data, index):
+    builder.store(vector, place_of(builder, data, index, _VECTOR), align=8)
+
+
+@intrinsic
+def transpose(typingctx, rows, at):
+    """Bit j of word i and bit i of word j change places, in each lane of the 64 x 8 words from rows[at] on.
+
+    Off-diagonal quarters first, then those of each quarter: 6 steps of 32 pairs of rows. Three steps join no more than
+    8 rows, which stay in registers, so that all words are loaded and stored twice, not 6 times.
+    """
+    signature = types.void(rows, types.int64)
+
+    def codegen(context, builder, signature, args):
+        data = pointer(context, builder, signature, args, 0, args[1])
+        for distances in (32, 16, 8), (4, 2, 1):
+            for first in (i for i in range(64) if not i & sum(distances)):
+                _three_steps(builder, data, range(first, first + 8 * distances[-1], distances[-1]), distances)
+
+    return signature, codegen
+
+
+def _three_steps(builder, data, rows, distances):
+    row = {i: _load(builder, data, i * WIDTH) for i in rows}
+    for distance in distances:
+        shift, mask = (ir.Constant(_VECTOR, [n] * WIDTH) for n in (distance, (2**64 - 1) // (2**distance + 1)))
+        for i in (i for i in rows if not i & distance):
+            low, high = row[i], row[i + distance]
+            swap = builder.and_(builder.xor(builder.lshr(low, shift), high), mask)
+            row[i], row[i + distance] = builder.xor(low, builder.shl(swap, shift)), builder.xor(high, swap)
+    for i in rows:
+        _store(builder, row[i], data, i * WIDTH)
+
+
+def _weaver(near):
+    @intrinsic
+    def weave(typingctx, words, at, apart, squares, to):
+        """The 8 words from words[at], words[at + apart], .. on, `near` times, to squares[to], squares[to + 512], ..
+
+        Word k of all comes first, side by side, then word k + 1 of all.
+        """
+        signature = types.void(words, types.int64, types.int64, squares, types.int64)
+
+        def codegen(context, builder, signature, args):
+            data = pointer(context, builder, signature, args, 0, args[1])
+            places = [builder.mul(args[2], ir.Constant(I64, n)) for n in range(near)]
+            found = _woven(builder, [_load(builder, data, place) for place in places])
+            data = pointer(context, builder, signature, args, 3, args[4])
+            for n, vector in enumerate(found):
+                _store(builder, vector, data, n * SQUARES)
+
+        return signature, codegen
+
+    return weave
+
+
+def _woven(builder, vectors):
+    """Element k of all vectors, then element k + 1 of all: zips of zips."""
+    if len(vectors) == 1:
+        return vectors
+    made = []
+    for even, odd in zip(_woven(builder, vectors[::2]), _woven(builder, vectors[1::2]), strict=True):
+        for first in (0, WIDTH // 2):
+            order = [first + i // 2 + i % 2 * WIDTH for i in range(WIDTH)]
+            made.append(builder.shuffle_vector(even, odd, ir.Constant(ir.VectorType(I32, WIDTH), order)))
+    return made
+
+
+weave_1, weave_2, weave_4, weave_8 = (_weaver(near) for near in (1, 2, 4, 8))
+
+
+def _copier(count):
+    vector = ir.VectorType(I64, count)
+
+    @intrinsic
+    def copy(typingctx, words, at, out, to):
+        """The `count` words from words[at] on to out[to] and on: one store, and not a call of memcpy."""
+        signature = types.void(words, types.int64, out, types.int64)
+
+        def codegen(context, builder, signature, args):
+            source = pointer(context, builder, signature, args, 0, args[1])
+            found = builder.load(place_of(builder, source, 0, vector), align=8)
+            builder.store(
+                found, place_of(builder, pointer(context, builder, signature, args, 2, args[3]), 0, vector), 8
+            )
+
+        return signature, codegen
+
+    return copy
+
+
+copy_2, copy_4, copy_8 = (_copier(count) for count in (2, 4, 8))

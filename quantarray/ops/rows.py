@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,9 @@ from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array, Constants
 from ..format import WORD, WORD_BITS, word_count
+from .blocks import blocks
+
+_BLOCK = 1 << 20  # words of rows that are made at a time: 8 MiB
 
 
 class Run(NamedTuple):
@@ -41,18 +45,28 @@ def flat(words: Array) -> Array:
 
 
 def lay(device: str, parts: list[tuple[Array, Run]]) -> Array:
-    """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes."""
+    """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes.
+
+    Block by block of rows: all parts of a row are put in its words while these are in the cache, and of a view no more
+    is copied at a time.
+    """
     out = np.zeros((*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))), WORD)
-    at = 0
-    for words, run in parts:
-        if run.size and out.size:
-            first, last = sorted((run.start // WORD_BITS, run.last // WORD_BITS))
-            first, last = (0, words.shape[-1]) if words.flags.c_contiguous else (first, last)
-            near = flat(words[..., first : last + 1])  # of a view no more is copied than is needed
-            start = run.start - first * WORD_BITS
-            kernel(device, "place")(near, start, run.step, run.size, at, flat(out))
-        at += run.size
+    ends = accumulate(run.size for _, run in parts)
+    placed = [(_near(words, run), end - run.size) for (words, run), end in zip(parts, ends, strict=True) if run.size]
+    if out.size:
+        for block in blocks(out.shape[:-1], max(1, _BLOCK // out.shape[-1])):
+            rows = flat(out[block])
+            for (words, run), at in placed:
+                kernel(device, "place")(flat(words[block]), run.start, run.step, run.size, at, rows)
     return out
+
+
+def _near(words: Array, run: Run) -> tuple[Array, Run]:
+    """The words that a run is in, where that is less to copy, and the run from the first of them on."""
+    if words.flags.c_contiguous:
+        return words, run
+    first, last = sorted((run.start // WORD_BITS, run.last // WORD_BITS))
+    return words[..., first : last + 1], run._replace(start=run.start - first * WORD_BITS)
 
 
 def cut(q: QuantArray, words: Array, run: Run) -> Array:

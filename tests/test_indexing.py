@@ -184,6 +184,27 @@ def test_repeat_in_parts(monkeypatch):
     assert_packed(qa.repeat(q, counts, 1), q.dequantize().repeat(counts, 1))
 
 
+def test_take_and_repeat_across_many_rows(monkeypatch):
+    """Where rows are many they are packed across, so that elements are words."""
+    from quantarray.ops import taking
+
+    monkeypatch.setattr(taking, "_ROWS", 8)
+    q = qa.from_codes(np.arange(7 * 3 * 200).reshape(7, 3, 200) % 3, qa.ternary)
+    picked = np.random.default_rng(0).integers(70, 190, 333)
+    assert_packed(qa.take(q, picked, 2), q.dequantize().take(picked, 2))
+    assert_packed(qa.repeat(q, 3, 2), q.dequantize().repeat(3, 2))
+    assert_packed(qa.take(q, picked[:0], 2), q.dequantize().take(picked[:0], 2))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 16, 31, 32, 33, 63, 64, 65, 100])
+def test_slices_of_many_steps(size):
+    """Long enough for whole words of the result, from anywhere in a word."""
+    q = qa.from_codes(np.random.default_rng(size).integers(0, 2, (3, 64 * 5 * max(size, 30))), qa.bipolar)
+    for start in (0, 1, size, 77):
+        assert_packed(q[:, start::size], q.dequantize()[:, start::size])
+        assert_packed(q[:, -start - 1 :: -size], q.dequantize()[:, -start - 1 :: -size])
+
+
 def test_groups_stay_whole_or_are_refused():
     scale = np.float32(np.random.default_rng(0).normal(size=(2, 4)))
     q = qa.from_codes(np.arange(400).reshape(2, 200) % 2, qa.bipolar, scale=scale, group=64)

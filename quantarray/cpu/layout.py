@@ -1,4 +1,7 @@
-"""Words to words: codes through a table, and bits cut anew."""
+"""Words to words: codes through a table, and bits cut anew.
+
+`docs/kernels/layout.md` has the algebra and what was tried.
+"""
 
 import numpy as np
 from numba import njit, prange
@@ -10,12 +13,16 @@ _BLOCK = 4096  # words of a row in one task
 
 
 def recode(words, tables, row, group, out):
+    if not out.size:
+        return
     planes, made = words.shape[0], out.shape[0]
-    # Word by word costs about 4 operations for each code and plane made, element by element 64 times as many as planes
-    if tables.shape[1] == 1 and made << planes <= 16 * (planes + made):
-        _recode_words(words, tables, row, out)
+    # A word costs 0.75 ns for each code and plane made; 64 codes cost 24 ns and 2.4 for each plane
+    by_words = tables.shape[1] == 1 and made << planes <= 32 + 3 * (planes + made)
+    tasks = words.shape[1] * -(-words.shape[2] // _BLOCK)
+    if threads.serial(max(words.size, out.size), _LEAST):
+        _recode_tasks(words, tables, row, group, by_words, out, 0, tasks)
     else:
-        _recode(words, tables, row, group, out)
+        threads.run(_recode_parallel, words, tables, row, group, by_words, out, tasks, threads.pieces(tasks))
 
 
 def rebit(words, length, start, new_length, out):
@@ -31,38 +38,61 @@ def rebit(words, length, start, new_length, out):
 
 
 @njit(cache=True, nogil=True)
-def _recode_words(words, tables, row, out):
+def _recode_words(words, table, out):
     """64 elements at once: each plane made is chosen among the codes' bits by one plane read after another."""
-    planes, rows, count = words.shape
+    planes, count = words.shape
     chosen = np.empty(1 << planes, np.uint64)
-    for r in range(rows):
-        table = tables[row[r], 0]
-        for made in range(out.shape[0]):
-            for word in range(count):
-                for code in range(1 << planes):
-                    chosen[code] = np.uint64(0) - np.uint64((table[code] >> np.uint32(made)) & np.uint32(1))
-                for plane in range(planes - 1, -1, -1):
-                    upper, bits = 1 << plane, words[plane, r, word]
-                    for code in range(upper):
-                        chosen[code] ^= (chosen[code] ^ chosen[code + upper]) & bits
-                out[made, r, word] = chosen[0]
+    for made in range(out.shape[0]):
+        for word in range(count):
+            for code in range(1 << planes):
+                chosen[code] = np.uint64(0) - np.uint64((table[code] >> np.uint32(made)) & np.uint32(1))
+            for plane in range(planes - 1, -1, -1):
+                upper, bits = 1 << plane, words[plane, word]
+                for code in range(upper):
+                    chosen[code] ^= (chosen[code] ^ chosen[code + upper]) & bits
+            out[made, word] = chosen[0]
 
 
 @njit(cache=True, nogil=True)
-def _recode(words, tables, row, group, out):
-    planes, rows, count = words.shape
-    groups = tables.shape[1]
-    for r in range(rows):
-        for word in range(count):
+def _recode_codes(words, tables, first, group, out):
+    """64 codes at a time, one after the other through their tables; `first` is the first word's first element."""
+    codes, groups = np.empty(64, np.uint32), tables.shape[0]
+    for word in range(words.shape[1]):
+        codes[:] = 0
+        for plane in range(words.shape[0]):
+            bits = words[plane, word]
             for i in range(64):
-                code = np.uint64(0)
-                for plane in range(planes):
-                    code |= ((words[plane, r, word] >> np.uint64(i)) & np.uint64(1)) << np.uint64(plane)
-                # the tail of the last word may lie behind the last group; the caller clears what it makes there
-                new = tables[row[r], min((word * 64 + i) // group, groups - 1), code]
-                for plane in range(out.shape[0]):
-                    bit = np.uint64((new >> np.uint32(plane)) & np.uint32(1))
-                    out[plane, r, word] |= bit << np.uint64(i)
+                codes[i] |= np.uint32((bits >> np.uint64(i)) & np.uint64(1)) << np.uint32(plane)
+        at = first + word * 64
+        # the tail of the last word may lie behind the last group; the caller clears what it makes there
+        begin, end = min(at // group, groups - 1), min((at + 63) // group, groups - 1)
+        for i in range(64):
+            table = begin if begin == end else min((at + i) // group, groups - 1)
+            codes[i] = tables[table, codes[i]]
+        for plane in range(out.shape[0]):
+            bits = np.uint64(0)
+            for i in range(64):
+                bits |= np.uint64((codes[i] >> np.uint32(plane)) & np.uint32(1)) << np.uint64(i)
+            out[plane, word] = bits
+
+
+@njit(cache=True, nogil=True)
+def _recode_tasks(words, tables, row, group, by_words, out, first, last):
+    blocks = -(-words.shape[2] // _BLOCK)
+    for task in range(first, last):
+        r, begin = task // blocks, task % blocks * _BLOCK
+        read, made = words[:, r, begin : begin + _BLOCK], out[:, r, begin : begin + _BLOCK]
+        if by_words:
+            _recode_words(read, tables[row[r], 0], made)
+        else:
+            _recode_codes(read, tables[row[r]], begin * 64, group, made)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces):
+    for piece in prange(pieces):
+        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+        _recode_tasks(words, tables, row, group, by_words, out, first, last)
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,9 @@
-"""Bits of a row to other places of a row: the one primitive of slices, joins, rolls, pads and tiles."""
+"""Bits of a row to other places of a row: the one primitive of slices, joins, rolls, pads and tiles.
+
+`docs/kernels/place.md` has the algebra and what was tried.
+"""
+
+from functools import lru_cache
 
 import numpy as np
 from numba import njit, prange
@@ -7,6 +12,7 @@ from . import threads
 
 _LEAST = 1 << 15  # words that are worth a parallel region
 _FEW, _ROWS = 8, 256  # words of a short run, and rows of such runs that stay in cache
+_STRETCH = 128  # words made of a step beyond 1 at a time, whose source stays in cache
 _BLOCK = 4096  # words of a row in one task: a single long row is spread over threads too
 
 
@@ -14,7 +20,7 @@ def place(words, start, step, count, at, out):
     if not (count and out.shape[0]):
         return
     blocks = _blocks((at + count - 1) // 64 - at // 64 + 1)
-    args = words, start, step, count, at, out, blocks
+    args = words, start, step, count, at, _squeezing(step), out, blocks
     if threads.serial(out.shape[0] * (count // 64 + 1), _LEAST):
         _place_tasks(*args, 0, out.shape[0] * blocks)
     else:
@@ -51,8 +57,49 @@ def _run(words, row, i, n):
     return bits
 
 
+@lru_cache(maxsize=64)
+def _squeezing(step):
+    """For a step: a mask for each round, the bits it takes from bit 0 on, then how many it takes from each bit on.
+
+    Bits 0, step, 2 * step, .. of a word come next to each other in 6 rounds: in round i all those move down by 2**i
+    that have an odd number of 2**i other bits below them yet. Warren, Hacker's Delight, 7-4 (compress).
+    """
+    ones, step = 2**64 - 1, max(1, abs(step))
+    every = wanted = sum(1 << i for i in range(0, 64, step))
+    odd, masks = ~wanted << 1 & ones, []
+    for i in range(6):
+        parity = odd
+        for shift in (1, 2, 4, 8, 16, 32):
+            parity ^= parity << shift & ones
+        masks.append(parity & wanted)
+        wanted = (wanted ^ masks[-1]) | masks[-1] >> (1 << i)
+        odd &= ~parity
+    return np.array([*masks, every] + [(63 - first) // step + 1 for first in range(64)], np.uint64)
+
+
 @njit(cache=True, nogil=True)
-def _fetch(words, row, i, step, n):
+def _down(word, moving, by):
+    return (word ^ moving) | (moving >> np.uint64(by))
+
+
+@njit(cache=True, nogil=True)
+def _squeeze(words, row, i, step, n, squeezing):
+    """Bits i, i + step, .. of a row for a step above 1, the first n in place; what lies above them is anything."""
+    bits, have = np.uint64(0), 0
+    while have < n:
+        found = words[row, i >> 6] >> np.uint64(i & 63)
+        found &= squeezing[6]
+        for k in range(6):
+            found = _down(found, found & squeezing[k], 1 << k)
+        bits |= found << np.uint64(have)
+        taken = np.int64(squeezing[7 + (i & 63)])
+        have += taken
+        i += taken * step
+    return bits
+
+
+@njit(cache=True, nogil=True)
+def _fetch(words, row, i, step, n, squeezing):
     """Bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
     rest = np.uint64(64 - n)
     if step == 1:
@@ -61,17 +108,16 @@ def _fetch(words, row, i, step, n):
         return _reversed(_run(words, row, i - n + 1, n)) >> rest
     if step == 0:
         return (np.uint64(0) - _bit(words, row, i)) >> rest
-    bits = np.uint64(0)
-    for k in range(n):
-        bits |= _bit(words, row, i + k * step) << np.uint64(k)
-    return bits
+    if step > 0:
+        return (_squeeze(words, row, i, step, n, squeezing) << rest) >> rest
+    return _reversed(_squeeze(words, row, i + (n - 1) * step, -step, n, squeezing)) >> rest
 
 
 @njit(cache=True, nogil=True)
-def _place_words(words, row, start, step, count, at, out, begin, end):
+def _place_words(words, row, start, step, count, at, squeezing, out, begin, end):
     for word in range(begin, end):
         first, last = max(at, word * 64), min(at + count, word * 64 + 64)
-        bits = _fetch(words, row, start + (first - at) * step, step, last - first)
+        bits = _fetch(words, row, start + (first - at) * step, step, last - first, squeezing)
         out[row, word] |= bits << np.uint64(first - word * 64)
 
 
@@ -101,6 +147,39 @@ def _whole_words(words, row, start, step, at, out, begin, end):
 
 
 @njit(cache=True, nogil=True)
+def _squeezed_words(words, row, start, step, at, squeezing, out, begin, end):
+    """The same for steps beyond 1, into words that are zero: 64 elements are `step` words of the source.
+
+    So the k-th words of all stretches are shifted and squeezed alike, and no word waits for the one before.
+    """
+    to = out[row, begin:end]
+    apart, n = abs(step), end - begin
+    a, b, c = squeezing[0], squeezing[1], squeezing[2]
+    d, e, f, every = squeezing[3], squeezing[4], squeezing[5], squeezing[6]
+    i = start + (begin * 64 - at if step > 0 else end * 64 - 1 - at) * step
+    have = 0
+    while have < 64:
+        source, right, left = words[row, i >> 6 :: apart], np.uint64(i & 63), np.uint64(have)
+        for k in range(n):
+            found = (source[k] >> right) & every
+            found = _down(found, found & a, 1)
+            found = _down(found, found & b, 2)
+            found = _down(found, found & c, 4)
+            found = _down(found, found & d, 8)
+            found = _down(found, found & e, 16)
+            found = _down(found, found & f, 32)
+            to[k] |= found << left
+        taken = np.int64(squeezing[7 + (i & 63)])
+        have += taken
+        i += taken * apart
+    if step < 0:
+        for k in range(n):
+            to[k] = _reversed(to[k])
+        for k in range(n >> 1):
+            to[k], to[n - 1 - k] = to[n - 1 - k], to[k]
+
+
+@njit(cache=True, nogil=True)
 def _place_rows(words, start, step, count, at, out, first, last):
     """Short runs with step 1 or -1 of many rows, a word at a time: what to load and shift is the same for all rows."""
     for word in range(at >> 6, ((at + count - 1) >> 6) + 1):
@@ -118,7 +197,7 @@ def _place_rows(words, start, step, count, at, out, first, last):
 
 
 @njit(cache=True, nogil=True)
-def _place_tasks(words, start, step, count, at, out, blocks, first, last):
+def _place_tasks(words, start, step, count, at, squeezing, out, blocks, first, last):
     last_word = (at + count - 1) >> 6
     if (step == 1 or step == -1) and last_word - (at >> 6) < _FEW:
         for row in range(first, last, _ROWS):  # with so few words a row is one task
@@ -134,13 +213,19 @@ def _place_tasks(words, start, step, count, at, out, blocks, first, last):
             inner = max(begin, (at + 63 if step == 1 else at + 127) >> 6)
             behind = max(inner, min(end, last_word))
             _whole_words(words, row, start, step, at, out, inner, behind)
-        _place_words(words, row, start, step, count, at, out, begin, min(inner, end))
-        _place_words(words, row, start, step, count, at, out, behind, end)
+        elif step:
+            inner = max(begin, (at + 63) >> 6)
+            behind = max(inner, min(end, (at + count) >> 6))
+            for word in range(inner, behind, _STRETCH):
+                stop = min(word + _STRETCH, behind)
+                _squeezed_words(words, row, start, step, at, squeezing, out, word, stop)
+        _place_words(words, row, start, step, count, at, squeezing, out, begin, min(inner, end))
+        _place_words(words, row, start, step, count, at, squeezing, out, behind, end)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _place_parallel(words, start, step, count, at, out, blocks, pieces):
+def _place_parallel(words, start, step, count, at, squeezing, out, blocks, pieces):
     tasks = out.shape[0] * blocks
     for piece in prange(pieces):
         first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _place_tasks(words, start, step, count, at, out, blocks, first, last)
+        _place_tasks(words, start, step, count, at, squeezing, out, blocks, first, last)

@@ -1,4 +1,7 @@
-"""Another packed axis: bit matrices transposed in blocks of 64 x 64, cache lines of them at a time."""
+"""Another packed axis: bit matrices transposed in blocks of 64 x 64, cache lines of them at a time.
+
+`docs/kernels/repack.md` has the algebra and what was tried.
+"""
 
 import numpy as np
 from numba import njit, prange

@@ -14,6 +14,7 @@ from . import checks
 from .reshaping import ravel, reshape
 from .rows import derived, flat, index_constants, words_axis
 
+_ROWS = 1 << 11  # rows that are worth two repacks, of a quarter of them at a time: a cache line an element
 _PART = 1 << 16  # elements of the packed axis whose indices are in memory at once
 
 
@@ -82,9 +83,24 @@ def gathered(q: QuantArray, indices: Array) -> Array:
     """Words of the elements `indices` of the packed axis."""
     words = flat(q.words)
     out = np.empty((*q.words.shape[:-1], word_count(len(indices))), WORD)
-    if out.size:
+    if out.size and len(words) < _ROWS:
         kernel(q.device, "gather")(words, indices.reshape(-1, len(indices)), flat(out))
+    elif out.size:
+        _gather_across(q.device, words, indices, flat(out))
     return out
+
+
+def _gather_across(device: str, words: Array, indices: Array, out: Array) -> None:
+    """The same for many rows: packed across rows, so that an element is as few words as rows allow, and back again."""
+    first, last = int(indices.min()) // WORD_BITS, int(indices.max()) // WORD_BITS
+    near = words[:, first : last + 1]
+    each = _ROWS // 4
+    for begin in range(0, len(words), each):
+        rows = np.ascontiguousarray(near[begin : begin + each])
+        across = np.empty((1, near.shape[1] * WORD_BITS, 1, word_count(len(rows))), WORD)
+        kernel(device, "repack")(rows[None, :, None], across)
+        found = np.take(across, indices - first * WORD_BITS, axis=1)
+        kernel(device, "repack")(found, out[begin : begin + each][None, :, None])
 
 
 def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:

@@ -13,7 +13,7 @@ from ..dtypes import Array, Constants
 from ..format import WORD, WORD_BITS, word_count
 from .blocks import blocks
 
-_BLOCK = 1 << 20  # words of rows that are made at a time: 8 MiB
+_BLOCK, _LONG = 1 << 20, 64  # words of short rows that are made at a time: 8 MiB; words of a long row
 
 
 class Run(NamedTuple):
@@ -47,14 +47,15 @@ def flat(words: Array) -> Array:
 def lay(device: str, parts: list[tuple[Array, Run]]) -> Array:
     """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes.
 
-    Block by block of rows: all parts of a row are put in its words while these are in the cache, and of a view no more
-    is copied at a time.
+    Short rows block by block: all parts of a row are put in its words while these are in the cache. Parts of long rows
+    have words of their own.
     """
     out = np.zeros((*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))), WORD)
     ends = accumulate(run.size for _, run in parts)
     placed = [(_near(words, run), end - run.size) for (words, run), end in zip(parts, ends, strict=True) if run.size]
     if out.size:
-        for block in blocks(out.shape[:-1], max(1, _BLOCK // out.shape[-1])):
+        once = len(placed) == 1 or out.shape[-1] >= _LONG
+        for block in blocks(out.shape[:-1], out.size if once else max(1, _BLOCK // out.shape[-1])):
             rows = flat(out[block])
             for (words, run), at in placed:
                 kernel(device, "place")(flat(words[block]), run.start, run.step, run.size, at, rows)

@@ -188,6 +188,7 @@ from .quantizers import (
     Ternary,
     Uniform,
 )
+from .threads import get_num_threads, set_num_threads
 from .thresholds import Thresholds, fold_batchnorm
 
 if TYPE_CHECKING:
@@ -311,6 +312,7 @@ __all__ = [
     "from_words",
     "full",
     "full_like",
+    "get_num_threads",
     "greater",
     "greater_equal",
     "hamming",
@@ -389,6 +391,7 @@ __all__ = [
     "round",
     "save",
     "searchsorted",
+    "set_num_threads",
     "shift",
     "sign",
     "signbit",

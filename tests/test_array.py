@@ -1,14 +1,8 @@
 """QuantArray itself: what it shows, what it keeps, what cannot be changed, and use from threads and forked children."""
 
 import copy
-import multiprocessing
-import os
 import pickle
-import subprocess
-import sys
-import textwrap
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -296,95 +290,7 @@ def test_numpy_on_the_left_of_matmul():
         np.testing.assert_array_equal(result, expected)
 
 
-# threads and processes
-
-WORK = """
-import sys, threading
-import numpy as np
-import quantarray as qa
-
-rng = np.random.default_rng(0)
-xv = rng.integers(0, 2, (4, 14, 14, 256)) * 2 - 1
-wv = rng.integers(0, 2, (64, 3, 3, 256)) * 2 - 1
-x, w = qa.encode(xv, (-1, 1)), qa.encode(wv, (-1, 1))
-real = qa.quantize(wv, qa.Sign(scale=True), scale_axis=0)
-windows = np.lib.stride_tricks.sliding_window_view(xv.astype(float), (3, 3), (1, 2))
-exact = np.einsum("nijcab,oabc->nijo", windows, wv.astype(float), optimize=True).astype(np.int32)
-
-
-def right():
-    y = qa.conv2d(x, w)
-    f = qa.conv2d(x, real)
-    packed = qa.conv2d(x, w, requantize=qa.Thresholds([0]))
-    pooled = qa.max_pool2d(x, 2)
-    return (
-        np.array_equal(y, exact)
-        and np.array_equal(f, exact.astype(np.float32))
-        and np.array_equal(packed.dequantize(), np.where(exact > 0, 1, -1))
-        and np.array_equal(pooled.dequantize(), xv.reshape(4, 7, 2, 7, 2, 256).max((2, 4)))
-        and np.array_equal(x.dequantize(), xv)
-        and qa.encode(xv, (-1, 1)).digest() == x.digest()
-    )
-"""
-
-THREADS = """
-import numba
-wrong, barrier = [], threading.Barrier(8)
-
-
-def work():
-    barrier.wait()
-    for _ in range(5):
-        try:
-            if not right():
-                wrong.append("wrong")
-        except BaseException as error:
-            wrong.append(repr(error))
-
-
-threads = [threading.Thread(target=work) for _ in range(8)]
-[t.start() for t in threads]
-[t.join() for t in threads]
-print(numba.threading_layer() if numba.get_num_threads() > 1 else LAYER)
-sys.exit(str(wrong) if wrong else 0)
-"""
-
-FORK = """
-import multiprocessing
-if __name__ == "__main__":
-    assert right()  # the parent has used parallel kernels
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        results = [pool.apply_async(right) for _ in range(4)]
-        assert all(r.get(timeout=300) for r in results)
-    assert right()
-"""
-
-
-def python(code, layer):
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-        env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("layer", ["omp", "workqueue"])
-def test_eight_python_threads(layer):
-    """At once, on the same arrays, with nothing compiled or cached before."""
-    done = python(f"LAYER = {layer!r}\n" + WORK + THREADS, layer)
-    if "No threading layer could be loaded" in done.stderr:
-        pytest.skip(f"this machine has no {layer}")
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [layer]
-
-
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
-@pytest.mark.parametrize("layer", ["omp", "workqueue"])
-def test_forked_children(layer):
-    done = python(WORK + FORK, layer)
-    if "No threading layer could be loaded" in done.stderr:
-        pytest.skip(f"this machine has no {layer}")
-    assert done.returncode == 0, done.stderr[-2000:]
+# threads
 
 
 def test_threads_share_what_is_built():

@@ -1,0 +1,184 @@
+"""Kernels called from many threads, forked children and worker pools: right results, no abort, no deadlock."""
+
+import importlib.util
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numba
+import pytest
+
+import quantarray as qa
+
+WORK = """
+import sys, threading
+import numpy as np
+import quantarray as qa
+
+rng = np.random.default_rng(0)
+xv = rng.integers(0, 2, (4, 14, 14, 256)) * 2 - 1
+wv = rng.integers(0, 2, (64, 3, 3, 256)) * 2 - 1
+x, w = qa.encode(xv, (-1, 1)), qa.encode(wv, (-1, 1))
+real = qa.quantize(wv, qa.Sign(scale=True), scale_axis=0)
+windows = np.lib.stride_tricks.sliding_window_view(xv.astype(float), (3, 3), (1, 2))
+exact = np.einsum("nijcab,oabc->nijo", windows, wv.astype(float), optimize=True).astype(np.int32)
+
+
+def right():
+    y = qa.conv2d(x, w)
+    f = qa.conv2d(x, real)
+    packed = qa.conv2d(x, w, requantize=qa.Thresholds([0]))
+    pooled = qa.max_pool2d(x, 2)
+    return (
+        np.array_equal(y, exact)
+        and np.array_equal(f, exact.astype(np.float32))
+        and np.array_equal(packed.dequantize(), np.where(exact > 0, 1, -1))
+        and np.array_equal(pooled.dequantize(), xv.reshape(4, 7, 2, 7, 2, 256).max((2, 4)))
+        and np.array_equal(x.dequantize(), xv)
+        and qa.encode(xv, (-1, 1)).digest() == x.digest()
+    )
+"""
+
+THREADS = """
+import numba
+wrong, barrier = [], threading.Barrier(8)
+
+
+def work():
+    barrier.wait()
+    for _ in range(5):
+        try:
+            if not right():
+                wrong.append("wrong")
+        except BaseException as error:
+            wrong.append(repr(error))
+
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(numba.threading_layer() if numba.get_num_threads() > 1 else LAYER)
+sys.exit(str(wrong) if wrong else 0)
+"""
+
+FORK = """
+import multiprocessing
+if __name__ == "__main__":
+    assert right()  # the parent has used parallel kernels
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        results = [pool.apply_async(right) for _ in range(4)]
+        assert all(r.get(timeout=300) for r in results)
+    assert right()
+"""
+
+
+def python(code, layer):
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": layer, "NUMBA_NUM_THREADS": "2"}
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_eight_python_threads(layer):
+    """At once, on the same arrays, with nothing compiled or cached before."""
+    done = python(f"LAYER = {layer!r}\n" + WORK + THREADS, layer)
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"this machine has no {layer}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == [layer]
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_forked_children(layer):
+    done = python(WORK + FORK, layer)
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"this machine has no {layer}")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+JOBLIB = """
+import joblib
+if __name__ == "__main__":
+    assert right()
+    for backend in ("loky", "threading", "multiprocessing"):
+        assert all(joblib.Parallel(2, backend=backend)(joblib.delayed(right)() for _ in range(4))), backend
+"""
+
+LOADER = """
+import torch
+
+
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        assert right()
+        return torch.from_numpy(qa.conv2d(x[i % 4 : i % 4 + 1], w))
+
+
+if __name__ == "__main__":
+    assert right()  # torch's threads and this package's have run before the workers are forked
+    made = torch.cat(list(torch.utils.data.DataLoader(Images(), num_workers=2, batch_size=4)))
+    assert np.array_equal(made[:, 0].numpy(), exact[[0, 1, 2, 3] * 2])
+"""
+
+
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+@pytest.mark.parametrize(("package", "code"), [("joblib", JOBLIB), ("torch", LOADER)])
+def test_worker_pools(package, code, layer, tmp_path):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    script = tmp_path / "pool.py"  # workers that are started anew import it
+    script.write_text(WORK + code)
+    done = python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')", layer)
+    if "No threading layer could be loaded" in done.stderr:
+        pytest.skip(f"this machine has no {layer}")
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_number_of_threads():
+    before = qa.get_num_threads()
+    try:
+        qa.set_num_threads(1)
+        assert qa.get_num_threads() == numba.get_num_threads() == 1
+    finally:
+        qa.set_num_threads(before)
+    assert qa.get_num_threads() == before
+
+
+@pytest.mark.parametrize(
+    ("n", "error", "said"),
+    [
+        (0, ValueError, "n must be at least 1"),
+        (10**6, ValueError, "set NUMBA_NUM_THREADS before the first import"),
+        (1.5, TypeError, "n must be an integer"),
+    ],
+)
+def test_numbers_of_threads_that_cannot_be(n, error, said):
+    with pytest.raises(error) as caught:
+        qa.set_num_threads(n)
+    assert str(caught.value).startswith("set_num_threads: ") and said in str(caught.value), caught.value
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_compilation_is_announced_once(tmp_path):
+    import pty
+
+    code = "import quantarray as qa; q = qa.encode([[[[1, 0]]]], range(2)); q.codes(); qa.conv2d(q, q)"
+    said = []
+    for _ in range(2):
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, env=environment, check=True)
+        os.write(theirs, b".")
+        said.append(os.read(ours, 10_000).decode())
+        os.close(theirs)
+        os.close(ours)
+    assert said[0].count("compiling kernels") == 1 and said[1] == "."

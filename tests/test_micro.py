@@ -102,7 +102,7 @@ def test_environment_chooses():
     assert run(show, NUMBA_CPU_NAME="generic").stdout.split()[0] == "portable"
     assert run(show, NUMBA_CPU_NAME="x", NUMBA_CPU_FEATURES="+sse2,+avx2").stdout.split()[0] == "avx2"
     if AVX2:
-        assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_nibbles"]
+        assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_bytes"]
 
 
 @pytest.mark.parametrize("name", ["portable", pytest.param("avx2", marks=pytest.mark.skipif(not AVX2, reason="AVX2"))])
@@ -119,4 +119,4 @@ def test_products_for_other_cpus(name):
 
 def test_unknown_choice():
     error = run("import quantarray.cpu", QUANTARRAY_CPU="sse9").stderr
-    assert "QUANTARRAY_CPU must be one of portable, avx2, avx512, got 'sse9'" in error
+    assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512, got 'sse9'" in error

@@ -82,8 +82,8 @@ def kernels(name: str, features: set[str]) -> str:
         how = "ctpop on vectors of 8 x 64 bits, one instruction here (avx512vpopcntdq)"
     elif name == "avx512":
         how = "ctpop on vectors of 8 x 64 bits, for which LLVM looks half-bytes up (vpshufb)"
-    elif "neon" in features:
-        how = "ctpop on vectors of 2 x 64 bits, counts of bytes that are added up (neon cnt)"
+    elif name == "neon":
+        how = "counts of bytes, 16 channels at once (cnt)"
     else:
         how = "ctpop on vectors, for which LLVM uses bit arithmetic"
     return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"

@@ -1,7 +1,7 @@
 """Which instructions the kernels are written for: the best that this CPU has, or what `QUANTARRAY_CPU` asks for.
 
-`QUANTARRAY_CPU=portable`, `avx2` or `avx512` also keeps Numba from using more than that, so that a machine of today
-shows what an older one would do. It is read once, and works only where Numba has compiled nothing before.
+`QUANTARRAY_CPU=portable`, `neon`, `avx2` or `avx512` also keeps Numba from using more than that, so that a machine of
+today shows what an older one would do. It is read once, and works only where Numba has compiled nothing before.
 """
 
 import os
@@ -14,6 +14,7 @@ VARIABLE = "QUANTARRAY_CPU"
 # name: (what the CPU must have, Numba's CPU name, whether Numba may use all features of this machine)
 SETS = {
     "portable": ((), "generic", False),
+    "neon": (("neon",), None, True),
     "avx2": (("avx2",), "haswell", False),
     "avx512": (("avx512f", "avx512bw", "avx512dq", "avx512vl"), None, True),
 }

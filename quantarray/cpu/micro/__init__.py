@@ -12,6 +12,8 @@ from .vectors import LANES, TILE
 
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
+elif NAME == "neon":
+    from .count_neon import count_tile, lay_out
 else:
     from .count_words import count_tile, lay_out
 

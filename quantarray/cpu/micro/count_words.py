@@ -37,12 +37,13 @@ def count_tile(typingctx, words, word, origins, origin, weights, weight, runs, f
         with builder.if_else(builder.icmp_signed("==", args[9], const(0))) as (both, either):
             for branch, combine in ((both, builder.and_), (either, builder.xor)):
                 with branch:
-                    _count(builder, combine, words, origins, weights, runs, args[7], args[8], counts)
+                    count(builder, combine, words, origins, weights, runs, args[7], args[8], counts)
 
     return signature, codegen
 
 
-def _count(builder, combine, words, origins, weights, runs, first, last, counts):
+def count(builder, combine, words, origins, weights, runs, first, last, counts):
+    """The LLVM code of `count_tile` for one way to combine two words, of plain pointers."""
     vector = ir.VectorType(I64, WIDTH)
     kind = ir.FunctionType(vector, [vector])
     ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")

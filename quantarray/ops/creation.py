@@ -119,7 +119,9 @@ def from_words(
     if w.dtype != WORD or w.shape != expected:
         raise ValueError(f"{op}: words must be uint64 {expected} for shape {lengths}, got {w.dtype} {w.shape}")
     constants = make_constants(op, dtype, lengths, at, scale, offset, table, group)
-    q = QuantArray(np.array(w, WORD, order="C"), dtype, lengths, at, constants)
+    made = empty_words(expected)
+    made[...] = w
+    q = QuantArray(made, dtype, lengths, at, constants)
     try:
         validate(q)
     except ValueError as error:

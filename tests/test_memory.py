@@ -79,6 +79,16 @@ CALLS = {
     "hamming of rows": lambda q: qa.hamming(q, q[0, 0], (0, 1)),
     "vecdot": lambda q: qa.vecdot(q, q),
     "vecdot of unpacked axis": lambda q: qa.vecdot(q, q, axis=0),
+    "linear": lambda q: qa.linear(q[0, :4], q.reshape(-1, 65536)),
+    "conv2d": lambda q: qa.conv2d(
+        q[:, :, :1024].reshape(q.shape[0], 128, 16, 64), q[:1, :9, :2048].reshape(32, 3, 3, 64)
+    ),
+    "dot of vectors": lambda q: qa.dot(q.reshape(-1), q.reshape(-1)),
+    "max_pool2d": lambda q: qa.max_pool2d(q.reshape(q.shape[0], 128, 1024, 64), 2),
+    "map": lambda q: qa.map(np.cbrt, q),
+    "astype": lambda q: qa.astype(q, qa.table(8)),
+    "hstack": lambda q: qa.hstack([q, q]),
+    "top_k": lambda q: qa.top_k(bits(q)[0, :8], bits(q).reshape(-1, 65536), 3),
     "dot": lambda q: qa.dot(q, q[0, 0]),
     "tensordot": lambda q: qa.tensordot(q, q[0, :2], ((2,), (1,))),
     "map_reduce": lambda q: qa.map_reduce(lambda x: (x, x * x), q, axis=(0, 2), reduce="mean"),

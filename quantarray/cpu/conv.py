@@ -8,6 +8,8 @@ where |a| sums the codes of x. sum v depends on the output channel and the borde
 integer results `finish.extra` holds it already, times base_x, with padding and bias.
 """
 
+from itertools import product
+
 import numpy as np
 from numba import njit, prange
 
@@ -16,17 +18,20 @@ from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
 from .tiles import blocks, count, differing, drive, fixed_of_differences, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.int32)
+_CUT = 1 << 12  # words of a block that are laid out at a time
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 
 
 def conv_weights(words, groups, out):
-    out[:] = 0
     planes, channels, length = words.shape
-    lanes = channels // groups
-    blocks = out.shape[1] // groups
-    padded = np.zeros((planes, groups, blocks * LANES, length), np.uint64)
-    padded[:, :, :lanes] = words.reshape(planes, groups, lanes, length)
-    out[:] = lay_out(padded.reshape(planes, groups * blocks, LANES, length).transpose(0, 1, 3, 2))
+    group_lanes, group_blocks = channels // groups, out.shape[1] // groups
+    for plane, block, start in product(range(planes), range(out.shape[1]), range(0, length, _CUT)):
+        group, first = block // group_blocks, block % group_blocks * LANES
+        valid = min(LANES, group_lanes - first)
+        channel, stop = group * group_lanes + first, min(start + _CUT, length)
+        lanes = np.zeros((stop - start, LANES), np.uint64)
+        lanes[:, :valid] = words[plane, channel : channel + valid, start:stop].T
+        out[plane, block, start:stop] = lay_out(lanes)
 
 
 def conv(x, w, plan, finish, out):

@@ -114,6 +114,8 @@ def dot(a: Any, b: Any) -> Any:
     """
     op = "dot"
     a, b = operand(op, "a", a), operand(op, "b", b)
+    if a.ndim == b.ndim == 1 and a.shape == b.shape and all(isinstance(q, QuantArray) and exact(q) for q in (a, b)):
+        return vecdot(a, b)  # counts where the words lie; a product lays one row out as 32
     return _paired(op, a, b, [a.ndim - 1], [max(0, b.ndim - 2)])
 
 

@@ -160,8 +160,9 @@ class QuantArray(Operators, Reductions):
 
     @property
     def T(self) -> QuantArray:
-        """The array with its axes reversed; no word moves."""
-        return self.transpose()
+        """The array with its axes reversed; no word moves. Kept, so that `x @ w.T` lays the words of w out once."""
+        found: QuantArray = self.cached("T", self.transpose)
+        return found
 
     @property
     def mT(self) -> QuantArray:

@@ -14,7 +14,7 @@ from ..dtypes import Array
 from ..format import word_count
 from ..thresholds import Thresholds
 from ..window import Window
-from . import channelwise, checks, contraction, geometry, products, thresholding
+from . import channelwise, checks, contraction, geometry, preparation, products, thresholding
 from .operand import bias_values, from_dense, is_dense, lower, operand, result_type
 
 OP = "conv2d"
@@ -68,20 +68,7 @@ def conv2d(
     def build() -> Prepared:
         return _prepare(device, x, w, bias, *given)
 
-    try:  # all that the preparation depends on; True is not 1 here, though the two are equal
-        key = (OP, *_form(x), given, tuple(map(type, given)), None if bias is None else (bias.dtype, bias.tobytes()))
-        hash(key)
-    except TypeError:
-        return build()(x)
-    prepared: Prepared = w.cached(key, build)
-    return prepared(x)
-
-
-def _form(x: Any) -> tuple[Any, ...]:
-    """What a preparation needs to know of x: everything but its words and the values of its constants."""
-    if is_dense(x):
-        return x.dtype, x.shape
-    return x.dtype, x.shape, x.axis, x.group, tuple(a.shape for _, a, _ in x.constants.items())
+    return preparation.kept(OP, x, w, given, bias, build)(x)
 
 
 class Prepared(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from ..array import QuantArray
 from ..device import common_device
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Right
+from ..kernels import Finish, Plan, Right
 from ..thresholds import Thresholds
 from ..window import row_plan
-from . import checks, products, thresholding
+from . import checks, preparation, products, thresholding
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
+
+_ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
 
 
 def linear(
@@ -140,26 +142,53 @@ def _result(
 def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
     """x [.., k] times w [o, k], both packed on k."""
     device = common_device(op, x=x, w=w)
+    shift = bias_values(op, bias, w.shape[0])
+
+    def build() -> _Product | products.OfNothing:
+        return _prepare(op, device, x, w, shift, requantize, out_dtype)
+
+    return preparation.kept(op, x, w, (requantize, out_dtype), shift, build)(x)
+
+
+class _Product(NamedTuple):
+    """A checked product for any x of one form: what a call has left to do."""
+
+    op: str
+    device: str
+    part: int
+    right: Right
+    plan: Plan
+    finish: Finish
+    requantize: Thresholds | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Any) -> Any:
+        q = from_dense(x, x.ndim - 1) if is_dense(x) else x
+        a = lower(self.op, "x", q)
+        scale, offset = _ONE, _ZERO
+        if self.dtype == np.float32:
+            scale, offset = a.constants(q.ndim)
+            scale = np.moveaxis(_rows(scale, 1, q.shape, q.group, self.part), -1, 0)[..., None]
+            offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
+        left = products.left(a.words, a.terms, 1, scale, offset, True)
+        return products.run(
+            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape
+        )
+
+
+def _prepare(
+    op: str, device: str, x: Any, w: QuantArray, shift: Array | None, requantize: Thresholds | None, out_dtype: Any
+) -> _Product | products.OfNothing:
     outputs, k = w.shape
     shape = (*x.shape[:-1], outputs)
     into = thresholding.check(op, requantize, outputs)
     checks.room(op, f"a result of shape {shape}", thresholding.nbytes(into, shape))
-    shift = bias_values(op, bias, outputs)
     q = from_dense(x, x.ndim - 1) if is_dense(x) else x
     a, b, dtype = _result(op, q, w, k, shift, out_dtype)
     if not outputs or not k:
-        return products.OfNothing(shift, requantize, dtype, shape)()
+        return products.OfNothing(shift, requantize, dtype, shape)
     part = _part_length(op, q, w, k)
-    rows = math.prod(x.shape[:-1])
-    scale, offset = a.constants(q.ndim)
-    left = products.left(
-        a.words,
-        a.terms,
-        1,
-        np.moveaxis(_rows(scale, 1, q.shape, q.group, part), -1, 0)[..., None],
-        np.moveaxis(_rows(offset[None], 1, q.shape, q.group, part)[0], -1, 0)[..., None],
-        True,
-    )
     right, sums = _right(device, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None
@@ -169,8 +198,8 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
     else:
         extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums))
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
-    where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
-    return products.run(device, left, right, where, finish, requantize, dtype, shape)
+    where = row_plan(math.prod(x.shape[:-1]), word_count(k), max(1, part // WORD_BITS), TILE)
+    return _Product(op, device, part, right, where, finish, requantize, dtype, shape)
 
 
 def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:

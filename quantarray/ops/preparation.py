@@ -1,0 +1,27 @@
+"""Calls made ready once: what does not depend on the words of x is kept on the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..array import QuantArray
+from ..dtypes import Array
+from .operand import is_dense
+
+
+def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[[], Any]) -> Any:
+    """What `build` makes for arguments like these: x of one form, and `given` and the bias the same."""
+    try:  # True is not 1 here, though the two are equal
+        key = (op, *_form(x), given, tuple(map(type, given)), None if bias is None else (bias.dtype, bias.tobytes()))
+        hash(key)
+    except TypeError:
+        return build()
+    return w.cached(key, build)
+
+
+def _form(x: Any) -> tuple[Any, ...]:
+    """What a preparation needs to know of x: everything but its words and the values of its constants."""
+    if is_dense(x):
+        return x.dtype, x.shape
+    return x.dtype, x.shape, x.axis, x.group, tuple(a.shape for _, a, _ in x.constants.items())

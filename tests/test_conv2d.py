@@ -294,6 +294,56 @@ def test_more_tiles_than_a_band(levels, bits_out, threads):
     )
 
 
+def results_to_write():
+    rng = np.random.default_rng(0)
+    x, w = (
+        qa.encode(rng.choice([-1, 1], (2, 6, 5, 40)), (-1, 1)),
+        qa.encode(rng.choice([-1, 1], (35, 3, 3, 40)), (-1, 1)),
+    )
+    first, real = (
+        qa.encode(x.dequantize().transpose(0, 3, 1, 2), (-1, 1), axis=1),
+        qa.from_codes(w.codes(), w.dtype, scale=0.5),
+    )
+    deep = qa.encode(rng.choice([-1, 1], (40, 3, 3, 1)), (-1, 1), axis=0)
+    image = rng.integers(0, 256, (2, 6, 5, 3)).astype(np.uint8)
+    of_image = qa.encode(rng.choice([-1, 1], (35, 3, 3, 3)), (-1, 1))
+    rows, table = qa.encode(rng.choice([-1, 1], (2, 4, 70)), (-1, 1)), qa.encode(rng.choice([-1, 1], (9, 70)), (-1, 1))
+    return {
+        "integers": lambda **how: qa.conv2d(x, w, padding=1, **how),
+        "bias": lambda **how: qa.conv2d(x, w, bias=np.arange(35), **how),
+        "channels first": lambda **how: qa.conv2d(first, w.transpose(0, 3, 1, 2), data_format="NCHW", **how),
+        "floats": lambda **how: qa.conv2d(x, real, padding=1, **how),
+        "depthwise": lambda **how: qa.conv2d(x, deep, groups=40, **how),
+        "image": lambda **how: qa.conv2d(image, of_image, padding=1, **how),
+        "no channels": lambda **how: qa.conv2d(x[..., :0], w[..., :0], bias=np.arange(35), **how),
+        "linear": lambda **how: qa.linear(rows, table, **how),
+        "linear of floats": lambda **how: qa.linear(rows, table * 0.5, **how),
+        "linear of nothing": lambda **how: qa.linear(rows[..., :0], table[..., :0], **how),
+    }
+
+
+@pytest.mark.parametrize("name", results_to_write())
+def test_results_are_written_where_the_caller_says(name):
+    call = results_to_write()[name]
+    expected = call()
+    for out in (np.full_like(expected, 7), np.full((*expected.shape, 2), 7, expected.dtype)[..., 1]):
+        assert call(out=out) is out
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", ["integers", "channels first", "linear"])
+def test_arrays_that_cannot_take_the_result(name):
+    call = results_to_write()[name]
+    right = call()
+    fixed = right.copy()
+    fixed.flags.writeable = False
+    for out in (right.astype(np.int64), right[..., 1:].copy(), fixed, right.tolist()):
+        with pytest.raises(ValueError, match=r"(conv2d|linear): out must be a writable NumPy array of int32 \("):
+            call(out=out)
+    with pytest.raises(TypeError, match="out takes dense results"):
+        call(out=right, requantize=qa.Thresholds([0]))
+
+
 # preparations kept on the weights
 
 

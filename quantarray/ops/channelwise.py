@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,20 +61,17 @@ class Channelwise(NamedTuple):
     shape: tuple[int, ...]
     mean: bool
 
-    def __call__(self, x: QuantArray, a: Operand) -> Any:
+    def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
         scale, offset = a.constants(4)
         scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
         left = products.left(a.words, a.terms, len(x), scale, offset, False)
-        rows, outputs = math.prod(self.shape[:-1]), self.shape[-1]
-        run = kernel(self.device, "depthwise")
-        if self.requantize is None:
-            out = np.empty((rows, outputs), self.dtype)
-            run(left, self.right, self.plan, self.finish, self.mean, out)
-            return out.reshape(self.shape)
-        words = thresholding.empty_codes(self.requantize, rows, outputs)
-        run(left, self.right, self.plan, self.finish, self.mean, words)
-        return thresholding.wrap(words, self.requantize, self.shape)
+        call = kernel(self.device, "depthwise")
+
+        def write(rows: Array) -> None:
+            call(left, self.right, self.plan, self.finish, self.mean, rows)
+
+        return products.filled(write, self.requantize, self.dtype, self.shape, out)
 
 
 def prepare(

@@ -52,13 +52,13 @@ class Contraction(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def __call__(self, x: QuantArray, a: Operand) -> Any:
+    def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
         words = _split_groups(self.device, a.words, self.channels, self.right.groups)
         scale, offset = a.constants(4)
         left = products.left(words, a.terms, len(x), scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1], False)
         return products.run(
-            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape
+            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape, out
         )
 
 

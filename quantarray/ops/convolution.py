@@ -34,6 +34,7 @@ def conv2d(
     out_dtype: Any = None,
     data_format: str = "NHWC",
     flip_kernel: bool = False,
+    out: Array | None = None,
 ) -> Any:
     """2-D convolution of packed arrays (cross-correlation, as every framework has it).
 
@@ -48,6 +49,7 @@ def conv2d(
     Returns int32, exact, where both operands have integer levels without a scale and the bias is integer (int64
     where the sum could pass 2**31); otherwise float32, summed in float64 from exact counts in the order of
     docs/kernels/conv.md and rounded once. With `requantize`, a `Thresholds`, the packed codes of exactly that result.
+    `out`: an array of the result's dtype and shape to write to, which is returned.
 
     Raises TypeError, ValueError, OverflowError or DeviceError with what was needed, what came, and the fix.
 
@@ -68,7 +70,14 @@ def conv2d(
     def build() -> Prepared:
         return _prepare(device, x, w, bias, *given)
 
-    return preparation.kept(OP, x, w, given, bias, build)(x)
+    prepared: Prepared = preparation.kept(OP, x, w, given, bias, build)
+    if out is None:
+        return prepared(x)
+    dtype, shape = prepared.run.dtype, prepared.run.shape
+    if prepared.channels_first:
+        shape = (shape[0], shape[3], *shape[1:3])
+    last = 1 if prepared.channels_first else 3
+    return products.write_to(OP, out, requantize, dtype, shape, last, lambda rows: prepared.channels_last(x, rows))
 
 
 class Prepared(NamedTuple):
@@ -79,12 +88,16 @@ class Prepared(NamedTuple):
     run: channelwise.Channelwise | contraction.Contraction | products.OfNothing
 
     def __call__(self, x: Any) -> Any:
+        made = self.channels_last(x)
+        return made.transpose(0, 3, 1, 2) if self.channels_first else made
+
+    def channels_last(self, x: Any, out: Array | None = None) -> Any:
+        """The result as [n i j o], in `out` if it is given."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
         if is_dense(x):
             x = from_dense(x if self.unroll is None else self.unroll(x), 3)
-        made = self.run(x, lower(OP, "x", x))
-        return made.transpose(0, 3, 1, 2) if self.channels_first else made
+        return self.run(x, lower(OP, "x", x), out=out)
 
 
 def _prepare(

@@ -22,13 +22,19 @@ _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact p
 
 
 def linear(
-    x: Any, w: QuantArray, *, bias: Any = None, requantize: Thresholds | None = None, out_dtype: Any = None
+    x: Any,
+    w: QuantArray,
+    *,
+    bias: Any = None,
+    requantize: Thresholds | None = None,
+    out_dtype: Any = None,
+    out: Array | None = None,
 ) -> Any:
     """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
 
     x: QuantArray [.. k] packed on k, or an int8/uint8 array; w: QuantArray [o k] packed on k. Constants may vary along
-    x's rows and w's outputs, and along k in groups of a multiple of 64. Result types, `requantize` and `out_dtype` as
-    in `conv2d`.
+    x's rows and w's outputs, and along k in groups of a multiple of 64. Result types, `requantize`, `out_dtype` and
+    `out` as in `conv2d`.
 
     >>> import quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -43,7 +49,7 @@ def linear(
         raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
     if not x.ndim or x.shape[-1] != w.shape[1]:
         raise ValueError(f"{op}: x {x.shape} and w {w.shape} must have the same last length")
-    return _product(op, x, w, bias, requantize, out_dtype)
+    return _product(op, x, w, bias, requantize, out_dtype, out)
 
 
 def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: Any = None) -> Any:
@@ -139,7 +145,15 @@ def _result(
     return a, b, result_type(op, exact, bound, shift, out_dtype)
 
 
-def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
+def _product(
+    op: str,
+    x: Any,
+    w: QuantArray,
+    bias: Any,
+    requantize: Thresholds | None,
+    out_dtype: Any,
+    out: Array | None = None,
+) -> Any:
     """x [.., k] times w [o, k], both packed on k."""
     device = common_device(op, x=x, w=w)
     shift = bias_values(op, bias, w.shape[0])
@@ -147,7 +161,11 @@ def _product(op: str, x: Any, w: QuantArray, bias: Any, requantize: Thresholds |
     def build() -> _Product | products.OfNothing:
         return _prepare(op, device, x, w, shift, requantize, out_dtype)
 
-    return preparation.kept(op, x, w, (requantize, out_dtype), shift, build)(x)
+    run = preparation.kept(op, x, w, (requantize, out_dtype), shift, build)
+    if out is None:
+        return run(x)
+    last = len(run.shape) - 1
+    return products.write_to(op, out, requantize, run.dtype, run.shape, last, lambda rows: run(x, out=rows))
 
 
 class _Product(NamedTuple):
@@ -163,7 +181,7 @@ class _Product(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = from_dense(x, x.ndim - 1) if is_dense(x) else x
         a = lower(self.op, "x", q)
         scale, offset = _ONE, _ZERO
@@ -173,7 +191,7 @@ class _Product(NamedTuple):
             offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
         left = products.left(a.words, a.terms, 1, scale, offset, True)
         return products.run(
-            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape
+            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape, out
         )
 
 

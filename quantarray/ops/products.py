@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..dtypes import Array
 from ..format import empty_words
 from ..kernels import Finish, Left, Plan, Right
 from ..thresholds import Thresholds
-from . import thresholding
+from . import checks, thresholding
 from .lanes import LANES, GroupLanes
 from .operand import Operand
 
@@ -74,17 +75,47 @@ def run(
     requantize: Thresholds | None,
     dtype: np.dtype[Any],
     shape: tuple[int, ...],
+    out: Array | None = None,
 ) -> Any:
-    """Allocate, call `conv` or `conv_real`, wrap: a dense array or a QuantArray of `shape`."""
+    """Call `conv` or `conv_real`: a dense array, `out` if it is given, or a QuantArray of `shape`."""
+    call = kernel(device, "conv_real" if dtype == np.float32 else "conv")
+    return filled(lambda rows: call(x, w, plan, finish, rows), requantize, dtype, shape, out)
+
+
+def filled(
+    write: Callable[[Array], None],
+    requantize: Thresholds | None,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    out: Array | None,
+) -> Any:
+    """What a kernel writes: rows [rows channels] of a dense array, C-contiguous, or words of thresholded codes."""
     rows = math.prod(shape[:-1])
-    name = "conv_real" if dtype == np.float32 else "conv"
     if requantize is None:
-        out = np.empty((rows, shape[-1]), dtype)
-        kernel(device, name)(x, w, plan, finish, out)
-        return out.reshape(shape)
+        made = np.empty(shape, dtype) if out is None else out
+        write(made.reshape(rows, shape[-1]))
+        return made
     words = thresholding.empty_codes(requantize, rows, shape[-1])
-    kernel(device, name)(x, w, plan, finish, words)
+    write(words)
     return thresholding.wrap(words, requantize, shape)
+
+
+def write_to(
+    op: str, out: Any, requantize: Thresholds | None, dtype: np.dtype[Any], shape: tuple[int, ...], last: int,
+    call: Callable[[Array | None], Any],
+) -> Any:  # fmt: skip
+    """`call(buffer)` into an array of the caller's, whose channels are axis `last`; a copy where it lies otherwise."""
+    if requantize is not None:
+        raise TypeError(f"{op}: out takes dense results; with requantize= the result is packed, and a new array")
+    if not isinstance(out, np.ndarray) or out.dtype != dtype or out.shape != shape or not out.flags.writeable:
+        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else checks.kind(out)
+        raise ValueError(f"{op}: out must be a writable NumPy array of {dtype} {shape}, got {got}")
+    rows = np.moveaxis(out, last, -1)
+    if rows.flags.c_contiguous:
+        call(rows)
+    else:
+        rows[...] = call(None)
+    return out
 
 
 class OfNothing(NamedTuple):
@@ -95,11 +126,10 @@ class OfNothing(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def __call__(self, *operands: Any) -> Any:
-        out = np.zeros(self.shape, self.dtype)
-        if self.bias is not None:
-            out += self.bias.astype(self.dtype)
-        return out if self.requantize is None else self.requantize(out)
+    def __call__(self, *operands: Any, out: Array | None = None) -> Any:
+        made = np.empty(self.shape, self.dtype) if out is None else out
+        made[...] = 0 if self.bias is None else self.bias.astype(self.dtype)
+        return made if self.requantize is None else self.requantize(made)
 
 
 def full_lane(constant: Array, channels: int) -> Array:

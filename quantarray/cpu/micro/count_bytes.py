@@ -50,9 +50,10 @@ def count(builder, ones, words, origins, weights, runs, first, last, counts):
     row, narrow = ir.VectorType(I8, LANES), ir.VectorType(I16, _HALF)
     byte = [cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in range(TILE)]
     sums = [[cgutils.alloca_once_value(builder, ir.Constant(narrow, None)) for _ in range(2)] for _ in range(TILE)]
-    pieces_left = cgutils.alloca_once_value(builder, const(PIECES))
-    builder.store(const(PIECES), pieces_left)
-    _clear(builder, sums, counts)
+    left, moved = (cgutils.alloca_once_value(builder, const(0)) for _ in range(2))
+    builder.store(const(PIECES), left)  # pieces that the sums have room for
+    builder.store(const(0), moved)  # whether the counts hold sums already
+    _clear(builder, sums)
     with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
         pixel = [builder.bitcast(p, I8.as_pointer()) for p in pixel]
         column = builder.bitcast(builder.gep(weights, [builder.mul(weight, const(LANES))]), I8.as_pointer())
@@ -60,12 +61,12 @@ def count(builder, ones, words, origins, weights, runs, first, last, counts):
             start = builder.mul(piece.index, const(PIECE))
             _count_piece(builder, ones, pixel, column, start, _least(builder, builder.sub(length, start)), byte)
             _widen(builder, byte, sums)
-            left = builder.sub(builder.load(pieces_left), const(1))
-            builder.store(left, pieces_left)
-            with builder.if_then(builder.icmp_signed("==", left, const(0)), likely=False):
-                _flush(builder, sums, counts)
-                builder.store(const(PIECES), pieces_left)
-    _flush(builder, sums, counts)
+            builder.store(builder.sub(builder.load(left), const(1)), left)
+            with builder.if_then(builder.icmp_signed("==", builder.load(left), const(0)), likely=False):
+                _flush(builder, sums, counts, moved)
+                _clear(builder, sums)
+                builder.store(const(PIECES), left)
+    _flush(builder, sums, counts, moved)
 
 
 def _pieces(builder, length):
@@ -76,14 +77,10 @@ def _least(builder, left):
     return builder.select(builder.icmp_signed("<", left, const(PIECE)), left, const(PIECE))
 
 
-def _clear(builder, sums, counts):
-    """Set all counts to 0."""
-    for p in range(TILE):
-        for slot in sums[p]:
+def _clear(builder, sums):
+    for halves in sums:
+        for slot in halves:
             builder.store(ir.Constant(slot.type.pointee, None), slot)
-    whole = ir.VectorType(I64, WIDTH)
-    for at in range(0, TILE * LANES, WIDTH):
-        builder.store(ir.Constant(whole, None), place_of(builder, counts, at, whole), align=8)
 
 
 def _count_piece(builder, ones, pixel, column, start, words, byte):
@@ -110,14 +107,21 @@ def _widen(builder, byte, sums):
             builder.store(builder.add(builder.load(half), part), half)
 
 
-def _flush(builder, sums, counts):
-    """Add the sums of 16 bits to the counts, and clear them."""
+def _flush(builder, sums, counts, moved):
+    """Move the sums of 16 bits to the counts, or add them where there are some already."""
+    with builder.if_else(builder.icmp_signed("==", builder.load(moved), const(0)), likely=True) as (first, later):
+        with first:
+            _move(builder, sums, counts, lambda part, place: part)
+        with later:
+            _move(builder, sums, counts, lambda part, place: builder.add(builder.load(place, align=8), part))
+    builder.store(const(1), moved)
+
+
+def _move(builder, sums, counts, value):
     whole = ir.VectorType(I64, WIDTH)
-    for p, halves in enumerate(sums):
-        for i, half in enumerate(halves):
-            total = builder.load(half)
-            for lane in range(0, _HALF, WIDTH):
-                place = place_of(builder, counts, p * LANES + i * _HALF + lane, whole)
-                part = builder.zext(lanes_of(builder, total, lane, WIDTH), whole)
-                builder.store(builder.add(builder.load(place, align=8), part), place, align=8)
-            builder.store(ir.Constant(half.type.pointee, None), half)
+    for at in range(0, TILE * LANES, WIDTH):
+        p, lane = divmod(at, LANES)
+        total = builder.load(sums[p][lane // _HALF])
+        part = builder.zext(lanes_of(builder, total, lane % _HALF, WIDTH), whole)
+        place = place_of(builder, counts, at, whole)
+        builder.store(value(part, place), place, align=8)

@@ -79,8 +79,9 @@ def test_several_arrays_of_indices(data, x):
         first = data.draw(st.integers(0, len(shape) - 1))
         covered = shape[first : first + data.draw(st.integers(2, 3))]
         key[first : first + len(covered)] = [rng.random(covered) < data.draw(st.sampled_from([0, 0.3, 1]))]
-    if data.draw(st.booleans()):
-        key.insert(data.draw(st.integers(0, len(key))), None)
+    for item in (None, ...):  # ... stands for no axis here, and yet parts the arrays on its sides
+        if data.draw(st.booleans()):
+            key.insert(data.draw(st.integers(0, len(key))), item)
     try:
         expected = x.values[tuple(key)]
     except IndexError:  # masks name numbers of elements that do not broadcast against the arrays
@@ -173,6 +174,12 @@ def test_repeat(data, x, many):
             assert "repeat: constants come in groups" in str(error) and d == q.axis and q.group
 
 
+def test_repeat_of_nothing_nothing_times():
+    q = qa.from_codes(np.zeros((0, 4), int), qa.ternary)
+    for p, axis in ((q, 0), (q.T, 1), (q.repack(0), 0)):
+        assert_packed(qa.repeat(p, [], axis), p.dequantize())
+
+
 def test_repeat_in_parts(monkeypatch):
     """Indices of the packed axis are made in parts that begin on words."""
     from quantarray.ops import taking
@@ -227,6 +234,37 @@ def test_values_come_as_scalars():
     assert q[0, 2, None].shape == (1,)
 
 
+def test_an_ellipsis_for_no_axis_parts_arrays_of_indices():
+    q = qa.from_codes(np.arange(24).reshape(2, 3, 4) % 3, qa.ternary)
+    for key in ((slice(1), [0, 2], ..., [1, 2]), (slice(1), [[0], [2]], ..., 1), (slice(1), ..., [0, 2], [1, 2])):
+        assert_packed(q[key], q.dequantize()[key])
+
+
+def test_tuples_and_ranges_are_indices():
+    q = qa.from_codes(np.arange(24).reshape(2, 3, 4) % 3, qa.ternary)
+    for key in (((0, 1), (2, 0)), range(2), ((),), (slice(None), (True, False, True))):
+        assert_packed(q[key], q.dequantize()[key])
+
+
+@pytest.mark.parametrize("key", [[], slice(0), np.zeros(130, bool)], ids=str)
+@pytest.mark.parametrize("dtype", [qa.uniform(2), qa.basis(2), qa.table(2), qa.uint2], ids=str)
+def test_no_elements_under_constants_in_groups(dtype, key):
+    """What no group is left of goes through every function that makes constants anew."""
+    draw = np.random.default_rng(0).normal
+    lead = {"basis": (2,), "table": (4,)}.get(dtype.kind, ())
+    name = "table" if dtype.kind == "table" else "scale"
+    q = qa.from_codes(np.zeros((3, 130), int), dtype, **{name: draw(size=(*lead, 3, 26))}, group=5)[:, key]
+    v = q.dequantize()
+    assert v.shape == (3, 0)
+    for got in (q * 2, q + 1.5, qa.abs(q), qa.maximum(q, 0.5), q[:, ::-1], q + q[:, ::-1], qa.where(q > 0, q, 1)):
+        assert_packed(got, got.dequantize())
+        assert got.shape == v.shape
+    for got in (qa.concatenate([q, -q]), qa.tile(q, (2, 3)), qa.repeat(q, 2, 0), qa.tanh(q)[:, :1]):
+        assert_packed(got, np.zeros(got.shape, np.float32))
+    flat = qa.tanh(q)[0]
+    assert_packed(qa.stack([flat, flat[:0]]), np.zeros((2, 0), np.float32))
+
+
 def test_what_indexing_with_arrays_refuses():
     q = qa.from_codes(np.zeros((3, 4), int), qa.ternary)
     refused = [
@@ -245,6 +283,14 @@ def test_what_indexing_with_arrays_refuses():
         (lambda: qa.take(q.T, [0]), ValueError, "pack the last axis first, with repack"),
         (lambda: qa.repeat(q, -1, 0), ValueError, "repeat: repeats must be integers that are not negative"),
         (lambda: qa.repeat(q, [1, 2], 0), ValueError, "one integer or 3"),
+        (lambda: qa.take(q, 3, 0), IndexError, "take: 3 is out of bounds for axis 0"),
+        (lambda: qa.repeat(q, 2**63, 1), MemoryError, r"repeat: an array of shape \(3, .* needs at least"),
+        (lambda: qa.repeat(q, [2**62] * 4, 1), MemoryError, "repeat: an array of shape"),
+        (lambda: qa.repeat(q[:, :0], 1 << 62, 0), MemoryError, "repeat: an axis of"),
+        (lambda: qa.tile(q, 2**63), MemoryError, "tile: an array of shape"),
+        (lambda: qa.tile(q[:, :0], (1 << 62, 1)), MemoryError, "tile: 4611686018427387904 repeats"),
+        (lambda: qa.pad(q, 2**62), MemoryError, "pad: an array of shape"),
+        (lambda: qa.broadcast_to(q[:, :1], (3, 2**50)), MemoryError, "broadcast_to: an array of shape"),
     ]
     for call, error, message in refused:
         with pytest.raises(error, match=message):

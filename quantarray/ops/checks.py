@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from functools import cache
@@ -12,6 +13,7 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 from ..errors import DeviceError
+from ..format import WORD, word_count
 
 _HOST, _DEVICES = (
     (1, 3),
@@ -176,6 +178,13 @@ def room(op: str, what: str, nbytes: int) -> None:
         )
 
 
+def array_room(op: str, q: QuantArray, shape: tuple[int, ...]) -> None:
+    """`room` for an array of another shape with the bits and the packed axis of q."""
+    at = q.axis
+    outer = math.prod(shape[:at]) * math.prod(shape[at + 1 :])
+    room(op, f"an array of shape {shape}", WORD.itemsize * q.bits * outer * word_count(shape[at]))
+
+
 def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype[Any]:
     """A NumPy dtype among a few."""
     try:
@@ -186,6 +195,13 @@ def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype
         listed = ", ".join(t.__name__ for t in allowed)
         raise TypeError(f"{op}: {name} must be one of {listed}, got {value if found is None else found!s}")
     return found
+
+
+def function(op: str, name: str, value: Any) -> Any:
+    """Something that can be called."""
+    if not callable(value):
+        raise TypeError(f"{op}: {name} must be a function, got {kind(value)}")
+    return value
 
 
 def flag(op: str, name: str, value: Any) -> bool:

@@ -52,7 +52,7 @@ def make_constants(
         validate_constants(dtype, shape, axis, constants)
     except ValueError as error:
         raise ValueError(f"{op}: {error}") from None
-    varies = any(a.shape[n + axis] > 1 for _, a, n in constants.items())
+    varies = any(a.shape[n + axis] != 1 for _, a, n in constants.items())
     return Constants(constants.scale, constants.offset, constants.table, group if varies else None)
 
 

@@ -22,7 +22,7 @@ def getitem(q: QuantArray, key: Any) -> Any:
     items = _expanded("index", q, key)
     arrays = [i for i, item in enumerate(items) if isinstance(item, np.ndarray)]
     if arrays:
-        return _with_arrays(q, items, arrays)
+        return _with_arrays(q, items, arrays, _side_by_side(key))
     if all(isinstance(item, int) for item in items if item is not None) and None not in items:
         return _element(q, items)
     return _basic("index", q, items)
@@ -98,11 +98,11 @@ def _named(items: list[Any]) -> list[Any]:
     return [item for item in items if item is not None]
 
 
-def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int]) -> QuantArray:
+def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_side: bool) -> QuantArray:
     """Arrays of indices: basic indexing by all others first, then the elements that the arrays name.
 
-    As in NumPy arrays broadcast, integers count as arrays beside them, and where a slice or None stands between
-    these, the arrays' axes come first.
+    As in NumPy arrays broadcast, integers count as arrays beside them, and unless these stand side by side in the key,
+    the arrays' axes come first.
     """
     try:
         listed = np.broadcast_arrays(*(items[i] for i in arrays))
@@ -113,11 +113,18 @@ def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int]) -> QuantArr
     axes = [sum(not isinstance(item, int) for item in basic[:i]) for i in arrays]
     merged, indices = _merged(_basic("index", q, basic), axes, listed)
     found = take_along("index", merged, indices, axes[0])
-    advanced = [i for i, item in enumerate(items) if isinstance(item, (int, np.ndarray))]
-    if advanced[-1] - advanced[0] + 1 == len(advanced):
+    if side_by_side:
         return found
     made = range(axes[0], axes[0] + indices.ndim)
     return found.transpose(*made, *(d for d in range(found.ndim) if d not in made))
+
+
+def _side_by_side(key: Any) -> bool:
+    """True unless a slice, None or ..., even one that stands for no axis, lies between integers and arrays of a key."""
+    apart = [
+        item is None or item is ... or isinstance(item, slice) for item in (key if isinstance(key, tuple) else [key])
+    ]
+    return not any(apart[apart.index(False) : len(apart) - apart[::-1].index(False)])
 
 
 def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[QuantArray, Array]:
@@ -156,8 +163,8 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
 
 
 def _as_array(op: str, item: Any) -> Any:
-    """Lists become arrays, all else stays."""
-    if not isinstance(item, list):
+    """Lists, tuples and ranges become arrays, all else stays."""
+    if not isinstance(item, (list, tuple, range)):
         return item
     try:
         a = np.asarray(item)

@@ -35,6 +35,7 @@ def pad(q: QuantArray, pad_width: Any, mode: str = "constant", constant_values: 
     widths = _widths(op, pad_width, q.ndim)
     if not any(map(any, widths)):
         return q
+    checks.array_room(op, q, _padded(q.shape, widths))
     return _edge(op, q, widths) if mode == "edge" else _constant(op, q, widths, value)
 
 
@@ -115,7 +116,7 @@ def _codes_of(op: str, q: QuantArray, value: float) -> Array:
             f"{', ..' if len(levels) > 8 else ''}"
         )
     codes: Array = np.asarray(np.argmax(hit, axis=0))
-    if codes.shape[q.axis] != 1:
+    if codes.shape[q.axis] > 1:
         if (codes != codes.take([0], q.axis)).any():
             raise ValueError(f"{op}: {value!r} has different codes in the groups of the packed axis")
         codes = codes.take([0], q.axis)

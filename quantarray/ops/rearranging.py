@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..format import WORD
 from . import checks
 from .indexing import index
 from .reshaping import ravel, reshape
@@ -86,6 +87,8 @@ def tile(q: QuantArray, reps: Any) -> QuantArray:
     times = [checks.integer(op, "a repeat", n, 0) for n in (reps if np.iterable(reps) else (reps,))]
     times = [1] * (q.ndim - len(times)) + times
     q = index(q, (None,) * (len(times) - q.ndim) + (...,), op)
+    checks.array_room(op, q, tuple(n * t for n, t in zip(q.shape, times, strict=True)))
+    checks.room(op, f"{max(times)} repeats", WORD.itemsize * max(times))  # of nothing, too
     # The packed axis first: bits move while the array is small
     for d in sorted(range(q.ndim), key=lambda d: d != q.axis):
         if times[d] != 1:

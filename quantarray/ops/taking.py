@@ -42,7 +42,7 @@ def take(q: QuantArray, indices: Any, axis: int | None = None) -> QuantArray:
     if a.ndim == 0:
         if q.ndim == 1:
             raise ValueError(f"{op}: a packed array needs an axis, and none would be left; q[{int(a)}] gives the value")
-        found: QuantArray = q[(slice(None),) * d + (int(a),)]
+        found: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
         return found
     return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
 
@@ -116,14 +116,18 @@ def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
         q, axis = ravel(q), 0
     d = checks.axis(op, axis, q.ndim)
     counts = checks.numbers(op, "repeats", repeats)
-    if counts.dtype.kind not in "iu" or (counts.size and counts.min() < 0):
+    if counts.size and (counts.dtype.kind not in "iu" or counts.min() < 0):
         raise ValueError(f"{op}: repeats must be integers that are not negative, got {repeats!r}")
     if counts.shape not in ((), (1,), (q.shape[d],)):
         raise ValueError(f"{op}: repeats must be one integer or {q.shape[d]}, one an element, got {counts.shape}")
+    length = int(counts.item()) * q.shape[d] if counts.size == 1 else int(counts.sum(dtype=np.float64))  # or nearly
+    checks.array_room(op, q, (*q.shape[:d], length, *q.shape[d + 1 :]))
+    checks.room(op, f"an axis of {length} elements", length // WORD_BITS)  # however little else there is
+    counts = counts.reshape(-1).astype(np.int64)
     if d != q.axis:
-        each = np.broadcast_to(counts.reshape(-1), q.shape[d])
+        each = np.broadcast_to(counts, q.shape[d])
         return take_along(op, q, np.repeat(np.arange(q.shape[d]), each), d)
-    return _repeat_bits(q, counts.reshape(-1).astype(np.int64))
+    return _repeat_bits(q, counts)
 
 
 def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:

@@ -149,6 +149,7 @@ def broadcast_to(q: QuantArray, shape: Any) -> QuantArray:
     q = index(q, (None,) * more + (...,), op)
     words, length = q.words, new[q.axis]
     if length != q.shape[q.axis]:
+        checks.array_room(op, q, (*q.shape[: q.axis], length, *q.shape[q.axis + 1 :]))
         words = lay(q.device, [(words, Run(0, 0, length))])
     outer = new[: q.axis] + new[q.axis + 1 :]
     return derived(q, np.broadcast_to(words, (q.bits, *outer, words.shape[-1])), new, q.axis, _of_one(q))

@@ -153,6 +153,21 @@ def test_comparisons_of_many_bits(place, name, data):
     assert_packed(got, COMPARED[name](p.values, q.values).astype(np.int32))
 
 
+def test_comparisons_with_integers_of_many_bits():
+    """Beyond integer levels, and beyond float64; real levels may lie on either side of some."""
+    q, u = qa.encode([1, -1], values=(-1, 1)), qa.from_codes([0, 1], qa.uint1, scale=1e30)
+    for n in (2**63, 2**64, 2**70, 10**400):
+        assert (q < n).all() and (-n < q).all() and not (q == n).any() and not (q > n).any()
+    assert ((u > 2**70).codes() == [0, 1]).all() and not (u > 2**110).any()
+
+
+@pytest.mark.parametrize("one", [True, np.bool_(True)])
+def test_a_bool_is_a_number(one):
+    q = qa.encode([0, 2, 3], values=range(4))
+    assert_packed(qa.where(q > 2, one, q), np.int32([0, 2, 1]))
+    assert_packed(qa.minimum(one, q), np.int32([0, 1, 1]))
+
+
 def test_operators_are_the_functions():
     q = qa.encode([0, 3, 2], values=range(4))
     for got, expected in [
@@ -252,6 +267,11 @@ def test_map2_of_levels_that_fill_no_bits():
         (lambda q: qa.abs([1]), TypeError, ["abs: q must be a QuantArray"]),
         (lambda q: qa.tanh(1.0), TypeError, ["tanh: q must be a QuantArray"]),
         (lambda q: qa.round(q, 0.5), TypeError, ["round: decimals must be an integer"]),
+        (lambda q: q + 2**70, ValueError, ["add: the operand must fit in 64 bits, got an integer of 71"]),
+        (lambda q: qa.where(q > 0, 10**5000, q), ValueError, ["where: a must fit in 64 bits"]),
+        (lambda q: qa.map(3, q), TypeError, ["map: f must be a function, got int"]),
+        (lambda q: qa.map2(None, q, q), TypeError, ["map2: f must be a function, got NoneType"]),
+        (lambda q: qa.map_reduce(q, q), TypeError, ["map_reduce: f must be a function, got QuantArray"]),
     ],
 )
 def test_messages(call, error, parts):

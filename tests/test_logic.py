@@ -38,6 +38,13 @@ def test_logical(pair):
         assert_packed(getattr(qa, name)(p.q, q.q), getattr(np, name)(p.values, q.values).astype(np.int32))
 
 
+@given(any_samples(), st.sampled_from([True, False, 0, 2, np.bool_(True), np.float32(0), 0.5]))
+def test_logical_beside_a_number(x, t):
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        for call in (lambda f, v: f(v, t), lambda f, v: f(t, v)):
+            assert_packed(call(getattr(qa, name), x.q), call(getattr(np, name), x.values).astype(np.int32))
+
+
 @given(any_samples())
 def test_logical_not(x):
     assert_packed(qa.logical_not(x.q), np.logical_not(x.values).astype(np.int32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -141,7 +142,10 @@ def _compared(op: str, f: np.ufunc, a: Any, b: Any, of_ranks: Callable[[Array, A
         words = clear_tail(of_ranks(*order(*_ranked(op, a, b))), a.shape[a.axis])
         return QuantArray(words[None], uint1, a.shape, a.axis)
     q = a if isinstance(a, QuantArray) else checks.packed(op, "one operand", b)
-    value = operand(op, "the operand", b if q is a else a, q)
+    other = b if q is a else a
+    if isinstance(other, int) and other.bit_length() > 63:  # beyond integer levels, and maybe beyond float64
+        other = float(other) if other.bit_length() < 1024 else math.inf if other > 0 else -math.inf
+    value = operand(op, "the operand", other, q)
     return pointwise(op, f if q is a else lambda levels, left: f(left, levels), q, value)
 
 

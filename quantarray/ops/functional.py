@@ -42,6 +42,7 @@ def map_reduce(
     op = "map_reduce"
     if not 1 <= len(arrays) <= 2:
         raise TypeError(f"{op}: takes a function and one array or two, got {len(arrays)}")
+    checks.function(op, "f", f)
     found = [checks.packed(op, name, q) for name, q in zip("xy", arrays, strict=False)]
     checks.choice(op, "reduce", reduce, ("sum", "mean", "min", "max"))
     keep = checks.flag(op, "keepdims", keepdims)

@@ -39,9 +39,13 @@ def is_exact(q: QuantArray) -> bool:
 
 def operand(op: str, name: str, value: Any, q: QuantArray) -> Any:
     """A Python number, or an array with q's axes that broadcasts to its shape."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError(
+            f"{op}: {name} must fit in 64 bits, got an integer of {value.bit_length()}; a float may be that large"
+        )
     a = checks.numbers(op, name, value)
     if a.ndim == 0:
-        return a.item()
+        return int(a) if a.dtype == np.bool_ else a.item()
     if a.ndim > q.ndim or any(n not in (1, m) for n, m in zip(a.shape[::-1], q.shape[::-1], strict=False)):
         raise ValueError(
             f"{op}: {name} must be a number or broadcast to the packed array's shape {q.shape}, got {a.shape}; the "

@@ -11,7 +11,7 @@ from ..dtypes import uint1
 from . import checks
 from .comparison import not_equal
 from .pairs import aligned
-from .words import clear_tail, inverted
+from .words import clear_tail, constant_rows, inverted
 
 
 def bitwise_and(a: QuantArray, b: QuantArray) -> QuantArray:
@@ -60,8 +60,8 @@ def bitwise_invert(q: QuantArray) -> QuantArray:
     return QuantArray(inverted(bits.words, bits.shape[bits.axis]), uint1, bits.shape, bits.axis)
 
 
-def logical_and(a: QuantArray, b: QuantArray) -> QuantArray:
-    """(a != 0) & (b != 0) of packed arrays of any law, as a uint1 array.
+def logical_and(a: Any, b: Any) -> QuantArray:
+    """(a != 0) & (b != 0) of packed arrays of any law, or of one and a number, as a uint1 array.
 
     >>> import quantarray as qa
     >>> q = qa.encode([2, 0, 1], values=range(3))
@@ -69,11 +69,11 @@ def logical_and(a: QuantArray, b: QuantArray) -> QuantArray:
     array([1, 0, 0], dtype=int32)
     """
     op = "logical_and"
-    return _combined(op, np.bitwise_and, _truth(op, "a", a), _truth(op, "b", b))
+    return _combined(op, np.bitwise_and, *_truths(op, a, b))
 
 
-def logical_or(a: QuantArray, b: QuantArray) -> QuantArray:
-    """(a != 0) | (b != 0) of packed arrays of any law, as a uint1 array.
+def logical_or(a: Any, b: Any) -> QuantArray:
+    """(a != 0) | (b != 0) of packed arrays of any law, or of one and a number, as a uint1 array.
 
     >>> import quantarray as qa
     >>> q = qa.encode([2, 0, 1], values=range(3))
@@ -81,11 +81,11 @@ def logical_or(a: QuantArray, b: QuantArray) -> QuantArray:
     array([1, 1, 1], dtype=int32)
     """
     op = "logical_or"
-    return _combined(op, np.bitwise_or, _truth(op, "a", a), _truth(op, "b", b))
+    return _combined(op, np.bitwise_or, *_truths(op, a, b))
 
 
-def logical_xor(a: QuantArray, b: QuantArray) -> QuantArray:
-    """(a != 0) ^ (b != 0) of packed arrays of any law, as a uint1 array.
+def logical_xor(a: Any, b: Any) -> QuantArray:
+    """(a != 0) ^ (b != 0) of packed arrays of any law, or of one and a number, as a uint1 array.
 
     >>> import quantarray as qa
     >>> q = qa.encode([2, 0, 1], values=range(3))
@@ -93,7 +93,7 @@ def logical_xor(a: QuantArray, b: QuantArray) -> QuantArray:
     array([0, 0, 1], dtype=int32)
     """
     op = "logical_xor"
-    return _combined(op, np.bitwise_xor, _truth(op, "a", a), _truth(op, "b", b))
+    return _combined(op, np.bitwise_xor, *_truths(op, a, b))
 
 
 def logical_not(q: QuantArray) -> QuantArray:
@@ -159,6 +159,24 @@ def _bits(op: str, name: str, value: Any) -> QuantArray:
 def _truth(op: str, name: str, value: Any) -> QuantArray:
     q = checks.packed(op, name, value)
     return q if q.dtype == uint1 and q.scale is None else not_equal(q, 0)
+
+
+def _truths(op: str, a: Any, b: Any) -> list[QuantArray]:
+    """The truth of both; a number's beside a packed array is that of a view of its shape."""
+    if isinstance(a, QuantArray) and _is_number(b):
+        return [p := _truth(op, "a", a), _filled(p, bool(b))]
+    if isinstance(b, QuantArray) and _is_number(a):
+        return [_filled(p := _truth(op, "b", b), bool(a)), p]
+    return [_truth(op, "a", a), _truth(op, "b", b)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
+
+
+def _filled(q: QuantArray, bit: bool) -> QuantArray:
+    words = constant_rows(int(bit), 1, q.words.shape[1:-1], q.shape[q.axis])
+    return QuantArray(words, uint1, q.shape, q.axis)
 
 
 def _combined(op: str, f: np.ufunc, a: Any, b: Any) -> QuantArray:

@@ -38,7 +38,7 @@ def map(f: Callable[[Array], Any], q: QuantArray) -> QuantArray:
     >>> qa.map(lambda v: v * v - 1, q).dequantize(), qa.map(np.tanh, q).dtype
     (array([ 3, -1,  0], dtype=int32), quantarray.table(2))
     """
-    return pointwise("map", f, checks.packed("map", "q", q))
+    return pointwise("map", checks.function("map", "f", f), checks.packed("map", "q", q))
 
 
 def map2(f: Callable[[Array, Array], Any], p: QuantArray, q: QuantArray) -> QuantArray:
@@ -54,7 +54,8 @@ def map2(f: Callable[[Array, Array], Any], p: QuantArray, q: QuantArray) -> Quan
     >>> c.dequantize(), c.dtype, c.bits
     (array([ 3, -2,  0], dtype=int32), quantarray.integers(range(-3, 4)), 3)
     """
-    return of_pairs("map2", f, checks.packed("map2", "p", p), checks.packed("map2", "q", q))
+    op = "map2"
+    return of_pairs(op, checks.function(op, "f", f), checks.packed(op, "p", p), checks.packed(op, "q", q))
 
 
 def of_pairs(op: str, f: Callable[[Array, Array], Any], p: QuantArray, q: QuantArray) -> QuantArray:

@@ -11,7 +11,7 @@ import numpy as np
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
 from .operators import Operators
-from .protocols import array_function, array_ufunc
+from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
 
 _PREVIEW = 6
@@ -220,7 +220,8 @@ class QuantArray(Operators, Reductions):
     if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(_MISSING.get(name, f"{type(self).__name__!r} object has no attribute {name!r}"))
+            missing = _MISSING.get(name, f"{type(self).__name__!r} object has no attribute {name!r}{_function(name)}")
+            raise AttributeError(missing)
 
     # Shape
 
@@ -351,6 +352,9 @@ class QuantArray(Operators, Reductions):
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
 
+    def __delitem__(self, key: Any) -> NoReturn:
+        raise TypeError("a QuantArray is immutable: q[mask] and q[indices] give the elements that stay")
+
     def __bool__(self) -> bool:
         """The truth of the only element, as in NumPy; of no or several it is ambiguous."""
         if self.size == 1:
@@ -413,6 +417,16 @@ _MISSING = {
     "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
     "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
 }
+
+
+def _function(name: str) -> str:
+    """What has the name of a missing method of NumPy's, or does what that does."""
+    import quantarray
+
+    if name in ("item", "tolist"):
+        return f"; .dequantize().{name}() gives values"
+    found = NAMES.get(name, name)
+    return f"; quantarray.{found}(q, ..) is a function" if callable(getattr(quantarray, found, None)) else ""
 
 
 def _rebuilt(

@@ -8,13 +8,14 @@ argument that it does not take, raises a TypeError that names what to call inste
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 # NumPy's names of what has another name here
-_NAMES = {
+NAMES = {
     "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
     "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "around": "round",
     "conjugate": "conj", "cumprod": "cumulative_prod", "cumsum": "cumulative_sum", "fmax": "maximum",
@@ -72,7 +73,7 @@ def of_function(func: Callable[..., Any]) -> Callable[..., Any] | None:
     """
     name = func.__name__
     if getattr(np, name, None) is func:
-        return _public(_NAMES.get(name, name))
+        return _public(NAMES.get(name, name))
     return _public(name, "linalg") if getattr(np.linalg, name, None) is func else None
 
 
@@ -82,7 +83,7 @@ def of_ufunc(name: str) -> Callable[..., Any] | None:
     >>> of_ufunc("arctan").__name__, of_ufunc("add").__name__, of_ufunc("gcd")
     ('atan', 'add', None)
     """
-    return _public(_NAMES.get(name, name))
+    return _public(NAMES.get(name, name))
 
 
 def _public(name: str, chapter: str | None = None) -> Callable[..., Any] | None:
@@ -102,7 +103,8 @@ def _called(func: Any, ours: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         signature.bind(*args, **kwargs)
     except TypeError as error:
         plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-        takes = f"quantarray.{ours.__name__}{signature.replace(parameters=plain, return_annotation=signature.empty)}"
+        name = _dotted(func) if ours is _ADAPTED.get(func) else f"quantarray.{ours.__name__}"
+        takes = f"{name}{signature.replace(parameters=plain, return_annotation=signature.empty)}"
         raise TypeError(
             f"{_dotted(func)} does not take packed arrays with these arguments ({error}); it is {takes}, and {_ADVICE}"
         ) from None
@@ -147,7 +149,7 @@ def _refusal(called: str, name: str, instead: str = "") -> str:
     from .array_api import REFUSED
 
     inside = "linalg." if called.startswith("numpy.linalg.") else ""
-    reason = REFUSED.get(inside + _NAMES.get(name, name))
+    reason = REFUSED.get(inside + NAMES.get(name, name))
     return f"{called} does not take packed arrays{f', {reason}' if reason else ''}: {instead}{_ADVICE}"
 
 
@@ -159,6 +161,12 @@ def _by_levels(ufunc: np.ufunc) -> str:
 
 
 # Functions of NumPy that are no function here, or one with other arguments
+
+
+def _size(a: Any, axis: Any = None) -> int:
+    from .ops import checks
+
+    return math.prod(a.shape if axis is None else (a.shape[d] for d in checks.axes("size", axis, a.ndim)))
 
 
 def _transpose(a: Any, axes: Any = None) -> Any:
@@ -186,7 +194,7 @@ _ADAPTED: dict[Any, Callable[..., Any]] = {
     np.copy: lambda a: a.copy(),
     np.ndim: lambda a: a.ndim,
     np.shape: lambda a: a.shape,
-    np.size: lambda a: a.size,
+    np.size: _size,
     np.transpose: _transpose,
     np.unique: _unique,
     np.where: _where,

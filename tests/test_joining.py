@@ -140,6 +140,7 @@ def test_what_joins_refuse():
     scaled = [qa.from_codes(np.zeros((2, 3), int), qa.ternary, scale=s) for s in (1.0, 2.0)]
     refused = [
         (lambda: qa.concatenate([]), ValueError, "needs at least one array"),
+        (lambda: qa.stack(None), TypeError, "stack: needs a list of arrays, got NoneType"),
         (lambda: qa.concatenate(t), TypeError, "needs a list of arrays"),
         (lambda: qa.concatenate([t, np.ones((2, 3))]), TypeError, r"concatenate: arrays\[1\] must be a QuantArray"),
         (lambda: qa.concatenate([t, t[0]]), ValueError, "equal but for axis 0"),

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -236,8 +237,8 @@ def test_methods_of_ufuncs(name, method):
         (np.fft.fft, ["numpy.fft.fft"]),
         (lambda q: np.choose(q, [q, q]), ["numpy.choose"]),
         (lambda q: np.save("q.npy", q), ["numpy.save"]),
-        (lambda q: np.unique(q, axis=0), ["numpy.unique", "'axis'"]),
-        (lambda q: np.copy(q, "C"), ["numpy.copy"]),
+        (lambda q: np.unique(q, axis=0), ["numpy.unique(ar, return_index=False", "'axis'"]),
+        (lambda q: np.copy(q, "C"), ["numpy.copy(a)"]),
     ],
 )
 def test_what_is_refused_names_what_to_call(call, parts):
@@ -310,6 +311,24 @@ def test_iteration_length_truth_and_in():
         hash(Q)
     first, *_, last = ROW
     assert (first, last) == (ROW[0], ROW[-1])
+
+
+def test_methods_that_are_functions_here_say_so():
+    for name, part in [("astype", "quantarray.astype(q, ..)"), ("cumsum", "quantarray.cumulative_sum(q, ..)"),
+                       ("tolist", ".dequantize().tolist()"), ("item", ".dequantize().item()")]:  # fmt: skip
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; .*{re.escape(part)}"):
+            getattr(Q, name)
+    for name in ("linalg", "int8", "strides", "_private"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'$"):
+            getattr(Q, name)
+    with pytest.raises(TypeError, match="immutable"):
+        del Q[0]
+
+
+def test_size_along_axes():
+    assert (np.size(Q, 1), np.size(Q, (0, -1))) == (np.size(Q.dequantize(), 1), Q.shape[0] * Q.shape[-1])
+    with pytest.raises(np.exceptions.AxisError, match="size: axis 5"):
+        np.size(Q, 5)
 
 
 def test_digest_tells_contents():

@@ -181,6 +181,8 @@ def test_views(case):
         (lambda q: qa.searchsorted(q[0], [1], side="middle"), ValueError, "searchsorted: side must be one of"),
         (lambda q: qa.isin(q, q), TypeError, "isin: values is packed already"),
         (lambda q: qa.unique_all([1]), TypeError, "unique_all: q must be a QuantArray"),
+        (lambda q: qa.diff(q, prepend=0), TypeError, "diff: prepend must be a QuantArray, got int"),
+        (lambda q: qa.diff(q, axis=0, append=q[:, :1]), ValueError, "diff: needs shapes that are equal but for axis 0"),
         (lambda q: qa.diff(q, axis=-3), np.exceptions.AxisError, "diff: axis -3"),
     ],
 )

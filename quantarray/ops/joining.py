@@ -31,7 +31,7 @@ def concatenate(arrays: Any, axis: int | None = 0) -> QuantArray:
     >>> c.dtype, c.dequantize().tolist()
     (quantarray.ternary, [[1, -1], [0, 1]])
     """
-    return _concatenated("concatenate", _listed("concatenate", arrays), axis)
+    return concatenated("concatenate", _listed("concatenate", arrays), axis)
 
 
 def concat(arrays: Any, axis: int | None = 0) -> QuantArray:
@@ -42,7 +42,7 @@ def concat(arrays: Any, axis: int | None = 0) -> QuantArray:
     >>> qa.concat([a, a[:1]]).dequantize().tolist()
     [1, -1, 1]
     """
-    return _concatenated("concat", _listed("concat", arrays), axis)
+    return concatenated("concat", _listed("concat", arrays), axis)
 
 
 def stack(arrays: Any, axis: int = 0) -> QuantArray:
@@ -59,7 +59,7 @@ def stack(arrays: Any, axis: int = 0) -> QuantArray:
         raise ValueError(f"{op}: needs arrays of one shape, got {', '.join(str(q.shape) for q in listed)}")
     d = checks.axis(op, axis, listed[0].ndim + 1)
     key = (*(slice(None),) * d, None)
-    return _concatenated(op, [index(q, key, op) for q in listed], d)
+    return concatenated(op, [index(q, key, op) for q in listed], d)
 
 
 def vstack(arrays: Any) -> QuantArray:
@@ -71,7 +71,7 @@ def vstack(arrays: Any) -> QuantArray:
     [[1, -1], [1, -1], [1, -1]]
     """
     op = "vstack"
-    return _concatenated(op, [index(q, None, op) if q.ndim == 1 else q for q in _listed(op, arrays)], 0)
+    return concatenated(op, [index(q, None, op) if q.ndim == 1 else q for q in _listed(op, arrays)], 0)
 
 
 def hstack(arrays: Any) -> QuantArray:
@@ -83,12 +83,14 @@ def hstack(arrays: Any) -> QuantArray:
     [[1, -1, 1, -1]]
     """
     listed = _listed("hstack", arrays)
-    return _concatenated("hstack", listed, 0 if listed[0].ndim == 1 else 1)
+    return concatenated("hstack", listed, 0 if listed[0].ndim == 1 else 1)
 
 
 def _listed(op: str, arrays: Any) -> list[QuantArray]:
     if isinstance(arrays, QuantArray):  # NumPy joins its rows; nobody who writes this means it
         raise TypeError(f"{op}: needs a list of arrays, got one QuantArray; put it in a list")
+    if not np.iterable(arrays):
+        raise TypeError(f"{op}: needs a list of arrays, got {checks.kind(arrays)}")
     listed = [checks.packed(op, f"arrays[{i}]", q) for i, q in enumerate(arrays)]
     if not listed:
         raise ValueError(f"{op}: needs at least one array")
@@ -96,7 +98,7 @@ def _listed(op: str, arrays: Any) -> list[QuantArray]:
     return listed
 
 
-def _concatenated(op: str, arrays: list[QuantArray], axis: int | None) -> QuantArray:
+def concatenated(op: str, arrays: list[QuantArray], axis: int | None) -> QuantArray:
     if axis is None:
         arrays, axis = [ravel(q) for q in arrays], 0
     first = arrays[0]

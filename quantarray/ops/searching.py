@@ -13,7 +13,7 @@ from .blocks import blocks
 from .conversion import dequantize
 from .counting import levels
 from .indexing import index
-from .joining import concatenate
+from .joining import concatenated
 from .lines import Lines, steps
 from .reduction import count_nonzero, exact, integer_type, product_type, restored, sum_type
 from .reduction import max as largest
@@ -154,7 +154,8 @@ def diff(
     q = checks.packed(op, "q", q)
     at, times = checks.axis(op, axis, q.ndim), checks.integer(op, "n", n, 1, 62)
     if prepend is not None or append is not None:
-        q = concatenate([a for a in (prepend, q, append) if a is not None], at)
+        ends = [None if a is None else checks.packed(op, n, a) for n, a in (("prepend", prepend), ("append", append))]
+        q = concatenated(op, [a for a in (ends[0], q, ends[1]) if a is not None], at)
     dtype = integer_type(op, 2**times * q.dtype.max_abs) if exact(q) else np.float32
     out = np.empty(tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
     outer = [d for d in range(q.ndim) if d != q.axis]

@@ -161,6 +161,15 @@ def test_comparisons_with_integers_of_many_bits():
     assert ((u > 2**70).codes() == [0, 1]).all() and not (u > 2**110).any()
 
 
+def test_numbers_of_numpy_compare_by_their_types():
+    q = qa.from_codes([0, 1], qa.table(1), table=[0.1, 1.0])
+    v = q.dequantize()
+    for t in (0.1, np.float32(0.1), np.float64(0.1), np.array(0.1), np.float16(0.1), np.uint8(1), np.bool_(True)):
+        for f in (np.equal, np.less, np.greater_equal):
+            assert_packed(f(q, t), f(v, t).astype(np.int32))
+            assert_packed(f(t, q), f(t, v).astype(np.int32))
+
+
 @pytest.mark.parametrize("one", [True, np.bool_(True)])
 def test_a_bool_is_a_number(one):
     q = qa.encode([0, 2, 3], values=range(4))
@@ -269,6 +278,7 @@ def test_map2_of_levels_that_fill_no_bits():
         (lambda q: qa.round(q, 0.5), TypeError, ["round: decimals must be an integer"]),
         (lambda q: q + 2**70, ValueError, ["add: the operand must fit in 64 bits, got an integer of 71"]),
         (lambda q: qa.where(q > 0, 10**5000, q), ValueError, ["where: a must fit in 64 bits"]),
+        (lambda q: qa.where(q > 0, 2**40, q), ValueError, ["where: integer levels lie within"]),
         (lambda q: qa.map(3, q), TypeError, ["map: f must be a function, got int"]),
         (lambda q: qa.map2(None, q, q), TypeError, ["map2: f must be a function, got NoneType"]),
         (lambda q: qa.map_reduce(q, q), TypeError, ["map_reduce: f must be a function, got QuantArray"]),

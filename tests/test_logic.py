@@ -31,6 +31,13 @@ def test_bitwise(one, data):
         assert got.dtype is qa.uint1
 
 
+@given(bools(), st.sampled_from([True, False, np.bool_(True)]))
+def test_bitwise_beside_a_bool(one, t):
+    x, q = one
+    for got, expected in ((q & t, x & t), (t | q, x | t), (q ^ t, x ^ t), (np.bitwise_xor(t, q), x ^ t)):
+        assert_packed(got, expected.astype(np.int32))
+
+
 @given(few_bit_pairs())
 def test_logical(pair):
     p, q = pair
@@ -75,7 +82,7 @@ def test_shift_across_words(n):
     ("call", "error", "parts"),
     [
         (lambda q: q & (q == 1), TypeError, ["bitwise_and: a must be a uint1 array", "got bipolar", "q > 0"]),
-        (lambda q: (q == 1) | True, TypeError, ["bitwise_or: b must be a QuantArray"]),
+        (lambda q: (q == 1) | 1, TypeError, ["bitwise_or: b must be a QuantArray"]),
         (lambda q: ~q, TypeError, ["bitwise_invert: q must be a uint1 array"]),
         (lambda q: ~((q == 1) * 0.5), TypeError, ["bitwise_invert: q must be a uint1 array without a scale"]),
         (lambda q: qa.logical_not(1), TypeError, ["logical_not: q must be a QuantArray"]),

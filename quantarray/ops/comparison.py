@@ -17,6 +17,7 @@ from .blocks import blocks
 from .conversion import recode
 from .levels import (
     affordable,
+    check_reach,
     is_exact,
     levels_of,
     operand,
@@ -146,6 +147,8 @@ def _compared(op: str, f: np.ufunc, a: Any, b: Any, of_ranks: Callable[[Array, A
     if isinstance(other, int) and other.bit_length() > 63:  # beyond integer levels, and maybe beyond float64
         other = float(other) if other.bit_length() < 1024 else math.inf if other > 0 else -math.inf
     value = operand(op, "the operand", other, q)
+    if isinstance(other, (np.generic, np.ndarray)) and not isinstance(value, np.ndarray):
+        value = np.asarray(other)[()]  # of its own type: to NumPy float32 levels equal 0.1 where not np.float64(0.1)
     return pointwise(op, f if q is a else lambda levels, left: f(left, levels), q, value)
 
 
@@ -234,6 +237,7 @@ def _level(op: str, name: str, value: Any, mask: QuantArray) -> QuantArray:
         raise TypeError(f"{op}: {name} must be a packed array or a number, got {checks.kind(value)}")
     words = np.broadcast_to(np.zeros(1, mask.words.dtype), mask.words.shape)
     if isinstance(number, int):
+        check_reach(op, number, number)
         return QuantArray(words, integers(number), mask.shape, mask.axis)
     one = QuantArray(words, integers(0), mask.shape, mask.axis)
     return with_table(op, words, np.full((1,) * (mask.ndim + 1), number), one, None)

@@ -140,7 +140,7 @@ def with_law(op: str, words: Array, dtype: DType, q: QuantArray, group: int | No
 
 def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
     """The array whose code c stands for the Python integer levels[c], any two of which may be the same."""
-    _check_reach(op, min(levels), max(levels))
+    check_reach(op, min(levels), max(levels))
     return _with_integers(op, q, np.array(levels, np.int64).reshape(-1, *(1,) * q.ndim), q.group)
 
 
@@ -148,7 +148,7 @@ def _with_integers(op: str, q: QuantArray, values: Array, group: int | None) -> 
     if not values.size:  # constants along an axis of length 0
         values = np.zeros((1,) * values.ndim, np.int64)
     found = np.unique(values)
-    _check_reach(op, int(found[0]), int(found[-1]))
+    check_reach(op, int(found[0]), int(found[-1]))
     if len(found) > 256:
         raise ValueError(
             f"{op}: the result would have {len(found)} different integer levels, 8 bits hold 256; a function that "
@@ -162,7 +162,7 @@ def _with_integers(op: str, q: QuantArray, values: Array, group: int | None) -> 
     return QuantArray(recode(q, np.searchsorted(found, values), dtype.bits, group), dtype, q.shape, q.axis)
 
 
-def _check_reach(op: str, low: int, high: int) -> None:
+def check_reach(op: str, low: int, high: int) -> None:
     if max(-low, high) > FARTHEST:
         raise ValueError(
             f"{op}: integer levels lie within +-(2**31 - 1), the result's would go from {low} to {high}; a float "

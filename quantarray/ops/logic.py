@@ -14,8 +14,8 @@ from .pairs import aligned
 from .words import clear_tail, constant_rows, inverted
 
 
-def bitwise_and(a: QuantArray, b: QuantArray) -> QuantArray:
-    """a & b of uint1 arrays that broadcast to one shape and have one packed axis.
+def bitwise_and(a: Any, b: Any) -> QuantArray:
+    """a & b of uint1 arrays that broadcast to one shape and have one packed axis, or of one and a bool.
 
     Raises TypeError for other dtypes, whose bits are codes.
 
@@ -27,7 +27,7 @@ def bitwise_and(a: QuantArray, b: QuantArray) -> QuantArray:
     return _combined("bitwise_and", np.bitwise_and, a, b)
 
 
-def bitwise_or(a: QuantArray, b: QuantArray) -> QuantArray:
+def bitwise_or(a: Any, b: Any) -> QuantArray:
     """a | b of uint1 arrays; see `bitwise_and`.
 
     >>> import quantarray as qa
@@ -38,7 +38,7 @@ def bitwise_or(a: QuantArray, b: QuantArray) -> QuantArray:
     return _combined("bitwise_or", np.bitwise_or, a, b)
 
 
-def bitwise_xor(a: QuantArray, b: QuantArray) -> QuantArray:
+def bitwise_xor(a: Any, b: Any) -> QuantArray:
     """a ^ b of uint1 arrays; see `bitwise_and`.
 
     >>> import quantarray as qa
@@ -161,25 +161,21 @@ def _truth(op: str, name: str, value: Any) -> QuantArray:
     return q if q.dtype == uint1 and q.scale is None else not_equal(q, 0)
 
 
-def _truths(op: str, a: Any, b: Any) -> list[QuantArray]:
-    """The truth of both; a number's beside a packed array is that of a view of its shape."""
-    if isinstance(a, QuantArray) and _is_number(b):
-        return [p := _truth(op, "a", a), _filled(p, bool(b))]
-    if isinstance(b, QuantArray) and _is_number(a):
-        return [_filled(p := _truth(op, "b", b), bool(a)), p]
-    return [_truth(op, "a", a), _truth(op, "b", b)]
+def _truths(op: str, a: Any, b: Any) -> list[Any]:
+    """The truth of both, of a number beside a packed array too."""
+    a, b = (bool(x) if isinstance(x, (int, float, np.number)) else x for x in (a, b))
+    return [x if isinstance(x, (bool, np.bool_)) else _truth(op, name, x) for name, x in (("a", a), ("b", b))]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, np.number, np.bool_))
-
-
-def _filled(q: QuantArray, bit: bool) -> QuantArray:
-    words = constant_rows(int(bit), 1, q.words.shape[1:-1], q.shape[q.axis])
+def _beside(value: Any, q: Any) -> Any:
+    """A bool as an array of the shape of the other operand, which is one row of words; all else as it is."""
+    if not isinstance(value, (bool, np.bool_)) or not isinstance(q, QuantArray):
+        return value
+    words = constant_rows(int(value), 1, q.words.shape[1:-1], q.shape[q.axis])
     return QuantArray(words, uint1, q.shape, q.axis)
 
 
 def _combined(op: str, f: np.ufunc, a: Any, b: Any) -> QuantArray:
-    p, q = _bits(op, "a", a), _bits(op, "b", b)
+    p, q = _bits(op, "a", _beside(a, b)), _bits(op, "b", _beside(b, a))
     p, q = aligned(op, a=p, b=q)
     return QuantArray(f(p.words, q.words), uint1, p.shape, p.axis)

@@ -261,6 +261,8 @@ def test_no_elements_under_constants_in_groups(dtype, key):
         assert got.shape == v.shape
     for got in (qa.concatenate([q, -q]), qa.tile(q, (2, 3)), qa.repeat(q, 2, 0), qa.tanh(q)[:, :1]):
         assert_packed(got, np.zeros(got.shape, np.float32))
+    for name in ("argmax", "argsort", "cumulative_sum", "sum", "max"):
+        assert getattr(qa, name)(q, axis=0).shape == getattr(np, name)(v, axis=0).shape
     flat = qa.tanh(q)[0]
     assert_packed(qa.stack([flat, flat[:0]]), np.zeros((2, 0), np.float32))
 

@@ -38,7 +38,7 @@ class Lines:
         dims, full = by_row.shape[:-2], tuple(self.q.shape[d] for d in self._outer)
         row = np.arange(math.prod(dims)).reshape(dims)
         row = np.broadcast_to(row, full).reshape(-1) if row.size > 1 else row.reshape(-1)
-        return np.ascontiguousarray(by_row.reshape(-1, *by_row.shape[-2:])), row.astype(np.int64)
+        return np.ascontiguousarray(by_row.reshape(math.prod(dims), *by_row.shape[-2:])), row.astype(np.int64)
 
     def argmax(self, table: Array, floor: float) -> Array:
         """The place of the first largest value above `floor` of each line, int64 [axes that are left]."""

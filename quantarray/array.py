@@ -13,12 +13,13 @@ from .format import WORD, tail_mask, word_count
 from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
+from .shaping import Shaping
 
 _PREVIEW = 6
 _MOST_CACHED = 128
 
 
-class QuantArray(Operators, Reductions):
+class QuantArray(Operators, Reductions, Shaping):
     """An immutable array of 1 to 8 bits an element that never leaves its packed form by accident.
 
     Always true (`validate` repeats this list as code, and the tests call it after every operation):
@@ -158,19 +159,6 @@ class QuantArray(Operators, Reductions):
         with self._lock:
             return sum(_cached_bytes(entry, self._words) for entry in self._cache.values())
 
-    @property
-    def T(self) -> QuantArray:
-        """The array with its axes reversed; no word moves. Kept, so that `x @ w.T` lays the words of w out once."""
-        found: QuantArray = self.cached("T", self.transpose)
-        return found
-
-    @property
-    def mT(self) -> QuantArray:
-        """The array with its last two axes swapped; no word moves."""
-        from .ops import views
-
-        return views.matrix_transpose(self)
-
     # Out of the packed form, by name only
 
     def codes(self) -> Array:
@@ -223,73 +211,7 @@ class QuantArray(Operators, Reductions):
             missing = _MISSING.get(name, f"{type(self).__name__!r} object has no attribute {name!r}{_function(name)}")
             raise AttributeError(missing)
 
-    # Shape
-
-    def transpose(self, *axes: Any) -> QuantArray:
-        """The axes in another order, reversed by default; a view: no word moves.
-
-        >>> import quantarray as qa, numpy as np
-        >>> image = qa.encode(np.ones((2, 8, 9, 3), int), values=(-1, 1))
-        >>> image.transpose(0, 3, 1, 2).shape, image.transpose(0, 3, 1, 2).axis
-        ((2, 3, 8, 9), 1)
-        """
-        from .ops import views
-
-        return views.transpose(self, *axes)
-
-    def reshape(self, *shape: Any) -> QuantArray:
-        """Another shape of the same elements in C order.
-
-        A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
-        where the bits of the packed axis must move.
-
-        >>> import quantarray as qa, numpy as np
-        >>> qa.encode(np.ones((2, 4, 4, 100), int), values=(-1, 1)).reshape(2, -1).shape
-        (2, 1600)
-        """
-        from .ops import reshaping
-
-        return reshaping.reshape(self, *shape)
-
-    def ravel(self) -> QuantArray:
-        """All elements in C order along one axis: `quantarray.ravel`."""
-        from .ops import reshaping
-
-        return reshaping.ravel(self)
-
-    def flatten(self) -> QuantArray:
-        """`ravel` with words of its own."""
-        return self.ravel().copy()
-
-    def squeeze(self, axis: Any = None) -> QuantArray:
-        """Without axes of length 1: `quantarray.squeeze`."""
-        from .ops import views
-
-        return views.squeeze(self, axis)
-
-    def swapaxes(self, axis1: int, axis2: int) -> QuantArray:
-        """Two axes change places, no word moves: `quantarray.swapaxes`."""
-        from .ops import views
-
-        return views.swapaxes(self, axis1, axis2)
-
-    def take(self, indices: Any, axis: int | None = None) -> QuantArray:
-        """Elements of an axis by their numbers: `quantarray.take`."""
-        from .ops import taking
-
-        return taking.take(self, indices, axis)
-
-    def repeat(self, repeats: Any, axis: int | None = None) -> QuantArray:
-        """Each element of an axis several times: `quantarray.repeat`."""
-        from .ops import taking
-
-        return taking.repeat(self, repeats, axis)
-
-    def repack(self, axis: int = -1) -> QuantArray:
-        """The same values packed along another axis: `quantarray.repack`."""
-        from .ops import repacking
-
-        return repacking.repack(self, axis)
+    # Elements
 
     def __getitem__(self, key: Any) -> Any:
         """NumPy's indexing by integers, slices, ..., None, and by arrays of integers and masks.
@@ -340,7 +262,7 @@ class QuantArray(Operators, Reductions):
 
         return move(self, device)
 
-    # Arithmetic and comparison are in `Operators`
+    # Arithmetic and comparison are in `Operators`, changes of shape in `Shaping`
 
     def __matmul__(self, other: Any) -> Any:
         from .ops import linalg

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..array import QuantArray, validate, validate_constants
 from ..dtypes import Array, Constants, DType, holding, int8, integers, level_values, uint1, uint8
 from ..format import WORD, WORD_BITS, empty_words, word_count
 from . import checks
-from .blocks import SIZE, blocks
+from .coding import encoded
 from .conversion import pack_codes, recode
 from .words import constant
 
@@ -156,56 +155,7 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
         raise type(error)(f"{op}: values must be integers or a dtype of them: {error}") from None
     if dtype.levels is None:
         raise TypeError(f"{op}: values must be integers, got {dtype}; real levels need quantize or from_codes")
-    return _encoded(op, a, dtype, at)
-
-
-def _encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
-    last = np.moveaxis(a, at, -1)
-    length, coded = a.shape[at], _coder(dtype, a.dtype)
-    words = empty_words((dtype.bits, *last.shape[:-1], word_count(length)))
-    for *outer, run in blocks((*last.shape[:-1], words.shape[-1]), size=SIZE // WORD_BITS):
-        codes, right = coded(last[(*outer, slice(WORD_BITS * run.start, WORD_BITS * run.stop))])
-        if not right.all():
-            raise _foreign(op, a, dtype, coded)
-        words[(slice(None), *outer, run)] = pack_codes(codes, -1, dtype.bits)
-    return QuantArray(words, dtype, a.shape, at)
-
-
-def _coder(dtype: DType, given: np.dtype[Any]) -> Callable[[Array], tuple[Array, Array]]:
-    """The function from values to their codes, uint8, and whether the dtype has them."""
-    levels = np.array(dtype.levels)
-    order = np.argsort(levels).astype(np.uint8)
-    ascending = levels[order]
-
-    def searched(block: Array) -> tuple[Array, Array]:
-        codes = order[np.minimum(np.searchsorted(ascending, block), len(levels) - 1)]
-        return codes, levels[codes] == block
-
-    if given.itemsize > 1:
-        return searched
-    codes, right = (a.tobytes() for a in searched(np.arange(256).astype(np.uint8).view(given)))
-
-    def looked_up(block: Array) -> tuple[Array, Array]:
-        values = block.tobytes()  # a table of all bytes: ten times as fast as NumPy's indexing
-
-        def through(table: bytes, dtype: Any) -> Array:
-            return np.frombuffer(values.translate(table), dtype).reshape(block.shape)
-
-        return through(codes, np.uint8), through(right, np.bool_)
-
-    return looked_up
-
-
-def _foreign(op: str, a: Array, dtype: DType, coded: Callable[[Array], tuple[Array, Array]]) -> ValueError:
-    """The error for the first value that the dtype does not have."""
-    for key in blocks(a.shape):
-        wrong = np.argwhere(~coded(a[key])[1])
-        if len(wrong):
-            where = tuple(s.start + int(i) for s, i in zip(key, wrong[0], strict=True))
-            levels = dtype.levels or ()
-            few = f"({', '.join(map(str, levels[:8]))}{', ..' if len(levels) > 8 else ''})"
-            return ValueError(f"{op}: x must hold only the values of {dtype} {few}, got {a[where]} at {where}")
-    raise AssertionError("unreachable: some value is wrong")
+    return encoded(op, a, dtype, at)
 
 
 def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArray:
@@ -226,7 +176,7 @@ def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArra
     found = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
     if found is None:
         raise TypeError(f"{op}: {a.dtype} needs the dtype= whose levels x holds; bool, uint8 and int8 need none")
-    return _encoded(op, a, _check_integer(op, found), checks.axis(op, axis, a.ndim))
+    return encoded(op, a, _check_integer(op, found), checks.axis(op, axis, a.ndim))
 
 
 _EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}

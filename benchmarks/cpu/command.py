@@ -1,0 +1,81 @@
+"""The command: which suites, which libraries, how long; table, JSON, picture."""
+
+import importlib.util
+import json
+import os
+import platform
+import sys
+from datetime import date
+
+from quantarray.cli.output import count
+
+from . import limits, rounds, table
+from .contenders import LIBRARIES
+from .suites import SUITES
+
+
+def parser(add):
+    made = add("cpu", help="CPU kernels and other libraries on the same inputs", description=__doc__)
+    made.add_argument("--suite", action="append", choices=SUITES, help="one of the suites, may be repeated; all")
+    made.add_argument(
+        "--library", action="append", choices=LIBRARIES, help="one of the libraries, may be repeated; all"
+    )
+    made.add_argument("--threads", type=count, default=min(2, os.cpu_count() or 1), help="of every library")
+    made.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
+    made.add_argument("--json", metavar="OUT", help="write the rows to this file")
+    made.add_argument("--plot", metavar="OUT.png", help="draw the rows (needs matplotlib)")
+    made.set_defaults(run=main)
+
+
+def main(args):
+    if args.plot and not importlib.util.find_spec("matplotlib"):
+        sys.exit("cpu: --plot needs matplotlib, which is missing: pip install '.[bench]', or leave --plot out")
+    chosen = {name: SUITES[name] for name in args.suite or SUITES}
+    workers, absent = rounds.start_all(args.library or LIBRARIES, args.threads)
+    rows, failed, total, done = [], [], sum(map(len, chosen.values())), 0
+    try:
+        print("  ".join(f"{worker.name} {worker.version}" for worker in workers))
+        for name, why in absent.items():
+            print(f"without {name}: {why}")
+        for suite, cases in chosen.items():
+            found = []
+            for case in cases:
+                done += 1
+                rounds.say(f"{done} of {total}: {suite}, {case.name}")
+                try:
+                    found.append(rounds.measure(suite, case, workers, args.threads, args.rounds))
+                except rounds.UnequalError as error:
+                    failed.append(f"cpu: outputs differ, so nothing is timed: {error}")
+            rounds.say("")
+            rows += found
+            print(f"\n{table.suite_table(found)}" if found else "", flush=True)
+    finally:
+        rounds.say("")
+        for worker in workers:
+            worker.stop()
+    print(f"\n{table.legend(limits.products(args.threads), args.threads)}")
+    if args.json:
+        write(args.json, rows, workers, absent, args)
+    if args.plot and rows:
+        from .plot import draw
+
+        draw(args.plot, rows)
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+def write(path, rows, workers, absent, args):
+    """Rows in microseconds, and what they were measured with."""
+    made = {
+        "date": str(date.today()),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads": args.threads,
+        "rounds": args.rounds,
+        "products_per_second": limits.products(args.threads),
+        "versions": {worker.name: worker.version for worker in workers},
+        "absent": absent,
+        "rows": [row.record() for row in rows],
+    }
+    with open(path, "w") as f:
+        json.dump(made, f, indent=1)

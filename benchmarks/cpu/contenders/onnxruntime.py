@@ -1,0 +1,95 @@
+"""ONNX Runtime: QLinearConv (uint8 by int8 to uint8), Conv in float32, MatMulInteger.
+
+Weights are constants of the graph, so that they are packed when the session is made. Images and results are NCHW, its
+own layout, in buffers that are bound once.
+"""
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from ..cases import Conv, Product
+from . import Entry, attempt
+
+KINDS = {"float32": TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8, "int32": TensorProto.INT32}
+
+
+def version():
+    return onnxruntime.__version__
+
+
+def entries(case, threads):
+    if isinstance(case, Product):
+        return {"onnxruntime int8": attempt(product, case, threads)}
+    if isinstance(case, Conv):
+        wide = "its 8-bit result cannot hold the sums"
+        return {
+            "onnxruntime float32": attempt(floats, case, threads),
+            "onnxruntime int8": attempt(quantized, case, threads) if case.out == "bits" else wide,
+        }
+    return {}
+
+
+def session(op, constants, names, x, shape, dtype, threads, **attributes):
+    """A call of a graph of one node whose inputs `names` are the bound x and constants."""
+    node = helper.make_node(op, names, ["y"], **attributes)
+    graph = helper.make_graph(
+        [node],
+        "case",
+        [helper.make_tensor_value_info("x", KINDS[str(x.dtype)], x.shape)],
+        [helper.make_tensor_value_info("y", KINDS[dtype], shape)],
+        [numpy_helper.from_array(np.asarray(a), name) for name, a in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    y, binding = np.empty(shape, dtype), made.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y", "cpu", 0, y.dtype, y.shape, y.ctypes.data)
+
+    def call():
+        made.run_with_iobinding(binding)
+        return y
+
+    return call
+
+
+def images(case):
+    given = case.inputs()
+    return [np.ascontiguousarray(given[name].transpose(0, 3, 1, 2)) for name in ("x", "w")]
+
+
+def window(case):
+    return {"pads": [case.padding] * 4, "strides": [case.stride] * 2, "group": case.groups}
+
+
+def floats(case, threads):
+    x, w = (a.astype(np.float32) for a in images(case))
+    n, height, width, c = case.shapes[2]
+    call = session("Conv", {"w": w}, ["x", "w"], x, (n, c, height, width), "float32", threads, **window(case))
+    if case.out == "bits":
+        return Entry(call, lambda y: y.transpose(0, 2, 3, 1) > 0)
+    return Entry(call, lambda y: y.transpose(0, 2, 3, 1).astype(case.out), 1e-6)
+
+
+def quantized(case, threads):
+    """Sums saturate at 8 bits, which keeps their signs."""
+    x, w = images(case)
+    x = (x.astype(np.int16) + 128).astype(np.uint8)
+    one, middle = np.float32(1), np.uint8(128)
+    constants = {"one": one, "zero": middle, "w": w, "wzero": np.int8(0)}
+    names = ["x", "one", "zero", "w", "one", "wzero", "one", "zero"]
+    n, height, width, c = case.shapes[2]
+    call = session("QLinearConv", constants, names, x, (n, c, height, width), "uint8", threads, **window(case))
+    return Entry(call, lambda y: y.transpose(0, 2, 3, 1) > 128)
+
+
+def product(case, threads):
+    x, w = (case.inputs()[name] for name in ("x", "w"))
+    shifted = (x.astype(np.int16) + 128).astype(np.uint8)  # uint8 by int8 is what it has kernels for
+    constants = {"w": np.ascontiguousarray(w.T), "zero": np.uint8(128)}
+    call = session("MatMulInteger", constants, ["x", "w", "zero"], shifted, (case.m, case.n), "int32", threads)
+    return Entry(call, np.asarray)

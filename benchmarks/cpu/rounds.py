@@ -1,0 +1,121 @@
+"""A case from start to end: every contender prepares it, outputs are compared, then they take turns in short rounds."""
+
+import statistics
+import sys
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import limits
+from .contenders import OURS
+from .worker import Worker
+
+QUIET = 0.04  # seconds between turns: threads that spin for work give up meanwhile
+TURN = 0.05  # seconds of calls in a turn
+
+
+class UnequalError(AssertionError):
+    """Contenders whose outputs are not the expected ones."""
+
+
+@dataclass
+class Row:
+    """A case's medians in seconds by contender, the least it could take, and who does not take part and why."""
+
+    name: str
+    suite: str
+    threads: int
+    seconds: dict[str, float]
+    limit: float | None
+    bound: str
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ours(self):
+        return self.seconds.get(OURS)
+
+    @property
+    def best_peer(self):
+        """(seconds, name) of the fastest other, or None."""
+        return min(((s, name) for name, s in self.seconds.items() if name != OURS), default=None)
+
+    @property
+    def ratio(self):
+        """The fastest peer's time over ours."""
+        return self.best_peer[0] / self.ours if self.ours and self.best_peer else None
+
+    @property
+    def share(self):
+        return self.limit / self.ours if self.ours and self.limit else None
+
+    def record(self):
+        """For JSON."""
+        return {
+            "suite": self.suite,
+            "case": self.name,
+            "threads": self.threads,
+            "us": {name: s * 1e6 for name, s in self.seconds.items()},
+            "limit_us": None if self.limit is None else self.limit * 1e6,
+            "bound": self.bound,
+            "ratio": self.ratio,
+            "share": self.share,
+            "absent": self.absent,
+        }
+
+
+def start_all(names, threads):
+    """([workers that run], {library: why it does not})."""
+    workers, absent = [], {}
+    for name in names:
+        worker = Worker(name, threads)
+        why = worker.start()
+        if why is None:
+            workers.append(worker)
+        else:
+            worker.stop()
+            absent[name] = why
+    return workers, absent
+
+
+def unequal(expected, found, tolerance):
+    """How an output differs from the expected one, in words; None where it does not."""
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, expected {expected.shape}"
+    if not tolerance:
+        differing = np.count_nonzero(found != expected)
+        return f"{differing} of {expected.size} elements differ" if differing else None
+    error = np.abs(found.astype(np.float64) - expected).max(initial=0)
+    most = tolerance * np.abs(expected.astype(np.float64)).max(initial=0)
+    return f"an error of {error:.3g}, {most:.3g} is allowed" if not error <= most else None
+
+
+def measure(suite, case, workers, threads, rounds, turn=TURN, quiet=QUIET, limit=True):
+    """The row of a case. Raises UnequalError, which names who is wrong and how, before anything is timed."""
+    threads = case.threads or threads
+    turns, absent, wrong, expected = [], {}, [], None
+    for worker in workers:
+        outputs, without = worker.prepare(case, threads)
+        absent |= without
+        for title, (found, tolerance) in outputs.items():
+            if expected is None:
+                expected = case.expected()
+            if how := unequal(expected, found, tolerance):
+                wrong.append(f"{title}: {how}")
+            turns.append((worker, title))
+    if wrong:
+        raise UnequalError(f"{suite}, {case.name}: " + "; ".join(wrong))
+    times = {title: [] for _, title in turns}
+    for i in range(rounds):
+        for worker, title in turns if i % 2 == 0 else turns[::-1]:
+            time.sleep(quiet)
+            times[title].append(worker.time(title, turn))
+    least, bound = limits.seconds(case, threads) if limit and turns else (None, "")
+    medians = {title: statistics.median(found) for title, found in times.items()}
+    return Row(case.name, suite, threads, medians, least, bound, absent)
+
+
+def say(text):
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()

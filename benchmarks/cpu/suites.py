@@ -1,0 +1,64 @@
+"""The suites by name: lists of cases."""
+
+from .cases import Bases, Conv, Network, Pack, Product, Search, Unpack
+
+RESNET = [(56, 64), (28, 128), (14, 256), (7, 512)]  # ResNet-18's four 3x3 shapes
+
+
+def _resnet(batches, out):
+    return [
+        Conv(name=f"{n}x{size}x{size}x{c}", batch=n, size=size, channels=c, outputs=c, out=out)
+        for n in batches
+        for size, c in RESNET
+    ]
+
+
+def _square(n, **changes):
+    return Product(name=f"{n}^3", m=n, k=n, n=n, **changes)
+
+
+def _shape(name, size, channels, outputs, **changes):
+    return Conv(name=name, batch=1, size=size, channels=channels, outputs=outputs, **changes)
+
+
+def _scaling():
+    """One and two threads, and sizes 2^n."""
+    threads = (1, 2)
+    found = [Product(name=f"{n}^3", m=n, k=n, n=n) for n in (2**i for i in range(5, 13))]
+    found += [Product(name=f"1024^3, {t} thr", m=1024, k=1024, n=1024, threads=t) for t in threads]
+    for size, c in RESNET:
+        found += [
+            Conv(name=f"{size}x{size}x{c}, {t} thr", batch=1, size=size, channels=c, outputs=c, threads=t)
+            for t in threads
+        ]
+    return found
+
+
+SUITES = {
+    "conv": _resnet((1, 16), "bits"),
+    "conv-int32": _resnet((1,), "int32"),
+    "conv-float": _resnet((1, 16), "float32"),
+    "shapes": [
+        _shape("1x1 28x28x256", 28, 256, 256, kernel=1),
+        _shape("1x1 /2 56x56x64->128", 56, 64, 128, kernel=1, stride=2),
+        _shape("3x3 /2 56x56x64->128", 56, 64, 128, stride=2),
+        _shape("5x5 28x28x128", 28, 128, 128, kernel=5),
+        _shape("depthwise 56x56x128", 56, 128, 128, depthwise=True),
+        _shape("7x7 /2 int8 224x224x3->64", 224, 3, 64, kernel=7, stride=2, bits=(8, 1)),
+    ],
+    "bases": [
+        Bases(name=f"3 by 3 masks, {k}x{k}, {out} out", kernel=k, out=out)
+        for k in (3, 5)
+        for out in ("float32", "codes")
+    ],
+    "product": [*map(_square, (256, 1024, 4096)), Product(name="1x4096x4096", m=1, k=4096, n=4096)],
+    "pairs": [
+        Product(name=f"{a}x{b} bits, 1024^3", m=1024, k=1024, n=1024, bits=(a, b))
+        for a, b in ((2, 2), (4, 4), (1, 2), (1, 4), (8, 8), (8, 1))
+    ],
+    "pack": [*(Pack(name=f"pack {kind} 4096x4096", source=kind) for kind in ("float32", "uint8", "bool")),
+             Unpack(name="unpack to uint8 4096x4096")],
+    "search": [Search(name="1M x 1024 bits, 10 queries")],
+    "networks": [Network(name=name, file=name) for name in ("cnv-w1a1", "cnv-w1a2", "tinier-yolo-w1a3")],
+    "scaling": _scaling(),
+}  # fmt: skip

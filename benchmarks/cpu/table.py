@@ -1,0 +1,61 @@
+"""Rows as text: case, ours, each peer, ratio, limit, share of the limit."""
+
+from quantarray.text import table
+
+from .contenders import OURS
+
+
+def duration(seconds):
+    """Three figures and a unit.
+
+    >>> duration(1.234e-6), duration(123.4e-6), duration(0.0456), duration(1.2), duration(None)
+    ('1.23 us', '123 us', '45.6 ms', '1.2 s', '')
+    """
+    if seconds is None:
+        return ""
+    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def suite_table(rows):
+    """The rows of one suite; a column for each contender that takes part, notes below on those that do not."""
+    titles = list(dict.fromkeys(title for row in rows for title in row.seconds if title != OURS))
+    lines = [
+        [
+            row.name,
+            duration(row.ours),
+            *(duration(row.seconds.get(title)) for title in titles),
+            "" if row.ratio is None else f"{row.ratio:.2f}",
+            duration(row.limit),
+            "" if row.share is None else f"{row.share:.0%}",
+        ]
+        for row in rows
+    ]
+    heading = f"{rows[0].suite}: {rows[0].threads} thread{'s' * (rows[0].threads > 1)}" if rows else ""
+    if len({row.threads for row in rows}) > 1:
+        heading = f"{rows[0].suite}: threads as named"
+    head = ["case", "ours", *titles, "ratio", "limit", "share"]
+    return "\n".join([heading, table(head, lines), *notes(rows)])
+
+
+def notes(rows):
+    """One line for each reason not to take part."""
+    reasons = {}
+    for row in rows:
+        for title, why in row.absent.items():
+            reasons.setdefault((title, why), []).append(row.name)
+    return [
+        f"  without {title}{'' if len(names) == len(rows) else ' in ' + ', '.join(names)}: {why}"
+        for (title, why), names in reasons.items()
+    ]
+
+
+def legend(products, threads):
+    """What the last columns mean."""
+    return (
+        f"ratio: the fastest peer's time over ours. limit: the longer of the case's products of bits at "
+        f"{products / 1e12:.2f} T/s ({threads} threads) and of its bytes at the speed of reading as many. share: limit "
+        f"over ours."
+    )

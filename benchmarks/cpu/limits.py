@@ -16,29 +16,50 @@ from quantarray.cpu.micro import LANES, TILE, count_tile, lay_out
 _WORDS = 64  # of a run: 16 KiB of weights, which stay in L1
 _TRIES = 15
 _SUMS = 8
-_VPOPCNTDQ = NAME == "avx512" and llvmlite.binding.get_host_cpu_features().get("avx512vpopcntdq", False)
+_AVX512 = NAME == "avx512"
+_VPOPCNTDQ = _AVX512 and llvmlite.binding.get_host_cpu_features().get("avx512vpopcntdq", False)
+
+
+def _loop(builder, steps, operands, spoilt):
+    """An assembly loop of `steps`; operand $0 counts its rounds down. LLVM would see that rounds are alike."""
+    llvmlite.binding.initialize_native_asmparser()
+    i64 = ir.IntType(64)
+    kind = ir.FunctionType(
+        i64 if len(operands) == 1 else ir.LiteralStructType([i64] * len(operands)), [i64] * len(operands)
+    )
+    places = ",".join(["=r"] * len(operands) + [str(i) for i in range(len(operands))])
+    code = "\n".join(["1:", *steps, "dec $0", "jnz 1b"])
+    return builder.call(ir.InlineAsm(kind, code, f"{places},{spoilt},~{{flags}}", side_effect=True), operands)
+
+
+def _spoilt(registers):
+    return ",".join(f"~{{zmm{i}}}" for i in registers)
 
 
 @intrinsic
 def _count_registers(typingctx, repeats):
-    """`repeats` times 8 steps of and, popcount, add on 512 bits that are in registers already.
-
-    In assembly, since LLVM would see that each step is like the last one.
-    """
-
-    llvmlite.binding.initialize_native_asmparser()
+    """`repeats` times 8 steps of and, popcount, add on 512 bits that are in registers already."""
 
     def codegen(context, builder, signature, args):
-        sums = [f"zmm{8 + i}" for i in range(_SUMS)]
-        steps = [f"vpandq %zmm0, %zmm1, %zmm{16 + i}" for i in range(_SUMS)]
-        steps += [f"vpopcntq %zmm{16 + i}, %zmm{16 + i}" for i in range(_SUMS)]
-        steps += [f"vpaddq %zmm{16 + i}, %{name}, %{name}" for i, name in enumerate(sums)]
-        code = "\n".join(["1:", *steps, "dec $0", "jnz 1b"])
-        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
-        spoilt = ",".join(f"~{{zmm{i}}}" for i in (0, 1, *range(8, 24)))
-        return builder.call(ir.InlineAsm(kind, code, f"=r,0,{spoilt},~{{flags}}", side_effect=True), args)
+        steps = []
+        for i in range(_SUMS):
+            steps += [f"vpandq %zmm0, %zmm1, %zmm{16 + i}", f"vpopcntq %zmm{16 + i}, %zmm{16 + i}"]
+            steps += [f"vpaddq %zmm{16 + i}, %zmm{8 + i}, %zmm{8 + i}"]
+        return _loop(builder, steps, args, _spoilt((0, 1, *range(8, 24))))
 
     return types.int64(types.int64), codegen
+
+
+@intrinsic
+def _read_lines(typingctx, address, lines):
+    """Load 8 cache lines at a time; the sum of nothing."""
+
+    def codegen(context, builder, signature, args):
+        steps = [f"vmovdqu64 {64 * i}($1), %zmm{8 + i}" for i in range(8)] + ["add $$512, $1"]
+        found = _loop(builder, steps, [args[1], args[0]], _spoilt(range(8, 16)) + ",~{memory}")
+        return builder.extract_value(found, 0)
+
+    return types.int64(types.uint64, types.int64), codegen
 
 
 @njit(nogil=True, error_model="numpy")
@@ -54,14 +75,18 @@ def _count(words, origins, weights, runs, counts, repeats):
 
 @njit(nogil=True, error_model="numpy")
 def _read(x, repeats):
-    """A read-only pass; eight sums, so that it waits for memory and not for an addition."""
-    total = np.zeros(8, np.uint64)
+    """A read-only pass, one element at a time."""
+    total = np.uint64(0)
     for _ in range(repeats):
-        for i in range(0, x.size - 63, 64):
-            for j in range(8):
-                for lane in range(8):
-                    total[j] ^= x[np.uint64(i + 8 * lane + j)]
+        for i in range(x.size):
+            total += x[i]
     return total
+
+
+@njit(nogil=True, error_model="numpy")
+def _read_wide(address, lines, repeats):
+    for _ in range(repeats):
+        _read_lines(address, lines)
 
 
 def _fastest(work, threads):
@@ -78,11 +103,12 @@ def _fastest(work, threads):
 
 @lru_cache
 def products(threads):
-    """Products of bits a second: and, popcount and add of registers, or the inner loop on L1 without VPOPCNTDQ."""
-    if _VPOPCNTDQ:
-        repeats = 200_000
-        return threads * repeats * _SUMS * 512 / _fastest(lambda t: _registers(repeats), threads)
-    return inner_loop(threads)
+    """Products of bits a second: and, popcount and add of registers, and the inner loop's where that is more."""
+    if not _VPOPCNTDQ:
+        return inner_loop(threads)
+    repeats = 200_000
+    in_registers = threads * repeats * _SUMS * 512 / _fastest(lambda t: _registers(repeats), threads)
+    return max(in_registers, inner_loop(threads))
 
 
 @lru_cache
@@ -100,10 +126,17 @@ def inner_loop(threads):
 @lru_cache
 def reading(nbytes, threads):
     """Bytes a second of reading `nbytes` again and again, a part of them on each thread."""
-    parts = [np.ones(max(64, nbytes // threads // 8), np.uint64) for _ in range(threads)]
-    repeats = max(1, (1 << 24) // nbytes)
-    seconds = _fastest(lambda t: _read(parts[t], repeats), threads)
-    return sum(part.nbytes for part in parts) * repeats / seconds
+    parts = [np.ones(max(1, nbytes // threads // 512) * 64, np.uint64) for _ in range(threads)]
+    size = sum(part.nbytes for part in parts)
+    repeats = max(1, (1 << 25) // size)
+
+    def work(t):
+        if _AVX512:
+            _read_wide(parts[t].ctypes.data, parts[t].nbytes // 512, repeats)
+        else:
+            _read(parts[t], repeats)
+
+    return size * repeats / _fastest(work, threads)
 
 
 def seconds(case, threads):

@@ -20,12 +20,12 @@ def entries(case, threads):
 def pack(case):
     x = case.inputs()["x"]
     call = (lambda: np.packbits(x >= 0, axis=1)) if case.source == "float32" else lambda: np.packbits(x, axis=1)
-    return Entry(call, lambda y: np.unpackbits(y, axis=1) != 0)
+    return Entry(call, lambda y: np.unpackbits(y, axis=1, count=case.length) != 0)
 
 
 def unpack(case):
     x = np.packbits(case.inputs()["bits"], axis=1)
-    return Entry(lambda: np.unpackbits(x, axis=1), np.asarray)
+    return Entry(lambda: np.unpackbits(x, axis=1, count=case.length), np.asarray)
 
 
 def search(case):

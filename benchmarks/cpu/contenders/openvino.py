@@ -102,7 +102,11 @@ def integers(case, threads):
 
 
 def binary(case, threads):
-    """Bits are made by a fake quantiser of two levels, in the graph; a padded pixel counts nothing."""
+    """Bits are made by a fake quantiser of two levels, in the graph; a padded pixel counts nothing.
+
+    OpenVINO 2026.4 gives wrong sums with AVX-512 (an image of ones by weights of ones does not give the number of taps
+    and channels), so its result is looked at here, and it takes part only where that is right.
+    """
     x = case.inputs()["x"].astype(np.float32)
     parameter = opset8.parameter(x.shape, np.float32)
     cut, low, high = (opset8.constant(np.full((1, 1, 1, 1), v, np.float32)) for v in (0, -1, 1))
@@ -110,4 +114,5 @@ def binary(case, threads):
     bits = np.packbits(weights(case) > 0, bitorder="little")
     kept = openvino.op.Constant(openvino.Tensor(bits, openvino.Shape(weights(case).shape), openvino.Type.u1))
     made = opset1.binary_convolution(image, kept, mode="xnor-popcount", pad_value=0.0, **window(case))
-    return Entry(compiled(x, parameter, nhwc(made), threads), reader(case))
+    entry = Entry(compiled(x, parameter, nhwc(made), threads), reader(case))
+    return entry if np.array_equal(entry.read(entry.call()), case.expected()) else "the node's sums are wrong"

@@ -26,7 +26,7 @@ CASES = [
     pytest.param(dataclasses.replace(case, **SMALL[type(case)]), id=f"{suite}: {case.name}")
     for suite, cases in suites.SUITES.items()
     for case in cases
-    if suite != "scaling" and not (type(case) is Network and case.file.startswith("tinier"))
+    if suite not in ("sizes", "threads") and not (type(case) is Network and case.file.startswith("tinier"))
 ]
 TINY = Product(name="tiny", m=3, k=70, n=5)
 
@@ -184,7 +184,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     command = ["cpu", "--suite", "product", "--library", OURS, "--rounds", "1", "--threads", "1"]
     main([*command, "--json", str(out), "--plot", str(picture)])
     text = capsys.readouterr().out
-    assert "product: 1 thread\n" in text and "tiny" in text and "1.00 T/s (1 threads)" in text
+    assert "product: 1 thread\n" in text and "tiny" in text and "1.00 T/s (1 thread)" in text
     (row,) = json.loads(out.read_text())["rows"]
     assert row["case"] == "tiny" and set(row["us"]) == {OURS} and row["limit_us"] == 1.0
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -1,6 +1,9 @@
 """The suites by name: lists of cases."""
 
+from dataclasses import replace
+
 from .cases import Bases, Conv, Network, Pack, Product, Search, Unpack
+from .table import of_threads
 
 RESNET = [(56, 64), (28, 128), (14, 256), (7, 512)]  # ResNet-18's four 3x3 shapes
 
@@ -21,17 +24,14 @@ def _shape(name, size, channels, outputs, **changes):
     return Conv(name=name, batch=1, size=size, channels=channels, outputs=outputs, **changes)
 
 
-def _scaling():
-    """One and two threads, and sizes 2^n."""
-    threads = (1, 2)
-    found = [Product(name=f"{n}^3", m=n, k=n, n=n) for n in (2**i for i in range(5, 13))]
-    found += [Product(name=f"1024^3, {t} thr", m=1024, k=1024, n=1024, threads=t) for t in threads]
-    for size, c in RESNET:
-        found += [
-            Conv(name=f"{size}x{size}x{c}, {t} thr", batch=1, size=size, channels=c, outputs=c, threads=t)
-            for t in threads
-        ]
-    return found
+def _threads():
+    """The same on one thread and on two."""
+    shapes = [Conv(name=f"{s}x{s}x{c}", batch=1, size=s, channels=c, outputs=c) for s, c in RESNET]
+    return [
+        replace(case, name=f"{case.name}, {of_threads(n)}", threads=n)
+        for case in [*shapes, _square(1024)]
+        for n in (1, 2)
+    ]
 
 
 SUITES = {
@@ -60,5 +60,6 @@ SUITES = {
              Unpack(name="unpack to uint8 4096x4096")],
     "search": [Search(name="1M x 1024 bits, 10 queries")],
     "networks": [Network(name=name, file=name) for name in ("cnv-w1a1", "cnv-w1a2", "tinier-yolo-w1a3")],
-    "scaling": _scaling(),
+    "sizes": [_square(2**i) for i in range(5, 13)],
+    "threads": _threads(),
 }  # fmt: skip

@@ -8,12 +8,12 @@ from .contenders import OURS
 def duration(seconds):
     """Three figures and a unit.
 
-    >>> duration(1.234e-6), duration(123.4e-6), duration(0.0456), duration(1.2), duration(None)
-    ('1.23 us', '123 us', '45.6 ms', '1.2 s', '')
+    >>> duration(12.3e-9), duration(123.4e-6), duration(0.0456), duration(1.2), duration(None)
+    ('12.3 ns', '123 us', '45.6 ms', '1.2 s', '')
     """
     if seconds is None:
         return ""
-    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
+    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
         if seconds < 999.5 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.3g} s"
@@ -33,11 +33,19 @@ def suite_table(rows):
         ]
         for row in rows
     ]
-    heading = f"{rows[0].suite}: {rows[0].threads} thread{'s' * (rows[0].threads > 1)}" if rows else ""
-    if len({row.threads for row in rows}) > 1:
-        heading = f"{rows[0].suite}: threads as named"
+    used = {row.threads for row in rows}
+    heading = f"{rows[0].suite}: {of_threads(*used) if len(used) == 1 else 'threads as named'}"
     head = ["case", "ours", *titles, "ratio", "limit", "share"]
     return "\n".join([heading, table(head, lines), *notes(rows)])
+
+
+def in_cases(names):
+    """Which cases, or how many."""
+    return f" in {', '.join(names)}" if len(names) < 4 else f" in {len(names)} cases, {names[0]} to {names[-1]}"
+
+
+def of_threads(n):
+    return f"{n} thread" if n == 1 else f"{n} threads"
 
 
 def notes(rows):
@@ -47,15 +55,15 @@ def notes(rows):
         for title, why in row.absent.items():
             reasons.setdefault((title, why), []).append(row.name)
     return [
-        f"  without {title}{'' if len(names) == len(rows) else ' in ' + ', '.join(names)}: {why}"
+        f"  without {title}{'' if len(names) == len(rows) else in_cases(names)}: {why}"
         for (title, why), names in reasons.items()
     ]
 
 
 def legend(products, threads):
     """What the last columns mean."""
+    rate = f"{products / 1e12:.2f} T/s ({of_threads(threads)})"
     return (
-        f"ratio: the fastest peer's time over ours. limit: the longer of the case's products of bits at "
-        f"{products / 1e12:.2f} T/s ({threads} threads) and of its bytes at the speed of reading as many. share: limit "
-        f"over ours."
+        "ratio: the fastest peer's time over ours. limit: the longer of the case's products of bits at "
+        f"{rate} and of its bytes at the speed of reading as many. share: limit over ours."
     )

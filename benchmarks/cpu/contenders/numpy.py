@@ -1,5 +1,7 @@
 """NumPy: its bits for packing and search, its float32 matrix product."""
 
+import os
+
 import numpy as np
 
 from ..cases import Pack, Product, Search, Unpack
@@ -14,6 +16,8 @@ def entries(case, threads):
     make = {Pack: pack, Unpack: unpack, Search: search, Product: product}.get(type(case))
     if make is product and max(case.bits) > 4:
         return {"numpy": "float32 cannot hold the sums"}
+    if make is product and os.environ.get("OPENBLAS_NUM_THREADS", str(threads)) != str(threads):
+        return {"numpy": "its BLAS keeps the number of threads that it started with"}
     return {"numpy": make(case)} if make else {}
 
 

@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from time import perf_counter
+from time import perf_counter, sleep
 
 import llvmlite.binding
 import numpy as np
@@ -14,7 +14,7 @@ from quantarray.cpu.isa import NAME
 from quantarray.cpu.micro import LANES, TILE, count_tile, lay_out
 
 _WORDS = 64  # of a run: 16 KiB of weights, which stay in L1
-_TRIES = 15
+_TRIES = 60
 _SUMS = 8
 _AVX512 = NAME == "avx512"
 _VPOPCNTDQ = _AVX512 and llvmlite.binding.get_host_cpu_features().get("avx512vpopcntdq", False)
@@ -95,6 +95,7 @@ def _fastest(work, threads):
         list(pool.map(work, range(threads)))
         times = []
         for _ in range(_TRIES):
+            sleep(0.002)  # spread over a tenth of a second and more, so that some tries meet a quiet machine
             start = perf_counter()
             list(pool.map(work, range(threads)))
             times.append(perf_counter() - start)

@@ -1,7 +1,7 @@
 """OpenVINO on the CPU: convolutions in float32, in int8, and by its BinaryConvolution node, each as a whole graph.
 
-Images and results are NHWC float32 for the float and binary graphs and int8 for the int8 one, in tensors that are
-bound once; weights are constants, laid out when the graph is compiled.
+Images and results are float32 for the float and binary graphs and int8 for the int8 one, NHWC or NCHW, whichever is
+faster, in tensors that are bound once; weights are constants, laid out when the graph is compiled.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import openvino
 from openvino import opset1, opset8
 
 from ..cases import Conv
-from . import Entry, attempt
+from . import Entry, attempt, fastest
 
 FLOAT, BYTE, BINARY = "openvino float32", "openvino int8", "openvino binary"
 
@@ -55,14 +55,6 @@ def window(case):
     return {"strides": [case.stride] * 2, "pads_begin": pads, "pads_end": pads, "dilations": [1, 1]}
 
 
-def nchw(node):
-    return opset8.transpose(node, np.array([0, 3, 1, 2]))
-
-
-def nhwc(node):
-    return opset8.transpose(node, np.array([0, 2, 3, 1]))
-
-
 def convolution(case, x, w):
     """The node for plain or depthwise weights; w is a constant [o i kh kw]."""
     if not case.depthwise:
@@ -75,30 +67,45 @@ def weights(case):
     return np.ascontiguousarray(case.inputs()["w"].transpose(0, 3, 1, 2))
 
 
-def reader(case):
-    if case.out == "bits":
-        return lambda y: y.data > 0
-    return lambda y: y.data.astype(case.out)
+def reader(case, last):
+    def read(y):
+        data = y.data if last else y.data.transpose(0, 2, 3, 1)
+        return data > 0 if case.out == "bits" else data.astype(case.out)
+
+    return read
+
+
+def graph(case, make, x, threads, last, tolerance=0.0):
+    """The entry of a graph that `make` builds on an NCHW node; images and results are NHWC where `last`."""
+    x = x if last else np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    parameter = opset8.parameter(x.shape, x.dtype)
+    image = opset8.transpose(parameter, np.array([0, 3, 1, 2])) if last else parameter
+    made = make(image)
+    made = opset8.transpose(made, np.array([0, 2, 3, 1])) if last else made
+    return Entry(compiled(x, parameter, made, threads), reader(case, last), tolerance)
+
+
+def in_both_layouts(*args):
+    return fastest([graph(*args, last) for last in (True, False)])
 
 
 def floats(case, threads):
+    kept = weights(case).astype(np.float32)
     x = case.inputs()["x"].astype(np.float32)
-    parameter = opset8.parameter(x.shape, np.float32)
-    made = convolution(case, nchw(parameter), opset8.constant(weights(case).astype(np.float32)))
-    return Entry(compiled(x, parameter, nhwc(made), threads), reader(case), 0.0 if case.out == "bits" else 1e-6)
+    return in_both_layouts(case, lambda image: convolution(case, image, opset8.constant(kept)), x, threads)
 
 
 def integers(case, threads):
     """int8 in and out: what its low-precision passes make of converted inputs and a fake quantised result."""
-    x = case.inputs()["x"]
-    parameter = opset8.parameter(x.shape, np.int8)
-    image = opset8.multiply(opset8.convert(parameter, "f32"), opset8.constant(np.float32(1)))
-    kept = opset8.convert(opset8.constant(weights(case)), "f32")
-    kept = opset8.multiply(kept, opset8.constant(np.ones((case.outputs, 1, 1, 1), np.float32)))
-    made = convolution(case, nchw(image), kept)
-    low, high = (opset8.constant(np.float32(v)) for v in (-128, 127))
-    made = opset8.convert(opset8.fake_quantize(made, low, high, low, high, 256), "i8")
-    return Entry(compiled(x, parameter, nhwc(made), threads), reader(case))
+
+    def make(image):
+        image = opset8.multiply(opset8.convert(image, "f32"), opset8.constant(np.float32(1)))
+        kept = opset8.convert(opset8.constant(weights(case)), "f32")
+        kept = opset8.multiply(kept, opset8.constant(np.ones((case.outputs, 1, 1, 1), np.float32)))
+        low, high = (opset8.constant(np.float32(v)) for v in (-128, 127))
+        return opset8.convert(opset8.fake_quantize(convolution(case, image, kept), low, high, low, high, 256), "i8")
+
+    return in_both_layouts(case, make, case.inputs()["x"], threads)
 
 
 def binary(case, threads):
@@ -107,12 +114,13 @@ def binary(case, threads):
     OpenVINO 2026.4 gives wrong sums with AVX-512 (an image of ones by weights of ones does not give the number of taps
     and channels), so its result is looked at here, and it takes part only where that is right.
     """
-    x = case.inputs()["x"].astype(np.float32)
-    parameter = opset8.parameter(x.shape, np.float32)
-    cut, low, high = (opset8.constant(np.full((1, 1, 1, 1), v, np.float32)) for v in (0, -1, 1))
-    image = opset8.fake_quantize(nchw(parameter), cut, cut, low, high, 2)
-    bits = np.packbits(weights(case) > 0, bitorder="little")
-    kept = openvino.op.Constant(openvino.Tensor(bits, openvino.Shape(weights(case).shape), openvino.Type.u1))
-    made = opset1.binary_convolution(image, kept, mode="xnor-popcount", pad_value=0.0, **window(case))
-    entry = Entry(compiled(x, parameter, nhwc(made), threads), reader(case))
+    bits, shape = np.packbits(weights(case) > 0, bitorder="little"), openvino.Shape(weights(case).shape)
+
+    def make(image):
+        cut, low, high = (opset8.constant(np.full((1, 1, 1, 1), v, np.float32)) for v in (0, -1, 1))
+        image = opset8.fake_quantize(image, cut, cut, low, high, 2)
+        kept = openvino.op.Constant(openvino.Tensor(bits, shape, openvino.Type.u1))
+        return opset1.binary_convolution(image, kept, mode="xnor-popcount", pad_value=0.0, **window(case))
+
+    entry = in_both_layouts(case, make, case.inputs()["x"].astype(np.float32), threads)
     return entry if np.array_equal(entry.read(entry.call()), case.expected()) else "the node's sums are wrong"

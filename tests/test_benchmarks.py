@@ -14,10 +14,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.__main__ import main
-from benchmarks.cpu import rounds, suites, table
+from benchmarks.cpu import quiet, rounds, suites, table
 from benchmarks.cpu.cases import Bases, Case, Conv, Network, Pack, Product, Search, Unpack
 from benchmarks.cpu.contenders import OURS, Entry, attempt, fastest, quantarray, split
 from benchmarks.cpu.contenders import numpy as numpy_contender
+from benchmarks.cpu.quiet import Quiet
 from benchmarks.cpu.worker import Worker, WorkerError, median_seconds
 
 SMALL = {Conv: {"size": 9, "batch": 2}, Product: {"m": 5, "k": 70, "n": 33}, Search: {"rows": 500}}
@@ -87,7 +88,7 @@ def fake(outputs, absent=None):
 
 
 def measured(*workers, case=TINY):
-    return rounds.measure("suite", case, workers, 2, 3, turn=0, quiet=0, limit=False)
+    return rounds.measure("suite", case, workers, 2, 3, Quiet(0, 0), turn=0, limit=False)
 
 
 def known(right):
@@ -166,6 +167,19 @@ def test_a_library_that_fails_says_why():
     worker.name = "x"
     assert worker.prepare(TINY, 1) == ({}, {"x": "ValueError: no such dtype"})
     assert worker.start() == "ValueError: no such dtype"
+
+
+def test_a_busy_machine_is_waited_for_and_told(monkeypatch):
+    spent = iter([(0, 0), (9, 10), (9, 10), (9, 20), (0, 0), (9, 10), None, None])
+    monkeypatch.setattr(quiet, "ticks", lambda: next(spent))
+    pause = Quiet(0.002, 0.001)
+    pause.wait()
+    assert pause.patience == 0.001 and (pause.turns, pause.disturbed) == (1, 0)
+    pause.patience = 0
+    pause.wait()
+    assert (pause.turns, pause.disturbed) == (2, 1)
+    pause.wait()
+    assert (pause.turns, pause.disturbed) == (3, 1)
 
 
 def test_attempt_and_fastest():

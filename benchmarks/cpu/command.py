@@ -11,6 +11,7 @@ from quantarray.cli.output import count
 
 from . import limits, rounds, table
 from .contenders import LIBRARIES
+from .quiet import Quiet
 from .suites import SUITES
 
 
@@ -22,6 +23,9 @@ def parser(add):
     )
     made.add_argument("--threads", type=count, default=min(2, os.cpu_count() or 1), help="of every library")
     made.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
+    made.add_argument(
+        "--patience", type=float, default=120, help="seconds that turns may wait for a quiet machine, in all"
+    )
     made.add_argument("--json", metavar="OUT", help="write the rows to this file")
     made.add_argument("--plot", metavar="OUT.png", help="draw the rows (needs matplotlib)")
     made.set_defaults(run=main)
@@ -32,6 +36,7 @@ def main(args):
         sys.exit("cpu: --plot needs matplotlib, which is missing: pip install '.[bench]', or leave --plot out")
     chosen = {name: SUITES[name] for name in args.suite or SUITES}
     workers, absent = rounds.start_all(args.library or LIBRARIES, args.threads)
+    quiet = Quiet(args.patience)
     rows, failed, total, done = [], [], sum(map(len, chosen.values())), 0
     try:
         print("  ".join(f"{worker.name} {worker.version}" for worker in workers))
@@ -43,7 +48,7 @@ def main(args):
                 done += 1
                 rounds.say(f"{done} of {total}: {suite}, {case.name}")
                 try:
-                    found.append(rounds.measure(suite, case, workers, args.threads, args.rounds))
+                    found.append(rounds.measure(suite, case, workers, args.threads, args.rounds, quiet))
                 except rounds.UnequalError as error:
                     failed.append(f"cpu: outputs differ, so nothing is timed: {error}")
             rounds.say("")
@@ -54,8 +59,9 @@ def main(args):
         for worker in workers:
             worker.stop()
     print(f"\n{table.legend(limits.products(args.threads), args.threads)}")
+    print(f"{quiet.disturbed} of {quiet.turns} turns began while others used the CPU")
     if args.json:
-        write(args.json, rows, workers, absent, args)
+        write(args.json, rows, workers, absent, quiet, args)
     if args.plot and rows:
         from .plot import draw
 
@@ -64,7 +70,7 @@ def main(args):
         sys.exit("\n".join(failed))
 
 
-def write(path, rows, workers, absent, args):
+def write(path, rows, workers, absent, quiet, args):
     """Rows in microseconds, and what they were measured with."""
     made = {
         "date": str(date.today()),
@@ -72,6 +78,7 @@ def write(path, rows, workers, absent, args):
         "cpus": os.cpu_count(),
         "threads": args.threads,
         "rounds": args.rounds,
+        "turns": {"all": quiet.turns, "disturbed": quiet.disturbed},
         "products_per_second": limits.products(args.threads),
         "versions": {worker.name: worker.version for worker in workers},
         "absent": absent,

@@ -2,7 +2,6 @@
 
 import statistics
 import sys
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +10,6 @@ from . import limits
 from .contenders import OURS
 from .worker import Worker
 
-QUIET = 0.04  # seconds between turns: threads that spin for work give up meanwhile
 TURN = 0.05  # seconds of calls in a turn
 
 
@@ -21,7 +19,10 @@ class UnequalError(AssertionError):
 
 @dataclass
 class Row:
-    """A case's medians in seconds by contender, the least it could take, and who does not take part and why."""
+    """A case's medians in seconds by contender, the least it could take, and who does not take part and why.
+
+    `fastest` are the turns least disturbed: where they are far below the medians, the machine was not quiet.
+    """
 
     name: str
     suite: str
@@ -30,6 +31,7 @@ class Row:
     limit: float | None
     bound: str
     absent: dict[str, str] = field(default_factory=dict)
+    fastest: dict[str, float] = field(default_factory=dict)
 
     @property
     def ours(self):
@@ -56,6 +58,7 @@ class Row:
             "case": self.name,
             "threads": self.threads,
             "us": {name: s * 1e6 for name, s in self.seconds.items()},
+            "fastest_us": {name: s * 1e6 for name, s in self.fastest.items()},
             "limit_us": None if self.limit is None else self.limit * 1e6,
             "bound": self.bound,
             "ratio": self.ratio,
@@ -90,7 +93,7 @@ def unequal(expected, found, tolerance):
     return f"an error of {error:.3g}, {most:.3g} is allowed" if not error <= most else None
 
 
-def measure(suite, case, workers, threads, rounds, turn=TURN, quiet=QUIET, limit=True):
+def measure(suite, case, workers, threads, rounds, quiet, turn=TURN, limit=True):
     """The row of a case. Raises UnequalError, which names who is wrong and how, before anything is timed."""
     threads = case.threads or threads
     turns, absent, wrong, expected = [], {}, [], None
@@ -108,11 +111,11 @@ def measure(suite, case, workers, threads, rounds, turn=TURN, quiet=QUIET, limit
     times = {title: [] for _, title in turns}
     for i in range(rounds):
         for worker, title in turns if i % 2 == 0 else turns[::-1]:
-            time.sleep(quiet)
+            quiet.wait()
             times[title].append(worker.time(title, turn))
     least, bound = limits.seconds(case, threads) if limit and turns else (None, "")
     medians = {title: statistics.median(found) for title, found in times.items()}
-    return Row(case.name, suite, threads, medians, least, bound, absent)
+    return Row(case.name, suite, threads, medians, least, bound, absent, {t: min(found) for t, found in times.items()})
 
 
 def say(text):

@@ -102,26 +102,30 @@ def _fastest(work, threads):
     return min(times)
 
 
-@lru_cache
 def products(threads):
-    """Products of bits a second: and, popcount and add of registers, and the inner loop's where that is more."""
-    if not _VPOPCNTDQ:
-        return inner_loop(threads)
-    repeats = 200_000
-    in_registers = threads * repeats * _SUMS * 512 / _fastest(lambda t: _registers(repeats), threads)
-    return max(in_registers, inner_loop(threads))
+    """Products of bits a second: those of one thread, since counting shares nothing with other cores."""
+    return threads * _of_a_thread()
 
 
 @lru_cache
-def inner_loop(threads):
-    """Products of bits a second of the package's own inner loop, its operands in L1."""
+def _of_a_thread():
+    """And, popcount and add of registers, and the package's inner loop where that is more."""
+    if not _VPOPCNTDQ:
+        return inner_loop()
+    repeats = 200_000
+    return max(repeats * _SUMS * 512 / _fastest(lambda t: _registers(repeats), 1), inner_loop())
+
+
+@lru_cache
+def inner_loop():
+    """Products of bits a second of the package's own inner loop on one thread, its operands in L1."""
     rng, repeats = np.random.default_rng(0), 3_000
     words = rng.integers(0, 1 << 64, TILE * _WORDS, np.uint64)
     weights = lay_out(rng.integers(0, 1 << 64, (_WORDS, LANES), np.uint64))
     origins, runs = np.arange(TILE) * _WORDS, np.array([[0, 0, _WORDS]])
-    counts = [np.zeros((TILE, LANES), np.int64) for _ in range(threads)]
-    seconds = _fastest(lambda t: _count(words, origins, weights, runs, counts[t], repeats), threads)
-    return threads * repeats * TILE * LANES * _WORDS * 64 / seconds
+    counts = np.zeros((TILE, LANES), np.int64)
+    seconds = _fastest(lambda t: _count(words, origins, weights, runs, counts, repeats), 1)
+    return repeats * TILE * LANES * _WORDS * 64 / seconds
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from numba import njit, prange
 
 from . import threads
 from .finish import store_bits, store_codes, store_values
-from .micro import LANES
+from .micro import LANES, add_chosen, fix_lanes
 
 _LANES = 64
 _NO_VALUES = {t: np.empty((0, 0), t) for t in (np.int32, np.float32)}
@@ -32,34 +32,34 @@ def depthwise(x, w, plan, finish, mean, out):
         threads.run(many, x, w, plan, finish, mean, rows, threads.pieces(rows), values, words)
 
 
-@njit(cache=True, nogil=True)
-def _add_taps(x, w, plan, kind, t, values, origin, lanes):
-    """lanes[l] += sum over the taps inside of x's code of term t times values[tap, l]."""
-    words = w.group_words
-    first, count = x.terms[t, 0], x.terms[t, 1]
-    for r in range(plan.first_run[kind], plan.first_run[kind + 1]):
-        for k in range(plan.runs[r, 2] // words):
-            at = origin + plan.runs[r, 0] + k * words
-            tap = values[plan.runs[r, 1] // words + k]
-            for j in range(count):
-                word = x.words[first + j, at]
-                for lane in range(_LANES):
-                    bit = np.int64((word >> np.uint64(lane)) & np.uint64(1))
-                    lanes[0, lane] += (-bit & tap[lane]) << j
+@njit(cache=True, nogil=True, forceinline=True)
+def _add_taps(x, w, plan, kind, t, values, at, stride, origin, lanes):
+    """lanes[l] += sum over the taps inside of x's code of term t times values[at + tap * stride + l], flat."""
+    first, last = plan.first_run[kind], plan.first_run[kind + 1]
+    for j in range(x.terms[t, 1]):
+        word = (x.terms[t, 0] + j) * x.words.shape[1] + origin
+        add_chosen(x.words, word, plan.runs, first, last, w.group_words, values, at, stride, j, lanes)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _add_weights(x, w, plan, kind, t, s, copy, word, origin, lanes):
+    """The same for the values of term s of the weights, for the channels of a word."""
+    _, copies, taps, width = w.words.shape
+    at = (s * copies + copy) * taps * width + word * _LANES
+    _add_taps(x, w, plan, kind, t, w.words, at, width, origin + word, lanes)
 
 
 @njit(cache=True, nogil=True)
 def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
     """dot[l] = the exact sum of term t of x times term s of w, for the channels of a word."""
     dot[:] = 0
-    at = word * _LANES
-    _add_taps(x, w, plan, kind, t, w.words[s, copy, :, at : at + _LANES], origin + word, dot)
-    lane0 = copy * w.group_words * _LANES + at
+    _add_weights(x, w, plan, kind, t, s, copy, word, origin, dot)
+    lane0 = (copy * w.group_words + word) * _LANES
     for lane in range(_LANES):
         dot[0, lane] = x.terms[t, 2] * w.sums[kind, s, lane0 + lane] + x.terms[t, 3] * dot[0, lane]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _store(lanes, w, finish, copy, word, row, made, values, words):
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     copies = w.words.shape[1]
@@ -86,11 +86,9 @@ def _integer_range(x, w, plan, finish, mean, first, last, values, words):
         for word in range(w.group_words):
             for copy in range(w.words.shape[1]):
                 at = (copy * w.group_words + word) * _LANES
-                taps = w.words[0, copy, :, word * _LANES : (word + 1) * _LANES]
                 dot[:] = 0
-                _add_taps(x, w, plan, kind, 0, taps, origin + word, dot)
-                for lane in range(_LANES):
-                    dot[0, lane] = finish.extra[kind, at + lane] + x.terms[0, 3] * dot[0, lane]
+                _add_weights(x, w, plan, kind, 0, 0, copy, word, origin, dot)
+                fix_lanes(dot, finish.extra, kind * finish.extra.shape[1] + at, x.terms[0, 3])
                 _store(dot, w, finish, copy, word, image * pixels + pixel, made, values, words)
 
 
@@ -104,7 +102,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
     """value[l] in float64, in the documented order: products, then A, B and n terms."""
     at, channel = (copy * w.group_words + word) * _LANES, word * _LANES
     n = w.inside[kind]
-    ones = np.ones((w.words.shape[2], _LANES), np.int64)  # a row a tap
+    ones = np.ones(_LANES, np.int64)  # of every tap
     value[:] = 0.0
     for t in range(x.terms.shape[0]):
         scale = x.scale[0, t, min(row, x.scale.shape[2] - 1)]
@@ -115,7 +113,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
     for t in range(x.terms.shape[0]):
         scale = x.scale[0, t, min(row, x.scale.shape[2] - 1)]
         dot[:] = 0
-        _add_taps(x, w, plan, kind, t, ones, origin + word, dot)
+        _add_taps(x, w, plan, kind, t, ones, 0, 0, origin + word, dot)
         for lane in range(_LANES):
             total = x.terms[t, 2] * n + x.terms[t, 3] * dot[0, lane]
             value[0, lane] += (_lane(scale, channel + lane) * w.offset[0, at + lane]) * total

@@ -8,6 +8,7 @@ from ..isa import NAME
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .distances import ROWS, near_rows
 from .lanes import add_tile, clear_tile, mask_tile, round_tile, shift_tile
+from .taps import add_chosen, fix_lanes
 from .vectors import LANES, TILE
 
 if NAME == "avx2":
@@ -21,9 +22,11 @@ __all__ = [
     "LANES",
     "ROWS",
     "TILE",
+    "add_chosen",
     "add_tile",
     "clear_tile",
     "count_tile",
+    "fix_lanes",
     "lay_out",
     "mask_above",
     "mask_at_least",

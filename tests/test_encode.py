@@ -78,3 +78,26 @@ def test_kernel_serves_large_arrays_and_numpy_small_ones():
     assert encoding.pays(large, quantizer, quantizer.fit(large, (0, 1)), 1)
     assert not encoding.pays(small, quantizer, quantizer.fit(small, (0,)), 0)
     assert not encoding.pays(large, qa.Uniform(8, step=1.0), quantizer.fit(large, (0, 1)), 1)
+
+
+def test_thresholds_are_kept_by_what_they_depend_on():
+    """Settings and constants that differ give thresholds that differ, in whatever order they are asked for."""
+    x = np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32)
+    schemes = [qa.Sign(), qa.Sign(scale=True), qa.Sign(scale=1.0), qa.Uniform(2), qa.Uniform(3), qa.Ternary()]
+    schemes += [qa.Uniform(2, symmetric=False), qa.Uniform(2, step=0.5), qa.Uniform(2, step=1), qa.PACT(2, alpha=1.0)]
+    for _ in range(2):
+        for scheme in schemes:
+            for values in (x, 3 * x, x.astype(np.float64)):
+                for axis in (0, 1):
+                    q = qa.quantize(values, scheme, axis=axis)
+                    np.testing.assert_array_equal(q.codes(), scheme.encode(values, q.constants))
+
+
+def test_a_setting_that_changes_changes_the_codes():
+    x = np.random.default_rng(0).standard_normal((64, 4096)).astype(np.float32)
+    scheme = qa.Uniform(2, step=0.5)
+    first = qa.quantize(x, scheme).codes()
+    scheme.step = 0.25
+    second = qa.quantize(x, scheme)
+    assert (first != second.codes()).any()
+    np.testing.assert_array_equal(second.codes(), scheme.encode(x, second.constants))

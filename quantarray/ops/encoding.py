@@ -7,6 +7,7 @@ its codes change are found by bisection over all floats, so that the kernel's co
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,9 @@ MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's w
 _PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
 _ZERO = np.uint64(2**63)
 _PIECES = 8  # ranges of words in which a NaN is looked for
+_MOST_KEPT, _MOST_BYTES = 256, 1 << 12
+_kept: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+_lock = threading.Lock()
 
 
 def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Constants:
@@ -59,7 +63,7 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
 def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:
     """Words [bits, *outer, word] of x packed along an axis; None where x holds a NaN. See `pays`."""
     ndim = x.ndim
-    thresholds, by_rank = _thresholds(op, quantizer, constants, axis, ndim, x.dtype)
+    thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, x.dtype)
     last = np.ascontiguousarray(np.moveaxis(x, axis, -1))
     outer, length = last.shape[:-1], last.shape[-1]
     dims = thresholds.shape[:-2]
@@ -76,6 +80,32 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
         out.reshape(out.shape[0], -1, out.shape[-1]),
     )
     return None if nan.any() else out
+
+
+def _kept_thresholds(
+    op: str, quantizer: Quantizer, constants: Constants, axis: int, ndim: int, dtype: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """`_thresholds`, kept for schemes of the package: finding them takes ten times as long as encoding a small image.
+
+    A quantiser of the caller's own may depend on more than its attributes, and many constants would not be met again.
+    """
+    own = type(quantizer).__module__.startswith("quantarray.")
+    if not own or constants.nbytes > _MOST_BYTES:
+        return _thresholds(op, quantizer, constants, axis, ndim, dtype)
+    names, settings = zip(*sorted(vars(quantizer).items()), strict=True) if vars(quantizer) else ((), ())
+    stored = tuple((name, a.shape, a.tobytes()) for name, a, _ in constants.items())
+    key = (type(quantizer), names, settings, tuple(map(type, settings)), stored, constants.group, axis, ndim, dtype)
+    try:
+        found = _kept.get(key)
+    except TypeError:  # a setting that is an array
+        return _thresholds(op, quantizer, constants, axis, ndim, dtype)
+    if found is None:
+        found = _thresholds(op, quantizer, constants, axis, ndim, dtype)
+        with _lock:
+            if len(_kept) >= _MOST_KEPT:
+                del _kept[next(iter(_kept))]
+            _kept[key] = found
+    return found
 
 
 def _thresholds(

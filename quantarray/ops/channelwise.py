@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
 from ..dtypes import Array
 from ..format import WORD_BITS
-from ..kernels import Finish, Plan, Right
+from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import products, thresholding
@@ -52,13 +51,7 @@ def weights(w: QuantArray, b: Operand) -> Weights:
 class Channelwise(NamedTuple):
     """The call that is left."""
 
-    device: str
-    right: Right
-    plan: Plan
-    finish: Finish
-    requantize: Thresholds | None
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    call: products.Call
     mean: bool
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
@@ -66,12 +59,7 @@ class Channelwise(NamedTuple):
         scale, offset = a.constants(4)
         scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
         left = products.left(a.words, a.terms, len(x), scale, offset, False)
-        call = kernel(self.device, "depthwise")
-
-        def write(rows: Array) -> None:
-            call(left, self.right, self.plan, self.finish, self.mean, rows)
-
-        return products.filled(write, self.requantize, self.dtype, self.shape, out)
+        return self.call(left, out, self.mean)
 
 
 def prepare(
@@ -118,8 +106,7 @@ def prepare(
         extra = products.integer_extra(terms, sums, int(pad_value), bias, outside)
     finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
     where = plan(window, width // WORD_BITS, 1, 1)
-
-    return Channelwise(device, right, where, finish, requantize, dtype, shape, mean)
+    return Channelwise(products.Call(device, "depthwise", right, where, finish, requantize, dtype, shape), mean)
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:

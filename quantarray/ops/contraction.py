@@ -11,7 +11,7 @@ from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array
 from ..format import WORD, WORD_BITS, word_count
-from ..kernels import Finish, Plan, Right
+from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import products, thresholding
@@ -43,23 +43,15 @@ class Job:
 class Contraction(NamedTuple):
     """The call that is left. It keeps the layouts of w, not w, which keeps it."""
 
-    device: str
     channels: int
-    right: Right
-    plan: Plan
-    finish: Finish
-    requantize: Thresholds | None
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    call: products.Call
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
-        words = _split_groups(self.device, a.words, self.channels, self.right.groups)
+        words = _split_groups(self.call.device, a.words, self.channels, self.call.right.groups)
         scale, offset = a.constants(4)
         left = products.left(words, a.terms, len(x), scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1], False)
-        return products.run(
-            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape, out
-        )
+        return self.call(left, out)
 
 
 def prepare(job: Job) -> Contraction:
@@ -78,8 +70,9 @@ def prepare(job: Job) -> Contraction:
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
 
-    channels = job.w.shape[3] * groups
-    return Contraction(job.device, channels, right, where, finish, job.requantize, job.dtype, shape)
+    name = products.product_name(job.dtype)
+    call = products.Call(job.device, name, right, where, finish, job.requantize, job.dtype, shape)
+    return Contraction(job.w.shape[3] * groups, call)
 
 
 def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:

@@ -73,7 +73,7 @@ def conv2d(
     prepared: Prepared = preparation.kept(OP, x, w, given, bias, build)
     if out is None:
         return prepared(x)
-    dtype, shape = prepared.run.dtype, prepared.run.shape
+    dtype, shape = prepared.run.call.dtype, prepared.run.call.shape
     if prepared.channels_first:
         shape = (shape[0], shape[3], *shape[1:3])
     last = 1 if prepared.channels_first else 3

@@ -11,7 +11,7 @@ from ..array import QuantArray
 from ..device import common_device
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Finish, Plan, Right
+from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import row_plan
 from . import checks, preparation, products, thresholding
@@ -164,35 +164,26 @@ def _product(
     run = preparation.kept(op, x, w, (requantize, out_dtype), shift, build)
     if out is None:
         return run(x)
-    last = len(run.shape) - 1
-    return products.write_to(op, out, requantize, run.dtype, run.shape, last, lambda rows: run(x, out=rows))
+    dtype, shape = run.call.dtype, run.call.shape
+    return products.write_to(op, out, requantize, dtype, shape, len(shape) - 1, lambda rows: run(x, out=rows))
 
 
 class _Product(NamedTuple):
     """A checked product for any x of one form: what a call has left to do."""
 
     op: str
-    device: str
     part: int
-    right: Right
-    plan: Plan
-    finish: Finish
-    requantize: Thresholds | None
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    call: products.Call
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = from_dense(x, x.ndim - 1) if is_dense(x) else x
         a = lower(self.op, "x", q)
         scale, offset = _ONE, _ZERO
-        if self.dtype == np.float32:
+        if self.call.dtype == np.float32:
             scale, offset = a.constants(q.ndim)
             scale = np.moveaxis(_rows(scale, 1, q.shape, q.group, self.part), -1, 0)[..., None]
             offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
-        left = products.left(a.words, a.terms, 1, scale, offset, True)
-        return products.run(
-            self.device, left, self.right, self.plan, self.finish, self.requantize, self.dtype, self.shape, out
-        )
+        return self.call(products.left(a.words, a.terms, 1, scale, offset, True), out)
 
 
 def _prepare(
@@ -217,7 +208,8 @@ def _prepare(
         extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums))
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(math.prod(x.shape[:-1]), word_count(k), max(1, part // WORD_BITS), TILE)
-    return _Product(op, device, part, right, where, finish, requantize, dtype, shape)
+    name = products.product_name(dtype)
+    return _Product(op, part, products.Call(device, name, right, where, finish, requantize, dtype, shape))
 
 
 def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:

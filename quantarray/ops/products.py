@@ -66,38 +66,33 @@ def integer_extra(terms: Array, inside: Array, pad_value: int, bias: Array | Non
     return extra if bias is None else extra + bias
 
 
-def run(
-    device: str,
-    x: Left,
-    w: Right,
-    plan: Plan,
-    finish: Finish,
-    requantize: Thresholds | None,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    out: Array | None = None,
-) -> Any:
-    """Call `conv` or `conv_real`: a dense array, `out` if it is given, or a QuantArray of `shape`."""
-    call = kernel(device, "conv_real" if dtype == np.float32 else "conv")
-    return filled(lambda rows: call(x, w, plan, finish, rows), requantize, dtype, shape, out)
+class Call(NamedTuple):
+    """A kernel with all of its arguments but the left operand, and what its result is."""
+
+    device: str
+    name: str
+    right: Right
+    plan: Plan
+    finish: Finish
+    requantize: Thresholds | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
+        """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
+        run, rows = kernel(self.device, self.name), math.prod(self.shape[:-1])
+        if self.requantize is None:
+            made = np.empty(self.shape, self.dtype) if out is None else out
+            run(x, self.right, self.plan, self.finish, *flags, made.reshape(rows, self.shape[-1]))
+            return made
+        words = thresholding.empty_codes(self.requantize, rows, self.shape[-1])
+        run(x, self.right, self.plan, self.finish, *flags, words)
+        return thresholding.wrap(words, self.requantize, self.shape)
 
 
-def filled(
-    write: Callable[[Array], None],
-    requantize: Thresholds | None,
-    dtype: np.dtype[Any],
-    shape: tuple[int, ...],
-    out: Array | None,
-) -> Any:
-    """What a kernel writes: rows [rows channels] of a dense array, C-contiguous, or words of thresholded codes."""
-    rows = math.prod(shape[:-1])
-    if requantize is None:
-        made = np.empty(shape, dtype) if out is None else out
-        write(made.reshape(rows, shape[-1]))
-        return made
-    words = thresholding.empty_codes(requantize, rows, shape[-1])
-    write(words)
-    return thresholding.wrap(words, requantize, shape)
+def product_name(dtype: np.dtype[Any]) -> str:
+    """The kernel of products with results of a dtype."""
+    return "conv_real" if dtype == np.float32 else "conv"
 
 
 def write_to(
@@ -125,6 +120,11 @@ class OfNothing(NamedTuple):
     requantize: Thresholds | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+
+    @property
+    def call(self) -> OfNothing:
+        """What says the dtype and shape of the result, as of other products."""
+        return self
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
         made = np.empty(self.shape, self.dtype) if out is None else out

@@ -6,11 +6,10 @@ than the 16 or 32 registers of these CPUs, and one more instruction for each to 
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .vectors import I8, I16, I64, LANES, TILE, WIDTH, const, each_run, lanes_of, place_of, pointer
+from .count import tile_counter
+from .vectors import I8, I16, I64, LANES, TILE, WIDTH, const, each_run, lanes_of, place_of
 
 PIECE = 3  # words whose counts, 64 at most each, fit into a byte
 PIECES = 341  # pieces whose counts fit into 16 bits
@@ -25,24 +24,7 @@ def lay_out(words):
 
 def kernel(ones_of):
     """The `count_tile` of a way to count: ones_of(builder, differ) has `weights` of 32 bytes and `of` a byte."""
-
-    @intrinsic
-    def count_tile(typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
-        """As `count_words.count_tile`, for weights laid out by bytes."""
-        i64 = types.int64
-        signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)
-
-        def codegen(context, builder, signature, args):
-            words = pointer(context, builder, signature, args, 0, args[1])
-            weights = pointer(context, builder, signature, args, 4, args[5])
-            origins = pointer(context, builder, signature, args, 2, args[3])
-            runs, counts = (pointer(context, builder, signature, args, i) for i in (6, 10))
-            ones = ones_of(builder, args[9])
-            count(builder, ones, words, origins, weights, runs, args[7], args[8], counts)
-
-        return signature, codegen
-
-    return count_tile
+    return tile_counter(lambda builder, differ, *rest: count(builder, ones_of(builder, differ), *rest))
 
 
 def count(builder, ones, words, origins, weights, runs, first, last, counts):

@@ -1,11 +1,10 @@
 """Counting by LLVM's ctpop on 64-bit lanes: one instruction with AVX512-VPOPCNTDQ, and right on every CPU."""
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .vectors import I64, LANES, TILE, WIDTH, const, each_run, place_of, pointer, splat
+from .count import tile_counter
+from .vectors import I64, LANES, TILE, WIDTH, const, each_run, place_of, splat
 
 VECTORS = LANES // WIDTH
 
@@ -13,33 +12,6 @@ VECTORS = LANES // WIDTH
 def lay_out(words):
     """Weight words[.. 32] as `count_tile` reads them: as they are."""
     return words
-
-
-@intrinsic
-def count_tile(typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
-    """counts[p, l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0, with
-
-        a = words[word + origins[origin + p] + at + k],   b = weights[weight + ..][l]
-
-    Runs first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes. words and weights
-    are uint64 of any shape, origins int64; counts int64[4 32] is overwritten. All arrays are C-contiguous and
-    indexed flat from `word`, `origin` and `weight`: a slice would cost two atomic operations.
-    """
-    i64 = types.int64
-    signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)
-
-    def codegen(context, builder, signature, args):
-        words = pointer(context, builder, signature, args, 0, args[1])
-        weights = pointer(context, builder, signature, args, 4, args[5])
-        origins = pointer(context, builder, signature, args, 2, args[3])
-        runs, counts = (pointer(context, builder, signature, args, i) for i in (6, 10))
-        # Two loops: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
-        with builder.if_else(builder.icmp_signed("==", args[9], const(0))) as (both, either):
-            for branch, combine in ((both, builder.and_), (either, builder.xor)):
-                with branch:
-                    count(builder, combine, words, origins, weights, runs, args[7], args[8], counts)
-
-    return signature, codegen
 
 
 def count(builder, combine, words, origins, weights, runs, first, last, counts):
@@ -69,3 +41,14 @@ def count(builder, combine, words, origins, weights, runs, first, last, counts):
         for v in range(VECTORS):
             place = place_of(builder, counts, p * LANES + v * WIDTH, vector)
             builder.store(builder.load(slots[p][v]), place, align=8)
+
+
+def _either(builder, differ, *rest):
+    # Two loops: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
+    with builder.if_else(builder.icmp_signed("==", differ, const(0))) as (both, either):
+        for branch, combine in ((both, builder.and_), (either, builder.xor)):
+            with branch:
+                count(builder, combine, *rest)
+
+
+count_tile = tile_counter(_either)

@@ -29,9 +29,9 @@ WIDE = {
     "roll, outer": lambda q: qa.roll(q, 7, axis=1),
     "pad, packed": lambda q: qa.pad(q, ((0, 0), (0, 0), (3, 3)), constant_values=1),
     "pad, outer": lambda q: qa.pad(q, ((1, 1), (1, 1), (0, 0)), constant_values=1),
-    "tile, packed": lambda q: qa.tile(q[:, :, :-1], 2),
+    "tile, packed": lambda q: qa.tile(q, 2),
     "tile, outer": lambda q: qa.tile(q, (1, 2, 1)),
-    "take, packed": lambda q: qa.take(q, REVERSED, axis=2),
+    "take, packed": lambda q: qa.take(q, SHUFFLED, axis=2),
     "take, outer": lambda q: qa.take(q, np.arange(q.shape[1])[::-1], axis=1),
     "repeat, packed": lambda q: qa.repeat(q, 2, axis=2),
     "repeat, outer": lambda q: qa.repeat(q, 2, axis=1),
@@ -50,7 +50,7 @@ NARROW = {
     "ravel": lambda q: qa.ravel(q),
     "repack": lambda q: qa.repack(q, 0),
 }
-REVERSED = np.arange(65536)[::-1]
+SHUFFLED = np.random.default_rng(0).permutation(65536)
 
 
 def dtype(bits):

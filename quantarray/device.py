@@ -21,6 +21,7 @@ _FILES = {
     "recode": "layout",
     "rebit": "layout",
     "place": "place",
+    "spread": "spread",
     "gather": "gather",
     "gather_rows": "gather",
     "repack": "repack",

@@ -114,17 +114,23 @@ def place(words: Array, start: int, step: int, count: int, at: int, out: Array) 
     """
 
 
-def gather(words: Array, indices: Array, out: Array) -> None:
+def spread(words: Array, times: int, out: Array) -> None:
+    """Each bit of words[rows words] `times` times, side by side, as many as out uint64[rows new_words] has room for."""
+
+
+def gather(words: Array, length: int, indices: Array, out: Array) -> None:
     """Bit i of a row of out is the bit of words[rows words] that the row's indices name for i.
 
-    indices int64[index_rows n]: row r takes row r % index_rows of them. out uint64[rows new_words].
+    indices[index_rows n], any integers from -length on, may have strides of 0: row r takes row r % index_rows of them.
+    out uint64[rows new_words].
     """
 
 
 def gather_rows(words: Array, indices: Array, out: Array) -> None:
     """Bit i of out[p a j b] is bit i of words[p a indices[a j b i] b].
 
-    words uint64[planes a length b words], indices int64[a new_length b bits], out uint64[planes a new_length b words].
+    words uint64[planes a length b words], indices[a new_length b bits] any integers from -length on, which may have
+    strides of 0; out uint64[planes a new_length b words].
     """
 
 

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.cpu import depthwise, encode, gather, grouped, layout, pack, place, pool, repack, tiles
+from quantarray.cpu import (
+    depthwise, encode, gather, gather_across, grouped, layout, pack, place, pool, repack, spread, tiles
+)  # fmt: skip
 
+_WITH_THREADS = (
+    depthwise, encode, gather, gather_across, grouped, layout, pack, place, pool, repack, spread, tiles
+)  # fmt: skip
 CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words
 
 
@@ -36,7 +41,7 @@ def seeds():
 def threads(many):
     """Spread even the smallest work over threads, or leave the kernels' own choice."""
     with ExitStack() as stack:
-        for module in (depthwise, encode, gather, grouped, layout, pack, place, pool, repack, tiles) if many else ():
+        for module in _WITH_THREADS if many else ():
             stack.enter_context(patch.object(module, "_LEAST", 0))
         yield
 

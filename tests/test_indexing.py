@@ -191,16 +191,48 @@ def test_repeat_in_parts(monkeypatch):
     assert_packed(qa.repeat(q, counts, 1), q.dequantize().repeat(counts, 1))
 
 
-def test_take_and_repeat_across_many_rows(monkeypatch):
-    """Where rows are many they are packed across, so that elements are words."""
-    from quantarray.ops import taking
+@pytest.mark.parametrize("rows", [7, 8, 63, 64, 65, 130])
+@pytest.mark.parametrize("length", [31, 64, 65, 512, 513, 1100])
+def test_take_of_many_rows(rows, length):
+    """64 rows at a time become words of elements; whole cache lines of the result are stored past the cache."""
+    rng = np.random.default_rng(rows * length)
+    q = qa.from_codes(rng.integers(0, 3, (rows, length)), qa.ternary)
+    for many in (1, 64, 512, 1024, 1025):
+        picked = rng.integers(length // 3, length, many) - length * rng.integers(0, 2, many)
+        with threads(bool(many % 2)):
+            assert_packed(qa.take(q, picked, 1), q.dequantize().take(picked, 1))
+            assert_packed(qa.take_along_axis(q, picked[None], 1), q.dequantize()[:, picked])
+    assert_packed(qa.take(q, picked[:0], 1), q.dequantize().take(picked[:0], 1))
 
-    monkeypatch.setattr(taking, "_ROWS", 8)
-    q = qa.from_codes(np.arange(7 * 3 * 200).reshape(7, 3, 200) % 3, qa.ternary)
-    picked = np.random.default_rng(0).integers(70, 190, 333)
-    assert_packed(qa.take(q, picked, 2), q.dequantize().take(picked, 2))
-    assert_packed(qa.repeat(q, 3, 2), q.dequantize().repeat(3, 2))
-    assert_packed(qa.take(q, picked[:0], 2), q.dequantize().take(picked[:0], 2))
+
+def test_take_of_long_rows(monkeypatch):
+    """Words of the elements of 64 long rows are not held for a few of them."""
+    from quantarray.cpu import gather_across
+
+    q = qa.from_codes(np.arange(9 * 500).reshape(9, 500) % 3, qa.ternary)
+    for short in (7, 8):
+        monkeypatch.setattr(gather_across, "_SHORT", short)
+        assert gather_across.worth(q.words[0], np.zeros((1, 5), int)) == (short == 8)
+        assert_packed(qa.take(q, np.arange(500)[::-1], 1), q.dequantize()[:, ::-1])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "uint64"])
+def test_take_along_axis_of_any_integers(dtype):
+    q = qa.from_codes(np.random.default_rng(0).integers(0, 3, (5, 120)), qa.ternary)
+    picked = np.random.default_rng(1).integers(0, 5, (5, 120)).astype(dtype)
+    for p in (q, q.repack(0)):
+        for axis in (0, 1):
+            assert_packed(qa.take_along_axis(p, picked, axis), np.take_along_axis(q.dequantize(), picked, axis))
+    with pytest.raises(IndexError, match="120 is out of bounds for axis 1"):
+        qa.take_along_axis(q, np.array([[120]], dtype), 1)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 100, 200])
+@pytest.mark.parametrize("length", [1, 63, 64, 65, 129, 64 * 128, 64 * 130 + 1])
+def test_repeat_by_one_number(times, length):
+    q = qa.from_codes(np.random.default_rng(length).integers(0, 2, (3, length)), qa.bipolar)
+    with threads(times % 2 == 1):
+        assert_packed(qa.repeat(q, times, 1), q.dequantize().repeat(times, 1))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 16, 31, 32, 33, 63, 64, 65, 100])

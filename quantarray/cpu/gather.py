@@ -1,22 +1,26 @@
-"""Bits found by indices: of a row's own, or of the rows along an axis."""
+"""Bits found by indices: of a row's own, or of the rows along an axis. `docs/kernels/place.md` has what was tried."""
 
 import numpy as np
 from numba import njit, prange
 
-from . import threads
+from . import gather_across, threads
+from .gather_across import from_start
 
 _LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
 _BLOCK = 512  # words of a row in one task
 
 
-def gather(words, indices, out):
+def gather(words, length, indices, out):
     if not out.size:
+        return
+    if gather_across.worth(words, indices):
+        gather_across.gather(words, length, indices[0], out)
         return
     tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
     if threads.serial(out.size, _LEAST):
-        _gather_tasks(words, indices, out, 0, tasks)
+        _gather_tasks(words, length, indices, out, 0, tasks)
     else:
-        threads.run(_gather_parallel, words, indices, out, threads.pieces(tasks))
+        threads.run(_gather_parallel, words, length, indices, out, threads.pieces(tasks))
 
 
 def gather_rows(words, indices, out):
@@ -30,7 +34,7 @@ def gather_rows(words, indices, out):
 
 
 @njit(cache=True, nogil=True)
-def _gather_tasks(words, indices, out, first, last):
+def _gather_tasks(words, length, indices, out, first, last):
     blocks = -(-out.shape[1] // _BLOCK)
     for task in range(first, last):
         row, block = task // blocks, task % blocks
@@ -38,7 +42,7 @@ def _gather_tasks(words, indices, out, first, last):
         for word in range(block * _BLOCK, min(block * _BLOCK + _BLOCK, out.shape[1])):
             bits = np.uint64(0)
             for k in range(min(64, len(named) - word * 64)):
-                i = named[word * 64 + k]
+                i = from_start(named[word * 64 + k], length)
                 bits |= ((words[row, i >> 6] >> np.uint64(i & 63)) & np.uint64(1)) << np.uint64(k)
             out[row, word] = bits
 
@@ -54,16 +58,16 @@ def _rows_tasks(words, indices, out, first, last):
         for word in range(count):
             bits = np.uint64(0)
             for k in range(min(64, len(named) - word * 64)):
-                bit = column[named[word * 64 + k], word] >> np.uint64(k)
+                bit = column[from_start(named[word * 64 + k], len(column)), word] >> np.uint64(k)
                 bits |= (bit & np.uint64(1)) << np.uint64(k)
             out[plane, a, j, b, word] = bits
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _gather_parallel(words, indices, out, pieces):
+def _gather_parallel(words, length, indices, out, pieces):
     tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
     for piece in prange(pieces):
-        _gather_tasks(words, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+        _gather_tasks(words, length, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -20,7 +20,7 @@ def place(words, start, step, count, at, out):
     if not (count and out.shape[0]):
         return
     blocks = _blocks((at + count - 1) // 64 - at // 64 + 1)
-    args = words, start, step, count, at, _squeezing(step), out, blocks
+    args = words, start, step, count, at, squeezing(step), out, blocks
     if threads.serial(out.shape[0] * (count // 64 + 1), _LEAST):
         _place_tasks(*args, 0, out.shape[0] * blocks)
     else:
@@ -58,7 +58,7 @@ def _run(words, row, i, n):
 
 
 @lru_cache(maxsize=64)
-def _squeezing(step):
+def squeezing(step):
     """For a step: a mask for each round, the bits it takes from bit 0 on, then how many it takes from each bit on.
 
     Bits 0, step, 2 * step, .. of a word come next to each other in 6 rounds: in round i all those move down by 2**i
@@ -83,23 +83,23 @@ def _down(word, moving, by):
 
 
 @njit(cache=True, nogil=True)
-def _squeeze(words, row, i, step, n, squeezing):
+def _squeeze(words, row, i, step, n, rounds):
     """Bits i, i + step, .. of a row for a step above 1, the first n in place; what lies above them is anything."""
     bits, have = np.uint64(0), 0
     while have < n:
         found = words[row, i >> 6] >> np.uint64(i & 63)
-        found &= squeezing[6]
+        found &= rounds[6]
         for k in range(6):
-            found = _down(found, found & squeezing[k], 1 << k)
+            found = _down(found, found & rounds[k], 1 << k)
         bits |= found << np.uint64(have)
-        taken = np.int64(squeezing[7 + (i & 63)])
+        taken = np.int64(rounds[7 + (i & 63)])
         have += taken
         i += taken * step
     return bits
 
 
 @njit(cache=True, nogil=True)
-def _fetch(words, row, i, step, n, squeezing):
+def _fetch(words, row, i, step, n, rounds):
     """Bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
     rest = np.uint64(64 - n)
     if step == 1:
@@ -109,15 +109,15 @@ def _fetch(words, row, i, step, n, squeezing):
     if step == 0:
         return (np.uint64(0) - _bit(words, row, i)) >> rest
     if step > 0:
-        return (_squeeze(words, row, i, step, n, squeezing) << rest) >> rest
-    return _reversed(_squeeze(words, row, i + (n - 1) * step, -step, n, squeezing)) >> rest
+        return (_squeeze(words, row, i, step, n, rounds) << rest) >> rest
+    return _reversed(_squeeze(words, row, i + (n - 1) * step, -step, n, rounds)) >> rest
 
 
 @njit(cache=True, nogil=True)
-def _place_words(words, row, start, step, count, at, squeezing, out, begin, end):
+def _place_words(words, row, start, step, count, at, rounds, out, begin, end):
     for word in range(begin, end):
         first, last = max(at, word * 64), min(at + count, word * 64 + 64)
-        bits = _fetch(words, row, start + (first - at) * step, step, last - first, squeezing)
+        bits = _fetch(words, row, start + (first - at) * step, step, last - first, rounds)
         out[row, word] |= bits << np.uint64(first - word * 64)
 
 
@@ -147,15 +147,15 @@ def _whole_words(words, row, start, step, at, out, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def _squeezed_words(words, row, start, step, at, squeezing, out, begin, end):
+def _squeezed_words(words, row, start, step, at, rounds, out, begin, end):
     """The same for steps beyond 1, into words that are zero: 64 elements are `step` words of the source.
 
     So the k-th words of all stretches are shifted and squeezed alike, and no word waits for the one before.
     """
     to = out[row, begin:end]
     apart, n = abs(step), end - begin
-    a, b, c = squeezing[0], squeezing[1], squeezing[2]
-    d, e, f, every = squeezing[3], squeezing[4], squeezing[5], squeezing[6]
+    a, b, c = rounds[0], rounds[1], rounds[2]
+    d, e, f, every = rounds[3], rounds[4], rounds[5], rounds[6]
     i = start + (begin * 64 - at if step > 0 else end * 64 - 1 - at) * step
     have = 0
     while have < 64:
@@ -169,7 +169,7 @@ def _squeezed_words(words, row, start, step, at, squeezing, out, begin, end):
             found = _down(found, found & e, 16)
             found = _down(found, found & f, 32)
             to[k] |= found << left
-        taken = np.int64(squeezing[7 + (i & 63)])
+        taken = np.int64(rounds[7 + (i & 63)])
         have += taken
         i += taken * apart
     if step < 0:
@@ -197,7 +197,7 @@ def _place_rows(words, start, step, count, at, out, first, last):
 
 
 @njit(cache=True, nogil=True)
-def _place_tasks(words, start, step, count, at, squeezing, out, blocks, first, last):
+def _place_tasks(words, start, step, count, at, rounds, out, blocks, first, last):
     last_word = (at + count - 1) >> 6
     if (step == 1 or step == -1) and last_word - (at >> 6) < _FEW:
         for row in range(first, last, _ROWS):  # with so few words a row is one task
@@ -218,14 +218,14 @@ def _place_tasks(words, start, step, count, at, squeezing, out, blocks, first, l
             behind = max(inner, min(end, (at + count) >> 6))
             for word in range(inner, behind, _STRETCH):
                 stop = min(word + _STRETCH, behind)
-                _squeezed_words(words, row, start, step, at, squeezing, out, word, stop)
-        _place_words(words, row, start, step, count, at, squeezing, out, begin, min(inner, end))
-        _place_words(words, row, start, step, count, at, squeezing, out, behind, end)
+                _squeezed_words(words, row, start, step, at, rounds, out, word, stop)
+        _place_words(words, row, start, step, count, at, rounds, out, begin, min(inner, end))
+        _place_words(words, row, start, step, count, at, rounds, out, behind, end)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _place_parallel(words, start, step, count, at, squeezing, out, blocks, pieces):
+def _place_parallel(words, start, step, count, at, rounds, out, blocks, pieces):
     tasks = out.shape[0] * blocks
     for piece in prange(pieces):
         first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _place_tasks(words, start, step, count, at, squeezing, out, blocks, first, last)
+        _place_tasks(words, start, step, count, at, rounds, out, blocks, first, last)

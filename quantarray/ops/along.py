@@ -10,7 +10,7 @@ import numpy as np
 from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array
-from ..format import WORD, word_count
+from ..format import empty_words, word_count
 from . import checks
 from .rows import derived, flat, words_axis
 from .views import broadcast_to
@@ -36,7 +36,8 @@ def take_along_axis(q: QuantArray, indices: Any, axis: int = -1) -> QuantArray:
     a = checks.numbers(op, "indices", indices)
     if a.dtype.kind not in "iu" and a.size:
         raise TypeError(f"{op}: indices must be integers, got {a.dtype}")
-    q, a = _alike(op, q, checks.indices(op, a, q.shape[d], d), d)
+    checks.indices_within(op, a, q.shape[d], d)
+    q, a = _alike(op, q, a if a.size else a.astype(np.int64), d)
     if q.constants.varies(d):
         raise ValueError(
             f"{op}: constants vary along axis {d}, and the result has none that go with single elements; compute on "
@@ -60,18 +61,19 @@ def _alike(op: str, q: QuantArray, a: Array, d: int) -> tuple[QuantArray, Array]
 
 
 def _chosen_bits(q: QuantArray, a: Array) -> Array:
-    last = np.ascontiguousarray(np.moveaxis(a, q.axis, -1))
-    length = last.shape[-1]
-    out = np.empty((*q.words.shape[:-1], word_count(length)), WORD)
+    length = a.shape[q.axis]
+    out = empty_words((*q.words.shape[:-1], word_count(length)))
     if out.size:
-        kernel(q.device, "gather")(flat(q.words), last.reshape(-1, length), flat(out))
+        rows = np.moveaxis(a, q.axis, -1).reshape(-1, length)
+        shared = rows[:1] if not rows.strides[0] else rows  # the same for all rows, which go faster together
+        kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], shared, flat(out))
     return out
 
 
 def _chosen_rows(q: QuantArray, a: Array, d: int) -> Array:
     at = words_axis(q, d)
-    last = np.ascontiguousarray(np.moveaxis(a, q.axis, -1))
-    out = np.empty((q.bits, *last.shape[:-1], q.words.shape[-1]), WORD)
+    last = np.moveaxis(a, q.axis, -1)
+    out = empty_words((q.bits, *last.shape[:-1], q.words.shape[-1]))
     if out.size:
         before, behind = math.prod(out.shape[1:at]), math.prod(out.shape[at + 1 : -1])
         found = out.reshape(q.bits, before, -1, behind, out.shape[-1])

@@ -77,11 +77,16 @@ def axes(op: str, value: Any, ndim: int) -> list[int]:
     return found
 
 
+def indices_within(op: str, a: Array, length: int, d: int) -> None:
+    """An error that names the first index that is out of bounds of an axis. Nothing as large as `a` is made."""
+    if a.size and (a.min() < -length or a.max() >= length):
+        wrong = (a < -length) | (a >= length)
+        raise IndexError(f"{op}: {a[wrong][0]} is out of bounds for axis {d} of length {length}")
+
+
 def indices(op: str, a: Array, length: int, d: int) -> Array:
     """Indices of an axis, int64 and not negative, or an error that names the first that is out of bounds."""
-    wrong = (a < -length) | (a >= length)
-    if wrong.any():
-        raise IndexError(f"{op}: {a[wrong][0]} is out of bounds for axis {d} of length {length}")
+    indices_within(op, a, length, d)
     found = a.astype(np.int64)
     return np.where(found < 0, found + length, found)
 

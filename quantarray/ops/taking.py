@@ -9,12 +9,11 @@ import numpy as np
 from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array, Constants
-from ..format import WORD, WORD_BITS, word_count
+from ..format import WORD_BITS, empty_words, word_count
 from . import checks
 from .reshaping import ravel, reshape
 from .rows import derived, flat, index_constants, words_axis
 
-_ROWS = 1 << 11  # rows that are worth two repacks, of a quarter of them at a time: a cache line an element
 _PART = 1 << 16  # elements of the packed axis whose indices are in memory at once
 
 
@@ -81,26 +80,10 @@ def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
 
 def gathered(q: QuantArray, indices: Array) -> Array:
     """Words of the elements `indices` of the packed axis."""
-    words = flat(q.words)
-    out = np.empty((*q.words.shape[:-1], word_count(len(indices))), WORD)
-    if out.size and len(words) < _ROWS:
-        kernel(q.device, "gather")(words, indices.reshape(-1, len(indices)), flat(out))
-    elif out.size:
-        _gather_across(q.device, words, indices, flat(out))
+    out = empty_words((*q.words.shape[:-1], word_count(len(indices))))
+    if out.size:
+        kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], indices.reshape(1, -1), flat(out))
     return out
-
-
-def _gather_across(device: str, words: Array, indices: Array, out: Array) -> None:
-    """The same for many rows: packed across rows, so that an element is as few words as rows allow, and back again."""
-    first, last = int(indices.min()) // WORD_BITS, int(indices.max()) // WORD_BITS
-    near = words[:, first : last + 1]
-    each = _ROWS // 4
-    for begin in range(0, len(words), each):
-        rows = np.ascontiguousarray(near[begin : begin + each])
-        across = np.empty((1, near.shape[1] * WORD_BITS, 1, word_count(len(rows))), WORD)
-        kernel(device, "repack")(rows[None, :, None], across)
-        found = np.take(across, indices - first * WORD_BITS, axis=1)
-        kernel(device, "repack")(found, out[begin : begin + each][None, :, None])
 
 
 def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
@@ -131,17 +114,24 @@ def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
 
 
 def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:
-    """Along the packed axis, in parts that begin on words: the indices of all elements are never in memory."""
     n = q.shape[q.axis]
-    ends = np.cumsum(counts) if counts.size == n else None
-    length = int(counts.sum()) if ends is not None else n * int(counts[0])
-    out = np.empty((*q.words.shape[:-1], word_count(length)), WORD)
-    for first in range(0, length, _PART):
-        part = np.arange(first, min(first + _PART, length))
-        source = part // counts[0] if ends is None else np.searchsorted(ends, part, side="right")
-        out[..., first // WORD_BITS :][..., : word_count(len(part))] = gathered(q, source)
+    length = int(counts.sum()) if counts.size == n else n * int(counts[0])
+    out = empty_words((*q.words.shape[:-1], word_count(length)))
+    if out.size and (counts == counts[0]).all():
+        kernel(q.device, "spread")(flat(q.words), int(counts[0]), flat(out))
+    elif out.size:
+        _repeat_each(q, counts, length, out)
     shape = (*q.shape[: q.axis], length, *q.shape[q.axis + 1 :])
     return derived(q, out, shape, q.axis, _repeated_constants(q, counts))
+
+
+def _repeat_each(q: QuantArray, counts: Array, length: int, out: Array) -> None:
+    """In parts that begin on words: the indices of all elements are never in memory."""
+    ends = np.cumsum(counts)
+    for first in range(0, length, _PART):
+        part = np.arange(first, min(first + _PART, length))
+        source = np.searchsorted(ends, part, side="right")
+        out[..., first // WORD_BITS :][..., : word_count(len(part))] = gathered(q, source)
 
 
 def _repeated_constants(q: QuantArray, counts: Array) -> Constants:

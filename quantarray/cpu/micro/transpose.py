@@ -88,7 +88,7 @@ def _woven(builder, vectors):
 weave_1, weave_2, weave_4, weave_8 = (_weaver(near) for near in (1, 2, 4, 8))
 
 
-def _copier(count):
+def _copier(count, past_cache=False):
     vector = ir.VectorType(I64, count)
 
     @intrinsic
@@ -99,9 +99,10 @@ def _copier(count):
         def codegen(context, builder, signature, args):
             source = pointer(context, builder, signature, args, 0, args[1])
             found = builder.load(place_of(builder, source, 0, vector), align=8)
-            builder.store(
-                found, place_of(builder, pointer(context, builder, signature, args, 2, args[3]), 0, vector), 8
-            )
+            to = place_of(builder, pointer(context, builder, signature, args, 2, args[3]), 0, vector)
+            stored = builder.store(found, to, 8 * count if past_cache else 8)
+            if past_cache:
+                stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
 
         return signature, codegen
 
@@ -109,3 +110,5 @@ def _copier(count):
 
 
 copy_2, copy_4, copy_8 = (_copier(count) for count in (2, 4, 8))
+# To a whole cache line that no one reads soon: its old contents are not fetched. out[to] must lie on a cache line
+stream_8 = _copier(8, past_cache=True)

@@ -1,0 +1,127 @@
+"""Bits of many rows found by the same indices: 64 rows become one word an element, which moves as a whole, and back.
+
+`docs/kernels/place.md` has what was tried.
+"""
+
+import numba
+import numpy as np
+from numba import njit, prange
+
+from . import threads
+from .micro.transpose import SQUARES, copy_8, stream_8, transpose
+from .micro.vectors import WIDTH
+
+_LEAST = 1 << 13  # words that are worth a parallel region
+_FEW = 8  # rows that are worth the way across
+_SHORT = 1 << 11  # words of a row whose 64-fold stays in cache
+
+
+def worth(words, indices):
+    """True where rows are enough, or short enough, to make 64 of them words of elements, which takes as long for one.
+
+    The words of all elements of 64 rows are in memory, for each thread: in cache, or no more than the rows themselves.
+    """
+    rows, length = words.shape
+    return len(indices) == 1 and rows >= (_FEW if length <= _SHORT else 64 * numba.get_num_threads())
+
+
+def gather(words, length, indices, out):
+    first, last = (i >> 6 for i in _ends(indices, length))
+    elements = -(-(last + 1 - first) // WIDTH) * SQUARES
+    places = np.full(-(-out.shape[1] // WIDTH) * SQUARES, elements, np.uint32 if elements < 2**32 else np.uint64)
+    _fill_places(indices, length, first * 64, places)
+    lines = out.shape[1] % WIDTH == 0 and out.ctypes.data % 64 == 0  # each row is whole cache lines
+    args = words, first, last + 1 - first, elements, places, lines, out
+    groups = -(-len(words) // 64)
+    if threads.serial(out.size, _LEAST):
+        _gather_groups(*args, 0, groups)
+    else:
+        threads.run(_gather_parallel, *args, threads.pieces(groups))
+
+
+@njit(cache=True, nogil=True)
+def from_start(index, length):
+    """An index that may be negative, of any type of integers, from the first element on."""
+    i = np.int64(index)
+    return i + length if i < 0 else i
+
+
+@njit(cache=True, nogil=True)
+def _ends(indices, length):
+    """The lowest and the highest index, from the first element on."""
+    low, high = length, 0
+    for index in indices:
+        i = from_start(index, length)
+        low, high = min(low, i), max(high, i)
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _in_squares(i):
+    """Where the word of element i lies in squares: bit j of word l of a square's rows is its word WIDTH * j + l."""
+    return i // SQUARES * SQUARES + i % 64 * WIDTH + i // 64 % WIDTH
+
+
+@njit(cache=True, nogil=True)
+def _fill_places(indices, length, first, places):
+    """Where the element for each place in the squares of the result lies in those of the source, which begin at
+    element `first`; other places stay at the zeros behind all."""
+    for i in range(len(indices)):
+        places[_in_squares(i)] = _in_squares(from_start(indices[i], length) - first)
+
+
+@njit(cache=True, nogil=True)
+def _load(words, row, first, count, across):
+    """Words first .. first + count of 64 rows, an element of all rows a word."""
+    rows, length = min(64, words.shape[0] - row), words.shape[1]
+    flat = words.reshape(-1)
+    for k in range(0, count, WIDTH):
+        square = k // WIDTH * SQUARES
+        for i in range(rows):
+            at, to = (row + i) * length + first + k, square + i * WIDTH
+            if k + WIDTH <= count:
+                copy_8(flat, at, across, to)
+            else:
+                for n in range(count - k):
+                    across[to + n] = flat[at + n]
+        transpose(across, square)
+
+
+@njit(cache=True, nogil=True)
+def _store(across, places, square, row, lines, out):
+    """The elements that `places` names, as rows of out.
+
+    Rows lie a power of two apart as a rule, so their lines push each other out of the cache: past it, it is 3x faster.
+    """
+    rows, length = min(64, out.shape[0] - row), out.shape[1]
+    flat = out.reshape(-1)
+    for k in range(0, length, WIDTH):
+        first = k // WIDTH * SQUARES
+        for n in range(SQUARES):
+            square[n] = across[places[first + n]]
+        transpose(square, 0)
+        for i in range(rows):
+            at, to = i * WIDTH, (row + i) * length + k
+            if lines:
+                stream_8(square, at, flat, to)
+            elif k + WIDTH <= length:
+                copy_8(square, at, flat, to)
+            else:
+                for n in range(length - k):
+                    flat[to + n] = square[at + n]
+
+
+@njit(cache=True, nogil=True)
+def _gather_groups(words, first, count, elements, places, lines, out, begin, end):
+    across, square = np.zeros(elements + 1, np.uint64), np.empty(SQUARES, np.uint64)
+    for group in range(begin, end):
+        _load(words, group * 64, first, count, across)
+        _store(across, places, square, group * 64, lines, out)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _gather_parallel(words, first, count, elements, places, lines, out, pieces):
+    groups = -(-words.shape[0] // 64)
+    for piece in prange(pieces):
+        begin, end = groups * piece // pieces, groups * (piece + 1) // pieces
+        _gather_groups(words, first, count, elements, places, lines, out, begin, end)

@@ -50,6 +50,7 @@ NARROW = {
     "ravel": lambda q: qa.ravel(q),
     "repack": lambda q: qa.repack(q, 0),
 }
+INPUTS = {"concatenate": 2, "stack": 2}  # of the words; 1 elsewhere
 SHUFFLED = np.random.default_rng(0).permutation(65536)
 
 
@@ -90,7 +91,7 @@ def main():
                 name = f"{kind}: {case}"
                 if not name.startswith(args.only):
                     continue
-                nbytes = words.nbytes + moved(call(q))
+                nbytes = words.nbytes * INPUTS.get(case.partition(",")[0], 1) + moved(call(q))
                 ms = in_turns({"np.copy": words.copy, name: lambda call=call, q=q: call(q)}, args.rounds)
                 rate, copied = nbytes / ms[name] / 1e6, 2 * words.nbytes / ms["np.copy"] / 1e6
                 rows.append({"name": name, "bits": bits, "ms": ms[name], "gb_per_s": rate, "copy_gb_per_s": copied})

@@ -19,7 +19,7 @@ _FILES = {
     "encode": "encode",
     "encode_grouped": "grouped",
     "recode": "layout",
-    "rebit": "layout",
+    "rebit": "rebit",
     "place": "place",
     "spread": "spread",
     "gather": "gather",

@@ -107,10 +107,12 @@ def rebit(words: Array, length: int, start: int, new_length: int, out: Array) ->
     """
 
 
-def place(words: Array, start: int, step: int, count: int, at: int, out: Array) -> None:
-    """Bits start, start + step, .. of each row, `count` of them, to the bits at .. at + count of out.
+def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
+    """Rows made of runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start,
+    start + step, .. of each row, `count` of them.
 
-    words uint64[rows words]; out uint64[rows new_words] is zero there on entry. Any step, 0 and negative ones too.
+    words uint64[rows words], or one row for all; any step, 0 and negative ones too. out uint64[rows new_words] is zero
+    on entry.
     """
 
 

@@ -23,13 +23,15 @@ class Reductions:
         """See `quantarray.mean`."""
         return _reduction("mean", self, axis, keepdims=keepdims)
 
-    def var(self, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
-        """See `quantarray.var`."""
-        return _reduction("var", self, axis, correction=correction, keepdims=keepdims)
+    def var(self, axis: Any = None, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False) -> Any:
+        """See `quantarray.var`; `ddof` is the name that NumPy's method has for `correction`."""
+        less = ddof if correction is None else correction
+        return _reduction("var", self, axis, correction=less, keepdims=keepdims)
 
-    def std(self, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
-        """See `quantarray.std`."""
-        return _reduction("std", self, axis, correction=correction, keepdims=keepdims)
+    def std(self, axis: Any = None, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False) -> Any:
+        """See `quantarray.std`; `ddof` is the name that NumPy's method has for `correction`."""
+        less = ddof if correction is None else correction
+        return _reduction("std", self, axis, correction=less, keepdims=keepdims)
 
     def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
         """See `quantarray.prod`."""

@@ -7,6 +7,7 @@ NumPy's generator, because drawing them one by one would take longer than the ke
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from unittest.mock import patch
 
 import numpy as np
@@ -14,13 +15,13 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.cpu import (
-    depthwise, encode, gather, gather_across, grouped, layout, pack, place, pool, repack, spread, tiles
-)  # fmt: skip
 
-_WITH_THREADS = (
-    depthwise, encode, gather, gather_across, grouped, layout, pack, place, pool, repack, spread, tiles
-)  # fmt: skip
+_WITH_THREADS = [
+    import_module(f"quantarray.cpu.{name}")
+    for name in (
+        "depthwise encode gather gather_across grouped layout pack place pool rebit repack spread tiles"
+    ).split()
+]
 CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words
 
 

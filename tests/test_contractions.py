@@ -198,6 +198,7 @@ FLOAT = qa.quantize(np.ones((2, 70)), qa.Sign(scale=True))
         (lambda: qa.hamming(A, B), ValueError, "hamming: a and b must be packed on the same axis"),
         (lambda: qa.hamming(A, A[:, :64]), ValueError, "hamming: .* do not broadcast"),
         (lambda: qa.vecdot(FLOAT, A, axis=0), ValueError, r"vecdot: arrays with float constants, .* are summed over"),
+        (lambda: qa.vecdot(A, A[0], axis=0), ValueError, r"vecdot: axis 0 is another one in a \(2, 70\) than in b"),
         (lambda: qa.vecdot(A, np.ones(70)), TypeError, "vecdot: b must be a QuantArray"),
         (lambda: qa.dot(A, A), ValueError, "dot: axis 1 of a .* must have the same length"),
         (lambda: qa.dot(A, np.ones(70)), TypeError, "dot: b must be a QuantArray or an int8/uint8 array"),

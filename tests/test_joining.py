@@ -231,3 +231,19 @@ def test_what_pad_refuses():
     for call, error, message in refused:
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("length", [1, 100, 64 * 62 + 5, 64 * 4100 + 5])
+def test_joins_of_many_rows_and_of_long_ones(length, many):
+    """Short rows by hundreds, long ones by thousands of words; what fills a pad is one row for all."""
+    rows = max(3, 100_000 // length) if length < 10_000 else 3
+    q = qa.from_codes(np.random.default_rng(length).integers(0, 3, (rows, length)), qa.ternary)
+    v = q.dequantize()
+    with threads(many):
+        assert_packed(qa.concatenate([q, q[:, :1], q[:, ::-1], q], 1), np.concatenate([v, v[:, :1], v[:, ::-1], v], 1))
+        assert_packed(
+            qa.pad(q, ((0, 0), (3, 700)), constant_values=1), np.pad(v, ((0, 0), (3, 700)), constant_values=1)
+        )
+        assert_packed(qa.roll(q, 5, 1), np.roll(v, 5, 1))
+        assert_packed(qa.concatenate([q[:1]] * 40, 1), np.concatenate([v[:1]] * 40, 1))

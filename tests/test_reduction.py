@@ -201,6 +201,11 @@ def test_result_types_follow_from_dtypes_and_shapes():
     assert qa.max(qa.from_codes([1], big)).dtype == np.int32
 
 
+def test_methods_take_numpys_name_for_a_correction():
+    q = qa.encode([[0, 1, 2, 3]], range(4))
+    assert (q.var(ddof=1), q.std(axis=1, ddof=1)) == (qa.var(q, correction=1), qa.std(q, 1, correction=1))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

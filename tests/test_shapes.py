@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from results import assert_bits, assert_packed
-from strategies import arrays, channels, laws, lengths, samples, seeds
+from strategies import arrays, channels, laws, lengths, samples, seeds, threads
 
 import quantarray as qa
 from quantarray.array import validate
@@ -226,3 +226,26 @@ def test_reshape_cuts_full_words_at_every_length(length):
     made = qa.from_codes(codes, qa.bipolar).reshape(3, length)
     validate(made)
     assert np.array_equal(made.codes(), codes.reshape(3, length))
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    ("length", "new_length"),
+    [(100, 50), (50, 100), (100, 400), (128, 100), (100, 128), (30, 90), (3, 64), (5, 10), (100, 77)],
+)
+def test_reshape_of_many_short_rows(length, new_length, many):
+    """Rows whose lengths fit each other after a few go side by side; what is left of the last ones goes by itself."""
+    rows = 64 * math.lcm(length, new_length) // length + 7 * new_length
+    v = np.random.default_rng(length).integers(0, 3, (2, rows, length))
+    for q in (qa.from_codes(v, qa.ternary), qa.from_codes(v[0], qa.ternary)):
+        with threads(many):
+            got, back = q.reshape(-1, new_length), q.reshape(-1).reshape(q.shape)
+        assert_packed(got, q.dequantize().reshape(got.shape))
+        assert_packed(back, q.dequantize())
+
+
+def test_reshape_to_one_row_of_many():
+    v = np.random.default_rng(0).integers(0, 3, (8, 5000, 100))
+    q = qa.from_codes(v, qa.ternary)
+    assert_packed(q.reshape(8, -1), q.dequantize().reshape(8, -1))
+    assert_packed(q.reshape(8, -1).reshape(8, -1, 50), q.dequantize().reshape(8, -1, 50))

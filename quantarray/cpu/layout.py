@@ -1,4 +1,4 @@
-"""Words to words: codes through a table, and bits cut anew.
+"""Codes through a table.
 
 `docs/kernels/layout.md` has the algebra and what was tried.
 """
@@ -23,18 +23,6 @@ def recode(words, tables, row, group, out):
         _recode_tasks(words, tables, row, group, by_words, out, 0, tasks)
     else:
         threads.run(_recode_parallel, words, tables, row, group, by_words, out, tasks, threads.pieces(tasks))
-
-
-def rebit(words, length, start, new_length, out):
-    if not out.size:
-        return
-    if start == 0 and words.shape[1] * length == out.shape[1] * new_length:  # rows without a rest are one stream
-        words, out = words.reshape(1, -1, words.shape[2]), out.reshape(1, -1, out.shape[2])
-    tasks = out.shape[0] * -(-out[0].size // _BLOCK)
-    if threads.serial(out.size, _LEAST):
-        _rebit_tasks(words, length, start, new_length, out, 0, tasks)
-    else:
-        threads.run(_rebit_parallel, words, length, start, new_length, out, tasks, threads.pieces(tasks))
 
 
 @njit(cache=True, nogil=True)
@@ -93,54 +81,3 @@ def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces):
     for piece in prange(pieces):
         first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
         _recode_tasks(words, tables, row, group, by_words, out, first, last)
-
-
-@njit(cache=True, nogil=True)
-def _rebit_words(words, length, at, new_length, word, out):
-    """A stream of segments of `length` bits, from bit `at` on, to words of segments of `new_length` bits.
-
-    The first is word `word` of a segment. A shift register takes each word of the source once and gives each of out
-    once: `low` has its next `have` bits, fewer than are wanted when a word is put in; what does not fit is `high`.
-    """
-    count, new_count = words.shape[1], -(-new_length // 64)
-    last, new_last = length - (count - 1) * 64, new_length - (new_count - 1) * 64
-    segment, offset = at // length, at % length
-    source, skip = offset >> 6, offset & 63
-    low, have = np.uint64(0), 0
-    for to in range(out.size):
-        want = new_last if word == new_count - 1 else 64
-        word = 0 if word == new_count - 1 else word + 1
-        high = np.uint64(0)
-        while have < want:
-            bits, more = words[segment, source] >> np.uint64(skip), 64 - skip
-            source += 1
-            if source == count:
-                more = last - skip
-                bits &= ~np.uint64(0) >> np.uint64(64 - more)
-                segment, source = segment + 1, 0
-            skip = 0
-            low |= bits << np.uint64(have)
-            high = (bits >> np.uint64(1)) >> np.uint64(63 - have)  # a shift by 64 is no shift on x86
-            have += more
-        rest = np.uint64(64 - want)
-        out[to] = (low << rest) >> rest
-        low = ((low >> np.uint64(1)) >> np.uint64(want - 1)) | (high << rest)
-        have -= want
-
-
-@njit(cache=True, nogil=True)
-def _rebit_tasks(words, length, start, new_length, out, first, last):
-    rows = out.reshape(out.shape[0], -1)
-    blocks = -(-rows.shape[1] // _BLOCK)
-    for task in range(first, last):
-        row, begin = task // blocks, task % blocks * _BLOCK
-        segment, word = begin // out.shape[2], begin % out.shape[2]
-        at = start + segment * new_length + word * 64
-        _rebit_words(words[row], length, at, new_length, word, rows[row, begin : begin + _BLOCK])
-
-
-@njit(cache=True, parallel=True, nogil=True)
-def _rebit_parallel(words, length, start, new_length, out, tasks, pieces):
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _rebit_tasks(words, length, start, new_length, out, first, last)

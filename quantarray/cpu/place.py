@@ -6,29 +6,33 @@
 from functools import lru_cache
 
 import numpy as np
-from numba import njit, prange
+from numba import carray, njit, prange
 
 from . import threads
+from .micro.vectors import words_at
 
 _LEAST = 1 << 15  # words that are worth a parallel region
 _FEW, _ROWS = 8, 256  # words of a short run, and rows of such runs that stay in cache
 _STRETCH = 128  # words made of a step beyond 1 at a time, whose source stays in cache
+_LONG = 64  # words of a row whose parts are found once for it
 _BLOCK = 4096  # words of a row in one task: a single long row is spread over threads too
 
 
-def place(words, start, step, count, at, out):
-    if not (count and out.shape[0]):
+def place(parts, out):
+    if not out.size:
         return
-    blocks = _blocks((at + count - 1) // 64 - at // 64 + 1)
-    args = words, start, step, count, at, squeezing(step), out, blocks
-    if threads.serial(out.shape[0] * (count // 64 + 1), _LEAST):
-        _place_tasks(*args, 0, out.shape[0] * blocks)
+    table, at = [], 0
+    for words, start, step, count in parts:
+        if count:
+            table.append((words.ctypes.data, *words.shape, start, step, count, at))
+        at += count
+    rounds = np.array([squeezing(step) for _, _, _, _, step, _, _ in table])
+    args = np.array(table, np.int64), rounds, out
+    tasks = _tasks(*out.shape)
+    if threads.serial(out.size, _LEAST):
+        _place_tasks(*args, 0, tasks)
     else:
-        threads.run(_place_parallel, *args, threads.pieces(out.shape[0] * blocks))
-
-
-def _blocks(words):
-    return -(-words // _BLOCK)
+        threads.run(_place_parallel, *args, tasks, threads.pieces(tasks))
 
 
 @njit(cache=True, nogil=True)
@@ -114,6 +118,17 @@ def _fetch(words, row, i, step, n, rounds):
 
 
 @njit(cache=True, nogil=True)
+def _same_in_rows(words, start, step, count, at, rounds, out, first, last, begin, end):
+    """Of the one row of words to many rows: each word is made once for all."""
+    for word in range(max(begin, at >> 6), min(end, ((at + count - 1) >> 6) + 1)):
+        low, high = max(at, word * 64), min(at + count, word * 64 + 64)
+        bits = _fetch(words, 0, start + (low - at) * step, step, high - low, rounds)
+        bits, to = bits << np.uint64(low - word * 64), out[first:last, word]
+        for k in range(len(to)):
+            to[k] |= bits
+
+
+@njit(cache=True, nogil=True)
 def _place_words(words, row, start, step, count, at, rounds, out, begin, end):
     for word in range(begin, end):
         first, last = max(at, word * 64), min(at + count, word * 64 + 64)
@@ -180,7 +195,7 @@ def _squeezed_words(words, row, start, step, at, rounds, out, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def _place_rows(words, start, step, count, at, out, first, last):
+def place_rows(words, start, step, count, at, out, first, last):
     """Short runs with step 1 or -1 of many rows, a word at a time: what to load and shift is the same for all rows."""
     for word in range(at >> 6, ((at + count - 1) >> 6) + 1):
         begin, end = max(at, word * 64), min(at + count, word * 64 + 64)
@@ -197,35 +212,61 @@ def _place_rows(words, start, step, count, at, out, first, last):
 
 
 @njit(cache=True, nogil=True)
-def _place_tasks(words, start, step, count, at, rounds, out, blocks, first, last):
-    last_word = (at + count - 1) >> 6
-    if (step == 1 or step == -1) and last_word - (at >> 6) < _FEW:
-        for row in range(first, last, _ROWS):  # with so few words a row is one task
-            _place_rows(words, start, step, count, at, out, row, min(row + _ROWS, last))
-        return
-    for task in range(first, last):
-        row, block = task // blocks, task % blocks
-        begin = (at >> 6) + block * _BLOCK
-        end = min(begin + _BLOCK, last_word + 1)
-        inner, behind = begin, begin
-        if step == 1 or step == -1:
-            # Of a whole word the next one is read too, which the last of the source does not have
-            inner = max(begin, (at + 63 if step == 1 else at + 127) >> 6)
-            behind = max(inner, min(end, last_word))
-            _whole_words(words, row, start, step, at, out, inner, behind)
-        elif step:
-            inner = max(begin, (at + 63) >> 6)
-            behind = max(inner, min(end, (at + count) >> 6))
-            for word in range(inner, behind, _STRETCH):
-                stop = min(word + _STRETCH, behind)
-                _squeezed_words(words, row, start, step, at, rounds, out, word, stop)
-        _place_words(words, row, start, step, count, at, rounds, out, begin, min(inner, end))
-        _place_words(words, row, start, step, count, at, rounds, out, behind, end)
+def _place_row(words, row, start, step, count, at, rounds, out, begin, end):
+    """What of a run falls in words begin .. end of one row."""
+    last = (at + count - 1) >> 6
+    begin, end = max(begin, at >> 6), min(end, last + 1)
+    inner, behind = begin, begin
+    if step == 1 or step == -1:
+        # Of a whole word the next one is read too, which the last of the source does not have
+        inner = max(begin, (at + 63 if step == 1 else at + 127) >> 6)
+        behind = max(inner, min(end, last))
+        _whole_words(words, row, start, step, at, out, inner, behind)
+    elif step:
+        inner = max(begin, (at + 63) >> 6)
+        behind = max(inner, min(end, (at + count) >> 6))
+        for word in range(inner, behind, _STRETCH):
+            stop = min(word + _STRETCH, behind)
+            _squeezed_words(words, row, start, step, at, rounds, out, word, stop)
+    _place_words(words, row, start, step, count, at, rounds, out, begin, min(inner, end))
+    _place_words(words, row, start, step, count, at, rounds, out, behind, end)
+
+
+@njit(cache=True, nogil=True)
+def _tasks(rows, words):
+    """Many short rows are one task, stretches of long ones one each."""
+    return -(-rows // _ROWS) if words < _LONG else rows * -(-words // _BLOCK)
+
+
+@njit(cache=True, nogil=True)
+def _stretch(task, rows, words):
+    """Rows first .. last and words begin .. end of a task."""
+    if words < _LONG:
+        return task * _ROWS, min(rows, task * _ROWS + _ROWS), 0, words
+    blocks = -(-words // _BLOCK)
+    row, begin = task // blocks, task % blocks * _BLOCK
+    return row, row + 1, begin, min(words, begin + _BLOCK)
+
+
+@njit(cache=True, nogil=True)
+def _place_tasks(parts, rounds, out, first_task, last_task):
+    """All parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
+    for task in range(first_task, last_task):
+        first, last, begin, end = _stretch(task, out.shape[0], out.shape[1])
+        for i in range(parts.shape[0]):
+            words = carray(words_at(parts[i, 0]), (parts[i, 1], parts[i, 2]))
+            start, step, count, at = parts[i, 3], parts[i, 4], parts[i, 5], parts[i, 6]
+            short = (step == 1 or step == -1) and ((at + count - 1) >> 6) - (at >> 6) < _FEW
+            if words.shape[0] < out.shape[0]:
+                _same_in_rows(words, start, step, count, at, rounds[i], out, first, last, begin, end)
+            elif short and last - first > 1:
+                place_rows(words, start, step, count, at, out, first, last)
+            else:
+                for row in range(first, last):
+                    _place_row(words, row, start, step, count, at, rounds[i], out, begin, end)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _place_parallel(words, start, step, count, at, rounds, out, blocks, pieces):
-    tasks = out.shape[0] * blocks
+def _place_parallel(parts, rounds, out, tasks, pieces):
     for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _place_tasks(words, start, step, count, at, rounds, out, blocks, first, last)
+        _place_tasks(parts, rounds, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)

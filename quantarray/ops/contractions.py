@@ -67,6 +67,8 @@ def vecdot(a: QuantArray, b: QuantArray, *, axis: int = -1) -> Any:
     a, b = checks.packed(op, "a", a), checks.packed(op, "b", b)
     f = pair(op, a, b, np.concatenate, a.bits + b.bits)
     at = checks.axis(op, axis, min(a.ndim, b.ndim)) - min(a.ndim, b.ndim) + len(f.shape)
+    if axis >= 0 and a.ndim != b.ndim:
+        raise ValueError(f"{op}: axis {axis} is another one in a {a.shape} than in b {b.shape}; count it from the last")
     _check_lengths(op, a, b, at - len(f.shape))
     even = all(q.dtype.step is not None for q in (a, b))
     few = a.bits + b.bits <= (_MOST_BITS_PACKED if at == f.axis else _MOST_BITS)

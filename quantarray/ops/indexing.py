@@ -42,6 +42,7 @@ def _element(q: QuantArray, items: list[Any]) -> Any:
 
 def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
     """Integers, slices and None, one item for each axis in order. `...` was expanded before."""
+    checks.dimensions(op, sum(not isinstance(item, int) for item in items))
     names = [i for i, item in enumerate(items) if item is not None]
     packed = names[q.axis]
     if isinstance(items[packed], int):

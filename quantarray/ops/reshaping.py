@@ -50,6 +50,7 @@ def ravel(q: QuantArray) -> QuantArray:
 def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
     given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     lengths = [checks.integer("reshape", "a length", n, -1) for n in given]
+    checks.dimensions("reshape", len(lengths))
     known = math.prod(n for n in lengths if n >= 0)
     if lengths.count(-1) > 1:
         raise ValueError(f"reshape: at most one length may be -1, got {tuple(given)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +10,6 @@ from ..array import QuantArray
 from ..device import kernel
 from ..dtypes import Array, Constants
 from ..format import WORD, WORD_BITS, word_count
-from .blocks import blocks
-
-_BLOCK, _LONG = 1 << 20, 64  # words of short rows that are made at a time: 8 MiB; words of a long row
 
 
 class Run(NamedTuple):
@@ -45,21 +41,18 @@ def flat(words: Array) -> Array:
 
 
 def lay(device: str, parts: list[tuple[Array, Run]]) -> Array:
-    """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes.
-
-    Short rows block by block: all parts of a row are put in its words while these are in the cache. Parts of long rows
-    have words of their own.
-    """
+    """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes."""
     out = np.zeros((*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))), WORD)
-    ends = accumulate(run.size for _, run in parts)
-    placed = [(_near(words, run), end - run.size) for (words, run), end in zip(parts, ends, strict=True) if run.size]
     if out.size:
-        once = len(placed) == 1 or out.shape[-1] >= _LONG
-        for block in blocks(out.shape[:-1], out.size if once else max(1, _BLOCK // out.shape[-1])):
-            rows = flat(out[block])
-            for (words, run), at in placed:
-                kernel(device, "place")(flat(words[block]), run.start, run.step, run.size, at, rows)
+        near = [_near(words, run) for words, run in parts if run.size]
+        kernel(device, "place")([(_rows(words), *run) for words, run in near], flat(out))
     return out
+
+
+def _rows(words: Array) -> Array:
+    """`flat`, or one row where all are the same by their strides."""
+    same = all(n == 1 or not stride for n, stride in zip(words.shape[:-1], words.strides, strict=False))
+    return flat(words[(slice(0, 1),) * (words.ndim - 1)] if same else words)
 
 
 def _near(words: Array, run: Run) -> tuple[Array, Run]:

@@ -7,7 +7,9 @@ same text is right everywhere.
 from contextlib import contextmanager
 
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 TILE = 4  # pixels
 LANES = 32  # output channels
@@ -52,3 +54,14 @@ def each_run(builder, words, origins, runs, first, last):
         row = builder.mul(builder.add(first, run.index), const(3))
         at, weight, length = (builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3))
         yield [builder.gep(words, [builder.add(start, at)]) for start in begin], weight, length
+
+
+@intrinsic
+def words_at(typingctx, address):
+    """The address of uint64 words as a pointer, for `carray`: how a kernel takes any number of arrays."""
+    signature = types.CPointer(types.uint64)(types.int64)
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], I64.as_pointer())
+
+    return signature, codegen

@@ -12,6 +12,9 @@ BOUND = 2
 SMALL = 4 * MIB  # what the machinery of a call may take besides: blocks in work, tables, compiled kernels
 
 
+PLACES = np.random.default_rng(0).integers(-8, 8, (64, 8, 65536), np.int8)
+
+
 def large(bits=1):
     """64 MiB of words."""
     rng = np.random.default_rng(bits)
@@ -46,6 +49,11 @@ CALLS = {
     "repeat rows": lambda q: qa.repeat(q, 2, 0),
     "take": lambda q: qa.take(q, np.arange(q.shape[2])[::-1], 2),
     "take rows": lambda q: q[:, [1, 0, 1]],
+    "take_along_axis": lambda q: qa.take_along_axis(q, np.arange(65536)[None, None, ::-1]),
+    "take_along_axis of rows": lambda q: qa.take_along_axis(
+        q, np.arange(q.shape[0], dtype=np.int8)[::-1, None, None], 0
+    ),
+    "take_along_axis of elements": lambda q: qa.take_along_axis(q[:, :8], PLACES[: q.shape[0]], 1),
     "mask": lambda q: q[:, np.arange(q.shape[1]) % 2 == 0, 1:],
     "split": lambda q: qa.array_split(q, 3, 2)[2],
     "repack": lambda q: q.repack(1),

@@ -13,13 +13,13 @@ from itertools import product
 import numpy as np
 from numba import njit, prange
 
+from .bands import BAND, band_scratch, count_band, read_band
 from .finish import store_codes, store_mask, store_values
 from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
 from .tiles import blocks, count, differing, drive, fixed_of_differences, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 _CUT = 1 << 12  # words of a block that are laid out at a time
-BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 
 
 def conv_weights(words, groups, out):
@@ -51,14 +51,18 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
         extra = fixed_of_differences(extra, x.terms, w.terms, w.sums, w.inside)
         along, step, differ = 0, -(step // 2), -1
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
-    origins, ones = np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
+    sums, tables, steps = band_scratch(left, right, end - begin, 1)
+    size = sums.shape[2] // TILE if sums.size else BAND
+    origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
+    kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch()
-    for low in range(begin, end, BAND):
-        band = min(BAND, end - low)
+    for low in range(begin, end, size):
+        band = min(size, end - low)
         for group in range(groups):
             for i in range(band):
                 image, tile = (low + i) // counts.size, (low + i) % counts.size
-                kind = classes[tile]
+                kinds[i], sizes[i] = classes[tile], counts[tile]
+                kind = kinds[i]
                 for p in range(TILE):
                     origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + group * group_words
                 if along:
@@ -68,12 +72,22 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                 image, tile = low // counts.size, low % counts.size
+                odd = (block - first) & 1
+                if sums.size and not odd:
+                    count_band(
+                        left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run,
+                        differ, tables, steps, sums,
+                    )  # fmt: skip
                 for i in range(band):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
-                    count(
-                        left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop, differ, part, dot
-                    )
+                    if sums.size:
+                        read_band(sums, i0, planes_i, j0, planes_j, i, odd, part, dot)
+                    else:
+                        count(
+                            left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop, differ, part,
+                            dot,
+                        )  # fmt: skip
                     if thresholds.shape[0] == 1:
                         mask_tile(dot, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
                         for p in range(counts[tile]):

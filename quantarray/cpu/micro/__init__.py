@@ -8,24 +8,30 @@ from ..isa import NAME
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .distances import ROWS, near_rows
 from .lanes import add_tile, clear_tile, mask_tile, round_tile, shift_tile
+from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, TILE
 
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
-elif NAME == "neon":
+elif NAME in ("neon", "portable"):
     from .count_neon import count_tile, lay_out
 else:
     from .count_words import count_tile, lay_out
 
 __all__ = [
     "LANES",
+    "PAIR",
     "ROWS",
+    "TABLES",
     "TILE",
+    "WORDS",
     "add_chosen",
+    "add_rows",
     "add_tile",
     "clear_tile",
     "count_tile",
+    "fill_tables",
     "fix_lanes",
     "lay_out",
     "mask_above",
@@ -37,6 +43,7 @@ __all__ = [
     "popcount",
     "prefetch",
     "put_plane",
+    "read_tile",
     "round_tile",
     "shift_tile",
 ]

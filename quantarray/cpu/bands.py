@@ -1,0 +1,85 @@
+"""Counting a band of tiles at once, by tables of one pair of blocks after the other: see `micro/tables.py`."""
+
+import numpy as np
+from numba import njit
+
+from .isa import NAME
+from .micro import LANES, PAIR, TABLES, TILE, WORDS, add_rows, fill_tables, read_tile
+
+BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
+BY_TABLES = NAME in ("portable", "avx2")
+# Pixels, times planes of them, for which tables are worth making: what a tile at a time takes for them is more
+_LEAST = 1 if NAME == "portable" else 32
+_MOST = 1023  # words whose counts fit into 16 bits
+
+
+@njit(cache=True, nogil=True)
+def band_scratch(left, right, tiles, parts):
+    """(sums, tables, steps) of `count_band`; `sums` is empty where tiles are better counted one by one.
+
+    sums uint16[planes of x, planes of w, pixels, 64 lanes]: a table serves all planes of x, so that with more of them
+    a band has fewer tiles.
+    """
+    planes, others = left.shape[0], right.shape[0]
+    if not BY_TABLES or parts > 1 or right.shape[2] > _MOST or tiles * TILE * planes < _LEAST:
+        return np.empty((1, 1, 0, PAIR), np.uint16), np.empty(0, np.uint8), np.empty((0, 2), np.int64)
+    pixels = min(tiles, max(1, BAND // planes)) * TILE
+    sums = np.empty((planes, others, pixels, PAIR), np.uint16)
+    return sums, np.empty(WORDS * TABLES, np.uint8), np.empty((WORDS, 2), np.int64)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_band(left, origins, kinds, sizes, band, right, block, second, runs, first_run, differ, tables, steps, sums):
+    """sums[i, j, pixel, l] = |left_i & right_j| over the runs of a pixel's class, for channels l of two blocks.
+
+    The `band` tiles have sizes[tile] pixels of class kinds[tile], which begin at words origins[tile, p]. Where `differ`
+    is -1 and not 0, |left_i ^ right_j|.
+    """
+    plane, words = left.shape[1], right.shape[2]
+    planes, others, pixels = sums.shape[0], sums.shape[1], sums.shape[2]
+    sums[...] = 0
+    for j in range(others):
+        for start in range(0, words, WORDS):
+            size, row = min(WORDS, words - start), j * right.shape[1]
+            at, beside = ((row + block) * words + start) * LANES, ((row + second) * words + start) * LANES
+            fill_tables(right, at, beside, size, differ, tables)
+            kind, found = -1, 0
+            for tile in range(band):
+                if kinds[tile] != kind:
+                    kind = kinds[tile]
+                    found = _steps(runs, first_run[kind], first_run[kind + 1], start, size, steps)
+                for i in range(planes if found else 0):
+                    to = ((i * others + j) * pixels + tile * TILE) * PAIR
+                    for p in range(sizes[tile]):
+                        add_rows(left, i * plane + origins[tile, p], steps, found, tables, sums, to + p * PAIR)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _steps(runs, first, last, start, size, steps):
+    """The words of runs first .. last whose weights are words start .. start + size, and how many there are.
+
+    steps[i] = (word from the pixel's origin, where the weight's tables begin).
+    """
+    found = 0
+    for r in range(first, last):
+        at, weight, length = runs[r, 0], runs[r, 1], runs[r, 2]
+        for k in range(max(weight, start), min(weight + length, start + size)):
+            steps[found, 0], steps[found, 1] = at + k - weight, (k - start) * TABLES
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def read_band(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total):
+    """total[p, lane] = sum_ij 2^(i+j) of a tile's counts with the first block of two, or with the odd one."""
+    others, pixels = sums.shape[1], sums.shape[2]
+    for i in range(planes_i):
+        for j in range(planes_j):
+            at = (((i0 + i) * others + j0 + j) * pixels + tile * TILE) * PAIR + odd * LANES
+            if i + j == 0:
+                read_tile(sums, at, total)
+            else:
+                read_tile(sums, at, counts)
+                for p in range(TILE):
+                    for lane in range(LANES):
+                        total[p, lane] += counts[p, lane] << (i + j)

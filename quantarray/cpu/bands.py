@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from .isa import NAME
-from .micro import LANES, PAIR, TABLES, TILE, WORDS, add_rows, fill_tables, read_tile
+from .micro import LANES, PAIR, TABLES, TILE, WORDS, add_counts, add_rows, fill_tables, read_tile
 
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 BY_TABLES = NAME in ("portable", "avx2")
@@ -80,6 +80,4 @@ def read_band(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total):
                 read_tile(sums, at, total)
             else:
                 read_tile(sums, at, counts)
-                for p in range(TILE):
-                    for lane in range(LANES):
-                        total[p, lane] += counts[p, lane] << (i + j)
+                add_counts(counts, i + j, total)

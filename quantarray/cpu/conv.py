@@ -18,7 +18,7 @@ from .finish import store_codes, store_mask, store_values
 from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
 from .tiles import blocks, count, differing, drive, fixed_of_differences, scratch, sum_codes
 
-_NO_VALUES = np.empty((0, 0), np.int32)
+_NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 _CUT = 1 << 12  # words of a block that are laid out at a time
 
 
@@ -35,7 +35,7 @@ def conv_weights(words, groups, out):
 
 
 def conv(x, w, plan, finish, out):
-    drive(_conv_range, _conv_parallel, x, w, plan, finish, _NO_VALUES, out)
+    drive(_conv_range, _conv_parallel, x, w, plan, finish, _NO_VALUES[finish.extra.dtype], out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -55,7 +55,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     size = sums.shape[2] // TILE if sums.size else BAND
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
-    dot, part, masks, made = scratch()
+    dot, part, masks, made = scratch(extra)
     for low in range(begin, end, size):
         band = min(size, end - low)
         for group in range(groups):

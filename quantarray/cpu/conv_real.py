@@ -58,7 +58,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
     origins = np.empty((1, TILE), np.int64)
-    dot, spare, _, made = scratch()
+    dot, spare, _, made = scratch(sums)
     ones, rows = np.zeros((parts, terms.shape[0], TILE), np.int64), np.empty(TILE, np.int64)
     value, scales, lanes = np.empty((TILE, LANES), np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
     for task in range(begin, end):

@@ -5,7 +5,7 @@ import numpy as np
 from numba import njit
 
 from . import threads
-from .micro import LANES, TILE, count_tile, popcount
+from .micro import LANES, TILE, add_counts, count_tile, popcount
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _LEAST = 1 << 18  # and-popcounts of a word that are worth a parallel region
@@ -62,9 +62,7 @@ def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, s
                 count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, total)
             else:
                 count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, counts)
-                for p in range(TILE):
-                    for lane in range(LANES):
-                        total[p, lane] += counts[p, lane] << (i + j)
+                add_counts(counts, i + j, total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -94,7 +92,7 @@ def fixed_of_differences(extra, x_terms, w_terms, sums, inside):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def scratch():
-    """Counts of a tile twice over, its masks, and a code's planes."""
-    dot, part = np.empty((TILE, LANES), np.int64), np.empty((TILE, LANES), np.int64)
+def scratch(lanes):
+    """Counts of a tile twice over, of the dtype of `lanes`, its masks, and a code's planes."""
+    dot, part = np.empty((TILE, LANES), lanes.dtype), np.empty((TILE, LANES), lanes.dtype)
     return dot, part, np.empty(TILE, np.uint64), np.empty(8, np.uint64)

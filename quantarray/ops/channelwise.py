@@ -103,7 +103,7 @@ def prepare(
         n_outside = (~found.inside).sum(axis=1)
         pad, shift = products.real_extras(pad_value, bias, outside, n_outside, w.scale, w.offset)
     else:
-        extra = products.integer_extra(terms, sums, int(pad_value), bias, outside)
+        extra = products.integer_extra(terms, sums, int(pad_value), bias, outside, np.dtype(np.int64))
     finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
     where = plan(window, width // WORD_BITS, 1, 1)
     return Channelwise(products.Call(device, "depthwise", right, where, finish, requantize, dtype, shape), mean)

@@ -66,7 +66,7 @@ def prepare(job: Job) -> Contraction:
         n_outside = (~inside).sum(axis=1) * job.w.shape[3]
         pad, shift = products.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
     else:
-        extra = products.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside)
+        extra = products.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
 

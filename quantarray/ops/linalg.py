@@ -205,7 +205,7 @@ def _prepare(
         pad = np.zeros((1, outputs))
         real_shift = pad[0] if shift is None else shift.astype(np.float64)
     else:
-        extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums))
+        extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums), dtype)
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(math.prod(x.shape[:-1]), word_count(k), max(1, part // WORD_BITS), TILE)
     name = products.product_name(dtype)

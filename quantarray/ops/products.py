@@ -57,13 +57,15 @@ def real_extras(
     return np.asarray(pad_value * pad), shift
 
 
-def integer_extra(terms: Array, inside: Array, pad_value: int, bias: Array | None, outside: Array) -> Array:
-    """int64[classes channels]: all of an exact result that does not depend on the pixel's codes.
+def integer_extra(
+    terms: Array, inside: Array, pad_value: int, bias: Array | None, outside: Array, dtype: np.dtype[Any]
+) -> Array:
+    """[classes channels] of the result's dtype: all of an exact result that does not depend on the pixel's codes.
 
     `terms` are x's; inside and outside are the sums of the weights' one term, int64[classes terms channels].
     """
     extra: Array = int(terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
-    return extra if bias is None else extra + bias
+    return (extra if bias is None else extra + bias).astype(dtype)
 
 
 class Call(NamedTuple):

@@ -32,12 +32,12 @@ def finish(
 ) -> Finish:
     """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
 
-    Integer results read `extra`, real ones `pad` and `bias`; what is not read may be missing.
+    Integer results read `extra`, whose dtype thresholds then have, real ones `pad` and `bias`; what is not read may be missing.
     """
-    none = np.zeros((0, 0), np.float64 if real else np.int64)
-    laid_out = (none, np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
+    dtype = np.dtype(np.float64) if real else np.dtype(np.int64) if extra is None else extra.dtype
+    laid_out = (np.zeros((0, 0), dtype), np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
     if requantize is not None:
-        laid_out = requantize.cached((channels, real, lanes), lambda: _lay_out(requantize, channels, real, lanes))
+        laid_out = requantize.cached((channels, dtype, lanes), lambda: _lay_out(requantize, channels, dtype, lanes))
     return Finish(
         _NO_EXTRA if extra is None else lanes(extra),
         _NO_PAD if pad is None else lanes(pad),
@@ -46,15 +46,22 @@ def finish(
     )
 
 
-def _lay_out(requantize: Thresholds, channels: int, real: bool, lanes: Lanes) -> tuple[Array, Array, Array]:
-    """Thresholds, flips and toggles as kernels take them."""
-    counted, down = requantize.counted(channels, real)
+def _lay_out(
+    requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes
+) -> tuple[Array, Array, Array]:
+    """Thresholds, flips and toggles as kernels take them.
+
+    Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
+    """
+    counted, down = requantize.counted(channels, dtype.kind == "f")
+    if dtype == np.int32:
+        counted = np.clip(counted, -(2**31), 2**31 - 1)
     codes = requantize.codes
     if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
         down, codes = ~down, codes[::-1]
     changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
     bits = (changed[:, None] >> np.arange(requantize.into.bits)) & 1
-    thresholds = lanes(counted.astype(np.float64 if real else np.int64))
+    thresholds = lanes(counted.astype(dtype))
     return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), np.where(bits == 1, _ALL, _ALL * 0)
 
 

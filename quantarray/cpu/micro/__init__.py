@@ -7,7 +7,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 from ..isa import NAME
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .distances import ROWS, near_rows
-from .lanes import add_tile, clear_tile, mask_tile, round_tile, shift_tile
+from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, TILE
@@ -27,6 +27,7 @@ __all__ = [
     "TILE",
     "WORDS",
     "add_chosen",
+    "add_counts",
     "add_rows",
     "add_tile",
     "clear_tile",

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import F64, I8, I32, I64, LANES, WIDTH, const, place_of, pointer, splat
+from .vectors import F64, I8, I32, I64, LANES, const, full, place_of, pointer, splat
 
 AHEAD = 4096  # bytes
 
@@ -26,20 +26,19 @@ def popcount(typingctx, word):
 def mask_above(typingctx, values, start, thresholds, at):
     """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
 
-    Both arrays are C-contiguous, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
+    Both arrays are C-contiguous, int32, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
     """
     signature = types.uint64(values, types.int64, thresholds, types.int64)
     real = values.dtype == types.float64
 
     def codegen(context, builder, signature, args):
-        vector = ir.VectorType(F64 if real else I64, WIDTH)
         left = pointer(context, builder, signature, args, 0, args[1])
         right = pointer(context, builder, signature, args, 2, args[3])
         above = builder.fcmp_unordered if real else builder.icmp_signed
-        mask = ir.Constant(I64, 0)
-        for lane in range(0, LANES, WIDTH):
-            a, b = (builder.load(place_of(builder, side, lane, vector), align=8) for side in (left, right))
-            bits = builder.bitcast(above(">", a, b), ir.IntType(WIDTH))
+        mask, vector = ir.Constant(I64, 0), full(left.type.pointee)
+        for lane in range(0, LANES, vector.count):
+            a, b = (builder.load(place_of(builder, side, lane, vector), align=4) for side in (left, right))
+            bits = builder.bitcast(above(">", a, b), ir.IntType(vector.count))
             mask = builder.or_(mask, builder.shl(builder.zext(bits, I64), ir.Constant(I64, lane)))
         return mask
 

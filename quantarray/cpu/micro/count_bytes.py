@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from .count import tile_counter
-from .vectors import I8, I16, I64, LANES, TILE, WIDTH, const, each_run, lanes_of, place_of
+from .vectors import I8, I16, LANES, TILE, WIDTH, const, each_run, lanes_of, place_of
 
 PIECE = 3  # words whose counts, 64 at most each, fit into a byte
 PIECES = 341  # pieces whose counts fit into 16 bits
@@ -95,15 +95,15 @@ def _flush(builder, sums, counts, moved):
         with first:
             _move(builder, sums, counts, lambda part, place: part)
         with later:
-            _move(builder, sums, counts, lambda part, place: builder.add(builder.load(place, align=8), part))
+            _move(builder, sums, counts, lambda part, place: builder.add(builder.load(place, align=4), part))
     builder.store(const(1), moved)
 
 
 def _move(builder, sums, counts, value):
-    whole = ir.VectorType(I64, WIDTH)
+    whole = ir.VectorType(counts.type.pointee, WIDTH)
     for at in range(0, TILE * LANES, WIDTH):
         p, lane = divmod(at, LANES)
         total = builder.load(sums[p][lane // _HALF])
         part = builder.zext(lanes_of(builder, total, lane % _HALF, WIDTH), whole)
         place = place_of(builder, counts, at, whole)
-        builder.store(value(part, place), place, align=8)
+        builder.store(value(part, place), place, align=4)

@@ -39,8 +39,10 @@ def count(builder, combine, words, origins, weights, runs, first, last, counts):
                     builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
     for p in range(TILE):
         for v in range(VECTORS):
-            place = place_of(builder, counts, p * LANES + v * WIDTH, vector)
-            builder.store(builder.load(slots[p][v]), place, align=8)
+            kind = ir.VectorType(counts.type.pointee, WIDTH)
+            found = builder.load(slots[p][v])
+            found = found if kind == vector else builder.trunc(found, kind)
+            builder.store(found, place_of(builder, counts, p * LANES + v * WIDTH, kind), align=4)
 
 
 def _either(builder, differ, *rest):

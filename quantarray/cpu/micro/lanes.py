@@ -9,12 +9,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vectors import F64, I64, LANES, TILE, WIDTH, const, place_of, pointer, splat
+from .vectors import F64, I64, LANES, TILE, WIDTH, const, full, place_of, pointer, splat
 
 
 @intrinsic
 def shift_tile(typingctx, dot, extra, at, along, ones, ones_at, step):
-    """dot[p, l] = extra[at + l] + along * ones[ones_at + p] + step * dot[p, l], of 4 pixels and 32 lanes, all int64."""
+    """dot[p, l] = extra[at + l] + along * ones[ones_at + p] + step * dot[p, l], of 4 pixels and 32 lanes.
+
+    dot and extra are both int32 or both int64, ones int64.
+    """
     i64 = types.int64
     signature = types.void(dot, extra, i64, i64, ones, i64, i64)
 
@@ -33,7 +36,7 @@ def shift_tile(typingctx, dot, extra, at, along, ones, ones_at, step):
 def mask_tile(typingctx, dot, extra, at, along, ones, ones_at, step, thresholds, thresholds_at, masks):
     """Bit l of masks[p], uint64[4], is thresholds[thresholds_at + l] < what `shift_tile` makes of dot[p, l].
 
-    The values themselves are stored nowhere.
+    The thresholds are of dot's dtype. The values themselves are stored nowhere.
     """
     i64 = types.int64
     signature = types.void(dot, extra, i64, i64, ones, i64, i64, thresholds, i64, masks)
@@ -44,9 +47,10 @@ def mask_tile(typingctx, dot, extra, at, along, ones, ones_at, step, thresholds,
 
         def compare(p, lane, exact):
             limit = builder.load(place_of(builder, limits, lane, exact.type), align=8)
-            bits = builder.bitcast(builder.icmp_signed(">", exact, limit), ir.IntType(WIDTH))
+            width = exact.type.count
+            bits = builder.bitcast(builder.icmp_signed(">", exact, limit), ir.IntType(width))
             found[p].append(builder.shl(builder.zext(bits, I64), const(lane)))
-            if lane + WIDTH == LANES:
+            if lane + width == LANES:
                 builder.store(reduce(builder.or_, found[p]), builder.gep(out, [const(p)]))
                 found[p].clear()
 
@@ -56,31 +60,58 @@ def mask_tile(typingctx, dot, extra, at, along, ones, ones_at, step, thresholds,
 
 
 def _each_exact(context, builder, signature, args, then):
-    """Call then(p, lane, vector) for every 8 lanes of extra[at + l] + along * ones[ones_at + p] + step * dot[p, l]."""
-    vector = ir.VectorType(I64, WIDTH)
+    """Call then(p, lane, vector) for each vector of extra[at + l] + along * ones[ones_at + p] + step * dot[p, l]."""
     dots, extras = pointer(context, builder, signature, args, 0), pointer(context, builder, signature, args, 1, args[2])
-    ones = pointer(context, builder, signature, args, 4, args[5])
-    shifts = [_pixel_shift(builder, ones, p, args[3]) for p in range(TILE)]
+    ones, kind = pointer(context, builder, signature, args, 4, args[5]), dots.type.pointee
+    vector = full(kind)
+
+    along, step = (_as(builder, args[i], kind) for i in (3, 6))
+    shifts = [
+        splat(builder, builder.mul(along, _as(builder, builder.load(builder.gep(ones, [const(p)])), kind)), vector.count)
+        for p in range(TILE)
+    ]
 
     def each(scale):
-        for lane in range(0, LANES, WIDTH):
-            fixed = builder.load(place_of(builder, extras, lane, vector), align=8)
+        for lane in range(0, LANES, vector.count):
+            fixed = builder.load(place_of(builder, extras, lane, vector), align=4)
             for p in range(TILE):
-                count = builder.load(place_of(builder, dots, p * LANES + lane, vector), align=8)
+                count = builder.load(place_of(builder, dots, p * LANES + lane, vector), align=4)
                 then(p, lane, scale(builder.add(fixed, shifts[p]), count))
 
-    # Steps are plus or minus a power of 2 as a rule, and 64-bit lanes without AVX-512 multiply in eight instructions
-    step, size = args[6], builder.select(builder.icmp_signed("<", args[6], const(0)), builder.neg(args[6]), args[6])
-    exponent = splat(builder, builder.cttz(size, ir.Constant(ir.IntType(1), 1)), WIDTH)
-    with builder.if_else(builder.icmp_signed("==", builder.ctpop(size), const(1))) as (power, other):
+    # Steps are plus or minus a power of 2 as a rule, and 64-bit lanes without AVX-512 multiply in eight instructions.
+    # A step that leaves nothing in 32 bits is none
+    size = builder.select(builder.icmp_signed("<", step, kind(0)), builder.neg(step), step)
+    exponent = splat(builder, builder.cttz(size, ir.Constant(ir.IntType(1), 1)), vector.count)
+    with builder.if_else(builder.icmp_signed("==", builder.ctpop(size), kind(1))) as (power, other):
         with power, builder.if_else(builder.icmp_signed("==", step, size)) as (plus, minus):
             with plus:
                 each(lambda fixed, count: builder.add(fixed, builder.shl(count, exponent)))
             with minus:
                 each(lambda fixed, count: builder.sub(fixed, builder.shl(count, exponent)))
         with other:
-            factor = splat(builder, step, WIDTH)
+            factor = splat(builder, step, vector.count)
             each(lambda fixed, count: builder.add(fixed, builder.mul(factor, count)))
+
+
+def _as(builder, value, kind):
+    """An int64 as an integer of 32 or 64 bits."""
+    return value if kind == I64 else builder.trunc(value, kind)
+
+
+@intrinsic
+def add_counts(typingctx, counts, shift, total):
+    """total[p, l] += counts[p, l] << shift, of 4 pixels and 32 lanes, both int32 or both int64."""
+
+    def codegen(context, builder, signature, args):
+        counts, total = (pointer(context, builder, signature, args, i) for i in (0, 2))
+        vector = full(total.type.pointee)
+        shift = splat(builder, _as(builder, args[1], vector.element), vector.count)
+        for at in range(0, TILE * LANES, vector.count):
+            more = builder.shl(builder.load(place_of(builder, counts, at, vector), align=4), shift)
+            place = place_of(builder, total, at, vector)
+            builder.store(builder.add(builder.load(place, align=4), more), place, align=4)
+
+    return types.void(counts, types.int64, total), codegen
 
 
 def _pixel_shift(builder, ones, p, along):

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I8, I16, I64, LANES, TILE, WIDTH, const, lanes_of, place_of, pointer
+from .vectors import I8, I16, I64, LANES, TILE, const, full, lanes_of, place_of, pointer
 
 WORDS = 3  # words whose counts, 64 at most each, fit into a byte
 PAIR = 2 * LANES  # output channels of a row: two blocks
@@ -172,15 +172,17 @@ def _widen(builder, low, high, sums):
 
 @intrinsic
 def read_tile(typingctx, sums, at, counts):
-    """counts[p, l] = sums[at + 64 * p + l]: one block of 4 neighbouring pixels, as int64."""
+    """counts[p, l] = sums[at + 64 * p + l]: one block of 4 neighbouring pixels, as int32 or int64."""
     signature = types.void(sums, types.int64, counts)
 
     def codegen(context, builder, signature, args):
-        sums, counts = pointer(context, builder, signature, args, 0, args[1]), pointer(context, builder, signature, args, 2)
-        for p in range(TILE):
-            for lane in range(0, LANES, WIDTH):
-                narrow = builder.load(place_of(builder, sums, p * PAIR + lane, ir.VectorType(I16, WIDTH)), align=16)
-                whole = builder.zext(narrow, ir.VectorType(I64, WIDTH))
-                builder.store(whole, place_of(builder, counts, p * LANES + lane, whole.type), align=8)
+        sums = pointer(context, builder, signature, args, 0, args[1])
+        counts = pointer(context, builder, signature, args, 2)
+        vector = full(counts.type.pointee)
+        narrow = ir.VectorType(I16, vector.count)
+        for at in range(0, TILE * LANES, vector.count):
+            p, lane = divmod(at, LANES)
+            found = builder.load(place_of(builder, sums, p * PAIR + lane, narrow), align=16)
+            builder.store(builder.zext(found, vector), place_of(builder, counts, at, vector), align=4)
 
     return signature, codegen

@@ -21,6 +21,11 @@ def const(n):
     return ir.Constant(I64, n)
 
 
+def full(kind):
+    """The vector of 512 bits of a kind of element."""
+    return ir.VectorType(kind, 512 // kind.width)
+
+
 def pointer(context, builder, signature, args, i, offset=None):
     """The data of array argument i, from an offset in elements on."""
     data = context.make_array(signature.args[i])(context, builder, args[i]).data

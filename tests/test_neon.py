@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from quantarray.cpu.micro import LANES, TILE, count_bytes, count_neon, count_words
+from quantarray.cpu.micro import LANES, TILE, count_bytes, count_ones, count_words
 from quantarray.cpu.micro.vectors import I64
 
 TRIPLE = "aarch64-unknown-linux-gnu"
@@ -59,7 +59,7 @@ def program(kernel, differ):
     if kernel is count_words:
         count_words.count(builder, builder.xor if differ else builder.and_, *rest)
     else:
-        count_bytes.count(builder, count_neon.Bytes(builder, ir.Constant(I64, -int(differ))), *rest)
+        count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), *rest)
     wrong = ir.Constant(I64, 0)
     for i in range(expected.size):
         got, right = (builder.load(builder.gep(p, [ir.Constant(I64, i)])) for p in (counts, at["expected"]))
@@ -68,7 +68,7 @@ def program(kernel, differ):
     return module
 
 
-@pytest.fixture(params=[(k, d) for k in (count_words, count_neon) for d in (False, True)])
+@pytest.fixture(params=[(k, d) for k in (count_words, count_ones) for d in (False, True)])
 def compiled(request):
     """(machine, module), optimised."""
     llvm.initialize_all_targets()

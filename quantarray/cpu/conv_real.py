@@ -7,6 +7,7 @@ counts of the same words, which stay in L1 between them: a tile's words are read
 import numpy as np
 from numba import njit, prange
 
+from .bands import band_scratch, count_band, read_band
 from .finish import store_bits, store_codes, store_values
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
 from .tiles import blocks, count, drive, scratch, sum_codes
@@ -19,33 +20,35 @@ def conv_real(x, w, plan, finish, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _add_offsets(x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, block, ones, scales, value):
+def _add_offsets(
+    x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, tile, block, ones, scales, value
+):  # fmt: skip
     """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both.
 
     An offset is a term of its own whose integer is 1 everywhere.
     """
-    parts, w_terms, lanes, at = ones.shape[0], w_scale.shape[1], w_scale.shape[2], block * LANES
+    parts, w_terms, lanes, at = ones.shape[1], w_scale.shape[1], w_scale.shape[2], block * LANES
     for part in range(parts):
         for t in range(terms.shape[0]):
-            _row_constants(x_scale, part, t, rows, scales)
-            base, ones_at = terms[t, 2] * inside[run + part], (part * terms.shape[0] + t) * TILE
+            _row_constants(x_scale, part, t, rows, tile, scales)
+            base, ones_at = terms[t, 2] * inside[run + part], ((tile * parts + part) * terms.shape[0] + t) * TILE
             add_tile(value, scales, w_offset, part * lanes + at, base, None, 0, terms[t, 3], ones, ones_at, 0, None)
     for part in range(parts):
-        _row_constants(x_offset, 0, part, rows, scales)
+        _row_constants(x_offset, 0, part, rows, tile, scales)
         for s in range(w_terms):
             w_at, sums_at = (part * w_terms + s) * lanes + at, ((run + part) * w_terms + s) * lanes + at
             add_tile(value, scales, w_scale, w_at, 1, sums, sums_at, 0, None, 0, 0, None)
     for part in range(parts):
-        _row_constants(x_offset, 0, part, rows, scales)
+        _row_constants(x_offset, 0, part, rows, tile, scales)
         add_tile(value, scales, w_offset, part * lanes + at, inside[run + part], None, 0, 0, None, 0, 0, None)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _row_constants(constants, part, t, rows, out):
-    """out[p] = the constant of the row of pixel p; constants float64[parts terms rows 1]."""
+def _row_constants(constants, part, t, rows, tile, out):
+    """out[p] = the constant of row rows[tile, p]; constants float64[parts terms rows 1]."""
     last = constants.shape[2] - 1
     for p in range(TILE):
-        out[p] = constants[part, t, min(rows[p], last), 0]
+        out[p] = constants[part, t, min(rows[tile, p], last), 0]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -57,71 +60,75 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     pad, bias, parts = finish.pad, finish.bias, plan.parts
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
-    origins = np.empty((1, TILE), np.int64)
+    counted, tables, steps = band_scratch(left, right, end - begin, parts)
+    size = counted.shape[2] // TILE if counted.size else 1
+    origins, rows = np.empty((size, TILE), np.int64), np.empty((size, TILE), np.int64)
+    kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
+    ones = np.zeros((size, parts, terms.shape[0], TILE), np.int64)
     dot, spare, _, made = scratch(sums)
-    ones, rows = np.zeros((parts, terms.shape[0], TILE), np.int64), np.empty(TILE, np.int64)
     value, scales, lanes = np.empty((TILE, LANES), np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
-    for task in range(begin, end):
-        image, tile = task // counts.size, task % counts.size
-        kind, row0 = plan.classes[tile], image * origin.size
+    for low in range(begin, end, size):
+        band = min(size, end - low)
         for group in range(groups):
-            for p in range(TILE):
-                origins[0, p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
-                rows[p] = pixels[tile, p] if x.row_is_pixel else image
-            for part in range(parts):
-                for t in range(terms.shape[0]):
-                    start, stop = first_run[kind * parts + part], first_run[kind * parts + part + 1]
-                    sum_codes(left, terms[t, 0], terms[t, 1], origins, 0, runs, start, stop, ones[part], t)
+            for i in range(band):
+                image, tile = (low + i) // counts.size, (low + i) % counts.size
+                kinds[i], sizes[i] = plan.classes[tile], counts[tile]
+                for p in range(TILE):
+                    origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
+                    rows[i, p] = pixels[tile, p] if x.row_is_pixel else image
+                for part in range(parts):
+                    run = kinds[i] * parts + part
+                    for t in range(terms.shape[0]):
+                        start, stop = first_run[run], first_run[run + 1]
+                        sum_codes(left, terms[t, 0], terms[t, 1], origins, i, runs, start, stop, ones[i, part], t)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
             for block in range(first, last):
-                clear_tile(value)
-                for part in range(parts):
-                    run = kind * parts + part
-                    start, stop = first_run[run], first_run[run + 1]
-                    for t in range(terms.shape[0]):
-                        i0, planes_i, base_x, step_x = terms[t, 0], terms[t, 1], terms[t, 2], terms[t, 3]
-                        _row_constants(x_scale, part, t, rows, scales)
-                        for s in range(w_terms.shape[0]):
-                            j0, planes_j = w_terms[s, 0], w_terms[s, 1]
-                            along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
-                            count(
-                                left,
-                                i0,
-                                planes_i,
-                                origins,
-                                0,
-                                right,
-                                j0,
-                                planes_j,
-                                block,
-                                runs,
-                                start,
-                                stop,
-                                0,
-                                spare,
-                                dot,
-                            )
-                            w_at = (part * w_terms.shape[0] + s) * lanes + block * LANES
-                            sums_at = (run * w_terms.shape[0] + s) * lanes + block * LANES
-                            ones_at = (part * terms.shape[0] + t) * TILE
-                            add_tile(
-                                value, scales, w_scale, w_at, base_x, sums, sums_at, along, ones, ones_at, step, dot
-                            )
-                _add_offsets(
-                    x_scale, x_offset, terms, w_scale, w_offset, sums, inside, kind * parts, rows, block, ones, scales,
-                    value,
-                )  # fmt: skip
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
-                round_tile(value, pad, kind * lanes + at, bias, at)
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
-                for p in range(counts[tile]):
-                    row = row0 + pixels[tile, p]
-                    if not words.size:
-                        store_values(value, p, 0, channel, valid, 1, values, row)
-                    elif thresholds.shape[0] == 1:
-                        store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
-                    else:
-                        store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
+                odd = (block - first) & 1
+                if counted.size and not odd:
+                    count_band(
+                        left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run, 0,
+                        tables, steps, counted,
+                    )  # fmt: skip
+                for i in range(band):
+                    clear_tile(value)
+                    for part in range(parts):
+                        run = kinds[i] * parts + part
+                        start, stop = first_run[run], first_run[run + 1]
+                        for t in range(terms.shape[0]):
+                            i0, planes_i, base_x, step_x = terms[t, 0], terms[t, 1], terms[t, 2], terms[t, 3]
+                            _row_constants(x_scale, part, t, rows, i, scales)
+                            for s in range(w_terms.shape[0]):
+                                j0, planes_j = w_terms[s, 0], w_terms[s, 1]
+                                along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
+                                if counted.size:
+                                    read_band(counted, i0, planes_i, j0, planes_j, i, odd, spare, dot)
+                                else:
+                                    count(
+                                        left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop,
+                                        0, spare, dot,
+                                    )  # fmt: skip
+                                w_at = (part * w_terms.shape[0] + s) * lanes + at
+                                sums_at = (run * w_terms.shape[0] + s) * lanes + at
+                                ones_at = ((i * parts + part) * terms.shape[0] + t) * TILE
+                                add_tile(
+                                    value, scales, w_scale, w_at, base_x, sums, sums_at, along, ones, ones_at, step, dot
+                                )
+                    _add_offsets(
+                        x_scale, x_offset, terms, w_scale, w_offset, sums, inside, kinds[i] * parts, rows, i, block,
+                        ones, scales, value,
+                    )  # fmt: skip
+                    round_tile(value, pad, kinds[i] * lanes + at, bias, at)
+                    image, tile = (low + i) // counts.size, (low + i) % counts.size
+                    for p in range(counts[tile]):
+                        row = image * origin.size + pixels[tile, p]
+                        if not words.size:
+                            store_values(value, p, 0, channel, valid, 1, values, row)
+                        elif thresholds.shape[0] == 1:
+                            store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
+                        else:
+                            store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
 
 
 @njit(cache=True, parallel=True, nogil=True)

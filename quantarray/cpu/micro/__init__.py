@@ -15,7 +15,7 @@ from .vectors import LANES, TILE
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
 elif NAME in ("neon", "portable"):
-    from .count_neon import count_tile, lay_out
+    from .count_ones import count_tile, lay_out
 else:
     from .count_words import count_tile, lay_out
 

@@ -22,8 +22,8 @@ def const(n):
 
 
 def full(kind):
-    """The vector of 512 bits of a kind of element."""
-    return ir.VectorType(kind, 512 // kind.width)
+    """The vector of 512 bits of a kind of element: int32, int64 or float64."""
+    return ir.VectorType(kind, 2 * WIDTH if kind == I32 else WIDTH)
 
 
 def pointer(context, builder, signature, args, i, offset=None):

@@ -55,10 +55,10 @@ class Right(NamedTuple):
 class Finish(NamedTuple):
     """From an exact integer or a float64 value to the result."""
 
-    extra: Array  # int32 or int64 [classes lanes], as results are summed: what an integer result has whatever the pixel's codes are
+    extra: Array  # int32 or int64 [classes lanes], as results are summed: what they have whatever the pixel's codes are
     pad: Array  # float64[classes lanes]: padding of a real result
     bias: Array  # float64[lanes]
-    thresholds: Array  # extra's dtype or float64 [T lanes]: a code counts the thresholds below the value; NaN is below all
+    thresholds: Array  # of extra's dtype or float64 [T lanes]: a code counts those below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
     toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
 

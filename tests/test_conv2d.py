@@ -297,6 +297,21 @@ def test_more_tiles_than_a_band(levels, bits_out, threads):
     )
 
 
+@pytest.mark.parametrize("outputs", [1, 40])
+def test_steps_beyond_int32(outputs):
+    """Results of int32 are summed modulo 2**32; here the product of two steps is 2**32, and thresholds are larger."""
+    levels = (-32767, 32769)
+    rng = np.random.default_rng(0)
+    x, w = rng.choice(levels, (1, 6, 7, 1)), rng.choice(levels, (outputs, 1, 1, 1))
+    a, b, expected = qa.encode(x, levels), qa.encode(w, levels), naive.conv2d(x, w)
+    got = qa.conv2d(a, b)
+    assert got.dtype == np.int32
+    np.testing.assert_array_equal(got, expected)
+    for limits in [-(2**40)], [2**40], [levels[0] * levels[1]], [-(2**40), -(2**31), 0, 2**31 - 1, 2**40]:
+        made = qa.conv2d(a, b, requantize=qa.Thresholds(limits))
+        np.testing.assert_array_equal(made.codes(), np.searchsorted(limits, expected))
+
+
 def results_to_write():
     rng = np.random.default_rng(0)
     x, w = (

@@ -18,7 +18,8 @@ from quantarray.cpu import isa
 from quantarray.cpu.micro import LANES, TILE
 
 AVX2 = llvmlite.binding.get_host_cpu_features().get("avx2", False)
-KERNELS = ["count_words", pytest.param("count_nibbles", marks=pytest.mark.skipif(not AVX2, reason="needs AVX2"))]
+WITHOUT = pytest.mark.skipif(isa.NAME not in ("avx2", "avx512"), reason="Numba compiles for less than AVX2")
+KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT)]
 
 
 @cache
@@ -34,10 +35,10 @@ def compiled(name):
     return count, module.lay_out
 
 
-def check(name, differ, words, origins, weights, runs, first, last):
+def check(name, differ, words, origins, weights, runs, first, last, dtype=np.int64):
     """Every word of `words` and `weights` is behind one that must not be read."""
     count, lay_out = compiled(name)
-    counts = np.full((TILE, LANES), -1)
+    counts = np.full((TILE, LANES), -1, dtype)
     padded = np.concatenate([[~np.uint64(0)], words])
     laid_out = lay_out(np.concatenate([np.full((2, LANES), ~np.uint64(0)), weights]))
     count(
@@ -76,7 +77,8 @@ def test_counts(name, differ, data):
     rows = [(rng.integers(0, 10 + size - sum(lengths) + 1), starts[i], n) for i, n in enumerate(lengths)]
     runs = np.array(rows, np.int64).reshape(-1, 3)
     first = data.draw(st.integers(0, len(rows)))
-    check(name, differ, words, origins, weights, runs, first, data.draw(st.integers(first, len(rows))))
+    last, dtype = data.draw(st.integers(first, len(rows))), data.draw(st.sampled_from([np.int32, np.int64]))
+    check(name, differ, words, origins, weights, runs, first, last, dtype)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -98,7 +100,7 @@ def run(code, **environment):
 
 def test_environment_chooses():
     show = "import quantarray.cpu.isa as isa, quantarray.cpu.micro as m; print(isa.NAME, m.lay_out.__module__)"
-    assert run(show, QUANTARRAY_CPU="portable").stdout.split() == ["portable", "quantarray.cpu.micro.count_words"]
+    assert run(show, QUANTARRAY_CPU="portable").stdout.split() == ["portable", "quantarray.cpu.micro.count_bytes"]
     assert run(show, NUMBA_CPU_NAME="generic").stdout.split()[0] == "portable"
     assert run(show, NUMBA_CPU_NAME="x", NUMBA_CPU_FEATURES="+sse2,+avx2").stdout.split()[0] == "avx2"
     if AVX2:
@@ -110,7 +112,7 @@ def test_products_for_other_cpus(name):
     """The tests of products and of the trained networks, in a process that compiles for less than this CPU has."""
     if isa.NAME == name:
         pytest.skip("this process runs them")
-    tests = [f"tests/test_{chapter}.py" for chapter in ("conv2d", "linalg", "networks")]
+    tests = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks")]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"}
     made = subprocess.run(command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True)

@@ -10,22 +10,27 @@ BAND = 64  # tiles that meet one block of weights, which stays in L1, before the
 BY_TABLES = NAME in ("portable", "avx2")
 # Pixels, times planes of them, for which tables are worth making: what a tile at a time takes for them is more
 _LEAST = 1 if NAME == "portable" else 32
-_MOST = 1023  # words whose counts fit into 16 bits
+MOST = 1023  # words whose counts fit into 16 bits
 
 
 @njit(cache=True, nogil=True)
 def band_scratch(left, right, tiles, parts):
-    """(sums, tables, steps) of `count_band`; `sums` is empty where tiles are better counted one by one.
+    """(sums, tables, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
+    planes = left.shape[0]
+    if not BY_TABLES or parts > 1 or right.shape[2] > MOST or tiles * TILE * planes < _LEAST:
+        tiles = 0
+    return band_buffers(planes, right.shape[0], tiles)
 
-    sums uint16[planes of x, planes of w, pixels, 64 lanes]: a table serves all planes of x, so that with more of them
-    a band has fewer tiles.
+
+@njit(cache=True, nogil=True)
+def band_buffers(planes, others, tiles):
+    """uint16 sums[planes of x, planes of w, pixels, 64 lanes], and what it takes to fill them.
+
+    A table serves all planes of x, so that with more of them a band has fewer tiles. Numba aligns what it allocates to
+    32 bytes, a row.
     """
-    planes, others = left.shape[0], right.shape[0]
-    if not BY_TABLES or parts > 1 or right.shape[2] > _MOST or tiles * TILE * planes < _LEAST:
-        return np.empty((1, 1, 0, PAIR), np.uint16), np.empty(0, np.uint8), np.empty((0, 2), np.int64)
-    pixels = min(tiles, max(1, BAND // planes)) * TILE
-    sums = np.empty((planes, others, pixels, PAIR), np.uint16)
-    return sums, np.empty(WORDS * TABLES, np.uint8), np.empty((WORDS, 2), np.int64)
+    sums = np.empty((planes, others, min(tiles, max(1, BAND // planes)) * TILE, PAIR), np.uint16)
+    return sums, np.empty(WORDS * TABLES if tiles else 0, np.uint8), np.empty((WORDS, 2), np.int64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -32,7 +32,8 @@ def finish(
 ) -> Finish:
     """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
 
-    Integer results read `extra`, whose dtype thresholds then have, real ones `pad` and `bias`; what is not read may be missing.
+    Integer results read `extra`, whose dtype their thresholds have, real ones `pad` and `bias`; what is not read
+    may be missing.
     """
     dtype = np.dtype(np.float64) if real else np.dtype(np.int64) if extra is None else extra.dtype
     laid_out = (np.zeros((0, 0), dtype), np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
@@ -46,9 +47,7 @@ def finish(
     )
 
 
-def _lay_out(
-    requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes
-) -> tuple[Array, Array, Array]:
+def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, Array, Array]:
     """Thresholds, flips and toggles as kernels take them.
 
     Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.

@@ -26,7 +26,8 @@ def popcount(typingctx, word):
 def mask_above(typingctx, values, start, thresholds, at):
     """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
 
-    Both arrays are C-contiguous, int32, int64 or float64 alike, and indexed flat: a slice would cost two atomic operations.
+    Both arrays are C-contiguous, int32, int64 or float64 alike, and indexed flat: a slice would cost two atomic
+    operations.
     """
     signature = types.uint64(values, types.int64, thresholds, types.int64)
     real = values.dtype == types.float64

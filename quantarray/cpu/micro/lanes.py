@@ -67,7 +67,9 @@ def _each_exact(context, builder, signature, args, then):
 
     along, step = (_as(builder, args[i], kind) for i in (3, 6))
     shifts = [
-        splat(builder, builder.mul(along, _as(builder, builder.load(builder.gep(ones, [const(p)])), kind)), vector.count)
+        splat(
+            builder, builder.mul(along, _as(builder, builder.load(builder.gep(ones, [const(p)])), kind)), vector.count
+        )
         for p in range(TILE)
     ]
 

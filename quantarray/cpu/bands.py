@@ -7,19 +7,20 @@ from .isa import NAME
 from .micro import LANES, PAIR, TABLES, TILE, WORDS, add_counts, add_rows, fill_tables, read_tile
 
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
-BY_TABLES = NAME in ("portable", "avx2")
+BY_TABLES = NAME in ("portable", "avx2")  # a branch on a global is not even compiled where it is False
 # Pixels, times planes of them, for which tables are worth making: what a tile at a time takes for them is more
 _LEAST = 1 if NAME == "portable" else 32
 MOST = 1023  # words whose counts fit into 16 bits
+_PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB
 
 
 @njit(cache=True, nogil=True)
 def band_scratch(left, right, tiles, parts):
     """(sums, tables, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
-    planes = left.shape[0]
-    if not BY_TABLES or parts > 1 or right.shape[2] > MOST or tiles * TILE * planes < _LEAST:
+    planes, others, fit = left.shape[0], right.shape[0], parts == 1 and right.shape[2] <= MOST
+    if not (BY_TABLES and fit and others <= _PLANES and tiles * TILE * planes >= _LEAST):
         tiles = 0
-    return band_buffers(planes, right.shape[0], tiles)
+    return band_buffers(planes, others, tiles)
 
 
 @njit(cache=True, nogil=True)

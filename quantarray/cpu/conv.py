@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numba import njit, prange
 
-from .bands import BAND, band_scratch, count_band, read_band
+from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
 from .finish import store_codes, store_mask, store_values
 from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
 from .tiles import blocks, count, differing, drive, fixed_of_differences, scratch, sum_codes
@@ -73,7 +73,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                 image, tile = low // counts.size, low % counts.size
                 odd = (block - first) & 1
-                if sums.size and not odd:
+                if BY_TABLES and sums.size and not odd:
                     count_band(
                         left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run,
                         differ, tables, steps, sums,
@@ -81,7 +81,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 for i in range(band):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
-                    if sums.size:
+                    if BY_TABLES and sums.size:
                         read_band(sums, i0, planes_i, j0, planes_j, i, odd, part, dot)
                     else:
                         count(

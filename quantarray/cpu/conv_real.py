@@ -7,7 +7,7 @@ counts of the same words, which stay in L1 between them: a tile's words are read
 import numpy as np
 from numba import njit, prange
 
-from .bands import band_scratch, count_band, read_band
+from .bands import BY_TABLES, band_scratch, count_band, read_band
 from .finish import store_bits, store_codes, store_values
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
 from .tiles import blocks, count, drive, scratch, sum_codes
@@ -86,7 +86,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                 odd = (block - first) & 1
-                if counted.size and not odd:
+                if BY_TABLES and counted.size and not odd:
                     count_band(
                         left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run, 0,
                         tables, steps, counted,
@@ -102,7 +102,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             for s in range(w_terms.shape[0]):
                                 j0, planes_j = w_terms[s, 0], w_terms[s, 1]
                                 along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
-                                if counted.size:
+                                if BY_TABLES and counted.size:
                                     read_band(counted, i0, planes_i, j0, planes_j, i, odd, spare, dot)
                                 else:
                                     count(

@@ -1,7 +1,8 @@
 """Micro-kernels: what the compiler would not write by itself, one file for each way to count.
 
 `count_tile` is the inner loop of every product: the counts of 4 pixels by 32 output channels stay in registers while
-the words of a run stream by. `lay_out` puts the weights in the order in which it reads them.
+the words of a run stream by. `lay_out` puts the weights in the order in which it reads them. In that order
+`fill_tables` of `tables.py` reads them too, where a band of pixels is counted by tables instead: see `../bands.py`.
 """
 
 from ..isa import NAME

@@ -1,4 +1,7 @@
-"""Counting by bytes for ARM: `cnt` counts the ones of 16 bytes, and four pixels by 32 channels stay in 8 registers."""
+"""Counting by LLVM's ctpop on bytes: one instruction on ARM, where four pixels by 32 channels stay in 8 registers.
+
+Portable, it counts what tables (`tables.py`) do not: 5 % slower there than ctpop on words, whose layout has no tables.
+"""
 
 from llvmlite import ir
 from numba.core import cgutils

@@ -63,6 +63,14 @@ def test_infinities_and_ends():
         assert np.array_equal(kernel.words, definition.words)
 
 
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, qa.LQ(2), qa.PACT(3, alpha=1.5)], ids=repr)
+def test_every_float16(quantizer):
+    """float16 is widened to float32 for the kernel; subnormals and both zeros too."""
+    x = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    definition, kernel = both_ways(x[np.isfinite(x)], quantizer, calibration=np.float16([-2, -0.7, 0.1, 1.5]))
+    assert np.array_equal(kernel.words, definition.words)
+
+
 @pytest.mark.parametrize("place", [0, 63, 64, 200_000, 299_999])
 def test_nan_is_found_wherever_it_is(place):
     x = np.ones(300_000, np.float32)

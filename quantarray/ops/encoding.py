@@ -52,7 +52,7 @@ def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Arra
 def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
     """True where the one-pass kernel gives the quantiser's codes and finding its thresholds is the smaller work."""
     few = quantizer.dtype.n_levels <= MAX_THRESHOLDS + 1
-    if not (x.size and few and quantizer.monotone and x.dtype in (np.float32, np.float64)):
+    if not (x.size and few and quantizer.monotone and x.dtype in (np.float16, np.float32, np.float64)):
         return False
     if constants.group is not None and constants.group % WORD_BITS and constants.group < x.shape[axis]:
         return False
@@ -61,10 +61,13 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
 
 
 def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:
-    """Words [bits, *outer, word] of x packed along an axis; None where x holds a NaN. See `pays`."""
-    ndim = x.ndim
-    thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, x.dtype)
-    last = np.ascontiguousarray(np.moveaxis(x, axis, -1))
+    """Words [bits, *outer, word] of x packed along an axis; None where x holds a NaN. See `pays`.
+
+    float16 is widened, on which no code depends.
+    """
+    ndim, dtype = x.ndim, np.promote_types(x.dtype, np.float32)
+    thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
+    last = np.ascontiguousarray(np.moveaxis(x, axis, -1), dtype)
     outer, length = last.shape[:-1], last.shape[-1]
     dims = thresholds.shape[:-2]
     row = np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), outer).reshape(-1).astype(np.int64)

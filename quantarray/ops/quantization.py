@@ -200,7 +200,8 @@ def _joined(pieces: list[Constants], d: int) -> Constants:
 def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
     """Words [bits, *outer, word] of x packed along axis `at`."""
     one_pass = encoding.pays(a, quantizer, law, at)
-    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
+    whole = one_pass and a.dtype != np.float16  # which is widened for the kernel
+    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if whole else _BLOCK)
     varies = any(c.shape[lead + d] > 1 for _, c, lead in law.items())
     if len(parts) == 1 or not (quantizer.pointwise or varies):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)

@@ -88,6 +88,9 @@ CALLS = {
     "vecdot": lambda q: qa.vecdot(q, q),
     "vecdot of unpacked axis": lambda q: qa.vecdot(q, q, axis=0),
     "linear": lambda q: qa.linear(q[0, :4], q.reshape(-1, 65536)),
+    "linear of one output": lambda q: qa.linear(q.reshape(1, -1), q.reshape(1, -1)),
+    "linear of few outputs": lambda q: qa.linear(q.reshape(4, -1)[:1], q.reshape(4, -1)),
+    "product of few floats": lambda q: (q * 0.5).reshape(4, -1) @ (q * 2.5).reshape(4, -1)[:3].T,
     "conv2d": lambda q: qa.conv2d(
         q[:, :, :1024].reshape(q.shape[0], 128, 16, 64), q[:1, :9, :2048].reshape(32, 3, 3, 64)
     ),

@@ -94,7 +94,7 @@ def _right(job: Job, inside: Array) -> tuple[Right, Array, Array]:
 
     def layout() -> tuple[Array, Array]:
         by_tap = job.b.words.reshape(job.b.words.shape[0], channels, job.window.taps, -1)
-        return products.weight_words(job.device, by_tap, job.groups), products.term_sums(job.b, per_group, by_tap)
+        return products.weight_words(job.device, by_tap, job.groups), products.term_sums(job.b.terms, per_group, by_tap)
 
     words, by_tap = job.w.cached(("conv", job.groups), layout)
     sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)

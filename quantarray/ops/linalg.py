@@ -14,7 +14,8 @@ from ..format import WORD_BITS, word_count
 from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import row_plan
-from . import checks, preparation, products, thresholding
+from . import checks, few, preparation, products, thresholding
+from .few import FewOutputs
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
 
@@ -173,7 +174,7 @@ class _Product(NamedTuple):
 
     op: str
     part: int
-    call: products.Call
+    call: products.Call | FewOutputs
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = from_dense(x, x.ndim - 1) if is_dense(x) else x
@@ -198,6 +199,8 @@ def _prepare(
     if not outputs or not k:
         return products.OfNothing(shift, requantize, dtype, shape)
     part = _part_length(op, q, w, k)
+    if part >= k and few.pays(x, w, b):
+        return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))
     right, sums = _right(device, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None
@@ -244,7 +247,7 @@ def _right(device: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Ar
         starts = range(0, max(k, 1), part)
         step = max(1, part // WORD_BITS)
         parts = [
-            products.term_sums(b, min(part, k - at), words[..., i * step : (i + 1) * step])[..., 0]
+            products.term_sums(b.terms, min(part, k - at), words[..., i * step : (i + 1) * step])[..., 0]
             for i, at in enumerate(starts)
         ]
         sums = np.array(parts)

@@ -15,7 +15,6 @@ from ..kernels import Finish, Left, Plan, Right
 from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
-from .operand import Operand
 
 
 def left(words: Array, terms: Array, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
@@ -24,11 +23,11 @@ def left(words: Array, terms: Array, images: int, scale: Array, offset: Array, r
     return Left(flat, terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
 
 
-def term_sums(w: Operand, elements: int, axis_words: Array) -> Array:
+def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
     """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
     ones = np.bitwise_count(axis_words).sum(axis=-1, dtype=np.int64)
     sums = []
-    for first, planes, base, step in w.terms.tolist():
+    for first, planes, base, step in terms.tolist():
         codes = sum(ones[first + i] << i for i in range(planes))
         sums.append(base * elements + step * codes)
     return np.array(sums)

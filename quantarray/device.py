@@ -30,6 +30,8 @@ _FILES = {
     "nearest": "nearest",
     "conv_weights": "conv",
     "conv": "conv",
+    "dot_weights": "dot",
+    "dot": "dot",
     "conv_real": "conv_real",
     "depthwise": "depthwise",
     "count": "reduce",
@@ -50,6 +52,14 @@ def kernel(device: str, name: str) -> Callable[..., None]:
         raise DeviceError(f"{name}: there is no kernel for device {device!r}; move the operands with .to_device('cpu')")
     module = import_module(f".{backend}.{_FILES[name]}", __package__)
     found: Callable[..., None] = getattr(module, name)
+    return found
+
+
+@cache
+def integer_kernel(device: str) -> Callable[..., str]:
+    """What names the fastest kernel of an integer product, `conv` or `dot`; each backend has its own `costs`."""
+    module = import_module(f".{device.partition(':')[0]}.costs", __package__)
+    found: Callable[..., str] = module.integer_kernel
     return found
 
 

@@ -173,6 +173,17 @@ def conv(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
     """
 
 
+def dot_weights(words: Array, groups: int, out: Array) -> None:
+    """The same shapes for `dot`."""
+
+
+def dot(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
+    """`conv` for results that int32 holds, of at most 8 planes a side, by dot products of bytes.
+
+    w.words are laid out by `dot_weights`.
+    """
+
+
 def conv_real(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
     """The same with float constants: out float32[rows channels], or uint64[planes rows words]."""
 

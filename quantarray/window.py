@@ -48,6 +48,13 @@ class Window:
         return int(np.prod(self.output))
 
 
+def over_images(window: Window, images: int) -> Window:
+    """The window over some images as one with an axis more, so that a tile may take pixels of all of them."""
+    return Window(
+        (images, *window.image), (1, *window.size), (1, *window.stride), ((0, 0), *window.pads), (1, *window.dilation)
+    )
+
+
 def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
     """The padding that gives ceil(image / stride) output pixels; an odd one goes behind.
 

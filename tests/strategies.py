@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.array import validate
+from quantarray.cpu import costs
 
 _WITH_THREADS = [
     import_module(f"quantarray.cpu.{name}")
@@ -44,6 +45,13 @@ def threads(many):
     with ExitStack() as stack:
         for module in _WITH_THREADS if many else ():
             stack.enter_context(patch.object(module, "_LEAST", 0))
+        yield
+
+
+@contextmanager
+def dots(always):
+    """Products of integers by dot products wherever they can be, or nowhere, whatever they cost."""
+    with patch.object(costs, "_DOT", -1e9 if always else 1e9):
         yield
 
 

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from results import assert_bits, assert_packed, thresholds
-from strategies import Law, channels, laws, samples, seeds, threads
+from strategies import Law, channels, dots, laws, samples, seeds, threads
 
 import quantarray as qa
-from quantarray.cpu import conv, conv_real, tiles
+from quantarray.cpu import conv, conv_real, dot, tiles
+from quantarray.cpu.micro import MOST_PRODUCT
 
 NCHW = (0, 3, 1, 2)
+DOTS = MOST_PRODUCT > 0
 PAD_INTEGERS = st.integers(-9, 9)
 PAD_REALS = st.sampled_from([0, 0, -1, 3, 0.5]) | st.floats(-4, 4, width=32)
 INTEGER = laws(kinds=["integer"])
@@ -83,7 +85,7 @@ def layout(y, case):
 
 def check(draw, case, x, w, expected, bias=None, **more):
     """The dense result, and the law of `requantize` against itself and against the oracle."""
-    with threads(draw(st.booleans())):
+    with threads(draw(st.booleans())), dots(draw(st.booleans())):
         got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
         assert_bits(got, layout(expected, case))
         law, values = draw(thresholds(expected))
@@ -250,11 +252,12 @@ def test_integers_with_a_real_bias(data, case):
     check(data.draw, case, *ours, (exact + bias).astype(np.float32), bias)
 
 
-@pytest.mark.parametrize("scale", [None, 2.0])
+@pytest.mark.parametrize("module, name, scale", [(conv, "_conv", None), (dot, "_dot", None), (conv_real, "_real", 2.0)])
 @pytest.mark.parametrize("groups, outputs", [(1, 400), (2, 200), (3, 129)])
-def test_no_two_tasks_write_the_same_word(groups, outputs, scale, monkeypatch):
+def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, monkeypatch):
     """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
-    module, name = (conv, "_conv") if scale is None else (conv_real, "_real")
+    if module is dot and not DOTS:
+        pytest.skip("no dot products")
     kernel, pieces = getattr(module, f"{name}_range"), []
 
     def one_by_one(x, w, plan, finish, chunks, parts, count, values, words):
@@ -272,24 +275,30 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, scale, monkeypatch):
     monkeypatch.setattr(tiles.threads, "serial", lambda work, least: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 1, 1, 2), int), qa.bipolar, scale=scale)
-    got = qa.conv2d(x, w, groups=groups, requantize=qa.Thresholds([0]))
+    with dots(module is dot):
+        got = qa.conv2d(x, w, groups=groups, requantize=qa.Thresholds([0]))
     assert (got.dequantize() == 1).all() and len(pieces) == 1
     assert groups > 1 or pieces[0] > 1  # the channels of one group are split
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("levels", "bits_out"), [((-1, 1), True), ((-1, 1), False), ((0, 1, 2), False)])
-def test_more_tiles_than_a_band(levels, bits_out, threads):
+@pytest.mark.parametrize("always", [False, True], ids=["counted", "dots"])
+@pytest.mark.parametrize("images", [5, 6, 8])  # of which 1, 2 and 4 share tiles
+@pytest.mark.parametrize(
+    ("levels", "bits_out"), [((-1, 1), True), ((-1, 1), False), ((0, 1, 2), False), (range(256), True)]
+)
+def test_more_tiles_than_a_band(levels, bits_out, images, always, threads):
     """Kernels walk 64 tiles with one block of weights, from the middle of one image to that of another."""
     rng = np.random.default_rng(0)
-    x, w = rng.choice(levels, (5, 13, 19, 70)), rng.choice((-1, 1), (100, 3, 3, 35))
+    x, w = rng.choice(levels, (images, 13, 19, 70)), rng.choice((-1, 1), (100, 3, 3, 35))
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
     expected = naive.conv2d(x, w, padding=((1, 1), (1, 1)), groups=2)
     limit = qa.Thresholds(rng.integers(-9, 9, (100, 1))) if bits_out else None
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(min(threads, before))
-        got = qa.conv2d(a, b, padding=1, groups=2, requantize=limit)
+        with dots(always):
+            got = qa.conv2d(a, b, padding=1, groups=2, requantize=limit)
     finally:
         numba.set_num_threads(before)
     np.testing.assert_array_equal(
@@ -310,6 +319,19 @@ def test_steps_beyond_int32(outputs):
     for limits in [-(2**40)], [2**40], [levels[0] * levels[1]], [-(2**40), -(2**31), 0, 2**31 - 1, 2**40]:
         made = qa.conv2d(a, b, requantize=qa.Thresholds(limits))
         np.testing.assert_array_equal(made.codes(), np.searchsorted(limits, expected))
+
+
+@pytest.mark.parametrize("elements", [1, 576, 577, 700, 3000])
+@pytest.mark.parametrize(("x_levels", "w_levels"), [((0, 255), (-128, 127)), ((0, 255), (0, 255)), ((7, -8), (-7, 8))])
+def test_largest_sums_of_bytes(elements, x_levels, w_levels):
+    """Contractions of one stretch and of several, where every product is as large as it can be."""
+    (low, high), (first, last) = map(sorted, (x_levels, w_levels))
+    rng = np.random.default_rng(elements)
+    x, w = rng.choice(x_levels, (9, elements)), rng.choice(w_levels, (70, elements))
+    x[0], w[0], w[1] = x_levels[1], w_levels[1], w_levels[0]
+    with dots(True):
+        got = qa.linear(qa.encode(x, range(low, high + 1)), qa.encode(w, range(first, last + 1)))
+    assert_bits(got, (x @ w.T).astype(np.int32))
 
 
 def results_to_write():

@@ -15,11 +15,17 @@ from hypothesis import strategies as st
 from numba import njit
 
 from quantarray.cpu import isa
-from quantarray.cpu.micro import LANES, TILE
+from quantarray.cpu.micro import LANES, QUAD, TILE, copy_bytes, expand
+from quantarray.cpu.micro.expand import lay_out_quads
 
-AVX2 = llvmlite.binding.get_host_cpu_features().get("avx2", False)
+FEATURES = llvmlite.binding.get_host_cpu_features()
+AVX2 = FEATURES.get("avx2", False)
 WITHOUT = pytest.mark.skipif(isa.NAME not in ("avx2", "avx512"), reason="Numba compiles for less than AVX2")
 KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT)]
+DOTS = [
+    pytest.param("dot_pairs", marks=WITHOUT),
+    pytest.param("dot_vnni", marks=pytest.mark.skipif("avx512vnni" not in isa.FEATURES, reason="no AVX512-VNNI")),
+]
 
 
 @cache
@@ -91,6 +97,91 @@ def test_no_sum_overflows(name, lengths):
     runs = np.array([(starts[i], starts[i], n) for i, n in enumerate(lengths)])
     check(name, False, words, np.arange(TILE), weights, runs, 0, len(runs))
     check(name, True, words, np.arange(TILE), weights * np.uint64(0), runs, 0, len(runs))
+
+
+@pytest.mark.parametrize("planes", range(1, 9))
+@given(data=st.data())
+def test_expand(planes, data):
+    rng, count = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 5))
+    base, unit = data.draw(st.integers(-128, 255)), data.draw(st.integers(-9, 9))
+    words, codes = rng.integers(0, 1 << 64, (planes, 9), np.uint64), np.full(64 * 8, 77, np.uint8)
+    expanded(words, 2, 9, planes, count, base, unit, codes, 64)
+    bits = np.unpackbits(words[:, 2 : 2 + count].copy().view(np.uint8), axis=-1, bitorder="little")
+    expected = base + unit * (bits.astype(int) << np.arange(planes)[:, None]).sum(0)
+    np.testing.assert_array_equal(codes[64 : 64 * (count + 1)], expected.astype(np.uint8))
+    assert (codes[:64] == 77).all() and (codes[64 * (count + 1) :] == 77).all()
+
+
+@njit
+def expanded(words, word, apart, planes, count, base, unit, codes, start):
+    expand(words, word, apart, planes, count, base, unit, codes, start)
+
+
+@given(data=st.data())
+def test_copy_bytes(data):
+    """Also where the array ends sooner than a vector does."""
+    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 200))
+    words, base = rng.integers(0, 256, 200, np.uint8), data.draw(st.sampled_from([0, -128]))
+    at = data.draw(st.integers(0, 200 - length))
+    codes = np.full(300, 77, np.uint8)
+    copied(words, at, words.size, length, base, codes, 5)
+    expected, stop = np.full(300, 77, np.uint8), 5 + -(-length // 64) * 64
+    expected[5:stop] = 0
+    expected[5 : 5 + length] = (words[at : at + length].astype(int) - base).astype(np.uint8)
+    np.testing.assert_array_equal(codes, expected)
+
+
+@njit
+def copied(words, at, size, length, base, codes, start):
+    copy_bytes(words, at, size, length, base, codes, start)
+
+
+def test_rows_of_weights():
+    words = np.random.default_rng(0).integers(0, 1 << 64, (3, LANES), np.uint64)
+    bits = np.unpackbits(words.view(np.uint8).reshape(3, LANES, 8), axis=-1, bitorder="little")
+    laid_out = np.unpackbits(lay_out_quads(words).view(np.uint8).reshape(3, LANES * 8), axis=-1, bitorder="little")
+    np.testing.assert_array_equal(laid_out.reshape(3, 16, LANES, 4).swapaxes(1, 2).reshape(3, LANES, 64), bits)
+
+
+@cache
+def dotted(name):
+    dot_tile = import_module(f"quantarray.cpu.micro.{name}").dot_tile
+
+    @njit
+    def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total):
+        dot_tile(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total)
+
+    return dot
+
+
+@pytest.mark.parametrize("name", DOTS)
+@pytest.mark.parametrize("blocks", [1, 2])
+@given(data=st.data())
+def test_dot(name, blocks, data):
+    rng, fresh = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.booleans())
+    largest = data.draw(st.sampled_from([(127, 128), (255, 63), (1, 128)]))
+    extreme = data.draw(st.booleans())
+    codes = rng.choice([0, largest[0]], 400) if extreme else rng.integers(0, largest[0] + 1, 400)
+    weights = rng.integers(-largest[1], min(largest[1], 127) + 1, (2, 20, LANES, QUAD))
+    weights = np.full_like(weights, -largest[1]) if extreme else weights
+    places = np.array([99, *rng.integers(0, 200, TILE)])
+    spans = np.array([(rng.integers(0, 30), rng.integers(0, 10), rng.integers(0, 11)) for _ in range(4)])
+    first = data.draw(st.integers(0, 4))
+    last = data.draw(st.integers(first, 4))
+    before = rng.integers(-99, 99, (3, TILE, LANES), np.int32)
+    totals = before.copy()
+    laid = np.concatenate([[0], weights.ravel()]).astype(np.int8).view(np.uint8)
+    dotted(name)(
+        codes.astype(np.uint8), places, 1, laid, 1, weights[0].size, blocks, spans, first, last, fresh, totals,
+        TILE * LANES,
+    )  # fmt: skip
+    expected = before.copy()
+    expected[1 : blocks + 1] *= not fresh
+    for at, row, quads in spans[first:last]:
+        for p in range(TILE):
+            a = codes[places[p + 1] + QUAD * at :][: QUAD * quads].reshape(-1, 1, QUAD)
+            expected[1 : blocks + 1, p] += (weights[:blocks, row : row + quads] * a).sum((1, 3))
+    np.testing.assert_array_equal(totals, expected)
 
 
 def run(code, **environment):

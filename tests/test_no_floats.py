@@ -9,7 +9,7 @@ Two witnesses, because each sees what the other cannot:
   also tells apart what size does not: a float copy of the input image, which is small beside the first layer's output.
 
 The tests below that leak on purpose show that the witnesses speak. Neither sees what a compiled kernel allocates
-inside; kernels take scratch of a tile, 4 pixels by 32 channels.
+inside; kernels take scratch of a tile, 4 pixels by 32 channels, or of a band of tiles in bytes (`dot`).
 """
 
 import gc

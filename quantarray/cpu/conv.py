@@ -8,30 +8,19 @@ where |a| sums the codes of x. sum v depends on the output channel and the borde
 integer results `finish.extra` holds it already, times base_x, with padding and bias.
 """
 
-from itertools import product
-
 import numpy as np
 from numba import njit, prange
 
 from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
 from .finish import store_codes, store_mask, store_values
 from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
-from .tiles import blocks, count, differing, drive, fixed_of_differences, scratch, sum_codes
+from .tiles import blocks, count, differing, drive, fixed_of_differences, lay_out_blocks, scratch, sum_codes
 
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
-_CUT = 1 << 12  # words of a block that are laid out at a time
 
 
 def conv_weights(words, groups, out):
-    planes, channels, length = words.shape
-    group_lanes, group_blocks = channels // groups, out.shape[1] // groups
-    for plane, block, start in product(range(planes), range(out.shape[1]), range(0, length, _CUT)):
-        group, first = block // group_blocks, block % group_blocks * LANES
-        valid = min(LANES, group_lanes - first)
-        channel, stop = group * group_lanes + first, min(start + _CUT, length)
-        lanes = np.zeros((stop - start, LANES), np.uint64)
-        lanes[:, :valid] = words[plane, channel : channel + valid, start:stop].T
-        out[plane, block, start:stop] = lay_out(lanes)
+    lay_out_blocks(words, groups, lay_out, out)
 
 
 def conv(x, w, plan, finish, out):
@@ -89,11 +78,11 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             dot,
                         )  # fmt: skip
                     if thresholds.shape[0] == 1:
-                        mask_tile(dot, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
+                        mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
                         for p in range(counts[tile]):
                             store_mask(masks[p], flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
                     else:
-                        shift_tile(dot, extra, fixed, along, ones, i * TILE, step)
+                        shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
                         for p in range(counts[tile]):
                             row = row0 + pixels[tile, p]
                             if words.size:

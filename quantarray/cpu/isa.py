@@ -50,3 +50,4 @@ def _best():
 
 
 NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()
+FEATURES = frozenset(_features())

@@ -1,5 +1,7 @@
 """What both convolutions do with a tile: 4 pixels of one border class by blocks of 32 output channels."""
 
+from itertools import product
+
 import numba
 import numpy as np
 from numba import njit
@@ -8,7 +10,21 @@ from . import threads
 from .micro import LANES, TILE, add_counts, count_tile, popcount
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
+_CUT = 1 << 12  # words of a block that are laid out at a time
 _LEAST = 1 << 18  # and-popcounts of a word that are worth a parallel region
+
+
+def lay_out_blocks(words, groups, lay_out, out):
+    """Words [planes channels words] as out [planes blocks words 32], channels side by side and then `lay_out`."""
+    planes, channels, length = words.shape
+    group_lanes, group_blocks = channels // groups, out.shape[1] // groups
+    for plane, block, start in product(range(planes), range(out.shape[1]), range(0, length, _CUT)):
+        group, first = block // group_blocks, block % group_blocks * LANES
+        valid = min(LANES, group_lanes - first)
+        channel, stop = group * group_lanes + first, min(start + _CUT, length)
+        lanes = np.zeros((stop - start, LANES), np.uint64)
+        lanes[:, :valid] = words[plane, channel : channel + valid, start:stop].T
+        out[plane, block, start:stop] = lay_out(lanes)
 
 
 def drive(one, many, x, w, plan, finish, no_values, out):

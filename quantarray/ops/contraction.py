@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,10 +14,12 @@ from ..dtypes import Array
 from ..format import WORD, WORD_BITS, word_count
 from ..kernels import Right
 from ..thresholds import Thresholds
-from ..window import Window, classes, plan
+from ..window import Window, classes, over_images, plan
 from . import products, thresholding
 from .lanes import TILE, GroupLanes
-from .operand import Operand
+from .operand import Operand, lower
+
+_ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
 
 
 @dataclass(frozen=True)
@@ -34,32 +37,53 @@ class Job:
     bias: Array | None
     requantize: Thresholds | None
     shape: tuple[int, ...]
+    of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
 
     @property
     def real(self) -> bool:
         return self.dtype == np.float32
+
+    @property
+    def kernel(self) -> str:
+        """The kernel that is the fastest."""
+        taps, c = self.window.taps, self.w.shape[3]
+        words = word_count(taps * c) if self.of_bytes else taps * word_count(c)
+        rows, channels = math.prod(self.shape[:-1]), self.shape[3] // self.groups
+        return products.product_name(self.device, self.dtype, self.terms, self.b.terms, rows, channels, words)
 
 
 class Contraction(NamedTuple):
     """The call that is left. It keeps the layouts of w, not w, which keeps it."""
 
     channels: int
+    images: int  # as the plan counts them
+    bytes_terms: Array | None  # of x, if it comes as bytes
     call: products.Call
+
+    def of_bytes(self, x: Array, out: Array | None = None) -> Any:
+        """x [n h w c] of int8 or uint8 in, the result out."""
+        assert self.bytes_terms is not None
+        left = products.left(x.view(np.uint8)[None], self.bytes_terms, self.images, _ONE, _ZERO, False)
+        return self.call(left, out)
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
         words = _split_groups(self.call.device, a.words, self.channels, self.call.right.groups)
         scale, offset = a.constants(4)
-        left = products.left(words, a.terms, len(x), scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1], False)
+        left = products.left(words, a.terms, self.images, scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1], False)
         return self.call(left, out)
 
 
 def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
     groups, shape = job.groups, job.shape
-    where = plan(job.window, word_count(job.w.shape[3]), groups, TILE)
+    # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
+    together = 1 if job.real else math.gcd(max(shape[0], 1), TILE)
+    images, window = shape[0] // together, over_images(job.window, together)
+    where = plan(window, _unit(job), groups, TILE)
     inside = classes(job.window).inside
-    right, inside_sums, outside = _right(job, inside)
+    name = job.kernel
+    right, inside_sums, outside = _right(job, name, inside)
     extra = pad = shift = None
     if job.real:
         scale, offset = _weight_constants(job.b, shape[3])
@@ -69,10 +93,19 @@ def prepare(job: Job) -> Contraction:
         extra = products.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
-
-    name = products.product_name(job.dtype)
     call = products.Call(job.device, name, right, where, finish, job.requantize, job.dtype, shape)
-    return Contraction(job.w.shape[3] * groups, call)
+    return Contraction(job.w.shape[3] * groups, images, job.terms if job.of_bytes else None, call)
+
+
+def _unit(job: Job) -> int:
+    """Words of a group in a pixel, or bytes."""
+    return job.w.shape[3] if job.of_bytes else word_count(job.w.shape[3])
+
+
+def side_by_side(w: QuantArray) -> QuantArray:
+    """Weights [o kh kw c] as [o 1 1 taps*c]."""
+    flat: QuantArray = w.cached("side by side", lambda: w.reshape(w.shape[0], 1, 1, math.prod(w.shape[1:])))
+    return flat
 
 
 def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
@@ -88,15 +121,20 @@ def _split_groups(device: str, words: Array, channels: int, groups: int) -> Arra
     return out
 
 
-def _right(job: Job, inside: Array) -> tuple[Right, Array, Array]:
+def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
     per_group, channels = job.w.shape[3], job.shape[3]
 
     def layout() -> tuple[Array, Array]:
         by_tap = job.b.words.reshape(job.b.words.shape[0], channels, job.window.taps, -1)
-        return products.weight_words(job.device, by_tap, job.groups), products.term_sums(job.b.terms, per_group, by_tap)
+        words = by_tap
+        if job.of_bytes:
+            words = lower("conv2d", "w", side_by_side(job.w)).words.reshape(len(by_tap), channels, 1, -1)
+        return products.weight_words(job.device, name, words, job.groups), products.term_sums(
+            job.b.terms, per_group, by_tap
+        )
 
-    words, by_tap = job.w.cached(("conv", job.groups), layout)
+    words, by_tap = job.w.cached((name, job.groups, job.of_bytes), layout)
     sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
     lanes = GroupLanes(channels, job.groups)
     scale, offset = _weight_constants(job.b, channels)
@@ -108,7 +146,7 @@ def _right(job: Job, inside: Array) -> tuple[Right, Array, Array]:
         sums=lanes(sums),
         inside=inside.sum(axis=1) * per_group,
         groups=job.groups,
-        group_words=word_count(per_group),
+        group_words=_unit(job),
         group_lanes=channels // job.groups,
     )
     return right, sums, by_tap.sum(axis=-1)[None] - sums

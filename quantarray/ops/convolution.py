@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +96,8 @@ class Prepared(NamedTuple):
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
         if is_dense(x):
+            if isinstance(self.run, contraction.Contraction) and self.run.bytes_terms is not None:
+                return self.run.of_bytes(x, out)
             x = from_dense(x if self.unroll is None else self.unroll(x), 3)
         return self.run(x, lower(OP, "x", x), out=out)
 
@@ -129,33 +131,41 @@ def _prepare(
     pad = _pad_value(pad_value)
     shape = (x.shape[0], *window.output, channels)
     geometry.room(OP, window, shape, into)
-    unroll = None
-    if is_dense(x):
-        saves = word_count(window.taps * x.shape[3]) < window.taps * word_count(x.shape[3])
-        if saves and not (depthwise or groups != 1 or pad != 0):
-            unroll = Unroll(window)
-            x, w, window = unroll(x[:0]), unroll.weights(w), unroll.windows
-        x = from_dense(x[:0], 3)
-    _check_constants(x, w, depthwise)
-    a, b = lower(OP, "x", x), w.cached("operand", lambda: lower(OP, "w", w))
+    packed = from_dense(x[:0], 3) if is_dense(x) else x
+    _check_constants(packed, w, depthwise)
+    a, b = lower(OP, "x", packed), w.cached("operand", lambda: lower(OP, "w", w))
     exact = a.exact and b.exact and (bias is None or bias.dtype == np.int64)
     if exact and not isinstance(pad, int):
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
-    largest = max(x.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
+    largest = max(packed.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
     if 0 in w.shape:  # padding adds no elements to pixels of no channels
-        return Prepared(data_format == "NCHW", unroll, products.OfNothing(bias, requantize, dtype, shape))
+        return Prepared(data_format == "NCHW", None, products.OfNothing(bias, requantize, dtype, shape))
     if depthwise:
         one_by_one = channelwise.weights(w, b)
         return Prepared(
             data_format == "NCHW",
-            unroll,
+            None,
             channelwise.prepare(
                 device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape, mean=False
             ),
         )
-    job = contraction.Job(device, w, a.terms, b, window, groups, dtype, pad, bias, requantize, shape)
+    job = contraction.Job(device, w, a.terms, b, window, groups, dtype, pad, bias, requantize, shape, is_dense(x))
+    unroll = None
+    if job.of_bytes and job.kernel != "dot":
+        job, unroll = _packed(job)
     return Prepared(data_format == "NCHW", unroll, contraction.prepare(job))
+
+
+def _packed(job: contraction.Job) -> tuple[contraction.Job, Unroll | None]:
+    """The job for an image of bytes that is packed first, and unrolled before that where it saves words."""
+    window, c = job.window, job.w.shape[3]
+    saves = word_count(window.taps * c) < window.taps * word_count(c)
+    if not saves or job.groups != 1 or job.pad != 0:
+        return replace(job, of_bytes=False), None
+    unroll, w = Unroll(window), contraction.side_by_side(job.w)
+    b = w.cached("operand", lambda: lower(OP, "w", w))
+    return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
 
 
 # checks
@@ -235,11 +245,6 @@ class Unroll:
     def windows(self) -> Window:
         """The window over unrolled images: one tap."""
         return Window(self.window.output, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
-
-    def weights(self, w: QuantArray) -> QuantArray:
-        """Weights [o kh kw c] as [o 1 1 taps*c]."""
-        flat: QuantArray = w.cached("unrolled", lambda: w.reshape(w.shape[0], 1, 1, math.prod(w.shape[1:])))
-        return flat
 
     def __call__(self, x: Array) -> Array:
         """Images [n h w c] as [n i j taps*c], zeros where a window leaves the image."""

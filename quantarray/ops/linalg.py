@@ -201,7 +201,9 @@ def _prepare(
     part = _part_length(op, q, w, k)
     if part >= k and few.pays(x, w, b):
         return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))
-    right, sums = _right(device, w, b, part)
+    rows = math.prod(x.shape[:-1])
+    name = products.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k))
+    right, sums = _right(device, name, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None
     if dtype == np.float32:
@@ -210,8 +212,7 @@ def _prepare(
     else:
         extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums), dtype)
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
-    where = row_plan(math.prod(x.shape[:-1]), word_count(k), max(1, part // WORD_BITS), TILE)
-    name = products.product_name(dtype)
+    where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
     return _Product(op, part, products.Call(device, name, right, where, finish, requantize, dtype, shape))
 
 
@@ -238,7 +239,7 @@ def _rows(constant: Array, lead: int, shape: tuple[int, ...], group: int | None,
     return np.asarray(flat[..., index])
 
 
-def _right(device: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Array]:
+def _right(device: str, name: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Array]:
     """The weights as the kernel takes them and their terms' sums [parts terms outputs], kept on the array."""
 
     def build() -> tuple[Right, Array]:
@@ -256,7 +257,7 @@ def _right(device: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Ar
         by_part = np.moveaxis(_rows(scale, 1, w.shape, w.group, part), -1, 0)
         offsets = np.moveaxis(_rows(offset[None], 1, w.shape, w.group, part)[0], -1, 0)
         right = Right(
-            words=products.weight_words(device, words, 1),
+            words=products.weight_words(device, name, words, 1),
             terms=b.terms,
             scale=lanes(products.full_lane(by_part, outputs)),
             offset=lanes(products.full_lane(offsets, outputs)),
@@ -268,5 +269,5 @@ def _right(device: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Ar
         )
         return right, sums
 
-    found: tuple[Right, Array] = w.cached(("linear", part), build)
+    found: tuple[Right, Array] = w.cached(("linear", name, part), build)
     return found

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..device import kernel
+from ..device import integer_kernel, kernel
 from ..dtypes import Array
 from ..format import empty_words
 from ..kernels import Finish, Left, Plan, Right
@@ -33,12 +33,12 @@ def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
     return np.array(sums)
 
 
-def weight_words(device: str, words: Array, groups: int) -> Array:
-    """Kernel layout of uint64[planes channels taps words]."""
+def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
+    """The layout of uint64[planes channels taps words] that a kernel reads."""
     planes, channels = words.shape[:2]
     flat = np.ascontiguousarray(words).reshape(planes, channels, -1)
     out = empty_words((planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
-    kernel(device, "conv_weights")(flat, groups, out)
+    kernel(device, "dot_weights" if name == "dot" else "conv_weights")(flat, groups, out)
     return out
 
 
@@ -91,9 +91,15 @@ class Call(NamedTuple):
         return thresholding.wrap(words, self.requantize, self.shape)
 
 
-def product_name(dtype: np.dtype[Any]) -> str:
-    """The kernel of products with results of a dtype."""
-    return "conv_real" if dtype == np.float32 else "conv"
+def product_name(
+    device: str, dtype: np.dtype[Any], x_terms: Array, w_terms: Array, rows: int, channels: int, words: int
+) -> str:
+    """The kernel of products of a dtype: `rows` windows of `words` words, by `channels` a group."""
+    if dtype == np.float32:
+        return "conv_real"
+    if dtype == np.int64:
+        return "conv"
+    return integer_kernel(device)(x_terms, w_terms, rows, channels, words)
 
 
 def write_to(

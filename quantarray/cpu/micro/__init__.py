@@ -5,9 +5,11 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 `fill_tables` of `tables.py` reads them too, where a band of pixels is counted by tables instead: see `../bands.py`.
 """
 
-from ..isa import NAME
+from ..isa import FEATURES, NAME
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .distances import ROWS, near_rows
+from .dot import QUAD
+from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
@@ -20,9 +22,18 @@ elif NAME in ("neon", "portable"):
 else:
     from .count_words import count_tile, lay_out
 
+if NAME == "avx512" and "avx512vnni" in FEATURES:
+    from .dot_vnni import MOST_PRODUCT, dot_tile
+elif NAME in ("avx2", "avx512"):
+    from .dot_pairs import MOST_PRODUCT, dot_tile
+else:
+    MOST_PRODUCT, dot_tile = -1, None  # of two bytes; without such instructions counting is never slower
+
 __all__ = [
     "LANES",
+    "MOST_PRODUCT",
     "PAIR",
+    "QUAD",
     "ROWS",
     "TABLES",
     "TILE",
@@ -31,11 +42,16 @@ __all__ = [
     "add_counts",
     "add_rows",
     "add_tile",
+    "clear_bytes",
     "clear_tile",
+    "copy_bytes",
     "count_tile",
+    "dot_tile",
+    "expand",
     "fill_tables",
     "fix_lanes",
     "lay_out",
+    "lay_out_quads",
     "mask_above",
     "mask_at_least",
     "mask_nan",

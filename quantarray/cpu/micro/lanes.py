@@ -13,16 +13,16 @@ from .vectors import F64, I64, LANES, TILE, WIDTH, const, full, place_of, pointe
 
 
 @intrinsic
-def shift_tile(typingctx, dot, extra, at, along, ones, ones_at, step):
-    """dot[p, l] = extra[at + l] + along * ones[ones_at + p] + step * dot[p, l], of 4 pixels and 32 lanes.
+def shift_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step):
+    """d[p, l] = extra[at + l] + along * ones[ones_at + p] + step * d[p, l] for the 4 by 32 lanes d from dot[dot_at] on.
 
     dot and extra are both int32 or both int64, ones int64.
     """
     i64 = types.int64
-    signature = types.void(dot, extra, i64, i64, ones, i64, i64)
+    signature = types.void(dot, i64, extra, i64, i64, ones, i64, i64)
 
     def codegen(context, builder, signature, args):
-        dots = pointer(context, builder, signature, args, 0)
+        dots = pointer(context, builder, signature, args, 0, args[1])
 
         def store(p, lane, exact):
             builder.store(exact, place_of(builder, dots, p * LANES + lane, exact.type), align=8)
@@ -33,17 +33,17 @@ def shift_tile(typingctx, dot, extra, at, along, ones, ones_at, step):
 
 
 @intrinsic
-def mask_tile(typingctx, dot, extra, at, along, ones, ones_at, step, thresholds, thresholds_at, masks):
-    """Bit l of masks[p], uint64[4], is thresholds[thresholds_at + l] < what `shift_tile` makes of dot[p, l].
+def mask_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step, thresholds, thresholds_at, masks):
+    """Bit l of masks[p], uint64[4], is thresholds[thresholds_at + l] < what `shift_tile` makes of d[p, l].
 
     The thresholds are of dot's dtype. The values themselves are stored nowhere.
     """
     i64 = types.int64
-    signature = types.void(dot, extra, i64, i64, ones, i64, i64, thresholds, i64, masks)
+    signature = types.void(dot, i64, extra, i64, i64, ones, i64, i64, thresholds, i64, masks)
 
     def codegen(context, builder, signature, args):
-        limits, found = pointer(context, builder, signature, args, 7, args[8]), [[] for _ in range(TILE)]
-        out = pointer(context, builder, signature, args, 9)
+        limits, found = pointer(context, builder, signature, args, 8, args[9]), [[] for _ in range(TILE)]
+        out = pointer(context, builder, signature, args, 10)
 
         def compare(p, lane, exact):
             limit = builder.load(place_of(builder, limits, lane, exact.type), align=8)
@@ -60,12 +60,12 @@ def mask_tile(typingctx, dot, extra, at, along, ones, ones_at, step, thresholds,
 
 
 def _each_exact(context, builder, signature, args, then):
-    """Call then(p, lane, vector) for each vector of extra[at + l] + along * ones[ones_at + p] + step * dot[p, l]."""
-    dots, extras = pointer(context, builder, signature, args, 0), pointer(context, builder, signature, args, 1, args[2])
-    ones, kind = pointer(context, builder, signature, args, 4, args[5]), dots.type.pointee
+    """Call then(p, lane, vector) for each vector of extra[at + l] + along * ones[ones_at + p] + step * d[p, l]."""
+    dots, extras = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
+    ones, kind = pointer(context, builder, signature, args, 5, args[6]), dots.type.pointee
     vector = full(kind)
 
-    along, step = (_as(builder, args[i], kind) for i in (3, 6))
+    along, step = (_as(builder, args[i], kind) for i in (4, 7))
     shifts = [
         splat(
             builder, builder.mul(along, _as(builder, builder.load(builder.gep(ones, [const(p)])), kind)), vector.count

@@ -1,0 +1,138 @@
+"""Convolution and matrix product of operands of several bits, by dot products of bytes that live in the cache only.
+
+    sum u*v = base_x * sum v + step_x * sum a*v
+
+a are the codes of x and v the levels of w as they are, where they fit into int8: no sum over the pixel's codes alone
+is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md` has the bands and the stretches.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+from .finish import store_codes, store_mask, store_values
+from .micro import LANES, QUAD, TILE, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
+from .tiles import blocks, drive, lay_out_blocks, scratch
+from .windows import BAND, WORD, bring, first_line, spans_of
+
+_NO_VALUES = np.empty((0, 0), np.int32)
+_PAIR = 2  # blocks of 32 channels that `dot_tile` takes at once
+STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
+
+
+def dot_weights(words, groups, out):
+    lay_out_blocks(words, groups, lay_out_quads, out)
+
+
+def dot(x, w, plan, finish, out):
+    drive(_dot_range, _dot_parallel, x, w, plan, finish, _NO_VALUES, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def bytes_of_levels(terms):
+    """(base, unit, shift, step): levels v = shift + step * b of a term as int8 b = base + unit * code.
+
+    The levels themselves where they fit, or else codes, of 8 bits less 128.
+    """
+    planes, base, step = terms[0, 1], terms[0, 2], terms[0, 3]
+    last = base + step * ((1 << planes) - 1)
+    if min(base, last) >= -128 and max(base, last) <= 127:
+        return base, step, 0, 1
+    low = 128 if planes == 8 else 0
+    return -low, 1, base + step * low, step
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sum_windows(codes, places, tile, kind, firsts, spans, ones):
+    """ones[tile, p] = sum of the codes in the windows of a tile's pixels."""
+    for p in range(TILE):
+        total = 0
+        for s in range(len(firsts)):
+            for i in range(firsts[s, kind], firsts[s, kind + 1]):
+                begin = np.uint64(places[tile, p] + spans[i, 0] * QUAD)
+                for k in range(np.uint64(spans[i, 2] * QUAD)):
+                    total += codes[begin + k]
+        ones[tile, p] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
+    # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
+    left, right, extra = x.words, w.words, finish.extra
+    pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
+    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
+    j0, planes_j = w.terms[0, 0], w.terms[0, 1]
+    base, unit, shift, step = bytes_of_levels(w.terms)
+    along, step = x.terms[0, 3] * shift, x.terms[0, 3] * step
+    groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
+    length, plane = right.shape[2], right.shape[1] * right.shape[2] * LANES
+    stretches = -(-length // STRETCH)
+    firsts, spans = spans_of(left, plan, length, stretches)
+    apart = -(-length // stretches) * LANES * WORD
+    weights = np.empty(_PAIR * apart + WORD, np.uint8)
+    weight = first_line(weights)
+    codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
+    origins, places = np.empty((BAND, TILE), np.int64), np.empty((BAND, TILE), np.int64)
+    slots, ones = BAND if stretches > 1 else 1, np.zeros((BAND, TILE), np.int64)
+    totals = np.empty((slots * _PAIR * TILE, LANES), np.int32)
+    _, _, masks, made = scratch(extra)
+    low = begin
+    while low < end:
+        band = 0
+        for group in range(groups):
+            mark += 1
+            band, codes, marks = bring(
+                left, x.terms, plan, length, low, end, group * group_words, codes, marks, mark, origins, places
+            )
+            for i in range(band if along else 0):
+                sum_windows(codes, places, i, classes[(low + i) % counts.size], firsts, spans, ones)
+            first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
+            for task in range(-(-(last - first) // _PAIR) * stretches):
+                pair, s = first + task // stretches * _PAIR, task % stretches
+                near, from_word, to_word = (
+                    min(_PAIR, last - pair),
+                    length * s // stretches,
+                    length * (s + 1) // stretches,
+                )
+                for b in range(near):
+                    word = j0 * plane + ((pair + b) * length + from_word) * LANES
+                    count, to = (to_word - from_word) * LANES, weight + b * apart
+                    expand(right, word, plane, planes_j, count, base, unit, weights, to)
+                image, tile = low // counts.size, low % counts.size
+                for i in range(band):
+                    kind, row0, rows, place = classes[tile], image * origin.size, i % slots * _PAIR * TILE, i * TILE
+                    start, stop = firsts[s, kind], firsts[s, kind + 1]
+                    dot_tile(
+                        codes, places, place, weights, weight, apart, near, spans, start, stop, s == 0, totals,
+                        rows * LANES,
+                    )  # fmt: skip
+                    for b in range(near if s + 1 == stretches else 0):
+                        at, lane, dots = (pair + b) * LANES, (pair + b) % group_blocks * LANES, rows + b * TILE
+                        channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                        fixed, dot_at = kind * extra.shape[1] + at, dots * LANES
+                        if thresholds.shape[0] == 1:
+                            mask_tile(totals, dot_at, extra, fixed, along, ones, place, step, thresholds, at, masks)
+                            for p in range(counts[tile]):
+                                store_mask(masks[p], flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
+                        else:
+                            shift_tile(totals, dot_at, extra, fixed, along, ones, place, step)
+                            for p in range(counts[tile]):
+                                row = row0 + pixels[tile, p]
+                                if words.size:
+                                    store_codes(
+                                        totals, dots + p, 0, thresholds, flip, toggles, at, channel, valid, 1, made,
+                                        words, row,
+                                    )  # fmt: skip
+                                else:
+                                    store_values(totals, dots + p, 0, channel, valid, 1, values, row)
+                    tile += 1
+                    if tile == counts.size:
+                        image, tile = image + 1, 0
+        low += band
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
+    for piece in prange(chunks * parts):
+        part = piece // chunks
+        first, last = tiles * part // parts, tiles * (part + 1) // parts
+        _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)

@@ -5,13 +5,12 @@ They hold within a fifth for AVX-512 with VNNI and for AVX2; `docs/kernels/conv.
 """
 
 from .dot import bytes_of_levels
-from .micro import LANES, MOST_PRODUCT, TILE
+from .micro import DOT_PASSES, LANES, MOST_PRODUCT, TILE
 from .windows import BAND
 
 _PLANES = 8  # that a byte holds
 _PASS = 3  # what each pair of planes adds to a tile besides its words: sums are loaded, shifted, stored
 _SUM = 0.25  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
-_DOT = 5  # of all planes at once
 _TILE = 6  # what a tile adds to that
 _EXPAND = 0.08  # a word of one plane becomes 64 bytes
 
@@ -30,4 +29,4 @@ def integer_kernel(x_terms, w_terms, rows, channels, words):
     counting = planes_x * planes_w * (words + _PASS)
     if w_terms[0, 2]:
         counting += _SUM * TILE * planes_x * words / max(1, blocks)
-    return "dot" if words * (_DOT + expanding) + _TILE < counting else "conv"
+    return "dot" if words * (DOT_PASSES + expanding) + _TILE < counting else "conv"

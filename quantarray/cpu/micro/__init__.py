@@ -1,4 +1,4 @@
-"""Micro-kernels: what the compiler would not write by itself, one file for each way to count.
+"""Micro-kernels: what the compiler would not write by itself, one file for each way to count or to multiply bytes.
 
 `count_tile` is the inner loop of every product: the counts of 4 pixels by 32 output channels stay in registers while
 the words of a run stream by. `lay_out` puts the weights in the order in which it reads them. In that order
@@ -23,13 +23,14 @@ else:
     from .count_words import count_tile, lay_out
 
 if NAME == "avx512" and "avx512vnni" in FEATURES:
-    from .dot_vnni import MOST_PRODUCT, dot_tile
+    from .dot_vnni import DOT_PASSES, MOST_PRODUCT, dot_tile
 elif NAME in ("avx2", "avx512"):
-    from .dot_pairs import MOST_PRODUCT, dot_tile
+    from .dot_pairs import DOT_PASSES, MOST_PRODUCT, dot_tile
 else:
-    MOST_PRODUCT, dot_tile = -1, None  # of two bytes; without such instructions counting is never slower
+    DOT_PASSES, MOST_PRODUCT, dot_tile = 0, -1, None  # no product of two bytes is small enough: all is counted
 
 __all__ = [
+    "DOT_PASSES",
     "LANES",
     "MOST_PRODUCT",
     "PAIR",

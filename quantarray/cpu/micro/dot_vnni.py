@@ -6,6 +6,7 @@ from numba.core import cgutils
 from .dot import tile_dotter
 from .vectors import I32, LANES
 
+DOT_PASSES = 5  # of `count_tile` over one pair of planes take as long: see `../costs.py`
 MOST_PRODUCT = 2**15  # of two bytes: all
 _ROW = ir.VectorType(I32, 16)
 

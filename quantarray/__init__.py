@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import linalg, quantizers, testing
 from .array import QuantArray
-from .device import device
+from .cuda.array import CuQuantArray
+from .device import asnumpy, device
 from .dtypes import (
     Constants,
     DType,
@@ -226,6 +227,7 @@ __all__ = [
     "ABCActivations",
     "Comparison",
     "Constants",
+    "CuQuantArray",
     "DType",
     "DeviceError",
     "DoReFa",
@@ -257,6 +259,7 @@ __all__ = [
     "array_split",
     "asin",
     "asinh",
+    "asnumpy",
     "astype",
     "atan",
     "atan2",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
+from .device import asnumpy, contiguous
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
 from .operators import Operators
@@ -41,6 +42,14 @@ class QuantArray(Operators, Reductions, Shaping):
     """
 
     __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
+
+    def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
+        """A `CuQuantArray` where the words lie on a GPU."""
+        if cls is QuantArray and not isinstance(words, np.ndarray):
+            from .cuda.array import CuQuantArray
+
+            return cast(Self, object.__new__(CuQuantArray))
+        return object.__new__(cls)
 
     def __init__(
         self,
@@ -303,7 +312,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An ndarray pickles its own view only, and the kernels' layouts stay behind
-        words = np.ascontiguousarray(self._words)
+        words = contiguous(self._words)
         return _rebuilt, (words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     # What kernels keep
@@ -328,8 +337,8 @@ class QuantArray(Operators, Reductions, Shaping):
         ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
         scheme = "" if self._scheme is None else f"scheme={self._scheme}, "
         return (
-            f"QuantArray(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, {scheme}"
-            f"{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
+            f"{type(self).__name__}(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
+            f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
 
@@ -364,12 +373,15 @@ def _cached_bytes(entry: Any, words: Array) -> int:
     """Bytes of the arrays in a cache entry that are not views of the words themselves."""
     if isinstance(entry, QuantArray):
         return _cached_bytes(entry.words, words) + entry.nbytes_cached
-    if isinstance(entry, np.ndarray):
-        return 0 if np.may_share_memory(entry, words) else entry.nbytes
+    if hasattr(entry, "nbytes"):
+        own = type(entry) is not type(words) or not np.may_share_memory(entry, words)
+        return entry.nbytes if own else 0
     return sum(_cached_bytes(e, words) for e in entry) if isinstance(entry, tuple) else 0
 
 
 def _frozen(a: Array) -> Array:
+    if not isinstance(a, np.ndarray):  # CuPy's arrays know no read-only
+        return a
     view = a.view()
     view.flags.writeable = False
     return view
@@ -393,7 +405,7 @@ def _preview(q: QuantArray) -> str:
     if not q.size:
         return "values: none"
     key = tuple(0 if d != q.axis else slice(0, _PREVIEW) for d in range(q.ndim))
-    values = q[key].dequantize()
+    values = asnumpy(q[key].dequantize())
     text = " ".join(f"{v:.4g}" for v in values)
     return f"values: {text}" + (" .." if q.size > len(values) else "")
 
@@ -407,7 +419,7 @@ def validate(q: QuantArray) -> None:
     expected = (q.bits, *outer, word_count(length))
     if q.words.dtype != WORD or q.words.shape != expected:
         raise ValueError(f"needs words uint64 {expected}, got {q.words.dtype} {q.words.shape}")
-    if q.words.flags.writeable:
+    if isinstance(q.words, np.ndarray) and q.words.flags.writeable:
         raise ValueError("words must be read-only")
     if q.words.size and (q.words[..., -1] & np.uint64(~tail_mask(length) & (2**64 - 1))).any():
         raise ValueError(f"bits behind element {length} of the packed axis must be zero")

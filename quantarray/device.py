@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import cache, wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
 
 from .errors import DeviceError
+from .format import WORD, empty_words
 
 if TYPE_CHECKING:
     from .array import QuantArray
+    from .dtypes import Array
+
+P = ParamSpec("P")
 
 _FILES = {
     "pack": "pack",
@@ -65,6 +73,8 @@ def integer_kernel(device: str) -> Callable[..., str]:
 
 def device_of(x: Any) -> str:
     """The device an array lies on; NumPy arrays lie on the CPU."""
+    if hasattr(x, "__cuda_array_interface__"):
+        return f"cuda:{getattr(x.device, 'id', 0) if hasattr(x, 'device') else 0}"
     return str(getattr(x, "device", "cpu"))
 
 
@@ -78,23 +88,127 @@ def common_device(op: str, **operands: Any) -> str:
 
 
 def move(q: QuantArray, device: str) -> QuantArray:
-    """The array on another device."""
-    _check_known("to_device", device)
-    return q
+    """The array on another device; constants, which are small, stay on the CPU, and kernels keep a copy."""
+    to = _known("to_device", device)
+    if to == q.device:
+        return q
+    words: Any = q.words
+    if q.device != "cpu":
+        words = cupy("to_device").asnumpy(words)
+    if to != "cpu":
+        with current(to):
+            words = namespace(to).asarray(words)
+    from .array import QuantArray
+
+    return QuantArray(words, q.dtype, q.shape, q.axis, q.constants, q.scheme)
+
+
+def asnumpy(x: Any) -> Any:
+    """A QuantArray or a dense array on the CPU; itself if it is there.
+
+    >>> import quantarray as qa
+    >>> qa.asnumpy(qa.encode([1, -1], values=(-1, 1))).device
+    'cpu'
+    """
+    if hasattr(x, "to_device") and hasattr(x, "words"):
+        return x.to_device("cpu")
+    return cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
+
+
+# Arrays of a device
+
+
+def cupy(op: str) -> Any:
+    """CuPy, imported when the first array goes to a GPU, with one message for each thing that may be missing."""
+    try:
+        found = import_module("cupy")
+    except ImportError as error:
+        raise DeviceError(
+            f"{op}: arrays on a GPU need CuPy; install it with pip install 'quantarray[cuda13]' ({error})"
+        ) from None
+    try:
+        found.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        raise DeviceError(
+            f"{op}: no GPU can be used: {error}; install an NVIDIA driver that is not older than the CUDA wheels, or "
+            f"stay on the device 'cpu'"
+        ) from None
+    return found
+
+
+def namespace(device: str) -> Any:
+    """The module with NumPy's functions for arrays on a device: numpy, or cupy."""
+    return np if device == "cpu" else cupy("namespace")
+
+
+def current(device: str) -> Any:
+    """A context in which arrays are made on a device."""
+    return nullcontext() if device == "cpu" else cupy("device").cuda.Device(int(device.partition(":")[2] or 0))
+
+
+def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
+    """An uninitialised array; words on the CPU begin on a cache line."""
+    if device == "cpu":
+        return empty_words(shape) if dtype is WORD else np.empty(shape, dtype)
+    with current(device):
+        made: Array = namespace(device).empty(shape, dtype)
+    return made
+
+
+def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
+    """An array of zeros."""
+    with current(device):
+        made: Array = namespace(device).zeros(shape, dtype)
+    return made
+
+
+def contiguous(a: Array) -> Array:
+    """The array with its elements in C order, itself if they are."""
+    made: Array = namespace(device_of(a)).ascontiguousarray(a)
+    return made
+
+
+# Where new arrays are made
+
+_default: ContextVar[str] = ContextVar("quantarray_device", default="cpu")
 
 
 @contextmanager
 def device(name: str) -> Iterator[None]:
-    """Make new arrays on a device inside a `with` block. The CPU is the only one yet.
+    """Make new arrays on a device inside a `with` block: "cpu", "cuda" or "cuda:1".
+
+    What `quantize`, `encode`, `from_codes` and their like pack there from arrays of the CPU is moved once it is packed.
 
     >>> import quantarray as qa
     >>> with qa.device("cpu"):
     ...     q = qa.encode([1, -1], values=(-1, 1))
     """
-    _check_known("device", name)
-    yield
+    token = _default.set(_known("device", name))
+    try:
+        yield
+    finally:
+        _default.reset(token)
 
 
-def _check_known(op: str, name: Any) -> None:
-    if not isinstance(name, str) or name != "cpu":
-        raise DeviceError(f"{op}: this version knows the device 'cpu' only, got {name!r}")
+def created(make: Callable[P, QuantArray]) -> Callable[P, QuantArray]:
+    """A function that makes arrays, which puts them where the `with` block around its call wants them."""
+
+    @wraps(make)
+    def placed(*args: P.args, **kwargs: P.kwargs) -> QuantArray:
+        made, wanted = make(*args, **kwargs), _default.get()
+        return made if wanted in (made.device, "cpu") else made.to_device(wanted)
+
+    return placed
+
+
+def _known(op: str, name: Any) -> str:
+    """The full name of a device."""
+    if not isinstance(name, str) or not re.fullmatch(r"cpu|cuda(:[0-9]+)?", name):
+        raise DeviceError(f"{op}: devices are 'cpu' and 'cuda' or 'cuda:N', got {name!r}")
+    if name == "cpu":
+        return name
+    count = cupy(op).cuda.runtime.getDeviceCount()
+    number = int(name.partition(":")[2] or 0)
+    if number >= count:
+        raise DeviceError(f"{op}: there are {count} GPUs, numbered from 0, got {name!r}")
+    return f"cuda:{number}"

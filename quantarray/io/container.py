@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import created
 from ..dtypes import Array
 from ..errors import FormatError
 from . import canonical
@@ -43,6 +44,7 @@ def save(file: str | os.PathLike[str], q: QuantArray) -> None:
     whole("save", path, lambda target: write(target, text, canonical.arrays(q)))
 
 
+@created
 def load(file: str | os.PathLike[str]) -> QuantArray:
     """Read the array that `save` wrote.
 

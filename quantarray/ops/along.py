@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel
 from ..dtypes import Array
-from ..format import empty_words, word_count
+from ..format import word_count
 from . import checks
 from .rows import derived, flat, words_axis
 from .views import broadcast_to
@@ -62,7 +62,7 @@ def _alike(op: str, q: QuantArray, a: Array, d: int) -> tuple[QuantArray, Array]
 
 def _chosen_bits(q: QuantArray, a: Array) -> Array:
     length = a.shape[q.axis]
-    out = empty_words((*q.words.shape[:-1], word_count(length)))
+    out = empty(q.device, (*q.words.shape[:-1], word_count(length)))
     if out.size:
         rows = np.moveaxis(a, q.axis, -1).reshape(-1, length)
         shared = rows[:1] if not rows.strides[0] else rows  # the same for all rows, which go faster together
@@ -73,10 +73,10 @@ def _chosen_bits(q: QuantArray, a: Array) -> Array:
 def _chosen_rows(q: QuantArray, a: Array, d: int) -> Array:
     at = words_axis(q, d)
     last = np.moveaxis(a, q.axis, -1)
-    out = empty_words((q.bits, *last.shape[:-1], q.words.shape[-1]))
+    out = empty(q.device, (q.bits, *last.shape[:-1], q.words.shape[-1]))
     if out.size:
         before, behind = math.prod(out.shape[1:at]), math.prod(out.shape[at + 1 : -1])
         found = out.reshape(q.bits, before, -1, behind, out.shape[-1])
-        words = np.ascontiguousarray(q.words).reshape(q.bits, before, -1, behind, out.shape[-1])
+        words = contiguous(q.words).reshape(q.bits, before, -1, behind, out.shape[-1])
         kernel(q.device, "gather_rows")(words, last.reshape(before, -1, behind, last.shape[-1]), found)
     return out

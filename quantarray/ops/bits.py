@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import contiguous, created
 from ..dtypes import Array, uint1
 from ..format import WORD, word_count
 from . import checks
@@ -17,6 +18,7 @@ from .words import clear_tail
 _REVERSED = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)
 
 
+@created
 def pack_bits(x: Any, axis: int = -1) -> QuantArray:
     """x != 0 as a uint1 array, as np.packbits takes bools and integers. One order of bits lies in words.
 
@@ -44,6 +46,7 @@ def unpack_bits(q: QuantArray) -> Array:
     return codes(_one_bit("unpack_bits", q)).view(np.bool_)
 
 
+@created
 def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitorder: str = "big") -> QuantArray:
     """The uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
 
@@ -88,11 +91,12 @@ def to_packbits(q: QuantArray, bitorder: str = "big") -> Array:
     """
     op = "to_packbits"
     big = checks.choice(op, "bitorder", bitorder, ("big", "little")) == "big"
-    words = np.ascontiguousarray(_one_bit(op, q).words[0])
+    words = contiguous(_one_bit(op, q).words[0])
     found = words.view(np.uint8)[..., : -(-q.shape[q.axis] // 8)]
     return np.moveaxis(_REVERSED[found] if big else found.copy(), -1, q.axis)
 
 
+@created
 def from_bitarray(bits: Any, shape: int | tuple[int, ...] | None = None, axis: int = -1) -> QuantArray:
     """A bitarray as a uint1 array, read through its buffer; with a shape, its bits in C order in that shape.
 

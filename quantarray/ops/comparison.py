@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device
+from ..device import common_device, namespace, zeros
 from ..dtypes import Array, integers, uint1
 from ..format import MAX_BITS, bits_for
 from . import checks
@@ -43,7 +43,7 @@ def array_equal(a: Any, b: Any) -> bool:
     if p.shape != q.shape:
         return False
     if _same_law(p, q):
-        return bool(np.array_equal(p.words, q.words)) or (_repeats(p) and _equal_values(p, q))
+        return bool(namespace(p.device).array_equal(p.words, q.words)) or (_repeats(p) and _equal_values(p, q))
     return _equal_values(p, q)
 
 
@@ -174,7 +174,7 @@ def _coded(q: QuantArray, codes: Array, bits: int, group: int | None) -> Array:
     if q.bits <= bits and (codes == np.arange(len(codes)).reshape(-1, *(1,) * q.ndim)).all():
         return widened(q.words, bits)
     if codes.size == 1:
-        return constant_rows(codes.item(), bits, q.words.shape[1:-1], q.shape[q.axis])
+        return constant_rows(codes.item(), bits, q.words.shape[1:-1], q.shape[q.axis], q.device)
     return recode(q, codes, bits, group)
 
 
@@ -235,7 +235,7 @@ def _level(op: str, name: str, value: Any, mask: QuantArray) -> QuantArray:
     number = operand(op, name, value, mask)
     if isinstance(number, np.ndarray):
         raise TypeError(f"{op}: {name} must be a packed array or a number, got {checks.kind(value)}")
-    words = np.broadcast_to(np.zeros(1, mask.words.dtype), mask.words.shape)
+    words = namespace(mask.device).broadcast_to(zeros(mask.device, (1,)), mask.words.shape)
     if isinstance(number, int):
         check_reach(op, number, number)
         return QuantArray(words, integers(number), mask.shape, mask.axis)

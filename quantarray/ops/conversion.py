@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel, namespace, zeros
 from ..dtypes import Array, level_values
-from ..format import WORD, WORD_BITS, empty_words, tail_mask, word_count
+from ..format import WORD_BITS, empty_words, tail_mask, word_count
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
@@ -26,9 +26,9 @@ def codes(q: QuantArray) -> Array:
     """uint8 codes in the logical shape."""
     length = q.shape[q.axis]
     outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
-    out = np.empty((*outer, length), np.uint8)
+    out = empty(q.device, (*outer, length), np.uint8)
     if out.size:
-        words = np.ascontiguousarray(q.words)
+        words = contiguous(q.words)
         kernel(q.device, "unpack")(words.reshape(q.bits, -1, words.shape[-1]), out.reshape(-1, length))
     return np.moveaxis(out, -1, q.axis)
 
@@ -38,11 +38,13 @@ def dequantize(q: QuantArray) -> Array:
     levels = level_values(q.dtype, q.constants)
     if levels.dtype == np.int64:
         levels = levels.astype(np.int32)
-    found = codes(q)
+    found, xp = codes(q), namespace(q.device)
     if levels.size == levels.shape[0]:
-        return np.asarray(levels.reshape(-1)[found])
-    table = np.broadcast_to(expand(levels, 1, q), (len(levels), *q.shape))
-    return np.asarray(np.take_along_axis(table, found[None].astype(np.intp), 0)[0])
+        made: Array = xp.asarray(xp.asarray(levels.reshape(-1))[found])
+        return made
+    table = xp.broadcast_to(xp.asarray(expand(levels, 1, q)), (len(levels), *q.shape))
+    made = xp.asarray(xp.take_along_axis(table, found[None].astype(np.intp), 0)[0])
+    return made
 
 
 def expand(constant: Array, lead: int, q: QuantArray) -> Array:
@@ -64,8 +66,8 @@ def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) ->
     full[: len(tables)] = tables
     by_row = np.moveaxis(np.moveaxis(full, 0, -1), q.axis, -2)  # [*outer, groups, codes]
     outer = by_row.shape[:-2]
-    words = np.ascontiguousarray(q.words)
-    out = np.zeros((bits, *words.shape[1:]), WORD)
+    words = contiguous(q.words)
+    out = zeros(q.device, (bits, *words.shape[1:]))
     if out.size:
         one = math.prod(by_row.shape[:-1]) == 1  # one table: all words are one row, and need no list of rows' tables
         count = words[0].size if one else words.shape[-1]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray, validate, validate_constants
+from ..device import created
 from ..dtypes import Array, Constants, DType, holding, int8, integers, level_values, uint1, uint8
 from ..format import WORD, WORD_BITS, empty_words, word_count
 from . import checks
@@ -55,6 +56,7 @@ def make_constants(
     return Constants(constants.scale, constants.offset, constants.table, group if varies else None)
 
 
+@created
 def from_codes(
     codes: Any,
     dtype: DType,
@@ -89,6 +91,7 @@ def from_codes(
     return QuantArray(pack_codes(x, at, dtype.bits), dtype, x.shape, at, constants)
 
 
+@created
 def from_words(
     words: Any,
     dtype: DType,
@@ -128,6 +131,7 @@ def from_words(
     return q
 
 
+@created
 def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
     """Pack an array that holds exactly the integers `values`; nothing is rounded.
 
@@ -158,6 +162,7 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
     return encoded(op, a, dtype, at)
 
 
+@created
 def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArray:
     """Pack another library's array that holds exactly the levels of an integer dtype; that library is not imported.
 
@@ -185,6 +190,7 @@ _EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}
 # one value, or a few known ones
 
 
+@created
 def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = None, axis: int = -1) -> QuantArray:
     """An array of one integer level. Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds it.
 
@@ -197,6 +203,7 @@ def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = No
     return _filled("full", shape, fill_value, dtype, axis)
 
 
+@created
 def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
     """An array of zeros. Raises ValueError for dtypes without the level 0, such as bipolar.
 
@@ -207,6 +214,7 @@ def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) ->
     return _filled("zeros", shape, 0, dtype, axis)
 
 
+@created
 def ones(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
     """An array of ones. Raises ValueError for dtypes without the level 1.
 
@@ -267,10 +275,12 @@ def empty_like(q: QuantArray) -> QuantArray:
     >>> qa.empty_like(qa.encode([1, -1], values=(-1, 1))).dequantize()
     array([-1, -1], dtype=int32)
     """
-    words = np.zeros(checks.packed("empty_like", "q", q).words.shape, WORD)
+    q = checks.packed("empty_like", "q", q)
+    words = constant(0, q.bits, q.words.shape[1:-1], q.shape[q.axis], q.device)
     return QuantArray(words, q.dtype, q.shape, q.axis, q.constants)
 
 
+@created
 def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | None = None) -> QuantArray:
     """start, start + step, .. below stop, integers; `arange(n)` counts from 0. At most 256 numbers fit in 8 bits.
 
@@ -294,6 +304,7 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | No
     return from_codes(np.array([place[v] for v in values], np.uint8), made)
 
 
+@created
 def eye(n: int, m: int | None = None, k: int = 0, dtype: DType = uint1, axis: int = -1) -> QuantArray:
     """Ones on the k-th diagonal of an n x m array, zeros elsewhere; packed on `axis`.
 
@@ -337,7 +348,9 @@ def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
     level = int(value) if isinstance(value, (bool, np.bool_)) else checks.number(op, "fill_value", value)
     if like.dtype.is_integer and like.scale is None:
         return QuantArray(
-            constant(_code(op, like.dtype, level), like.bits, like.words.shape[1:-1], like.shape[like.axis]),
+            constant(
+                _code(op, like.dtype, level), like.bits, like.words.shape[1:-1], like.shape[like.axis], like.device
+            ),
             like.dtype, like.shape, like.axis,
         )  # fmt: skip
     found = level_values(like.dtype, like.constants) == np.float32(level)

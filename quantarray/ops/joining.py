@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device
+from ..device import common_device, namespace
 from ..format import WORD_BITS
 from . import checks
 from .indexing import index
@@ -119,11 +119,11 @@ def joined(op: str, arrays: list[QuantArray], d: int) -> QuantArray:
     """Arrays of one dtype and packed axis, equal but for the length of axis d, one after the other along it."""
     first = arrays[0]
     constants = joined_constants(op, arrays, d)
-    length = sum(q.shape[d] for q in arrays)
+    length, xp = sum(q.shape[d] for q in arrays), namespace(first.device)
     if d != first.axis:
-        words = np.concatenate([q.words for q in arrays], axis=words_axis(first, d))
+        words = xp.concatenate([q.words for q in arrays], axis=words_axis(first, d))
     elif all(q.shape[d] % WORD_BITS == 0 for q in arrays[:-1]):
-        words = np.concatenate([q.words for q in arrays], axis=-1)
+        words = xp.concatenate([q.words for q in arrays], axis=-1)
     else:
         words = lay(first.device, [(q.words, Run(0, 1, q.shape[d])) for q in arrays])
     scheme = first.scheme if len({q.scheme for q in arrays}) == 1 else None

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel, namespace, zeros
 from ..dtypes import Array
-from ..format import WORD
 
 
 class Lines:
@@ -30,7 +29,7 @@ class Lines:
 
     def _words(self) -> Array:
         words = self.q.words.transpose(0, *(1 + d for d in self._place), self.q.words.ndim - 1)
-        return np.ascontiguousarray(words).reshape(self.q.bits, self.rows, self.folds, words.shape[-1])
+        return contiguous(words).reshape(self.q.bits, self.rows, self.folds, words.shape[-1])
 
     def _tables(self, table: Array) -> tuple[Array, Array]:
         """table [codes, *q's axes] as [tables groups codes], and which one each fold of each row has."""
@@ -43,14 +42,16 @@ class Lines:
     def argmax(self, table: Array, floor: float) -> Array:
         """The place of the first largest value above `floor` of each line, int64 [axes that are left]."""
         tables, row = self._tables(table)
-        out = np.empty((self.rows, self.length if self.lanes else 1), np.int64)
+        out = empty(self.q.device, (self.rows, self.length if self.lanes else 1), np.int64)
         kernel(self.q.device, "argmax")(
             self._words(), self.length, tables, row, self.group, floor, self.lanes, out
         )  # fmt: skip
         shape = tuple(self.q.shape[d] for d in self._kept)
         if not self.lanes:
             return out.reshape(shape)
-        return np.moveaxis(out.reshape(*shape, self.length), -1, sum(d < self.q.axis for d in self._kept))
+        at = sum(d < self.q.axis for d in self._kept)
+        made: Array = namespace(self.q.device).moveaxis(out.reshape(*shape, self.length), -1, at)
+        return made
 
     def fill(self, name: str, table: Array, out: Array) -> None:
         """`cumulate` or `argsort` to out [rows folds length]."""
@@ -61,7 +62,7 @@ class Lines:
         """Words of q with the codes of each line in the order in which order[codes, *q's axes] has them."""
         tables, row = self._tables(order)
         words = self._words()
-        out = np.zeros(words.shape, WORD)
+        out = zeros(self.q.device, words.shape)
         kernel(self.q.device, "sort")(words, self.length, tables, row, self.group, self.lanes, out)
         made = out.reshape(self.q.bits, *(self.q.shape[d] for d in self._outer), words.shape[-1])
         back = np.argsort(self._place).tolist()
@@ -78,5 +79,5 @@ class Lines:
 def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:
     """An array [rows folds length] with `more` steps at the front of each line, which are zero, and what is behind."""
     shape = (lines.rows, lines.folds + more * lines.lanes, lines.length + more * (not lines.lanes))
-    out = np.zeros(shape, dtype) if more else np.empty(shape, dtype)
+    out = (zeros if more else empty)(lines.q.device, shape, dtype)
     return out, (out[:, more:] if lines.lanes else out[:, :, more:])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import namespace, zeros
 from ..dtypes import uint1
 from . import checks
 from .comparison import not_equal
@@ -123,12 +124,12 @@ def shift(q: QuantArray, n: int, axis: int = -1) -> QuantArray:
     d = checks.axis(op, axis, q.ndim)
     length = q.shape[d]
     places = max(-length, min(length, checks.integer(op, "n", n, -(2**63))))
-    out = np.zeros(bits.words.shape, bits.words.dtype)
+    out = zeros(q.device, bits.words.shape)
     if d == q.axis:
         _shift_rows(bits.words, places, out)
         return QuantArray(clear_tail(out, length), uint1, q.shape, q.axis)
     at = 1 + (d if d < q.axis else d - 1)
-    source, target = np.moveaxis(bits.words, at, 0), np.moveaxis(out, at, 0)
+    source, target = (namespace(q.device).moveaxis(words, at, 0) for words in (bits.words, out))
     target[max(0, places) : length + min(0, places)] = source[max(0, -places) : length - max(0, places)]
     return QuantArray(out, uint1, q.shape, q.axis)
 
@@ -171,7 +172,7 @@ def _beside(value: Any, q: Any) -> Any:
     """A bool as an array of the shape of the other operand, which is one row of words; all else as it is."""
     if not isinstance(value, (bool, np.bool_)) or not isinstance(q, QuantArray):
         return value
-    words = constant_rows(int(value), 1, q.words.shape[1:-1], q.shape[q.axis])
+    words = constant_rows(int(value), 1, q.words.shape[1:-1], q.shape[q.axis], q.device)
     return QuantArray(words, uint1, q.shape, q.axis)
 
 

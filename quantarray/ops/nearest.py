@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device, kernel
+from ..device import common_device, contiguous, empty, kernel
 from ..dtypes import Array
 from . import checks
 
@@ -43,8 +43,8 @@ def top_k(queries: QuantArray, database: QuantArray, k: int) -> Nearest:
     k = checks.integer(OP, "k", k, 1)
     if k > database.shape[0]:
         raise ValueError(f"{OP}: k must be at most the {database.shape[0]} rows of database {database.shape}, got {k}")
-    rows, asked = (np.ascontiguousarray(q.words[0]) for q in (database, queries))
-    out = np.empty((2, len(queries) if queries.ndim == 2 else 1, k), np.int64)
+    rows, asked = (contiguous(q.words[0]) for q in (database, queries))
+    out = empty(device, (2, len(queries) if queries.ndim == 2 else 1, k), np.int64)
     kernel(device, "nearest")(rows, asked.reshape(out.shape[1], rows.shape[1]), out)
     return Nearest(*(a if queries.ndim == 2 else a[0] for a in out))
 

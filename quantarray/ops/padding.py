@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import device_of, empty, namespace
 from ..dtypes import Array, level_values
 from ..format import WORD, tail_mask, word_count
 from . import checks
@@ -61,7 +62,7 @@ def _edge(op: str, q: QuantArray, widths: list[_Width]) -> QuantArray:
     words = lay(q.device, [(q.words, run) for run in runs]) if before or after else q.words
     outer = [width for d, width in enumerate(widths) if d != q.axis]
     if any(map(any, outer)):
-        words = np.pad(words, [(0, 0), *outer, (0, 0)], mode="edge")
+        words = namespace(q.device).pad(words, [(0, 0), *outer, (0, 0)], mode="edge")
     made = derived(q, words, _padded(q.shape, widths), q.axis, constants)
     for d, (b, a) in enumerate(widths):
         if d != q.axis and (b or a):
@@ -96,7 +97,7 @@ def _padded(shape: tuple[int, ...], widths: list[_Width]) -> tuple[int, ...]:
 
 def _framed(words: Array, outer: list[_Width], fill: Array) -> Array:
     """Words [bits *outer word] amid those of `fill`: each is written once, but for the frame's corners."""
-    out = np.empty(fill.shape, WORD)
+    out = empty(device_of(words), fill.shape)
     out[(slice(None), *(slice(b, n + b) for n, (b, _) in zip(words.shape[1:-1], outer, strict=True)))] = words
     for d, (before, after) in enumerate(outer):
         for ends in (slice(0, before), slice(fill.shape[1 + d] - after, None)):
@@ -125,8 +126,10 @@ def _codes_of(op: str, q: QuantArray, value: float) -> Array:
 
 def _filled(q: QuantArray, codes: Array, shape: tuple[int, ...]) -> Array:
     """Words of an array like q of another shape, each element with the code of its place; a view by strides of 0."""
+    xp = namespace(q.device)
     ones = np.full(word_count(shape[q.axis]), 2**64 - 1, WORD)
     ones[-1:] = tail_mask(shape[q.axis])
     planes = np.arange(q.bits).reshape(-1, *(1,) * codes.ndim)
     bits = np.moveaxis(codes[None] >> planes & 1, 1 + q.axis, -1).astype(WORD)
-    return np.broadcast_to(bits * ones, (q.bits, *shape[: q.axis], *shape[q.axis + 1 :], len(ones)))
+    made: Array = xp.broadcast_to(xp.asarray(bits * ones), (q.bits, *shape[: q.axis], *shape[q.axis + 1 :], len(ones)))
+    return made

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device
+from ..device import common_device, namespace
 from ..dtypes import Array, Constants, table
 from .views import broadcast_to
 
@@ -44,7 +44,8 @@ def joined(p: QuantArray, q: QuantArray, group: int | None) -> QuantArray:
     Where n_levels is no power of two some of its codes do not occur.
     """
     bits = p.bits + q.bits
-    return QuantArray(np.concatenate([p.words, q.words]), table(bits), p.shape, p.axis, Constants(group=group))
+    words = namespace(p.device).concatenate([p.words, q.words])
+    return QuantArray(words, table(bits), p.shape, p.axis, Constants(group=group))
 
 
 def pair_codes(p: QuantArray, q: QuantArray) -> tuple[Array, Array]:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel
 from ..dtypes import Array, level_ranks
-from ..format import WORD
 from ..thresholds import Thresholds
 from ..window import Window, plan
 from . import channelwise, checks, geometry, thresholding
@@ -116,8 +115,8 @@ def _dims(levels: Array, q: QuantArray) -> tuple[int, ...]:
 def _pool(q: QuantArray, words: Array, window: Window) -> Array:
     """Words [bits n oh ow word] of the largest codes of words [bits n h w word]."""
     count = words.shape[-1]
-    out = np.empty((q.bits, q.shape[0] * window.pixels, count), WORD)
+    out = empty(q.device, (q.bits, q.shape[0] * window.pixels, count))
     if out.size:
-        flat = np.ascontiguousarray(words).reshape(q.bits, -1)
+        flat = contiguous(words).reshape(q.bits, -1)
         kernel(q.device, "max_pool")(flat, plan(window, count, 1, 1), out)
     return out.reshape(q.bits, q.shape[0], *window.output, count)

@@ -154,7 +154,7 @@ def cast(q: QuantArray, to: DType) -> QuantArray:
         if q.bits == to.bits and codes == list(range(len(codes))):
             return QuantArray(q.words, to, q.shape, q.axis, q.constants)
         if len(codes) == 1:
-            words = constant_rows(codes[0], to.bits, q.words.shape[1:-1], q.shape[q.axis])
+            words = constant_rows(codes[0], to.bits, q.words.shape[1:-1], q.shape[q.axis], q.device)
             return QuantArray(words, to, q.shape, q.axis, q.constants)
         words = recode(q, np.array(codes).reshape(-1, *(1,) * q.ndim), to.bits)
         return QuantArray(words, to, q.shape, q.axis, q.constants)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import created
 from ..dtypes import Array, Constants
 from ..format import WORD_BITS, empty_words, word_count
 from ..progress import Progress
@@ -23,6 +24,7 @@ from .creation import make_constants
 _BLOCK, _KERNEL_BLOCK = 1 << 22, 1 << 26
 
 
+@created
 def quantize(
     x: Any,
     quantizer: Quantizer | None = None,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import namespace
 from ..format import WORD
 from . import checks
 from .indexing import index
@@ -103,7 +104,8 @@ def _of_runs(op: str, q: QuantArray, runs: list[Run], d: int) -> QuantArray:
         constants = run_constants(op, q, runs)
         return derived(q, lay(q.device, [(q.words, run) for run in runs]), shape, d, constants)
     at = words_axis(q, d)
-    words = np.concatenate([q.words[(slice(None),) * at + (slice(r.start, r.start + r.size),)] for r in runs], axis=at)
+    parts = [q.words[(slice(None),) * at + (slice(r.start, r.start + r.size),)] for r in runs]
+    words = namespace(q.device).concatenate(parts, axis=at)
     elements = np.concatenate([np.arange(r.start, r.start + r.size) for r in runs])
     return derived(q, words, shape, q.axis, taken_constants(q, elements, d))
 

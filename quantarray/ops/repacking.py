@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel, namespace
 from ..dtypes import Array, Constants
-from ..format import WORD, word_count
+from ..format import word_count
 from . import checks
 from .conversion import expand
 from .rows import derived, words_axis
@@ -38,13 +36,14 @@ def _repacked_words(q: QuantArray, new: int) -> Array:
     at = words_axis(q, new)
     before, after = q.words.shape[1:at], q.words.shape[at + 1 : -1]
     length, new_length = q.shape[q.axis], q.shape[new]
-    out = np.empty((q.bits, *before, length, *after, word_count(new_length)), WORD)
+    out = empty(q.device, (q.bits, *before, length, *after, word_count(new_length)))
     if out.size:
         rows, between = q.bits * math.prod(before), math.prod(after)
-        words = np.ascontiguousarray(q.words).reshape(rows, new_length, between, -1)
+        words = contiguous(q.words).reshape(rows, new_length, between, -1)
         kernel(q.device, "repack")(words, out.reshape(rows, length, between, -1))
     # The old packed axis stands where the new one stood; among the words it belongs to its place in the shape
-    return np.moveaxis(out, at, 1 + (q.axis if q.axis < new else q.axis - 1))
+    moved: Array = namespace(q.device).moveaxis(out, at, 1 + (q.axis if q.axis < new else q.axis - 1))
+    return moved
 
 
 def _repacked_constants(q: QuantArray, new: int) -> Constants:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel
 from ..dtypes import Array, Constants
-from ..format import WORD, WORD_BITS, word_count
+from ..format import WORD_BITS, word_count
 from . import checks
 from .rows import derived
 
@@ -120,9 +120,9 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     if length % WORD_BITS == 0 and new_length % WORD_BITS == 0:
         cut = words.reshape(shape)
     else:
-        cut = np.empty(shape, WORD)
+        cut = empty(q.device, shape)
         if cut.size:
-            source = np.ascontiguousarray(words).reshape(-1, segments, words.shape[-1])
+            source = contiguous(words).reshape(-1, segments, words.shape[-1])
             rows = cut.reshape(-1, new_segments, cut.shape[-1])
             kernel(q.device, "rebit")(source, length, 0, new_length, rows)
     return cut.swapaxes(2, 3).reshape(q.bits, *outer_new, cut.shape[-1])

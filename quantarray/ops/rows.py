@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, kernel, zeros
 from ..dtypes import Array, Constants
-from ..format import WORD, WORD_BITS, word_count
+from ..format import WORD_BITS, word_count
 
 
 class Run(NamedTuple):
@@ -37,12 +37,12 @@ def words_axis(q: QuantArray, d: int) -> int:
 def flat(words: Array) -> Array:
     """Words as C-contiguous [rows words], a copy only where they are not."""
     rows = int(np.prod(words.shape[:-1], dtype=np.int64))
-    return np.ascontiguousarray(words).reshape(rows, words.shape[-1])
+    return contiguous(words).reshape(rows, words.shape[-1])
 
 
 def lay(device: str, parts: list[tuple[Array, Run]]) -> Array:
     """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes."""
-    out = np.zeros((*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))), WORD)
+    out = zeros(device, (*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))))
     if out.size:
         near = [_near(words, run) for words, run in parts if run.size]
         kernel(device, "place")([(_rows(words), *run) for words, run in near], flat(out))

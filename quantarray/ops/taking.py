@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import empty, kernel, namespace
 from ..dtypes import Array, Constants
-from ..format import WORD_BITS, empty_words, word_count
+from ..format import WORD_BITS, word_count
 from . import checks
 from .reshaping import ravel, reshape
 from .rows import derived, flat, index_constants, words_axis
@@ -51,7 +51,8 @@ def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
     if d == q.axis:
         return _take_bits(op, q, indices)
     shape = (*q.shape[:d], *indices.shape, *q.shape[d + 1 :])
-    words = np.take(q.words, indices, axis=words_axis(q, d))
+    xp = namespace(q.device)
+    words = xp.take(q.words, xp.asarray(indices), axis=words_axis(q, d))
     axis = q.axis if q.axis < d else q.axis + indices.ndim - 1
     return derived(q, words, shape, axis, taken_constants(q, indices, d))
 
@@ -80,7 +81,7 @@ def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
 
 def gathered(q: QuantArray, indices: Array) -> Array:
     """Words of the elements `indices` of the packed axis."""
-    out = empty_words((*q.words.shape[:-1], word_count(len(indices))))
+    out = empty(q.device, (*q.words.shape[:-1], word_count(len(indices))))
     if out.size:
         kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], indices.reshape(1, -1), flat(out))
     return out
@@ -116,7 +117,7 @@ def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
 def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:
     n = q.shape[q.axis]
     length = int(counts.sum()) if counts.size == n else n * int(counts[0])
-    out = empty_words((*q.words.shape[:-1], word_count(length)))
+    out = empty(q.device, (*q.words.shape[:-1], word_count(length)))
     if out.size and (counts == counts[0]).all():
         kernel(q.device, "spread")(flat(q.words), int(counts[0]), flat(out))
     elif out.size:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import namespace
 from ..dtypes import Constants
 from . import checks
 from .indexing import index
@@ -152,7 +153,8 @@ def broadcast_to(q: QuantArray, shape: Any) -> QuantArray:
         checks.array_room(op, q, (*q.shape[: q.axis], length, *q.shape[q.axis + 1 :]))
         words = lay(q.device, [(words, Run(0, 0, length))])
     outer = new[: q.axis] + new[q.axis + 1 :]
-    return derived(q, np.broadcast_to(words, (q.bits, *outer, words.shape[-1])), new, q.axis, _of_one(q))
+    wide = namespace(q.device).broadcast_to(words, (q.bits, *outer, words.shape[-1]))
+    return derived(q, wide, new, q.axis, _of_one(q))
 
 
 def _of_one(q: QuantArray) -> Constants:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..device import device_of, empty, namespace, zeros
 from ..dtypes import Array
-from ..format import WORD, tail_mask, word_count
+from ..format import tail_mask, word_count
 
 
 def clear_tail(words: Array, length: int) -> Array:
@@ -20,31 +21,35 @@ def inverted(words: Array, length: int) -> Array:
     return clear_tail(~words, length)
 
 
-def constant(code: int, bits: int, outer: tuple[int, ...], length: int) -> Array:
+def constant(code: int, bits: int, outer: tuple[int, ...], length: int, device: str = "cpu") -> Array:
     """Words [bits, *outer, word] of rows of `length` elements that all have one code."""
-    words = np.zeros((bits, *outer, word_count(length)), WORD)
+    words = zeros(device, (bits, *outer, word_count(length)))
     for k in range(bits):
         if code >> k & 1:
             words[k] = ~words[k]
     return clear_tail(words, length)
 
 
-def constant_rows(code: int, bits: int, outer: tuple[int, ...], length: int) -> Array:
+def constant_rows(code: int, bits: int, outer: tuple[int, ...], length: int, device: str = "cpu") -> Array:
     """`constant` as a view of one row."""
-    row = constant(code, bits, (1,) * len(outer), length)
-    return np.broadcast_to(row, (bits, *outer, row.shape[-1]))
+    row = constant(code, bits, (1,) * len(outer), length, device)
+    made: Array = namespace(device).broadcast_to(row, (bits, *outer, row.shape[-1]))
+    return made
 
 
 def widened(words: Array, bits: int) -> Array:
     """The planes, and planes of zeros above them."""
     if len(words) == bits:
         return words
-    return np.concatenate([words, np.zeros((bits - len(words), *words.shape[1:]), words.dtype)])
+    device = device_of(words)
+    more = zeros(device, (bits - len(words), *words.shape[1:]))
+    made: Array = namespace(device).concatenate([words, more])
+    return made
 
 
 def chosen(mask: Array, yes: Array, no: Array) -> Array:
     """Planes of yes where a plane of mask is one, of no elsewhere: no ^ ((yes ^ no) & mask), a plane at a time."""
-    out = np.empty(np.broadcast_shapes(yes.shape, no.shape), yes.dtype)
+    out = empty(device_of(yes), np.broadcast_shapes(yes.shape, no.shape))
     for k in range(len(out)):
         np.bitwise_xor(yes[k], no[k], out=out[k])
         out[k] &= mask
@@ -57,7 +62,8 @@ def order(p: Array, q: Array) -> tuple[Array, Array]:
 
     From the highest bit down: smaller where all bits above are equal and this one is 0 in p and 1 in q.
     """
-    smaller, same = np.zeros(p.shape[1:], p.dtype), ~np.zeros(p.shape[1:], p.dtype)
+    smaller = zeros(device_of(p), p.shape[1:])
+    same = ~smaller
     for a, b in zip(p[::-1], q[::-1], strict=True):
         differs = (a ^ b) & same
         same ^= differs

@@ -21,7 +21,7 @@ _device = import_module("quantarray.device")
 class ndarray:
     """A device's array around a NumPy array."""
 
-    __cuda_array_interface__ = {}
+    __cuda_array_interface__ = None
     device = SimpleNamespace(id=0)
 
     def __init__(self, held):

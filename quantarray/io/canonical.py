@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import asnumpy
 from ..dtypes import Array, Constants, DType, integers
 from ..format import WORD
 
@@ -29,7 +30,7 @@ def header(q: QuantArray) -> dict[str, Any]:
 
 def arrays(q: QuantArray) -> dict[str, Array]:
     """Words and constants as they are stored, C-contiguous and little endian."""
-    made = {"words": np.ascontiguousarray(q.words, WORD)}
+    made = {"words": np.ascontiguousarray(asnumpy(q.words), WORD)}
     for name, a, _ in q.constants.items():
         made[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
     return made

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import contiguous, created
+from ..device import contiguous, created, namespace
 from ..dtypes import Array, uint1
 from ..format import WORD, word_count
 from . import checks
@@ -93,7 +93,9 @@ def to_packbits(q: QuantArray, bitorder: str = "big") -> Array:
     big = checks.choice(op, "bitorder", bitorder, ("big", "little")) == "big"
     words = contiguous(_one_bit(op, q).words[0])
     found = words.view(np.uint8)[..., : -(-q.shape[q.axis] // 8)]
-    return np.moveaxis(_REVERSED[found] if big else found.copy(), -1, q.axis)
+    xp = namespace(q.device)
+    made: Array = xp.moveaxis(xp.asarray(_REVERSED)[found] if big else found.copy(), -1, q.axis)
+    return made
 
 
 @created

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device, kernel
+from ..device import asnumpy, common_device, contiguous, kernel, namespace, zeros
 from ..dtypes import Array, level_values
 from ..format import WORD_BITS, word_count
 from .blocks import blocks
@@ -138,7 +138,10 @@ def coefficients(table: Array) -> Array:
 
 
 def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> list[Array]:
-    """The results of jobs over some axes, [kept axes in order]; one pass over the words serves them all."""
+    """The results of jobs over some axes, [kept axes in order]; one pass over the words serves them all.
+
+    Counts are made where the words lie; what is made of them, which is as small as the results, on the CPU.
+    """
     if 0 in f.shape:
         left = tuple(n for d, n in enumerate(f.shape) if d not in axes)
         return [job.finish(job.start(left)) for job in jobs]
@@ -155,7 +158,7 @@ def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]
         key: Any = (..., *at)
         for job, total, result in zip(jobs, totals, results, strict=True):
             result[key] = job.finish(total)
-    return [plan.in_order(result) for result in results]
+    return [namespace(f.device).asarray(plan.in_order(result)) for result in results]
 
 
 class _Plan:
@@ -241,8 +244,10 @@ class _Plan:
             out[0] *= np.minimum(starts + self.group, self.length) - starts
         parents = np.array([[self._parent(s), s.bit_length() - 1] for s in self.sets], np.int64).reshape(-1, 2)
         if self.sets and out.size:
+            counts = out[1:] if self.field.device == "cpu" else zeros(self.field.device, out[1:].shape, np.int64)
             for words, start, stop in self._cuts(kept, run):
-                self._call(rows, words, start, stop, parents, out)
+                self._call(rows, words, start, stop, parents, counts)
+            out[1:] = asnumpy(counts)
         out = out.reshape(len(out), *sizes, segments)
         n = 1 + len(self.kept)
         if self.lanes:
@@ -273,11 +278,11 @@ class _Plan:
         for pooled in blocks(self._dims(self.pooled), self.most // max(1, row_words)):
             cut = self.field.join([w[(slice(None), *rows, *pooled, words)] for w in self.words])
             folds = math.prod(s.stop - s.start for s in pooled)
-            flat = np.ascontiguousarray(cut).reshape(self.field.planes, out.shape[1], folds, cut.shape[-1])
+            flat = contiguous(cut).reshape(self.field.planes, out.shape[1], folds, cut.shape[-1])
             if self.lanes:
-                kernel(self.field.device, "count_lanes")(flat, parents, out[1:])
+                kernel(self.field.device, "count_lanes")(flat, parents, out)
             else:
-                kernel(self.field.device, "count")(flat, start, stop, self.group, parents, out[1:])
+                kernel(self.field.device, "count")(flat, start, stop, self.group, parents, out)
 
     def part(self, table: Array, kept: Block, run: Block) -> Array:
         """A table [codes, *kept, runs] for a block, 1 where it does not vary."""

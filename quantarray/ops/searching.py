@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import empty
 from ..dtypes import Array
 from . import checks
 from .blocks import blocks
@@ -118,7 +119,7 @@ def cumulative_prod(
     q, more = checks.packed(op, "q", q), int(checks.flag(op, "include_initial", include_initial))
     at = _only_axis(op, q, axis)
     rows, n = moveaxis(q, at, -1), q.shape[at]
-    out = np.empty((*rows.shape[:-1], more + n), product_type(op, q, n, dtype))
+    out = empty(q.device, (*rows.shape[:-1], more + n), product_type(op, q, n, dtype))
     out[..., :more] = 1
     last: Any = 1
     for block in blocks(rows.shape, arrays=(rows,)):  # the parts of a line one after the other
@@ -157,7 +158,7 @@ def diff(
         ends = [None if a is None else checks.packed(op, n, a) for n, a in (("prepend", prepend), ("append", append))]
         q = concatenated(op, [a for a in (ends[0], q, ends[1]) if a is not None], at)
     dtype = integer_type(op, 2**times * q.dtype.max_abs) if exact(q) else np.float32
-    out = np.empty(tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
+    out = empty(q.device, tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
     outer = [d for d in range(q.ndim) if d != q.axis]
     for block in blocks(tuple(out.shape[d] for d in outer), max(1, _BLOCK // max(1, q.shape[q.axis]))):
         given: list[slice] = [slice(None)] * q.ndim
@@ -256,7 +257,7 @@ def nonzero(q: QuantArray) -> tuple[Array, ...]:
     (array([0, 1, 1]), array([1, 0, 2]))
     """
     mask = isin(q, 0, invert=True)
-    out = np.empty((q.ndim, int(count_nonzero(mask))), np.int64)
+    out = empty(q.device, (q.ndim, int(count_nonzero(mask))), np.int64)
     done = 0
     for block in blocks(q.shape, _BLOCK):
         found = index(mask, block).codes().nonzero()

@@ -1,0 +1,194 @@
+"""Arrays on a GPU, by a stand-in for CuPy that is as strict: what works on the CPU works there and stays there."""
+
+import pickle
+import sys
+
+import fake_cupy
+import numpy as np
+import pytest
+
+import quantarray as qa
+from quantarray.array import validate
+
+
+def made():
+    """An array of three levels, and one of two."""
+    rng = np.random.default_rng(0)
+    q = qa.from_codes(rng.integers(0, 3, (4, 5, 130)), qa.ternary)
+    return q, qa.from_codes(rng.integers(0, 2, (4, 5, 130)), qa.uint1)
+
+
+PLACES = np.random.default_rng(1).integers(0, 130, (4, 5, 7))
+STAY = {
+    "transpose": lambda q, b: q.T,
+    "slice": lambda q, b: q[:, 1:, 3:70],
+    "steps": lambda q, b: q[..., ::3],
+    "row": lambda q, b: q[:, :, 5],
+    "indices": lambda q, b: q[[0, 2]],
+    "mask": lambda q, b: q[:, [True, False, True, True, False]],
+    "flip": lambda q, b: qa.flip(q),
+    "roll": lambda q, b: qa.roll(q, 3),
+    "roll of rows": lambda q, b: qa.roll(q, 3, 0),
+    "concatenate": lambda q, b: qa.concatenate([q, q], 2),
+    "concatenate rows": lambda q, b: np.concatenate([q, q]),
+    "stack": lambda q, b: qa.stack([q, q]),
+    "pad": lambda q, b: qa.pad(q, 1),
+    "pad edge": lambda q, b: qa.pad(q, 2, "edge"),
+    "tile": lambda q, b: qa.tile(q, 2),
+    "repeat": lambda q, b: qa.repeat(q, 3, 2),
+    "repeat rows": lambda q, b: qa.repeat(q, 3, 0),
+    "take": lambda q, b: qa.take(q, [5, 3, 2], 2),
+    "take_along_axis": lambda q, b: qa.take_along_axis(q, PLACES, 2),
+    "repack": lambda q, b: q.repack(0),
+    "reshape": lambda q, b: q.reshape(-1),
+    "broadcast_to": lambda q, b: qa.broadcast_to(q, (2, 4, 5, 130)),
+    "negative": lambda q, b: -q,
+    "add": lambda q, b: q + 1,
+    "scale": lambda q, b: q * 2.5,
+    "greater": lambda q, b: q > 0,
+    "equal": lambda q, b: q == q,
+    "where": lambda q, b: qa.where(b, q, 0),
+    "and": lambda q, b: b & b,
+    "or a bool": lambda q, b: b | True,
+    "invert": lambda q, b: ~b,
+    "shift": lambda q, b: qa.shift(b, 3),
+    "shift of rows": lambda q, b: qa.shift(b, 1, 0),
+    "map": lambda q, b: qa.map(np.cbrt, q),
+    "map2": lambda q, b: qa.map2(np.add, q, q),
+    "astype": lambda q, b: qa.astype(q, qa.int8),
+    "clip": lambda q, b: qa.clip(q, 0, 1),
+    "isin": lambda q, b: qa.isin(q, 1),
+    "sort": lambda q, b: qa.sort(q),
+    "sort of rows": lambda q, b: qa.sort(q, axis=0),
+    "ones_like": lambda q, b: qa.ones_like(q),
+    "empty_like": lambda q, b: qa.empty_like(q),
+    "copy": lambda q, b: q.copy(),
+    "max_pool2d": lambda q, b: qa.max_pool2d(q[None], 2),
+    # dense results
+    "codes": lambda q, b: q.codes(),
+    "dequantize": lambda q, b: q.dequantize(),
+    "to_packbits": lambda q, b: qa.to_packbits(b),
+    "sum": lambda q, b: qa.sum(q),
+    "sum of rows": lambda q, b: np.sum(q, 1),
+    "mean": lambda q, b: q.mean(2),
+    "var": lambda q, b: q.var((0, 2)),
+    "max": lambda q, b: q.max((0, 1)),
+    "any": lambda q, b: qa.any(b, 2),
+    "count_nonzero": lambda q, b: qa.count_nonzero(q, 0),
+    "counts": lambda q, b: qa.counts(q),
+    "map_reduce": lambda q, b: qa.map_reduce(lambda x: (x, x * x), q, axis=0),
+    "argmax": lambda q, b: qa.argmax(q, 2),
+    "argsort": lambda q, b: qa.argsort(q),
+    "cumulative_sum": lambda q, b: qa.cumulative_sum(q, axis=1),
+    "diff": lambda q, b: qa.diff(q),
+    "nonzero": lambda q, b: qa.nonzero(b),
+    "hamming": lambda q, b: qa.hamming(q, q[:1]),
+    "vecdot": lambda q, b: qa.vecdot(q, q),
+    "top_k": lambda q, b: qa.top_k(b[0], b[1], 2),
+    "linear": lambda q, b: qa.linear(q, q[0]),
+    "linear with bias": lambda q, b: qa.linear(q, q[0], bias=np.arange(5)),
+    "linear of floats": lambda q, b: qa.linear(q * 0.5, q[0] * 2.5),
+    "matmul": lambda q, b: q @ q.transpose(0, 2, 1),
+    "tensordot": lambda q, b: qa.tensordot(q, q, ((1, 2), (1, 2))),
+    "einsum": lambda q, b: qa.einsum("ijk,ljk->il", q, q),
+    "conv2d": lambda q, b: qa.conv2d(q[None], q[:, :3, None], padding=1),
+    "conv2d to codes": lambda q, b: qa.conv2d(q[None], q[:, :3, None], requantize=THRESHOLDS),
+    "conv2d in groups": lambda q, b: qa.conv2d(q[None], q[:, :3, None, :65], groups=2),
+    "conv2d of floats": lambda q, b: qa.conv2d(q[None], q[:, :3, None] * 0.5, bias=np.float32([1, 2, 3, 4])),
+    "conv2d of an axis in front": lambda q, b: qa.conv2d(
+        q[None].transpose(0, 3, 1, 2), q[:, :3, None].transpose(0, 3, 1, 2), data_format="NCHW"
+    ),
+    "depthwise": lambda q, b: qa.conv2d(q[None], q[:1, :3, None].transpose(3, 1, 2, 0).repack(0), groups=130),
+    "avg_pool2d": lambda q, b: qa.avg_pool2d(q[None], 2),
+    "thresholds": lambda q, b: THRESHOLDS(qa.linear(q, q[0, :4])),
+    "add arrays": lambda q, b: qa.add(q, q),
+}
+THRESHOLDS = qa.Thresholds(np.array([[-3, 0, 3]] * 4), into=qa.uint2)
+LEAVE = {
+    "array_equal": lambda q, b: qa.array_equal(q, q),
+    "in": lambda q, b: 1 in q,
+    "digest": lambda q, b: q.digest(),
+    "unique_values": lambda q, b: qa.unique_values(q).tolist(),
+    "pickle": lambda q, b: pickle.loads(pickle.dumps(q)).digest(),
+}
+
+
+def on_cpu(x):
+    if isinstance(x, tuple):
+        return tuple(map(on_cpu, x))
+    return qa.asnumpy(x) if isinstance(x, (qa.QuantArray, fake_cupy.ndarray)) else x
+
+
+@pytest.mark.parametrize("name", STAY)
+def test_stays_on_the_gpu(name):
+    expected = STAY[name](*made())
+    with fake_cupy.gpu():
+        got = STAY[name](*(q.to_device("cuda") for q in made()))
+        for x in got if isinstance(got, tuple) else (got,):
+            assert isinstance(x, (qa.CuQuantArray, fake_cupy.ndarray))
+        back = on_cpu(got)
+    if isinstance(back, qa.QuantArray):
+        validate(back)
+        assert got.device == "cuda:0" and qa.array_equal(back, expected)
+    else:
+        assert all(map(np.array_equal, back, expected)) if isinstance(back, tuple) else np.array_equal(back, expected)
+
+
+@pytest.mark.parametrize("name", LEAVE)
+def test_answers(name):
+    with fake_cupy.gpu():
+        assert LEAVE[name](*(q.to_device("cuda") for q in made())) == LEAVE[name](*made())
+
+
+def test_there_and_back():
+    q, _ = made()
+    with fake_cupy.gpu():
+        there = (q * 0.5).to_device("cuda")
+        assert type(there) is qa.CuQuantArray and there.to_device("cuda:0") is there and there.T.device == "cuda:0"
+        assert repr(there).startswith("CuQuantArray(") and "device=cuda:0" in repr(there)
+        assert qa.array_equal(qa.asnumpy(there), q * 0.5) and type(there.to_device("cpu")) is qa.QuantArray
+        with pytest.raises(TypeError, match=r"call \.dequantize"):
+            np.asarray(there)
+
+
+def test_new_arrays_in_a_with_block():
+    x = np.float32([[1, -2, 3]])
+    calls = [
+        lambda: qa.quantize(x, qa.Sign()), lambda: qa.encode([1, -1], (-1, 1)), lambda: qa.from_codes([1], qa.uint1),
+        lambda: qa.zeros((2, 3)), lambda: qa.full((2, 3), 1), lambda: qa.pack_bits([True]), lambda: qa.eye(3),
+    ]  # fmt: skip
+    with fake_cupy.gpu():
+        for call in calls:
+            with qa.device("cuda"):
+                there = call()
+            assert there.device == "cuda:0" and call().device == "cpu" and qa.array_equal(qa.asnumpy(there), call())
+
+
+def test_a_kernel_that_a_gpu_lacks_is_named():
+    q, _ = made()
+    with fake_cupy.gpu(twins=fake_cupy.TWINS - {"sort"}):
+        with pytest.raises(qa.DeviceError, match="sort: there is no kernel for device 'cuda:0'"):
+            qa.sort(q.to_device("cuda"))
+
+
+def test_operands_of_two_devices():
+    q, _ = made()
+    with fake_cupy.gpu():
+        for call in (lambda a, b: qa.linear(a, b[0]), lambda a, b: qa.concatenate([a, b]), lambda a, b: a == b):
+            with pytest.raises(qa.DeviceError, match=r"on cuda:0.* on cpu.*to_device"):
+                call(q.to_device("cuda"), q)
+
+
+def test_what_is_missing_is_said(monkeypatch):
+    q, _ = made()
+    with fake_cupy.gpu():
+        with pytest.raises(qa.DeviceError, match="there are 2 GPUs, numbered from 0, got 'cuda:2'"):
+            q.to_device("cuda:2")
+        monkeypatch.setattr(fake_cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)
+        with pytest.raises(qa.DeviceError, match="no GPU can be used: division by zero; install an NVIDIA driver"):
+            q.to_device("cuda")
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(qa.DeviceError, match=r"to_device: .*pip install 'quantarray\[cuda13\]'"):
+        q.to_device("cuda")
+    with pytest.raises(qa.DeviceError, match="to_device: devices are 'cpu' and 'cuda' or 'cuda:N', got 'tpu'"):
+        q.to_device("tpu")

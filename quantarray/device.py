@@ -73,9 +73,10 @@ def integer_kernel(device: str) -> Callable[..., str]:
 
 def device_of(x: Any) -> str:
     """The device an array lies on; NumPy arrays lie on the CPU."""
-    if hasattr(x, "__cuda_array_interface__"):
-        return f"cuda:{getattr(x.device, 'id', 0) if hasattr(x, 'device') else 0}"
-    return str(getattr(x, "device", "cpu"))
+    found = getattr(x, "device", "cpu")
+    if isinstance(found, str):
+        return found
+    return f"cuda:{found.id}" if hasattr(found, "id") else str(found)  # CuPy's, or PyTorch's
 
 
 def common_device(op: str, **operands: Any) -> str:
@@ -110,7 +111,11 @@ def asnumpy(x: Any) -> Any:
     >>> qa.asnumpy(qa.encode([1, -1], values=(-1, 1))).device
     'cpu'
     """
-    if hasattr(x, "to_device") and hasattr(x, "words"):
+    from .array import QuantArray
+
+    if isinstance(x, np.ndarray):
+        return x
+    if isinstance(x, QuantArray):
         return x.to_device("cpu")
     return cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
 
@@ -119,21 +124,26 @@ def asnumpy(x: Any) -> Any:
 
 
 def cupy(op: str) -> Any:
-    """CuPy, imported when the first array goes to a GPU, with one message for each thing that may be missing."""
+    """CuPy, imported when the first array goes to a GPU."""
     try:
-        found = import_module("cupy")
+        return import_module("cupy")
     except ImportError as error:
         raise DeviceError(
             f"{op}: arrays on a GPU need CuPy; install it with pip install 'quantarray[cuda13]' ({error})"
         ) from None
+
+
+def _gpus(op: str) -> int:
+    """How many GPUs there are, or one message with what CUDA says is missing."""
     try:
-        found.cuda.runtime.getDeviceCount()
-    except Exception as error:
+        return int(cupy(op).cuda.runtime.getDeviceCount())
+    except DeviceError:
+        raise
+    except Exception as error:  # CuPy's own classes, which only an import of it would name
         raise DeviceError(
             f"{op}: no GPU can be used: {error}; install an NVIDIA driver that is not older than the CUDA wheels, or "
             f"stay on the device 'cpu'"
         ) from None
-    return found
 
 
 def namespace(device: str) -> Any:
@@ -207,7 +217,7 @@ def _known(op: str, name: Any) -> str:
         raise DeviceError(f"{op}: devices are 'cpu' and 'cuda' or 'cuda:N', got {name!r}")
     if name == "cpu":
         return name
-    count = cupy(op).cuda.runtime.getDeviceCount()
+    count = _gpus(op)
     number = int(name.partition(":")[2] or 0)
     if number >= count:
         raise DeviceError(f"{op}: there are {count} GPUs, numbered from 0, got {name!r}")

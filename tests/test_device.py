@@ -164,6 +164,28 @@ def test_new_arrays_in_a_with_block():
             assert there.device == "cuda:0" and call().device == "cpu" and qa.array_equal(qa.asnumpy(there), call())
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_floats_are_packed_where_they_lie(dtype, axis):
+    x = np.random.default_rng(0).standard_normal((3, 70, 65)).astype(dtype)
+    schemes = {"given": qa.Uniform(2, step=0.5), "signs": qa.Sign(), "fitted": qa.LQ(2)}
+    with fake_cupy.gpu():
+        there = fake_cupy.asarray(x)
+        for name, scheme in schemes.items():
+            got = qa.quantize(there, scheme, axis=axis, calibration=x if name == "fitted" else None)
+            assert got.device == "cuda:0" and qa.array_equal(qa.asnumpy(got), qa.quantize(x, scheme, axis=axis))
+        with pytest.raises(qa.DeviceError, match="constants are fitted on the CPU, and x lies on cuda:0"):
+            qa.quantize(there, qa.LQ(2))
+        with pytest.raises(qa.DeviceError, match=r"Uniform\(6.* has no kernel for cuda:0"):
+            qa.quantize(there, qa.Uniform(6, step=0.1))
+        with pytest.raises(ValueError, match=r"x must hold no NaN, got one at \(0, 0, 1\)"):
+            assert qa.quantize(there[0, :1, :1], qa.Sign()).device == "cuda:0"
+            there[0, 0, 1] = np.nan
+            qa.quantize(there, qa.Sign())
+        codes = fake_cupy.asarray(np.arange(6).reshape(2, 3) % 4)
+        assert qa.asnumpy(qa.from_codes(codes, qa.uint2).codes()).tolist() == [[0, 1, 2], [3, 0, 1]]
+
+
 def test_a_kernel_that_a_gpu_lacks_is_named():
     q, _ = made()
     with fake_cupy.gpu(twins=fake_cupy.TWINS - {"sort"}):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
+from ..device import asnumpy
 from ..dtypes import Array
 from ..format import WORD_BITS
 from ..kernels import Right
@@ -27,7 +28,7 @@ class Weights(NamedTuple):
 
 def term_values(w: Operand, channels: int) -> Array:
     """The integers of weights packed on their outputs, int64[terms taps channels]."""
-    words = np.ascontiguousarray(w.words).reshape(len(w.words), -1, w.words.shape[-1])
+    words = np.ascontiguousarray(asnumpy(w.words)).reshape(len(w.words), -1, w.words.shape[-1])
     bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :channels]
     values = []
     for first, planes, base, step in w.terms.tolist():

@@ -137,6 +137,11 @@ def numbers(op: str, name: str, value: Any) -> Array:
     return x
 
 
+def dense(op: str, name: str, value: Any) -> Any:
+    """`real_array`, or CuPy's array as it is."""
+    return value if hasattr(value, "__cuda_array_interface__") else real_array(op, name, value)
+
+
 def shared(op: str, name: str, value: Any) -> Array:
     """The NumPy view of another library's array on the CPU, through DLPack, which needs no import of that library."""
     kind_of_device = int(value.__dlpack_device__()[0])

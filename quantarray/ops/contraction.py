@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, empty, kernel
 from ..dtypes import Array
-from ..format import WORD, WORD_BITS, word_count
+from ..format import WORD_BITS, word_count
 from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, over_images, plan
@@ -113,8 +113,8 @@ def _split_groups(device: str, words: Array, channels: int, groups: int) -> Arra
     per_group = channels // groups
     if groups == 1 or per_group % WORD_BITS == 0:
         return words
-    source = np.ascontiguousarray(words)
-    out = np.empty((*source.shape[:-1], groups, word_count(per_group)), WORD)
+    source = contiguous(words)
+    out = empty(device, (*source.shape[:-1], groups, word_count(per_group)))
     if out.size:
         rows = out.reshape(-1, groups, out.shape[-1])
         kernel(device, "rebit")(source.reshape(-1, 1, source.shape[-1]), channels, 0, per_group, rows)

@@ -7,18 +7,19 @@ import math
 import numpy as np
 
 from ..array import QuantArray
-from ..device import contiguous, empty, kernel, namespace, zeros
+from ..device import contiguous, device_of, empty, kernel, namespace, zeros
 from ..dtypes import Array, level_values
-from ..format import WORD_BITS, empty_words, tail_mask, word_count
+from ..format import WORD_BITS, tail_mask, word_count
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
     """Words [bits, *outer, word] of uint8 codes packed along an axis."""
-    last = np.ascontiguousarray(np.moveaxis(codes, axis, -1), dtype=np.uint8)
+    device = device_of(codes)
+    last = contiguous(namespace(device).moveaxis(codes, axis, -1).astype(np.uint8, copy=False))
     length = last.shape[-1]
-    out = empty_words((bits, *last.shape[:-1], word_count(length)))
+    out = empty(device, (bits, *last.shape[:-1], word_count(length)))
     if out.size:
-        kernel("cpu", "pack")(last.reshape(-1, length), out.reshape(bits, -1, out.shape[-1]))
+        kernel(device, "pack")(last.reshape(-1, length), out.reshape(bits, -1, out.shape[-1]))
     return out
 
 

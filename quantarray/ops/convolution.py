@@ -77,7 +77,9 @@ def conv2d(
     if prepared.channels_first:
         shape = (shape[0], shape[3], *shape[1:3])
     last = 1 if prepared.channels_first else 3
-    return products.write_to(OP, out, requantize, dtype, shape, last, lambda rows: prepared.channels_last(x, rows))
+    return products.write_to(
+        OP, device, out, requantize, dtype, shape, last, lambda rows: prepared.channels_last(x, rows)
+    )
 
 
 class Prepared(NamedTuple):
@@ -140,7 +142,7 @@ def _prepare(
     largest = max(packed.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
     if 0 in w.shape:  # padding adds no elements to pixels of no channels
-        return Prepared(data_format == "NCHW", None, products.OfNothing(bias, requantize, dtype, shape))
+        return Prepared(data_format == "NCHW", None, products.OfNothing(device, bias, requantize, dtype, shape))
     if depthwise:
         one_by_one = channelwise.weights(w, b)
         return Prepared(

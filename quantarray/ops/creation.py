@@ -80,7 +80,7 @@ def from_codes(
     array([0., 1., 4., 5.], dtype=float32)
     """
     op = "from_codes"
-    x = checks.real_array(op, "codes", codes)
+    x = checks.dense(op, "codes", codes)
     _check_dtype(op, dtype)
     if x.dtype.kind == "f":
         raise TypeError(f"{op}: codes must be integers, got {x.dtype}; quantize(x, quantizer) turns floats into codes")

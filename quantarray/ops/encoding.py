@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..device import kernel
+from ..device import contiguous, device_of, empty, kernel, namespace, zeros
 from ..dtypes import Array, Constants, level_ranks
-from ..format import WORD_BITS, empty_words, word_count
+from ..format import WORD_BITS, word_count
 from ..quantizers.base import Quantizer, ones_like_reduced
 from . import checks
 
@@ -49,12 +49,17 @@ def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Arra
     return made
 
 
-def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
-    """True where the one-pass kernel gives the quantiser's codes and finding its thresholds is the smaller work."""
+def possible(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
+    """True where the one-pass kernel gives the quantiser's codes."""
     few = quantizer.dtype.n_levels <= MAX_THRESHOLDS + 1
     if not (x.size and few and quantizer.monotone and x.dtype in (np.float16, np.float32, np.float64)):
         return False
-    if constants.group is not None and constants.group % WORD_BITS and constants.group < x.shape[axis]:
+    return constants.group is None or constants.group % WORD_BITS == 0 or constants.group >= x.shape[axis]
+
+
+def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
+    """True where that is so and finding the thresholds is the smaller work."""
+    if not possible(x, quantizer, constants, axis):
         return False
     sets = max((math.prod(a.shape[lead:]) for _, a, lead in constants.items()), default=1)
     return bool(sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size)
@@ -67,13 +72,14 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
     """
     ndim, dtype = x.ndim, np.promote_types(x.dtype, np.float32)
     thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
-    last = np.ascontiguousarray(np.moveaxis(x, axis, -1), dtype)
+    device = device_of(x)
+    last = contiguous(namespace(device).moveaxis(x, axis, -1).astype(dtype, copy=False))
     outer, length = last.shape[:-1], last.shape[-1]
     dims = thresholds.shape[:-2]
     row = np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), outer).reshape(-1).astype(np.int64)
-    out = empty_words((quantizer.dtype.bits, *outer, word_count(length)))
-    nan = np.zeros(_PIECES, np.bool_)
-    kernel("cpu", "encode")(
+    out = empty(device, (quantizer.dtype.bits, *outer, word_count(length)))
+    nan = zeros(device, (_PIECES,), np.bool_)
+    kernel(device, "encode")(
         last.reshape(-1, length) if last.size else last.reshape(0, length),
         np.ascontiguousarray(thresholds.reshape(-1, *thresholds.shape[-2:])),
         np.ascontiguousarray(by_rank.reshape(-1, *by_rank.shape[-2:])),

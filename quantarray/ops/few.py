@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
+from ..device import asnumpy, empty, namespace
 from ..dtypes import Array
 from ..kernels import Left
 from ..thresholds import Thresholds
@@ -45,8 +46,8 @@ class FewOutputs(NamedTuple):
         found = self._real(x) if self.dtype == np.float32 else self._sums(x, 0, 0)
         if self.bias is not None:
             found = found + self.bias
-        made = np.empty(self.shape, self.dtype) if out is None else out
-        made.reshape(-1, self.shape[-1])[...] = found
+        made = empty(self.device, self.shape, self.dtype) if out is None else out
+        made.reshape(-1, self.shape[-1])[...] = namespace(self.device).asarray(found)
         return made if self.requantize is None else self.requantize(made)
 
     def _real(self, x: Left) -> Array:
@@ -74,8 +75,7 @@ class FewOutputs(NamedTuple):
         table = (base + step * (codes % 2**planes)) * (low + by * (codes >> planes))
         shape = (ours.shape[1], theirs.shape[1], self.k)
         field = Field(self.device, planes + others, shape, 2, (ours, theirs.swapaxes(1, 2)))
-        found: Array = fold(field, (2,), None, [IntegerSum(table.reshape(-1, 1, 1, 1), np.int64)])[0]
-        return found
+        return np.asarray(asnumpy(fold(field, (2,), None, [IntegerSum(table.reshape(-1, 1, 1, 1), np.int64)])[0]))
 
     def _planes(self, words: Array) -> Array:
         """Words [planes rows 1 word]."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device
+from ..device import common_device, device_of, namespace
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
 from ..kernels import Right
@@ -78,7 +78,7 @@ def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: A
         return _first(matmul(a[None], b, requantize=requantize, out_dtype=out_dtype), b.ndim)
     if b.ndim == 1:
         out = matmul(a, _column(b), requantize=requantize, out_dtype=out_dtype)
-        return out.reshape(out.shape[:-1]) if isinstance(out, np.ndarray) else out
+        return out if isinstance(out, QuantArray) else out.reshape(out.shape[:-1])
     if b.ndim == 2:
         return _product(op, a, _transposed(b), None, requantize, out_dtype)
     return _batched(op, a, b, requantize, out_dtype)
@@ -133,7 +133,7 @@ def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: 
     if not parts:
         p, q = (from_dense(x, x.ndim - back) if is_dense(x) else x for x, back in ((a, 1), (b, 2)))
         return np.empty(shape, _result(op, p, q, a.shape[-1], None, out_dtype)[2])
-    return np.stack(parts).reshape(shape)
+    return namespace(device_of(parts[0])).stack(parts).reshape(shape)
 
 
 def _result(
@@ -166,7 +166,7 @@ def _product(
     if out is None:
         return run(x)
     dtype, shape = run.call.dtype, run.call.shape
-    return products.write_to(op, out, requantize, dtype, shape, len(shape) - 1, lambda rows: run(x, out=rows))
+    return products.write_to(op, device, out, requantize, dtype, shape, len(shape) - 1, lambda rows: run(x, out=rows))
 
 
 class _Product(NamedTuple):
@@ -197,7 +197,7 @@ def _prepare(
     q = from_dense(x, x.ndim - 1) if is_dense(x) else x
     a, b, dtype = _result(op, q, w, k, shift, out_dtype)
     if not outputs or not k:
-        return products.OfNothing(shift, requantize, dtype, shape)
+        return products.OfNothing(device, shift, requantize, dtype, shape)
     part = _part_length(op, q, w, k)
     if part >= k and few.pays(x, w, b):
         return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))

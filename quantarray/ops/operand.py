@@ -8,12 +8,14 @@ plane; a table of real values becomes a term for each product of planes, a table
 
 from __future__ import annotations
 
-from functools import lru_cache
+import operator
+from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..array import QuantArray
+from ..device import namespace
 from ..dtypes import Array, DType, arithmetic, level_values, terms
 from ..format import bits_for
 from . import checks
@@ -91,7 +93,8 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
     value[: len(levels)] = levels
     value = coefficients(value)  # value[S] becomes what the product of the planes in S adds
     sets = range(1, len(value))
-    words = np.stack([np.bitwise_and.reduce(q.words[[k for k in range(q.bits) if s >> k & 1]], axis=0) for s in sets])
+    both = [reduce(operator.and_, [q.words[k] for k in range(q.bits) if s >> k & 1]) for s in sets]
+    words = namespace(q.device).stack(both)
     rows = np.array([(i, 1, 0, 1) for i in range(len(sets))], np.int64)
     return Operand(words, rows, value[1:], value[0])
 

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..device import integer_kernel, kernel
+from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, namespace
 from ..dtypes import Array
-from ..format import empty_words
 from ..kernels import Finish, Left, Plan, Right
 from ..thresholds import Thresholds
 from . import checks, thresholding
@@ -19,13 +18,13 @@ from .lanes import LANES, GroupLanes
 
 def left(words: Array, terms: Array, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
     """words uint64[planes ..], scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
-    flat = np.ascontiguousarray(words).reshape(len(words), -1)
+    flat = contiguous(words).reshape(len(words), -1)
     return Left(flat, terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
 
 
 def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
     """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
-    ones = np.bitwise_count(axis_words).sum(axis=-1, dtype=np.int64)
+    ones = asnumpy(namespace(device_of(axis_words)).bitwise_count(axis_words).sum(axis=-1, dtype=np.int64))
     sums = []
     for first, planes, base, step in terms.tolist():
         codes = sum(ones[first + i] << i for i in range(planes))
@@ -36,8 +35,8 @@ def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
 def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
     """The layout of uint64[planes channels taps words] that a kernel reads."""
     planes, channels = words.shape[:2]
-    flat = np.ascontiguousarray(words).reshape(planes, channels, -1)
-    out = empty_words((planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
+    flat = contiguous(words).reshape(planes, channels, -1)
+    out = empty(device, (planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
     kernel(device, "dot_weights" if name == "dot" else "conv_weights")(flat, groups, out)
     return out
 
@@ -83,10 +82,10 @@ class Call(NamedTuple):
         """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
         run, rows = kernel(self.device, self.name), math.prod(self.shape[:-1])
         if self.requantize is None:
-            made = np.empty(self.shape, self.dtype) if out is None else out
+            made = empty(self.device, self.shape, self.dtype) if out is None else out
             run(x, self.right, self.plan, self.finish, *flags, made.reshape(rows, self.shape[-1]))
             return made
-        words = thresholding.empty_codes(self.requantize, rows, self.shape[-1])
+        words = thresholding.empty_codes(self.device, self.requantize, rows, self.shape[-1])
         run(x, self.right, self.plan, self.finish, *flags, words)
         return thresholding.wrap(words, self.requantize, self.shape)
 
@@ -103,16 +102,19 @@ def product_name(
 
 
 def write_to(
-    op: str, out: Any, requantize: Thresholds | None, dtype: np.dtype[Any], shape: tuple[int, ...], last: int,
-    call: Callable[[Array | None], Any],
+    op: str, device: str, out: Any, requantize: Thresholds | None, dtype: np.dtype[Any], shape: tuple[int, ...],
+    last: int, call: Callable[[Array | None], Any],
 ) -> Any:  # fmt: skip
     """`call(buffer)` into an array of the caller's, whose channels are axis `last`; a copy where it lies otherwise."""
     if requantize is not None:
         raise TypeError(f"{op}: out takes dense results; with requantize= the result is packed, and a new array")
-    if not isinstance(out, np.ndarray) or out.dtype != dtype or out.shape != shape or not out.flags.writeable:
-        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else checks.kind(out)
-        raise ValueError(f"{op}: out must be a writable NumPy array of {dtype} {shape}, got {got}")
-    rows = np.moveaxis(out, last, -1)
+    dense = isinstance(out, np.ndarray) or hasattr(out, "__cuda_array_interface__")
+    fits = dense and device_of(out) == device and out.dtype == dtype and out.shape == shape
+    if not fits or not getattr(out.flags, "writeable", True):
+        got = f"{out.dtype} {out.shape} on {device_of(out)}" if dense else checks.kind(out)
+        where = "NumPy array" if device == "cpu" else f"CuPy array on {device}"
+        raise ValueError(f"{op}: out must be a writable {where} of {dtype} {shape}, got {got}")
+    rows = namespace(device).moveaxis(out, last, -1)
     if rows.flags.c_contiguous:
         call(rows)
     else:
@@ -123,6 +125,7 @@ def write_to(
 class OfNothing(NamedTuple):
     """A product of any operands whose sums have no elements: the bias, or zeros."""
 
+    device: str
     bias: Array | None
     requantize: Thresholds | None
     dtype: np.dtype[Any]
@@ -134,8 +137,8 @@ class OfNothing(NamedTuple):
         return self
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
-        made = np.empty(self.shape, self.dtype) if out is None else out
-        made[...] = 0 if self.bias is None else self.bias.astype(self.dtype)
+        made = empty(self.device, self.shape, self.dtype) if out is None else out
+        made[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
         return made if self.requantize is None else self.requantize(made)
 
 

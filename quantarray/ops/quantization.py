@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import created
+from ..device import created, device_of, empty
 from ..dtypes import Array, Constants
-from ..format import WORD_BITS, empty_words, word_count
+from ..errors import DeviceError
+from ..format import WORD_BITS, word_count
 from ..progress import Progress
 from ..quantizers.base import Quantizer
 from . import checks, encoding
@@ -50,6 +51,9 @@ def quantize(
     `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
 
+    A CuPy array is packed where it lies, by a quantiser whose codes rise with x, of up to 4 bits. Its constants are
+    given, or fitted to a `calibration`, which is a NumPy array.
+
     An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
     constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as
     much memory as x, unless they are given (`Uniform(4, step=0.1)`) or fitted to a `calibration` sample.
@@ -65,11 +69,13 @@ def quantize(
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
-    a = checks.real_array(op, "x", x)
+    a = checks.dense(op, "x", x)
     if (quantizer is None) == (bits is None):
         given = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
         raise TypeError(f"{op}: needs a quantiser such as Uniform(4), or bits= to have one chosen, got {given}")
     if quantizer is None:
+        if calibration is None:
+            _check_fitted_on_cpu(op, a)
         name, seen = ("x", x) if calibration is None else ("calibration", calibration)
         quantizer = chosen(op, name, checks.real_array(op, name, seen), bits)
     if not isinstance(quantizer, Quantizer):
@@ -77,6 +83,8 @@ def quantize(
     at = checks.axis(op, axis, a.ndim)
     keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
     source = a
+    if calibration is None and not quantizer.fixed:
+        _check_fitted_on_cpu(op, a)
     if calibration is not None:
         source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
     constants = _fit(op, source, quantizer, at, keep, group)
@@ -109,6 +117,14 @@ def kept_axes(
     if group and at in keep:
         raise ValueError(f"{op}: group={group} already says how constants vary along the packed axis {at}")
     return tuple(d for d in keep if d != at), 1 if at in keep else group
+
+
+def _check_fitted_on_cpu(op: str, a: Any) -> None:
+    if device_of(a) != "cpu":
+        raise DeviceError(
+            f"{op}: constants are fitted on the CPU, and x lies on {device_of(a)}; pass calibration= with a sample "
+            f"of it as a NumPy array, or a quantiser whose constants are given, such as Uniform(4, step=0.1)"
+        )
 
 
 def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
@@ -201,14 +217,20 @@ def _joined(pieces: list[Constants], d: int) -> Constants:
 
 def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
     """Words [bits, *outer, word] of x packed along axis `at`."""
-    one_pass = encoding.pays(a, quantizer, law, at)
+    there = device_of(a) != "cpu"
+    one_pass = (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
+    if there and not one_pass:
+        raise DeviceError(
+            f"{op}: {quantizer} has no kernel for {device_of(a)}, which packs floats by schemes whose codes rise with "
+            f"x, of up to 4 bits; move x to the CPU with qa.asnumpy(x)"
+        )
     whole = one_pass and a.dtype != np.float16  # which is widened for the kernel
     d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if whole else _BLOCK)
     varies = any(c.shape[lead + d] > 1 for _, c, lead in law.items())
     if len(parts) == 1 or not (quantizer.pointwise or varies):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
     outer = a.shape[:at] + a.shape[at + 1 :]
-    words = empty_words((quantizer.dtype.bits, *outer, word_count(a.shape[at])))
+    words = empty(device_of(a), (quantizer.dtype.bits, *outer, word_count(a.shape[at])))
     with Progress(a.shape[d] if progress else 0) as bar:
         for part in parts:
             cut = _law_of(law, d, part, at)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import kernel
+from ..device import contiguous, device_of, kernel, namespace, zeros
 from ..dtypes import Array, DType
 from ..format import WORD, word_count
 from ..kernels import Finish
@@ -84,9 +84,9 @@ def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
     return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])
 
 
-def empty_codes(requantize: Thresholds, rows: int, channels: int) -> Array:
+def empty_codes(device: str, requantize: Thresholds, rows: int, channels: int) -> Array:
     """Zeroed words for `rows` rows of thresholded channels."""
-    return np.zeros((requantize.into.bits, rows, word_count(channels)), WORD)
+    return zeros(device, (requantize.into.bits, rows, word_count(channels)))
 
 
 def wrap(words: Array, requantize: Thresholds, shape: tuple[int, ...]) -> QuantArray:
@@ -100,7 +100,7 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
     op = "Thresholds"
     if isinstance(values, QuantArray):
         raise TypeError(f"{op}: takes the dense result of an operation, got a QuantArray; pass requantize= to the op")
-    v = checks.real_array(op, "values", values)
+    v = checks.dense(op, "values", values)
     at = checks.axis(op, axis, v.ndim)
     real = v.dtype.kind == "f"
     if real and v.dtype != np.float32:
@@ -111,15 +111,16 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
         raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
     if v.dtype == np.int64 and v.size and max(-int(v.min()), int(v.max())) >= 2**62:
         raise OverflowError(f"{op}: integer results lie within +-2**62, got {v.min()} to {v.max()}")
-    if real and np.isnan(v).any():
+    if real and bool(namespace(device_of(v)).isnan(v).any()):
         raise ValueError(f"{op}: values must hold no NaN")
-    last = np.moveaxis(v, at, -1)
+    device = device_of(v)
+    last = namespace(device).moveaxis(v, at, -1)
     channels = last.shape[-1]
     check(op, requantize, channels)
-    rows = np.ascontiguousarray(last, np.float64 if real else np.int64)
-    out = empty_codes(requantize, int(np.prod(last.shape[:-1])), channels)
+    rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))
+    out = empty_codes(device, requantize, int(np.prod(last.shape[:-1])), channels)
     if out.size:
-        kernel("cpu", "threshold")(
+        kernel(device, "threshold")(
             rows.reshape(-1, channels), finish(requantize, channels, real, lanes=GroupLanes(channels)), out
         )
     made = wrap(out, requantize, last.shape)

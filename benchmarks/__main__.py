@@ -1,16 +1,20 @@
 """Benchmarks of the package, each a subcommand.
 
 python -m benchmarks cpu [--suite NAME] [--threads N] [--rounds N] [--json OUT] [--plot OUT.png]
+python -m benchmarks gpu [--only TEXT] [--rounds N] [--no-tests] [--json OUT]
 """
 
 import argparse
 
-from .cpu import command
+from .cpu import command as cpu
+from .gpu import command as gpu
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    command.parser(parser.add_subparsers(required=True, metavar="WHAT").add_parser)
+    add = parser.add_subparsers(required=True, metavar="WHAT").add_parser
+    cpu.parser(add)
+    gpu.parser(add)
     args = parser.parse_args(argv)
     args.run(args)
 

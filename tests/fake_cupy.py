@@ -6,10 +6,10 @@ and NumPy's functions give one back. Kernels are the CPU's, called with what the
 
 import operator
 import sys
-from contextlib import contextmanager, nullcontext
+import time
+from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import numpy as np
 
@@ -112,7 +112,44 @@ def __getattr__(name):
     return (lambda *a, **k: _wrapped(found(*_held(a), **_held(k)))) if callable(found) else found
 
 
-cuda = SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 2), Device=lambda number: nullcontext())
+class Event:
+    """A time of the CPU."""
+
+    at = 0.0
+
+    def record(self):
+        self.at = time.perf_counter()
+
+    def synchronize(self):
+        pass
+
+
+__version__ = "stand-in"
+
+
+class Device:
+    """What says how fast a GPU is, and where arrays are made."""
+
+    def __init__(self, number):
+        self.attributes = {"MultiProcessorCount": 2, "ClockRate": 10**6}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+
+def _properties(number):
+    return {"name": b"a stand-in", "major": 9, "minor": 0}
+
+
+cuda = SimpleNamespace(
+    runtime=SimpleNamespace(getDeviceCount=lambda: 2, getDeviceProperties=_properties, driverGetVersion=lambda: 13000),
+    Device=Device,
+    Event=Event,
+    get_elapsed_time=lambda begin, end: (end.at - begin.at) * 1000,
+)
 TWINS = frozenset(_device.KERNELS)
 
 
@@ -133,17 +170,19 @@ def gpu(twins=TWINS):
 
         return call
 
-    with patch.dict(sys.modules, {"cupy": sys.modules[__name__]}):
-        modules = [
-            m for n, m in list(sys.modules.items()) if n.startswith("quantarray") and vars(m).get("kernel") is real
-        ]
+    before = sys.modules.get("cupy")
+    sys.modules["cupy"] = sys.modules[__name__]
+    modules = [m for n, m in list(sys.modules.items()) if n.startswith("quantarray") and vars(m).get("kernel") is real]
+    for module in modules:
+        module.kernel = kernel
+    try:
+        yield
+    finally:
         for module in modules:
-            module.kernel = kernel
-        try:
-            yield
-        finally:
-            for module in modules:
-                module.kernel = real
+            module.kernel = real
+        del sys.modules["cupy"]
+        if before is not None:
+            sys.modules["cupy"] = before
 
 
 def _on_host(x):

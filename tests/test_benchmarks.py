@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import fake_cupy
 import numba
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from benchmarks.cpu.contenders import OURS, Entry, attempt, fastest, quantarray,
 from benchmarks.cpu.contenders import numpy as numpy_contender
 from benchmarks.cpu.quiet import Quiet
 from benchmarks.cpu.worker import Worker, WorkerError, median_seconds
+from benchmarks.gpu import clock, contenders, limits
+from benchmarks.gpu import command as gpu_command
 
 SMALL = {Conv: {"size": 9, "batch": 2}, Product: {"m": 5, "k": 70, "n": 33}, Search: {"rows": 500}}
 SMALL |= {Pack: {"rows": 3, "length": 70}, Unpack: {"rows": 3, "length": 70}, Bases: {}, Network: {}}
@@ -216,3 +219,37 @@ def test_unknown_suite(capsys):
     with pytest.raises(SystemExit):
         main(["cpu", "--suite", "nothing"])
     assert "invalid choice: 'nothing'" in capsys.readouterr().err
+
+
+GPU_SMALL = {Conv: {"size": 5, "batch": 2, "channels": 33, "outputs": 3}, Product: {"m": 70, "k": 70, "n": 33}}
+GPU_SMALL |= {Pack: {"rows": 3, "length": 70}}
+
+
+def test_the_gpu_command_compares_and_tabulates(monkeypatch, capsys, tmp_path):
+    """On a stand-in for a GPU; no figure of it is kept."""
+    small = [dataclasses.replace(case, **GPU_SMALL[type(case)]) for case in gpu_command.CASES]
+    monkeypatch.setattr(gpu_command, "CASES", small)
+    monkeypatch.setattr(limits, "_COPIED", 1 << 10)
+    monkeypatch.setattr(clock, "_LEAST", 0)
+    with fake_cupy.gpu():
+        main(["gpu", "--no-tests", "--rounds", "1", "--json", str(tmp_path / "gpu.json")])
+    made = json.loads((tmp_path / "gpu.json").read_text())
+    assert made["device"] == "a stand-in" and not made["failed"] and len(made["rows"]) == len(small)
+    for row in made["rows"]:
+        assert row["seconds"][OURS] > 0 and row["limit"] > 0 and row["gigabytes_per_second"] > 0
+    assert "device copy" in made["rows"][-1]["seconds"] and "cuDNN fp16" in made["rows"][0]["absent"]
+    assert "share" in capsys.readouterr().out
+
+
+def test_the_gpu_command_times_no_wrong_output(monkeypatch):
+    monkeypatch.setattr(gpu_command, "CASES", [dataclasses.replace(TINY)])
+    monkeypatch.setattr(limits, "_COPIED", 1 << 10)
+    monkeypatch.setattr(contenders, "expected", lambda case: case.expected() + 1)
+    with fake_cupy.gpu(), pytest.raises(SystemExit, match=r"gpu: tiny: quantarray is wrong: 15 of 15 elements differ"):
+        main(["gpu", "--no-tests"])
+
+
+def test_the_gpu_command_without_a_gpu(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(SystemExit, match=r"gpu: nothing was tested or measured: .*CuPy"):
+        main(["gpu"])

@@ -1,0 +1,83 @@
+"""Who is timed on the GPU. As in `benchmarks.cpu.contenders`, an entry's call is what each new input costs."""
+
+import numpy as np
+
+import quantarray as qa
+
+from ..cpu.cases import Conv, Pack, Product, levels
+from ..cpu.contenders import OURS, Entry, attempt
+
+ROWS = 32  # of a product's first and last rows, which are compared: all of them would take the CPU minutes
+FP16, INT8, COPY = "cuDNN fp16", "cuBLAS int8", "device copy"
+
+
+def entries(case, xp):
+    """{title: Entry, or the line that says why it does not take part}; xp is CuPy."""
+    made = {OURS: attempt(ours, case, xp)}
+    if isinstance(case, Pack):
+        made[COPY] = attempt(copy, case, xp)
+    else:
+        made |= {title: attempt(peer, case) for title, peer in (peers(case)).items()}
+    return made
+
+
+def peers(case):
+    return {FP16: convolution} if isinstance(case, Conv) else {FP16: half_product, INT8: byte_product}
+
+
+def ours(case, xp):
+    given = {name: xp.asarray(a) for name, a in case.inputs().items()}
+    if isinstance(case, Pack):
+        return Entry(lambda: qa.quantize(given["x"], qa.Sign()), lambda q: qa.asnumpy(q.codes()) != 0)
+    x, w = (qa.encode(a, values=levels(1)).to_device("cuda") for a in case.inputs().values())
+    if isinstance(case, Product):
+        return Entry(lambda: qa.linear(x, w), lambda y: ends(qa.asnumpy(y)))
+    cut = qa.Thresholds([0])
+    return Entry(lambda: qa.conv2d(x, w, padding=1, requantize=cut), lambda y: qa.asnumpy(y).codes() != 0)
+
+
+def copy(case, xp):
+    """A read and a write of the same number of bytes as packing reads."""
+    x = xp.asarray(case.inputs()["x"])
+    return Entry(x.copy, lambda y: qa.asnumpy(y) >= 0)
+
+
+def convolution(case):
+    """PyTorch's channels-last fp16, that is cuDNN's: what is not compared there is a float of each output."""
+    import torch
+
+    x, w = (
+        torch.from_numpy(a).cuda().half().permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+        for a in case.inputs().values()
+    )
+    torch.backends.cudnn.benchmark = True
+    return Entry(
+        lambda: torch.nn.functional.conv2d(x, w, padding=1),
+        lambda y: y.permute(0, 2, 3, 1).float().cpu().numpy() > 0,
+    )
+
+
+def half_product(case):
+    import torch
+
+    x, w = (torch.from_numpy(a).cuda().half() for a in case.inputs().values())
+    return Entry(lambda: x @ w.T, lambda y: ends(y.float().cpu().numpy()), 2**-10)
+
+
+def byte_product(case):
+    import torch
+
+    x, w = (torch.from_numpy(a).cuda() for a in case.inputs().values())
+    return Entry(lambda: torch._int_mm(x, w.T), lambda y: ends(y.cpu().numpy()))
+
+
+def expected(case):
+    if not isinstance(case, Product):
+        return case.expected()
+    given = case.inputs()
+    return (ends(given["x"]).astype(np.float32) @ given["w"].astype(np.float32).T).astype(np.int32)
+
+
+def ends(a):
+    """The first and the last rows."""
+    return a if len(a) <= 2 * ROWS else np.concatenate([a[:ROWS], a[-ROWS:]])

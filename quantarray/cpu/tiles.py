@@ -10,7 +10,7 @@ from . import threads
 from .micro import LANES, TILE, add_counts, count_tile, popcount
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
-_CUT = 1 << 12  # words of a block that are laid out at a time
+_CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
 _LEAST = 1 << 18  # and-popcounts of a word that are worth a parallel region
 
 

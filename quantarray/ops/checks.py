@@ -19,7 +19,7 @@ _HOST, _DEVICES = (
     (1, 3),
     {2: "a CUDA device", 4: "an OpenCL device", 7: "a Vulkan device", 8: "a Metal device", 10: "a ROCm device"},
 )
-_LONGEST, _MOST_AXES = 2**63 - 1, 63
+_MOST_AXES = 63
 _FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
 
 
@@ -40,7 +40,7 @@ def integer(op: str, name: str, value: Any, least: int, most: int | None = None)
 
 def lengths(op: str, shape: Any) -> tuple[int, ...]:
     """A shape: an integer or several."""
-    found = tuple(integer(op, "a length of shape", n, 0, _LONGEST) for n in (shape if np.iterable(shape) else (shape,)))
+    found = tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
     dimensions(op, len(found))
     return found
 

@@ -147,6 +147,8 @@ def broadcast_to(q: QuantArray, shape: Any) -> QuantArray:
     more = len(new) - q.ndim
     if more < 0 or any(n not in (1, m) for n, m in zip(q.shape, new[max(more, 0) :], strict=True)):
         raise ValueError(f"{op}: an array of shape {q.shape} does not broadcast to {new}")
+    if max(new) >= 2**63:
+        raise ValueError(f"{op}: a length of shape must be below 2**63, got {new}")
     q = index(q, (None,) * more + (...,), op)
     words, length = q.words, new[q.axis]
     if length != q.shape[q.axis]:

@@ -129,6 +129,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         **dict.fromkeys(("pack_bits", "from_packbits", "from_bitarray"), Rule("uint1", "refused")),
         **dict.fromkeys(("relu_mask", "dropout_mask"), _MASK),
         "load": Rule("the dtype that was saved", "the law that was saved"),
+        "asnumpy": Rule("the operand's", "the operand's"),
     },
     "Out of packed arrays": {
         "unpack_bits": Rule("bool of uint1; others are refused", "refused"),

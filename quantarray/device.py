@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, wraps
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
@@ -56,11 +57,26 @@ KERNELS = tuple(_FILES)
 def kernel(device: str, name: str) -> Callable[..., None]:
     """The kernel `name` of `quantarray.kernels` for a device."""
     backend = device.partition(":")[0]
-    if backend != "cpu":
+    module = _twin(backend, f"{__package__}.{backend}.{_FILES[name]}", name)
+    found: Callable[..., None] | None = getattr(module, name, None)
+    if found is None:
         raise DeviceError(f"{name}: there is no kernel for device {device!r}; move the operands with .to_device('cpu')")
-    module = import_module(f".{backend}.{_FILES[name]}", __package__)
-    found: Callable[..., None] = getattr(module, name)
     return found
+
+
+def _twin(backend: str, path: str, name: str) -> ModuleType | None:
+    """The module of a backend's kernel, None where there is none."""
+    if backend not in ("cpu", "cuda"):
+        return None
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name == path:
+            return None
+        raise DeviceError(
+            f"{name}: kernels for the device {backend!r} need the package {error.name}; install it with "
+            f"pip install 'quantarray[cuda13]', or move the operands with .to_device('cpu')"
+        ) from error
 
 
 @cache

@@ -119,3 +119,24 @@ def test_importing_loads_no_kernel_and_no_optional_package():
     loaded = set(out[1].split())
     assert "quantarray.ops.convolution" in loaded
     assert not loaded & {"cupy", "torch", "matplotlib", "safetensors", "quantarray.cpu.conv", "numba"}
+
+
+WITHOUT_CUDA = """
+import sys
+sys.modules["numba_cuda"] = None
+import quantarray as qa
+from quantarray.device import kernel
+try:
+    kernel("cuda", "pack")
+except qa.DeviceError as error:
+    print(error)
+print(qa.encode([1, -1], values=(-1, 1)).codes())
+"""
+
+
+def test_without_the_packages_for_cuda_one_message_says_what_to_install_and_the_cpu_works():
+    out = subprocess.run([sys.executable, "-c", WITHOUT_CUDA], capture_output=True, text=True, check=True).stdout
+    said, codes = out.splitlines()
+    assert "pack: kernels for the device 'cuda' need the package numba_cuda" in said
+    assert "pip install 'quantarray[cuda13]'" in said and ".to_device('cpu')" in said
+    assert codes == "[1 0]"

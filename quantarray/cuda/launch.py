@@ -1,0 +1,108 @@
+"""How kernels are launched, and what is moved to the device for them: the one place that decides either.
+
+Kernels take arrays that lie in GPU memory, CuPy's or Numba's; others with `__cuda_array_interface__` go through `array`
+first. In Numba's simulator they are NumPy arrays. Only small host arrays, those of a `Plan`, a `Finish` or a table, are
+moved, once each, by `resident`.
+"""
+
+import weakref
+
+import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
+import numpy as np
+from numba import cuda
+from numba.core import config
+
+from ..errors import DeviceError
+
+LANES = 32  # threads of a warp, and bits of half a word
+MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
+WARPS = 8  # of a block that has no shape of its own
+
+_kept = {}
+
+
+def inline(function):
+    """A device function that becomes part of its callers: arrays of registers can't be passed to one that does not."""
+    options = {} if config.ENABLE_CUDASIM else {"forceinline": True}  # the simulator takes no such argument
+    return cuda.jit(device=True, **options)(function)
+
+
+def run(kernel, grid, block, *args):
+    """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
+
+    It runs on the stream that the arrays name: CuPy's name the current one.
+    """
+    ready = tuple(map(_argument, args))
+    stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
+    kernel[grid, block, stream](*ready)
+
+
+def _argument(a):
+    if isinstance(a, tuple):
+        return type(a)(*map(_argument, a))
+    return array(a) if isinstance(a, np.ndarray) or hasattr(a, "__cuda_array_interface__") else a
+
+
+def rows_by_halves(rows, halves):
+    """(grid, block) in which a warp takes one half-word of a row at a time: warps lie along x, rows along y.
+
+    A short row does not fill a block, which then takes several rows.
+    """
+    across = max(1, min(halves, WARPS))
+    down = max(1, WARPS // across)
+    return (-(-halves // across), min(-(-rows // down), MOST_ROWS)), (across * LANES, down)
+
+
+def rows_by_items(rows, items):
+    """(grid, block) with a thread for each item of a row: items lie along x, rows along y.
+
+    Short rows share a block, but a warp's threads have neighbouring items as far as there are any.
+    """
+    threads = WARPS * LANES
+    across = 1
+    while across < min(items, threads):
+        across *= 2
+    down = max(1, threads // across)
+    return (-(-items // across), min(-(-rows // down), MOST_ROWS)), (across, down)
+
+
+def scratch(shape, dtype):
+    """An array of GPU memory for a kernel's own use, uninitialised."""
+    return np.empty(shape, dtype) if config.ENABLE_CUDASIM else cuda.device_array(shape, dtype)
+
+
+def array(a):
+    """An array of GPU memory as Numba takes it."""
+    if isinstance(a, np.ndarray):
+        if config.ENABLE_CUDASIM:
+            return a
+        raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
+    return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
+
+
+def halves(words):
+    """uint64 words[.. n] as uint32[.. 2n]: little endian, so a ballot of 32 lanes is one element."""
+    return array(words).view(np.uint32)
+
+
+def resident(a):
+    """A host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile."""
+    return kept(_move, (a,)) if isinstance(a, np.ndarray) else a
+
+
+def all_resident(arrays):
+    """The same for each member of a named tuple."""
+    return type(arrays)(*map(resident, arrays))
+
+
+def kept(make, arrays, *numbers):
+    """make(*arrays, *numbers), made once for these very arrays and dropped with the first of them that goes."""
+    key = make, *map(id, arrays), *numbers
+    if key not in _kept:
+        made = make(*arrays, *numbers)
+        _kept[key] = made, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
+    return _kept[key][0]
+
+
+def _move(a):
+    return a if config.ENABLE_CUDASIM else cuda.to_device(np.ascontiguousarray(a))

@@ -1,0 +1,51 @@
+"""What the 32 lanes of a warp do together. Every lane of a warp must come by: a predicate, never an early return."""
+
+import numpy as np
+from numba import cuda
+
+from .launch import LANES, inline
+
+ALL = 0xFFFFFFFF
+
+
+@inline
+def ballot(bit):
+    """Half a word: bit i is the bit of lane i."""
+    return np.uint32(cuda.ballot_sync(ALL, bit))
+
+
+@inline
+def warp_sum(value):
+    """The sum of an int64 over the warp, in every lane."""
+    value += cuda.shfl_xor_sync(ALL, value, 16)
+    value += cuda.shfl_xor_sync(ALL, value, 8)
+    value += cuda.shfl_xor_sync(ALL, value, 4)
+    value += cuda.shfl_xor_sync(ALL, value, 2)
+    value += cuda.shfl_xor_sync(ALL, value, 1)
+    return value
+
+
+@inline
+def put_code(code, lane, out, row, half):
+    """The codes of 32 lanes as half a word in each plane of uint32 out[planes rows halves].
+
+    Lane p keeps the ballot of plane p, so that one store writes all planes.
+    """
+    mine = np.uint32(0)
+    for plane in range(out.shape[0]):
+        bits = ballot((code >> plane) & 1)
+        if lane == plane:
+            mine = bits
+    if lane < out.shape[0] and half < out.shape[2]:
+        out[lane, row, half] = mine
+
+
+@inline
+def place_of_lane():
+    """(lane, half-word of the row, first row, rows to the next) of a thread in a grid of `launch.rows_by_halves`.
+
+    Rows are walked by `while`: a `range` with a step that is not constant divides first.
+    """
+    lane = cuda.threadIdx.x % LANES
+    half = cuda.blockIdx.x * (cuda.blockDim.x // LANES) + cuda.threadIdx.x // LANES
+    return lane, half, cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y, cuda.gridDim.y * cuda.blockDim.y

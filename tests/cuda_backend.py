@@ -1,0 +1,50 @@
+"""Where tests of CUDA kernels run: in Numba's simulator. Importing this skips a file of tests anywhere else."""
+
+import os
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from unittest.mock import patch
+
+import pytest
+
+if find_spec("numba_cuda") is None:
+    pytest.skip("needs numba-cuda", allow_module_level=True)
+if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
+    pytest.skip("test_cuda_simulated.py runs this file in Numba's simulator", allow_module_level=True)
+
+import cuda_simulator
+import numpy as np
+
+from quantarray.cpu import costs as cpu_costs
+from quantarray.cuda import costs as cuda_costs
+from quantarray.device import kernel
+
+cuda_simulator.install()
+
+
+def both(name, *args, out):
+    """What the CPU's kernel and its CUDA twin make of the same arguments."""
+    made = np.array(out), np.array(out)
+    for device, one in zip(("cpu", "cuda"), made, strict=True):
+        kernel(device, name)(*args, one)
+    return made
+
+
+@contextmanager
+def twins():
+    """Public functions on CUDA kernels: those that have a twin run it in place of the CPU's, chosen as for a GPU."""
+    device = import_module("quantarray.device")  # the package has a function of this name
+    found = device._twin
+
+    def twin(backend, path, name):
+        path = path.replace(".cpu.", ".cuda.")
+        made = found("cuda", path, name)
+        return made if hasattr(made, name) else found(backend, path.replace(".cuda.", ".cpu."), name)
+
+    with patch.object(device, "_twin", twin), patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel):
+        kernel.cache_clear()
+        device.integer_kernel.cache_clear()
+        yield
+    kernel.cache_clear()
+    device.integer_kernel.cache_clear()

@@ -1,0 +1,100 @@
+"""CUDA kernels without a GPU: compiled to PTX for several targets, assembled by ptxas, and disassembled.
+
+What is compiled is what a twin would launch for the arguments it is given: the same kernel, the same types.
+"""
+
+import re
+import subprocess
+import sysconfig
+import tempfile
+from collections import Counter
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+TARGETS = ((8, 0), (9, 0), (12, 0))
+_TOOLS = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin"
+_FOUND = find_spec("numba_cuda") is not None and all((_TOOLS / tool).exists() for tool in ("ptxas", "nvdisasm"))
+needs_toolkit = pytest.mark.skipif(not _FOUND, reason="needs numba-cuda, and the wheels of ptxas and nvdisasm")
+
+
+class Assembled(NamedTuple):
+    """What became of a kernel on one target."""
+
+    ptx: str
+    registers: int
+    shared: int  # bytes
+    local: int  # bytes of stack and spills a thread
+    instructions: Counter  # opcode: how many, such as "POPC" or "STG.E"
+
+    def count(self, opcode):
+        """Instructions that are `opcode`, whatever their modifiers."""
+        return sum(n for name, n in self.instructions.items() if name.split(".")[0] == opcode)
+
+
+@contextmanager
+def launches(monkeypatch):
+    """The list of (kernel, signature) that twins launch inside; nothing runs, and no GPU is asked for."""
+    from quantarray.cuda import launch
+
+    found = []
+
+    def note(kernel, grid, block, *args):
+        found.append((kernel, tuple(_type_of(a) for a in args)))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(launch, "run", note)
+        patched.setattr(launch, "array", lambda a: a)
+        patched.setattr(launch, "_move", lambda a: a)
+        patched.setattr(launch, "scratch", np.empty)
+        yield found
+
+
+def _type_of(a):
+    from numba import from_dtype, typeof, types
+
+    if isinstance(a, np.ndarray):
+        return types.Array(from_dtype(a.dtype), a.ndim, "C")
+    if isinstance(a, tuple):
+        members = [_type_of(member) for member in a]
+        same = len(set(members)) == 1
+        return types.NamedUniTuple(members[0], len(a), type(a)) if same else types.NamedTuple(members, type(a))
+    return typeof(a)
+
+
+@cache
+def assemble(kernel, signature, target):
+    """Compile for compute capability (major, minor), assemble and disassemble."""
+    from numba import cuda
+    from numba.cuda import dispatcher
+
+    # Device functions ask for the current device, of which there need be none
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=target)
+    ptx = cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=target)[0]
+    return _assemble(ptx, f"sm_{target[0]}{target[1]}")
+
+
+def _assemble(ptx, name):
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        log = _run("ptxas", "-v", f"-arch={name}", source, "-o", made).stderr
+        text = _run("nvdisasm", "-c", made).stdout
+    used = re.search(r"Used (\d+) registers", log)
+    shared = re.search(r"(\d+) bytes smem", log)
+    local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    opcodes = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text)
+    bytes_shared, bytes_local = int(shared[1]) if shared else 0, sum(map(int, local.groups()))
+    return Assembled(ptx, int(used[1]), bytes_shared, bytes_local, Counter(opcodes))
+
+
+def _run(tool, *args):
+    made = subprocess.run([_TOOLS / tool, *args], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    return made

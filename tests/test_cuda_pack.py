@@ -1,0 +1,101 @@
+"""CUDA twins of packing: pack, unpack, encode, threshold, bit for bit what the CPU's kernels make."""
+
+import numpy as np
+import pytest
+from cuda_backend import both
+
+from quantarray.device import kernel
+from quantarray.format import word_count
+from quantarray.ops import thresholding
+from quantarray.ops.lanes import GroupLanes
+
+LENGTHS = (1, 31, 32, 33, 63, 64, 65, 129, 300)
+
+
+@pytest.fixture(autouse=True, params=[1, 3], ids=["1 warp", "3 warps"])
+def few_warps(request, monkeypatch):
+    """Blocks so small that a row of few words needs several, and more rows than a grid may be high."""
+    from quantarray.cuda import launch
+
+    monkeypatch.setattr(launch, "WARPS", request.param)
+    monkeypatch.setattr(launch, "MOST_ROWS", 2)
+
+
+def words(planes, rows, length, fill=0xAB):
+    return np.full((planes, rows, word_count(length)), fill, np.uint64)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("planes", [1, 2, 5, 8])
+def test_pack_and_unpack(planes, length):
+    rng = np.random.default_rng(length)
+    codes = rng.integers(0, 2**planes, (3, length), np.uint8)
+    cpu, cuda = both("pack", codes, out=words(planes, 3, length))
+    np.testing.assert_array_equal(cuda, cpu)
+    back = both("unpack", cuda, out=np.full((3, length), 77, np.uint8))
+    np.testing.assert_array_equal(back[0], codes)
+    np.testing.assert_array_equal(back[1], codes)
+
+
+def test_empty():
+    for shape in ((0, 5), (3, 0)):
+        made = both("pack", np.zeros(shape, np.uint8), out=words(2, *shape))
+        assert made[1].size == 0
+        both("unpack", made[1], out=np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(("planes", "count"), [(1, 1), (2, 3), (3, 5), (8, 255)])
+def test_encode(planes, count, length, dtype):
+    rng = np.random.default_rng(length + count)
+    rows, tables, group = 3, 2, 64
+    groups = -(-length // group)
+    thresholds = np.sort(rng.normal(size=(tables, groups, count)), axis=-1).astype(dtype)
+    codes = rng.integers(0, 2**planes, (tables, groups, count + 1), np.uint8)
+    x = rng.normal(size=(rows, length)).astype(dtype)
+    x[0, length // 2] = thresholds[1, length // 2 // group, 0]  # at least is not above
+    x[1, -1], x[2, 0] = np.inf, -np.inf
+    row = np.array([1, 0, 1])
+    nan = [np.zeros(4, bool), np.zeros(4, bool)]
+    made = []
+    for device, found in zip(("cpu", "cuda"), nan, strict=True):
+        made.append(words(planes, rows, length))
+        kernel(device, "encode")(x, thresholds, codes, row, group, found, made[-1])
+        assert not found.any()
+    np.testing.assert_array_equal(made[1], made[0])
+    one = both("encode", x, thresholds[:1, :1], codes[:1, :1], np.zeros(rows, np.int64), length, nan[0],
+               out=words(planes, rows, length))  # fmt: skip
+    np.testing.assert_array_equal(one[1], one[0])
+
+
+@pytest.mark.parametrize("place", [(0, 0), (2, 64), (1, 33)])
+def test_encode_reports_nan(place):
+    x = np.zeros((3, 65), np.float32)
+    x[place] = np.nan
+    found = np.zeros(3, bool)
+    table, codes = np.zeros((1, 1, 1), np.float32), np.array([[[0, 1]]], np.uint8)
+    kernel("cuda", "encode")(x, table, codes, np.zeros(3, np.int64), 65, found, words(1, 3, 65))
+    assert found.any()
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["int64", "float64"])
+@pytest.mark.parametrize("channels", LENGTHS)
+@pytest.mark.parametrize(("planes", "count"), [(1, 1), (2, 3), (4, 9)])
+def test_threshold(planes, count, channels, real):
+    rng = np.random.default_rng(channels)
+    lanes = GroupLanes(channels)
+    dtype = np.float64 if real else np.int64
+    values = rng.integers(-9, 9, (3, channels)).astype(dtype)
+    limits = np.sort(rng.integers(-9, 9, (count, channels)), axis=0).astype(dtype)
+    if real:
+        limits[0, ::3] = np.nan  # below all values
+    bits = rng.integers(0, 2, (count + 1, planes)) if count > 1 else np.array([[0], [1]])
+    finish = thresholding.finish(None, channels, real, lanes=lanes)._replace(
+        thresholds=lanes(limits),
+        flip=np.packbits(lanes(rng.integers(0, 2, channels).astype(bool)), bitorder="little").view("<u4"),
+        toggles=np.where(bits == 1, ~np.uint64(0), np.uint64(0)),
+    )
+    cpu, cuda = both("threshold", values, finish, out=words(planes, 3, channels, 0))
+    assert cpu.any() or channels == 1
+    np.testing.assert_array_equal(cuda, cpu)

@@ -88,7 +88,7 @@ def conv(x, w, plan, finish, out):
 
 @cache
 def _kernel(tile, codes, total):
-    """Results are rounded off to the type `total`: where that is int32, `extra` may have wrapped."""
+    """Sums are made in int64 and become `total`, the type of `extra` and of the thresholds."""
     warps, pixels, blocks, words = tile
     size, own = warps * pixels, pixels * blocks
     locate, count, store = locator(tile), counter(tile), store_codes if codes else store_values

@@ -88,7 +88,7 @@ def _codes_times(left, first, planes, begin, kind, offsets, channel, shape, valu
 def _integer(total):
     @inline
     def integer(shape, left, values, offsets, c, last, kind, begin, image, channel, copy, at):
-        """Of the type `total`: where that is int32, `extra` may have wrapped."""
+        """The exact sum as `total`, the type of `extra` and of the thresholds."""
         terms = c.x_terms
         dot = _codes_times(left, terms[0, 0], terms[0, 1], begin, kind, offsets, channel, shape, values, 0, copy, True)
         return total(last.extra[kind, at] + terms[0, 3] * dot)

@@ -61,7 +61,18 @@ def kernel(device: str, name: str) -> Callable[..., None]:
     found: Callable[..., None] | None = getattr(module, name, None)
     if found is None:
         raise DeviceError(f"{name}: there is no kernel for device {device!r}; move the operands with .to_device('cpu')")
-    return found
+    return _on(device, found) if ":" in device else found
+
+
+def _on(device: str, run: Callable[..., None]) -> Callable[..., None]:
+    """A kernel that is launched on one of several GPUs, whichever is the current one."""
+
+    @wraps(run)
+    def there(*args: Any) -> None:
+        with current(device):
+            run(*args)
+
+    return there
 
 
 def _twin(backend: str, path: str, name: str) -> ModuleType | None:

@@ -96,12 +96,16 @@ def all_resident(arrays):
 
 
 def kept(make, arrays, *numbers):
-    """make(*arrays, *numbers), made once for these very arrays and dropped with the first of them that goes."""
-    key = make, *map(id, arrays), *numbers
+    """make(*arrays, *numbers), made once a GPU for these very arrays and dropped with the first of them that goes."""
+    key = make, _gpu(), *map(id, arrays), *numbers
     if key not in _kept:
         made = make(*arrays, *numbers)
         _kept[key] = made, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
     return _kept[key][0]
+
+
+def _gpu():
+    return 0 if config.ENABLE_CUDASIM else cuda.current_context().device.id
 
 
 def _move(a):

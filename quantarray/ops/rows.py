@@ -41,18 +41,25 @@ def flat(words: Array) -> Array:
 
 
 def lay(device: str, parts: list[tuple[Array, Run]]) -> Array:
-    """Rows made of runs of bits of other rows, one after the other; words [*outer word] with equal outer axes."""
+    """Rows made of runs of bits of other rows, one after the other; words [planes *outer word], equal outer axes."""
     out = zeros(device, (*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))))
     if out.size:
         near = [_near(words, run) for words, run in parts if run.size]
-        kernel(device, "place")([(_rows(words), *run) for words, run in near], flat(out))
+        # What fills a pad is one row a plane, which is read as often as it is wanted
+        each = out[0].size > out.shape[-1] and any(_alike(words[:1]) for words, _ in near)
+        for cut in [slice(k, k + 1) for k in range(len(out))] if each else [slice(None)]:
+            kernel(device, "place")([(_rows(words[cut]), *run) for words, run in near], flat(out[cut]))
     return out
 
 
+def _alike(words: Array) -> bool:
+    """True where all rows are the same by their strides."""
+    return all(n == 1 or not stride for n, stride in zip(words.shape[:-1], words.strides, strict=False))
+
+
 def _rows(words: Array) -> Array:
-    """`flat`, or one row where all are the same by their strides."""
-    same = all(n == 1 or not stride for n, stride in zip(words.shape[:-1], words.strides, strict=False))
-    return flat(words[(slice(0, 1),) * (words.ndim - 1)] if same else words)
+    """`flat`, or one row where all are the same."""
+    return flat(words[(slice(0, 1),) * (words.ndim - 1)] if _alike(words) else words)
 
 
 def _near(words: Array, run: Run) -> tuple[Array, Run]:

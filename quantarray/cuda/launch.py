@@ -6,6 +6,7 @@ moved, once each, by `resident`.
 """
 
 import weakref
+from functools import cache
 
 import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
 import numpy as np
@@ -104,8 +105,14 @@ def kept(make, arrays, *numbers):
     return _kept[key][0]
 
 
+@cache
+def _driver():
+    """False in the simulator, and where kernels are only compiled."""
+    return not config.ENABLE_CUDASIM and cuda.is_available()
+
+
 def _gpu():
-    return 0 if config.ENABLE_CUDASIM else cuda.current_context().device.id
+    return cuda.current_context().device.id if _driver() else 0
 
 
 def _move(a):

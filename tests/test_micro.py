@@ -199,11 +199,11 @@ def test_environment_chooses():
 
 
 @pytest.mark.parametrize("name", ["portable", pytest.param("avx2", marks=pytest.mark.skipif(not AVX2, reason="AVX2"))])
-def test_products_for_other_cpus(name):
-    """The tests of products and of the trained networks, in a process that compiles for less than this CPU has."""
+def test_other_cpus(name):
+    """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has."""
     if isa.NAME == name:
         pytest.skip("this process runs them")
-    tests = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks")]
+    tests = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks", "place")]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"}
     made = subprocess.run(command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True)

@@ -3,17 +3,15 @@
 `docs/kernels/place.md` has the algebra and what was tried.
 """
 
-from functools import lru_cache
-
 import numpy as np
 from numba import carray, njit, prange
 
 from . import threads
 from .micro.vectors import words_at
+from .steps import reversed_bits, squeeze, stepped_words, table_for
 
 _LEAST = 1 << 15  # words that are worth a parallel region
 _FEW, _ROWS = 8, 256  # words of a short run, and rows of such runs that stay in cache
-_STRETCH = 128  # words made of a step beyond 1 at a time, whose source stays in cache
 _LONG = 64  # words of a row whose parts are found once for it
 _BLOCK = 4096  # words of a row in one task: a single long row is spread over threads too
 
@@ -21,29 +19,18 @@ _BLOCK = 4096  # words of a row in one task: a single long row is spread over th
 def place(parts, out):
     if not out.size:
         return
-    table, at = [], 0
+    runs, steps, at = [], [], 0
     for words, start, step, count in parts:
         if count:
-            table.append((words.ctypes.data, *words.shape, start, step, count, at))
+            runs.append((words.ctypes.data, *words.shape, start, step, count, at))
+            steps.append(table_for(start, step, at))
         at += count
-    rounds = np.array([squeezing(step) for _, _, _, _, step, _, _ in table])
-    args = np.array(table, np.int64), rounds, out
+    args = np.array(runs, np.int64), np.array(steps), out
     tasks = _tasks(*out.shape)
     if threads.serial(out.size, _LEAST):
         _place_tasks(*args, 0, tasks)
     else:
         threads.run(_place_parallel, *args, tasks, threads.pieces(tasks))
-
-
-@njit(cache=True, nogil=True)
-def _reversed(x):
-    """The 64 bits of a word in reverse order, by swapping ever smaller halves."""
-    x = (x >> np.uint64(32)) | (x << np.uint64(32))
-    x = ((x >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)) | ((x & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16))
-    x = ((x >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)) | ((x & np.uint64(0x00FF00FF00FF00FF)) << np.uint64(8))
-    x = ((x >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)) | ((x & np.uint64(0x0F0F0F0F0F0F0F0F)) << np.uint64(4))
-    x = ((x >> np.uint64(2)) & np.uint64(0x3333333333333333)) | ((x & np.uint64(0x3333333333333333)) << np.uint64(2))
-    return ((x >> np.uint64(1)) & np.uint64(0x5555555555555555)) | ((x & np.uint64(0x5555555555555555)) << np.uint64(1))
 
 
 @njit(cache=True, nogil=True)
@@ -61,78 +48,37 @@ def _run(words, row, i, n):
     return bits
 
 
-@lru_cache(maxsize=64)
-def squeezing(step):
-    """For a step: a mask for each round, the bits it takes from bit 0 on, then how many it takes from each bit on.
-
-    Bits 0, step, 2 * step, .. of a word come next to each other in 6 rounds: in round i all those move down by 2**i
-    that have an odd number of 2**i other bits below them yet. Warren, Hacker's Delight, 7-4 (compress).
-    """
-    ones, step = 2**64 - 1, max(1, abs(step))
-    every = wanted = sum(1 << i for i in range(0, 64, step))
-    odd, masks = ~wanted << 1 & ones, []
-    for i in range(6):
-        parity = odd
-        for shift in (1, 2, 4, 8, 16, 32):
-            parity ^= parity << shift & ones
-        masks.append(parity & wanted)
-        wanted = (wanted ^ masks[-1]) | masks[-1] >> (1 << i)
-        odd &= ~parity
-    return np.array([*masks, every] + [(63 - first) // step + 1 for first in range(64)], np.uint64)
-
-
 @njit(cache=True, nogil=True)
-def _down(word, moving, by):
-    return (word ^ moving) | (moving >> np.uint64(by))
-
-
-@njit(cache=True, nogil=True)
-def _squeeze(words, row, i, step, n, rounds):
-    """Bits i, i + step, .. of a row for a step above 1, the first n in place; what lies above them is anything."""
-    bits, have = np.uint64(0), 0
-    while have < n:
-        found = words[row, i >> 6] >> np.uint64(i & 63)
-        found &= rounds[6]
-        for k in range(6):
-            found = _down(found, found & rounds[k], 1 << k)
-        bits |= found << np.uint64(have)
-        taken = np.int64(rounds[7 + (i & 63)])
-        have += taken
-        i += taken * step
-    return bits
-
-
-@njit(cache=True, nogil=True)
-def _fetch(words, row, i, step, n, rounds):
+def _fetch(words, row, i, step, n, table):
     """Bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
     rest = np.uint64(64 - n)
     if step == 1:
         return (_run(words, row, i, n) << rest) >> rest
     if step == -1:
-        return _reversed(_run(words, row, i - n + 1, n)) >> rest
+        return reversed_bits(_run(words, row, i - n + 1, n)) >> rest
     if step == 0:
         return (np.uint64(0) - _bit(words, row, i)) >> rest
     if step > 0:
-        return (_squeeze(words, row, i, step, n, rounds) << rest) >> rest
-    return _reversed(_squeeze(words, row, i + (n - 1) * step, -step, n, rounds)) >> rest
+        return (squeeze(words, row, i, step, n, table) << rest) >> rest
+    return reversed_bits(squeeze(words, row, i + (n - 1) * step, -step, n, table)) >> rest
 
 
 @njit(cache=True, nogil=True)
-def _same_in_rows(words, start, step, count, at, rounds, out, first, last, begin, end):
+def _same_in_rows(words, start, step, count, at, table, out, first, last, begin, end):
     """Of the one row of words to many rows: each word is made once for all."""
     for word in range(max(begin, at >> 6), min(end, ((at + count - 1) >> 6) + 1)):
         low, high = max(at, word * 64), min(at + count, word * 64 + 64)
-        bits = _fetch(words, 0, start + (low - at) * step, step, high - low, rounds)
+        bits = _fetch(words, 0, start + (low - at) * step, step, high - low, table)
         bits, to = bits << np.uint64(low - word * 64), out[first:last, word]
         for k in range(len(to)):
             to[k] |= bits
 
 
 @njit(cache=True, nogil=True)
-def _place_words(words, row, start, step, count, at, rounds, out, begin, end):
+def _place_words(words, row, start, step, count, at, table, out, begin, end):
     for word in range(begin, end):
         first, last = max(at, word * 64), min(at + count, word * 64 + 64)
-        bits = _fetch(words, row, start + (first - at) * step, step, last - first, rounds)
+        bits = _fetch(words, row, start + (first - at) * step, step, last - first, table)
         out[row, word] |= bits << np.uint64(first - word * 64)
 
 
@@ -156,42 +102,9 @@ def _whole_words(words, row, start, step, at, out, begin, end):
             to[k] = (low[k] >> right) | ((high[k] << np.uint64(1)) << left)
         return
     for k in range(n):
-        to[k] = _reversed((low[k] >> right) | ((high[k] << np.uint64(1)) << left))
+        to[k] = reversed_bits((low[k] >> right) | ((high[k] << np.uint64(1)) << left))
     for k in range(n >> 1):
         to[k], to[n - 1 - k] = to[n - 1 - k], to[k]
-
-
-@njit(cache=True, nogil=True)
-def _squeezed_words(words, row, start, step, at, rounds, out, begin, end):
-    """The same for steps beyond 1, into words that are zero: 64 elements are `step` words of the source.
-
-    So the k-th words of all stretches are shifted and squeezed alike, and no word waits for the one before.
-    """
-    to = out[row, begin:end]
-    apart, n = abs(step), end - begin
-    a, b, c = rounds[0], rounds[1], rounds[2]
-    d, e, f, every = rounds[3], rounds[4], rounds[5], rounds[6]
-    i = start + (begin * 64 - at if step > 0 else end * 64 - 1 - at) * step
-    have = 0
-    while have < 64:
-        source, right, left = words[row, i >> 6 :: apart], np.uint64(i & 63), np.uint64(have)
-        for k in range(n):
-            found = (source[k] >> right) & every
-            found = _down(found, found & a, 1)
-            found = _down(found, found & b, 2)
-            found = _down(found, found & c, 4)
-            found = _down(found, found & d, 8)
-            found = _down(found, found & e, 16)
-            found = _down(found, found & f, 32)
-            to[k] |= found << left
-        taken = np.int64(rounds[7 + (i & 63)])
-        have += taken
-        i += taken * apart
-    if step < 0:
-        for k in range(n):
-            to[k] = _reversed(to[k])
-        for k in range(n >> 1):
-            to[k], to[n - 1 - k] = to[n - 1 - k], to[k]
 
 
 @njit(cache=True, nogil=True)
@@ -207,12 +120,12 @@ def place_rows(words, start, step, count, at, out, first, last):
         to = out[first:last, word]
         for k in range(last - first):
             bits = (low[k] >> right) | ((high[k] << np.uint64(1)) << left)
-            bits = bits << rest if step == 1 else _reversed(bits)
+            bits = bits << rest if step == 1 else reversed_bits(bits)
             to[k] |= (bits >> rest) << place
 
 
 @njit(cache=True, nogil=True)
-def _place_row(words, row, start, step, count, at, rounds, out, begin, end):
+def _place_row(words, row, start, step, count, at, table, out, begin, end):
     """What of a run falls in words begin .. end of one row."""
     last = (at + count - 1) >> 6
     begin, end = max(begin, at >> 6), min(end, last + 1)
@@ -225,11 +138,9 @@ def _place_row(words, row, start, step, count, at, rounds, out, begin, end):
     elif step:
         inner = max(begin, (at + 63) >> 6)
         behind = max(inner, min(end, (at + count) >> 6))
-        for word in range(inner, behind, _STRETCH):
-            stop = min(word + _STRETCH, behind)
-            _squeezed_words(words, row, start, step, at, rounds, out, word, stop)
-    _place_words(words, row, start, step, count, at, rounds, out, begin, min(inner, end))
-    _place_words(words, row, start, step, count, at, rounds, out, behind, end)
+        inner, behind = stepped_words(words, row, start, step, at, table, out, inner, behind)
+    _place_words(words, row, start, step, count, at, table, out, begin, min(inner, end))
+    _place_words(words, row, start, step, count, at, table, out, behind, end)
 
 
 @njit(cache=True, nogil=True)
@@ -249,7 +160,7 @@ def _stretch(task, rows, words):
 
 
 @njit(cache=True, nogil=True)
-def _place_tasks(parts, rounds, out, first_task, last_task):
+def _place_tasks(parts, steps, out, first_task, last_task):
     """All parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
     for task in range(first_task, last_task):
         first, last, begin, end = _stretch(task, out.shape[0], out.shape[1])
@@ -258,15 +169,15 @@ def _place_tasks(parts, rounds, out, first_task, last_task):
             start, step, count, at = parts[i, 3], parts[i, 4], parts[i, 5], parts[i, 6]
             short = (step == 1 or step == -1) and ((at + count - 1) >> 6) - (at >> 6) < _FEW
             if words.shape[0] < out.shape[0]:
-                _same_in_rows(words, start, step, count, at, rounds[i], out, first, last, begin, end)
+                _same_in_rows(words, start, step, count, at, steps[i], out, first, last, begin, end)
             elif short and last - first > 1:
                 place_rows(words, start, step, count, at, out, first, last)
             else:
                 for row in range(first, last):
-                    _place_row(words, row, start, step, count, at, rounds[i], out, begin, end)
+                    _place_row(words, row, start, step, count, at, steps[i], out, begin, end)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _place_parallel(parts, rounds, out, tasks, pieces):
+def _place_parallel(parts, steps, out, tasks, pieces):
     for piece in prange(pieces):
-        _place_tasks(parts, rounds, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+        _place_tasks(parts, steps, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)

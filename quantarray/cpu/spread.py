@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .place import squeezing
+from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
 _STRETCH = 128  # words of the source whose copies stay in cache

@@ -29,6 +29,11 @@ elif NAME in ("avx2", "avx512"):
 else:
     DOT_PASSES, MOST_PRODUCT, dot_tile = 0, -1, None  # no product of two bytes is small enough: all is counted
 
+if NAME == "avx512" and {"avx512vbmi", "avx512bitalg"} <= FEATURES:
+    from .pick import pick_bits
+else:
+    pick_bits = None  # bits of words are moved by shifts
+
 __all__ = [
     "DOT_PASSES",
     "LANES",
@@ -59,6 +64,7 @@ __all__ = [
     "mask_of_plane",
     "mask_tile",
     "near_rows",
+    "pick_bits",
     "popcount",
     "prefetch",
     "put_plane",

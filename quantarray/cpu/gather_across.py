@@ -8,11 +8,12 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .micro.transpose import SQUARES, copy_8, stream_8, transpose
+from .micro.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
 from .micro.vectors import WIDTH
 
 _LEAST = 1 << 13  # words that are worth a parallel region
 _FEW = 8  # rows that are worth the way across
+_LINES = 8  # of each row at a time
 _SHORT = 1 << 11  # words of a row whose 64-fold stays in cache
 
 
@@ -72,51 +73,63 @@ def _fill_places(indices, length, first, places):
 
 @njit(cache=True, nogil=True)
 def _load(words, row, first, count, across):
-    """Words first .. first + count of 64 rows, an element of all rows a word."""
+    """Words first .. first + count of 64 rows, an element of all rows a word.
+
+    A few lines of each row at a time: one would wait for memory 64 times between two transpositions.
+    """
     rows, length = min(64, words.shape[0] - row), words.shape[1]
-    flat = words.reshape(-1)
-    for k in range(0, count, WIDTH):
-        square = k // WIDTH * SQUARES
+    flat, whole = words.reshape(-1), count // WIDTH
+    for begin in range(0, whole, _LINES):
+        end = min(begin + _LINES, whole)
         for i in range(rows):
-            at, to = (row + i) * length + first + k, square + i * WIDTH
-            if k + WIDTH <= count:
-                copy_8(flat, at, across, to)
-            else:
-                for n in range(count - k):
-                    across[to + n] = flat[at + n]
-        transpose(across, square)
+            at, to = (row + i) * length + first, i * WIDTH
+            for square in range(begin, end):
+                copy_8(flat, at + square * WIDTH, across, to + square * SQUARES)
+        for square in range(begin, end):
+            transpose(across, square * SQUARES)
+    if whole * WIDTH < count:
+        for i in range(rows):
+            at, to = (row + i) * length + first + whole * WIDTH, whole * SQUARES + i * WIDTH
+            for n in range(count - whole * WIDTH):
+                across[to + n] = flat[at + n]
+        transpose(across, whole * SQUARES)
 
 
 @njit(cache=True, nogil=True)
-def _store(across, places, square, row, lines, out):
+def _store(across, places, squares, row, lines, out):
     """The elements that `places` names, as rows of out.
 
     Rows lie a power of two apart as a rule, so their lines push each other out of the cache: past it, it is 3x faster.
     """
     rows, length = min(64, out.shape[0] - row), out.shape[1]
     flat = out.reshape(-1)
-    for k in range(0, length, WIDTH):
-        first = k // WIDTH * SQUARES
-        for n in range(SQUARES):
-            square[n] = across[places[first + n]]
-        transpose(square, 0)
+    for begin in range(0, length, _LINES * WIDTH):
+        end = min(begin + _LINES * WIDTH, length)
+        first = begin // WIDTH * SQUARES
+        for n in range(-(-(end - begin) // WIDTH) * SQUARES):
+            squares[n] = across[places[first + n]]
+        for k in range(begin, end, WIDTH):
+            transpose(squares, k // WIDTH * SQUARES - first)
         for i in range(rows):
-            at, to = i * WIDTH, (row + i) * length + k
-            if lines:
-                stream_8(square, at, flat, to)
-            elif k + WIDTH <= length:
-                copy_8(square, at, flat, to)
-            else:
-                for n in range(length - k):
-                    flat[to + n] = square[at + n]
+            start = (row + i) * length
+            for k in range(begin, end, WIDTH):
+                at, to = k // WIDTH * SQUARES - first + i * WIDTH, start + k
+                if lines:
+                    stream_8(squares, at, flat, to)
+                elif k + WIDTH <= length:
+                    copy_8(squares, at, flat, to)
+                else:
+                    for n in range(length - k):
+                        flat[to + n] = squares[at + n]
 
 
 @njit(cache=True, nogil=True)
 def _gather_groups(words, first, count, elements, places, lines, out, begin, end):
-    across, square = np.zeros(elements + 1, np.uint64), np.empty(SQUARES, np.uint64)
+    across, squares = empty_squares(elements + 1), empty_squares(_LINES * SQUARES)
+    across[:] = 0
     for group in range(begin, end):
         _load(words, group * 64, first, count, across)
-        _store(across, places, square, group * 64, lines, out)
+        _store(across, places, squares, group * 64, lines, out)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -3,11 +3,21 @@
 `docs/kernels/repack.md` has the algebra and what was tried.
 """
 
-import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .micro.transpose import SQUARES, copy_2, copy_4, copy_8, transpose, weave_1, weave_2, weave_4, weave_8
+from .micro.transpose import (
+    SQUARES,
+    copy_2,
+    copy_4,
+    copy_8,
+    empty_squares,
+    transpose,
+    weave_1,
+    weave_2,
+    weave_4,
+    weave_8,
+)
 from .micro.vectors import WIDTH
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -96,7 +106,7 @@ def _store(squares, near, row, first, count, new_word, new_words, out):
 @njit(cache=True, nogil=True)
 def _repack_tiles(words, near, early, out, first, last):
     lines, groups = -(-(words.shape[2] + early[0]) // _LINE), -(-(out.shape[3] + early[1]) // near)
-    squares = np.empty(near * SQUARES, np.uint64)
+    squares = empty_squares(near * SQUARES)
     for tile in range(first, last):
         at, rest = tile % lines * _LINE - early[0], tile // lines
         row, to = rest // groups, rest % groups * near - early[1]

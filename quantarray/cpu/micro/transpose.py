@@ -3,14 +3,23 @@
 Auto-vectorisation would store every step. Arrays are C-contiguous uint64 and indexed flat.
 """
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from .vectors import I32, I64, WIDTH, place_of, pointer
 
 SQUARES = 64 * WIDTH  # words of eight matrices
 _VECTOR = ir.VectorType(I64, WIDTH)
+
+
+@njit(cache=True, nogil=True)
+def empty_squares(words):
+    """Uninitialised words that begin on a cache line: a row of eight matrices then never lies on two."""
+    raw = np.empty(words + WIDTH, np.uint64)
+    first = (-raw.ctypes.data % (8 * WIDTH)) // 8
+    return raw[first : first + words]
 
 
 def _load(builder, data, index):

@@ -52,6 +52,21 @@ def _refused(name: str) -> Any:
     return method
 
 
+def _divmod(self: Any, other: Any) -> tuple[QuantArray, QuantArray]:
+    return self // other, self % other
+
+
+def _reflected_divmod(self: Any, other: Any) -> tuple[QuantArray, QuantArray]:
+    return other // self, other % self
+
+
+def _pow(self: Any, other: Any, modulus: Any = None) -> QuantArray:
+    if modulus is not None:
+        raise TypeError("pow of packed arrays takes no modulus: (q ** n) % m is what it is for integers")
+    made: QuantArray = _function("elementwise", "pow")(self, other)
+    return made
+
+
 class Operators:
     """Elementwise operators; `==` is one of them, so arrays are unhashable."""
 
@@ -69,7 +84,8 @@ class Operators:
     __truediv__, __rtruediv__ = _binary("algebra", "divide"), _reflected("algebra", "divide")
     __floordiv__, __rfloordiv__ = _binary("elementwise", "floor_divide"), _reflected("elementwise", "floor_divide")
     __mod__, __rmod__ = _binary("elementwise", "remainder"), _reflected("elementwise", "remainder")
-    __pow__, __rpow__ = _binary("elementwise", "pow"), _reflected("elementwise", "pow")
+    __divmod__, __rdivmod__ = _divmod, _reflected_divmod
+    __pow__, __rpow__ = _pow, _reflected("elementwise", "pow")
 
     __eq__ = _binary("comparison", "equal")
     __ne__ = _binary("comparison", "not_equal")

@@ -185,6 +185,8 @@ def test_operators_are_the_functions():
         (abs(-q), [0, 3, 2]), (+q, [0, 3, 2]), (7 // (q + 1), [7, 1, 2]), (7 % (q + 1), [0, 3, 1]), (2**q, [1, 8, 4]),
         (q**q, [1, 27, 4]), (np.ones(3) - q, [1, -2, -1]), (np.float32(2) * q, [0, 6, 4]), (np.square(q), [0, 9, 4]),
         (~(q == 0), [0, 1, 1]), (np.invert(q == 0) & (q > 2), [0, 1, 0]),
+        *zip(divmod(q, 2), ([0, 1, 1], [0, 1, 0]), strict=True),
+        *zip(divmod(7, q + 1), ([7, 1, 2], [0, 3, 1]), strict=True),
     ]:  # fmt: skip
         assert_packed(got, expected)
     assert 3 in q and 1 not in q and 0.5 not in q
@@ -260,6 +262,7 @@ def test_map2_of_levels_that_fill_no_bits():
         (lambda q: qa.log(q + 1), ValueError, ["log: levels must be finite", "got -inf for 0"]),
         (lambda q: q // 0, ValueError, ["floor_divide: levels must be finite"]),
         (lambda q: q % 0, ValueError, ["remainder: levels must be finite"]),
+        (lambda q: pow(q, 2, 3), TypeError, ["pow of packed arrays takes no modulus", r"(q ** n) % m"]),
         (lambda q: (q + 1) ** -1, ValueError, ["pow: levels must be finite"]),
         (lambda q: q**40000000000 * 2 ** (q * 200), ValueError, ["pow: levels must be finite and lie within"]),
         (lambda q: qa.where(q, 1, 0), TypeError, ["where: mask must be a uint1 array, got bipolar", "q > 0"]),

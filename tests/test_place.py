@@ -1,4 +1,4 @@
-"""The kernel that moves bits to other places of a row, against NumPy on single bits."""
+"""The kernels that move bits to other places of a row, against NumPy on single bits."""
 
 import numpy as np
 import pytest
@@ -57,3 +57,30 @@ def test_squeezing_takes_every_bit(step):
     """What one table says of all first bits of a word is what counting them says."""
     taken = steps.squeezing(step)[7:]
     assert taken.tolist() == [len(range(first, 64, step)) for first in range(64)]
+
+
+@given(st.integers(1, 3), st.integers(1, 140), st.integers(1, 70), st.integers(0, 2**32 - 1))
+def test_spread(rows, words, times, seed):
+    """Up to the source's last word, behind which nothing may be read."""
+    bits = np.random.default_rng(seed).integers(0, 2, (rows, words * 64), dtype=np.uint8)
+    out = np.empty((rows, words * times), np.uint64)
+    kernel("cpu", "spread")(np.packbits(bits, axis=1, bitorder="little").view(np.uint64), times, out)
+    expected = np.packbits(bits.repeat(times, axis=1), axis=1, bitorder="little").view(np.uint64)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("length", [3, 10, 20, 33, 64, 65, 100, 128, 200, 640])
+@pytest.mark.parametrize("new_length", [7, 12, 50, 64, 96, 100, 400, 64 * 150 + 1])
+def test_rebit(length, new_length):
+    """Enough segments that periods of the stream are gone through side by side."""
+    segments = -(-new_length * 300 // length)
+    bits = np.zeros((segments, word_count(length) * 64), np.uint8)
+    bits[:, :length] = np.random.default_rng(length).integers(0, 2, (segments, length))
+    stream = bits[:, :length].reshape(-1)
+    new_segments = stream.size // new_length
+    out = np.zeros((1, new_segments, word_count(new_length)), np.uint64)
+    words = np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+    kernel("cpu", "rebit")(words[None], length, 0, new_length, out)
+    expected = np.zeros((new_segments, out.shape[2] * 64), np.uint8)
+    expected[:, :new_length] = stream[: new_segments * new_length].reshape(new_segments, new_length)
+    np.testing.assert_array_equal(out[0], np.packbits(expected, axis=1, bitorder="little").view(np.uint64))

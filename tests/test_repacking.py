@@ -8,6 +8,8 @@ from results import assert_packed
 from strategies import arrays, laws, samples, threads
 
 import quantarray as qa
+from quantarray.device import kernel
+from quantarray.format import word_count
 
 LENGTHS = st.sampled_from([0, 1, 2, 31, 32, 33, 63, 64, 65, 200])
 
@@ -48,3 +50,17 @@ def test_constants_become_one_an_element():
     got = qa.repack(q, 0)
     assert got.group == 1 and got.scale.shape == (2, 100)
     assert qa.repack(q[:1], 0).group is None
+
+
+@pytest.mark.parametrize(("a", "p", "between"), [(1024, 100, 1), (512 * 3, 64, 8), (700, 130, 3)])
+@pytest.mark.parametrize("shift", [0, 1, 7])
+def test_results_that_begin_off_a_cache_line(a, p, between, shift):
+    """Whole lines of out are stored past the cache, which only their own addresses take."""
+    bits = np.zeros((2, a, between, word_count(p) * 64), np.uint8)
+    bits[..., :p] = np.random.default_rng(p).integers(0, 2, (2, a, between, p))
+    expected = np.zeros((2, p, between, word_count(a) * 64), np.uint8)
+    expected[..., :a] = bits[..., :p].transpose(0, 3, 2, 1)
+    shape = (*expected.shape[:3], word_count(a))
+    out = np.zeros(np.prod(shape) + shift, np.uint64)[shift:].reshape(shape)
+    kernel("cpu", "repack")(np.packbits(bits, axis=-1, bitorder="little").view(np.uint64), out)
+    np.testing.assert_array_equal(out, np.packbits(expected, axis=-1, bitorder="little").view(np.uint64))

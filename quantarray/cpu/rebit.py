@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from . import threads
+from . import picks, threads
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -46,11 +46,11 @@ def _rebit_stream(words, length, new_length, out):
         _shift(words[None], length, 0, new_length, out[None])
         return
     ends = {period} | {i for a, n in ((words, unit), (out, new_unit)) if len(a) > 1 for i in range(0, period, n)} | {0}
-    runs = [
+    runs = tuple(
         (_padded(first, words, length), last - first, _padded(first, out, new_length))
         for first, last in itertools.pairwise(sorted(ends))
-    ]
-    _run_through(words, width, np.array(runs), new_width, periods, out)
+    )
+    _run_through(words, width, runs, new_width, periods, out)
     done = periods * period
     if done < total and len(out) == 1:
         _shift(words[None], length, done, total - done, out[None, :, periods * new_width :])
@@ -67,6 +67,11 @@ def _run_through(words, width, runs, new_width, periods, out):
     """Runs (from, how many bits, to) of each period, whose words are `width` ones of words, `new_width` ones of out."""
     source = words.reshape(-1)[: periods * width].reshape(periods, width)
     made = out.reshape(-1)[: periods * new_width].reshape(periods, new_width)
+    picked = picks.of_runs(runs, new_width)
+    if picked is not None:
+        picks.fill(source.reshape(1, -1), width, picked, made.reshape(1, -1))
+        return
+    runs = np.array(runs)
     if threads.serial(made.size, _LEAST):
         _periods(source, runs, made, 0, periods)
     else:

@@ -12,6 +12,7 @@ from .micro.transpose import (
     copy_4,
     copy_8,
     empty_squares,
+    stream_8,
     transpose,
     weave_1,
     weave_2,
@@ -80,7 +81,7 @@ def _lane(k, near):
 
 
 @njit(cache=True, nogil=True)
-def _store(squares, near, row, first, count, new_word, new_words, out):
+def _store(squares, near, row, first, count, new_word, new_words, whole, out):
     """The matrices of words first .. first + count as 64 rows each, `new_words` words from `new_word` on."""
     old_words, apart = -(-out.shape[1] // 64), out.shape[2] * out.shape[3]
     flat = out.reshape(-1)
@@ -88,7 +89,10 @@ def _store(squares, near, row, first, count, new_word, new_words, out):
         b, p = (first + k) // old_words, (first + k) % old_words * 64
         at, rows = _lane(k, near), min(64, out.shape[1] - p)
         to = (row * out.shape[1] + p) * apart + b * out.shape[3] + new_word
-        if new_words == 8:
+        if new_words == 8 and whole:
+            for j in range(rows):
+                stream_8(squares, at + j * WIDTH, flat, to + j * apart)
+        elif new_words == 8:
             for j in range(rows):
                 copy_8(squares, at + j * WIDTH, flat, to + j * apart)
         elif new_words == 4:
@@ -107,6 +111,7 @@ def _store(squares, near, row, first, count, new_word, new_words, out):
 def _repack_tiles(words, near, early, out, first, last):
     lines, groups = -(-(words.shape[2] + early[0]) // _LINE), -(-(out.shape[3] + early[1]) // near)
     squares = empty_squares(near * SQUARES)
+    whole = out.shape[2] * out.shape[3] % _LINE == 0  # cache lines are a row of out
     for tile in range(first, last):
         at, rest = tile % lines * _LINE - early[0], tile // lines
         row, to = rest // groups, rest % groups * near - early[1]
@@ -115,7 +120,7 @@ def _repack_tiles(words, near, early, out, first, last):
         _load(words, row, to * 64, near, at, count - at, squares)
         for square in range(-(-(count - at) * near // WIDTH)):
             transpose(squares, square * SQUARES)
-        _store(squares, near, row, at, count - at, to, new_words - to, out)
+        _store(squares, near, row, at, count - at, to, new_words - to, whole, out)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -3,15 +3,20 @@
 import numpy as np
 from numba import njit, prange
 
-from . import threads
+from . import picks, threads
 from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
 _STRETCH = 128  # words of the source whose copies stay in cache
 _BLOCK = 32  # stretches in one task
+_MANY = 64  # copies: from here on a word has those of two bits at most
 
 
 def spread(words, times, out):
+    copies = picks.of_copies(times) if times < _MANY else None
+    if copies is not None:
+        picks.fill(words, 1, copies, out)
+        return
     blocks = -(-words.shape[1] // (_STRETCH * _BLOCK))
     args = words, times, squeezing(times), out, blocks
     if threads.serial(out.size, _LEAST):
@@ -67,7 +72,7 @@ def _spread_stretch(words, row, begin, end, times, rounds, made, out):
 
 @njit(cache=True, nogil=True)
 def _fill(words, row, begin, end, times, out):
-    """The same where a word has copies of two bits at most."""
+    """The same for many copies."""
     for word in range(begin * times, min(end * times, out.shape[1])):
         i, copies = word * 64 // times, times - word * 64 % times
         bits = np.uint64(0) - (words[row, i >> 6] >> np.uint64(i & 63) & np.uint64(1))
@@ -85,7 +90,7 @@ def _spread_tasks(words, times, rounds, out, blocks, first, last):
         stop = min(begin + _STRETCH * _BLOCK, words.shape[1])
         for word in range(begin, stop, _STRETCH):
             end = min(word + _STRETCH, stop)
-            if times < 64:
+            if times < _MANY:
                 _spread_stretch(words, row, word, end, times, rounds, made, out)
             else:
                 _fill(words, row, word, end, times, out)

@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from .micro import pick_bits
+from .picks import REACH, choice
 
-_PICKED = 512  # bits that `pick_bits` reaches
 _EVERY, _TAKEN = 6, 7  # where in a table, behind the masks of the rounds
 _REACHED = _TAKEN + 64
 _CHOICE = _REACHED + 1
@@ -45,11 +45,10 @@ def _table(step, phase):
 
     The lowest is bit `phase` of the first byte: of any 8 and more the next pick begins at the same bit of a byte.
     """
-    reached = next((n for n in (64, 32, 16, 8) if 7 + (n - 1) * abs(step) < _PICKED), 0)
+    reached = next((n for n in (64, 32, 16, 8) if 7 + (n - 1) * abs(step) < REACH), 0)
     bits = phase + np.arange(reached) * abs(step)
     bits = np.pad(bits[::-1] if step < 0 else bits, (0, 64 - reached))
-    choice = np.concatenate([bits // 8, np.arange(64) % 8 * 8 + bits % 8]).astype(np.uint8)
-    return np.concatenate([squeezing(step), np.array([reached], np.uint64), choice.view(np.uint64)])
+    return np.concatenate([squeezing(step), np.array([reached], np.uint64), choice(bits)])
 
 
 @njit(cache=True, nogil=True)
@@ -127,7 +126,7 @@ def _picked_words(words, row, start, step, at, table, out, begin, end):
     n = np.int64(table[_REACHED])
     if n == 0:
         return _squeezed_words(words, row, start, step, at, table, out, begin, end)
-    most, apart = words.size * 8 - _PICKED // 8, n * step // 8  # bytes
+    most, apart = words.size * 8 - REACH // 8, n * step // 8  # bytes
     # The lowest bit of the first pick of word 0, from the start of all rows, and how far words' picks lie apart
     byte = (row * words.shape[1] * 64 + start + ((n - 1 if step < 0 else 0) - at) * step) >> 3
     ahead = 8 * step

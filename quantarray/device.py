@@ -42,6 +42,7 @@ _FILES = {
     "dot_weights": "dot",
     "dot": "dot",
     "conv_real": "conv_real",
+    "rescale": "rescale",
     "depthwise": "depthwise",
     "count": "reduce",
     "count_lanes": "reduce",

@@ -188,6 +188,25 @@ def conv_real(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None
     """The same with float constants: out float32[rows channels], or uint64[planes rows words]."""
 
 
+def rescale(
+    sums: Array,
+    x_scale: Array,
+    x_offset: Array,
+    kinds: Array,
+    scale: Array,
+    ones: Array,
+    pad: Array,
+    bias: Array,
+    out: Array,
+) -> None:
+    """(x_scale * scale) * sums + (x_offset * scale) * ones + pad + bias, in float64 in this order, to float32 out.
+
+    sums int32[rows channels], which may be the memory of out[rows channels]. x_scale, x_offset float64[images] or [1],
+    kinds int64[pixels] the class of each pixel of an image; scale, bias float64[channels]; ones int64 and pad float64,
+    [classes channels].
+    """
+
+
 def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Array) -> None:
     """One input channel an output channel. w.words int64[terms multiplier taps lanes] are the terms' values.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ..format import WORD_BITS, word_count
 from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, over_images, plan
-from . import products, thresholding
+from . import products, scaled, thresholding
 from .lanes import TILE, GroupLanes
 from .operand import Operand, lower
 
@@ -44,12 +44,24 @@ class Job:
         return self.dtype == np.float32
 
     @property
+    def words(self) -> int:
+        """Words that a window spans."""
+        taps, c = self.window.taps, self.w.shape[3]
+        return word_count(taps * c) if self.of_bytes else taps * word_count(c)
+
+    @property
+    def scaled(self) -> bool:
+        """A real result that is made of exact sums."""
+        elements, outputs = self.window.taps * self.w.shape[3], self.shape[3] // self.groups
+        size = math.prod(self.shape[:-1]), outputs, self.words, elements
+        return self.real and scaled.pays(self.device, self.requantize, self.terms, self.b, *size)
+
+    @property
     def kernel(self) -> str:
         """The kernel that is the fastest."""
-        taps, c = self.window.taps, self.w.shape[3]
-        words = word_count(taps * c) if self.of_bytes else taps * word_count(c)
-        rows, channels = math.prod(self.shape[:-1]), self.shape[3] // self.groups
-        return products.product_name(self.device, self.dtype, self.terms, self.b.terms, rows, channels, words)
+        size = math.prod(self.shape[:-1]), self.shape[3] // self.groups, self.words
+        dtype = np.dtype(np.int32) if self.scaled else self.dtype
+        return products.product_name(self.device, dtype, self.terms, self.b.terms, *size)
 
 
 class Contraction(NamedTuple):
@@ -58,7 +70,7 @@ class Contraction(NamedTuple):
     channels: int
     images: int  # as the plan counts them
     bytes_terms: Array | None  # of x, if it comes as bytes
-    call: products.Call
+    call: products.Call | scaled.Scaled
 
     def of_bytes(self, x: Array, out: Array | None = None) -> Any:
         """x [n h w c] of int8 or uint8 in, the result out."""
@@ -76,6 +88,8 @@ class Contraction(NamedTuple):
 
 def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
+    if job.scaled:
+        return _prepare_scaled(job)
     groups, shape = job.groups, job.shape
     # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
     together = 1 if job.real else math.gcd(max(shape[0], 1), TILE)
@@ -95,6 +109,19 @@ def prepare(job: Job) -> Contraction:
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
     call = products.Call(job.device, name, right, where, finish, job.requantize, job.dtype, shape)
     return Contraction(job.w.shape[3] * groups, images, job.terms if job.of_bytes else None, call)
+
+
+def _prepare_scaled(job: Job) -> Contraction:
+    """The same for sums that become real results afterwards."""
+    exact = prepare(replace(job, dtype=np.dtype(np.int32), pad=0, bias=None))
+    assert isinstance(exact.call, products.Call)
+    inside, of_pixel = classes(job.window).inside, classes(job.window).of_pixel
+    _, ones, outside = _right(job, exact.call.name, inside)
+    scale, offset = _weight_constants(job.b, job.shape[3])
+    n_outside = (~inside).sum(axis=1) * job.w.shape[3]
+    pad, bias = products.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    call = scaled.Scaled(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
+    return exact._replace(images=job.shape[0], call=call)
 
 
 def _unit(job: Job) -> int:

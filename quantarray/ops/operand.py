@@ -41,14 +41,19 @@ class Operand(NamedTuple):
     @property
     def reach(self) -> int:
         """The largest magnitude that a term could have."""
-        _, planes, base, step = self.terms.T
-        return int(np.abs([base, base + step * (2**planes - 1)]).max())
+        return reach(self.terms)
 
     def constants(self, ndim: int) -> tuple[Array, Array]:
         """Scale and offset with 1 and 0 where there is none."""
         one = (1,) * ndim
         scale = np.ones((len(self.terms), *one)) if self.scale is None else self.scale
         return scale, np.zeros(one) if self.offset is None else self.offset
+
+
+def reach(terms: Array) -> int:
+    """The largest magnitude that a term of int64[terms 4] could have."""
+    _, planes, base, step = terms.T
+    return int(np.abs([base, base + step * (2**planes - 1)]).max())
 
 
 def lower(op: str, name: str, q: QuantArray) -> Operand:

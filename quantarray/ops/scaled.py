@@ -1,0 +1,77 @@
+"""Real products of one term a side: exact int32 sums by the kernel of integers, in the memory of the result, and then
+the constants, in the order of docs/decisions/0001.
+
+`conv_real` counts each pair of planes by itself and multiplies counts as it goes; bytes of several bits a side take one
+pass, but their kernel knows integers only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..device import contiguous, empty, integer_kernel, kernel
+from ..dtypes import Array
+from ..kernels import Left, Plan, Right
+from ..thresholds import Thresholds
+from . import products
+from .operand import Operand, reach
+
+
+def pays(
+    device: str, requantize: Thresholds | None, terms: Array, b: Operand, rows: int, channels: int, words: int, k: int
+) -> bool:
+    """True where sums of `k` products of the terms of x and of w, which is b lowered, fit int32 and are faster made so.
+
+    Not for thresholded results, whose sums would need memory of their own; nor where w has an offset, which asks for
+    the sums of x.
+    """
+    if requantize is not None or len(terms) > 1 or len(b.terms) > 1:
+        return False
+    if (b.offset is not None and b.offset.any()) or k * reach(terms) * b.reach >= 2**31:
+        return False
+    return integer_kernel(device)(terms, b.terms, rows, channels, words) == "dot"
+
+
+class Scaled(NamedTuple):
+    """Called as the `Call` is whose place it takes."""
+
+    sums: products.Call
+    images: int  # as the plan of the sums counts them
+    kinds: Array  # int64[pixels]: the border class of each output pixel
+    scale: Array  # float64[channels]
+    ones: Array  # int64[classes channels]: sums of w's levels over the taps inside
+    pad: Array  # float64[classes channels]
+    bias: Array  # float64[channels]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32)
+
+    @property
+    def device(self) -> str:
+        return self.sums.device
+
+    @property
+    def right(self) -> Right:
+        return self.sums.right
+
+    @property
+    def plan(self) -> Plan:
+        return self.sums.plan
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.sums.shape
+
+    def __call__(self, x: Left, out: Array | None = None) -> Array:
+        """A dense array, C-contiguous, which is `out` if it is given."""
+        made = empty(self.device, self.shape, self.dtype) if out is None else out
+        self.sums(x._replace(images=self.images), made.view(np.int32))
+        rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
+        x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
+        constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias
+        kernel(self.device, "rescale")(rows.view(np.int32), *constants, rows)
+        return made

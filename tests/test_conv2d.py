@@ -15,6 +15,7 @@ from strategies import Law, channels, dots, laws, samples, seeds, threads
 import quantarray as qa
 from quantarray.cpu import conv, conv_real, dot, tiles
 from quantarray.cpu.micro import MOST_PRODUCT
+from quantarray.ops import folded
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -273,6 +274,7 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
 
     monkeypatch.setattr(module, f"{name}_parallel", one_by_one)
     monkeypatch.setattr(tiles.threads, "serial", lambda work, least: False)
+    monkeypatch.setattr(folded, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 1, 1, 2), int), qa.bipolar, scale=scale)
     with dots(module is dot):
@@ -435,3 +437,73 @@ def test_images_of_ever_new_sizes_do_not_pile_up():
         x = rng.choice([-1, 1], (1, 1, width, 3))
         assert_bits(qa.conv2d(qa.encode(x, (-1, 1)), w), naive.conv2d(x, codes).astype(np.int32))
     assert len(w._cache) <= 128
+
+
+# constants folded into thresholds
+
+
+def folding_case(bias_scale=1.0, scale=0.37, rows=3):
+    rng = np.random.default_rng(5)
+    x = qa.encode(rng.integers(0, 16, (rows, 5, 5, 40)), range(16)) * np.float32(scale)
+    w = qa.encode(rng.integers(-7, 8, (33, 3, 3, 40)), range(-7, 8)) * rng.uniform(0.1, 2, (33, 1, 1, 1)).astype("f4")
+    bias = (rng.standard_normal(33) * bias_scale).astype(np.float32)
+    return x, w, bias
+
+
+def folded_calls(monkeypatch):
+    """Every answer of a fold: None where the real kernel has to do it."""
+    found, original = [], folded.Folded._finish
+
+    def noted(self, x):
+        found.append(original(self, x))
+        return found[-1]
+
+    monkeypatch.setattr(folded.Folded, "_finish", noted)
+    return found
+
+
+@pytest.mark.parametrize("scale", [0.37, 1e-30, 3e30, 0.0])
+def test_folded_thresholds_lie_where_results_round(scale, monkeypatch):
+    """Thresholds at results themselves, next to them, and at no number."""
+    x, w, bias = folding_case(scale=scale)
+    dense = qa.conv2d(x, w, bias=bias, padding=1)
+    near = np.sort(dense.reshape(-1, 33)[[3, 40, 60]].T, axis=1)
+    for values in (near, np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))):
+        for law in (qa.Thresholds(values), qa.Thresholds(values, strict=False), qa.Thresholds(values, greater=False)):
+            calls = folded_calls(monkeypatch)
+            got = qa.conv2d(x, w, bias=bias, padding=1, requantize=law)
+            np.testing.assert_array_equal(got.words, law(dense).words)
+            assert len(calls) == 1 and calls[0] is not None
+
+
+@pytest.mark.parametrize("edge", [np.inf, -np.inf, 1e30, -1e30])
+def test_folded_thresholds_beyond_all_results(edge):
+    x, w, bias = folding_case()
+    law = qa.Thresholds(np.float32([[edge]] * 33))
+    dense = qa.conv2d(x, w, bias=bias)
+    np.testing.assert_array_equal(qa.conv2d(x, w, bias=bias, requantize=law).words, law(dense).words)
+
+
+def test_what_is_not_folded(monkeypatch):
+    """A factor below zero, scales by image and offsets: the real kernel's, and equal too."""
+    x, w, bias = folding_case()
+    law = qa.Thresholds(np.float32([-3, 2, 9]))
+    per_image = x * np.float32([1, 2, 0.5]).reshape(3, 1, 1, 1)
+    for p, q in ((x, w * np.float32(-1)), (per_image, w), (x + np.float32(0.25), w)):
+        calls = folded_calls(monkeypatch)
+        got = qa.conv2d(p, q, bias=bias, padding=1, requantize=law)
+        np.testing.assert_array_equal(got.words, law(qa.conv2d(p, q, bias=bias, padding=1)).words)
+        assert calls in ([], [None])
+
+
+def test_a_fold_is_kept_for_each_scale(monkeypatch):
+    x, w, bias = folding_case()
+    law = qa.Thresholds(np.float32([-3, 2, 9]))
+    for scale in (0.5, 2, 0.5, *range(1, 12)):
+        q = x * np.float32(scale)
+        got = qa.conv2d(q, w, bias=bias, requantize=law)
+        np.testing.assert_array_equal(got.words, law(qa.conv2d(q, w, bias=bias)).words)
+    calls = folded_calls(monkeypatch)
+    for _ in range(2):
+        qa.conv2d(x, w, bias=bias, requantize=law)
+    assert calls[0] is calls[1]

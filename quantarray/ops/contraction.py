@@ -15,7 +15,7 @@ from ..format import WORD_BITS, word_count
 from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, over_images, plan
-from . import products, scaled, thresholding
+from . import folded, products, scaled, thresholding
 from .lanes import TILE, GroupLanes
 from .operand import Operand, lower
 
@@ -57,6 +57,11 @@ class Job:
         return self.real and scaled.pays(self.device, self.requantize, self.terms, self.b, *size)
 
     @property
+    def of_integers(self) -> Job:
+        """The exact sums of a real result."""
+        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)
+
+    @property
     def kernel(self) -> str:
         """The kernel that is the fastest."""
         size = math.prod(self.shape[:-1]), self.shape[3] // self.groups, self.words
@@ -70,7 +75,7 @@ class Contraction(NamedTuple):
     channels: int
     images: int  # as the plan counts them
     bytes_terms: Array | None  # of x, if it comes as bytes
-    call: products.Call | scaled.Scaled
+    call: products.Call | scaled.Scaled | folded.Folded
 
     def of_bytes(self, x: Array, out: Array | None = None) -> Any:
         """x [n h w c] of int8 or uint8 in, the result out."""
@@ -90,6 +95,13 @@ def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
     if job.scaled:
         return _prepare_scaled(job)
+    elements = job.window.taps * job.w.shape[3]
+    if job.real and folded.possible(job.requantize, job.terms, job.b, elements, job.pad):
+        return _prepare_folded(job)
+    return _prepare(job)
+
+
+def _prepare(job: Job) -> Contraction:
     groups, shape = job.groups, job.shape
     # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
     together = 1 if job.real else math.gcd(max(shape[0], 1), TILE)
@@ -113,7 +125,7 @@ def prepare(job: Job) -> Contraction:
 
 def _prepare_scaled(job: Job) -> Contraction:
     """The same for sums that become real results afterwards."""
-    exact = prepare(replace(job, dtype=np.dtype(np.int32), pad=0, bias=None))
+    exact = _prepare(job.of_integers)
     assert isinstance(exact.call, products.Call)
     inside, of_pixel = classes(job.window).inside, classes(job.window).of_pixel
     _, ones, outside = _right(job, exact.call.name, inside)
@@ -122,6 +134,13 @@ def _prepare_scaled(job: Job) -> Contraction:
     pad, bias = products.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
     call = scaled.Scaled(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
     return exact._replace(images=job.shape[0], call=call)
+
+
+def _prepare_folded(job: Job) -> Contraction:
+    """The same for sums that are compared with thresholds made for them."""
+    real, exact = _prepare(job), _prepare(job.of_integers)
+    assert isinstance(real.call, products.Call) and isinstance(exact.call, products.Call)
+    return real._replace(call=folded.Folded(real.call, exact.call, exact.images, {}))
 
 
 def _unit(job: Job) -> int:
@@ -161,7 +180,7 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
             job.b.terms, per_group, by_tap
         )
 
-    words, by_tap = job.w.cached((name, job.groups, job.of_bytes), layout)
+    words, by_tap = job.w.cached((products.layout_of(name), job.groups, job.of_bytes), layout)
     sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
     lanes = GroupLanes(channels, job.groups)
     scale, offset = _weight_constants(job.b, channels)

@@ -14,7 +14,7 @@ from ..format import WORD_BITS, word_count
 from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import row_plan
-from . import checks, few, preparation, products, scaled, thresholding
+from . import checks, few, folded, preparation, products, scaled, thresholding
 from .few import FewOutputs
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
@@ -174,7 +174,7 @@ class _Product(NamedTuple):
 
     op: str
     part: int
-    call: products.Call | scaled.Scaled | FewOutputs
+    call: products.Call | scaled.Scaled | folded.Folded | FewOutputs
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = from_dense(x, x.ndim - 1) if is_dense(x) else x
@@ -203,9 +203,22 @@ def _prepare(
         return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))
     rows = math.prod(x.shape[:-1])
     size = rows, outputs, word_count(k)
-    if dtype == np.float32 and part >= k and scaled.pays(device, requantize, a.terms, b, *size, k):
+    whole = dtype == np.float32 and part >= k
+    if whole and scaled.pays(device, requantize, a.terms, b, *size, k):
         return _Product(op, part, _scaled(device, w, a, b, part, shift, shape))
-    name = products.product_name(device, dtype, a.terms, b.terms, *size)
+    call = _call(device, w, a, b, part, shift, requantize, dtype, shape)
+    if whole and folded.possible(requantize, a.terms, b, k, 0):
+        exact = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
+        return _Product(op, part, folded.Folded(call, exact, 1, {}))
+    return _Product(op, part, call)
+
+
+def _call(
+    device: str, w: QuantArray, a: Operand, b: Operand, part: int, shift: Array | None, requantize: Thresholds | None,
+    dtype: np.dtype[Any], shape: tuple[int, ...],
+) -> products.Call:  # fmt: skip
+    (outputs, k), rows = w.shape, math.prod(shape[:-1])
+    name = products.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k))
     right, sums = _right(device, name, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None
@@ -216,19 +229,16 @@ def _prepare(
         extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums), dtype)
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
-    return _Product(op, part, products.Call(device, name, right, where, finish, requantize, dtype, shape))
+    return products.Call(device, name, right, where, finish, requantize, dtype, shape)
 
 
 def _scaled(
     device: str, w: QuantArray, a: Operand, b: Operand, part: int, shift: Array | None, shape: tuple[int, ...]
 ) -> scaled.Scaled:
     """The product of integers, and what makes real results of it."""
-    (outputs, k), lanes, dtype = w.shape, GroupLanes(w.shape[0]), np.dtype(np.int32)
-    right, ones = _right(device, "dot", w, b, part)
-    extra = products.integer_extra(a.terms, ones, 0, None, np.zeros_like(ones), dtype)
-    finish = thresholding.finish(None, outputs, False, extra, lanes=lanes)
-    where = row_plan(math.prod(shape[:-1]), word_count(k), max(1, part // WORD_BITS), TILE)
-    sums = products.Call(device, "dot", right, where, finish, None, dtype, shape)
+    outputs = w.shape[0]
+    sums = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
+    _, ones = _right(device, sums.name, w, b, part)
     scale, zeros = products.full_lane(b.constants(2)[0][0, :, 0], outputs), np.zeros((1, outputs))
     bias = zeros[0] if shift is None else shift.astype(np.float64)
     return scaled.Scaled(sums, 1, np.zeros(1, np.int64), np.ascontiguousarray(scale), ones[:, 0], zeros, bias)
@@ -287,5 +297,5 @@ def _right(device: str, name: str, w: QuantArray, b: Operand, part: int) -> tupl
         )
         return right, sums
 
-    found: tuple[Right, Array] = w.cached(("linear", name, part), build)
+    found: tuple[Right, Array] = w.cached(("linear", products.layout_of(name), part), build)
     return found

@@ -37,8 +37,13 @@ def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
     planes, channels = words.shape[:2]
     flat = contiguous(words).reshape(planes, channels, -1)
     out = empty(device, (planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
-    kernel(device, "dot_weights" if name == "dot" else "conv_weights")(flat, groups, out)
+    kernel(device, layout_of(name))(flat, groups, out)
     return out
+
+
+def layout_of(name: str) -> str:
+    """The kernel that lays weights out for the kernel `name`."""
+    return "dot_weights" if name == "dot" else "conv_weights"
 
 
 def real_extras(

@@ -1,0 +1,103 @@
+"""Thresholded real products of one term a side, as products of integers: constants are folded into the thresholds.
+
+A result is r(U) = float32((sx * sw) * U + bias), and no factor is negative, so r does not fall where the exact sum U
+grows: r(U) > t is U > u for the largest u with r(u) <= t, which bisection finds in the very arithmetic of `conv_real`.
+What leaves the kernel of integers then is equal to the bit, and it takes fewer passes and no floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..dtypes import Array
+from ..kernels import Finish, Left, Plan, Right
+from ..thresholds import Thresholds
+from . import products
+from .operand import Operand, reach
+
+_MOST = 8  # scales of x whose thresholds are kept
+_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
+
+
+def possible(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad: float) -> bool:
+    """True where sums of `k` products fit int32, and what is added to them is the same for all pixels.
+
+    As far as dtypes and weights tell: an x with an offset, or scales that vary, is `conv_real`'s.
+    """
+    if requantize is None or len(terms) > 1 or len(b.terms) > 1 or pad != 0:
+        return False
+    return (b.offset is None or not b.offset.any()) and k * reach(terms) * b.reach < 2**31
+
+
+class Folded(NamedTuple):
+    """Called as the `Call` is whose place it takes, `real`."""
+
+    real: products.Call
+    exact: products.Call  # of integers, without thresholds
+    images: int  # as the plan of `exact` counts them
+    made: dict[float, Finish | None]
+
+    @property
+    def device(self) -> str:
+        return self.real.device
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.real.dtype
+
+    @property
+    def right(self) -> Right:
+        return self.real.right
+
+    @property
+    def plan(self) -> Plan:
+        return self.real.plan
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.real.shape
+
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
+        """A QuantArray of codes; `out` is for dense results, which there are none of."""
+        finish = self._finish(x)
+        if finish is None:
+            return self.real(x)
+        exact = self.exact._replace(finish=finish, requantize=self.real.requantize)
+        return exact(x._replace(images=self.images))
+
+    def _finish(self, x: Left) -> Finish | None:
+        if x.scale.size != 1 or x.offset.any():
+            return None
+        scale = float(x.scale.item())
+        if scale not in self.made:
+            if len(self.made) >= _MOST:
+                self.made.clear()
+            self.made[scale] = _fold(scale, self.right, self.real.finish, self.exact.finish)
+        return self.made[scale]
+
+
+def _fold(x_scale: float, right: Right, real: Finish, exact: Finish) -> Finish | None:
+    """The last step of integers that gives the codes of the real one; None where a factor is negative."""
+    factor = x_scale * right.scale[0, 0]
+    if (factor < 0).any():
+        return None
+
+    def value(sums: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return np.asarray((0.0 + factor * sums) + real.bias, np.float32)
+
+    thresholds = _largest(lambda sums: value(sums) <= real.thresholds, real.thresholds.shape)
+    return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=real.flip, toggles=real.toggles)
+
+
+def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
+    """The largest int32 for which it holds, and for all below; the lowest where it holds for none."""
+    low, high = np.full(shape, _LOWEST, np.int64), np.full(shape, _HIGHEST, np.int64)
+    for _ in range(32):
+        middle = (low + high + 1) >> 1
+        there = holds(middle)
+        low, high = np.where(there, middle, low), np.where(there, high, middle - 1)
+    return low

@@ -7,11 +7,15 @@ Set NUMBA_ENABLE_CUDASIM=1 before numba is imported, then call `install()`.
 """
 
 import itertools
+import sys
 
 import numpy as np
 from greenlet import getcurrent, greenlet
 from numba.cuda import libdevice
 from numba.cuda.simulator import kernel, kernelapi
+from tensor_models import Models
+
+from quantarray.cuda import tensor
 
 
 class Thread(greenlet):
@@ -96,6 +100,16 @@ class Module(kernelapi.FakeCUDAModule):
         return shown[lane ^ lanes]
 
 
+class Shared(kernelapi.FakeCUDAShared):
+    """Shared memory, which the simulator gives no alignment."""
+
+    def array(self, shape, dtype, alignment=None):
+        code, line = sys._getframe(1).f_code, sys._getframe(1).f_lineno
+        if (code, line) not in self._allocations:
+            self._allocations[code, line] = np.empty(shape, dtype)
+        return self._allocations[code, line]
+
+
 class InPlace(kernel.InOut):
     """An array that lies where the kernel reads it: the simulator would copy all of them there and back."""
 
@@ -105,4 +119,8 @@ class InPlace(kernel.InOut):
 
 def install():
     kernel.BlockManager, kernel.FakeCUDAModule, kernel.InOut = Block, Module, InPlace
+    kernelapi.FakeCUDAShared = Shared
+    models = Models(getcurrent, _exchange)
+    for name in ("mma", "copy_word", "copy_pair", "commit", "wait"):
+        setattr(tensor, name, getattr(models, name))
     libdevice.dmul_rn, libdevice.dadd_rn = np.multiply, np.add

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from . import launch, tiles
+from . import bmma, isa, launch, tiles
 from .finish import changes, store_codes, store_values
 from .launch import LANES
 from .tiles import counter, locator, sum_codes
@@ -77,13 +77,16 @@ def conv(x, w, plan, finish, out):
         return
     (first_x, planes_x, _, step_x), (first_w, planes_w, base_w, step_w) = x.terms[0].tolist(), w.terms[0].tolist()
     terms = Terms(first_x, planes_x, first_w, planes_w, step_x * base_w, step_x * step_w)
-    codes, tile, taps = out.dtype == np.uint64, tiles.tile_for(shape.group_blocks), tiles.taps(plan)
-    last = Last(finish.extra, finish.thresholds, finish.flip, changes(finish))
-    made = launch.halves(out) if codes else out
+    codes, taps = out.dtype == np.uint64, tiles.taps(plan)
+    last = launch.all_resident(Last(finish.extra, finish.thresholds, finish.flip, changes(finish)))
+    made, total = launch.halves(out) if codes else out, finish.extra.dtype.type
+    if total is np.int32 and isa.units(launch.capability(), shape.rows, w.words.shape[2]) == "bmma":
+        bmma.run(shape, terms, x.words, w.words, taps, last, made)
+        return
+    tile = tiles.tile_for(shape.group_blocks)
     tiles.run(
-        _kernel(tile, codes, finish.extra.dtype.type), tile, shape, terms, x.words, w.words, taps.places, taps.offsets,
-        launch.all_resident(last), made,
-    )  # fmt: skip
+        _kernel(tile, codes, total), tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, made
+    )
 
 
 @cache
@@ -91,7 +94,7 @@ def _kernel(tile, codes, total):
     """Sums are made in int64 and become `total`, the type of `extra` and of the thresholds."""
     warps, pixels, blocks, words = tile
     size, own = warps * pixels, pixels * blocks
-    locate, count, store = locator(tile), counter(tile), store_codes if codes else store_values
+    locate, count, store = locator(tile.warps * tile.pixels), counter(tile), store_codes if codes else store_values
 
     @cuda.jit
     def integer_tile(shape, terms, left, right, places, offsets, last, out):

@@ -77,7 +77,7 @@ def _sum_term(c, part, t, left, begin, kind, offsets):
 def _kernel(tile, codes):
     warps, pixels, blocks, words = tile
     size, own = warps * pixels, pixels * blocks
-    locate, count, store = locator(tile), counter(tile), store_codes if codes else store_values
+    locate, count, store = locator(tile.warps * tile.pixels), counter(tile), store_codes if codes else store_values
 
     @inline
     def add_products(c, part, t, s, left, shift, begins, kinds, rows, offsets, block, dot, value):

@@ -81,6 +81,11 @@ def array(a):
     return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
 
 
+def address(a):
+    """Where an array begins."""
+    return (a.__array_interface__ if isinstance(a, np.ndarray) else a.__cuda_array_interface__)["data"][0]
+
+
 def halves(words):
     """uint64 words[.. n] as uint32[.. 2n]: little endian, so a ballot of 32 lanes is one element."""
     return array(words).view(np.uint32)
@@ -109,6 +114,11 @@ def kept(make, arrays, *numbers):
 def _driver():
     """False in the simulator, and where kernels are only compiled."""
     return not config.ENABLE_CUDASIM and cuda.is_available()
+
+
+def capability():
+    """The compute capability of the current GPU; the first that there is a tier for where there is no GPU."""
+    return cuda.current_context().device.compute_capability if _driver() else (7, 0)
 
 
 def _gpu():

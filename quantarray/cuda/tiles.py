@@ -34,6 +34,7 @@ class Taps(NamedTuple):
     places: object  # int64[pixels 3]: output pixel, border class, word at which its window begins; by class
     offsets: object  # int32[classes words]: words from there to what lies under a weight word, or OUTSIDE
     parts: object  # int64[parts 2]: first word and end of each part
+    paired: bool  # two words of an even place lie side by side, from an even one on
 
 
 class Shape(NamedTuple):
@@ -68,7 +69,11 @@ def _taps(pixels, counts, classes, origin, first_run, runs, parts):
             first, last = bounds[i % parts]
             bounds[i % parts] = [min(first, weight), max(last, weight + length)]
     bounds = np.array(bounds, np.int64)
-    return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds))
+    # An even number of words, and every other one followed by its neighbour or, outside as well, by the same
+    starts = offsets[:, ::2]
+    follow = offsets.shape[1] % 2 == 0 and (offsets[:, 1::2] == np.where(starts == OUTSIDE, OUTSIDE, starts + 1)).all()
+    paired = follow and not (starts[starts != OUTSIDE] % 2).any() and not (places[:, 2] % 2).any()
+    return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds), bool(paired))
 
 
 def shape_of(x, w, plan):
@@ -100,8 +105,8 @@ def run(kernel, tile, shape, *args):
 
 
 @cache
-def locator(tile):
-    size = tile.warps * tile.pixels
+def locator(size):
+    """For thread blocks of `size` pixels and at least as many threads."""
 
     @inline
     def locate(shape, places, begins, kinds, rows):

@@ -1,0 +1,88 @@
+"""What `quantarray.cuda.tensor` does, for the simulator: its instructions as the PTX manual has them.
+
+"Matrix fragments for mma.m16n8k256": a lane holds 4 registers of A, 2 of B, 4 of C and D. Copies arrive when they are
+waited for, and what they will overwrite is spoilt when they begin: so late and so early at once is no GPU.
+"""
+
+import numpy as np
+
+M, N, K = 16, 8, 256
+SPOILT = np.uint64(0xBAD0BAD0BAD0BAD0)
+
+_lane = np.arange(32)[:, None, None]
+_group, _in_group = _lane >> 2, _lane % 4
+_i = np.arange(32)
+
+
+def _of_a(register):
+    row = _group + (8 if register % 2 else 0)
+    return row, _in_group * 32 + _i + (128 if register >= 2 else 0)
+
+
+def _of_b(register):
+    return _in_group * 32 + _i + 128 * register, _group
+
+
+def _of_c(register):
+    return _group[..., 0] + (8 if register >= 2 else 0), _in_group[..., 0] * 2 + register % 2
+
+
+def mma_and_popc(a, b, c):
+    """D of a warp: a uint32[32 4], b uint32[32 2], c int32[32 4], by lane and register."""
+    left, right, sums = np.zeros((M, K), np.int64), np.zeros((K, N), np.int64), np.zeros((M, N), np.int64)
+    for register in range(4):
+        left[_of_a(register)] = (a[:, register, None, None] >> _i.astype(np.uint32)) & 1
+        sums[_of_c(register)] = c[:, register, None]
+    for register in range(2):
+        right[_of_b(register)] = (b[:, register, None, None] >> _i.astype(np.uint32)) & 1
+    sums += left @ right
+    return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
+
+
+def halves(words):
+    """uint64[n] as uint32[n 2], the low half first."""
+    return np.array(words, np.uint64).view(np.uint32).reshape(-1, 2)
+
+
+def words_of_a(upper, lower):
+    """The registers of A for words of two pixels."""
+    upper, lower = halves(upper), halves(lower)
+    return np.stack([upper[:, 0], lower[:, 0], upper[:, 1], lower[:, 1]], axis=1)
+
+
+class Models:
+    """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
+
+    def __init__(self, current, exchange):
+        self.current, self.exchange, self.made = current, exchange, (None, None)
+
+    def mma(self, c0, c1, c2, c3, upper, lower, weight):
+        lane, shown = self.exchange((c0, c1, c2, c3, upper, lower, weight))
+        if self.made[0] is not shown[0]:  # the first lane that comes by multiplies for all
+            columns = list(zip(*shown, strict=True))
+            sums = np.array(columns[:4], np.int32).T
+            self.made = shown[0], mma_and_popc(words_of_a(*columns[4:6]), halves(columns[6]), sums)
+        return tuple(self.made[1][lane])
+
+    def copy_word(self, into, at, source, start, inside):
+        self._copy(1, into, at, source, start, inside)
+
+    def copy_pair(self, into, at, source, start, inside):
+        self._copy(2, into, at, source, start, inside)
+
+    def _copy(self, words, into, at, source, start, inside):
+        to, of = into[at : at + words], source[start : start + words]
+        assert to.shape == of.shape == (words,) and at >= 0 and start >= 0, "a copy of what is not there"
+        assert to.ctypes.data % (8 * words) == 0 and of.ctypes.data % (8 * words) == 0, "a copy that is not aligned"
+        to[:] = SPOILT
+        vars(self.current()).setdefault("begun", []).append((to, of if inside else np.uint64(0)))
+
+    def commit(self):
+        me = vars(self.current())
+        me.setdefault("groups", []).append(me.pop("begun", []))
+
+    def wait(self, groups):
+        waiting = self.current().groups
+        while len(waiting) > groups:
+            for to, of in waiting.pop(0):
+                to[:] = of

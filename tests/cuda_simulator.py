@@ -26,7 +26,7 @@ class Thread(greenlet):
         self.block, self.blockIdx, self.threadIdx = block, kernelapi.Dim3(*place), kernelapi.Dim3(*index)
         x, y, _ = block.shape
         self.thread_id = index[0] + x * (index[1] + y * index[2])
-        self.shown = None
+        self.shown, self.exchanged = (), 0
 
     def wait(self, what):
         """Let the others come to the barrier `what`."""
@@ -68,11 +68,10 @@ def _exchange(value):
     """(this thread's lane, what every lane of its warp gave)."""
     me = getcurrent()
     warp = me.block.warps[me.thread_id // 32]
-    me.shown = value
+    me.shown = (value, *me.shown[:1])  # the lanes that still read the last exchange are one behind
+    me.exchanged += 1
     me.wait("warp")
-    shown = [thread.shown for thread in warp]
-    me.wait("warp")
-    return me.thread_id % 32, shown
+    return me.thread_id % 32, [thread.shown[thread.exchanged - me.exchanged] for thread in warp]
 
 
 class Module(kernelapi.FakeCUDAModule):
@@ -121,6 +120,6 @@ def install():
     kernel.BlockManager, kernel.FakeCUDAModule, kernel.InOut = Block, Module, InPlace
     kernelapi.FakeCUDAShared = Shared
     models = Models(getcurrent, _exchange)
-    for name in ("mma", "copy_word", "copy_pair", "commit", "wait"):
+    for name in ("mma", "load_matrix", "read", "read_half", "copy_word", "copy_pair", "commit", "wait"):
         setattr(tensor, name, getattr(models, name))
     libdevice.dmul_rn, libdevice.dadd_rn = np.multiply, np.add

@@ -39,30 +39,42 @@ def mma_and_popc(a, b, c):
     return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
 
 
-def halves(words):
-    """uint64[n] as uint32[n 2], the low half first."""
-    return np.array(words, np.uint64).view(np.uint32).reshape(-1, 2)
-
-
-def words_of_a(upper, lower):
-    """The registers of A for words of two pixels."""
-    upper, lower = halves(upper), halves(lower)
-    return np.stack([upper[:, 0], lower[:, 0], upper[:, 1], lower[:, 1]], axis=1)
-
-
 class Models:
     """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
 
     def __init__(self, current, exchange):
         self.current, self.exchange, self.made = current, exchange, (None, None)
 
-    def mma(self, c0, c1, c2, c3, upper, lower, weight):
-        lane, shown = self.exchange((c0, c1, c2, c3, upper, lower, weight))
+    def mma(self, *registers):
+        lane, shown = self.exchange(registers)
         if self.made[0] is not shown[0]:  # the first lane that comes by multiplies for all
-            columns = list(zip(*shown, strict=True))
-            sums = np.array(columns[:4], np.int32).T
-            self.made = shown[0], mma_and_popc(words_of_a(*columns[4:6]), halves(columns[6]), sums)
+            c, a, b = (np.array([one[part] for one in shown]) for part in (slice(4), slice(4, 8), slice(8, 10)))
+            assert (c.dtype, a.dtype, b.dtype) == (np.int32, np.uint32, np.uint32)
+            self.made = shown[0], mma_and_popc(a, b, c)
         return tuple(self.made[1][lane])
+
+    def load_matrix(self, array, at):
+        lane, shown = self.exchange(at)
+        rows = [self._words(array, 2, shown[8 * m + lane // 4]).view(np.uint32) for m in range(4)]
+        return tuple(row[lane % 4] for row in rows)
+
+    @staticmethod
+    def _words(array, words, at):
+        """A view of some words of an array seen flat, which must be there and aligned."""
+        found = array.reshape(-1)[at : at + words]
+        assert at >= 0 and found.shape == (words,), "words that are not there"
+        assert found.ctypes.data % (8 * words) == 0, "words that are not aligned"
+        return found
+
+    @staticmethod
+    def read_half(array, at):
+        assert at >= 0
+        return array.reshape(-1).view(np.uint32)[at]
+
+    @staticmethod
+    def read(array, at):
+        assert at >= 0
+        return array.reshape(-1)[at]
 
     def copy_word(self, into, at, source, start, inside):
         self._copy(1, into, at, source, start, inside)
@@ -71,9 +83,7 @@ class Models:
         self._copy(2, into, at, source, start, inside)
 
     def _copy(self, words, into, at, source, start, inside):
-        to, of = into[at : at + words], source[start : start + words]
-        assert to.shape == of.shape == (words,) and at >= 0 and start >= 0, "a copy of what is not there"
-        assert to.ctypes.data % (8 * words) == 0 and of.ctypes.data % (8 * words) == 0, "a copy that is not aligned"
+        to, of = self._words(into, words, at), self._words(source, words, start)
         to[:] = SPOILT
         vars(self.current()).setdefault("begun", []).append((to, of if inside else np.uint64(0)))
 

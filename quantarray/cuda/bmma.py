@@ -106,31 +106,27 @@ def _kernel(tile, words, along, codes):
             first = group * shape.group_blocks + (column - group * chunks) * all_blocks
             end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
             clear(sums, ones)
-            i, power, word = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2, 0  # of the step to fetch
-            for step in range(ahead):
+            i, power, word, into = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2, 0, 0  # of the next fetch
+            x, factor, at, stage = i, power, 0, 0  # of the next product
+            for step in range(steps + ahead):
+                if step >= ahead:
+                    tensor.wait(pending)
+                    cuda.syncthreads()
                 if step < steps:
                     fetch(
                         left, terms.first_x + i, right, terms.first_w + power - i, offsets, begins, kinds, shift,
-                        first, end, word, step, a, b,
+                        first, end, word, into, a, b,
                     )  # fmt: skip
                     i, power, word = following(i, power, word, terms, length)
+                    into = into + 1 if into < ahead else 0
                 tensor.commit()
-            x, factor, at = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2, 0  # of the step to multiply
-            for step in range(steps):
-                tensor.wait(pending)
-                cuda.syncthreads()
-                if step + ahead < steps:
-                    fetch(
-                        left, terms.first_x + i, right, terms.first_w + power - i, offsets, begins, kinds, shift,
-                        first, end, word, (step + ahead) % stages, a, b,
-                    )  # fmt: skip
-                    i, power, word = following(i, power, word, terms, length)
-                tensor.commit()
-                multiply(a, b, step % stages, x == factor, sums, ones)
-                before = factor
-                x, factor, at = following(x, factor, at, terms, length)
-                if 0 <= factor < before:
-                    double(sums, ones)
+                if step >= ahead:
+                    multiply(a, b, stage, x == factor, sums, ones)
+                    before = factor
+                    x, factor, at = following(x, factor, at, terms, length)
+                    stage = stage + 1 if stage < ahead else 0
+                    if 0 <= factor < before:
+                        double(sums, ones)
             finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out)
             cuda.syncthreads()
             column += cuda.gridDim.y

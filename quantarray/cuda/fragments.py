@@ -18,7 +18,7 @@ from .warp import ALL
 
 PIXELS, CHANNELS, WORDS = 16, 8, 4  # of one instruction; a stage of the pipeline has as many words
 SIDES = 2
-PAD = 4  # words behind those of all channels: a half-warp's 4 words of 4 channels then lie in different banks
+PAD = 8  # words behind those of all channels: two neighbouring words of 8 channels then lie in different banks
 SKEW = 8  # sums behind those of all channels, for the same
 _COLUMNS = LANES // CHANNELS  # instructions to a half-word of channels
 
@@ -47,6 +47,9 @@ def fetcher(tile, words):
     """Begins to copy a stage, so many words of a pixel at a time; weights are copied two channels at a time."""
     size, blocks, threads = tile.pixels, tile.all_blocks, tile.warps * LANES
     runs, pairs, width = WORDS // words, blocks * LANES // 2, blocks * LANES + PAD
+    all_runs, all_pairs = size * runs, WORDS * pairs
+    whole = all_runs % threads == 0
+    turns, weight_turns = -(-all_runs // threads), -(-all_pairs // threads)
     copy = tensor.copy_pair if words == 2 else tensor.copy_word
 
     @inline
@@ -55,18 +58,27 @@ def fetcher(tile, words):
         channels from block `first` on to b[stage words width], any behind the last word or block.
         """
         thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
-        for at in range(thread, size * runs, threads):
-            pixel, k = at // runs, at % runs * words
-            offset = OUTSIDE
-            if word + k < offsets.shape[1]:
-                offset = offsets[kinds[pixel], word + k]
-            start = begins[pixel] + shift + offset if offset != OUTSIDE else 0
-            copy(a, (stage * size + pixel) * WORDS + k, left[i], start, offset != OUTSIDE)
-        for at in range(thread, WORDS * pairs, threads):
-            k, channel = at // pairs, at % pairs * 2
-            block, there = min(first + channel // LANES, end - 1), min(word + k, right.shape[2] - 1)
-            lanes = right[j, block, there]
-            tensor.copy_pair(b, (stage * WORDS + k) * width + channel, lanes, channel % LANES, True)
+        length, plane = offsets.shape[1], i * left.shape[1] + shift
+        found = cuda.local.array(turns, np.int32)
+        for turn in range(turns):  # all of them before the first copy, which none may pass
+            pixel, k = (thread + turn * threads) // runs, thread % runs * words
+            found[turn] = OUTSIDE
+            if (whole or pixel < size) and word + k < length:
+                found[turn] = tensor.read(offsets, tensor.read(kinds, pixel) * length + word + k)
+        for turn in range(turns):
+            pixel, k = (thread + turn * threads) // runs, thread % runs * words
+            if whole or pixel < size:
+                inside = found[turn] != OUTSIDE
+                start = plane + tensor.read(begins, pixel) + found[turn] if inside else 0
+                copy(a, (stage * size + pixel) * WORDS + swizzled(pixel, k), left, start, inside)
+        last_word = right.shape[2] - 1
+        for turn in range(weight_turns):
+            at = thread + turn * threads
+            if all_pairs % threads == 0 or at < all_pairs:
+                k, channel = at // pairs, at % pairs * 2
+                block = j * right.shape[1] + min(first + channel // LANES, end - 1)
+                start = (block * right.shape[2] + min(word + k, last_word)) * LANES + channel % LANES
+                tensor.copy_pair(b, (stage * WORDS + k) * width + channel, right, start, True)
 
     return fetch
 
@@ -79,25 +91,35 @@ def multiplier(tile, along):
 
     @inline
     def multiply(a, b, stage, count, sums, ones):
+        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
         g, t = place_in_fragment()
-        pixel = stage * size + cuda.threadIdx.y // across * (rows * PIXELS) + g
-        channel = cuda.threadIdx.y % across * (columns * CHANNELS) + g
-        x = cuda.local.array((rows, SIDES), np.uint64)
+        x = cuda.local.array((rows, 4), np.uint32)
         for r in range(rows):
-            for side in range(SIDES):
-                x[r, side] = a[(pixel + r * PIXELS + side * 8) * WORDS + t]
+            pixel = (warp // across * rows + r) * PIXELS + lane % PIXELS
+            at = (stage * size + pixel) * WORDS + swizzled(pixel, lane // PIXELS * 2)
+            x[r, 0], x[r, 1], x[r, 2], x[r, 3] = tensor.load_matrix(a, at)
         if along and count:
             for r in range(rows):
-                for side in range(SIDES):
-                    ones[r, side] += cuda.popc(x[r, side])
+                for i in range(4):
+                    ones[r, i % SIDES] += cuda.popc(x[r, i])
+        # Half-words t and 4 + t of the stage: word t // 2, and the second behind it
+        at = ((stage * WORDS + (t >> 1)) * width + warp % across * (columns * CHANNELS) + g) * 2 + (t & 1)
         for n in range(columns):
-            weight = b[(stage * WORDS + t) * width + channel + n * CHANNELS]
+            b0 = tensor.read_half(b, at + n * (2 * CHANNELS))
+            b1 = tensor.read_half(b, at + n * (2 * CHANNELS) + 4 * width)
             for r in range(rows):
                 sums[r, 0, n, 0], sums[r, 0, n, 1], sums[r, 1, n, 0], sums[r, 1, n, 1] = tensor.mma(
-                    sums[r, 0, n, 0], sums[r, 0, n, 1], sums[r, 1, n, 0], sums[r, 1, n, 1], x[r, 0], x[r, 1], weight
-                )
+                    sums[r, 0, n, 0], sums[r, 0, n, 1], sums[r, 1, n, 0], sums[r, 1, n, 1],
+                    x[r, 0], x[r, 1], x[r, 2], x[r, 3], b0, b1,
+                )  # fmt: skip
 
     return multiply
+
+
+@inline
+def swizzled(pixel, word):
+    """Where a word of a pixel's stage lies: pairs of words change places, so that 8 pixels lie in different banks."""
+    return word ^ ((pixel >> 1) & 2)
 
 
 @cache

@@ -15,27 +15,66 @@ _MMA = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
 
 
 @intrinsic
-def mma(typing, c0, c1, c2, c3, upper, lower, weight):
-    """16 pixels by 8 channels by 4 words: sums + |pixel & channel|, by all lanes of a warp together.
+def mma(typing, c0, c1, c2, c3, a0, a1, a2, a3, b0, b1):
+    """16 rows by 8 columns by 256 bits: the sums + |row & column|, by all lanes of a warp together.
 
-    Lane 4 * g + t gives word t of pixel g, of pixel g + 8 and of channel g; it gives and gets the sums of pixel g with
-    channels 2t and 2t + 1, then of pixel g + 8 with both. The instruction takes half-words: which bits of the
-    contraction it takes these for does not matter, as both sides name the same.
+    Of lane 4 * g + t, a0 and a2 are half-words t and 4 + t of row g, a1 and a3 of row g + 8; b0 and b1 are half-words t
+    and 4 + t of column g; c0 and c1 are the sums of row g with columns 2t and 2t + 1, c2 and c3 of row g + 8.
     """
 
     def generate(context, builder, signature, args):
-        sums, (upper, lower, weight) = args[:4], args[4:]
-        low = [builder.trunc(word, _BIT32) for word in (upper, lower, weight)]
-        shift = ir.Constant(upper.type, 32)
-        high = [builder.trunc(builder.lshr(word, shift), _BIT32) for word in (upper, lower, weight)]
-        operands = [low[0], low[1], high[0], high[1], low[2], high[2], *sums]
         made = ir.LiteralStructType([_BIT32] * 4)
         code = f"{_MMA} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
         asm = ir.InlineAsm(ir.FunctionType(made, [_BIT32] * 10), code, "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3")
-        found = builder.call(asm, operands)
-        return cgutils.pack_array(builder, [builder.extract_value(found, i) for i in range(4)])
+        return _four(builder, builder.call(asm, [*args[4:], *args[:4]]))
 
-    return types.UniTuple(types.int32, 4)(*[types.int32] * 4, *[types.uint64] * 3), generate
+    return types.UniTuple(types.int32, 4)(*[types.int32] * 4, *[types.uint32] * 6), generate
+
+
+@intrinsic
+def load_matrix(typing, array, at):
+    """a0 to a3 of `mma`: lane 8 * m + i names where two words of a row begin in shared memory, an even place.
+
+    These are row i of matrix m. Register m of lane 4 * g + t is half-word t of row g of matrix m.
+    """
+
+    def generate(context, builder, signature, args):
+        place = _shared(context, builder, signature.args[0], *args)
+        made = ir.LiteralStructType([_BIT32] * 4)
+        code = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];"
+        asm = ir.InlineAsm(ir.FunctionType(made, [_BIT32]), code, "=r,=r,=r,=r,r,~{memory}", side_effect=True)
+        return _four(builder, builder.call(asm, [place]))
+
+    return types.UniTuple(types.uint32, 4)(array, types.int64), generate
+
+
+def _four(builder, found):
+    return cgutils.pack_array(builder, [builder.extract_value(found, i) for i in range(4)])
+
+
+@intrinsic
+def read(typing, array, at):
+    """Element `at` of a C-contiguous array seen flat, `at` not negative.
+
+    Of `array[at]` Numba first asks whether it counts from the end: half the instructions of a loop that reads fragments.
+    """
+
+    def generate(context, builder, signature, args):
+        return builder.load(_pointer(context, builder, signature.args[0], *args))
+
+    return array.dtype(array, types.int64), generate
+
+
+@intrinsic
+def read_half(typing, array, at):
+    """Half-word `at` of an array of words, likewise; the low half of a word comes first."""
+
+    def generate(context, builder, signature, args):
+        array, at = args
+        data = context.make_array(signature.args[0])(context, builder, array).data
+        return builder.load(builder.gep(builder.bitcast(data, _BIT32.as_pointer()), [at]))
+
+    return types.uint32(array, types.int64), generate
 
 
 def _copy(words, cached):
@@ -45,9 +84,7 @@ def _copy(words, cached):
     def copy(typing, into, at, source, start, inside):
         def generate(context, builder, signature, args):
             into, at, source, start, inside = args
-            to = builder.ptrtoint(
-                builder.addrspacecast(_pointer(context, builder, signature.args[0], into, at), _word(_SHARED)), _BIT32
-            )
+            to = _shared(context, builder, signature.args[0], into, at)
             of = _pointer(context, builder, signature.args[2], source, start)
             size = builder.select(inside, ir.Constant(_BIT32, 8 * words), ir.Constant(_BIT32, 0))
             code = f"cp.async.{cached}.shared.global [$0], [$1], {8 * words}, $2;"
@@ -62,16 +99,21 @@ def _copy(words, cached):
 
 copy_word, copy_pair = _copy(1, "ca"), _copy(2, "cg")
 for _name, _function, _length in (("copy_word", copy_word, "a word"), ("copy_pair", copy_pair, "two words")):
-    _function.__doc__ = f"""Begin to copy {_length} of 1-D source[start ..] of global memory to into[at ..] of shared."""
+    _function.__doc__ = f"""Begin to copy {_length} to element `at` of shared memory from `start` of global, as in `read`.
 
-
-def _word(space):
-    return ir.PointerType(ir.IntType(64), space)
+    Where it is not `inside`, zeros are written and nothing is read.
+    """
 
 
 def _pointer(context, builder, kind, array, at):
     data = context.make_array(kind)(context, builder, array).data
     return builder.gep(data, [at])
+
+
+def _shared(context, builder, kind, array, at):
+    """The address within shared memory."""
+    found = _pointer(context, builder, kind, array, at)
+    return builder.ptrtoint(builder.addrspacecast(found, ir.PointerType(ir.IntType(64), _SHARED)), _BIT32)
 
 
 @intrinsic

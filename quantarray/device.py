@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, wraps
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -172,6 +173,17 @@ def _gpus(op: str) -> int:
             f"{op}: no GPU can be used: {error}; install an NVIDIA driver that is not older than the CUDA wheels, or "
             f"stay on the device 'cpu'"
         ) from None
+
+
+def first_gpu(op: str) -> tuple[str, tuple[int, int]]:
+    """The name and compute capability of the first GPU, or the message of what is missing."""
+    if not _gpus(op):
+        raise DeviceError(f"{op}: CUDA sees no GPU")
+    if not find_spec("numba_cuda"):
+        raise DeviceError(f"{op}: CUDA kernels need numba-cuda; install it with pip install 'quantarray[cuda13]'")
+    found = cupy(op).cuda.runtime.getDeviceProperties(0)
+    name = found["name"]
+    return name.decode() if isinstance(name, bytes) else name, (found["major"], found["minor"])
 
 
 def namespace(device: str) -> Any:

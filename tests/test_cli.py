@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -204,9 +205,38 @@ def test_info_on_the_machine(capsys):
     assert facts["versions"]["quantarray"] == qa.__version__
     assert set(facts["versions"]) == {"quantarray", "python", "numpy", "numba", "llvmlite"}
     assert facts["threads"]["count"] >= 1 and facts["cpu"]["name"]
-    assert facts["gpu"] == "none: this version has no CUDA kernels yet"
+    assert isinstance(facts["gpu"], dict) or facts["gpu"].startswith("none: ")
     status, out, _ = call(capsys, "info")
-    assert status == 0 and "no CUDA kernels yet" in out and "QUANTARRAY_CPU" in out
+    assert status == 0 and "\ngpu " in out and "QUANTARRAY_CPU" in out
+
+
+def test_info_on_a_gpu(capsys, monkeypatch):
+    monkeypatch.delenv("QUANTARRAY_CUDA", raising=False)
+    for capability, chosen in (((9, 0), "bmma: "), ((12, 0), "popc: ")):
+        monkeypatch.setattr("quantarray.cli.info.first_gpu", lambda op, found=capability: ("a GPU", found))
+        gpu = json.loads(call(capsys, "info", "--json")[1])["gpu"]
+        assert gpu["name"] == "a GPU" and gpu["compute capability"] == ".".join(map(str, capability))
+        assert gpu["kernels"].startswith(chosen) and "QUANTARRAY_CUDA=popc, bmma forces one" in gpu["kernels"]
+        assert (
+            f"gpu       name a GPU, compute capability {capability[0]}.{capability[1]}, kernels {chosen}"
+            in call(capsys, "info")[1]
+        )
+    monkeypatch.setenv("QUANTARRAY_CUDA", "bmma")
+    assert "kernels none: QUANTARRAY_CUDA=bmma needs a GPU of compute capability 8.0" in call(capsys, "info")[1]
+
+
+def test_info_without_a_gpu(capsys, monkeypatch):
+    """No package, no driver, no device: each says so."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert "none: arrays on a GPU need CuPy; install it with" in call(capsys, "info")[1]
+    failing = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1 // 0)))
+    monkeypatch.setitem(sys.modules, "cupy", failing)
+    assert "none: no GPU can be used: integer division or modulo by zero; install an NVIDIA" in call(capsys, "info")[1]
+    failing.cuda.runtime.getDeviceCount = lambda: 0
+    assert "none: CUDA sees no GPU" in call(capsys, "info")[1]
+    failing.cuda.runtime.getDeviceCount = lambda: 1
+    monkeypatch.setattr(sys.modules["quantarray.device"], "find_spec", lambda name: None)
+    assert "none: CUDA kernels need numba-cuda; install it with" in call(capsys, "info")[1]
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,28 @@
-"""Products on binary tensor cores: the tests of `test_cuda_conv.py` whose results are integers, by models of what the
-instructions do.
+"""Products on binary tensor cores: the tests of `test_cuda_conv.py` whose results are integers, and what is this
+kernel's own, by models of what the instructions do. See `tensor_models.py`.
 """
 
 import pytest
 from cuda_backend import twins
+from hypothesis import given
+from hypothesis import strategies as st
 from test_cuda_conv import (  # noqa: F401
-    test_bits,
+    few,
     test_channels,
     test_integers,
     test_linear_of_integers,
 )
+from test_cuda_conv import test_bits as check_bits
 
-from quantarray.cuda import bmma, launch
+from quantarray import window
+from quantarray.cuda import bmma, launch, tiles
 from quantarray.cuda.bmma import Tile
+from quantarray.cuda.tiles import OUTSIDE
 
-TILES = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]
+TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]
 
 
-@pytest.fixture(autouse=True, scope="module", params=TILES, ids=["1x1", "2x1", "1x2"])
+@pytest.fixture(autouse=True, scope="module", params=TINY, ids=["1x1", "2x1", "1x2"])
 def tiny(request):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bmma, "tile_for", lambda shape: request.param)
@@ -26,3 +31,25 @@ def tiny(request):
         patched.setenv("QUANTARRAY_CUDA", "bmma")
         with twins():
             yield
+
+
+@few
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(0, 2), st.integers(1, 4), st.integers(1, 2))
+def test_pairs_of_words(kernel, stride, image, pad, words, groups):
+    """They are copied together where all that are inside the image lie in pairs, each from an even place on."""
+    image = max(image, kernel)
+    found = window.Window((image,) * 2, (kernel,) * 2, (stride,) * 2, ((pad, pad),) * 2, (1, 1))
+    taps = tiles.taps(window.plan(found, words, groups, 4))
+    paired = taps.offsets.shape[1] % 2 == 0
+    for begin, kind, _ in (taps.places[:, [2, 1, 0]]).tolist():
+        for one, two in taps.offsets[kind].reshape(-1, 2).tolist() if paired else []:
+            outside = one == two == OUTSIDE
+            paired = paired and (outside or (one != OUTSIDE and two == one + 1 and (begin + one) % 2 == 0))
+    assert taps.paired == paired or not taps.paired  # a stride may make all of two odd numbers even
+    if words % 2 == 0 and (taps.offsets != OUTSIDE).any():
+        assert taps.paired
+
+
+@pytest.mark.parametrize("bits_x", (1, 3, 8))
+def test_bits(bits_x):
+    check_bits(bits_x)

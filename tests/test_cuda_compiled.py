@@ -1,6 +1,7 @@
 """Every CUDA kernel compiles, assembles, and is made of the instructions that it is meant to be made of."""
 
 import os
+import re
 from dataclasses import dataclass
 from unittest.mock import patch
 
@@ -30,6 +31,7 @@ class Case:
     lacks: tuple = ()  # and that must not
     shared: int = 0  # bytes at most
     floats: bool = False  # may store floats
+    targets: tuple = TARGETS
 
     def __repr__(self):
         return self.name
@@ -71,12 +73,32 @@ def public(name, function):
     return run
 
 
-def product(values, outputs, requantize=None, name="conv"):
+def product(values, outputs, requantize=None, name="conv", channels=64):
     """A 3x3 convolution of 64 channels."""
-    x, w = qa.encode(np.ones((1, 3, 3, 64), int), values), qa.encode(np.ones((outputs, 3, 3, 64), int), (-1, 1))
+    x, w = (qa.encode(np.ones((n, 3, 3, channels), int), v) for n, v in ((1, values), (outputs, (-1, 1))))
     if name == "conv_real":
         w = w * np.float32(0.5)
     return public(name, lambda: qa.conv2d(x, w, padding=1, requantize=requantize))
+
+
+def on_tensor_cores(tile, *args, **kwargs):
+    """The same product by the kernel of binary tensor cores in one of its tiles."""
+
+    def run():
+        from quantarray.cuda import bmma, launch
+
+        with (
+            patch.dict(os.environ, QUANTARRAY_CUDA="bmma"),
+            patch.object(launch, "capability", lambda: (8, 0)),
+            patch.object(bmma, "tile_for", lambda shape: bmma.TILES[tile]),
+        ):
+            product(*args, **kwargs)()
+
+    return run
+
+
+BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0), (9, 0))}
+CODES = BMMA | {"needs": (*BMMA["needs"], "VOTE")}
 
 
 def depthwise(scale=None, requantize=None):
@@ -103,6 +125,17 @@ CASES = [
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
     Case("conv to codes", product(range(4), 128, qa.Thresholds([0, 5, 9])), 128, ("POPC", "VOTE"), ("DSETP",), 43648),
+    Case("bmma to int32, 128 x 128", on_tensor_cores(0, range(4), 128), 255, **BMMA, shared=46720),
+    Case("bmma to int32, 128 x 128, pairs of words", on_tensor_cores(0, range(4), 128, channels=128), 255, **BMMA,
+         shared=46720),
+    Case("bmma to codes, 128 x 128", on_tensor_cores(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
+         shared=46720),
+    Case("bmma to int32, 128 x 64", on_tensor_cores(1, range(4), 64), 168, **BMMA, shared=40448),
+    Case("bmma to codes, 128 x 64", on_tensor_cores(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
+         shared=40448),
+    Case("bmma to int32, 64 x 32", on_tensor_cores(2, range(4), 32), 128, **BMMA, shared=25088),
+    Case("bmma to codes, 64 x 32", on_tensor_cores(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
+         shared=25088),
     *[Case(f"conv_real to float32, {outputs} channels", product(range(4), outputs, name="conv_real"), 128,
            ("POPC", "DMUL", "DADD"), ("DFMA",), 40064, floats=True) for outputs in (32, 64)],
     Case("conv_real to codes", product(range(4), 64, qa.Thresholds([0.0, 5.0, 9.0]), "conv_real"), 160,
@@ -128,8 +161,10 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda cc: f"sm_{cc[0]}{cc[1]}")
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@pytest.mark.parametrize(
+    ("case", "target"),
+    [pytest.param(case, cc, id=f"{case}-sm_{cc[0]}{cc[1]}") for case in CASES for cc in case.targets],
+)
 def test_instructions(case, target, monkeypatch):
     with launches(monkeypatch) as found:
         case.call()
@@ -143,3 +178,22 @@ def test_instructions(case, target, monkeypatch):
         assert "fma.rn.f" not in one.ptx
         assert case.floats or "st.global.f" not in one.ptx
     assert [opcode for opcode in case.needs if not any(one.count(opcode) for one in made.values())] == []
+
+
+def test_operands_of_mma():
+    """Registers of sums, rows and columns reach the instruction in the order of `tensor.mma`'s arguments."""
+    from numba import cuda, types
+
+    from quantarray.cuda import tensor
+
+    @cuda.jit
+    def once(out):
+        out[0], out[1], out[2], out[3] = tensor.mma(101, 102, 103, 104, 105, 106, 107, 108, 109, 110)
+
+    ptx = assemble(once, (types.int32[::1],), (8, 0)).ptx
+    held = dict(re.findall(r"mov\.[bsu]32\s+(%r\d+), (\d+);", ptx))
+    operands = re.findall(r"%r\d+", re.search(r"mma\.sync\.aligned\.m16n8k256\.row\.col.*?;", ptx, re.DOTALL)[0])
+    d, given = operands[:4], [held[register] for register in operands[4:]]
+    assert given == ["105", "106", "107", "108", "109", "110", "101", "102", "103", "104"]
+    stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
+    assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))

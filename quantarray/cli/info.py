@@ -16,7 +16,9 @@ import numpy as np
 from .. import __version__
 from ..array import QuantArray
 from ..cpu import isa
-from ..errors import FormatError
+from ..cuda import isa as cuda_isa
+from ..device import first_gpu
+from ..errors import DeviceError, FormatError
 from ..io.container import load
 from ..nn import load_network
 from . import output
@@ -70,7 +72,7 @@ def machine() -> dict[str, Any]:
             "count": numba.get_num_threads(),
             "layer": thread_layer(),
         },
-        "gpu": "none: this version has no CUDA kernels yet",
+        "gpu": gpu(),
     }
 
 
@@ -87,6 +89,20 @@ def kernels(name: str, features: set[str]) -> str:
     else:
         how = "ctpop on vectors, for which LLVM uses bit arithmetic"
     return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"
+
+
+def gpu() -> dict[str, str] | str:
+    """The first GPU and how bits are multiplied there, or why there is none."""
+    try:
+        name, capability = first_gpu("info")
+    except DeviceError as error:
+        return f"none: {str(error).removeprefix('info: ')}"
+    try:
+        chosen = cuda_isa.best(capability)
+        how = f"{chosen}: {cuda_isa.UNITS[chosen]}; {cuda_isa.VARIABLE}={', '.join(cuda_isa.UNITS)} forces one"
+    except DeviceError as error:
+        how = f"none: {error}"
+    return {"name": name, "compute capability": ".".join(map(str, capability)), "kernels": how}
 
 
 def thread_layer() -> str:

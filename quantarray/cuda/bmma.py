@@ -11,8 +11,21 @@ import numpy as np
 from numba import cuda
 
 from . import launch, tensor, tiles
-from .fragments import CHANNELS, PAD, PIXELS, SIDES, SKEW, WORDS, clearer, doubler, fetcher, following, multiplier, finisher
-from .launch import LANES, inline
+from .fragments import (
+    CHANNELS,
+    PAD,
+    PIXELS,
+    SIDES,
+    SKEW,
+    WORDS,
+    clearer,
+    doubler,
+    fetcher,
+    finisher,
+    following,
+    multiplier,
+)
+from .launch import LANES
 
 _FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
 
@@ -68,22 +81,18 @@ def run(shape, terms, left, right, taps, last, out):
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
     kernel = _kernel(tile, 2 if evenly else 1, terms.along != 0, codes)
     grid = _across(shape, tile), min(_columns(shape, tile), launch.MOST_ROWS)
-    launch.run(
-        kernel, grid, (LANES, tile.warps), shape, terms, left, right, taps.places, taps.offsets, last, out
-    )
+    launch.run(kernel, grid, (LANES, tile.warps), shape, terms, left, right, taps.places, taps.offsets, last, out)
 
 
 @cache
 def _kernel(tile, words, along, codes):
     """Pixels' words are copied `words` at a time; `along` says whether their own bits count."""
-    stages, size, warps, across, all_blocks = tile.stages, tile.pixels, tile.warps, tile.across, tile.all_blocks
-    rows, blocks, columns = tile.rows, tile.blocks, tile.blocks * LANES // CHANNELS
+    stages, size, all_blocks = tile.stages, tile.pixels, tile.all_blocks
+    rows, columns, pixels = tile.rows, tile.blocks * LANES // CHANNELS, tile.warps * PIXELS
     a_words, b_words = stages * size * WORDS, stages * WORDS * (all_blocks * LANES + PAD)
-    ahead, pending, channels = stages - 1, stages - 2, blocks * LANES + SKEW
+    ahead, pending, dots = stages - 1, stages - 2, pixels * (tile.blocks * LANES + SKEW)
     locate, fetch, multiply = tiles.locator(size), fetcher(tile, words), multiplier(tile, along)
     clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, codes)
-    pixels = warps * PIXELS
-    dots = pixels * channels
 
     @cuda.jit
     def bmma_tile(shape, terms, left, right, places, offsets, last, out):

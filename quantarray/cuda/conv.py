@@ -84,9 +84,7 @@ def conv(x, w, plan, finish, out):
         bmma.run(shape, terms, x.words, w.words, taps, last, made)
         return
     tile = tiles.tile_for(shape.group_blocks)
-    tiles.run(
-        _kernel(tile, codes, total), tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, made
-    )
+    tiles.run(_kernel(tile, codes, total), tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, made)
 
 
 @cache

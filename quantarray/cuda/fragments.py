@@ -191,8 +191,8 @@ def finisher(tile, along, codes, r=0):
                 if along:
                     value += terms.along * np.int64(own[warp * PIXELS + p])
                 store(
-                    np.int32(value), channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed, lanes,
-                    group * shape.group_lanes + channel, shape.own, out, out_rows[top + p],
+                    np.int32(value), channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed,
+                    lanes, group * shape.group_lanes + channel, shape.own, out, out_rows[top + p],
                 )  # fmt: skip
         cuda.syncwarp()
         finish_below(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out)

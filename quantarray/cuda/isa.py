@@ -1,11 +1,7 @@
-"""Which units of a GPU multiply bits: what its compute capability has, or what `QUANTARRAY_CUDA` asks for.
+"""Which units of a GPU multiply bits: the best that its compute capability has, or what `QUANTARRAY_CUDA` asks for.
 
-| name | how | on |
-|---|---|---|
-| popc | and, and a count of ones, on the ordinary units | every GPU |
-| bmma | binary tensor cores, an instruction a product of 16 x 8 x 256 bits | compute capability 8.0 to 9.x |
-
-Compute capability 7.5 multiplies bits by exclusive or only; from 10.0 on the instruction is 8 to 16 products of bytes.
+Tensor cores multiply bits by `and` from compute capability 8.0 on. 7.5 has exclusive or only; since 10.0 the
+instruction is made of 8 to 16 products of bytes. This file needs no CUDA package: `quantarray info` asks it.
 """
 
 from __future__ import annotations
@@ -15,7 +11,10 @@ import os
 from ..errors import DeviceError
 
 VARIABLE = "QUANTARRAY_CUDA"
-NAMES = ("popc", "bmma")
+UNITS = {
+    "popc": "words are anded and their ones counted, on the ordinary units",
+    "bmma": "products of integers on binary tensor cores, where they fill one",
+}
 _FIRST, _BEHIND = (8, 0), (10, 0)
 _ROWS, _WORDS = 16, 4  # of one instruction
 
@@ -23,8 +22,8 @@ _ROWS, _WORDS = 16, 4  # of one instruction
 def asked() -> str:
     """What the environment asks for, or nothing."""
     name = os.environ.get(VARIABLE, "")
-    if name and name not in NAMES:
-        raise DeviceError(f"{VARIABLE} must be one of {', '.join(NAMES)}, or unset, got {name!r}")
+    if name and name not in UNITS:
+        raise DeviceError(f"{VARIABLE} must be one of {', '.join(UNITS)}, or unset, got {name!r}")
     return name
 
 
@@ -42,7 +41,7 @@ def best(capability: tuple[int, int]) -> str:
 def units(capability: tuple[int, int], rows: int, words: int) -> str:
     """The same for a product of `rows` pixels by windows of `words` words.
 
-    One that does not fill an instruction waits for memory and for its launch, whoever counts.
+    One that does not fill an instruction stays with popc: it waits for memory and its launch, whoever counts.
     """
     name = best(capability)
     return name if asked() or (rows >= _ROWS and words >= _WORDS) else "popc"

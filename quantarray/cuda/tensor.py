@@ -56,7 +56,7 @@ def _four(builder, found):
 def read(typing, array, at):
     """Element `at` of a C-contiguous array seen flat, `at` not negative.
 
-    Of `array[at]` Numba first asks whether it counts from the end: half the instructions of a loop that reads fragments.
+    Of `array[at]` Numba first asks whether it counts from the end, which was half of a loop that reads fragments.
     """
 
     def generate(context, builder, signature, args):
@@ -78,7 +78,11 @@ def read_half(typing, array, at):
 
 
 def _copy(words, cached):
-    """cp.async of so many words: `ca` keeps them in L1 too, which is the only way for less than 16 bytes."""
+    """cp.async of so many words; `ca` keeps them in L1 too, the only way for less than 16 bytes.
+
+    copy(into, at, source, start, inside) begins to copy from `start` of global memory to element `at` of shared memory,
+    both seen flat. Where it is not inside, zeros are written and nothing is read.
+    """
 
     @intrinsic
     def copy(typing, into, at, source, start, inside):
@@ -98,11 +102,6 @@ def _copy(words, cached):
 
 
 copy_word, copy_pair = _copy(1, "ca"), _copy(2, "cg")
-for _name, _function, _length in (("copy_word", copy_word, "a word"), ("copy_pair", copy_pair, "two words")):
-    _function.__doc__ = f"""Begin to copy {_length} to element `at` of shared memory from `start` of global, as in `read`.
-
-    Where it is not `inside`, zeros are written and nothing is read.
-    """
 
 
 def _pointer(context, builder, kind, array, at):

@@ -1,0 +1,95 @@
+"""Which products take binary tensor cores, how they are cut, and the tiles that are shipped."""
+
+import naive
+import numpy as np
+import pytest
+from cuda_backend import twins
+from results import assert_bits
+
+import quantarray as qa
+from quantarray.cuda import bmma, launch, tiles
+from quantarray.cuda.bmma import TILES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forced():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(launch, "capability", lambda: (8, 0))
+        patched.setenv("QUANTARRAY_CUDA", "bmma")
+        with twins():
+            yield
+
+
+def launched(patched):
+    """The names of the kernels that are launched from here on."""
+    names, run = [], launch.run
+
+    def note(kernel, *args):
+        names.append(kernel.fn.__name__)
+        run(kernel, *args)
+
+    patched.setattr(launch, "run", note)
+    return names
+
+
+def test_what_takes_which_kernel(monkeypatch):
+    names = launched(monkeypatch)
+    x, w = qa.encode(np.ones((20, 300), int), (-1, 1)), qa.encode(np.ones((3, 300), int), (-1, 1))
+    assert_bits(qa.linear(x, w), np.full((20, 3), 300, np.int32))
+    assert names.pop() == "bmma_tile"
+    assert_bits(qa.linear(x, w, out_dtype=np.int64), np.full((20, 3), 300))
+    assert names.pop() == "integer_tile"
+    monkeypatch.delenv("QUANTARRAY_CUDA")
+    for rows, length, name in ((20, 300, "bmma"), (15, 300, "integer"), (20, 192, "integer")):
+        assert (qa.linear(x[:rows, :length], w[:, :length]) == length).all()
+        assert names.pop() == f"{name}_tile"
+    monkeypatch.setattr(launch, "capability", lambda: (10, 0))
+    qa.linear(x, w)
+    assert names.pop() == "integer_tile"
+    monkeypatch.setenv("QUANTARRAY_CUDA", "bmma")
+    with pytest.raises(qa.DeviceError, match="QUANTARRAY_CUDA=bmma needs a GPU of compute capability"):
+        qa.linear(x, w)
+
+
+def test_words_that_begin_at_an_odd_place_are_copied_one_by_one(monkeypatch):
+    """A view of a batch may begin between two words that an even one would have together."""
+    rng = np.random.default_rng(0)
+    x, w = rng.choice((-1, 1), (5, 192)), rng.choice((-1, 1), (3, 384))
+    p, q = qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1))
+    taken, kernel = [], bmma._kernel
+    monkeypatch.setattr(bmma, "_kernel", lambda tile, words, *how: taken.append(words) or kernel(tile, words, *how))
+    for first in (0, 1):
+        rows = p[first : first + 4].reshape(2, 384)
+        assert np.shares_memory(rows.words, p.words) and launch.address(rows.words) % 16 == 8 * first
+        assert_bits(qa.linear(rows, q), naive.linear(x[first : first + 4].reshape(2, 384), w).astype(np.int32))
+    assert taken == [2, 1]
+
+
+def test_the_tiles_that_are_shipped(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-2, 2, (130, 320)), rng.choice((-1, 1), (130, 320))
+    p, q = qa.encode(x, range(-2, 2)), qa.encode(w, (-1, 1))
+    expected = naive.linear(x, w).astype(np.int32)
+    for tile in TILES:
+        monkeypatch.setattr(bmma, "tile_for", lambda shape, tile=tile: tile)
+        assert_bits(qa.linear(p, q), expected)
+        np.testing.assert_array_equal(
+            qa.linear(p, q, requantize=qa.Thresholds([0, 7])).codes(), (expected > 0) * 1 + (expected > 7)
+        )
+
+
+@pytest.mark.parametrize(
+    ("rows", "blocks", "tile"),
+    [
+        (128 * 128, 4, 0),
+        (128 * 127, 4, 1),
+        (128 * 128, 3, 1),
+        (128 * 64, 3, 1),
+        (128 * 63, 3, 2),
+        (64 * 999, 1, 2),
+        (1, 9, 2),
+    ],
+)
+def test_large_tiles_for_large_products(rows, blocks, tile):
+    shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)
+    assert bmma.tile_for(shape) == TILES[tile]

@@ -1,0 +1,48 @@
+"""Which units of a GPU multiply bits, by compute capability, shape and environment."""
+
+import pytest
+
+from quantarray import DeviceError
+from quantarray.cuda import isa
+
+ENOUGH = 16, 4
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+    monkeypatch.delenv("QUANTARRAY_CUDA", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("capability", "chosen"),
+    [
+        ((7, 0), "popc"), ((7, 5), "popc"), ((8, 0), "bmma"), ((8, 6), "bmma"), ((8, 9), "bmma"), ((9, 0), "bmma"),
+        ((10, 0), "popc"), ((10, 3), "popc"), ((12, 0), "popc"), ((12, 1), "popc"),
+    ],
+)  # fmt: skip
+def test_by_compute_capability(capability, chosen):
+    assert isa.best(capability) == isa.units(capability, *ENOUGH) == chosen
+
+
+def test_products_that_do_not_fill_an_instruction_stay():
+    assert [isa.units((9, 0), *shape) for shape in ((16, 4), (15, 4), (16, 3), (1, 100))] == [
+        "bmma", "popc", "popc", "popc",
+    ]  # fmt: skip
+
+
+def test_forced(monkeypatch):
+    monkeypatch.setenv("QUANTARRAY_CUDA", "popc")
+    assert isa.units((9, 0), *ENOUGH) == "popc"
+    monkeypatch.setenv("QUANTARRAY_CUDA", "bmma")
+    assert isa.units((8, 0), 1, 1) == "bmma"
+
+
+def test_errors_name_cause_and_fix(monkeypatch):
+    monkeypatch.setenv("QUANTARRAY_CUDA", "wgmma")
+    with pytest.raises(DeviceError, match="QUANTARRAY_CUDA must be one of popc, bmma, or unset, got 'wgmma'"):
+        isa.best((9, 0))
+    monkeypatch.setenv("QUANTARRAY_CUDA", "bmma")
+    with pytest.raises(
+        DeviceError, match=r"compute capability 8\.0 to 9\.x, .* has 12\.0; unset QUANTARRAY_CUDA, or use"
+    ):
+        isa.units((12, 0), *ENOUGH)

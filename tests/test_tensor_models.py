@@ -1,0 +1,72 @@
+"""The models of tensor core instructions against the PTX manual, read off lane by lane and bit by bit."""
+
+import numpy as np
+import tensor_models
+
+
+def test_mma_m16n8k256():
+    """ "Matrix Fragments for mma.m16n8k256": rows and columns of a_i, b_i and c_i as the manual gives them."""
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(0, 2, (16, 256)), rng.integers(0, 2, (256, 8))
+    sums = rng.integers(-(2**30), 2**30, (16, 8))
+    a, b = np.zeros((32, 4), np.uint32), np.zeros((32, 2), np.uint32)
+    c, d = np.zeros((32, 4), np.int32), np.zeros((32, 4), np.int32)
+    made = sums + left @ right
+    for laneid in range(32):
+        group_id, thread_in_group = laneid >> 2, laneid % 4
+        for i in range(128):
+            row = group_id if 0 <= i < 32 or 64 <= i < 96 else group_id + 8
+            col = thread_in_group * 32 + (i & 0x1F) + (0 if i < 64 else 128)
+            a[laneid, i // 32] |= np.uint32(left[row, col] << (i % 32))
+        for i in range(64):
+            row = thread_in_group * 32 + (i & 0x1F) + (0 if i < 32 else 128)
+            b[laneid, i // 32] |= np.uint32(right[row, group_id] << (i % 32))
+        for i in range(4):
+            row = group_id if i < 2 else group_id + 8
+            col = thread_in_group * 2 + (i & 0x1)
+            c[laneid, i], d[laneid, i] = sums[row, col], made[row, col]
+    np.testing.assert_array_equal(tensor_models.mma_and_popc(a, b, c), d)
+
+
+def test_mma_wraps():
+    every = np.full((32, 4), 0xFFFFFFFF, np.uint32)
+    most = np.full((32, 4), 2**31 - 1, np.int32)
+    made = tensor_models.mma_and_popc(every, every[:, :2], most)
+    assert made.dtype == np.int32 and (made == -(2**31) + 255).all()
+
+
+def test_ldmatrix_x4():
+    """Of 8 x 8 elements of 16 bits a lane gets elements 2 * (lane % 4) and the next of row lane / 4, of each matrix;
+    addresses of the rows of matrix m come from lanes 8 * m to 8 * m + 7.
+    """
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**64, 128, np.uint64)
+    elements = words.view(np.uint16)
+    at = 2 * rng.permutation(64)[:32]
+    for lane in range(32):
+        models = tensor_models.Models(None, lambda value, lane=lane: (lane, list(at)))
+        found = models.load_matrix(words, at[lane])
+        for m in range(4):
+            row = elements[at[8 * m + lane // 4] * 4 :][:8]
+            low, high = int(row[lane % 4 * 2]), int(row[lane % 4 * 2 + 1])
+            assert found[m] == low | high << 16
+
+
+def test_copies_arrive_when_they_are_waited_for():
+    class Thread:
+        pass
+
+    thread = Thread()
+    models = tensor_models.Models(lambda: thread, None)
+    into, source = np.zeros(6, np.uint64), np.arange(10, 16, dtype=np.uint64)
+    models.copy_pair(into, 0, source, 2, True)
+    models.commit()
+    models.copy_word(into, 3, source, 1, True)
+    models.copy_word(into, 4, source, 0, False)
+    models.commit()
+    source[2] = 99
+    assert (into[[0, 1, 3, 4]] == tensor_models.SPOILT).all() and (into[[2, 5]] == 0).all()
+    models.wait(1)
+    assert into[:3].tolist() == [99, 13, 0] and (into[3:5] == tensor_models.SPOILT).all()
+    models.wait(0)
+    assert into.tolist() == [99, 13, 0, 11, 0, 0]

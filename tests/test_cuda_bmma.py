@@ -2,10 +2,13 @@
 kernel's own, by models of what the instructions do. See `tensor_models.py`.
 """
 
+import naive
+import numpy as np
 import pytest
 from cuda_backend import twins
 from hypothesis import given
 from hypothesis import strategies as st
+from results import assert_bits
 from test_cuda_conv import (  # noqa: F401
     few,
     test_channels,
@@ -14,6 +17,7 @@ from test_cuda_conv import (  # noqa: F401
 )
 from test_cuda_conv import test_bits as check_bits
 
+import quantarray as qa
 from quantarray import window
 from quantarray.cuda import bmma, launch, tiles
 from quantarray.cuda.bmma import Tile
@@ -53,3 +57,11 @@ def test_pairs_of_words(kernel, stride, image, pad, words, groups):
 @pytest.mark.parametrize("bits_x", (1, 3, 8))
 def test_bits(bits_x):
     check_bits(bits_x)
+
+
+@pytest.mark.parametrize("outputs", (130, 257))
+def test_more_channels_than_a_grid_has_blocks(outputs):
+    """Blocks walk on: what they copy next may not reach what a slower warp still multiplies."""
+    rng = np.random.default_rng(outputs)
+    x, w = rng.integers(0, 4, (18, 600)), rng.choice((-1, 1), (outputs, 600))
+    assert_bits(qa.linear(qa.encode(x, range(4)), qa.encode(w, (-1, 1))), naive.linear(x, w).astype(np.int32))

@@ -122,9 +122,10 @@ def line(row):
 def summary(rows):
     """A table: ours, each peer, how many times as fast as the fastest peer, rates."""
     titles = list(dict.fromkeys(title for row in rows for title in row["seconds"] if title != OURS))
+    peers = [title for title in titles if not title.startswith(OURS)]
     lines = []
     for row in rows:
-        found, best = row["seconds"], min((s for t, s in row["seconds"].items() if t != OURS), default=None)
+        found, best = row["seconds"], min((s for t, s in row["seconds"].items() if t in peers), default=None)
         ratio = f"{best / found[OURS]:.2f}" if best and OURS in found else ""
         rates = [row["tera_operations"], row["gigabytes_per_second"]]
         lines.append(

@@ -1,8 +1,13 @@
 """Who is timed on the GPU. As in `benchmarks.cpu.contenders`, an entry's call is what each new input costs."""
 
+import os
+from unittest.mock import patch
+
 import numpy as np
 
 import quantarray as qa
+from quantarray.cuda import isa
+from quantarray.device import first_gpu
 
 from ..cpu.cases import Conv, Pack, Product, levels
 from ..cpu.contenders import OURS, Entry, attempt
@@ -17,6 +22,7 @@ def entries(case, xp):
     if isinstance(case, Pack):
         made[COPY] = attempt(copy, case, xp)
     else:
+        made |= {f"{OURS} {units}": attempt(forced, case, xp, units) for units in isa.UNITS}
         made |= {title: attempt(peer, case) for title, peer in (peers(case)).items()}
     return made
 
@@ -34,6 +40,19 @@ def ours(case, xp):
         return Entry(lambda: qa.linear(x, w), lambda y: ends(qa.asnumpy(y)))
     cut = qa.Thresholds([0])
     return Entry(lambda: qa.conv2d(x, w, padding=1, requantize=cut), lambda y: qa.asnumpy(y).codes() != 0)
+
+
+def forced(case, xp, units):
+    """Ours by the units of that name, whatever suits the shape."""
+
+    def call():
+        with patch.dict(os.environ, {isa.VARIABLE: units}):
+            return entry.call()
+
+    with patch.dict(os.environ, {isa.VARIABLE: units}):
+        isa.best(first_gpu("gpu")[1])  # an error where this GPU lacks them
+    entry = ours(case, xp)
+    return entry._replace(call=call)
 
 
 def copy(case, xp):

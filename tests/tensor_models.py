@@ -55,6 +55,8 @@ class Models:
 
     def load_matrix(self, array, at):
         lane, shown = self.exchange(at)
+        for m in range(0, 32, 8):
+            assert len({row // 2 % 8 for row in shown[m : m + 8]}) == 8, "rows that meet in a bank"
         rows = [self._words(array, 2, shown[8 * m + lane // 4]).view(np.uint32) for m in range(4)]
         return tuple(row[lane % 4] for row in rows)
 

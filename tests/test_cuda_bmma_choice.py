@@ -9,6 +9,7 @@ from results import assert_bits
 import quantarray as qa
 from quantarray.cuda import bmma, launch, tiles
 from quantarray.cuda.bmma import TILES
+from quantarray.cuda.fragments import PAD
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -93,3 +94,10 @@ def test_the_tiles_that_are_shipped(monkeypatch):
 def test_large_tiles_for_large_products(rows, blocks, tile):
     shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)
     assert bmma.tile_for(shape) == TILES[tile]
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_weights_that_a_warp_reads_at_once_lie_in_all_banks(tile):
+    width = tile.all_blocks * 32 + PAD
+    half_words = {((t // 2) * width + g) * 2 + t % 2 for g in range(8) for t in range(4)}
+    assert {half % 32 for half in half_words} == set(range(32))

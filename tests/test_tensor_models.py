@@ -1,6 +1,7 @@
 """The models of tensor core instructions against the PTX manual, read off lane by lane and bit by bit."""
 
 import numpy as np
+import pytest
 import tensor_models
 
 
@@ -42,7 +43,8 @@ def test_ldmatrix_x4():
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**64, 128, np.uint64)
     elements = words.view(np.uint16)
-    at = 2 * rng.permutation(64)[:32]
+    # Rows of a matrix lie in different banks
+    at = np.concatenate([2 * (rng.permutation(8) + 8 * rng.integers(0, 8, 8)) for _ in range(4)])
     for lane in range(32):
         models = tensor_models.Models(None, lambda value, lane=lane: (lane, list(at)))
         found = models.load_matrix(words, at[lane])
@@ -70,3 +72,9 @@ def test_copies_arrive_when_they_are_waited_for():
     assert into[:3].tolist() == [99, 13, 0] and (into[3:5] == tensor_models.SPOILT).all()
     models.wait(0)
     assert into.tolist() == [99, 13, 0, 11, 0, 0]
+
+
+def test_rows_that_meet_in_a_bank_are_refused():
+    models = tensor_models.Models(None, lambda value: (0, [4 * lane for lane in range(32)]))
+    with pytest.raises(AssertionError, match="bank"):
+        models.load_matrix(np.zeros(256, np.uint64), 0)

@@ -19,7 +19,7 @@ from .warp import ALL
 PIXELS, CHANNELS, WORDS = 16, 8, 4  # of one instruction; a stage of the pipeline has as many words
 SIDES = 2
 PAD = 8  # words behind those of all channels: two neighbouring words of 8 channels then lie in different banks
-SKEW = 8  # sums behind those of all channels, for the same
+SKEW = 8  # sums behind those of all channels: what a warp stores at once then meets by twos at most in a bank
 _COLUMNS = LANES // CHANNELS  # instructions to a half-word of channels
 
 

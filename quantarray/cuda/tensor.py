@@ -25,7 +25,8 @@ def mma(typing, c0, c1, c2, c3, a0, a1, a2, a3, b0, b1):
     def generate(context, builder, signature, args):
         made = ir.LiteralStructType([_BIT32] * 4)
         code = f"{_MMA} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
-        asm = ir.InlineAsm(ir.FunctionType(made, [_BIT32] * 10), code, "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3")
+        kind, places = ir.FunctionType(made, [_BIT32] * 10), "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3"
+        asm = ir.InlineAsm(kind, code, places, side_effect=True)  # or it might move to where some lanes do not come by
         return _four(builder, builder.call(asm, [*args[4:], *args[:4]]))
 
     return types.UniTuple(types.int32, 4)(*[types.int32] * 4, *[types.uint32] * 6), generate

@@ -52,9 +52,12 @@ def test_constants_become_one_an_element():
     assert qa.repack(q[:1], 0).group is None
 
 
-@pytest.mark.parametrize(("a", "p", "between"), [(1024, 100, 1), (512 * 3, 64, 8), (700, 130, 3)])
+@pytest.mark.parametrize(
+    ("a", "p", "between"),
+    [(1024, 100, 1), (512 * 3, 64, 8), (700, 130, 3), (1100, 64, 1), (1500, 200, 1), (1100, 65, 2)],
+)
 @pytest.mark.parametrize("shift", [0, 1, 7])
-def test_results_that_begin_off_a_cache_line(a, p, between, shift):
+def test_words_that_begin_off_a_cache_line(a, p, between, shift):
     """Whole lines of out are stored past the cache, which only their own addresses take."""
     bits = np.zeros((2, a, between, word_count(p) * 64), np.uint8)
     bits[..., :p] = np.random.default_rng(p).integers(0, 2, (2, a, between, p))
@@ -62,5 +65,8 @@ def test_results_that_begin_off_a_cache_line(a, p, between, shift):
     expected[..., :a] = bits[..., :p].transpose(0, 3, 2, 1)
     shape = (*expected.shape[:3], word_count(a))
     out = np.zeros(np.prod(shape) + shift, np.uint64)[shift:].reshape(shape)
-    kernel("cpu", "repack")(np.packbits(bits, axis=-1, bitorder="little").view(np.uint64), out)
+    packed = np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)
+    words = np.zeros(packed.size + shift, np.uint64)[shift:].reshape(packed.shape)
+    words[...] = packed
+    kernel("cpu", "repack")(words, out)
     np.testing.assert_array_equal(out, np.packbits(expected, axis=-1, bitorder="little").view(np.uint64))

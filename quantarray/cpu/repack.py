@@ -18,6 +18,7 @@ from .micro.transpose import (
     weave_2,
     weave_4,
     weave_8,
+    weave_rows,
 )
 from .micro.vectors import WIDTH
 
@@ -54,7 +55,11 @@ def _load(words, row, a, near, first, count, squares):
     rows, length = words.shape[1], words.shape[2]
     valid = min(64 * near, rows - a)
     flat, begin = words.reshape(-1), (row * rows + a) * length + first
-    if begin + (64 * near - 1) * length + _LINE <= flat.size:
+    inside = begin + (64 * near - 1) * length + _LINE <= flat.size
+    if inside and near == 8 and count == length and _LINE % length == 0:  # whole rows, some to a line
+        for i in range(0, 64, _LINE // length):
+            weave_rows(flat, begin + i * length, 64 * length, squares, i * WIDTH, length)
+    elif inside:
         for i in range(64):
             at, apart, to = begin + i * length, 64 * length, i * WIDTH
             if near == 8:

@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .vectors import I32, I64, WIDTH, place_of, pointer
+from .vectors import I32, I64, WIDTH, const, place_of, pointer
 
 SQUARES = 64 * WIDTH  # words of eight matrices
 _VECTOR = ir.VectorType(I64, WIDTH)
@@ -80,6 +80,24 @@ def _weaver(near):
         return signature, codegen
 
     return weave
+
+
+@intrinsic
+def weave_rows(typingctx, words, at, apart, squares, to, length):
+    """`weave_8` where these 8 words are 8 / length rows of 1, 2, 4 or 8 words: each word to the square of its place in
+    the row, rows one below the other."""
+    signature = types.void(words, types.int64, types.int64, squares, types.int64, types.int64)
+
+    def codegen(context, builder, signature, args):
+        data, length = pointer(context, builder, signature, args, 0, args[1]), args[5]
+        found = _woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
+        data = pointer(context, builder, signature, args, 3, args[4])
+        for n, vector in enumerate(found):
+            square, row = builder.urem(const(n), length), builder.udiv(const(n), length)
+            place = builder.add(builder.mul(square, const(SQUARES)), builder.mul(row, const(WIDTH)))
+            _store(builder, vector, data, place)
+
+    return signature, codegen
 
 
 def _woven(builder, vectors):

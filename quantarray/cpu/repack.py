@@ -56,7 +56,7 @@ def _load(words, row, a, near, first, count, squares):
     valid = min(64 * near, rows - a)
     flat, begin = words.reshape(-1), (row * rows + a) * length + first
     inside = begin + (64 * near - 1) * length + _LINE <= flat.size
-    if inside and near == 8 and count == length and _LINE % length == 0:  # whole rows, some to a line
+    if inside and near == 8 and _LINE % length == 0:  # whole rows, some to a line
         for i in range(0, 64, _LINE // length):
             weave_rows(flat, begin + i * length, 64 * length, squares, i * WIDTH, length)
     elif inside:

@@ -242,6 +242,7 @@ def test_info_without_a_gpu(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "features", "said"),
     [
+        ("amx", {"avx2", "avx512f", "avx512vpopcntdq", "amx-int8"}, "tdpbusd"),
         ("avx512", {"avx2", "avx512f", "avx512vpopcntdq"}, "avx512vpopcntdq"),
         ("avx512", {"avx2", "avx512f"}, "vpshufb"),
         ("avx2", {"avx2", "avx512f", "avx512vpopcntdq"}, "byte shuffles"),

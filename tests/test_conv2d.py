@@ -14,7 +14,7 @@ from strategies import Law, channels, dots, laws, samples, seeds, threads
 
 import quantarray as qa
 from quantarray.cpu import conv, conv_real, dot, tiles
-from quantarray.cpu.micro import MOST_PRODUCT
+from quantarray.cpu.matrix_unit import MOST_PRODUCT
 from quantarray.ops import folded
 
 NCHW = (0, 3, 1, 2)
@@ -261,12 +261,12 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
         pytest.skip("no dot products")
     kernel, pieces = getattr(module, f"{name}_range"), []
 
-    def one_by_one(x, w, plan, finish, chunks, parts, count, values, words):
+    def one_by_one(x, w, plan, finish, chunks, parts, count, values, words, *more):
         written = np.zeros(words.shape, bool)
         for piece in range(chunks * parts):
             part, alone = piece // chunks, np.zeros_like(words)
             first, last = count * part // parts, count * (part + 1) // parts
-            kernel(x, w, plan, finish, chunks, piece % chunks, first, last, values, alone)
+            kernel(x, w, plan, finish, chunks, piece % chunks, first, last, values, alone, *more)
             assert not (written & (alone != 0)).any()
             written |= alone != 0
             words |= alone
@@ -323,7 +323,7 @@ def test_steps_beyond_int32(outputs):
         np.testing.assert_array_equal(made.codes(), np.searchsorted(limits, expected))
 
 
-@pytest.mark.parametrize("elements", [1, 576, 577, 700, 3000])
+@pytest.mark.parametrize("elements", [1, 576, 577, 3000, 4608, 4609, 10000])
 @pytest.mark.parametrize(("x_levels", "w_levels"), [((0, 255), (-128, 127)), ((0, 255), (0, 255)), ((7, -8), (-7, 8))])
 def test_largest_sums_of_bytes(elements, x_levels, w_levels):
     """Contractions of one stretch and of several, where every product is as large as it can be."""

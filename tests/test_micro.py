@@ -20,7 +20,7 @@ from quantarray.cpu.micro.expand import lay_out_quads
 
 FEATURES = llvmlite.binding.get_host_cpu_features()
 AVX2 = FEATURES.get("avx2", False)
-WITHOUT = pytest.mark.skipif(isa.NAME not in ("avx2", "avx512"), reason="Numba compiles for less than AVX2")
+WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
 KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT)]
 DOTS = [
     pytest.param("dot_pairs", marks=WITHOUT),
@@ -198,9 +198,12 @@ def test_environment_chooses():
         assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_bytes"]
 
 
-@pytest.mark.parametrize("name", ["portable", pytest.param("avx2", marks=pytest.mark.skipif(not AVX2, reason="AVX2"))])
+@pytest.mark.parametrize(
+    "name", ["portable", pytest.param("avx2", marks=pytest.mark.skipif(not AVX2, reason="AVX2")), "amx-emulated"]
+)
 def test_other_cpus(name):
-    """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has."""
+    """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, or
+    for a matrix unit in memory."""
     if isa.NAME == name:
         pytest.skip("this process runs them")
     tests = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks", "place")]
@@ -212,4 +215,4 @@ def test_other_cpus(name):
 
 def test_unknown_choice():
     error = run("import quantarray.cpu", QUANTARRAY_CPU="sse9").stderr
-    assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512, got 'sse9'" in error
+    assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512, amx, got 'sse9'" in error

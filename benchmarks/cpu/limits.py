@@ -16,7 +16,7 @@ from quantarray.cpu.micro import LANES, TILE, count_tile, lay_out
 _WORDS = 64  # of a run: 16 KiB of weights, which stay in L1
 _TRIES = 60
 _SUMS = 8
-_AVX512 = NAME == "avx512"
+_AVX512 = NAME in ("avx512", "amx")
 _VPOPCNTDQ = _AVX512 and llvmlite.binding.get_host_cpu_features().get("avx512vpopcntdq", False)
 
 

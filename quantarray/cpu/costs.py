@@ -1,11 +1,14 @@
 """Which kernel takes a product of integers: the one place where that is chosen.
 
 Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of `count_tile`'s time for one pair of planes.
-They hold within a fifth for AVX-512 with VNNI and for AVX2; `docs/kernels/conv.md` has what they were fitted to.
+They hold within a fifth for AVX-512 with VNNI and for AVX2; `docs/kernels/conv.md` has what they were fitted to. For
+AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
 from .dot import bytes_of_levels
-from .micro import DOT_PASSES, LANES, MOST_PRODUCT, TILE
+from .matrix_unit import DOT_COPY, DOT_PASSES, MOST_PRODUCT
+from .micro import LANES, TILE
+from .tiles import differing
 from .windows import BAND
 
 _PLANES = 8  # that a byte holds
@@ -26,7 +29,8 @@ def integer_kernel(x_terms, w_terms, rows, channels, words):
         return "conv"
     tiles, blocks = min(BAND, -(-rows // TILE)), -(-channels // LANES)
     expanding = _EXPAND * (planes_x * TILE / max(1, blocks) + planes_w * LANES / max(1, tiles))
+    copying = DOT_COPY * TILE / max(1, blocks)
     counting = planes_x * planes_w * (words + _PASS)
-    if w_terms[0, 2]:
+    if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
         counting += _SUM * TILE * planes_x * words / max(1, blocks)
-    return "dot" if words * (DOT_PASSES + expanding) + _TILE < counting else "conv"
+    return "dot" if words * (DOT_PASSES + expanding + copying) + _TILE < counting else "conv"

@@ -10,12 +10,14 @@ import numpy as np
 from numba import njit, prange
 
 from .finish import store_codes, store_mask, store_values
-from .micro import LANES, QUAD, TILE, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
+from .matrix_unit import UNIT
+from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
+from .rows import line_up, most_tiles, row_bytes
 from .tiles import blocks, drive, lay_out_blocks, scratch
 from .windows import BAND, WORD, bring, first_line, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
-_PAIR = 2  # blocks of 32 channels that `dot_tile` takes at once
+_PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
 
 
@@ -24,7 +26,7 @@ def dot_weights(words, groups, out):
 
 
 def dot(x, w, plan, finish, out):
-    drive(_dot_range, _dot_parallel, x, w, plan, finish, _NO_VALUES, out)
+    drive(_dot_range, _dot_parallel, x, w, plan, finish, _NO_VALUES, out, UNIT)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -55,7 +57,17 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
+def empty_lines(rows):
+    """int32[rows, lanes] from a cache line on."""
+    buffer = np.empty(rows * LANES + WORD // 4, np.int32)
+    first = first_line(buffer) // 4
+    return buffer[first : first + rows * LANES].reshape(rows, LANES)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, matrix):
+    # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
+    # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, extra = x.words, w.words, finish.extra
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
@@ -72,8 +84,13 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     weight = first_line(weights)
     codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
     origins, places = np.empty((BAND, TILE), np.int64), np.empty((BAND, TILE), np.int64)
-    slots, ones = BAND if stretches > 1 else 1, np.zeros((BAND, TILE), np.int64)
-    totals = np.empty((slots * _PAIR * TILE, LANES), np.int32)
+    ones = np.zeros((BAND, TILE), np.int64)
+    if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
+        most, slots, apart_slots, apart_blocks = BAND, BAND if stretches > 1 else 1, _PAIR * TILE, TILE
+        totals = np.empty((slots * _PAIR * TILE, LANES), np.int32)
+    else:  # sums[block, slot, pixel]
+        most, slots, apart_slots, apart_blocks = most_tiles(matrix, length), BAND, TILE, BAND * TILE
+        totals, rows, row = empty_lines(_PAIR * BAND * TILE), np.empty(0, np.uint8), 0
     _, _, masks, made = scratch(extra)
     low = begin
     while low < end:
@@ -81,8 +98,11 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
         for group in range(groups):
             mark += 1
             band, codes, marks = bring(
-                left, x.terms, plan, length, low, end, group * group_words, codes, marks, mark, origins, places
-            )
+                left, x.terms, plan, length, low, min(end, low + most), group * group_words, codes, marks, mark,
+                origins, places,
+            )  # fmt: skip
+            if matrix is not None:
+                rows, row = line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows)
             for i in range(band if along else 0):
                 sum_windows(codes, places, i, classes[(low + i) % counts.size], firsts, spans, ones)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
@@ -97,16 +117,22 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                     word = j0 * plane + ((pair + b) * length + from_word) * LANES
                     count, to = (to_word - from_word) * LANES, weight + b * apart
                     expand(right, word, plane, planes_j, count, base, unit, weights, to)
+                if matrix is not None:
+                    dot_rows(
+                        matrix, rows, row + from_word * WORD, row_bytes(length), band * TILE, weights, weight, apart,
+                        near, to_word - from_word, s == 0, totals, apart_blocks * LANES,
+                    )  # fmt: skip
                 image, tile = low // counts.size, low % counts.size
                 for i in range(band):
-                    kind, row0, rows, place = classes[tile], image * origin.size, i % slots * _PAIR * TILE, i * TILE
+                    kind, row0, total, place = classes[tile], image * origin.size, i % slots * apart_slots, i * TILE
                     start, stop = firsts[s, kind], firsts[s, kind + 1]
-                    dot_tile(
-                        codes, places, place, weights, weight, apart, near, spans, start, stop, s == 0, totals,
-                        rows * LANES,
-                    )  # fmt: skip
+                    if matrix is None:
+                        dot_tile(
+                            codes, places, place, weights, weight, apart, near, spans, start, stop, s == 0, totals,
+                            total * LANES,
+                        )  # fmt: skip
                     for b in range(near if s + 1 == stretches else 0):
-                        at, lane, dots = (pair + b) * LANES, (pair + b) % group_blocks * LANES, rows + b * TILE
+                        at, lane, dots = (pair + b) * LANES, (pair + b) % group_blocks * LANES, total + b * apart_blocks
                         channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                         fixed, dot_at = kind * extra.shape[1] + at, dots * LANES
                         if thresholds.shape[0] == 1:
@@ -116,14 +142,14 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                         else:
                             shift_tile(totals, dot_at, extra, fixed, along, ones, place, step)
                             for p in range(counts[tile]):
-                                row = row0 + pixels[tile, p]
+                                pixel = row0 + pixels[tile, p]
                                 if words.size:
                                     store_codes(
                                         totals, dots + p, 0, thresholds, flip, toggles, at, channel, valid, 1, made,
-                                        words, row,
+                                        words, pixel,
                                     )  # fmt: skip
                                 else:
-                                    store_values(totals, dots + p, 0, channel, valid, 1, values, row)
+                                    store_values(totals, dots + p, 0, channel, valid, 1, values, pixel)
                     tile += 1
                     if tile == counts.size:
                         image, tile = image + 1, 0
@@ -131,8 +157,8 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
+def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, matrix):
     for piece in prange(chunks * parts):
         part = piece // chunks
         first, last = tiles * part // parts, tiles * (part + 1) // parts
-        _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+        _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words, matrix)

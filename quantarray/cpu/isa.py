@@ -1,11 +1,14 @@
 """Which instructions the kernels are written for: the best that this CPU has, or what `QUANTARRAY_CPU` asks for.
 
-`QUANTARRAY_CPU=portable`, `neon`, `avx2` or `avx512` also keeps Numba from using more than that, so that a machine of
-today shows what an older one would do. It is read once, and works only where Numba has compiled nothing before.
+`QUANTARRAY_CPU=portable`, `neon` or `avx2` also keeps Numba from using more than that, so that a machine of today shows
+what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx-emulated` is
+for tests: the kernels for AMX on any CPU, with tiles in memory.
 """
 
+import ctypes
 import os
 import platform
+import warnings
 
 import llvmlite.binding
 from numba.core import config
@@ -17,7 +20,10 @@ SETS = {
     "neon": (("neon",), None, True),
     "avx2": (("avx2",), "haswell", False),
     "avx512": (("avx512f", "avx512bw", "avx512dq", "avx512vl"), None, True),
+    "amx": (("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "amx-tile", "amx-int8"), None, True),
 }
+EMULATED = "amx-emulated"
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-64
 
 
 def _features():
@@ -27,8 +33,20 @@ def _features():
     return {name for name, there in llvmlite.binding.get_host_cpu_features().items() if there}
 
 
+def refusal():
+    """Why the system does not let this process use tile registers, or "". Threads and forks inherit the permission."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return f"it is not known how to ask {platform.system()} for the registers of AMX"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0:
+        return ""
+    return f"Linux does not give this process the registers of AMX: {os.strerror(ctypes.get_errno())}"
+
+
 def _force(name):
     known = ", ".join(SETS)
+    if name == EMULATED:
+        return name
     if name not in SETS:
         raise ImportError(f"quantarray: {VARIABLE} must be one of {known}, got {name!r}")
     needed, cpu, everything = SETS[name]
@@ -37,6 +55,8 @@ def _force(name):
         raise ImportError(
             f"quantarray: {VARIABLE}={name} needs a CPU with {', '.join(missing)}; unset it, or use portable"
         )
+    if name == "amx" and (why := refusal()):
+        raise ImportError(f"quantarray: {VARIABLE}={name}: {why}; unset it, or use avx512")
     if not everything:
         config.CPU_NAME = cpu if platform.machine() in ("x86_64", "AMD64") or cpu == "generic" else None
         config.CPU_FEATURES = ""
@@ -44,9 +64,13 @@ def _force(name):
 
 
 def _best():
-    """The last set whose features Numba may use."""
+    """The last set whose features Numba may use, and the process too."""
     features = _features()
-    return [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)][-1]
+    *others, best = [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)]
+    if best != "amx" or not (why := refusal()):
+        return best
+    warnings.warn(f"quantarray: {why}; vector instructions multiply instead", RuntimeWarning, stacklevel=2)
+    return others[-1]
 
 
 NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()

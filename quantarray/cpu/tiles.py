@@ -27,9 +27,9 @@ def lay_out_blocks(words, groups, lay_out, out):
         out[plane, block, start:stop] = lay_out(lanes)
 
 
-def drive(one, many, x, w, plan, finish, no_values, out):
-    """Deal stretches of tiles and chunks of blocks out: `one(.., chunks, chunk, first, last, values, words)`, or its
-    parallel twin.
+def drive(one, many, x, w, plan, finish, no_values, out, *more):
+    """Deal stretches of tiles and chunks of blocks out: `one(.., chunks, chunk, first, last, values, words, *more)`, or
+    its parallel twin.
 
     The larger operand is the one that is split, so that it is read from memory once.
     """
@@ -39,13 +39,13 @@ def drive(one, many, x, w, plan, finish, no_values, out):
         return
     work = tiles * TILE * w.words.size * x.words.shape[0]
     if threads.serial(work, _LEAST):
-        one(x, w, plan, finish, 1, 0, 0, tiles, values, words)
+        one(x, w, plan, finish, 1, 0, 0, tiles, values, words, *more)
         return
     # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
     split = max(1, blocks // 2 if w.groups == 1 else 1)
     pieces = threads.PIECES * numba.get_num_threads()
     chunks = min(split, pieces if w.words.size > x.words.size else -(-pieces // tiles))
-    threads.run(many, x, w, plan, finish, chunks, min(tiles, -(-pieces // chunks)), tiles, values, words)
+    threads.run(many, x, w, plan, finish, chunks, min(tiles, -(-pieces // chunks)), tiles, values, words, *more)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)

@@ -7,8 +7,10 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 
 from ..isa import FEATURES, NAME
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
+from .copy_windows import copy_windows
 from .distances import ROWS, near_rows
 from .dot import QUAD
+from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
@@ -22,14 +24,14 @@ elif NAME in ("neon", "portable"):
 else:
     from .count_words import count_tile, lay_out
 
-if NAME == "avx512" and "avx512vnni" in FEATURES:
+if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_PASSES, MOST_PRODUCT, dot_tile
-elif NAME in ("avx2", "avx512"):
+elif NAME == "avx2" or "avx2" in FEATURES:
     from .dot_pairs import DOT_PASSES, MOST_PRODUCT, dot_tile
 else:
     DOT_PASSES, MOST_PRODUCT, dot_tile = 0, -1, None  # no product of two bytes is small enough: all is counted
 
-if NAME == "avx512" and {"avx512vbmi", "avx512bitalg"} <= FEATURES:
+if {"avx512vbmi", "avx512bitalg"} <= FEATURES:
     from .pick import pick_bits
 else:
     pick_bits = None  # bits of words are moved by shifts
@@ -51,7 +53,9 @@ __all__ = [
     "clear_bytes",
     "clear_tile",
     "copy_bytes",
+    "copy_windows",
     "count_tile",
+    "dot_rows",
     "dot_tile",
     "expand",
     "fill_tables",

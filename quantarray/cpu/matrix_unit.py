@@ -1,0 +1,60 @@
+"""Whether a matrix unit multiplies bytes in this process, and what that changes for `costs.py`.
+
+Nobody has run these kernels on a machine with AMX yet. So a unit that was found has to show first, once a process, that
+its products are right; where it does not, or where the system refuses it, one warning says so and vectors multiply.
+"""
+
+import os
+import warnings
+
+import numpy as np
+from numba import njit
+
+from . import isa, micro
+from .micro import LANES, QUAD, dot_amx, dot_rows
+
+_WORDS, _PIXELS = 3, 48  # two tiles of pixels at once, and one
+
+
+@njit(cache=True)
+def _multiply(unit, codes, stride, weights, fresh, totals):
+    apart, beside = weights.size // 2, totals.size // 2
+    dot_rows(unit, codes, 0, stride, _PIXELS, weights, 0, apart, 2, _WORDS, fresh, totals, beside)
+
+
+def wrong(unit, multiply=_multiply):
+    """How many sums of a product, with the largest bytes there are among them, are not NumPy's."""
+    rng, stride = np.random.default_rng(0), 64 * (_WORDS + 1)
+    codes = rng.choice(np.array([0, 1, 127, 128, 255], np.uint8), (_PIXELS, stride))
+    weights = rng.choice(np.array([-128, -1, 0, 1, 127], np.int8), (2, 64 * _WORDS // QUAD, LANES, QUAD))
+    codes[0], weights[0, :, 0] = 255, -128
+    totals = np.full((2, _PIXELS, LANES), -1, np.int32)
+    multiply(unit, codes.reshape(-1), stride, weights.reshape(-1).view(np.uint8), True, totals)
+    multiply(unit, codes.reshape(-1), stride, weights.reshape(-1).view(np.uint8), False, totals)
+    quads = codes[:, : 64 * _WORDS].reshape(_PIXELS, -1, QUAD).astype(np.int64)
+    expected = 2 * np.einsum("pqk,bqlk->bpl", quads, weights.astype(np.int64))
+    return int((totals != expected).sum())
+
+
+def found():
+    """The unit to pass to kernels, or None."""
+    if isa.NAME == isa.EMULATED:
+        return dot_amx.EmulatedTiles()
+    if isa.NAME != "amx":
+        return None
+    unit = dot_amx.Tiles()
+    if not (count := wrong(unit)):
+        return unit
+    message = (
+        f"quantarray: AMX gave {count} wrong sums in a first product; vector instructions multiply instead. Please "
+        f"report this with the output of `quantarray info`; QUANTARRAY_CPU=avx512 avoids the test"
+    )
+    if os.environ.get(isa.VARIABLE):
+        raise ImportError(message)
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    return None
+
+
+UNIT = found()
+_chosen = micro if UNIT is None else dot_amx
+DOT_PASSES, MOST_PRODUCT, DOT_COPY = _chosen.DOT_PASSES, _chosen.MOST_PRODUCT, getattr(_chosen, "DOT_COPY", 0)

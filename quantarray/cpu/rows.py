@@ -1,0 +1,45 @@
+"""The windows of a band side by side, as rows of bytes at equal distances: what a matrix unit takes."""
+
+import numpy as np
+from numba import njit
+
+from .micro import QUAD, TILE, clear_bytes, copy_windows
+from .windows import BAND, WINDOWS, WORD, first_line
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def row_bytes(length):
+    """From one window of `length` words to the next: a line more, or the rows of many would share a few sets of L1."""
+    return (length + 1) * WORD
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def most_tiles(matrix, length):
+    """The tiles of a band, whole pieces of what the matrix unit takes at once: WINDOWS words at most, or one piece."""
+    piece = matrix.rows // TILE
+    return max(1, min(BAND, WINDOWS // (TILE * (length + 1))) // piece) * piece
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows):
+    """(rows, row): the windows of the tiles from `low` on, whole, with zeros for the taps outside.
+
+    That of pixel p of tile i begins at rows[row + (i * TILE + p) * row_bytes(length)]; there is room for as many as the
+    unit takes at once. `rows` is a larger buffer where it has to be.
+    """
+    apart, classes, stretches = row_bytes(length), plan.classes, firsts.shape[0]
+    pixels = -(-band * TILE // matrix.rows) * matrix.rows
+    if rows.size < pixels * apart + WORD:
+        rows = np.empty(pixels * apart + WORD, np.uint8)
+    row = first_line(rows)
+    for i in range(band):
+        kind, begin, covered = classes[(low + i) % classes.size], row + i * TILE * apart, 0
+        for s in range(stretches):
+            for j in range(firsts[s, kind], firsts[s, kind + 1]):
+                covered += (spans[j, 2] * QUAD + WORD - 1) // WORD
+        if covered < length:
+            clear_bytes(rows, begin, TILE * apart)
+        for s in range(stretches):
+            to = begin + length * s // stretches * WORD
+            copy_windows(codes, places, i * TILE, spans, firsts[s, kind], firsts[s, kind + 1], rows, to, apart)
+    return rows, row

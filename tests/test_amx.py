@@ -1,0 +1,286 @@
+"""AMX without a machine that has it: the kernel on tiles in memory, its instructions as compiled for a CPU that has
+them, and that it is used nowhere before it has shown that it is right.
+
+Products as a whole run on tiles in memory in `test_micro.py`, `test_other_cpus`.
+"""
+
+import ctypes
+import re
+import warnings
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llvmlite import ir
+from numba import njit
+from test_micro import FEATURES, run
+
+from quantarray.cpu import costs, isa, matrix_unit
+from quantarray.cpu.micro import LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows
+from quantarray.cpu.micro.vectors import I8, I32, I64
+
+TRIPLE = "x86_64-unknown-linux-gnu"
+TILES = dot_amx.EmulatedTiles()
+
+
+@njit
+def dotted(unit, codes, code, stride, pixels, weights, weight, apart, blocks, words, fresh, totals, beside):
+    dot_rows(unit, codes, code, stride, pixels, weights, weight, apart, blocks, words, fresh, totals, beside)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@given(data=st.data())
+def test_rows(blocks, data):
+    """Rows of any distance from any byte on; what lies between, before and behind them is not touched."""
+    rng, fresh = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.booleans())
+    pixels, words = data.draw(st.integers(1, 100)), data.draw(st.integers(0, 5))
+    code, weight, gap, between = (data.draw(st.integers(0, 70)) for _ in range(4))
+    pieces, stride = -(-pixels // 16), 64 * words + gap
+    codes = rng.integers(0, 256, code + 16 * pieces * stride, np.uint8)
+    weights = rng.integers(-128, 128, (2, 16 * words + between, LANES, QUAD))
+    if data.draw(st.booleans()):
+        codes[:], weights[:] = 255, -128
+    before = rng.integers(-99, 99, (2, 16 * pieces + between, LANES), np.int32)
+    totals, laid = before.copy(), np.concatenate([np.zeros(weight), weights.ravel()]).astype(np.int8).view(np.uint8)
+    apart, beside = weights[0].size, before[0].size
+    dotted(TILES, codes, code, stride, pixels, laid, weight, apart, blocks, words, fresh, totals, beside)
+    quads = codes[code:].reshape(16 * pieces, stride)[:, : 64 * words].reshape(16 * pieces, 16 * words, QUAD)
+    expected, ours = before.copy(), np.s_[:blocks, : 16 * pieces]
+    expected[ours] *= not fresh
+    expected[ours] += np.einsum("pqk,bqlk->bpl", quads.astype(int), weights[:blocks, : 16 * words])
+    np.testing.assert_array_equal(totals, expected)
+
+
+# What the emulation refuses, as the processor does
+
+
+def pointer(array):
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+
+
+def configured(changes):
+    """The state after a configuration in which some bytes are other ones."""
+    config, state = np.frombuffer(amx.CONFIG, np.uint8).copy(), np.full(64 + 8 * 1024, 77, np.uint8)
+    for i, value in changes.items():
+        config[i] = value
+    amx_emulated._configure(pointer(state), pointer(config))
+    return pointer(state)
+
+
+@pytest.mark.parametrize("change", [{0: 2}, {1: 1}, {15: 1}, {16: 65}, {17: 1}, {32: 1}, {47: 1}, {48: 17}, {63: 1}])
+def test_configurations_that_are_none(change):
+    with pytest.raises(RuntimeError, match="AMX"):
+        configured(change)
+
+
+def test_tiles_that_do_not_fit():
+    state, data = configured({16: 8, 48: 2}), np.zeros(4096, np.uint8)  # tile 0 is 2 rows of 8 bytes
+    amx_emulated._dot(state, 1, 2, 3)
+    for tiles in (0, 1, 2), (1, 0, 2), (1, 2, 0), (1, 1, 2), (1, 2, 1), (1, 2, 2):
+        with pytest.raises(RuntimeError, match="fit"):
+            amx_emulated._dot(state, *tiles)
+    amx_emulated._release(state)
+    for step in amx_emulated._load, amx_emulated._store:
+        with pytest.raises(RuntimeError, match="not configured"):
+            step(state, 1, pointer(data), 64)
+
+
+def test_small_tiles():
+    """Codes of 2 pixels by 8 bytes, weights of 2 quads by 3 channels; the rest of a tile is cleared."""
+    rng = np.random.default_rng(0)
+    codes, weights = rng.integers(0, 256, (2, 2, 4), np.uint8), rng.integers(-128, 128, (2, 3, 4), np.int8)
+    state = configured({48: 2, 16: 12, 49: 2, 18: 8, 50: 2, 20: 12})
+    amx_emulated._load(state, 1, pointer(codes), 8)
+    amx_emulated._load(state, 2, pointer(weights), 12)
+    for _ in range(2):
+        amx_emulated._dot(state, 0, 1, 2)
+    sums = np.full((2, 5), -1, np.int32)
+    amx_emulated._store(state, 0, pointer(sums), 20)
+    expected = np.full((2, 5), -1)
+    expected[:, :3] = 2 * np.einsum("pqk,qlk->pl", codes.astype(int), weights.astype(int))
+    np.testing.assert_array_equal(sums, expected)
+    tiles = np.ctypeslib.as_array(state, (64 + 8 * 1024,))[64:].reshape(8, 16, 64)
+    assert not tiles[1, :, 8:].any() and not tiles[1, 2:].any() and not tiles[3:].any()
+
+
+def test_a_kernel_is_refused_too(monkeypatch):
+    config = bytearray(amx.CONFIG)
+    config[48 + dot_amx.WEIGHTS] = 15
+    monkeypatch.setattr(amx, "CONFIG", bytes(config))
+    with pytest.raises(RuntimeError, match="fit"):
+        matrix_unit.wrong(TILES, njit(matrix_unit._multiply.py_func))
+
+
+# Instructions
+
+
+@pytest.fixture(scope="module")
+def assembly():
+    """The lines of the kernel as it is compiled for a CPU with AMX."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = ir.Module()
+    module.triple = TRIPLE
+    codes, totals = I8.as_pointer(), I32.as_pointer()
+    args = [codes, I64, I64, codes, I64, I64, I64, ir.IntType(1), totals, I64]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), args), "multiply")
+    builder = ir.IRBuilder(function.append_basic_block())
+    dot_amx.multiply(builder, amx.Amx(None, builder), *function.args)
+    builder.ret_void()
+    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sapphirerapids", opt=3)
+    module = llvm.parse_assembly(str(module))
+    module.verify()
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
+    passes.getModulePassManager().run(module, passes)
+    return machine.emit_assembly(module).splitlines()
+
+
+def loops(lines):
+    """The instructions of each loop without another in it: from a label to the jump back to it."""
+    labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.LBB\w+:", line)}
+    for i, line in enumerate(lines):
+        target = re.fullmatch(r"\tj\w+\t(\.LBB\w+)", line)
+        begin = labels.get(target[1], i) if target else i
+        if begin < i and not any(re.match(r"\.LBB|\tj", inside) for inside in lines[begin + 1 : i]):
+            yield [inside.split("\t")[1:] for inside in lines[begin + 1 : i + 1]]
+
+
+def test_instructions(assembly):
+    named = [line.split("\t")[1] for line in assembly if line.startswith("\t")]
+    assert named.count("ldtilecfg") == named.count("tilerelease") == 1
+    assert {"tileloadd", "tilestored", "tilezero", "tdpbusd"} <= set(named)
+    assert named.index("ldtilecfg") < min(i for i, name in enumerate(named) if name.startswith(("tilel", "tilez")))
+    assert not [name for name in named if name.startswith("call")]
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_inner_loops(assembly, pieces):
+    """A word of 16 or 32 pixels by 32 channels loads 3 or 4 tiles for 2 or 4 products: no sum goes through memory."""
+    found = 0
+    for body in loops(assembly):
+        names = [name for name, *_ in body]
+        registers = {re.findall(r"%tmm(\d)", rest)[-1] for name, rest in body if name == "tdpbusd"}
+        if len(registers) != pieces * dot_amx.SIDES:
+            continue
+        found += 1
+        assert names.count("tdpbusd") * (pieces + 2) == names.count("tileloadd") * 2 * pieces
+        assert not {"tilestored", "tilezero", "ldtilecfg", "tilerelease"} & set(names)
+        loaded = {re.findall(r"%tmm(\d)", rest)[-1] for name, rest in body if name == "tileloadd"}
+        assert loaded == {"4", "6", "7"} | ({"5"} if pieces == 2 else set())
+        assert not [rest for name, rest in body if "%rsp" in rest]
+    assert found
+
+
+# Where it is used
+
+
+def test_first_product():
+    assert matrix_unit.wrong(TILES) == 0
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_wrong_products_are_seen(monkeypatch, forced):
+    """One wrong sum in the last row is enough; a CPU that was chosen by its features then does without."""
+
+    def almost(unit, codes, stride, weights, fresh, totals):
+        matrix_unit._multiply(TILES, codes, stride, weights, fresh, totals)
+        totals[-1, -1, -1] += 1
+
+    assert matrix_unit.wrong(None, almost) == 1
+    monkeypatch.setattr(isa, "NAME", "amx")
+    monkeypatch.setattr(matrix_unit, "wrong", lambda unit: 1)
+    monkeypatch.delenv(isa.VARIABLE, raising=False)
+    if forced:
+        monkeypatch.setenv(isa.VARIABLE, "amx")
+        with pytest.raises(ImportError, match="AMX gave 1 wrong sums"):
+            matrix_unit.found()
+        return
+    with pytest.warns(RuntimeWarning, match="AMX gave 1 wrong sums") as told:
+        assert matrix_unit.found() is None
+    assert len(told) == 1
+
+
+def test_right_products_are_used(monkeypatch):
+    monkeypatch.setattr(isa, "NAME", "amx")
+    monkeypatch.setattr(matrix_unit, "wrong", lambda unit: 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert matrix_unit.found() == dot_amx.Tiles()
+
+
+@pytest.mark.parametrize("why", ["", "no permission"])
+def test_detection(monkeypatch, why):
+    monkeypatch.setattr(isa, "_features", lambda: {feature for needed, *_ in isa.SETS.values() for feature in needed})
+    monkeypatch.setattr(isa, "refusal", lambda: why)
+    if not why:
+        assert isa._best() == "amx"
+        return
+    with pytest.warns(RuntimeWarning, match="no permission; vector instructions multiply instead"):
+        assert isa._best() == "avx512"
+
+
+@pytest.mark.skipif(FEATURES.get("amx-tile", False), reason="AMX is there")
+def test_forced_without_amx():
+    error = run("import quantarray.cpu", QUANTARRAY_CPU="amx").stderr
+    assert "QUANTARRAY_CPU=amx needs a CPU with" in error and "amx-tile, amx-int8; unset it, or use portable" in error
+
+
+@pytest.mark.skipif(FEATURES.get("amx-tile", False), reason="AMX is there")
+def test_refusal():
+    assert "the registers of AMX" in isa.refusal()
+
+
+def test_nothing_of_it_without_amx():
+    """A process that has no AMX compiles no tiles: kernels get None for a unit."""
+    if isa.NAME not in ("amx", isa.EMULATED):
+        assert matrix_unit.UNIT is None
+
+
+# The whole kernel and the choice of it
+
+COMPILE = """
+import numpy as np
+from numba import typeof
+from quantarray.cpu import dot, matrix_unit
+from quantarray.cpu.micro import dot_amx
+from quantarray.kernels import Finish, Left, Plan, Right
+
+def array(dimensions, dtype=np.int64):
+    return np.zeros([1] * dimensions, dtype)
+
+words, reals, whole = np.uint64, np.float64, np.int32
+plan = Plan(array(2), array(1), array(1), array(1), array(1), array(2), 1, 1)
+x = Left(array(2, words), array(2), array(4, reals), array(3, reals), 1, False)
+w = Right(array(4, words), array(2), array(3, reals), array(2, reals), array(3), array(1), 1, 1, 1)
+limits, flip = array(2, whole), array(1, np.uint32)
+finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip, array(2, words))
+args = (x, w, plan, finish, 1, 0, 0, 1, array(2, whole), array(3, words))
+for unit in (None, dot_amx.Tiles()):
+    signature = tuple(map(typeof, (*args, unit)))
+    dot._dot_range.compile(signature)
+    code = dot._dot_range.inspect_asm(signature)
+    print(*(code.count(name) for name in ("ldtilecfg", "tilerelease", "tdpbusd", "vpdpbusd")))
+"""
+
+
+def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
+    """By Numba as it is; compiled and not run. With no unit nothing of it is there, and with one no other product."""
+    features = ",".join(f"+{name}" for name in isa.SETS["amx"][0])
+    made = run(COMPILE, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES=features, NUMBA_CACHE_DIR=str(tmp_path))
+    without, with_unit = (list(map(int, line.split())) for line in made.stdout.splitlines())
+    assert without[:3] == [0, 0, 0] and without[3] > 0, made.stderr
+    assert all(with_unit[:3]) and with_unit[3] == 0
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "bits", "chosen"),
+    [(64, 56, 1, "conv"), (128, 28, 1, "dot"), (256, 14, 1, "dot"), (512, 7, 1, "dot"), (64, 56, 2, "dot")],
+)
+def test_choice_with_amx(monkeypatch, channels, size, bits, chosen):
+    """Windows are copied: that pays for single bits from some channels on, and for more bits nearly always."""
+    for name in ("DOT_PASSES", "DOT_COPY", "MOST_PRODUCT"):
+        monkeypatch.setattr(costs, name, getattr(dot_amx, name))
+    term = np.array([[0, bits, -1, 2]])
+    assert costs.integer_kernel(term, term, size * size, channels, 9 * channels // 64) == chosen

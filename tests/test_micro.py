@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from quantarray.cpu import isa
-from quantarray.cpu.micro import LANES, QUAD, TILE, copy_bytes, expand
+from quantarray.cpu.micro import LANES, QUAD, TILE, copy_bytes, copy_windows, expand
 from quantarray.cpu.micro.expand import lay_out_quads
 
 FEATURES = llvmlite.binding.get_host_cpu_features()
@@ -134,6 +134,29 @@ def test_copy_bytes(data):
 @njit
 def copied(words, at, size, length, base, codes, start):
     copy_bytes(words, at, size, length, base, codes, start)
+
+
+@given(data=st.data())
+def test_copy_windows(data):
+    """Spans of any number of quads, each with zeros behind it up to a line; the last ones come over the first ones."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, TILE)])
+    spans = np.array([(rng.integers(0, 50), rng.integers(0, 30), rng.integers(0, 50)) for _ in range(4)])
+    first, apart = data.draw(st.integers(0, 4)), 64 * data.draw(st.integers(6, 8))
+    last, rows = data.draw(st.integers(first, 4)), np.full(7 + TILE * apart, 77, np.uint8)
+    copied_windows(codes, places, 1, spans, first, last, rows, 7, apart)
+    expected = np.full_like(rows, 77)
+    for at, to, quads in QUAD * spans[first:last]:
+        for p in range(TILE):
+            row, line = expected[7 + p * apart + to :], -(-quads // 64) * 64
+            row[:line] = 0
+            row[:quads] = codes[places[1 + p] + at :][:quads]
+    np.testing.assert_array_equal(rows, expected)
+
+
+@njit
+def copied_windows(codes, places, place, spans, first, last, rows, row, apart):
+    copy_windows(codes, places, place, spans, first, last, rows, row, apart)
 
 
 def test_rows_of_weights():

@@ -106,9 +106,10 @@ class Thresholds:
 
     def law(self, ndim: int) -> Constants:
         """The result's constants for an array of `ndim` axes."""
-        from .ops.creation import make_constants
 
         def build() -> Constants:
+            from .ops.creation import make_constants  # here: even an import that was done before takes a microsecond
+
             return make_constants("Thresholds", self.into, (1,) * ndim, ndim - 1, **self.constants)
 
         law: Constants = self.cached(("law", ndim), build)

@@ -45,9 +45,8 @@ class Operand(NamedTuple):
 
     def constants(self, ndim: int) -> tuple[Array, Array]:
         """Scale and offset with 1 and 0 where there is none."""
-        one = (1,) * ndim
-        scale = np.ones((len(self.terms), *one)) if self.scale is None else self.scale
-        return scale, np.zeros(one) if self.offset is None else self.offset
+        one, zero = _neutral(len(self.terms), ndim)
+        return one if self.scale is None else self.scale, zero if self.offset is None else self.offset
 
 
 def reach(terms: Array) -> int:
@@ -69,6 +68,12 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
     if dtype.step is None:
         words, rows = _integer_grid(q)
     return Operand(words, _term_rows(dtype) if rows is None else rows, None if scale is None else scale[None], None)
+
+
+@lru_cache(maxsize=256)
+def _neutral(terms: int, ndim: int) -> tuple[Array, Array]:
+    """The scales and the offset of an array that has none; shared, as `_term_rows` are."""
+    return np.ones((terms, *(1,) * ndim)), np.zeros((1,) * ndim)
 
 
 @lru_cache(maxsize=256)

@@ -90,6 +90,8 @@ def kernels(name: str, features: set[str]) -> str:
         how = "counts of bytes, 16 channels at once (cnt)"
     else:
         how = "ctpop on vectors, for which LLVM uses bit arithmetic"
+    if "amx-int8" in features and name == "avx512":
+        how += "; QUANTARRAY_CPU=amx would use the matrix unit, which nobody has tried yet"
     return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"
 
 

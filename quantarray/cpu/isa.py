@@ -1,14 +1,13 @@
 """Which instructions the kernels are written for: the best that this CPU has, or what `QUANTARRAY_CPU` asks for.
 
 `QUANTARRAY_CPU=portable`, `neon` or `avx2` also keeps Numba from using more than that, so that a machine of today shows
-what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx-emulated` is
-for tests: the kernels for AMX on any CPU, with tiles in memory.
+what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx` has to be
+asked for (docs/decisions/0010); `amx-emulated` is for tests: the kernels for AMX on any CPU, with tiles in memory.
 """
 
 import ctypes
 import os
 import platform
-import warnings
 
 import llvmlite.binding
 from numba.core import config
@@ -64,13 +63,9 @@ def _force(name):
 
 
 def _best():
-    """The last set whose features Numba may use, and the process too."""
+    """The last set whose features Numba may use, of those that are used unasked."""
     features = _features()
-    *others, best = [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)]
-    if best != "amx" or not (why := refusal()):
-        return best
-    warnings.warn(f"quantarray: {why}; vector instructions multiply instead", RuntimeWarning, stacklevel=2)
-    return others[-1]
+    return [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed) and name != "amx"][-1]
 
 
 NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()

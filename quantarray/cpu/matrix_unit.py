@@ -1,11 +1,8 @@
 """Whether a matrix unit multiplies bytes in this process, and what that changes for `costs.py`.
 
-Nobody has run these kernels on a machine with AMX yet. So a unit that was found has to show first, once a process, that
-its products are right; where it does not, or where the system refuses it, one warning says so and vectors multiply.
+Nobody has run these kernels on a machine with AMX yet. So a unit that was asked for has to show first, once a process,
+that its products are right.
 """
-
-import os
-import warnings
 
 import numpy as np
 from numba import njit
@@ -43,16 +40,12 @@ def found():
     if isa.NAME != "amx":
         return None
     unit = dot_amx.Tiles()
-    if not (count := wrong(unit)):
-        return unit
-    message = (
-        f"quantarray: AMX gave {count} wrong sums in a first product; vector instructions multiply instead. Please "
-        f"report this with the output of `quantarray info`; QUANTARRAY_CPU=avx512 avoids the test"
-    )
-    if os.environ.get(isa.VARIABLE):
-        raise ImportError(message)
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
-    return None
+    if count := wrong(unit):
+        raise ImportError(
+            f"quantarray: AMX gave {count} wrong sums in a first product; please report this with the output of "
+            f"`quantarray info`, and unset {isa.VARIABLE} to multiply by vector instructions"
+        )
+    return unit
 
 
 UNIT = found()

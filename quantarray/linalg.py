@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .array import QuantArray
+from .device import asnumpy, namespace
 from .dtypes import Array
 from .ops import checks, functional, reduction
 from .ops.along import take_along_axis
@@ -95,8 +96,9 @@ def vector_norm(q: QuantArray, *, axis: Any = None, keepdims: bool = False, ord:
             return _magnitude(levels) ** float(ord)
 
     total = functional.map_reduce(power, q, axis=over, reduce="sum", keepdims=keepdims)
-    with np.errstate(divide="ignore"):
-        return (total ** (1 / ord)).astype(np.float32)
+    with np.errstate(divide="ignore"):  # on the CPU: roots of other libraries may differ in the last bit
+        found = (asnumpy(total) ** (1 / ord)).astype(np.float32)
+    return found if q.device == "cpu" else namespace(q.device).asarray(found)
 
 
 def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: Any = "fro") -> Any:

@@ -98,6 +98,9 @@ class Module(kernelapi.FakeCUDAModule):
         lane, shown = _exchange(value)
         return shown[lane ^ lanes]
 
+    def match_any_sync(self, mask, value):
+        return sum(bool(other == value) << lane for lane, other in enumerate(_exchange(value)[1]))
+
 
 class Shared(kernelapi.FakeCUDAShared):
     """Shared memory, which the simulator gives no alignment."""

@@ -54,6 +54,18 @@ def call(name, *args):
     return lambda: kernel("cuda", name)(*args)
 
 
+def lines(name, table, out, folds=1):
+    """A kernel of `scan` for lines along the packed axis, or along the folds where there are several."""
+    floor = (0.0,) if name == "argmax" else ()
+    return call(name, words(2, 3, folds, 2), 65, table, np.zeros(1, int), 65, *floor, folds > 1, out)
+
+
+def encode_grouped(dtype):
+    constant = np.ones((2, 1), np.float32)
+    return call("encode_grouped", np.zeros((2, 65), dtype), constant, constant, np.zeros(2, int), 1, 65,
+                np.zeros(3, np.uint32), words(2, 2, 2))  # fmt: skip
+
+
 def encode(dtype):
     table = np.zeros((1, 1, 3), dtype)
     args = np.zeros((2, 65), dtype), table, np.zeros((1, 1, 4), np.uint8), np.zeros(2, np.int64), 65, np.zeros(1, bool)
@@ -112,6 +124,7 @@ def max_pool(bits):
     return public("max_pool", lambda: qa.max_pool2d(x, 2))
 
 
+SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
     Case("pack", call("pack", np.zeros((3, 65), np.uint8), words(2, 3, 2)), 32, ("VOTE",)),
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
@@ -157,6 +170,24 @@ CASES = [
          56, ("VOTE",)),
     Case("nearest", call("nearest", words(50, 3), words(9, 3), np.zeros((2, 9, 5), int)), 64,
          ("POPC", "ATOMS", "ATOMG"), ("DSETP",), 1024),
+    Case("encode_grouped float32", encode_grouped(np.float32), 64, ("VOTE", "DADD")),
+    Case("encode_grouped float64", encode_grouped(np.float64), 64, ("VOTE", "DADD")),
+    Case("count", call("count", words(2, 3, 5, 2), 0, 100, 40, SETS, np.zeros((2, 3, 3), int)), 64,
+         ("POPC", "SHFL"), ("DSETP",)),
+    Case("count_lanes", call("count_lanes", words(2, 3, 5, 2), SETS, np.zeros((2, 3, 65), int)), 64, ("LOP3",)),
+    Case("argmax", lines("argmax", np.zeros((1, 1, 4)), np.zeros((3, 1), int)), 64, ("SHFL", "DSETP"),
+         floats=True),
+    Case("argmax along folds", lines("argmax", np.zeros((1, 1, 4)), np.zeros((3, 65), int), 5), 64, ("DSETP",),
+         floats=True),
+    Case("cumulate int64", lines("cumulate", np.zeros((1, 1, 4), int), np.zeros((3, 1, 65), np.int32)), 64,
+         ("LDS",), ("DADD",), 2048),
+    Case("cumulate float64", lines("cumulate", np.zeros((1, 1, 4)), np.zeros((3, 1, 65), np.float32)), 64,
+         ("LDS", "DADD"), (), 2048, floats=True),
+    Case("cumulate along folds", lines("cumulate", np.zeros((1, 1, 4)), np.zeros((3, 5, 65), np.float32), 5), 64,
+         ("DADD",), floats=True),
+    Case("argsort", lines("argsort", np.zeros((1, 1, 4), int), np.zeros((3, 1, 65), int)), 64, ("MATCH",)),
+    Case("argsort along folds", lines("argsort", np.zeros((1, 1, 4), int), np.zeros((3, 5, 65), int), 5), 64),
+    Case("sort", lines("sort", np.zeros((1, 1, 4), np.uint8), words(2, 3, 1, 2)), 64, ("MATCH", "VOTE")),
     Case("repack", call("repack", words(2, 40, 3, 2), words(2, 70, 3, 1)), 64, ("VOTE",)),
 ]  # fmt: skip
 

@@ -99,3 +99,21 @@ def test_threshold(planes, count, channels, real):
     cpu, cuda = both("threshold", values, finish, out=words(planes, 3, channels, 0))
     assert cpu.any() or channels == 1
     np.testing.assert_array_equal(cuda, cpu)
+
+
+@pytest.mark.parametrize("length, group, stride", [
+    (1, 5, 1), (33, 8, 1), (65, 64, 1), (130, 100, 1), (65, 65, 3), (40, 7, 2**33),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("planes", [1, 2, 8])
+@pytest.mark.parametrize("key", [[], [1, 2**32 - 1, 0], [7, 0, 1]], ids=["nearest", "rounding", "dropout"])
+def test_encode_grouped(planes, length, group, stride, dtype, key):
+    rng = np.random.default_rng(length)
+    values = rng.normal(size=(3, length)).astype(dtype)
+    low, step = (rng.uniform(*ends, (3, -(-length // group))).astype(np.float32) for ends in ((-2, -1), (0.01, 0.5)))
+    values[:, 0], values[1, -1], values[2, -1] = low[:, 0], np.inf, np.nan
+    start = np.array([0, 5, 2**40 + 3])
+    cpu, cuda = both("encode_grouped", values, low, step, start, stride, group, np.array(key, np.uint32),
+                     out=words(planes, 3, length))  # fmt: skip
+    assert cpu.any()
+    np.testing.assert_array_equal(cuda, cpu)

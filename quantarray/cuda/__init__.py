@@ -1,1 +1,4 @@
-"""Numba CUDA kernels: the twin of `quantarray.cpu`, file by file. A kernel without a file here has no twin yet."""
+"""Numba CUDA kernels: the twin of `quantarray.cpu`, file by file.
+
+All have one but `dot`, which products of bytes by a CPU's vector instructions need: `costs` never chooses it.
+"""

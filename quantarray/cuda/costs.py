@@ -1,4 +1,4 @@
-"""Which kernel takes a product of integers: there is one yet."""
+"""Which kernel takes a product of integers: `conv` always, since `dot` has no twin."""
 
 from __future__ import annotations
 

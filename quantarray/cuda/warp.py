@@ -26,6 +26,26 @@ def warp_sum(value):
 
 
 @inline
+def line_sum(value, lanes):
+    """The sum of an int64 over `lanes` lanes, a power of two, that lie together; over the warp if it has no more."""
+    offset = 16
+    while offset > 0:
+        other = cuda.shfl_xor_sync(ALL, value, offset)
+        if offset < lanes:
+            value += other
+        offset >>= 1
+    return value
+
+
+@inline
+def alike(value):
+    """(how many of the lanes before this one, and of all, have this lane's int64)."""
+    same = np.uint32(cuda.match_any_sync(ALL, value))
+    before = np.uint32((np.uint32(1) << np.uint32(cuda.threadIdx.x % LANES)) - np.uint32(1))
+    return cuda.popc(np.uint32(same & before)), cuda.popc(same)
+
+
+@inline
 def put_code(code, lane, out, row, half):
     """The codes of 32 lanes as half a word in each plane of uint32 out[planes rows halves].
 

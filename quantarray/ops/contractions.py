@@ -152,7 +152,8 @@ def outer(a: QuantArray, b: QuantArray) -> Array:
         raise ValueError(f"{op}: needs arrays of one axis, got {a.shape} and {b.shape}; reshape them to (-1,)")
     both = exact(a) and exact(b)
     dtype = result_type(op, both, a.dtype.max_abs * b.dtype.max_abs if both else 0, None, None)
-    return np.asarray(np.multiply.outer(a.dequantize().astype(dtype), b.dequantize().astype(dtype)))
+    made: Array = a.dequantize().astype(dtype)[:, None] * b.dequantize().astype(dtype)
+    return made
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:

@@ -51,8 +51,8 @@ def quantize(
     `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
 
-    A CuPy array is packed where it lies, by a quantiser whose codes rise with x, of up to 4 bits. Its constants are
-    given, or fitted to a `calibration`, which is a NumPy array.
+    A CuPy array is packed where it lies, by a quantiser whose codes rise with x, of up to 4 bits, or by `Grouped`. But
+    for that scheme, constants are given, or fitted to a `calibration`, which is a NumPy array.
 
     An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
     constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as
@@ -83,7 +83,7 @@ def quantize(
     at = checks.axis(op, axis, a.ndim)
     keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
     source = a
-    if calibration is None and not quantizer.fixed:
+    if calibration is None and not (quantizer.fixed or quantizer.anywhere):
         _check_fitted_on_cpu(op, a)
     if calibration is not None:
         source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
@@ -219,7 +219,7 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
     """Words [bits, *outer, word] of x packed along axis `at`."""
     there = device_of(a) != "cpu"
     one_pass = (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
-    if there and not one_pass:
+    if there and not (one_pass or quantizer.anywhere):
         raise DeviceError(
             f"{op}: {quantizer} has no kernel for {device_of(a)}, which packs floats by schemes whose codes rise with "
             f"x, of up to 4 bits; move x to the CPU with qa.asnumpy(x)"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import empty
+from ..device import asnumpy, empty, namespace
 from ..dtypes import Array
 from . import checks
 from .blocks import blocks
@@ -19,7 +19,7 @@ from .lines import Lines, steps
 from .reduction import count_nonzero, exact, integer_type, product_type, restored, sum_type
 from .reduction import max as largest
 from .reduction import min as smallest
-from .sets import isin, unique_counts
+from .sets import isin, tallied
 from .views import moveaxis
 
 _BLOCK = 1 << 16  # elements of a block whose values are computed
@@ -55,7 +55,8 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Any:
     if 0 in (q.shape[d] for d in over):
         raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
     if axis is None and q.ndim > 1:
-        return restored(np.array(_first_of_all(q, largest(q) if high else smallest(q))), over, keep)
+        found = _first_of_all(q, asnumpy(largest(q) if high else smallest(q)))
+        return restored(namespace(q.device).asarray(found), over, keep)
     table = levels(q).astype(np.float64)
     return restored(Lines(q, over[0]).argmax(table if high else -table, -np.inf), over, keep)
 
@@ -73,7 +74,7 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
         for d, s in zip(outer, block, strict=True):
             key[d] = s
         part = index(q, tuple(key))
-        places = Lines(part, part.axis).argmax((levels(part) == value).astype(np.float64), 0.0)
+        places = asnumpy(Lines(part, part.axis).argmax((levels(part) == value).astype(np.float64), 0.0))
         found = np.argwhere(places >= 0)
         if len(found):
             flat = starts + found @ strides[outer] + places[tuple(found.T)] * strides[q.axis]
@@ -244,9 +245,9 @@ def searchsorted(q: QuantArray, values: Any, *, side: str = "left", sorter: Any 
     wanted = dequantize(values) if isinstance(values, QuantArray) else checks.numbers(op, "values", values)
     if sorter is not None and checks.numbers(op, "sorter", sorter).shape != q.shape:
         raise ValueError(f"{op}: sorter must have the shape {q.shape} of q, as argsort gives it")
-    found = unique_counts(q)
-    below = np.concatenate([[0], np.cumsum(found.counts)])
-    return below[np.searchsorted(found.values, wanted, "left" if side == "left" else "right")]
+    xp, found = namespace(q.device), tallied(op, q)
+    below = xp.asarray(np.concatenate([[0], np.cumsum(found.counts)]))
+    return below[xp.searchsorted(xp.asarray(found.values), xp.asarray(wanted), "left" if side == "left" else "right")]
 
 
 def nonzero(q: QuantArray) -> tuple[Array, ...]:

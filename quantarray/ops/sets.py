@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
+from ..device import asnumpy, device_of, empty, namespace
 from ..dtypes import Array, Constants, uint1
 from . import checks
 from .blocks import blocks
@@ -49,7 +50,7 @@ def unique_values(q: QuantArray) -> Array:
     >>> qa.unique_values(qa.encode([[3, 0], [3, 3]], values=range(4)))
     array([0, 3], dtype=int32)
     """
-    return _found("unique_values", q).values
+    return _placed("unique_values", q).values
 
 
 def unique_counts(q: QuantArray) -> UniqueCounts:
@@ -59,7 +60,7 @@ def unique_counts(q: QuantArray) -> UniqueCounts:
     >>> qa.unique_counts(qa.encode([[3, 0], [3, 3]], values=range(4)))
     UniqueCounts(values=array([0, 3], dtype=int32), counts=array([1, 3]))
     """
-    return _found("unique_counts", q)
+    return _placed("unique_counts", q)
 
 
 def unique_inverse(q: QuantArray) -> UniqueInverse:
@@ -70,8 +71,8 @@ def unique_inverse(q: QuantArray) -> UniqueInverse:
     array([[1, 0],
            [1, 1]])
     """
-    found = _found("unique_inverse", q)
-    return UniqueInverse(found.values, _inverse(q, found.values))
+    found = _placed("unique_inverse", q)
+    return UniqueInverse(found.values, _inverse(q, asnumpy(found.values)))
 
 
 def unique_all(q: QuantArray) -> UniqueAll:
@@ -84,20 +85,20 @@ def unique_all(q: QuantArray) -> UniqueAll:
     >>> found.values, found.indices, found.counts
     (array([0, 3], dtype=int32), array([1, 0]), array([1, 3]))
     """
-    found = _found("unique_all", q)
-    inverse = _inverse(q, found.values)
+    found = _placed("unique_all", q)
+    inverse = _inverse(q, asnumpy(found.values))
     return UniqueAll(found.values, _first(inverse, len(found.values)), inverse, found.counts)
 
 
 def _inverse(q: QuantArray, values: Array) -> Array:
     """The place of each element's value among `values`, int64."""
     table = np.searchsorted(values.astype(np.float64), levels(q)[: q.dtype.n_levels].astype(np.float64))
-    out = np.empty(q.shape, np.int64)
+    xp, out = namespace(q.device), empty(q.device, q.shape, np.int64)
     for block in _row_blocks(q):
         part = index(q, block)
         cut = tuple(slice(None) if n == 1 else s for n, s in zip(table.shape[1:], block, strict=True))
-        wide = np.broadcast_to(expand(table[(slice(None), *cut)], 1, q), (len(table), *part.shape))
-        out[block] = np.take_along_axis(wide, codes(part)[None].astype(np.intp), 0)[0]
+        wide = xp.broadcast_to(xp.asarray(expand(table[(slice(None), *cut)], 1, q)), (len(table), *part.shape))
+        out[block] = xp.take_along_axis(wide, codes(part)[None].astype(np.intp), 0)[0]
     return out
 
 
@@ -110,6 +111,9 @@ def _row_blocks(q: QuantArray) -> Any:
 def _first(inverse: Array, n: int) -> Array:
     """Where each of the numbers below n is found first in C order."""
     flat, out = inverse.reshape(-1), np.zeros(n, np.int64)
+    if not isinstance(flat, np.ndarray):  # of several values for one place CuPy keeps any
+        first: Array = namespace(device_of(flat)).unique(flat, return_index=True)[1]
+        return first
     for start in reversed(range(0, flat.size, _BLOCK)):
         part = flat[start : start + _BLOCK]
         # From the end to the front, so that what is written last is first
@@ -117,7 +121,14 @@ def _first(inverse: Array, n: int) -> Array:
     return out
 
 
-def _found(op: str, q: Any) -> UniqueCounts:
+def _placed(op: str, q: Any) -> UniqueCounts:
+    """`tallied` where q lies."""
+    found = tallied(op, q)
+    return UniqueCounts(*map(namespace(q.device).asarray, found))
+
+
+def tallied(op: str, q: Any) -> UniqueCounts:
+    """`unique_counts` on the CPU, wherever q lies: both are made there, of counts."""
     q = checks.packed(op, "q", q)
     tally = Tally(levels(q))
     fold(field(q), tuple(range(q.ndim)), q.group, [tally])

@@ -25,7 +25,7 @@ class Quantizer(ABC):
     encoding decoded codes with the same constants gives levels of the same value, `monotone` where a larger value
     never gets a code of a smaller level: then a kernel encodes and packs in one pass. It declares `pointwise` where a
     code depends on its value and the constants alone: then large arrays are encoded in parts, and constants may come
-    from a calibration array.
+    from a calibration array. It declares `anywhere` where `fit` and `encode_words` take arrays on a GPU too.
 
     `group` is the run of elements along the packed axis that share constants where `quantize` is not told another.
 
@@ -49,6 +49,7 @@ class Quantizer(ABC):
     idempotent: bool = False
     monotone: bool = False
     pointwise: bool = False
+    anywhere: bool = False
     group: int | None = None
 
     @property

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..device import kernel
+from ..device import asnumpy, contiguous, device_of, empty, kernel, namespace
 from ..dtypes import Array, Constants, DType, uniform
-from ..format import MAX_BITS, WORD, word_count
+from ..format import MAX_BITS, word_count
 from .base import Quantizer, float32, ones_like_reduced
 
 ROUNDING, DROPOUT = 0, 1  # what random numbers are for: each use has a stream of its own
@@ -43,7 +43,7 @@ class Grouped(Quantizer):
     (256, (4, 16), '15.06')
     """
 
-    pointwise = True
+    pointwise = anywhere = True
 
     def __init__(
         self, bits: int, group: int = 256, seed: int = 0, stochastic: bool = True, constants: str = "bfloat16"
@@ -72,7 +72,7 @@ class Grouped(Quantizer):
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         shape, top, digits = ones_like_reduced(x, axes), 2**self.bits - 1, _DIGITS[self.constants]
         if x.size:
-            low, high = (f(axis=axes, keepdims=True).astype(np.float64) for f in (x.min, x.max))
+            low, high = (asnumpy(f(axis=axes, keepdims=True)).astype(np.float64) for f in (x.min, x.max))
         else:
             low = high = np.zeros(shape)
         with np.errstate(over="ignore"):
@@ -92,7 +92,8 @@ class Grouped(Quantizer):
         return codes
 
     def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array:
-        last = np.ascontiguousarray(np.moveaxis(x, axis, -1), np.float32 if x.dtype == np.float32 else np.float64)
+        moved = namespace(device_of(x)).moveaxis(x, axis, -1)
+        last = contiguous(moved.astype(np.float32 if x.dtype == np.float32 else np.float64, copy=False))
         values = last.reshape(-1, last.shape[-1]) if last.size else last
         key = philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
         return rounded_words(values, x.shape, axis, constants, self.bits, key, first)
@@ -122,14 +123,14 @@ def rounded_words(
 
     Its elements are numbered from `first` on.
     """
-    outer, length = shape[:axis] + shape[axis + 1 :], shape[axis]
-    out = np.empty((bits, *outer, word_count(length)), WORD)
+    outer, length, device = shape[:axis] + shape[axis + 1 :], shape[axis], device_of(values)
+    out = empty(device, (bits, *outer, word_count(length)))
     if out.size:
         low, step = (_by_row(c, outer, axis, constants) for c in (constants.offset, constants.scale))
         start, stride = _numbers(shape, axis)
         group = constants.group if low.shape[1] > 1 and constants.group else length
         flat = out.reshape(bits, -1, out.shape[-1])
-        kernel("cpu", "encode_grouped")(values, low, step, first + start, stride, group, key, flat)
+        kernel(device, "encode_grouped")(values, low, step, first + start, stride, group, key, flat)
     return out
 
 

@@ -68,11 +68,12 @@ def pack(codes: Array, out: Array) -> None:
 
 
 def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:
-    """Codes of float32 or float64 x[rows length] straight to out uint64[planes rows words].
+    """Codes of x[before length after] straight to out uint64[planes rows words], row b * after + a being x[b, :, a].
 
-    thresholds of x's dtype [row_tables groups T] ascend; the code of a value is codes[.., number of thresholds it is at
-    least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's table, group its elements a group, a
-    multiple of 64 or the whole row. nan bool[pieces] is set where there is a NaN.
+    x of float16, float32, float64, int8 or uint8, or uint16: the bits of bfloat16. thresholds [row_tables groups T],
+    float64 for x of that and float32 for any other, so that compares are exact, ascend; the code of a value is
+    codes[.., number of thresholds it is at least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's
+    table, group its elements a group, a multiple of 64 or the whole row. nan bool[pieces] is set where there is a NaN.
     """
 
 

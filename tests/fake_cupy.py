@@ -94,6 +94,9 @@ def _held(x):
 
 
 def asarray(x, dtype=None):
+    interface = getattr(x, "__cuda_array_interface__", None)
+    if interface:  # another library's, whose memory is the CPU's here
+        return ndarray(np.asarray(SimpleNamespace(__array_interface__=interface)))
     return ndarray(
         np.array(x.held if isinstance(x, ndarray) else x, dtype, copy=None if isinstance(x, ndarray) else True)
     )

@@ -66,10 +66,11 @@ def encode_grouped(dtype):
                 np.zeros(3, np.uint32), words(2, 2, 2))  # fmt: skip
 
 
-def encode(dtype):
-    table = np.zeros((1, 1, 3), dtype)
-    args = np.zeros((2, 65), dtype), table, np.zeros((1, 1, 4), np.uint8), np.zeros(2, np.int64), 65, np.zeros(1, bool)
-    return call("encode", *args, words(2, 2, 2))
+def encode(dtype, after=1, planes=2):
+    table = np.zeros((1, 1, 2**planes - 1), np.float64 if dtype is np.float64 else np.float32)
+    codes, row = np.zeros((1, 1, 2**planes), np.uint8), np.zeros(2 * after, np.int64)
+    x = np.zeros((2, 65, after), dtype)
+    return call("encode", x, table, codes, row, 65, np.zeros(1, bool), words(planes, 2 * after, 2))
 
 
 def public(name, function):
@@ -130,6 +131,11 @@ CASES = [
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
     Case("encode float32", encode(np.float32), 48, ("VOTE", "FSETP"), ("DSETP",)),
     Case("encode float64", encode(np.float64), 48, ("VOTE", "DSETP")),
+    Case("encode float16", encode(np.float16), 48, ("VOTE", "FSETP"), ("DSETP",)),
+    Case("encode bfloat16", encode(np.uint16), 48, ("VOTE", "FSETP"), ("DSETP",)),
+    Case("encode uint8", encode(np.uint8), 48, ("VOTE", "FSETP"), ("DSETP",)),
+    Case("encode float32 across", encode(np.float32, 50), 64, ("FSETP",), ("DSETP", "VOTE")),
+    Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 64, ("FSETP",), ("DSETP", "VOTE")),
     Case("threshold int64", call("threshold", np.zeros((3, 65), np.int64), finish(65, 3, 2, False), words(2, 3, 2)),
          48, ("VOTE",), ("DSETP", "FSETP")),
     Case("threshold float64", call("threshold", np.zeros((3, 65)), finish(65, 3, 2, True), words(2, 3, 2)),

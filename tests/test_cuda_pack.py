@@ -44,19 +44,20 @@ def test_empty():
         both("unpack", made[1], out=np.zeros(shape, np.uint8))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("planes", "count"), [(1, 1), (2, 3), (3, 5), (8, 255)])
-def test_encode(planes, count, length, dtype):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.uint8, np.int8, np.uint16])
+@pytest.mark.parametrize("after", [1, 33])
+@pytest.mark.parametrize("length", (33, 130))
+@pytest.mark.parametrize(("planes", "count"), [(2, 3), (8, 255)])
+def test_encode(planes, count, length, after, dtype):
     rng = np.random.default_rng(length + count)
-    rows, tables, group = 3, 2, 64
-    groups = -(-length // group)
-    thresholds = np.sort(rng.normal(size=(tables, groups, count)), axis=-1).astype(dtype)
+    rows, tables, group = 3 if after == 1 else 2 * after, 2, 64
+    groups, kind = -(-length // group), np.float64 if dtype is np.float64 else np.float32
+    x, limits = some(rng, dtype, (rows // after, length, after)), some(rng, dtype, (tables, groups, count))
+    thresholds = np.sort(widened(limits), axis=-1).astype(kind)
     codes = rng.integers(0, 2**planes, (tables, groups, count + 1), np.uint8)
-    x = rng.normal(size=(rows, length)).astype(dtype)
-    x[0, length // 2] = thresholds[1, length // 2 // group, 0]  # at least is not above
-    x[1, -1], x[2, 0] = np.inf, -np.inf
-    row = np.array([1, 0, 1])
+    x[0, length // 2, 0] = limits[1, length // 2 // group, 0]  # at least is not above
+    row = rng.integers(0, tables, rows)
+    row[0] = 1
     nan = [np.zeros(4, bool), np.zeros(4, bool)]
     made = []
     for device, found in zip(("cpu", "cuda"), nan, strict=True):
@@ -70,13 +71,32 @@ def test_encode(planes, count, length, dtype):
 
 
 @pytest.mark.parametrize("place", [(0, 0), (2, 64), (1, 33)])
-def test_encode_reports_nan(place):
-    x = np.zeros((3, 65), np.float32)
-    x[place] = np.nan
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint16])
+@pytest.mark.parametrize("after", [1, 3])
+def test_encode_reports_nan(place, dtype, after):
+    x = np.zeros((3, 65, after), dtype)
     found = np.zeros(3, bool)
-    table, codes = np.zeros((1, 1, 1), np.float32), np.array([[[0, 1]]], np.uint8)
-    kernel("cuda", "encode")(x, table, codes, np.zeros(3, np.int64), 65, found, words(1, 3, 65))
+    table = np.zeros((1, 1, 1), np.float64 if dtype is np.float64 else np.float32)
+    args = table, np.array([[[0, 1]]], np.uint8), np.zeros(3 * after, np.int64), 65, found, words(1, 3 * after, 65)
+    kernel("cuda", "encode")(x, *args)
+    assert not found.any()
+    x[(*place, after - 1)] = 0x7FC0 if dtype is np.uint16 else np.nan
+    kernel("cuda", "encode")(x, *args)
     assert found.any()
+
+
+def some(rng, dtype, shape):
+    """Values of a dtype that often are the same; uint16 are bits of bfloat16."""
+    if np.dtype(dtype).itemsize == 1:
+        return rng.integers(-9, 9, shape).astype(dtype)
+    x = np.round(rng.normal(size=shape) * 3) / 3
+    x.flat[:: x.size // 2 + 1] = np.inf
+    x.flat[1 :: x.size // 2 + 1] = -np.inf
+    return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) if dtype is np.uint16 else x.astype(dtype)
+
+
+def widened(x):
+    return (x.astype(np.uint32) << 16).view(np.float32) if x.dtype == np.uint16 else x.astype(np.float64)
 
 
 @pytest.mark.parametrize("real", [False, True], ids=["int64", "float64"])

@@ -213,11 +213,12 @@ def test_new_arrays_in_a_with_block():
             assert there.device == "cuda:0" and call().device == "cpu" and qa.array_equal(qa.asnumpy(there), call())
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-@pytest.mark.parametrize("axis", [-1, 1])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint8])
+@pytest.mark.parametrize("axis", [-1, 1, 0])
 def test_floats_are_packed_where_they_lie(dtype, axis):
-    x = np.random.default_rng(0).standard_normal((3, 70, 65)).astype(dtype)
-    schemes = {"given": qa.Uniform(2, step=0.5), "signs": qa.Sign(), "fitted": qa.LQ(2)}
+    x = (np.random.default_rng(0).standard_normal((3, 70, 65)) * 3 + 5 * (dtype is np.uint8)).astype(dtype)
+    schemes = {"given": qa.Uniform(2, step=0.5), "signs": qa.Sign(), "many": qa.Uniform(6, step=0.1)}
+    schemes["fitted"] = qa.LQ(2)
     with fake_cupy.gpu():
         there = fake_cupy.asarray(x)
         for name, scheme in schemes.items():
@@ -225,14 +226,37 @@ def test_floats_are_packed_where_they_lie(dtype, axis):
             assert got.device == "cuda:0" and qa.array_equal(qa.asnumpy(got), qa.quantize(x, scheme, axis=axis))
         with pytest.raises(qa.DeviceError, match="constants are fitted on the CPU, and x lies on cuda:0"):
             qa.quantize(there, qa.LQ(2))
-        with pytest.raises(qa.DeviceError, match=r"Uniform\(6.* has no kernel for cuda:0"):
-            qa.quantize(there, qa.Uniform(6, step=0.1))
-        with pytest.raises(ValueError, match=r"x must hold no NaN, got one at \(0, 0, 1\)"):
-            assert qa.quantize(there[0, :1, :1], qa.Sign()).device == "cuda:0"
+        with pytest.raises(qa.DeviceError, match=r"LQ.* of int64 has no kernel for cuda:0"):
+            qa.quantize(there.astype(np.int64), qa.LQ(2), calibration=x)
+        assert qa.quantize(there[0, :1, :1], qa.Sign()).device == "cuda:0"
+        if dtype is not np.uint8:
             there[0, 0, 1] = np.nan
-            qa.quantize(there, qa.Sign())
+            with pytest.raises(ValueError, match=r"x must hold no NaN, got one at \(0, 0, 1\)"):
+                qa.quantize(there, qa.Sign())
         codes = fake_cupy.asarray(np.arange(6).reshape(2, 3) % 4)
         assert qa.asnumpy(qa.from_codes(codes, qa.uint2).codes()).tolist() == [[0, 1, 2], [3, 0, 1]]
+
+
+class Tensor:
+    """Another library's array on a GPU, as its interface shows it; by default of bfloat16."""
+
+    def __init__(self, x, typestr="<V2"):
+        self.x, self.__cuda_array_interface__ = x, x.__array_interface__ | {"typestr": typestr}
+
+
+@pytest.mark.parametrize("scheme", [qa.Uniform(2, step=0.5), qa.Uniform(6, step=0.1), qa.Grouped(2, seed=1)], ids=repr)
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_tensors_of_other_libraries(axis, scheme):
+    x = np.random.default_rng(0).standard_normal((3, 70, 65)).astype(np.float32)
+    bits = (x.view(np.uint32) >> 16).astype(np.uint16)
+    short = (bits.astype(np.uint32) << 16).view(np.float32)
+    with fake_cupy.gpu():
+        for given, values in ((Tensor(bits), short), (Tensor(x, "<f4"), x)):
+            got = qa.quantize(given, scheme, axis=axis)
+            assert got.device == "cuda:0" and qa.array_equal(qa.asnumpy(got), qa.quantize(values, scheme, axis=axis))
+        bits[0, 0, 1] = 0x7FC0
+        with pytest.raises(ValueError, match="NaN" if scheme.fixed else "NaN|finite"):
+            qa.quantize(Tensor(bits), scheme, axis=axis)
 
 
 def test_a_kernel_that_a_gpu_lacks_is_named():

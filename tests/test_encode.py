@@ -109,3 +109,12 @@ def test_a_setting_that_changes_changes_the_codes():
     second = qa.quantize(x, scheme)
     assert (first != second.codes()).any()
     np.testing.assert_array_equal(second.codes(), scheme.encode(x, second.constants))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("quantizer", [*QUANTIZERS, qa.LQ(2), qa.PACT(3, alpha=1.5), qa.PACT(4, alpha=100)], ids=repr)
+def test_every_byte(quantizer, dtype):
+    x = np.arange(256).astype(np.uint8).view(dtype).reshape(2, 128)
+    for axis in (0, 1):
+        definition, kernel = both_ways(x, quantizer, axis=axis, calibration=np.float32([[-2, -0.7], [0.1, 100]]))
+        assert np.array_equal(kernel.words, definition.words)

@@ -16,12 +16,20 @@ _LEAST = 1 << 16  # values that are worth a parallel region
 def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
-    toggles = _toggles(codes, out.shape[0])
+    x, toggles = _rows(x, thresholds.dtype), _toggles(codes, out.shape[0])
     words = x.shape[0] * out.shape[2]
     if threads.serial(x.size, _LEAST):
         _encode_range(x, thresholds, codes, toggles, row, group, 0, words, nan, 0, out)
     else:
         threads.run(_encode_parallel, x, thresholds, codes, toggles, row, group, words, nan, out)
+
+
+def _rows(x, dtype):
+    """x[before length after] as rows [rows length] of the thresholds' type; itself where it is that."""
+    x = x.transpose(0, 2, 1).reshape(-1, x.shape[1])
+    if x.dtype == np.uint16:
+        return np.ascontiguousarray(x.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return np.ascontiguousarray(x, dtype)
 
 
 def _toggles(codes, planes):

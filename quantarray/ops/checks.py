@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import cupy
 from ..dtypes import Array
 from ..errors import DeviceError
 from ..format import WORD, word_count
@@ -138,8 +139,11 @@ def numbers(op: str, name: str, value: Any) -> Array:
 
 
 def dense(op: str, name: str, value: Any) -> Any:
-    """`real_array`, or CuPy's array as it is."""
-    return value if hasattr(value, "__cuda_array_interface__") else real_array(op, name, value)
+    """`real_array`; or CuPy's array as it is, and other libraries' on a GPU as CuPy's, without a copy."""
+    if not hasattr(value, "__cuda_array_interface__"):
+        return real_array(op, name, value)
+    xp = cupy(op)
+    return value if isinstance(value, xp.ndarray) else xp.asarray(value)
 
 
 def shared(op: str, name: str, value: Any) -> Array:

@@ -18,8 +18,10 @@ from ..dtypes import Array, Constants, level_ranks
 from ..format import WORD_BITS, word_count
 from ..quantizers.base import Quantizer, ones_like_reduced
 from . import checks
+from .bfloat16 import Bfloat16
 
-MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's way
+MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's way, on a CPU
+_TAKEN = (np.float16, np.float32, np.float64, np.int8, np.uint8)
 _PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
 _ZERO = np.uint64(2**63)
 _PIECES = 8  # ranges of words in which a NaN is looked for
@@ -51,15 +53,14 @@ def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Arra
 
 def possible(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
     """True where the one-pass kernel gives the quantiser's codes."""
-    few = quantizer.dtype.n_levels <= MAX_THRESHOLDS + 1
-    if not (x.size and few and quantizer.monotone and x.dtype in (np.float16, np.float32, np.float64)):
+    if not (x.size and quantizer.monotone and (isinstance(x, Bfloat16) or x.dtype in _TAKEN)):
         return False
     return constants.group is None or constants.group % WORD_BITS == 0 or constants.group >= x.shape[axis]
 
 
 def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
-    """True where that is so and finding the thresholds is the smaller work."""
-    if not possible(x, quantizer, constants, axis):
+    """True where that is so, and finding the thresholds and comparing with all of them is the smaller work."""
+    if quantizer.dtype.n_levels > MAX_THRESHOLDS + 1 or not possible(x, quantizer, constants, axis):
         return False
     sets = max((math.prod(a.shape[lead:]) for _, a, lead in constants.items()), default=1)
     return bool(sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size)
@@ -68,19 +69,18 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
 def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:
     """Words [bits, *outer, word] of x packed along an axis; None where x holds a NaN. See `pays`.
 
-    float16 is widened, on which no code depends.
+    Codes are those of x widened to float32, on which none depends.
     """
-    ndim, dtype = x.ndim, np.promote_types(x.dtype, np.float32)
+    ndim, dtype = x.ndim, np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
     thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
     device = device_of(x)
-    last = contiguous(namespace(device).moveaxis(x, axis, -1).astype(dtype, copy=False))
-    outer, length = last.shape[:-1], last.shape[-1]
+    outer, length = x.shape[:axis] + x.shape[axis + 1 :], x.shape[axis]
     dims = thresholds.shape[:-2]
     row = np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), outer).reshape(-1).astype(np.int64)
     out = empty(device, (quantizer.dtype.bits, *outer, word_count(length)))
     nan = zeros(device, (_PIECES,), np.bool_)
     kernel(device, "encode")(
-        last.reshape(-1, length) if last.size else last.reshape(0, length),
+        _in_runs(x.bits if isinstance(x, Bfloat16) else x, axis, device),
         np.ascontiguousarray(thresholds.reshape(-1, *thresholds.shape[-2:])),
         np.ascontiguousarray(by_rank.reshape(-1, *by_rank.shape[-2:])),
         row,
@@ -89,6 +89,15 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
         out.reshape(out.shape[0], -1, out.shape[-1]),
     )
     return None if nan.any() else out
+
+
+def _in_runs(x: Array, axis: int, device: str) -> Array:
+    """x as [before length after], C-contiguous; a view where its memory is in that order, or has the axis last."""
+    last = namespace(device).moveaxis(x, axis, -1)
+    if last.flags.c_contiguous:
+        made: Array = last.reshape(-1, last.shape[-1], 1)
+        return made
+    return contiguous(x).reshape(math.prod(x.shape[:axis]), x.shape[axis], -1)
 
 
 def _kept_thresholds(

@@ -15,7 +15,7 @@ from ..errors import DeviceError
 from ..format import WORD_BITS, word_count
 from ..progress import Progress
 from ..quantizers.base import Quantizer
-from . import checks, encoding
+from . import bfloat16, checks, encoding
 from .choice import chosen
 from .conversion import pack_codes
 from .creation import make_constants
@@ -51,8 +51,9 @@ def quantize(
     `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
 
-    A CuPy array is packed where it lies, by a quantiser whose codes rise with x, of up to 4 bits, or by `Grouped`. But
-    for that scheme, constants are given, or fitted to a `calibration`, which is a NumPy array.
+    A CuPy array, or another library's on a GPU (bfloat16 too), is packed where it lies, by a quantiser whose codes rise
+    with x, or by `Grouped`. But for that scheme, constants are given, or fitted to a `calibration`, which is a NumPy
+    array.
 
     An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
     constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as
@@ -69,7 +70,7 @@ def quantize(
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
-    a = checks.dense(op, "x", x)
+    a: Any = bfloat16.of_gpu(op, x) or checks.dense(op, "x", x)
     if (quantizer is None) == (bits is None):
         given = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
         raise TypeError(f"{op}: needs a quantiser such as Uniform(4), or bits= to have one chosen, got {given}")
@@ -82,6 +83,8 @@ def quantize(
         raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
     at = checks.axis(op, axis, a.ndim)
     keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
+    if quantizer.anywhere and isinstance(a, bfloat16.Bfloat16):
+        a = a.widened()  # to fit constants to
     source = a
     if calibration is None and not (quantizer.fixed or quantizer.anywhere):
         _check_fitted_on_cpu(op, a)
@@ -221,10 +224,10 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
     one_pass = (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
     if there and not (one_pass or quantizer.anywhere):
         raise DeviceError(
-            f"{op}: {quantizer} has no kernel for {device_of(a)}, which packs floats by schemes whose codes rise with "
-            f"x, of up to 4 bits; move x to the CPU with qa.asnumpy(x)"
+            f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
+            f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
         )
-    whole = one_pass and a.dtype != np.float16  # which is widened for the kernel
+    whole = one_pass and (there or a.dtype in (np.float32, np.float64))  # a CPU's kernel widens others
     d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if whole else _BLOCK)
     varies = any(c.shape[lead + d] > 1 for _, c, lead in law.items())
     if len(parts) == 1 or not (quantizer.pointwise or varies):
@@ -258,6 +261,7 @@ def _encode_block(
     if words is None and one_pass:
         words = encoding.encode(op, a, quantizer, law, at)
     if words is None:
+        a = a.widened() if isinstance(a, bfloat16.Bfloat16) else a
         _check_values(op, a, None, d, start)
         words = pack_codes(_codes(op, a, quantizer, law, at), at, quantizer.dtype.bits)
     return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
+from . import diagnosis
 from .errors import DeviceError
 from .format import WORD, empty_words
 
 if TYPE_CHECKING:
     from .array import QuantArray
+    from .cuda.graph import Graph
     from .dtypes import Array
 
 P = ParamSpec("P")
@@ -100,6 +103,16 @@ def integer_kernel(device: str) -> Callable[..., str]:
     return found
 
 
+def graph(function: Callable[[Any], Any], x: Any) -> Graph:
+    """`function`, of one array on a GPU, as a CUDA graph."""
+    device = device_of(x)
+    if device == "cpu":
+        raise DeviceError("graph: needs an input on a GPU, got one on the CPU; move it, and the layers, to 'cuda'")
+    with current(device):
+        made: Graph = import_module(".cuda.graph", __package__).Graph(function, x, cupy("graph"))
+    return made
+
+
 def device_of(x: Any) -> str:
     """The device an array lies on; NumPy arrays lie on the CPU."""
     found = getattr(x, "device", "cpu")
@@ -126,7 +139,7 @@ def move(q: QuantArray, device: str) -> QuantArray:
     if q.device != "cpu":
         words = cupy("to_device").asnumpy(words)
     if to != "cpu":
-        with current(to):
+        with _room(to, words.shape, WORD):
             words = namespace(to).asarray(words)
     from .array import QuantArray
 
@@ -157,22 +170,18 @@ def cupy(op: str) -> Any:
     try:
         return import_module("cupy")
     except ImportError as error:
-        raise DeviceError(
-            f"{op}: arrays on a GPU need CuPy; install it with pip install 'quantarray[cuda13]' ({error})"
-        ) from None
+        raise DeviceError(f"{op}: arrays on a GPU need CuPy; install it with {diagnosis.INSTALL} ({error})") from None
 
 
-def _gpus(op: str) -> int:
-    """How many GPUs there are, or one message with what CUDA says is missing."""
-    try:
-        return int(cupy(op).cuda.runtime.getDeviceCount())
-    except DeviceError:
-        raise
-    except Exception as error:  # CuPy's own classes, which only an import of it would name
-        raise DeviceError(
-            f"{op}: no GPU can be used: {error}; install an NVIDIA driver that is not older than the CUDA wheels, or "
-            f"stay on the device 'cpu'"
-        ) from None
+def _gpus(op: str, number: int) -> int:
+    """How many GPUs there are, when one of them can be used; or one message with the cause and the fix."""
+    diagnosis.check_wheels(op)
+    runtime = cupy(op).cuda.runtime
+    diagnosis.check_driver(op, runtime)
+    found = diagnosis.count(op, runtime)
+    if number < found:
+        diagnosis.check_capability(op, runtime, number)
+    return found
 
 
 def first_gpu(op: str) -> tuple[str, tuple[int, int]]:
@@ -200,16 +209,30 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
     """An uninitialised array; words on the CPU begin on a cache line."""
     if device == "cpu":
         return empty_words(shape) if dtype is WORD else np.empty(shape, dtype)
-    with current(device):
+    with _room(device, shape, dtype):
         made: Array = namespace(device).empty(shape, dtype)
     return made
 
 
 def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
     """An array of zeros."""
-    with current(device):
+    if device == "cpu":
+        return np.zeros(shape, dtype)
+    with _room(device, shape, dtype):
         made: Array = namespace(device).zeros(shape, dtype)
     return made
+
+
+@contextmanager
+def _room(device: str, shape: tuple[int, ...], dtype: Any) -> Iterator[None]:
+    """Makes an array on a GPU inside, or says what it has no room for."""
+    try:
+        with current(device):
+            yield
+    except MemoryError:
+        nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+        free, total = namespace(device).cuda.runtime.memGetInfo()
+        raise diagnosis.of_memory(f"{np.dtype(dtype)} {shape} of {nbytes:,} bytes", free, total) from None
 
 
 def contiguous(a: Array) -> Array:
@@ -257,8 +280,8 @@ def _known(op: str, name: Any) -> str:
         raise DeviceError(f"{op}: devices are 'cpu' and 'cuda' or 'cuda:N', got {name!r}")
     if name == "cpu":
         return name
-    count = _gpus(op)
     number = int(name.partition(":")[2] or 0)
+    count = _gpus(op, number)
     if number >= count:
         raise DeviceError(f"{op}: there are {count} GPUs, numbered from 0, got {name!r}")
     return f"cuda:{number}"

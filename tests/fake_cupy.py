@@ -55,9 +55,11 @@ class ndarray:
         return (self[i] for i in range(len(self)))
 
     def __bool__(self):
+        _waits("a value is read")
         return bool(self.held)
 
     def __int__(self):
+        _waits("a value is read")
         return int(self.held)
 
 
@@ -93,7 +95,19 @@ def _held(x):
     return {k: _held(v) for k, v in x.items()} if isinstance(x, dict) else x
 
 
+waits = []  # what made the CPU and the GPU wait for each other, in order
+events = []  # what a capture is made of, in order
+
+
+def _waits(what):
+    if _Stream.capturing:
+        raise RuntimeError(f"{what}: operation not permitted when stream is capturing")
+    waits.append(what)
+
+
 def asarray(x, dtype=None):
+    if isinstance(x, np.ndarray):
+        _waits("an array is moved to the GPU")
     interface = getattr(x, "__cuda_array_interface__", None)
     if interface:  # another library's, whose memory is the CPU's here
         return ndarray(np.asarray(SimpleNamespace(__array_interface__=interface)))
@@ -107,6 +121,7 @@ def ascontiguousarray(x, dtype=None):
 
 
 def asnumpy(x):
+    _waits("an array is moved to the CPU")
     return np.array(x.held)
 
 
@@ -130,6 +145,41 @@ class Event:
 __version__ = "stand-in"
 
 
+class _Stream:
+    """Notes in `events` what happens to it."""
+
+    capturing = False
+
+    def __init__(self, non_blocking=False):
+        pass
+
+    def __enter__(self):
+        events.append("enter")
+        return self
+
+    def __exit__(self, *error):
+        events.append("exit")
+
+    def synchronize(self):
+        events.append("synchronize")
+
+    def begin_capture(self):
+        _Stream.capturing = True
+        events.append("begin")
+
+    def end_capture(self):
+        _Stream.capturing = False
+        events.append("end")
+        return SimpleNamespace(launch=lambda: events.append("launch"))
+
+
+@contextmanager
+def _using_allocator(malloc):
+    events.append("own memory")
+    yield
+    events.append("shared memory")
+
+
 class Device:
     """What says how fast a GPU is, and where arrays are made."""
 
@@ -148,10 +198,22 @@ def _properties(number):
 
 
 cuda = SimpleNamespace(
-    runtime=SimpleNamespace(getDeviceCount=lambda: 2, getDeviceProperties=_properties, driverGetVersion=lambda: 13000),
+    runtime=SimpleNamespace(
+        getDeviceCount=lambda: 2,
+        getDeviceProperties=_properties,
+        driverGetVersion=lambda: 13000,
+        memGetInfo=lambda: (1000, 2000),
+    ),
     Device=Device,
     Event=Event,
+    Stream=_Stream,
+    MemoryPool=lambda: SimpleNamespace(malloc=None),
+    using_allocator=_using_allocator,
+    get_current_stream=_Stream,
     get_elapsed_time=lambda begin, end: (end.at - begin.at) * 1000,
+)
+lib = SimpleNamespace(
+    stride_tricks=SimpleNamespace(as_strided=lambda x, *args: ndarray(np.lib.stride_tricks.as_strided(x.held, *args)))
 )
 TWINS = frozenset(_device.KERNELS)
 
@@ -169,6 +231,7 @@ def gpu(twins=TWINS):
             raise DeviceError(f"{name}: there is no kernel for device {device!r} yet")
 
         def call(*args):
+            events.append(name)
             found(*(_on_host(a) for a in args))
 
         return call

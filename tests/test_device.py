@@ -279,9 +279,6 @@ def test_what_is_missing_is_said(monkeypatch):
     with fake_cupy.gpu():
         with pytest.raises(qa.DeviceError, match="there are 2 GPUs, numbered from 0, got 'cuda:2'"):
             q.to_device("cuda:2")
-        monkeypatch.setattr(fake_cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)
-        with pytest.raises(qa.DeviceError, match="no GPU can be used: division by zero; install an NVIDIA driver"):
-            q.to_device("cuda")
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(qa.DeviceError, match=r"to_device: .*pip install 'quantarray\[cuda13\]'"):
         q.to_device("cuda")

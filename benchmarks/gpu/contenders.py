@@ -9,15 +9,18 @@ import quantarray as qa
 from quantarray.cuda import isa
 from quantarray.device import first_gpu
 
-from ..cpu.cases import Conv, Pack, Product, levels
+from ..cpu.cases import Conv, Network, Pack, Product, levels
 from ..cpu.contenders import OURS, Entry, attempt
 
 ROWS = 32  # of a product's first and last rows, which are compared: all of them would take the CPU minutes
 FP16, INT8, COPY = "cuDNN fp16", "cuBLAS int8", "device copy"
+GRAPH = f"{OURS}, one graph"
 
 
 def entries(case, xp):
     """{title: Entry, or the line that says why it does not take part}; xp is CuPy."""
+    if isinstance(case, Network):
+        return {OURS: attempt(network, case, xp, False), GRAPH: attempt(network, case, xp, True)}
     made = {OURS: attempt(ours, case, xp)}
     if isinstance(case, Pack):
         made[COPY] = attempt(copy, case, xp)
@@ -53,6 +56,13 @@ def forced(case, xp, units):
         isa.best(first_gpu("gpu")[1])  # an error where this GPU lacks them
     entry = ours(case, xp)
     return entry._replace(call=call)
+
+
+def network(case, xp, whole):
+    """Raw inputs to scores, layer by layer or as one CUDA graph."""
+    made, x = qa.nn.load_network(case.path).to_device("cuda"), xp.asarray(case.inputs()["x"])
+    run = made.graph(x) if whole else made
+    return Entry(lambda: run(x), lambda y: qa.asnumpy(y.dequantize() if isinstance(y, qa.QuantArray) else y))
 
 
 def copy(case, xp):

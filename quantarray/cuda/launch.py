@@ -6,6 +6,7 @@ moved, once each, by `resident`.
 """
 
 import weakref
+from contextlib import contextmanager
 from functools import cache
 
 import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
@@ -13,13 +14,15 @@ import numpy as np
 from numba import cuda
 from numba.core import config
 
+from .. import diagnosis
 from ..errors import DeviceError
 
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
 WARPS = 8  # of a block that has no shape of its own
 
-_kept = {}
+_SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
+_kept, _equal, _holders = {}, {}, []
 
 
 def inline(function):
@@ -35,7 +38,20 @@ def run(kernel, grid, block, *args):
     """
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
-    kernel[grid, block, stream](*ready)
+    with _explained("a kernel"):
+        kernel[grid, block, stream](*ready)
+
+
+@contextmanager
+def _explained(what):
+    """Errors of the driver whose cause is known, as such."""
+    try:
+        yield
+    except Exception as error:
+        known = diagnosis.of_driver(what, error)
+        if known is None:
+            raise
+        raise known from error
 
 
 def _argument(a):
@@ -69,7 +85,10 @@ def rows_by_items(rows, items):
 
 def scratch(shape, dtype):
     """An array of GPU memory for a kernel's own use, uninitialised."""
-    return np.empty(shape, dtype) if config.ENABLE_CUDASIM else cuda.device_array(shape, dtype)
+    if config.ENABLE_CUDASIM:
+        return np.empty(shape, dtype)
+    with _explained(f"{np.dtype(dtype)} {shape}"):
+        return cuda.device_array(shape, dtype)
 
 
 def array(a):
@@ -92,8 +111,21 @@ def halves(words):
 
 
 def resident(a):
-    """A host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile."""
-    return kept(_move, (a,)) if isinstance(a, np.ndarray) else a
+    """A host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile.
+
+    Small ones are kept by what they hold, many of them: those that are made anew in each call are not moved again.
+    """
+    if not isinstance(a, np.ndarray):
+        return a
+    if a.nbytes > _SMALL:
+        return kept(_move, (a,))
+    key = _gpu(), a.dtype.str, a.shape, a.tobytes()
+    found = _equal.get(key)
+    if found is None:
+        found = _equal[key] = _move(a.copy())
+        if len(_equal) > _MOST_EQUAL:
+            _equal.pop(next(iter(_equal)), None)
+    return _hold(found)
 
 
 def all_resident(arrays):
@@ -107,7 +139,24 @@ def kept(make, arrays, *numbers):
     if key not in _kept:
         made = make(*arrays, *numbers)
         _kept[key] = made, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
-    return _kept[key][0]
+    return _hold(_kept[key][0])
+
+
+@contextmanager
+def holding():
+    """The list of all that `kept` and `resident` give inside: who has it keeps these arrays in GPU memory."""
+    held = []
+    _holders.append(held)
+    try:
+        yield held
+    finally:
+        _holders.remove(held)
+
+
+def _hold(found):
+    for held in _holders:
+        held.append(found)
+    return found
 
 
 @cache

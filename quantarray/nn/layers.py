@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from ..array import QuantArray
@@ -42,6 +42,10 @@ class Conv2d:
             requantize=self.requantize,
         )
 
+    def to_device(self, device: str) -> Conv2d:
+        """The layer with its weight on a device."""
+        return replace(self, weight=self.weight.to_device(device))
+
     @property
     def name(self) -> str:
         outputs, height, width, _ = self.weight.shape
@@ -71,6 +75,10 @@ class Dense:
                 raise ValueError(f"Dense: x {x.shape} must have the {k} elements a sample that weight takes")
             x = x.reshape(len(x), k)
         return linear(x, self.weight, requantize=self.requantize)
+
+    def to_device(self, device: str) -> Dense:
+        """The layer with its weight on a device."""
+        return replace(self, weight=self.weight.to_device(device))
 
     @property
     def name(self) -> str:

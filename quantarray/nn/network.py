@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..array import QuantArray
+from ..device import device_of, graph, namespace
 from ..dtypes import Array, DType, arithmetic, integers
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
 from ..ops import checks
-from ..ops.creation import encode, from_codes
+from ..ops.conversion import pack_codes
+from ..ops.creation import encode
 from ..ops.operand import is_dense
 from ..thresholds import Thresholds
 from .layers import Conv2d, Dense, MaxPool2d
+
+if TYPE_CHECKING:
+    from ..cuda.graph import Graph
 
 Layer = Callable[[Any], Any]
 MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing would save less than half
@@ -58,6 +63,14 @@ class Sequential:
         for layer in self.layers:
             x = layer(x)
         return x
+
+    def to_device(self, device: str) -> Sequential:
+        """The layers on a device: each that has `to_device` is asked for it, others are taken as they are."""
+        return Sequential(x.to_device(device) if hasattr(x, "to_device") else x for x in self.layers)
+
+    def graph(self, x: Any) -> Graph:
+        """The layers as one CUDA graph for inputs like x, which lies on the GPU where the layers are; see `Graph`."""
+        return graph(self, x)
 
     def trace(self, x: Any) -> list[Record]:
         """Run the layers and keep what each of them returned."""
@@ -102,14 +115,35 @@ class Network:
 
     layers: Sequential
     plain: PlainNetwork
+    _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # the input table on each device
 
     def __call__(self, x: Any) -> Any:
         """Integer scores of raw inputs (uint8, see `encode_input`) or of inputs that are encoded already.
 
         A network whose last layer has thresholds returns a QuantArray.
         """
-        encoded = isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
-        return self.layers(x if encoded else self.encode_input(x))
+        return self.layers(x if self._is_encoded(x) else self.encode_input(x))
+
+    def _is_encoded(self, x: Any) -> bool:
+        return isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
+
+    def to_device(self, device: str) -> Network:
+        """The network on a device; inputs must lie there too, and scores come out there.
+
+        >>> import quantarray as qa
+        >>> from importlib.resources import files
+        >>> network = qa.nn.load_network(files("quantarray") / "data" / "digits.npz").to_device("cpu")
+        """
+        return replace(self, layers=self.layers.to_device(device))
+
+    def graph(self, x: Any) -> Graph:
+        """The network, encoding of raw inputs included, as one CUDA graph for inputs of x's shape and dtype.
+
+        x lies on the GPU where the network is. See `Graph`: the graph is launched as a whole, its result is overwritten
+        by the next call. It does not look whether its input table has the bytes of an input.
+        """
+        encoded = self._is_encoded(x)
+        return graph(self.layers if encoded else lambda raw: self.layers(self._looked_up(raw)), x)
 
     @cached_property
     def _input_law(self) -> tuple[DType | None, Array]:
@@ -129,18 +163,29 @@ class Network:
         other dtypes, ValueError for bytes that the table does not have.
         """
         op = "encode_input"
-        a = checks.numbers(op, "x", x)
+        a = x if is_dense(x) else checks.numbers(op, "x", x)
         if a.dtype != np.uint8:
             raise TypeError(f"{op}: needs uint8, the network's raw input, got {checks.kind(a)}")
         flat, needed = self.plain.layers[0].op == "dense", self.plain.input.shape[1:]
         if (a.ndim < 2) if flat else (a.ndim != 4):
             raise ValueError(f"{op}: x must be {('N', *needed)}, got {a.shape}; x[None] adds an axis for one input")
-        dtype, table = self._input_law
-        if a.size and int(a.max()) >= len(table):
-            raise ValueError(f"{op}: the input table has {len(table)} entries, got the byte {a.max()}")
-        if flat and a.ndim > 2:
+        entries = len(self.plain.input_table)
+        if entries < 256 and a.size and int(a.max()) >= entries:  # waits for x on a GPU; most tables have all bytes
+            raise ValueError(f"{op}: the input table has {entries} entries, got the byte {a.max()}")
+        return self._looked_up(a)
+
+    def _looked_up(self, a: Any) -> Any:
+        """Raw bytes as the first layer takes them, made where they lie and without waiting for them."""
+        if self.plain.layers[0].op == "dense" and a.ndim > 2:
             a = a.reshape(len(a), math.prod(a.shape[1:]))  # before packing, while it is free
-        return table[a] if dtype is None else from_codes(table[a], dtype)
+        dtype, table = self._input_law
+        device = device_of(a)
+        if device not in self._tables:
+            self._tables[device] = namespace(device).asarray(table)
+        values = self._tables[device][a]
+        if dtype is None:
+            return values
+        return QuantArray(pack_codes(values, -1, dtype.bits), dtype, values.shape, values.ndim - 1)
 
     def __repr__(self) -> str:
         return f"Network({self.plain.name!r}, {self.layers!r}, {self.layers.nbytes} bytes of weights)"

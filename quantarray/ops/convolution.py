@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device
+from ..device import common_device, device_of, namespace
 from ..dtypes import Array
 from ..format import word_count
 from ..thresholds import Thresholds
@@ -254,9 +254,11 @@ class Unroll:
         image = [n + sum(p) for n, p in zip(window.image, window.pads, strict=True)]
         nbytes = len(x) * x.shape[3] * (math.prod(image) + window.pixels * window.taps)
         checks.room(OP, "x padded and unrolled", nbytes)
-        padded = np.pad(x, ((0, 0), *window.pads, (0, 0)))
-        spans = tuple((k - 1) * d + 1 for k, d in zip(window.size, window.dilation, strict=True))
-        views = np.lib.stride_tricks.sliding_window_view(padded, spans, (1, 2))
+        xp = namespace(device_of(x))
+        padded = xp.pad(x, ((0, 0), *window.pads, (0, 0)))
+        n, rows, columns, c = padded.strides
         (sh, sw), (dh, dw) = window.stride, window.dilation
-        views = views[:, ::sh, ::sw, :, ::dh, ::dw].transpose(0, 1, 2, 4, 5, 3)
-        return views.reshape(*views.shape[:3], window.taps * x.shape[3])
+        strides = n, sh * rows, sw * columns, dh * rows, dw * columns, c
+        views = xp.lib.stride_tricks.as_strided(padded, (len(x), *window.output, *window.size, x.shape[3]), strides)
+        made: Array = views.reshape(*views.shape[:3], window.taps * x.shape[3])
+        return made

@@ -100,7 +100,7 @@ def _check_matrices(op: str, a: Any, b: Any) -> None:
 
 
 def _column(b: Any) -> Any:
-    return b.reshape(-1, 1) if isinstance(b, np.ndarray) else b[:, None]
+    return b[:, None]
 
 
 def _first(out: Any, ndim: int) -> Any:
@@ -112,7 +112,7 @@ def _first(out: Any, ndim: int) -> Any:
 def _transposed(b: Any) -> QuantArray:
     """A matrix [k, n] as weights [n, k] packed on k, kept on the array so that kernel layouts are made once."""
     if not isinstance(b, QuantArray):
-        return from_dense(np.ascontiguousarray(b.T), 1)
+        return from_dense(b.T, 1)
     found: QuantArray = b.cached("transposed", lambda: b.transpose())
     return found
 

@@ -120,7 +120,9 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 
 def is_dense(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.dtype in (np.uint8, np.int8) and not isinstance(x, np.ma.MaskedArray)
+    """True for an int8 or uint8 array, CuPy's too."""
+    array = isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray)
+    return (array or hasattr(x, "__cuda_array_interface__")) and x.dtype in (np.uint8, np.int8)
 
 
 def operand(op: str, name: str, x: Any) -> Any:

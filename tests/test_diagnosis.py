@@ -1,0 +1,138 @@
+"""Each cause for which a GPU cannot be used: one message with the cause and the fix, and the CPU keeps working."""
+
+from contextlib import contextmanager
+
+import fake_cupy
+import numpy as np
+import pytest
+
+import quantarray as qa
+from quantarray import diagnosis
+
+RUNTIME = fake_cupy.cuda.runtime
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """The versions of installed distributions, none of which matters until a test says so."""
+    found = {}
+    monkeypatch.setattr(diagnosis, "version_of", found.get)
+    return found
+
+
+def raises(value):
+    def call(*args):
+        raise value
+
+    return call
+
+
+def refused(message):
+    """A GPU is refused with a message that has both the cause and the fix; the CPU works."""
+    q = qa.encode([[1, -1]], (-1, 1))
+    with fake_cupy.gpu():
+        with pytest.raises(qa.DeviceError, match=message):
+            q.to_device("cuda")
+        assert qa.linear(q, q).tolist() == [[2]]
+    return True
+
+
+def test_no_driver(installed, monkeypatch):
+    for version in (lambda: 0, raises(RuntimeError("cudaErrorInsufficientDriver"))):
+        monkeypatch.setattr(RUNTIME, "driverGetVersion", version)
+        assert refused("to_device: there is no NVIDIA driver; install one, .* or stay on the device 'cpu'")
+
+
+@pytest.mark.parametrize("driver, toolkit, old", [
+    (12080, "13.0.3.0", True), (13000, "13.2.0", True), (13000, "13.0.3.0", False), (13010, "13.0.0", False),
+    (12080, "12.8.1", False), (12080, None, False),
+])  # fmt: skip
+def test_a_driver_older_than_the_toolkit(installed, monkeypatch, driver, toolkit, old):
+    installed["cuda-toolkit"] = toolkit
+    monkeypatch.setattr(RUNTIME, "driverGetVersion", lambda: driver)
+    if old:
+        have, need = f"{driver // 1000}.{driver % 1000 // 10}", toolkit[:4]
+        assert refused(f"the driver is for CUDA {have} and refuses .* of CUDA {need} compile; install a driver")
+    else:
+        with fake_cupy.gpu():
+            assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
+
+
+def test_no_gpu(installed, monkeypatch):
+    monkeypatch.setattr(RUNTIME, "getDeviceCount", raises(RuntimeError("cudaErrorNoDevice")))
+    assert refused("no GPU can be used: cudaErrorNoDevice; see that nvidia-smi lists it")
+    monkeypatch.setattr(RUNTIME, "getDeviceCount", lambda: 0)
+    assert refused("no GPU can be used: it sees none; CUDA_VISIBLE_DEVICES may hide them")
+
+
+def test_a_gpu_that_is_too_old(installed, monkeypatch):
+    def properties(number):
+        return {"name": b"GeForce GTX 1080", "major": 6 + number, "minor": 1 - number}
+
+    monkeypatch.setattr(RUNTIME, "getDeviceProperties", properties)
+    assert refused("cuda:0, GeForce GTX 1080, has compute capability 6.1, and kernels need 7.0 .*choose another GPU")
+    with fake_cupy.gpu():  # the other one is 7.0
+        assert qa.encode([1, -1], (-1, 1)).to_device("cuda:1") is not None
+
+
+@pytest.mark.parametrize("names, message", [
+    ({"cupy-cuda12x": "14.0", "cupy-cuda13x": "14.0"},
+     "cupy-cuda12x and cupy-cuda13x are installed, which write to the same folder .*"
+     "pip uninstall -y cupy-cuda12x cupy-cuda13x, then pip install 'quantarray"),
+    ({"cupy-cuda12x": "14.0", "cuda-toolkit": "13.0.3.0"},
+     "cupy-cuda12x is installed beside the wheels of CUDA 13.0.3.0; pip uninstall -y cupy-cuda12x, then pip install"),
+])  # fmt: skip
+def test_the_wrong_wheel(installed, names, message):
+    installed.update(names)
+    assert refused(message)
+
+
+@pytest.mark.parametrize("names", [
+    {"cupy-cuda13x": "14.0", "cuda-toolkit": "13.0.3.0"}, {"cupy-cuda12x": "14.0"}, {"cupy": "14.0"}, {},
+])  # fmt: skip
+def test_wheels_that_fit(installed, names):
+    installed.update(names)
+    with fake_cupy.gpu():
+        assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
+
+
+def test_what_is_installed_here_is_read():
+    assert diagnosis.version_of("numpy") == np.__version__ and diagnosis.version_of("no such thing") is None
+
+
+@contextmanager
+def full(monkeypatch, *names):
+    class OutOfMemoryError(MemoryError):
+        """CuPy's."""
+
+    with monkeypatch.context() as patched:
+        for name in names:
+            patched.setattr(
+                fake_cupy, name, raises(OutOfMemoryError("Out of memory allocating 512 bytes")), raising=False
+            )
+        yield
+
+
+def test_out_of_memory(installed, monkeypatch):
+    q = qa.encode(np.ones((3, 65), int), (-1, 1))
+    message = (
+        r"there is no room on the GPU for uint64 \(1, 3, 2\) of 48 bytes: 1,000 of its 2,000 bytes are free; .*pool"
+    )
+    with fake_cupy.gpu():
+        there = q.to_device("cuda")
+        with full(monkeypatch, "asarray"), pytest.raises(MemoryError, match=message):
+            q.to_device("cuda")
+        with full(monkeypatch, "zeros"), pytest.raises(MemoryError, match=message):
+            qa.isin(there, 1)
+        with full(monkeypatch, "empty"), pytest.raises(MemoryError, match=r"uint8 .* of 195 bytes"):
+            there.codes()
+        assert qa.asnumpy(there.codes()).sum() == 195
+    assert q.codes().sum() == 195
+
+
+def test_errors_of_the_driver_in_a_launch(installed):
+    known = diagnosis.of_driver("a kernel", RuntimeError("[222] ... CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
+    assert isinstance(known, qa.DeviceError) and "install a driver" in str(known) and "a kernel: " in str(known)
+    known = diagnosis.of_driver("int32 (5, 5)", RuntimeError("[2] Call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"))
+    assert isinstance(known, MemoryError) and "no room on the GPU for int32 (5, 5); take" in str(known)
+    assert diagnosis.of_driver("a kernel", RuntimeError("CUDA_ERROR_LAUNCH_FAILED")) is None

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
-from cuda_backend import both
+from cuda_backend import both, twins
+from results import assert_bits
 from test_cuda_layout import words
 
+import quantarray as qa
 from quantarray.cuda import counting_sort, launch, reduce, scan
 from quantarray.device import kernel
 from quantarray.format import word_count
+from quantarray.ops import encoding
 
 LENGTHS = (1, 33, 64, 130)
 
@@ -165,3 +168,55 @@ def test_nothing():
     both("argsort", empty, 5, levels.astype(int), one, 5, False, out=np.zeros((0, 1, 5), np.int64))
     both("sort", empty, 5, np.arange(4, dtype=np.uint8).reshape(1, 1, 4), one, 5, False, out=empty)
     assert word_count(5) == 1
+
+
+RNG = np.random.default_rng(0)
+LAWS = {
+    "ternary": qa.from_codes(RNG.integers(0, 3, (2, 3, 70)), qa.ternary),
+    "bytes": qa.from_codes(RNG.integers(0, 256, (2, 2, 40)), qa.int8),
+    "in groups": qa.quantize(RNG.normal(size=(2, 2, 70)), qa.Uniform(2, symmetric=False), group=33),
+    "by row": qa.quantize(RNG.normal(size=(2, 2, 65)), qa.LQ(2), scale_axis=(0, 1)),
+    "axis in front": qa.quantize(RNG.normal(size=(2, 40, 2)), qa.Sign(scale=True), axis=1, scale_axis=2),
+}
+CALLS = {
+    "sum": lambda q, d: qa.sum(q, d),
+    "sum of all": lambda q, d: qa.sum(q),
+    "var": lambda q, d: qa.var(q, d),
+    "max": lambda q, d: qa.max(q, d),
+    "counts": lambda q, d: qa.counts(q, d),
+    "argmax": lambda q, d: qa.argmax(q, d),
+    "argmin of all": lambda q, d: qa.argmin(q),
+    "cumulative_sum": lambda q, d: qa.cumulative_sum(q, axis=d, include_initial=True),
+    "argsort": lambda q, d: qa.argsort(q, axis=d, descending=True),
+    "sort": lambda q, d: q if q.constants.varies(d) else qa.sort(q, axis=d),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("name", CALLS)
+def test_public_functions(name, law):
+    """What functions make of their arguments, for every law: rows, folds, groups and tables of each."""
+    q = LAWS[law]
+    for d in range(3):
+        expected = CALLS[name](q, d)
+        with twins():
+            got = CALLS[name](q, d)
+        if isinstance(got, qa.QuantArray):
+            np.testing.assert_array_equal(got.words, expected.words)
+        else:
+            assert_bits(got, expected)
+
+
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint8])
+@pytest.mark.parametrize("scheme", [qa.Uniform(3, step=0.5), qa.LQ(2), qa.Grouped(2, 9, seed=5)], ids=repr)
+def test_quantize(scheme, dtype, axis):
+    x = (np.random.default_rng(0).normal(size=(2, 34, 3)) * 3 + 4).astype(dtype)
+    options = {"scale_axis": (axis + 1) % 3, "axis": axis}
+    if isinstance(scheme, qa.Grouped):
+        options = {"axis": axis}
+    expected = qa.quantize(x, scheme, **options)
+    with twins(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(encoding, "pays", encoding.possible)
+        got = qa.quantize(x, scheme, **options)
+    np.testing.assert_array_equal(got.words, expected.words)

@@ -5,9 +5,11 @@ from importlib.util import find_spec
 import fake_cupy
 import numpy as np
 import pytest
+from test_device import a_gpu
 from test_networks import NAMES, PACKAGED, network_file
 
 import quantarray as qa
+from quantarray.device import cupy
 from quantarray.nn import Conv2d, Dense, MaxPool2d, Sequential, load_network
 
 captures = pytest.mark.skipif(find_spec("numba_cuda") is None, reason="needs numba-cuda")
@@ -100,6 +102,20 @@ def test_a_graph_is_captured_after_a_first_run_and_launched_in_one(name):
                 graph(wrong)
     with pytest.raises(qa.DeviceError, match="graph: needs an input on a GPU"):
         network.graph(raw)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [*NAMES, "digits"])
+def test_on_a_gpu(name):
+    """The integers of its file, layer by layer and as one graph, of inputs that differ from the captured one."""
+    network = load_network(PACKAGED if name == "digits" else network_file(name))
+    raw, expected = network.plain.input[:4], network.plain.expected[:4]
+    with a_gpu():
+        there, x = network.to_device("cuda"), cupy("test").asarray(raw)
+        assert qa.asnumpy(values(there(x))).tolist() == expected.tolist()
+        graph = there.graph(x[::-1].copy())
+        assert qa.asnumpy(values(graph(x))).tolist() == expected.tolist()
+        assert qa.asnumpy(values(graph(x[::-1].copy()))).tolist() == expected[::-1].tolist()
 
 
 @captures

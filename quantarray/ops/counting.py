@@ -28,6 +28,7 @@ from .blocks import blocks
 
 _COUNTS = 1 << 19  # counts of a block: 4 MiB
 _WORDS = 1 << 17  # words of a block, of all planes, that may be joined or copied: 1 MiB
+_GPU_WORDS = 1 << 24  # on a GPU, where each block is a launch and no cache has to hold it
 
 Block = tuple[slice, ...]
 
@@ -168,7 +169,9 @@ class _Plan:
     def __init__(self, f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> None:
         self.field, self.jobs = f, jobs
         self.length = f.shape[f.axis]
-        self.most = max(1, _WORDS // sum(len(w) for w in f.operands))
+        planes = sum(len(w) for w in f.operands)
+        self.most = max(1, _WORDS // planes)  # decides where variances are joined: the same wherever words lie
+        self.at_once = self.most if f.device == "cpu" else max(1, _GPU_WORDS // planes)
         self.lanes = f.axis not in axes
         varies = {d for job in jobs for d in range(len(f.shape)) if job.table.shape[1 + d] > 1}
         outer = [d for d in range(len(f.shape)) if d != f.axis]
@@ -213,8 +216,8 @@ class _Plan:
         if self.lanes:
             yield from blocks((*self._dims(self.kept), word_count(self.length)), most)
         else:
-            row = min(word_count(self.length), self.most)
-            yield from blocks((*self._dims(self.kept), 1), min(most, self.most // row))
+            row = min(word_count(self.length), self.at_once)
+            yield from blocks((*self._dims(self.kept), 1), min(most, self.at_once // row))
 
     def elements(self, kept: Block) -> Block:
         """A block of kept axes as a block of the result."""
@@ -269,13 +272,13 @@ class _Plan:
         one = run[-1].stop - run[-1].start == 1
         while start < stop:
             first = start // WORD_BITS
-            end = min((first + self.most) * WORD_BITS, stop) if one else stop
+            end = min((first + self.at_once) * WORD_BITS, stop) if one else stop
             yield slice(first, word_count(end)), start - first * WORD_BITS, end - first * WORD_BITS
             start = end
 
     def _call(self, rows: Block, words: slice, start: int, stop: int, parents: Array, out: Array) -> None:
         row_words = math.prod(out.shape[1:2]) * max(1, words.stop - words.start)
-        for pooled in blocks(self._dims(self.pooled), self.most // max(1, row_words)):
+        for pooled in blocks(self._dims(self.pooled), self.at_once // max(1, row_words)):
             cut = self.field.join([w[(slice(None), *rows, *pooled, words)] for w in self.words])
             folds = math.prod(s.stop - s.start for s in pooled)
             flat = contiguous(cut).reshape(self.field.planes, out.shape[1], folds, cut.shape[-1])

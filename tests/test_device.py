@@ -237,6 +237,21 @@ def test_floats_are_packed_where_they_lie(dtype, axis):
         assert qa.asnumpy(qa.from_codes(codes, qa.uint2).codes()).tolist() == [[0, 1, 2], [3, 0, 1]]
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.float32, np.float16])
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_values_are_encoded_where_they_lie(dtype, axis):
+    values = [3, 0, 100, 7] if dtype is np.uint8 else [3, -2, 100, 7]
+    x = np.random.default_rng(0).choice(values, (3, 5, 70)).astype(dtype)
+    with fake_cupy.gpu():
+        there = fake_cupy.asarray(x)
+        got = qa.encode(there, values, axis)
+        assert got.device == "cuda:0" and np.array_equal(qa.asnumpy(got).words, qa.encode(x, values, axis).words)
+        there[2, 0, 69] = 5
+        with pytest.raises(ValueError, match=r"encode: x must hold only the values of .*, got 5(\.0)? at \(2, 0, 69\)"):
+            qa.encode(there, values, axis)
+        assert qa.encode(there == 5).dtype == qa.uint1
+
+
 class Tensor:
     """Another library's array on a GPU, as its interface shows it; by default of bfloat16."""
 

@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..device import asnumpy, device_of, empty, namespace
 from ..dtypes import Array, DType
-from ..format import WORD_BITS, empty_words, word_count
+from ..format import WORD_BITS, word_count
 from .blocks import SIZE, blocks
 from .conversion import pack_codes
+
+_GPU_SIZE = 1 << 24  # elements of a block on a GPU
 
 
 def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
     """The array packed along axis `at`; ValueError with the first value that the dtype does not have."""
-    last = np.moveaxis(a, at, -1)
-    length, coded = a.shape[at], _coder(dtype, a.dtype)
-    words = empty_words((dtype.bits, *last.shape[:-1], word_count(length)))
-    for *outer, run in blocks((*last.shape[:-1], words.shape[-1]), size=SIZE // WORD_BITS):
+    device = device_of(a)
+    last = namespace(device).moveaxis(a, at, -1)
+    length, coded = a.shape[at], _coder(dtype, a.dtype, device)
+    words = empty(device, (dtype.bits, *last.shape[:-1], word_count(length)))
+    size = SIZE if device == "cpu" else _GPU_SIZE
+    for *outer, run in blocks((*last.shape[:-1], words.shape[-1]), size=size // WORD_BITS):
         codes, right = coded(last[(*outer, slice(WORD_BITS * run.start, WORD_BITS * run.stop))])
         if not right.all():
             raise _foreign(op, a, dtype, coded)
@@ -27,17 +32,20 @@ def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
     return QuantArray(words, dtype, a.shape, at)
 
 
-def _coder(dtype: DType, given: np.dtype[Any]) -> Callable[[Array], tuple[Array, Array]]:
+def _coder(dtype: DType, given: np.dtype[Any], device: str) -> Callable[[Array], tuple[Array, Array]]:
     """The function from values to their codes, uint8, and whether the dtype has them."""
-    levels = np.array(dtype.levels)
+    xp, levels = namespace(device), np.array(dtype.levels)
+    if device != "cpu":  # CuPy compares integers and floats as C++ does; all levels are float64 numbers
+        levels = levels.astype(np.float64)
     order = np.argsort(levels).astype(np.uint8)
-    ascending = levels[order]
+    ascending, of_rank, all_levels = (xp.asarray(a) for a in (levels[order], order, levels))
 
     def searched(block: Array) -> tuple[Array, Array]:
-        codes = order[np.minimum(np.searchsorted(ascending, block), len(levels) - 1)]
-        return codes, levels[codes] == block
+        wide = block if device == "cpu" else block.astype(np.float64)
+        codes = of_rank[xp.minimum(xp.searchsorted(ascending, wide), len(levels) - 1)]
+        return codes, all_levels[codes] == wide
 
-    if given.itemsize > 1:
+    if given.itemsize > 1 or device != "cpu":
         return searched
     codes, right = (a.tobytes() for a in searched(np.arange(256).astype(np.uint8).view(given)))
 
@@ -60,5 +68,5 @@ def _foreign(op: str, a: Array, dtype: DType, coded: Callable[[Array], tuple[Arr
             where = tuple(s.start + int(i) for s, i in zip(key, wrong[0], strict=True))
             levels = dtype.levels or ()
             few = f"({', '.join(map(str, levels[:8]))}{', ..' if len(levels) > 8 else ''})"
-            return ValueError(f"{op}: x must hold only the values of {dtype} {few}, got {a[where]} at {where}")
+            return ValueError(f"{op}: x must hold only the values of {dtype} {few}, got {asnumpy(a[where])} at {where}")
     raise AssertionError("unreachable: some value is wrong")

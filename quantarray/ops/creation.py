@@ -137,7 +137,7 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
 
     values: a dtype of integer levels, or the integers; levels are in ascending order unless a dtype or a sequence
     says otherwise (sets and ranges are sorted). Bools need none: they are uint1.
-    Raises ValueError with the first element that is not among the values.
+    Raises ValueError with the first element that is not among the values. An array on a GPU is packed where it lies.
 
     >>> import quantarray as qa
     >>> qa.encode([[1, 0, -1]], values=(-1, 0, 1)).dtype
@@ -147,7 +147,7 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
     ValueError: encode: x must hold only the values of bipolar (-1, 1), got 2 at (1,)
     """
     op = "encode"
-    a = checks.real_array(op, "x", x)
+    a = checks.dense(op, "x", x)
     at = checks.axis(op, axis, a.ndim)
     if values is None:
         if a.dtype != np.bool_:

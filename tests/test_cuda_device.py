@@ -87,6 +87,21 @@ def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
     assert launched["where"] == (1, 32, "a stream")
 
 
+def test_scratch_names_the_stream_of_what_it_is_for(monkeypatch):
+    """Or a kernel that takes nothing else would run beside those that it belongs to."""
+    from quantarray.cuda import launch
+
+    class Named(np.ndarray):
+        stream = "a stream"
+
+    made = []
+    monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
+    monkeypatch.setattr(launch.cuda, "device_array", lambda *args, stream: made.append((*args, stream)), raising=False)
+    monkeypatch.setattr(launch, "array", lambda a: a)
+    launch.scratch((3, 4), np.int64, like=np.zeros(3).view(Named))
+    assert made == [((3, 4), np.int64, "a stream")]
+
+
 def test_threads_that_miss_a_barrier_are_seen():
     @cuda.jit
     def early(out):

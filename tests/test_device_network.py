@@ -97,7 +97,7 @@ def test_a_graph_is_captured_after_a_first_run_and_launched_in_one(name):
         assert fake_cupy.events == ["launch"] and fake_cupy.waits == [] and out is graph.output
         assert qa.asnumpy(graph.input).tolist() == raw[::-1].tolist()
         assert qa.asnumpy(values(out)).tolist() == network.plain.expected[:2].tolist()  # the stand-in runs no graph
-        for wrong in (x[:1], raw):
+        for wrong in (x[:1], raw, x.astype(np.int8)):
             with pytest.raises(ValueError, match=r"graph: needs an input like the example, .* uint8 \(2, "):
                 graph(wrong)
     with pytest.raises(qa.DeviceError, match="graph: needs an input on a GPU"):

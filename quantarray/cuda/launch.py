@@ -83,12 +83,15 @@ def rows_by_items(rows, items):
     return (-(-items // across), min(-(-rows // down), MOST_ROWS)), (across, down)
 
 
-def scratch(shape, dtype):
-    """An array of GPU memory for a kernel's own use, uninitialised."""
+def scratch(shape, dtype, *, like):
+    """An array of GPU memory for kernels' own use, uninitialised.
+
+    It names the stream of `like`: of several kernels those that take nothing else run there too.
+    """
     if config.ENABLE_CUDASIM:
         return np.empty(shape, dtype)
     with _explained(f"{np.dtype(dtype)} {shape}"):
-        return cuda.device_array(shape, dtype)
+        return cuda.device_array(shape, dtype, stream=array(like).stream)
 
 
 def array(a):

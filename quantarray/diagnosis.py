@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import metadata
 from typing import Any
 
 from .errors import DeviceError
@@ -11,6 +10,7 @@ from .errors import DeviceError
 INSTALL = "pip install 'quantarray[cuda13]'"
 _STAY = "or stay on the device 'cpu'"
 _LEAST = 7, 0  # compute capability: warp votes and shuffles that name their lanes
+_LEAST_OF_CUDA13 = 7, 5  # for which the compilers of that toolkit still make code
 _CUPY = "cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"
 _PTX, _NO_ROOM = "UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_OUT_OF_MEMORY"
 
@@ -18,6 +18,8 @@ _PTX, _NO_ROOM = "UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_OUT_OF_MEMORY"
 @cache
 def version_of(distribution: str) -> str | None:
     """The version of an installed distribution."""
+    from importlib import metadata  # takes longer to import than this package's own files
+
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -78,11 +80,14 @@ def check_capability(op: str, runtime: Any, number: int) -> None:
     """DeviceError where a GPU is older than the kernels' instructions."""
     found = runtime.getDeviceProperties(number)
     name, capability = found["name"], (found["major"], found["minor"])
-    if capability < _LEAST:
+    toolkit = version_of("cuda-toolkit")
+    least = _LEAST_OF_CUDA13 if toolkit and int(toolkit.partition(".")[0]) >= 13 else _LEAST
+    if capability < least:
         title = name.decode() if isinstance(name, bytes) else name
+        compiler = "" if least == _LEAST else f" with the wheels of CUDA {toolkit}"
         raise DeviceError(
             f"{op}: cuda:{number}, {title}, has compute capability {capability[0]}.{capability[1]}, and kernels need "
-            f"{_LEAST[0]}.{_LEAST[1]} (Volta) or later; choose another GPU, {_STAY}"
+            f"{least[0]}.{least[1]} or later{compiler}; choose another GPU, {_STAY}"
         )
 
 

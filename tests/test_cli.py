@@ -229,11 +229,16 @@ def test_info_without_a_gpu(capsys, monkeypatch):
     """No package, no driver, no device: each says so."""
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert "none: arrays on a GPU need CuPy; install it with" in call(capsys, "info")[1]
-    failing = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDeviceCount=lambda: 1 // 0)))
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 1 // 0,
+        driverGetVersion=lambda: 13000,
+        getDeviceProperties=lambda number: {"name": "a GPU", "major": 9, "minor": 0},
+    )
+    failing = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", failing)
-    assert "none: no GPU can be used: integer division or modulo by zero; install an NVIDIA" in call(capsys, "info")[1]
+    assert "none: no GPU can be used: integer division or modulo by zero; see that nvidia-smi" in call(capsys, "info")[1]
     failing.cuda.runtime.getDeviceCount = lambda: 0
-    assert "none: CUDA sees no GPU" in call(capsys, "info")[1]
+    assert "none: no GPU can be used: it sees none" in call(capsys, "info")[1]
     failing.cuda.runtime.getDeviceCount = lambda: 1
     monkeypatch.setattr(sys.modules["quantarray.device"], "find_spec", lambda name: None)
     assert "none: CUDA kernels need numba-cuda; install it with" in call(capsys, "info")[1]

@@ -73,6 +73,9 @@ def test_a_gpu_that_is_too_old(installed, monkeypatch):
     assert refused("cuda:0, GeForce GTX 1080, has compute capability 6.1, and kernels need 7.0 .*choose another GPU")
     with fake_cupy.gpu():  # the other one is 7.0
         assert qa.encode([1, -1], (-1, 1)).to_device("cuda:1") is not None
+    installed["cuda-toolkit"] = "13.0.3.0"  # has no compiler for 7.0
+    with fake_cupy.gpu(), pytest.raises(qa.DeviceError, match=r"7\.0, .* 7\.5 or later with the wheels of CUDA 13\.0"):
+        qa.encode([1, -1], (-1, 1)).to_device("cuda:1")
 
 
 @pytest.mark.parametrize("names, message", [
@@ -88,7 +91,8 @@ def test_the_wrong_wheel(installed, names, message):
 
 
 @pytest.mark.parametrize("names", [
-    {"cupy-cuda13x": "14.0", "cuda-toolkit": "13.0.3.0"}, {"cupy-cuda12x": "14.0"}, {"cupy": "14.0"}, {},
+    {"cupy-cuda13x": "14.0", "cuda-toolkit": "13.0.3.0"}, {"cupy-cuda12x": "14.0"}, {},
+    {"cupy": "14.0", "cuda-toolkit": "13.0.3.0"},
 ])  # fmt: skip
 def test_wheels_that_fit(installed, names):
     installed.update(names)

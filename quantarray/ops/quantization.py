@@ -51,9 +51,8 @@ def quantize(
     `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
 
-    A CuPy array, or another library's on a GPU (bfloat16 too), is packed where it lies, by a quantiser whose codes rise
-    with x, or by `Grouped`. But for that scheme, constants are given, or fitted to a `calibration`, which is a NumPy
-    array.
+    An array on a GPU, CuPy's or another library's (bfloat16 too), is packed where it lies if the codes rise with x.
+    Constants are given, or fitted to a NumPy array as `calibration`. `Grouped` is fitted and packed there.
 
     An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
     constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as

@@ -236,7 +236,9 @@ def test_info_without_a_gpu(capsys, monkeypatch):
     )
     failing = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", failing)
-    assert "none: no GPU can be used: integer division or modulo by zero; see that nvidia-smi" in call(capsys, "info")[1]
+    assert (
+        "none: no GPU can be used: integer division or modulo by zero; see that nvidia-smi" in call(capsys, "info")[1]
+    )
     failing.cuda.runtime.getDeviceCount = lambda: 0
     assert "none: no GPU can be used: it sees none" in call(capsys, "info")[1]
     failing.cuda.runtime.getDeviceCount = lambda: 1

@@ -53,7 +53,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
     """What `__array_ufunc__` returns."""
     name = ufunc.__name__
     if method == "__call__":
-        found = of_ufunc(name)
+        found = _ADAPTED.get(ufunc) or of_ufunc(name)
         if found is None:
             raise TypeError(_refusal(f"numpy.{name}", name, _by_levels(ufunc)))
     else:
@@ -169,6 +169,12 @@ def _size(a: Any, axis: Any = None) -> int:
     return math.prod(a.shape if axis is None else (a.shape[d] for d in checks.axes("size", axis, a.ndim)))
 
 
+def _divmod(x1: Any, x2: Any) -> Any:
+    from .ops import elementwise
+
+    return elementwise.floor_divide(x1, x2), elementwise.remainder(x1, x2)
+
+
 def _transpose(a: Any, axes: Any = None) -> Any:
     return a.transpose(axes)
 
@@ -192,6 +198,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 _ADAPTED: dict[Any, Callable[..., Any]] = {
     np.copy: lambda a: a.copy(),
+    np.divmod: _divmod,
     np.ndim: lambda a: a.ndim,
     np.shape: lambda a: a.shape,
     np.size: _size,

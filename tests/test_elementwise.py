@@ -187,6 +187,8 @@ def test_operators_are_the_functions():
         (~(q == 0), [0, 1, 1]), (np.invert(q == 0) & (q > 2), [0, 1, 0]),
         *zip(divmod(q, 2), ([0, 1, 1], [0, 1, 0]), strict=True),
         *zip(divmod(7, q + 1), ([7, 1, 2], [0, 3, 1]), strict=True),
+        *zip(np.divmod(q, 2), ([0, 1, 1], [0, 1, 0]), strict=True),
+        *zip(divmod(np.array([7, 7, 7]), q + 1), ([7, 1, 2], [0, 3, 1]), strict=True),
     ]:  # fmt: skip
         assert_packed(got, expected)
     assert 3 in q and 1 not in q and 0.5 not in q

@@ -41,6 +41,7 @@ FUNCTIONS = {
     "cumulative_prod": [lambda q: np.cumulative_prod(q, axis=1, include_initial=True)],
     "cumulative_sum": [lambda q: np.cumulative_sum(q, axis=2)],
     "diff": [np.diff, lambda q: np.diff(q, 2, 0), lambda q: np.diff(q, n=2)],
+    "divmod": [lambda q: np.divmod(q, 2), lambda q: divmod(np.int64(7), q + 1)],
     "dot": [lambda q: np.dot(q[0, 0], q[1, 0])],
     "einsum": [lambda q: np.einsum("abk,cbk->ac", q, q, optimize=True)],
     "expand_dims": [lambda q: np.expand_dims(q, (0, 2))],

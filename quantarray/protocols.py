@@ -53,7 +53,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
     """What `__array_ufunc__` returns."""
     name = ufunc.__name__
     if method == "__call__":
-        found = _ADAPTED.get(ufunc) or of_ufunc(name)
+        found = of_ufunc(name)
         if found is None:
             raise TypeError(_refusal(f"numpy.{name}", name, _by_levels(ufunc)))
     else:
@@ -83,7 +83,7 @@ def of_ufunc(name: str) -> Callable[..., Any] | None:
     >>> of_ufunc("arctan").__name__, of_ufunc("add").__name__, of_ufunc("gcd")
     ('atan', 'add', None)
     """
-    return _public(NAMES.get(name, name))
+    return _ADAPTED.get(getattr(np, name, None)) or _public(NAMES.get(name, name))
 
 
 def _public(name: str, chapter: str | None = None) -> Callable[..., Any] | None:
@@ -103,7 +103,7 @@ def _called(func: Any, ours: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         signature.bind(*args, **kwargs)
     except TypeError as error:
         plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-        name = _dotted(func) if ours is _ADAPTED.get(func) else f"quantarray.{ours.__name__}"
+        name = _dotted(func) if ours.__module__ == __name__ else f"quantarray.{ours.__name__}"
         takes = f"{name}{signature.replace(parameters=plain, return_annotation=signature.empty)}"
         raise TypeError(
             f"{_dotted(func)} does not take packed arrays with these arguments ({error}); it is {takes}, and {_ADVICE}"

@@ -41,7 +41,6 @@ FUNCTIONS = {
     "cumulative_prod": [lambda q: np.cumulative_prod(q, axis=1, include_initial=True)],
     "cumulative_sum": [lambda q: np.cumulative_sum(q, axis=2)],
     "diff": [np.diff, lambda q: np.diff(q, 2, 0), lambda q: np.diff(q, n=2)],
-    "divmod": [lambda q: np.divmod(q, 2), lambda q: divmod(np.int64(7), q + 1)],
     "dot": [lambda q: np.dot(q[0, 0], q[1, 0])],
     "einsum": [lambda q: np.einsum("abk,cbk->ac", q, q, optimize=True)],
     "expand_dims": [lambda q: np.expand_dims(q, (0, 2))],
@@ -167,7 +166,7 @@ def numpy_functions(module):
 def test_every_twin_is_tried():
     """What NumPy and quantarray both have by one meaning is above; what differs in meaning is known."""
     found = {n for n in numpy_functions(np) if protocols.of_function(getattr(np, n)) is not None}
-    found |= {f.__name__ for f in protocols._ADAPTED}
+    found |= {f.__name__ for f in protocols._ADAPTED if not isinstance(f, np.ufunc)}
     assert found == set(FUNCTIONS) | OTHERS
     inner = {n for n in numpy_functions(np.linalg) if protocols.of_function(getattr(np.linalg, n)) is not None}
     assert inner - found <= set(LINALG) and set(LINALG) <= {*inner, *qa.linalg.__all__}
@@ -184,6 +183,7 @@ OPERANDS = {
     **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "invert"), (BITS, Q < 1)),
     "arccosh": (Q + 1,),
     "divide": (REAL, Q + 1),
+    "divmod": (Q, Q + 1),
     "matmul": (Q[:, 0], Q[:, 0].T),
     "power": (Q, Q),
     "vecdot": (Q, P),

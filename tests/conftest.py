@@ -8,6 +8,7 @@ other number is taken.
 
 import os
 
+import beside
 from hypothesis import HealthCheck, settings
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
@@ -17,3 +18,12 @@ settings.register_profile("long", max_examples=2000, deadline=None, suppress_hea
 
 examples = os.environ.get("QUANTARRAY_EXAMPLES", "200")
 settings.load_profile({"20": "short", "200": "ci", "2000": "long"}[examples])
+
+
+def pytest_collection_finish(session):
+    if not session.config.option.collectonly:
+        beside.start(session.items)
+
+
+def pytest_sessionfinish():
+    beside.stop()

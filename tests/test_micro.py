@@ -5,8 +5,8 @@ import subprocess
 import sys
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 
+import beside
 import llvmlite.binding
 import numpy as np
 import pytest
@@ -221,18 +221,18 @@ def test_environment_chooses():
         assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_bytes"]
 
 
-@pytest.mark.parametrize(
-    "name", ["portable", pytest.param("avx2", marks=pytest.mark.skipif(not AVX2, reason="AVX2")), "amx-emulated"]
-)
-def test_other_cpus(name):
+OTHERS = [name for name in ("portable", "avx2", isa.EMULATED) if name != isa.NAME and (AVX2 or name != "avx2")]
+CHAPTERS = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks", "place")]
+BESIDE = {
+    f"test_other_cpus[{name}]": (CHAPTERS, {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"}) for name in OTHERS
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_cpus(name, request):
     """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, or
     for a matrix unit in memory."""
-    if isa.NAME == name:
-        pytest.skip("this process runs them")
-    tests = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks", "place")]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"}
-    made = subprocess.run(command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    made = beside.result(request)
     assert made.returncode == 0, made.stdout[-3000:]
 
 

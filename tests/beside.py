@@ -17,7 +17,7 @@ _started, _running = {}, []
 def start(items):
     """Start what the collected tests ask for."""
     for item in items:
-        found = getattr(item.module, "BESIDE", {}).get(item.name)
+        found = getattr(getattr(item, "module", None), "BESIDE", {}).get(item.name)  # doctests have no module
         if found is not None:
             _started[item.nodeid] = _pool.submit(_run, *found)
 

@@ -15,7 +15,7 @@ from strategies import Law, channels, dots, laws, samples, seeds, threads
 import quantarray as qa
 from quantarray.cpu import conv, conv_real, dot, tiles
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
-from quantarray.ops import folded
+from quantarray.ops import folded, scaled
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -507,3 +507,25 @@ def test_a_fold_is_kept_for_each_scale(monkeypatch):
     for _ in range(2):
         qa.conv2d(x, w, bias=bias, requantize=law)
     assert calls[0] is calls[1]
+
+
+@pytest.mark.skipif(not DOTS, reason="no dot products")
+@pytest.mark.parametrize("w_offset", [0, 0.25])
+def test_exact_sums_become_what_the_real_kernel_makes(w_offset, monkeypatch):
+    """Scales and offsets by image, border classes, a padding value and a bias."""
+    x, w, bias = folding_case()
+    x = x * np.float32([1, 0.3, 7]).reshape(3, 1, 1, 1) + np.float32(0.7)
+    w = w + np.float32(w_offset) if w_offset else w
+    with dots(True):
+        got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=0.5)
+        monkeypatch.setattr(scaled, "pays", lambda *operands: False)
+        assert_bits(got, qa.conv2d(x, w.copy(), bias=bias, padding=1, pad_value=0.5))
+
+
+@pytest.mark.parametrize("pad_value", [1, -2.5])
+def test_padding_values_under_thresholds(pad_value):
+    x, w, bias = folding_case()
+    law = qa.Thresholds(np.float32([-30, 20, 90]))
+    dense = qa.conv2d(x, w, bias=bias, padding=1, pad_value=pad_value)
+    got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=pad_value, requantize=law)
+    np.testing.assert_array_equal(got.words, law(dense).words)

@@ -13,23 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..dtypes import Array
-from ..kernels import Finish, Left, Plan, Right
+from ..kernels import Finish, Left, Right
 from ..thresholds import Thresholds
 from . import products
-from .operand import Operand, reach
+from .operand import Operand, exact_inside
 
 _MOST = 8  # scales of x whose thresholds are kept
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 
 
 def possible(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad: float) -> bool:
-    """True where sums of `k` products fit int32, and what is added to them is the same for all pixels.
+    """True where sums of `k` products are exact, and what is added to them is the same for all pixels.
 
     As far as dtypes and weights tell: an x with an offset, or scales that vary, is `conv_real`'s.
     """
-    if requantize is None or len(terms) > 1 or len(b.terms) > 1 or pad != 0:
-        return False
-    return (b.offset is None or not b.offset.any()) and k * reach(terms) * b.reach < 2**31
+    return requantize is not None and pad == 0 and exact_inside(terms, b, k)
 
 
 class Folded(NamedTuple):
@@ -51,10 +49,6 @@ class Folded(NamedTuple):
     @property
     def right(self) -> Right:
         return self.real.right
-
-    @property
-    def plan(self) -> Plan:
-        return self.real.plan
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -55,6 +55,13 @@ def reach(terms: Array) -> int:
     return int(np.abs([base, base + step * (2**planes - 1)]).max())
 
 
+def exact_inside(terms: Array, b: Operand, k: int) -> bool:
+    """True where sums of `k` products of x's terms and of w, which is b lowered, are one exact int32 before constants:
+    one term a side, and no offset of w, which asks for the sums of x."""
+    single = len(terms) == 1 and len(b.terms) == 1
+    return single and (b.offset is None or not b.offset.any()) and k * reach(terms) * b.reach < 2**31
+
+
 def lower(op: str, name: str, q: QuantArray) -> Operand:
     """The operand form of an array; see above."""
     dtype, c = q.dtype, q.constants

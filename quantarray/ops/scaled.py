@@ -14,23 +14,20 @@ import numpy as np
 
 from ..device import contiguous, empty, integer_kernel, kernel
 from ..dtypes import Array
-from ..kernels import Left, Plan, Right
+from ..kernels import Left, Right
 from ..thresholds import Thresholds
 from . import products
-from .operand import Operand, reach
+from .operand import Operand, exact_inside
 
 
 def pays(
     device: str, requantize: Thresholds | None, terms: Array, b: Operand, rows: int, channels: int, words: int, k: int
 ) -> bool:
-    """True where sums of `k` products of the terms of x and of w, which is b lowered, fit int32 and are faster made so.
+    """True where sums of `k` products are exact, and faster made so.
 
-    Not for thresholded results, whose sums would need memory of their own; nor where w has an offset, which asks for
-    the sums of x.
+    Not for thresholded results, whose sums would need memory of their own.
     """
-    if requantize is not None or len(terms) > 1 or len(b.terms) > 1:
-        return False
-    if (b.offset is not None and b.offset.any()) or k * reach(terms) * b.reach >= 2**31:
+    if requantize is not None or not exact_inside(terms, b, k):
         return False
     return integer_kernel(device)(terms, b.terms, rows, channels, words) == "dot"
 
@@ -57,10 +54,6 @@ class Scaled(NamedTuple):
     @property
     def right(self) -> Right:
         return self.sums.right
-
-    @property
-    def plan(self) -> Plan:
-        return self.sums.plan
 
     @property
     def shape(self) -> tuple[int, ...]:

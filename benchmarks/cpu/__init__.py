@@ -9,5 +9,5 @@
 
 A peer gets what its documentation offers: weights packed before, its best layout, as many threads as we have. What a
 layer of bits would still have to do after it (signs of sums, `k - 2 d` of distances) is left out in its favour.
-Larq Compute Engine runs inside TensorFlow only and is left out.
+Larq Compute Engine is converted by TensorFlow and wants NumPy 1, so it has an environment of its own: `--python`.
 """

@@ -1,9 +1,11 @@
 """The command: which suites, which libraries, how long; table, JSON, picture."""
 
+import argparse
 import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 from datetime import date
 
@@ -21,6 +23,10 @@ def parser(add):
     made.add_argument(
         "--library", action="append", choices=LIBRARIES, help="one of the libraries, may be repeated; all"
     )
+    made.add_argument(
+        "--python", action="append", type=interpreter, default=[], metavar="LIBRARY=PATH",
+        help="the Python that a library runs in, where it needs an environment of its own (larq: contenders/larq.py)",
+    )  # fmt: skip
     made.add_argument("--threads", type=count, default=min(2, os.cpu_count() or 1), help="of every library")
     made.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
     made.add_argument(
@@ -31,11 +37,19 @@ def parser(add):
     made.set_defaults(run=main)
 
 
+def interpreter(text):
+    """(library, path of its Python) of LIBRARY=PATH."""
+    name, _, path = text.partition("=")
+    if name not in LIBRARIES or not shutil.which(path):
+        raise argparse.ArgumentTypeError(f"{text!r} is not LIBRARY=PATH of one of {', '.join(LIBRARIES)} and a Python")
+    return name, shutil.which(path)
+
+
 def main(args):
     if args.plot and not importlib.util.find_spec("matplotlib"):
         sys.exit("cpu: --plot needs matplotlib, which is missing: pip install '.[bench]', or leave --plot out")
     chosen = {name: SUITES[name] for name in args.suite or SUITES}
-    workers, absent = rounds.start_all(args.library or LIBRARIES, args.threads)
+    workers, absent = rounds.start_all(args.library or LIBRARIES, args.threads, dict(args.python))
     quiet = Quiet(args.patience)
     rows, failed, total, done = [], [], sum(map(len, chosen.values())), 0
     try:

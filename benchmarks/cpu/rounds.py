@@ -67,11 +67,11 @@ class Row:
         }
 
 
-def start_all(names, threads):
-    """([workers that run], {library: why it does not})."""
+def start_all(names, threads, pythons=None):
+    """([workers that run], {library: why it does not}); `pythons` has the interpreters of some libraries."""
     workers, absent = [], {}
     for name in names:
-        worker = Worker(name, threads)
+        worker = Worker(name, threads, (pythons or {}).get(name, sys.executable))
         why = worker.start()
         if why is None:
             workers.append(worker)

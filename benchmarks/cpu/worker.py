@@ -4,16 +4,20 @@ A process of its own keeps one library's spinning threads, allocator and setting
 takes down nothing but itself.
 """
 
-import multiprocessing
 import os
 import statistics
+import subprocess
+import sys
 import time
 import traceback
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 
 from . import contenders
 
 PREPARE_SECONDS = 300
 START_SECONDS = 120
+ROOT = Path(__file__).resolve().parents[2]
 _POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -60,21 +64,20 @@ def serve(name, pipe):
 
 
 class Worker:
-    """The parent's end of one library's process."""
+    """The parent's end of one library's process, which runs `python`: a library may need an environment of its own."""
 
-    def __init__(self, name, threads):
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, name, threads, python=sys.executable):
         self.name, self.version = name, None
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(name, theirs), daemon=True)
-        before = {pool: os.environ.get(pool) for pool in _POOLS}
-        os.environ |= dict.fromkeys(_POOLS, str(threads))  # read once, when a library is loaded
+        self._pipe, theirs = Pipe()
         try:
-            self._process.start()
+            self._process = subprocess.Popen(
+                [python, "-m", "benchmarks.cpu.worker", name, str(theirs.fileno())],
+                env=os.environ | dict.fromkeys(_POOLS, str(threads)),  # read once, when a library is loaded
+                pass_fds=[theirs.fileno()],
+                cwd=ROOT,
+            )
         finally:
-            for pool, value in before.items():
-                os.environ.pop(pool) if value is None else os.environ.update({pool: value})
-        theirs.close()
+            theirs.close()
 
     def start(self):
         """Load the library: None, or why it does not take part."""
@@ -101,15 +104,14 @@ class Worker:
             self._pipe.send(("stop",))
         except OSError:
             pass
-        self._process.join(5)
-        if self._process.is_alive():
+        if self._ended() is None:
             self._process.kill()
-            self._process.join()
+            self._process.wait()
         self._pipe.close()
 
     @property
     def alive(self):
-        return self._process.is_alive()
+        return self._process.poll() is None
 
     def _ask(self, seconds, *message):
         try:
@@ -117,7 +119,17 @@ class Worker:
             if self._pipe.poll(seconds):
                 return self._pipe.recv()
         except (EOFError, OSError):
-            self._process.join(5)
-            return "error", f"the process ended with exit code {self._process.exitcode}"
+            return "error", f"the process ended with exit code {self._ended()}"
         self._process.kill()
         return "error", f"no answer in {seconds} s"
+
+    def _ended(self):
+        """The exit code, or None of a process that is still there after 5 seconds."""
+        try:
+            return self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Connection(int(sys.argv[2])))

@@ -12,6 +12,8 @@ from .micro import LANES, TILE, add_counts, count_tile, popcount
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
 _LEAST = 1 << 18  # and-popcounts of a word that are worth a parallel region
+_MANY = 1 << 22  # and-popcounts from where on a late thread costs more than pieces do, about 0.5 us each
+_FEW_PIECES = 2  # a thread's below that
 
 
 def lay_out_blocks(words, groups, lay_out, out):
@@ -43,7 +45,7 @@ def drive(one, many, x, w, plan, finish, no_values, out, *more):
         return
     # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
     split = max(1, blocks // 2 if w.groups == 1 else 1)
-    pieces = threads.PIECES * numba.get_num_threads()
+    pieces = (threads.PIECES if work > _MANY else _FEW_PIECES) * numba.get_num_threads()
     chunks = min(split, pieces if w.words.size > x.words.size else -(-pieces // tiles))
     threads.run(many, x, w, plan, finish, chunks, min(tiles, -(-pieces // chunks)), tiles, values, words, *more)
 

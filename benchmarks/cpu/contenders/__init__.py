@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 OURS = "quantarray"
-LIBRARIES = (OURS, "torch", "openvino", "onnxruntime", "numkong", "simsimd", "faiss", "usearch", "numpy")
+LIBRARIES = (OURS, "torch", "openvino", "onnxruntime", "larq", "numkong", "simsimd", "faiss", "usearch", "numpy")
 
 
 class Entry(NamedTuple):

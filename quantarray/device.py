@@ -45,6 +45,7 @@ _FILES = {
     "conv": "conv",
     "dot_weights": "dot",
     "dot": "dot",
+    "winograd": "winograd",
     "conv_real": "conv_real",
     "rescale": "rescale",
     "depthwise": "depthwise",
@@ -97,7 +98,7 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
 
 @cache
 def integer_kernel(device: str) -> Callable[..., str]:
-    """What names the fastest kernel of an integer product, `conv` or `dot`; each backend has its own `costs`."""
+    """What names the fastest kernel of an integer product; each backend has its own `costs`."""
     module = import_module(f".{device.partition(':')[0]}.costs", __package__)
     found: Callable[..., str] = module.integer_kernel
     return found

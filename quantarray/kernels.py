@@ -27,6 +27,16 @@ class Plan(NamedTuple):
     parts: int  # stretches of the contraction with constants of their own
 
 
+class Squares(NamedTuple):
+    """A 3x3 window at stride 1 as 2 by 2 output pixels and the 4 by 4 that they see. Made as a `Plan` is."""
+
+    sources: Array  # int64[squares 16]: word at which each input pixel begins, from the image's first; -1 outside
+    targets: Array  # int64[squares 4]: output pixels, -1 where there is none
+    kinds: Array  # int64[squares 4]: their border classes
+    image_words: int  # words from one image to the next
+    image_rows: int  # output pixels of an image
+
+
 class Left(NamedTuple):
     """The left operand: images or rows."""
 
@@ -182,6 +192,13 @@ def dot(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
     """`conv` for results that int32 holds, of at most 8 planes a side, by dot products of bytes.
 
     w.words are laid out by `dot_weights`.
+    """
+
+
+def winograd(x: Left, w: Right, plan: Squares, finish: Finish, out: Array) -> None:
+    """`dot` for 3x3 windows at stride 1 and few bits, by Winograd's F(2x2, 3x3).
+
+    w.sums and w.inside are those of each of the 9 taps, not of border classes.
     """
 
 

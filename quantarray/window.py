@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from .dtypes import Array
-from .kernels import Plan
+from .kernels import Plan, Squares
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,12 @@ class Window:
     @property
     def taps(self) -> int:
         return int(np.prod(self.size))
+
+    @property
+    def squares(self) -> int:
+        """How many `squares` there are; 0 where the window is not 3x3 at stride 1."""
+        plain = self.size == (3, 3) and self.stride == self.dilation == (1, 1)
+        return int(np.prod([-(-n // 2) for n in self.output])) if plain else 0
 
     @property
     def pixels(self) -> int:
@@ -127,6 +133,26 @@ def plan(window: Window, words: int, groups: int, tile: int) -> Plan:
         runs=np.array(runs, np.int64).reshape(-1, 3),
         image_words=int(np.prod(window.image)) * pixel_words,
         parts=1,
+    )
+
+
+@lru_cache(maxsize=256)
+def squares(window: Window, words: int, groups: int) -> Squares:
+    """A 3x3 window at stride 1 as squares of 2 by 2 output pixels, for pixels of `groups` times `words` words."""
+    (height, width), (rows, columns) = window.image, window.output
+    top, left = (np.arange(0, n, 2, dtype=np.int64) for n in (rows, columns))
+    y, x = (corner.reshape(-1)[:, None] for corner in np.meshgrid(top, left, indexing="ij"))
+    i, j = np.divmod(np.arange(16), 4)
+    seen_y, seen_x = y - window.pads[0][0] + i, x - window.pads[1][0] + j
+    inside = (seen_y >= 0) & (seen_y < height) & (seen_x >= 0) & (seen_x < width)
+    i, j = np.divmod(np.arange(4), 2)
+    there, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
+    return Squares(
+        sources=np.where(inside, (seen_y * width + seen_x) * words * groups, -1),
+        targets=np.where(there, pixel, -1),
+        kinds=classes(window).of_pixel[np.where(there, pixel, 0)],
+        image_words=height * width * words * groups,
+        image_rows=rows * columns,
     )
 
 

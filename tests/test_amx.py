@@ -265,5 +265,6 @@ def test_choice_with_amx(monkeypatch, channels, size, bits, chosen):
     """Windows are copied: that pays for single bits from some channels on, and for more bits nearly always."""
     for name in ("DOT_PASSES", "DOT_COPY", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
-    term = np.array([[0, bits, -1, 2]])
-    assert costs.integer_kernel(term, term, size * size, channels, 9 * channels // 64) == chosen
+    monkeypatch.setattr(costs, "UNIT", dot_amx.EmulatedTiles())
+    term, pixels = np.array([[0, bits, -1, 2]]), size * size
+    assert costs.integer_kernel(term, term, pixels, channels, 9 * channels // 64, pixels // 4) == chosen

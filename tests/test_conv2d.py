@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from results import assert_bits, assert_packed, thresholds
-from strategies import Law, channels, dots, laws, samples, seeds, threads
+from strategies import PRODUCTS, Law, channels, laws, products_by, samples, seeds, threads
 
 import quantarray as qa
-from quantarray.cpu import conv, conv_real, dot, tiles
+from quantarray.cpu import conv, conv_real, dot, tiles, winograd
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
 from quantarray.ops import folded, scaled
 
@@ -46,8 +46,8 @@ class Case:
 
 
 @st.composite
-def cases(draw, depthwise=False, pad_values=PAD_INTEGERS):
-    """Sizes that fit: a window that is larger than the padded image takes more padding."""
+def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False):
+    """Sizes that fit: a window that is larger than the padded image takes more padding. `squares`: 3x3 at stride 1."""
     if depthwise:
         groups, per_group, outputs = draw(channels()), 1, draw(st.integers(1, 3))
     else:
@@ -55,6 +55,8 @@ def cases(draw, depthwise=False, pad_values=PAD_INTEGERS):
         per_group, outputs = draw(channels()), draw(channels())
     kernel, image = ([draw(st.integers(1, n)) for _ in range(2)] for n in (4, 6))
     stride, dilation = (draw(st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * 2)) for _ in range(2))
+    if squares:
+        kernel, image, stride, dilation = [3, 3], [draw(st.integers(1, 9)) for _ in range(2)], 1, 1
     spread = dilation if isinstance(dilation, tuple) else (dilation, dilation)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True)]
     padding = draw(st.sampled_from(["same", "valid", "one", "pairs", "pairs", "pairs"]))
@@ -84,9 +86,9 @@ def layout(y, case):
     return y.transpose(NCHW) if case.data_format == "NCHW" else y
 
 
-def check(draw, case, x, w, expected, bias=None, **more):
+def check(draw, case, x, w, expected, bias=None, by=PRODUCTS, **more):
     """The dense result, and the law of `requantize` against itself and against the oracle."""
-    with threads(draw(st.booleans())), dots(draw(st.booleans())):
+    with threads(draw(st.booleans())), products_by(draw(st.sampled_from(by))):
         got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
         assert_bits(got, layout(expected, case))
         law, values = draw(thresholds(expected))
@@ -110,6 +112,23 @@ def test_integers(data, case):
     reach = max(ours[0].dtype.max_abs, abs(case.options["pad_value"])) * ours[1].dtype.max_abs
     wide = math.prod(case.kernel[1:]) * reach >= 2**31  # by dtypes and shapes alone, as conv2d documents it
     check(data.draw, case, *ours, expected.astype(np.int64 if wide else np.int32), bias)
+
+
+def few_bits(draw):
+    """A law of codes and one of levels that the kernel of squares takes, if only in terms of codes."""
+    low, step, bits = draw(st.integers(-40, 40)), draw(st.sampled_from([-3, -1, 1, 2, 5])), draw(st.integers(1, 4))
+    count = draw(st.integers(2 ** (bits - 1) + 1, 2**bits))
+    w = draw(laws(4, ["integer"]) | st.just(Law(qa.integers(range(low, low + count * step, step)))))
+    return draw(laws(6, ["integer"])), w
+
+
+@given(st.data(), cases(squares=True))
+def test_integers_by_squares(data, case):
+    x_law, w_law = few_bits(data.draw)
+    x, w, *ours = arrays(data.draw, case, x_law, w_law)
+    bias = integer_bias(data.draw, len(w.codes))
+    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
+    check(data.draw, case, *ours, expected.astype(np.int32), bias, by=["winograd"])
 
 
 @given(st.data(), cases(depthwise=True))
@@ -253,11 +272,14 @@ def test_integers_with_a_real_bias(data, case):
     check(data.draw, case, *ours, (exact + bias).astype(np.float32), bias)
 
 
-@pytest.mark.parametrize("module, name, scale", [(conv, "_conv", None), (dot, "_dot", None), (conv_real, "_real", 2.0)])
+@pytest.mark.parametrize(
+    "module, name, scale",
+    [(conv, "_conv", None), (dot, "_dot", None), (winograd, "_winograd", None), (conv_real, "_real", 2.0)],
+)
 @pytest.mark.parametrize("groups, outputs", [(1, 400), (2, 200), (3, 129)])
 def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, monkeypatch):
     """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
-    if module is dot and not DOTS:
+    if module in (dot, winograd) and not DOTS:
         pytest.skip("no dot products")
     kernel, pieces = getattr(module, f"{name}_range"), []
 
@@ -276,21 +298,21 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
     monkeypatch.setattr(tiles.threads, "serial", lambda work, least: False)
     monkeypatch.setattr(folded, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
-    w = qa.from_codes(np.ones((groups * outputs, 1, 1, 2), int), qa.bipolar, scale=scale)
-    with dots(module is dot):
-        got = qa.conv2d(x, w, groups=groups, requantize=qa.Thresholds([0]))
+    w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)
+    with products_by(name[1:]):
+        got = qa.conv2d(x, w, padding=1, groups=groups, requantize=qa.Thresholds([0]))
     assert (got.dequantize() == 1).all() and len(pieces) == 1
     assert groups > 1 or pieces[0] > 1  # the channels of one group are split
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("always", [False, True], ids=["counted", "dots"])
+@pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("images", [5, 6, 8])  # of which 1, 2 and 4 share tiles
 @pytest.mark.parametrize(
     ("levels", "bits_out"), [((-1, 1), True), ((-1, 1), False), ((0, 1, 2), False), (range(256), True)]
 )
-def test_more_tiles_than_a_band(levels, bits_out, images, always, threads):
-    """Kernels walk 64 tiles with one block of weights, from the middle of one image to that of another."""
+def test_more_tiles_than_a_band(levels, bits_out, images, name, threads):
+    """Kernels walk 64 tiles, or 128 squares, with one block of weights, from inside one image into another."""
     rng = np.random.default_rng(0)
     x, w = rng.choice(levels, (images, 13, 19, 70)), rng.choice((-1, 1), (100, 3, 3, 35))
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
@@ -299,7 +321,7 @@ def test_more_tiles_than_a_band(levels, bits_out, images, always, threads):
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(min(threads, before))
-        with dots(always):
+        with products_by(name):
             got = qa.conv2d(a, b, padding=1, groups=2, requantize=limit)
     finally:
         numba.set_num_threads(before)
@@ -331,7 +353,7 @@ def test_largest_sums_of_bytes(elements, x_levels, w_levels):
     rng = np.random.default_rng(elements)
     x, w = rng.choice(x_levels, (9, elements)), rng.choice(w_levels, (70, elements))
     x[0], w[0], w[1] = x_levels[1], w_levels[1], w_levels[0]
-    with dots(True):
+    with products_by("dot"):
         got = qa.linear(qa.encode(x, range(low, high + 1)), qa.encode(w, range(first, last + 1)))
     assert_bits(got, (x @ w.T).astype(np.int32))
 
@@ -516,7 +538,7 @@ def test_exact_sums_become_what_the_real_kernel_makes(w_offset, monkeypatch):
     x, w, bias = folding_case()
     x = x * np.float32([1, 0.3, 7]).reshape(3, 1, 1, 1) + np.float32(0.7)
     w = w + np.float32(w_offset) if w_offset else w
-    with dots(True):
+    with products_by("dot"):
         got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=0.5)
         monkeypatch.setattr(scaled, "pays", lambda *operands: False)
         assert_bits(got, qa.conv2d(x, w.copy(), bias=bias, padding=1, pad_value=0.5))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from results import assert_bits, assert_packed, thresholds
-from strategies import Law, channels, dots, laws, lengths, samples, seeds, threads
+from strategies import Law, channels, laws, lengths, products_by, samples, seeds, threads
 
 import quantarray as qa
 from quantarray.ops import few
@@ -73,7 +73,7 @@ def places(draw):
 
 def check(draw, call, expected):
     """`call(requantize=..)`: the dense result, and the law of `requantize` against itself and the oracle."""
-    with threads(draw(st.booleans())), dots(draw(st.booleans())):
+    with threads(draw(st.booleans())), products_by(draw(st.sampled_from(["conv", "dot"]))):
         got = call()
         assert_bits(got, expected)
         if not expected.ndim:

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 
 from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
-from .finish import store_codes, store_mask, store_values
+from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
 from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
 from .tiles import blocks, count, differing, drive, fixed_of_differences, lay_out_blocks, scratch, sum_codes
 
@@ -24,7 +24,8 @@ def conv_weights(words, groups, out):
 
 
 def conv(x, w, plan, finish, out):
-    drive(_conv_range, _conv_parallel, x, w, plan, finish, _NO_VALUES[finish.extra.dtype], out)
+    tiles, no_values = x.images * len(plan.counts), _NO_VALUES[finish.extra.dtype]
+    drive(_conv_range, _conv_parallel, x, w, plan, tiles, finish, no_values, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -33,6 +34,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     left, right, runs, extra = x.words, w.words, plan.runs, finish.extra
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
+    plain = codes_are_ranks(thresholds, toggles)
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
     step, along = x.terms[0, 3] * w.terms[0, 3], x.terms[0, 3] * w.terms[0, 2]
     differ = 0
@@ -85,12 +87,15 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                         shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
                         for p in range(counts[tile]):
                             row = row0 + pixels[tile, p]
-                            if words.size:
-                                store_codes(
-                                    dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row
-                                )
-                            else:
+                            if words.size == 0:
                                 store_values(dot, p, 0, channel, valid, 1, values, row)
+                            elif plain:
+                                store_ranks(dot, p, 0, thresholds, flip, at, channel, valid, words, row)
+                            else:
+                                store_codes(
+                                    dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words,
+                                    row,
+                                )  # fmt: skip
                     tile += 1
                     if tile == counts.size:
                         image, tile = image + 1, 0

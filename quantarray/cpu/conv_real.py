@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from .bands import BY_TABLES, band_scratch, count_band, read_band
-from .finish import store_bits, store_codes, store_values
+from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
 from .tiles import blocks, count, drive, scratch, sum_codes
 
@@ -16,7 +16,7 @@ _NO_VALUES = np.empty((0, 0), np.float32)
 
 
 def conv_real(x, w, plan, finish, out):
-    drive(_real_range, _real_parallel, x, w, plan, finish, _NO_VALUES, out)
+    drive(_real_range, _real_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -59,6 +59,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     pixels, counts, origin, first_run, runs = plan.pixels, plan.counts, plan.origin, plan.first_run, plan.runs
     pad, bias, parts = finish.pad, finish.bias, plan.parts
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
+    plain = codes_are_ranks(thresholds, toggles)
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
     counted, tables, steps = band_scratch(left, right, end - begin, parts)
     size = counted.shape[2] // TILE if counted.size else 1
@@ -127,6 +128,8 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             store_values(value, p, 0, channel, valid, 1, values, row)
                         elif thresholds.shape[0] == 1:
                             store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
+                        elif plain:
+                            store_ranks(value, p, 0, thresholds, flip, at, channel, valid, words, row)
                         else:
                             store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
 

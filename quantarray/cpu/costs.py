@@ -6,31 +6,81 @@ AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
 from .dot import bytes_of_levels
-from .matrix_unit import DOT_COPY, DOT_PASSES, MOST_PRODUCT
-from .micro import LANES, TILE
+from .matrix_unit import DOT_COPY, DOT_PASSES, MOST_PRODUCT, UNIT
+from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import differing
 from .windows import BAND
+from .winograd import BAND as SQUARES
+from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 
 _PLANES = 8  # that a byte holds
 _PASS = 3  # what each pair of planes adds to a tile besides its words: sums are loaded, shifted, stored
 _SUM = 0.25  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
 _TILE = 6  # what a tile adds to that
 _EXPAND = 0.08  # a word of one plane becomes 64 bytes
+_FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
+_SQUARE = 15  # what a square adds to its products: sums are unfolded
+_SHORT = 1.1  # products of one place of a square take as much longer as one long walk
 
 
-def integer_kernel(x_terms, w_terms, rows, channels, words):
-    """ "conv" or "dot" for operands of one term: `rows` pixels of windows of `words` words, by `channels` a group."""
+def integer_kernel(x_terms, w_terms, rows, channels, words, squares):
+    """The kernel of operands of one term: `rows` pixels of windows of `words` words, by `channels` a group.
+
+    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others.
+    """
+    return cheapest(costs(x_terms, w_terms, rows, channels, words, squares))
+
+
+def costs(x_terms, w_terms, rows, channels, words, squares):
+    """What each kernel that can make a product costs; arguments as of `integer_kernel`."""
+    sizes = rows, channels, words
+    found = {"conv": _counting(x_terms, w_terms, *sizes)}
+    if _dot_fits(x_terms, w_terms):
+        found["dot"] = _dot(x_terms, w_terms, *sizes)
+    if squares and _winograd_fits(x_terms, w_terms, words):
+        found["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * squares / max(1, rows)
+    return found
+
+
+def cheapest(costs):
+    return min(costs, key=costs.get)
+
+
+def _counting(x_terms, w_terms, rows, channels, words):
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
-    if max(planes_x, planes_w) > _PLANES:
-        return "conv"
+    cost = planes_x * planes_w * (words + _PASS)
+    if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
+        cost += _SUM * TILE * planes_x * words / max(1, -(-channels // LANES))
+    return cost
+
+
+def _dot_fits(x_terms, w_terms):
+    planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
     base, unit, _, _ = bytes_of_levels.py_func(w_terms)
     last = base + unit * (2**planes_w - 1)
-    if (2**planes_x - 1) * max(abs(base), abs(last)) > MOST_PRODUCT:
-        return "conv"
-    tiles, blocks = min(BAND, -(-rows // TILE)), -(-channels // LANES)
-    expanding = _EXPAND * (planes_x * TILE / max(1, blocks) + planes_w * LANES / max(1, tiles))
-    copying = DOT_COPY * TILE / max(1, blocks)
-    counting = planes_x * planes_w * (words + _PASS)
-    if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
-        counting += _SUM * TILE * planes_x * words / max(1, blocks)
-    return "dot" if words * (DOT_PASSES + expanding + copying) + _TILE < counting else "conv"
+    return max(planes_x, planes_w) <= _PLANES and (2**planes_x - 1) * max(abs(base), abs(last)) <= MOST_PRODUCT
+
+
+def _dot(x_terms, w_terms, rows, channels, words):
+    tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
+    expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
+    return words * (DOT_PASSES + expanding + DOT_COPY * TILE / blocks) + _TILE
+
+
+def _winograd_fits(x_terms, w_terms, words):
+    """Where bytes hold folded pixels and taps, int32 four times a result. Never where a matrix unit multiplies."""
+    planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
+    if planes_x > MOST_PLANES or planes_w > _PLANES or UNIT is not None:
+        return False
+    base, unit, _, _ = small_bytes_of_levels.py_func(w_terms)
+    largest, level = 2**planes_x - 1, max(abs(base), abs(base + unit * (2**planes_w - 1)))
+    fits = level <= MOST_LEVEL and 4 * largest * TAPS * level <= MOST_PRODUCT
+    return fits and 4 * largest * level * words * 64 < 2**31
+
+
+def _winograd(x_terms, w_terms, rows, channels, words):
+    """Of a square, which is four windows where none hangs over."""
+    squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
+    expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
+    folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
+    return words * (_SHORT * DOT_PASSES * PLACES / (TAPS * TILE) + expanding + folding) + _SQUARE

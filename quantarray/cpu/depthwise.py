@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .finish import store_bits, store_codes, store_values
+from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, add_chosen, fix_lanes
 
 _LANES = 64
@@ -60,7 +60,7 @@ def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
-def _store(lanes, w, finish, copy, word, row, made, values, words):
+def _store(lanes, w, finish, plain, copy, word, row, made, values, words):
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     copies = w.words.shape[1]
     at = (copy * w.group_words + word) * _LANES
@@ -71,6 +71,8 @@ def _store(lanes, w, finish, copy, word, row, made, values, words):
             store_values(lanes, 0, start, channel, valid, copies, values, row)
         elif thresholds.shape[0] == 1:
             store_bits(lanes, 0, start, thresholds, flip, lane, channel, valid, copies, words, row)
+        elif plain and copies == 1:
+            store_ranks(lanes, 0, start, thresholds, flip, lane, channel, valid, words, row)
         else:
             store_codes(lanes, 0, start, thresholds, flip, toggles, lane, channel, valid, copies, made, words, row)
 
@@ -79,6 +81,7 @@ def _store(lanes, w, finish, copy, word, row, made, values, words):
 def _integer_range(x, w, plan, finish, mean, first, last, values, words):
     pixels = plan.origin.size
     dot, made = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
+    plain = codes_are_ranks(finish.thresholds, finish.toggles)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -89,7 +92,7 @@ def _integer_range(x, w, plan, finish, mean, first, last, values, words):
                 dot[:] = 0
                 _add_weights(x, w, plan, kind, 0, 0, copy, word, origin, dot)
                 fix_lanes(dot, finish.extra, kind * finish.extra.shape[1] + at, x.terms[0, 3])
-                _store(dot, w, finish, copy, word, image * pixels + pixel, made, values, words)
+                _store(dot, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
 
 
 @njit(cache=True, nogil=True)
@@ -131,6 +134,7 @@ def _real_range(x, w, plan, finish, mean, first, last, values, words):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
     made = np.empty(8, np.uint64)
+    plain = codes_are_ranks(finish.thresholds, finish.toggles)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -142,7 +146,7 @@ def _real_range(x, w, plan, finish, mean, first, last, values, words):
                 for lane in range(_LANES):
                     total = (value[0, lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
                     value[0, lane] = np.float32(total / w.inside[kind] if mean else total)
-                _store(value, w, finish, copy, word, image * pixels + pixel, made, values, words)
+                _store(value, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
 
 
 @njit(cache=True, parallel=True, nogil=True)

@@ -9,7 +9,7 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 import numpy as np
 from numba import njit, prange
 
-from .finish import store_codes, store_mask, store_values
+from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
 from .matrix_unit import UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
@@ -26,7 +26,7 @@ def dot_weights(words, groups, out):
 
 
 def dot(x, w, plan, finish, out):
-    drive(_dot_range, _dot_parallel, x, w, plan, finish, _NO_VALUES, out, UNIT)
+    drive(_dot_range, _dot_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, UNIT)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -72,6 +72,7 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, mat
     left, right, extra = x.words, w.words, finish.extra
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
+    plain = codes_are_ranks(thresholds, toggles)
     j0, planes_j = w.terms[0, 0], w.terms[0, 1]
     base, unit, shift, step = bytes_of_levels(w.terms)
     along, step = x.terms[0, 3] * shift, x.terms[0, 3] * step
@@ -143,13 +144,15 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, mat
                             shift_tile(totals, dot_at, extra, fixed, along, ones, place, step)
                             for p in range(counts[tile]):
                                 pixel = row0 + pixels[tile, p]
-                                if words.size:
+                                if words.size == 0:
+                                    store_values(totals, dots + p, 0, channel, valid, 1, values, pixel)
+                                elif plain:
+                                    store_ranks(totals, dots + p, 0, thresholds, flip, at, channel, valid, words, pixel)
+                                else:
                                     store_codes(
                                         totals, dots + p, 0, thresholds, flip, toggles, at, channel, valid, 1, made,
                                         words, pixel,
                                     )  # fmt: skip
-                                else:
-                                    store_values(totals, dots + p, 0, channel, valid, 1, values, pixel)
                     tile += 1
                     if tile == counts.size:
                         image, tile = image + 1, 0

@@ -7,7 +7,7 @@ slice costs two atomic operations, which is more than the work done here.
 import numpy as np
 from numba import njit
 
-from .micro import LANES, mask_above
+from .micro import LANES, mask_above, put_ranks
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -49,8 +49,8 @@ def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, 
 
     The masks of ascending thresholds are nested, so a plane is the exclusive or of the masks at which its bit of the
     code changes (`toggles`, row t + 1; row 0 is code 0). Where a lane counts downwards the changes come in reverse. A
-    function of its own, because its loops keep Numba from dropping the reference counts of its arguments, which would
-    cost `store_bits` ten times its work.
+    function of its own, because its loops keep Numba from dropping the reference counts of its arguments, which cost
+    the others ten times their work.
     """
     count, first = thresholds.shape[0], p * lanes.shape[1] + start
     used, down = (np.uint64(1) << np.uint64(valid)) - np.uint64(1), np.uint64(flip[at // LANES])
@@ -62,6 +62,27 @@ def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, 
             made[plane] ^= mask & ((toggles[t + 1, plane] & ~down) | (toggles[count - t, plane] & down))
     for plane in range(out.shape[0]):
         _put(made[plane], channel, valid, stride, out, plane, row)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def store_ranks(lanes, p, start, thresholds, flip, at, channel, valid, out, row):
+    """`store_codes` where `codes_are_ranks`, to neighbouring bits."""
+    first, down = p * lanes.shape[1] + start, np.uint64(flip[at // LANES])
+    put_ranks(lanes, first, thresholds, at, down, valid, channel, out, row)
+
+
+@njit(cache=True, nogil=True)
+def codes_are_ranks(thresholds, toggles):
+    """True where the code of a lane is how many thresholds it passes, and all codes of some planes are in use."""
+    count, planes = thresholds.shape[0], toggles.shape[1]
+    if count != (1 << planes) - 1:
+        return False
+    for t in range(count + 1):
+        changes = t ^ (t - 1) if t else 0
+        for plane in range(planes):
+            if (toggles[t, plane] != 0) != bool((changes >> plane) & 1):
+                return False
+    return True
 
 
 @njit(cache=True, nogil=True, forceinline=True)

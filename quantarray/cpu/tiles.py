@@ -29,22 +29,21 @@ def lay_out_blocks(words, groups, lay_out, out):
         out[plane, block, start:stop] = lay_out(lanes)
 
 
-def drive(one, many, x, w, plan, finish, no_values, out, *more):
+def drive(one, many, x, w, plan, tiles, finish, no_values, out, *more):
     """Deal stretches of tiles and chunks of blocks out: `one(.., chunks, chunk, first, last, values, words, *more)`, or
     its parallel twin.
 
     The larger operand is the one that is split, so that it is read from memory once.
     """
     values, words = (no_values, out) if out.dtype == np.uint64 else (out, _NO_WORDS)
-    tiles, blocks = x.images * len(plan.counts), w.words.shape[1]
-    if not tiles or not blocks:
+    if not tiles or not w.words.shape[1]:
         return
     work = tiles * TILE * w.words.size * x.words.shape[0]
     if threads.serial(work, _LEAST):
         one(x, w, plan, finish, 1, 0, 0, tiles, values, words, *more)
         return
     # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
-    split = max(1, blocks // 2 if w.groups == 1 else 1)
+    split = max(1, w.words.shape[1] // 2 if w.groups == 1 else 1)
     pieces = (threads.PIECES if work > _MANY else _FEW_PIECES) * numba.get_num_threads()
     chunks = min(split, pieces if w.words.size > x.words.size else -(-pieces // tiles))
     threads.run(many, x, w, plan, finish, chunks, min(tiles, -(-pieces // chunks)), tiles, values, words, *more)

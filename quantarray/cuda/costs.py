@@ -1,10 +1,10 @@
-"""Which kernel takes a product of integers: `conv` always, since `dot` has no twin."""
+"""Which kernel takes a product of integers: `conv` always, since `dot` and `winograd` have no twins."""
 
 from __future__ import annotations
 
 from ..dtypes import Array
 
 
-def integer_kernel(x_terms: Array, w_terms: Array, rows: int, channels: int, words: int) -> str:
+def integer_kernel(x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int) -> str:
     """ "conv", whatever the operands of one term are."""
     return "conv"

@@ -12,9 +12,9 @@ from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Right
+from ..kernels import Plan, Right, Squares
 from ..thresholds import Thresholds
-from ..window import Window, classes, over_images, plan
+from ..window import Window, classes, over_images, plan, squares
 from . import folded, products, scaled, thresholding
 from .lanes import TILE, GroupLanes
 from .operand import Operand, lower
@@ -50,11 +50,16 @@ class Job:
         return word_count(taps * c) if self.of_bytes else taps * word_count(c)
 
     @property
+    def squares(self) -> int:
+        """Squares of 2 by 2 windows in all images, where they are a form that kernels know."""
+        return 0 if self.of_bytes else self.shape[0] * self.window.squares
+
+    @property
     def scaled(self) -> bool:
         """A real result that is made of exact sums."""
         elements, outputs = self.window.taps * self.w.shape[3], self.shape[3] // self.groups
-        size = math.prod(self.shape[:-1]), outputs, self.words, elements
-        return self.real and scaled.pays(self.device, self.requantize, self.terms, self.b, *size)
+        size = math.prod(self.shape[:-1]), outputs, self.words, self.squares
+        return self.real and scaled.pays(self.device, self.requantize, self.terms, self.b, elements, *size)
 
     @property
     def of_integers(self) -> Job:
@@ -64,7 +69,7 @@ class Job:
     @property
     def kernel(self) -> str:
         """The kernel that is the fastest."""
-        size = math.prod(self.shape[:-1]), self.shape[3] // self.groups, self.words
+        size = math.prod(self.shape[:-1]), self.shape[3] // self.groups, self.words, self.squares
         dtype = np.dtype(np.int32) if self.scaled else self.dtype
         return products.product_name(self.device, dtype, self.terms, self.b.terms, *size)
 
@@ -102,13 +107,9 @@ def prepare(job: Job) -> Contraction:
 
 
 def _prepare(job: Job) -> Contraction:
-    groups, shape = job.groups, job.shape
-    # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
-    together = 1 if job.real else math.gcd(max(shape[0], 1), TILE)
-    images, window = shape[0] // together, over_images(job.window, together)
-    where = plan(window, _unit(job), groups, TILE)
+    groups, shape, name = job.groups, job.shape, job.kernel
+    images, where = _where(job, name)
     inside = classes(job.window).inside
-    name = job.kernel
     right, inside_sums, outside = _right(job, name, inside)
     extra = pad = shift = None
     if job.real:
@@ -121,6 +122,16 @@ def _prepare(job: Job) -> Contraction:
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
     call = products.Call(job.device, name, right, where, finish, job.requantize, job.dtype, shape)
     return Contraction(job.w.shape[3] * groups, images, job.terms if job.of_bytes else None, call)
+
+
+def _where(job: Job, name: str) -> tuple[int, Plan | Squares]:
+    """(images, plan): where a kernel finds its windows; as the plan counts images."""
+    if name == "winograd":
+        return job.shape[0], squares(job.window, _unit(job), job.groups)
+    # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
+    together = 1 if job.real else math.gcd(max(job.shape[0], 1), TILE)
+    window = over_images(job.window, together)
+    return job.shape[0] // together, plan(window, _unit(job), job.groups, TILE)
 
 
 def _prepare_scaled(job: Job) -> Contraction:
@@ -184,13 +195,16 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
     lanes = GroupLanes(channels, job.groups)
     scale, offset = _weight_constants(job.b, channels)
+    kept, elements = sums, inside.sum(axis=1) * per_group
+    if name == "winograd":
+        kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
     right = Right(
         words=words,
         terms=job.b.terms,
         scale=lanes(scale)[None],
         offset=lanes(offset)[None],
-        sums=lanes(sums),
-        inside=inside.sum(axis=1) * per_group,
+        sums=lanes(kept),
+        inside=elements,
         groups=job.groups,
         group_words=_unit(job),
         group_lanes=channels // job.groups,

@@ -202,9 +202,9 @@ def _prepare(
     if part >= k and few.pays(x, w, b):
         return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))
     rows = math.prod(x.shape[:-1])
-    size = rows, outputs, word_count(k)
+    size = rows, outputs, word_count(k), 0
     whole = dtype == np.float32 and part >= k
-    if whole and scaled.pays(device, requantize, a.terms, b, *size, k):
+    if whole and scaled.pays(device, requantize, a.terms, b, k, *size):
         return _Product(op, part, _scaled(device, w, a, b, part, shift, shape))
     call = _call(device, w, a, b, part, shift, requantize, dtype, shape)
     if whole and folded.possible(requantize, a.terms, b, k, 0):
@@ -218,7 +218,7 @@ def _call(
     dtype: np.dtype[Any], shape: tuple[int, ...],
 ) -> products.Call:  # fmt: skip
     (outputs, k), rows = w.shape, math.prod(shape[:-1])
-    name = products.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k))
+    name = products.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k), 0)
     right, sums = _right(device, name, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None

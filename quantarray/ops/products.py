@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, namespace
 from ..dtypes import Array
-from ..kernels import Finish, Left, Plan, Right
+from ..kernels import Finish, Left, Plan, Right, Squares
 from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
@@ -43,7 +43,7 @@ def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
 
 def layout_of(name: str) -> str:
     """The kernel that lays weights out for the kernel `name`."""
-    return "dot_weights" if name == "dot" else "conv_weights"
+    return "dot_weights" if name in ("dot", "winograd") else "conv_weights"
 
 
 def real_extras(
@@ -77,7 +77,7 @@ class Call(NamedTuple):
     device: str
     name: str
     right: Right
-    plan: Plan
+    plan: Plan | Squares
     finish: Finish
     requantize: Thresholds | None
     dtype: np.dtype[Any]
@@ -96,14 +96,24 @@ class Call(NamedTuple):
 
 
 def product_name(
-    device: str, dtype: np.dtype[Any], x_terms: Array, w_terms: Array, rows: int, channels: int, words: int
+    device: str,
+    dtype: np.dtype[Any],
+    x_terms: Array,
+    w_terms: Array,
+    rows: int,
+    channels: int,
+    words: int,
+    squares: int,
 ) -> str:
-    """The kernel of products of a dtype: `rows` windows of `words` words, by `channels` a group."""
+    """The kernel of products of a dtype: `rows` windows of `words` words, by `channels` a group.
+
+    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others.
+    """
     if dtype == np.float32:
         return "conv_real"
     if dtype == np.int64:
         return "conv"
-    return integer_kernel(device)(x_terms, w_terms, rows, channels, words)
+    return integer_kernel(device)(x_terms, w_terms, rows, channels, words, squares)
 
 
 def write_to(

@@ -21,15 +21,16 @@ from .operand import Operand, exact_inside
 
 
 def pays(
-    device: str, requantize: Thresholds | None, terms: Array, b: Operand, rows: int, channels: int, words: int, k: int
-) -> bool:
-    """True where sums of `k` products are exact, and faster made so.
+    device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int,
+    rows: int, channels: int, words: int, squares: int,
+) -> bool:  # fmt: skip
+    """True where sums of `k` products are exact, and faster made so; the rest as `products.product_name` takes it.
 
     Not for thresholded results, whose sums would need memory of their own.
     """
     if requantize is not None or not exact_inside(terms, b, k):
         return False
-    return integer_kernel(device)(terms, b.terms, rows, channels, words) == "dot"
+    return integer_kernel(device)(terms, b.terms, rows, channels, words, squares) != "conv"
 
 
 class Scaled(NamedTuple):

@@ -13,6 +13,8 @@ from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
+from .ranks import put_ranks
+from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, TILE
@@ -41,9 +43,11 @@ __all__ = [
     "LANES",
     "MOST_PRODUCT",
     "PAIR",
+    "PLACES",
     "QUAD",
     "ROWS",
     "TABLES",
+    "TAPS",
     "TILE",
     "WORDS",
     "add_chosen",
@@ -60,6 +64,8 @@ __all__ = [
     "expand",
     "fill_tables",
     "fix_lanes",
+    "fold_pixels",
+    "fold_taps",
     "lay_out",
     "lay_out_quads",
     "mask_above",
@@ -72,7 +78,9 @@ __all__ = [
     "popcount",
     "prefetch",
     "put_plane",
+    "put_ranks",
     "read_tile",
     "round_tile",
     "shift_tile",
+    "unfold",
 ]

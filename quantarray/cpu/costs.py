@@ -18,15 +18,22 @@ _TILE = 6  # what a tile adds to that
 _EXPAND = 0.08  # a word of one plane becomes 64 bytes
 
 
-def integer_kernel(x_terms, w_terms, rows, channels, words):
-    """ "conv" or "dot" for operands of one term: `rows` pixels of windows of `words` words, by `channels` a group."""
+def candidates(x_terms, w_terms, rows, channels, words):
+    """The kernels that can make a product; arguments as of `integer_kernel`."""
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
     if max(planes_x, planes_w) > _PLANES:
-        return "conv"
+        return ("conv",)
     base, unit, _, _ = bytes_of_levels.py_func(w_terms)
     last = base + unit * (2**planes_w - 1)
-    if (2**planes_x - 1) * max(abs(base), abs(last)) > MOST_PRODUCT:
+    most = (2**planes_x - 1) * max(abs(base), abs(last))
+    return ("conv",) if most > MOST_PRODUCT else ("conv", "dot")
+
+
+def integer_kernel(x_terms, w_terms, rows, channels, words):
+    """ "conv" or "dot" for operands of one term: `rows` pixels of windows of `words` words, by `channels` a group."""
+    if candidates(x_terms, w_terms, rows, channels, words) == ("conv",):
         return "conv"
+    planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
     tiles, blocks = min(BAND, -(-rows // TILE)), -(-channels // LANES)
     expanding = _EXPAND * (planes_x * TILE / max(1, blocks) + planes_w * LANES / max(1, tiles))
     copying = DOT_COPY * TILE / max(1, blocks)

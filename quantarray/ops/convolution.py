@@ -67,7 +67,7 @@ def conv2d(
         bias = bias_values(OP, bias, w.shape[0])
     given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
 
-    def build() -> Prepared:
+    def build(w: QuantArray) -> Prepared:
         return _prepare(device, x, w, bias, *given)
 
     prepared: Prepared = preparation.kept(OP, x, w, given, bias, build)

@@ -159,7 +159,7 @@ def _product(
     device = common_device(op, x=x, w=w)
     shift = bias_values(op, bias, w.shape[0])
 
-    def build() -> _Product | products.OfNothing:
+    def build(w: QuantArray) -> _Product | products.OfNothing:
         return _prepare(op, device, x, w, shift, requantize, out_dtype)
 
     run = preparation.kept(op, x, w, (requantize, out_dtype), shift, build)

@@ -29,7 +29,7 @@ def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Arr
     """The problem of a call; `given` are the function's options in their order, without bias and out.
 
     >>> import quantarray as qa
-    >>> x, w = (qa.zeros(shape, "uint2") for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
+    >>> x, w = (qa.zeros(shape, qa.uint2) for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
     >>> str(problem_of("conv2d", x, w, (2, 1, 1, 1, 0, None, None, "NHWC", False), None))
     'conv2d  uint2 1x8x8x64  uint2 32x3x3x64  stride=2 padding=1'
     """

@@ -101,7 +101,9 @@ def autotuned() -> str:
     """Whether kernels are chosen by measurements."""
     named, found = os.environ.get(tuning.VARIABLE), tuning.known()
     if not named:
-        return f"no table: the cost model chooses; {tuning.VARIABLE}=PATH takes one, `quantarray tune NET.npz` makes one"
+        return (
+            f"no table: the cost model chooses; {tuning.VARIABLE}=PATH takes one, `quantarray tune NET.npz` makes one"
+        )
     return f"{found} calls measured on this CPU, from {tuning.VARIABLE}={named}; the cost model chooses for others"
 
 

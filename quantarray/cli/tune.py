@@ -20,7 +20,12 @@ def add_parser(commands: Any) -> None:
         "--batch", type=output.count, nargs="+", default=BATCHES, metavar="N", help="inputs at once (1 64)"
     )
     parser.add_argument(
-        "--save", type=Path, nargs="?", const=True, metavar="FILE", help="add to FILE, or to the one in the user's cache"
+        "--save",
+        type=Path,
+        nargs="?",
+        const=True,
+        metavar="FILE",
+        help="add to FILE, or to the one in the user's cache",
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     parser.set_defaults(command=tune)

@@ -28,7 +28,7 @@ from .tuned import Problem, Row, Tuned, problem_of
 VARIABLE = "QUANTARRAY_AUTOTUNE"
 _LEAST_GAIN = 1.02  # by which a kernel must be faster than the model's: noise alone should not move weights
 _OP = "autotune"
-Call = Callable[[Any], Any]
+Make = Callable[[QuantArray], Any]  # a call that is made ready for some weights
 
 
 class _State:
@@ -169,35 +169,41 @@ def mark() -> tuple[int, bool, int]:
     return state.version, bool(state.open), _counter()()
 
 
-def prepared(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Call) -> Any:
-    """What `build(w)` makes of a call, by the kernel that is known as the fastest, or turns out to be."""
-    if not state.used or w.device != "cpu":
-        return build(w)
+def prepared(
+    op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
+) -> Any:
+    """`build(device, x, w, bias, *given)`, by the kernel that is known as the fastest, or turns out to be."""
+
+    def make(w: QuantArray) -> Any:
+        return build(device, x, w, bias, *given)
+
+    if not state.used or device != "cpu":
+        return make(w)
     read_variable()
     problem, threads = problem_of(op, x, w, given, bias), _counter()()
     row = state.rows.get((threads, problem))
     if row is None and state.open:
-        row = _tuned(problem, threads, x, w, build)
+        row = _tuned(problem, threads, x, w, make)
     if row is None:
-        return build(w)
+        return make(w)
     for report, _ in tuple(state.open):
         report.add(row)
     with kernel_choice.forced(row.kernel):
-        return build(w)
+        return make(w)
 
 
-def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, build: Call) -> Row | None:
+def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) -> Row | None:
     """The row of a new problem, timed; None where only one kernel can do it."""
     with state.lock:
         if (threads, problem) in state.rows:  # another thread was faster
             return state.rows[threads, problem]
         with kernel_choice.heard() as questions:
-            build(_view(w))
+            make(_view(w))
         names = list(dict.fromkeys(name for q in questions for name in q.candidates))
         if len(names) < 2:
             return None
         began = min((began for _, began in state.open), default=time.monotonic())
-        us = timing.in_turns({name: _run(name, x, w, build) for name in names}, str(problem), began)
+        us = timing.in_turns({name: _run(name, x, w, make) for name in names}, str(problem), began)
         model = questions[-1].model
         fastest = min(us, key=us.__getitem__)
         kept = fastest if us[model] > _LEAST_GAIN * us[fastest] else model
@@ -207,9 +213,9 @@ def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, build: Call) -
         return row
 
 
-def _run(name: str, x: Any, w: QuantArray, build: Call) -> Callable[[], Any]:
+def _run(name: str, x: Any, w: QuantArray, make: Make) -> Callable[[], Any]:
     with kernel_choice.forced(name):
-        call = build(_view(w))
+        call = make(_view(w))
     return lambda: call(x)
 
 

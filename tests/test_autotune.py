@@ -177,7 +177,7 @@ def test_other_devices_are_left_alone(times):
     _, w = operands()
     there = Elsewhere(w.words, w.dtype, w.shape, w.axis)
     with qa.autotune() as tuned:
-        assert tuning.prepared("linear", None, there, (None, None), None, lambda w: w) is there
+        assert tuning.prepared("linear", "cuda:0", None, there, (), None, lambda device, x, w, bias: w) is there
     assert not len(tuned)
 
 

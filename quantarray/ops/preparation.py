@@ -12,21 +12,17 @@ from .operand import is_dense
 
 
 def kept(
-    op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[[QuantArray], Any]
+    op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
 ) -> Any:
-    """What `build(w)` makes for arguments like these: x of one form, and `given` and the bias the same."""
-
-    def make() -> Any:
-        return tuning.prepared(op, x, w, given, bias, build)
-
+    """What `build(device, x, w, bias, *given)` makes, once for x of one form, and `given` and the bias the same."""
     shift = None if bias is None else (bias.dtype, bias.tobytes())
     mark = tuning.mark() if tuning.state.used else None
     try:  # True is not 1 here, though the two are equal
         key = (op, mark, *_form(x), given, tuple(map(type, given)), shift)
         hash(key)
     except TypeError:
-        return make()
-    return w.cached(key, make)
+        return tuning.prepared(op, device, x, w, given, bias, build)
+    return w.cached(key, tuning.prepared, op, device, x, w, given, bias, build)
 
 
 def _form(x: Any) -> tuple[Any, ...]:

@@ -89,8 +89,8 @@ def autotune(file: str | os.PathLike[str] | bool | None = None, *, again: bool =
     >>> with qa.autotune() as tuned:
     ...     qa.linear(x, qa.encode([[2, 1, 1]], values=range(4)))
     array([[5]], dtype=int32)
-    >>> [(row.problem.x, sorted(row.us), row.kernel in row.us) for row in tuned]
-    [('uint2 1x3', ['conv', 'dot'], True)]
+    >>> all(row.us[row.kernel] <= 1.02 * min(row.us.values()) for row in tuned)
+    True
     """
     again = checks.flag(_OP, "again", again)
     path = _path(file)
@@ -110,12 +110,12 @@ def autotune(file: str | os.PathLike[str] | bool | None = None, *, again: bool =
 
 def _begin(path: Path | None, again: bool) -> None:
     read_variable()
-    rows = {} if path is None or again else _read(path)
+    rows = {} if path is None else _read(path)  # a file that cannot be written to later is refused now
     if again:
         state.rows.clear()
         state.version += 1
     state.used = True
-    state.in_force(rows)
+    state.in_force({} if again else rows)
 
 
 def _path(file: Any) -> Path | None:
@@ -148,6 +148,8 @@ def known() -> int:
 def read_variable() -> None:
     """Put the file that QUANTARRAY_AUTOTUNE names in force, once. What is wrong with it is a warning: programs run
     without it too."""
+    if not state.variable:  # as nearly always, and then nobody waits for a thread that is timing
+        return
     with state.lock:
         named, state.variable = state.variable, ""
         if not named:

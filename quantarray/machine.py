@@ -11,7 +11,11 @@ from pathlib import Path
 
 @cache
 def facts() -> dict[str, str]:
-    """Processor, micro-kernels, a digest of the features that Numba compiles for, and versions."""
+    """Processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
+
+    `target` is LLVM's name of the processor: virtual machines may call several generations by one name.
+    """
+    import llvmlite.binding
     import numba  # not with the package: it takes longer to import than all the rest
 
     from . import __version__
@@ -19,6 +23,7 @@ def facts() -> dict[str, str]:
 
     return {
         "cpu": cpu_name(),
+        "target": llvmlite.binding.get_host_cpu_name(),
         "kernels": isa.NAME,
         "features": hashlib.sha256(" ".join(sorted(isa.FEATURES)).encode()).hexdigest()[:16],
         "quantarray": __version__,

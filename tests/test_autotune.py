@@ -127,18 +127,32 @@ def products_name(x, w):
     return questions[-1].model
 
 
-def test_what_was_prepared_outside_after_the_block_began_is_prepared_anew(times):
-    x, w = operands()
-    other = {"conv": "dot", "dot": "conv"}[products_name(x, w)]
-    times[other] = 1.0
-    with qa.autotune():
-        pass
-    qa.linear(x, w)
-    with qa.autotune():
+def other_than_the_model(times, tmp_path):
+    """A file with the kernel that the model does not choose, which the clock prefers, too."""
+    name = {"conv": "dot", "dot": "conv"}[products_name(*operands())]
+    times[name] = 1.0
+    with qa.autotune(tmp_path / "tuned.json") as tuned:
         qa.linear(*operands())
-    w.drop_cache()
+    assert tuned[0].kernel == name != tuned[0].model
+    with qa.autotune(again=True):
+        times.asked.clear()
+    return name
+
+
+@pytest.mark.parametrize("way", ["timed", "timed by other weights", "read", "read inside"])
+def test_what_was_made_ready_between_blocks_is_made_ready_anew(times, tmp_path, way):
+    other = other_than_the_model(times, tmp_path)
+    x, w = operands()
     qa.linear(x, w)
-    assert kernels(w) == {LAYOUTS[other]}
+    assert kernels(w).isdisjoint({LAYOUTS[other]})
+    with qa.autotune(tmp_path / "tuned.json" if way.startswith("read") else None) as tuned:
+        if way == "timed by other weights":
+            qa.linear(*operands())
+        elif way != "read":
+            qa.linear(x, w)
+    assert len(tuned) == (way != "read") and len(times.asked) == way.startswith("timed")
+    qa.linear(x, w)
+    assert LAYOUTS[other] in kernels(w)
 
 
 def test_threads_are_problems_of_their_own(times):
@@ -407,7 +421,7 @@ def test_a_file_keeps_what_others_wrote(monkeypatch, tmp_path):
         "another": 1,
         here["cpu"]: 3,
     }
-    for fact in ("kernels", "features", "quantarray", "numba"):
+    for fact in ("target", "kernels", "features", "quantarray", "numba"):
         monkeypatch.setattr(files, "facts", lambda fact=fact: {**here, fact: "another"})
         assert not files.read("autotune", file)
 

@@ -3,6 +3,7 @@
 Times are given, not taken, wherever a test depends on them.
 """
 
+import itertools
 import json
 import os
 import re
@@ -288,6 +289,21 @@ def test_products(data, kind, rows):
     if kind == "integer":
         assert_bits(expected, naive.linear(x.values, w.values).astype(expected.dtype))
     check_every_kernel(data.draw, qa.linear, x.q, w.q, expected)
+
+
+@pytest.mark.parametrize("name", ["conv", "dot"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_all_widths_at_their_limits(name, signed):
+    """Half of the codes are the largest: sums of bytes that do not fit would wrap."""
+    rng = np.random.default_rng(0)
+    for i, j in itertools.product(range(1, 9), repeat=2):
+        codes = [
+            rng.integers(0, 2**b, (n, 130)) | (rng.integers(0, 2, (n, 1)) * (2**b - 1)) for b, n in ((i, 5), (j, 33))
+        ]
+        x = qa.from_codes(codes[0], getattr(qa, f"uint{i}"))
+        w = qa.from_codes(codes[1], getattr(qa, f"int{j}") if signed and j > 1 else getattr(qa, f"uint{j}"))
+        with kernel_choice.forced(name):
+            np.testing.assert_array_equal(qa.linear(x, w), naive.linear(x.dequantize(), w.dequantize()), f"{i} {j}")
 
 
 def test_a_broken_choice_would_be_seen(times):

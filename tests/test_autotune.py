@@ -19,7 +19,7 @@ from unittest.mock import patch
 import naive
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import assert_bits
 from strategies import Law, laws, samples, threads
@@ -257,6 +257,10 @@ def quick():
 LAWS = laws(8, ["integer"]).filter(lambda law: law.dtype.step is not None and law.dtype.max_abs < 256)
 
 
+HALF = settings(max_examples=settings.default.max_examples // 2)  # each makes some ten calls
+
+
+@HALF
 @given(st.data(), st.sampled_from([(1, 0, 1), (2, 1, 1), (1, 1, 2), (1, "same", 1)]), st.booleans())
 def test_convolutions(data, geometry, of_bytes):
     stride, padding, groups = geometry
@@ -278,6 +282,7 @@ def test_convolutions(data, geometry, of_bytes):
     check_every_kernel(data.draw, call, x, w.q, expected)
 
 
+@HALF
 @given(st.data(), st.sampled_from(["integer", "scaled"]), st.sampled_from([1, 5, 33]))
 def test_products(data, kind, rows):
     """With scales, results are float32: either kernel must round to the same bits."""

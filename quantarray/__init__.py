@@ -191,6 +191,7 @@ from .quantizers import (
 )
 from .threads import get_num_threads, set_num_threads
 from .thresholds import Thresholds, fold_batchnorm
+from .tuning import autotune
 
 if TYPE_CHECKING:
     from . import nn
@@ -264,6 +265,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "autotune",
     "avg_pool2d",
     "basis",
     "bipolar",

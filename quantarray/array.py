@@ -317,11 +317,11 @@ class QuantArray(Operators, Reductions, Shaping):
 
     # What kernels keep
 
-    def cached(self, key: Any, build: Callable[[], Any]) -> Any:
-        """What `build` made of this array for a kernel, built once a key and kept; of many the first is dropped."""
+    def cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
+        """What `build(*args)` made of this array for a kernel, once a key and kept; of many the first is dropped."""
         found = self._cache.get(key)
         if found is None:
-            found = build()  # two threads may both build; one result is kept
+            found = build(*args)  # two threads may both build; one result is kept
             with self._lock:
                 found = self._cache.setdefault(key, found)
                 if len(self._cache) > _MOST_CACHED:  # images of ever new sizes, each with a preparation of its own

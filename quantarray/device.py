@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 
-from . import diagnosis
+from . import diagnosis, kernel_choice
 from .errors import DeviceError
 from .format import WORD, empty_words
 
@@ -98,10 +98,8 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
 
 @cache
 def integer_kernel(device: str) -> Callable[..., str]:
-    """What names the fastest kernel of an integer product; each backend has its own `costs`."""
-    module = import_module(f".{device.partition(':')[0]}.costs", __package__)
-    found: Callable[..., str] = module.integer_kernel
-    return found
+    """What names the kernel of an integer product; each backend has its own `costs`."""
+    return partial(kernel_choice.chosen, import_module(f".{device.partition(':')[0]}.costs", __package__))
 
 
 def graph(function: Callable[[Any], Any], x: Any) -> Graph:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.cpu import costs
+from quantarray.kernel_choice import forced
 
 _WITH_THREADS = [
     import_module(f"quantarray.cpu.{name}")
@@ -49,13 +49,7 @@ def threads(many):
 
 
 PRODUCTS = ("conv", "dot", "winograd")
-
-
-@contextmanager
-def products_by(name):
-    """Products of integers by one of PRODUCTS wherever it can make them, whatever it costs; else by counting."""
-    with patch.object(costs, "cheapest", lambda found: name if name in found else "conv"):
-        yield
+products_by = forced  # one of them, wherever it can make a product of integers and whatever it costs
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,13 @@ def test_version_by_module():
 
 def test_version_and_help(capsys):
     assert call(capsys, "--version")[:2] == (0, f"quantarray {qa.__version__}\n")
-    for args in (["--help"], ["run", "--help"], ["info", "--help"], ["compare", "--help"], ["demo", "--help"]):
+    for args in (["--help"], *([name, "--help"] for name in ("run", "info", "tune", "compare", "demo"))):
         status, out, _ = call(capsys, *args)
         assert status == 0 and out.startswith("usage: quantarray")
 
 
 def test_wrong_arguments_are_one_line(capsys):
-    assert "required: run | info | compare | demo" in error(capsys)
+    assert "required: run | info | tune | compare | demo" in error(capsys)
     assert "invalid choice: 'walk'" in error(capsys, "walk")
     assert "required: NET.npz (see quantarray run --help)" in error(capsys, "run")
     assert "--limit: needs a positive integer, got '0'" in error(capsys, "demo", "--limit", "0")

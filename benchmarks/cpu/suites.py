@@ -36,6 +36,11 @@ def _threads():
 
 SUITES = {
     "conv": _resnet((1, 16), "bits"),
+    "conv-pairs": [
+        replace(case, name=f"{case.name}, {a}x{b} bits", bits=(a, b))
+        for a, b in ((2, 2), (4, 4))
+        for case in _resnet((16,), "bits")
+    ],
     "conv-int32": _resnet((1,), "int32"),
     "conv-float": _resnet((1, 16), "float32"),
     "shapes": [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ import llvmlite.binding
 import numba
 import numpy as np
 
-from .. import __version__
+from .. import __version__, tuning
 from ..array import QuantArray
 from ..cpu import isa
 from ..cuda import isa as cuda_isa
 from ..device import first_gpu
 from ..errors import DeviceError, FormatError
 from ..io.container import load
+from ..machine import cpu_name
 from ..nn import load_network
 from . import output
 
@@ -68,6 +69,7 @@ def machine() -> dict[str, Any]:
             "features": [name for name in FEATURES if features.get(name)],
         },
         "kernels": kernels(isa.NAME, {name for name in FEATURES if features.get(name)}),
+        "autotune": autotuned(),
         "threads": {
             "count": numba.get_num_threads(),
             "layer": thread_layer(),
@@ -95,6 +97,16 @@ def kernels(name: str, features: set[str]) -> str:
     return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"
 
 
+def autotuned() -> str:
+    """Whether kernels are chosen by measurements."""
+    named, found = os.environ.get(tuning.VARIABLE), tuning.known()
+    if not named:
+        return (
+            f"no table: the cost model chooses; {tuning.VARIABLE}=PATH takes one, `quantarray tune NET.npz` makes one"
+        )
+    return f"{found} calls measured on this CPU, from {tuning.VARIABLE}={named}; the cost model chooses for others"
+
+
 def gpu() -> dict[str, str] | str:
     """The first GPU and how bits are multiplied there, or why there is none."""
     try:
@@ -115,20 +127,6 @@ def thread_layer() -> str:
         return str(numba.threading_layer())  # type: ignore[attr-defined]
     except ValueError:
         return "not started; chosen by the first parallel kernel"
-
-
-def cpu_name() -> str:
-    """The processor's name as the system has it, or its architecture."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("model name", "Model")):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    if platform.system() == "Darwin":
-        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or platform.machine()
-    return platform.processor() or platform.machine()
 
 
 def container(q: QuantArray) -> dict[str, Any]:

@@ -6,7 +6,7 @@ AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
 from .dot import bytes_of_levels
-from .matrix_unit import DOT_COPY, DOT_PASSES, MOST_PRODUCT, UNIT
+from .matrix_unit import DOT_BLOCKS, DOT_COPY, DOT_PASSES, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import differing
 from .windows import BAND
@@ -28,11 +28,17 @@ def integer_kernel(x_terms, w_terms, rows, channels, words, squares):
 
     `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others.
     """
-    return cheapest(costs(x_terms, w_terms, rows, channels, words, squares))
+    found = costs(x_terms, w_terms, rows, channels, words, squares)
+    return min(found, key=found.get)
+
+
+def candidates(x_terms, w_terms, rows, channels, words, squares):
+    """The kernels that can make a product; arguments as of `integer_kernel`."""
+    return tuple(costs(x_terms, w_terms, rows, channels, words, squares))
 
 
 def costs(x_terms, w_terms, rows, channels, words, squares):
-    """What each kernel that can make a product costs; arguments as of `integer_kernel`."""
+    """What each kernel that can make a product costs."""
     sizes = rows, channels, words
     found = {"conv": _counting(x_terms, w_terms, *sizes)}
     if _dot_fits(x_terms, w_terms):
@@ -40,10 +46,6 @@ def costs(x_terms, w_terms, rows, channels, words, squares):
     if squares and _winograd_fits(x_terms, w_terms, words):
         found["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * squares / max(1, rows)
     return found
-
-
-def cheapest(costs):
-    return min(costs, key=costs.get)
 
 
 def _counting(x_terms, w_terms, rows, channels, words):
@@ -64,7 +66,7 @@ def _dot_fits(x_terms, w_terms):
 def _dot(x_terms, w_terms, rows, channels, words):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
-    return words * (DOT_PASSES + expanding + DOT_COPY * TILE / blocks) + _TILE
+    return words * (DOT_PASSES * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + _TILE
 
 
 def _winograd_fits(x_terms, w_terms, words):
@@ -83,4 +85,10 @@ def _winograd(x_terms, w_terms, rows, channels, words):
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
-    return words * (_SHORT * DOT_PASSES * PLACES / (TAPS * TILE) + expanding + folding) + _SQUARE
+    passes = _SHORT * DOT_PASSES * _pairing(blocks) * PLACES / (TAPS * TILE)
+    return words * (passes + expanding + folding) + _SQUARE
+
+
+def _pairing(blocks):
+    """What a block alone costs where two are multiplied at once: nearly as much as both."""
+    return DOT_BLOCKS * -(-blocks // DOT_BLOCKS) / blocks

@@ -50,4 +50,5 @@ def found():
 
 UNIT = found()
 _chosen = micro if UNIT is None else dot_amx
-DOT_PASSES, MOST_PRODUCT, DOT_COPY = _chosen.DOT_PASSES, _chosen.MOST_PRODUCT, getattr(_chosen, "DOT_COPY", 0)
+DOT_PASSES, DOT_BLOCKS, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_BLOCKS, _chosen.MOST_PRODUCT
+DOT_COPY = getattr(_chosen, "DOT_COPY", 0)

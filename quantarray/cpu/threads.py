@@ -34,9 +34,14 @@ def layer():
         return None
 
 
+def count():
+    """How many threads a kernel is spread over: one where more are not safe."""
+    return 1 if _state["forked"] else numba.get_num_threads()
+
+
 def serial(work, least):
     """True where a kernel should not be spread over threads: `work` is below `least`, or threads are not safe."""
-    return work < least or _state["forked"] or numba.get_num_threads() == 1
+    return work < least or count() == 1
 
 
 def pieces(tasks):

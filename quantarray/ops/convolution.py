@@ -66,11 +66,7 @@ def conv2d(
     if bias is not None:
         bias = bias_values(OP, bias, w.shape[0])
     given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
-
-    def build() -> Prepared:
-        return _prepare(device, x, w, bias, *given)
-
-    prepared: Prepared = preparation.kept(OP, x, w, given, bias, build)
+    prepared: Prepared = preparation.kept(OP, device, x, w, given, bias, _prepare)
     if out is None:
         return prepared(x)
     dtype, shape = prepared.run.call.dtype, prepared.run.call.shape

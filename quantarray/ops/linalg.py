@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -158,11 +159,7 @@ def _product(
     """x [.., k] times w [o, k], both packed on k."""
     device = common_device(op, x=x, w=w)
     shift = bias_values(op, bias, w.shape[0])
-
-    def build() -> _Product | products.OfNothing:
-        return _prepare(op, device, x, w, shift, requantize, out_dtype)
-
-    run = preparation.kept(op, x, w, (requantize, out_dtype), shift, build)
+    run = preparation.kept(op, device, x, w, (requantize, out_dtype), shift, partial(_prepare, op))
     if out is None:
         return run(x)
     dtype, shape = run.call.dtype, run.call.shape

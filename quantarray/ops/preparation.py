@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .. import tuning
 from ..array import QuantArray
 from ..dtypes import Array
 from .operand import is_dense
 
 
-def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[[], Any]) -> Any:
-    """What `build` makes for arguments like these: x of one form, and `given` and the bias the same."""
+def kept(
+    op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
+) -> Any:
+    """What `build(device, x, w, bias, *given)` makes, once for x of one form, and `given` and the bias the same."""
+    shift = None if bias is None else (bias.dtype, bias.tobytes())
+    mark = tuning.mark() if tuning.state.used else None
     try:  # True is not 1 here, though the two are equal
-        key = (op, *_form(x), given, tuple(map(type, given)), None if bias is None else (bias.dtype, bias.tobytes()))
+        key = (op, mark, *_form(x), given, tuple(map(type, given)), shift)
         hash(key)
     except TypeError:
-        return build()
-    return w.cached(key, build)
+        return tuning.prepared(op, device, x, w, given, bias, build)
+    return w.cached(key, tuning.prepared, op, device, x, w, given, bias, build)
 
 
 def _form(x: Any) -> tuple[Any, ...]:

@@ -27,11 +27,16 @@ else:
     from .count_words import count_tile, lay_out
 
 if "avx512vnni" in FEATURES:
-    from .dot_vnni import DOT_PASSES, MOST_PRODUCT, dot_tile
+    from .dot_vnni import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
 elif NAME == "avx2" or "avx2" in FEATURES:
-    from .dot_pairs import DOT_PASSES, MOST_PRODUCT, dot_tile
+    from .dot_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
 else:
-    DOT_PASSES, MOST_PRODUCT, dot_tile = 0, -1, None  # no product of two bytes is small enough: all is counted
+    DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile = (
+        1,
+        0,
+        -1,
+        None,
+    )  # no product of two bytes is small enough: all is counted
 
 if {"avx512vbmi", "avx512bitalg"} <= FEATURES:
     from .pick import pick_bits
@@ -39,6 +44,7 @@ else:
     pick_bits = None  # bits of words are moved by shifts
 
 __all__ = [
+    "DOT_BLOCKS",
     "DOT_PASSES",
     "LANES",
     "MOST_PRODUCT",

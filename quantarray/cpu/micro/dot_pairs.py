@@ -7,6 +7,7 @@ from .dot import tile_dotter
 from .vectors import I8, I16, I32, LANES
 
 DOT_PASSES = 8  # of `count_tile` over one pair of planes take as long: see `../costs.py`
+DOT_BLOCKS = 1
 MOST_PRODUCT = 2**14 - 1  # of two bytes, or the sum of a pair saturates
 _ROW, _BYTES, _PAIRS = ir.VectorType(I32, 8), ir.VectorType(I8, 32), ir.VectorType(I16, 16)
 

@@ -1,0 +1,112 @@
+"""The file of `autotune`: JSON with a table of rows for each machine that has written to it.
+
+    {"format": "quantarray autotune", "version": 1,
+     "tables": [{"machine": {"cpu": .., "kernels": "avx512", ..},
+                 "rows": [{"op": "conv2d", "x": "uint2 1x56x56x64", "w": .., "options": "padding=1", "threads": 2,
+                           "us": {"conv": 181.2, "dot": 163.9}, "kernel": "dot", "model": "dot"}, ..]}, ..]}
+
+Tables of other machines are neither used nor lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import FormatError
+from ..machine import facts
+from ..tuned import Problem, Row
+from .files import whole
+
+MAGIC, VERSION = "quantarray autotune", 1
+_FOLDER, _NAME = "quantarray", "autotune.json"
+Table = dict[tuple[int, Problem], Row]
+
+
+def default_path() -> Path:
+    """$XDG_CACHE_HOME/quantarray/autotune.json, in ~/.cache where that is not set; in %LOCALAPPDATA% on Windows."""
+    if os.name == "nt":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / _FOLDER / _NAME
+
+
+def read(op: str, path: Path) -> Table:
+    """The rows for this machine, of all numbers of threads; none where there is no file. FormatError for any other."""
+    return _rows(_tables(op, path), facts())
+
+
+def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
+    """Add rows to those of this machine in a file, in place of those of the same problems; whole or not at all."""
+    with _alone(path.parent):
+        tables = _tables(op, path)
+        both = _rows(tables, facts()) | {(row.threads, row.problem): row for row in rows}
+        others = [table for table in tables if table["machine"] != facts()]
+        mine = {"machine": facts(), "rows": [row.to_json() for row in both.values()]}
+        made = {"format": MAGIC, "version": VERSION, "tables": [*others, mine]}
+        whole(op, path, lambda file: _write(file, json.dumps(made, indent=1)))
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Other processes that write to the folder wait, where the system has such locks; without, the last one wins."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _tables(op: str, path: Path) -> list[dict[str, Any]]:
+    """The file's tables, every row of which is sound."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    try:
+        content = json.loads(text)
+        if not isinstance(content, dict) or content.get("format") != MAGIC:
+            raise ValueError(f"it does not say {MAGIC!r}")
+        if content.get("version") != VERSION:
+            raise ValueError(f"it has version {content.get('version')}, this library reads version {VERSION}")
+        tables: list[dict[str, Any]] = content["tables"]
+        for table in tables:
+            _rows([table], table["machine"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise FormatError(f"{op}: {path} is not a whole file of tuned kernels: {reason}; delete it") from error
+    return tables
+
+
+def _rows(tables: list[dict[str, Any]], machine: dict[str, str]) -> Table:
+    found = (_row(row) for table in tables if table["machine"] == machine for row in table["rows"])
+    return {(row.threads, row.problem): row for row in found}
+
+
+def _row(stored: dict[str, Any]) -> Row:
+    problem = Problem(*(stored[name] for name in Problem._fields))
+    row = Row(problem, *(stored[name] for name in Row._fields[1:]))
+    sound = all(isinstance(text, str) for text in problem) and type(row.threads) is int and isinstance(row.us, dict)
+    times = row.us.values() if sound else ()
+    if not sound or not all(type(us) in (int, float) and 0 < us < math.inf for us in times):
+        raise ValueError(f"a row must have texts, threads and microseconds, got {stored}")
+    if not {row.kernel, row.model} <= row.us.keys():
+        raise ValueError(f"no time of {row.kernel!r} or {row.model!r} in {stored}")
+    return row

@@ -49,6 +49,7 @@ _FILES = {
     "conv_real": "conv_real",
     "rescale": "rescale",
     "depthwise": "depthwise",
+    "sliced": "sliced",
     "count": "reduce",
     "count_lanes": "reduce",
     "argmax": "scan",
@@ -68,6 +69,13 @@ def kernel(device: str, name: str) -> Callable[..., None]:
     if found is None:
         raise DeviceError(f"{name}: there is no kernel for device {device!r}; move the operands with .to_device('cpu')")
     return _on(device, found) if ":" in device else found
+
+
+@cache
+def has_kernel(device: str, name: str) -> bool:
+    """True where a device has a kernel of that name: some are faster ways to do what others do too."""
+    backend = device.partition(":")[0]
+    return hasattr(_twin(backend, f"{__package__}.{backend}.{_FILES[name]}", name), name)
 
 
 def _on(device: str, run: Callable[..., None]) -> Callable[..., None]:

@@ -62,6 +62,21 @@ class Right(NamedTuple):
     group_lanes: int  # output channels of a group
 
 
+class Slices(NamedTuple):
+    """Depthwise weights of single bits, and a threshold for each output: words of channels, `period` a pixel.
+
+    Arrays of words go on from the first for 8 words behind the period.
+    """
+
+    taps: Array  # uint64[taps words]
+    limits: Array  # uint64[classes planes words]: a number of 4 or 6 bits a channel, a plane each
+    flip: Array  # uint64[words]
+    used: Array  # uint64[words]: ones where there are channels
+    seen: Array  # int64[.., 2]: words from the origin, tap; those of class k are first_seen[k] .. first_seen[k + 1]
+    first_seen: Array  # int64[classes + 1]
+    period: int
+
+
 class Finish(NamedTuple):
     """From an exact integer or a float64 value to the result."""
 
@@ -231,6 +246,13 @@ def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Ar
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
     `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
     value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
+    """
+
+
+def sliced(x: Left, w: Slices, plan: Plan, out: Array) -> None:
+    """Depthwise convolution of a term of one plane to single bits, uint64 out[1 rows words].
+
+    A bit is flip ^ (how many taps inside differ from x's bits < the limit). The plan has tiles of one pixel.
     """
 
 

@@ -15,7 +15,7 @@ from strategies import PRODUCTS, Law, channels, laws, products_by, samples, seed
 import quantarray as qa
 from quantarray.cpu import conv, conv_real, dot, tiles, winograd
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
-from quantarray.ops import folded, scaled
+from quantarray.ops import folded, scaled, slices
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -137,6 +137,34 @@ def test_integers_depthwise(data, case):
     bias = integer_bias(data.draw, len(w.codes))
     expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
     check(data.draw, case, *ours, expected.astype(np.int32), bias)
+
+
+@given(st.data(), cases(depthwise=True))
+def test_two_levels_depthwise(data, case):
+    """Weights of plus and minus a number and thresholds: what is counted bit by bit, and what is next to it."""
+    low, step, size = (data.draw(st.sampled_from(n)) for n in ([-1, 0, 3, -7], [1, 2, -5], [1, 1, 3]))
+    x_law, w_law = Law(qa.integers((low, low + step))), Law(qa.integers(data.draw(st.permutations((-size, size)))))
+    x, w, *ours = arrays(data.draw, case, x_law, w_law, w_axis=0)
+    bias = integer_bias(data.draw, len(w.codes))
+    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
+    check(data.draw, case, *ours, expected.astype(np.int32), bias)
+
+
+@pytest.mark.parametrize(("size", "planes"), [(1, 4), (3, 4), (4, 6), (7, 6), (8, None)])
+@pytest.mark.parametrize("channels", [1, 65, 577])
+def test_bits_are_counted_in_slices(size, planes, channels, monkeypatch):
+    """Up to 62 taps, for every number of differing bits that there can be."""
+    made, prepare = [], slices.prepare
+    monkeypatch.setattr(slices, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
+    rng = np.random.default_rng(size)
+    x, w = rng.choice((-1, 1), (2, size + 2, size + 9, channels)), rng.choice((-1, 1), (channels, size, size, 1))
+    x[0, :size, :size] = np.where(rng.integers(0, 2, channels), 1, -1) * w[..., 0].transpose(1, 2, 0)
+    sums = naive.conv2d(x, w, groups=channels).astype(np.int32)
+    for limit in (-(size**2), -1, 0, size**2 - 1, size**2):
+        law = qa.Thresholds([limit], strict=bool(limit % 2))
+        got = qa.conv2d(qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1), axis=0), groups=channels, requantize=law)
+        np.testing.assert_array_equal(got.codes(), law(sums).codes())
+    assert [run.slices.limits.shape[1] for run in made] == [planes] * (5 if planes else 0)
 
 
 @given(st.data(), st.booleans(), st.sampled_from([np.int8, np.uint8]))

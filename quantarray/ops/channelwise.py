@@ -13,7 +13,7 @@ from ..format import WORD_BITS
 from ..kernels import Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
-from . import products, thresholding
+from . import products, slices, thresholding
 from .lanes import CopyLanes
 from .operand import Operand
 
@@ -75,7 +75,7 @@ def prepare(
     requantize: Thresholds | None,
     shape: tuple[int, ...],
     mean: bool,
-) -> Channelwise:
+) -> Channelwise | slices.Sliced:
     """Lay everything out as [copy, input channel] lanes; what is left takes x.
 
     `terms` are those of x, `channels` its channels, `shape` the result's.
@@ -106,6 +106,8 @@ def prepare(
     else:
         extra = products.integer_extra(terms, sums, int(pad_value), bias, outside, np.dtype(np.int64))
     finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
+    if requantize is not None and slices.possible(device, terms, w.values, channels, real or mean, requantize):
+        return slices.prepare(device, terms, w.values, window, finish, requantize, dtype, shape)
     where = plan(window, width // WORD_BITS, 1, 1)
     return Channelwise(products.Call(device, "depthwise", right, where, finish, requantize, dtype, shape), mean)
 

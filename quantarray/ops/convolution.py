@@ -14,7 +14,7 @@ from ..dtypes import Array
 from ..format import word_count
 from ..thresholds import Thresholds
 from ..window import Window
-from . import channelwise, checks, contraction, geometry, preparation, products, thresholding
+from . import channelwise, checks, contraction, geometry, preparation, products, slices, thresholding
 from .operand import bias_values, from_dense, is_dense, lower, operand, result_type
 
 OP = "conv2d"
@@ -83,7 +83,7 @@ class Prepared(NamedTuple):
 
     channels_first: bool
     unroll: Unroll | None
-    run: channelwise.Channelwise | contraction.Contraction | products.OfNothing
+    run: channelwise.Channelwise | slices.Sliced | contraction.Contraction | products.OfNothing
 
     def __call__(self, x: Any) -> Any:
         made = self.channels_last(x)

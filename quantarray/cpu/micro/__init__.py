@@ -14,6 +14,7 @@ from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .ranks import put_ranks
+from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
@@ -88,5 +89,6 @@ __all__ = [
     "read_tile",
     "round_tile",
     "shift_tile",
+    "slice_run",
     "unfold",
 ]

@@ -54,7 +54,7 @@ class Sliced(NamedTuple):
 def possible(
     device: str, terms: Array, values: Array, channels: int, real: bool, requantize: Thresholds | None
 ) -> bool:
-    """True for exact results of single bits by +-c and one threshold, an output a channel; values [terms taps outputs]."""
+    """True for exact results of single bits by +-c, an output a channel, one threshold; values [terms taps outputs]."""
     one_bit = requantize is not None and requantize.into.bits == 1 and len(terms) == 1 and terms[0, 1] == 1
     if not one_bit or real or len(values) > 1 or values.shape[2] != channels or not values.size:
         return False

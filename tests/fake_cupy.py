@@ -161,6 +161,7 @@ class _Stream:
         events.append("exit")
 
     def synchronize(self):
+        _waits("a stream is waited for")
         events.append("synchronize")
 
     def begin_capture(self):

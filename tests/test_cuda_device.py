@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -87,19 +88,44 @@ def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
     assert launched["where"] == (1, 32, "a stream")
 
 
-def test_scratch_names_the_stream_of_what_it_is_for(monkeypatch):
-    """Or a kernel that takes nothing else would run beside those that it belongs to."""
+def test_scratch_is_cupys(monkeypatch):
+    """So that it belongs to a graph that is captured, and names the stream of the kernels that take it."""
     from quantarray.cuda import launch
-
-    class Named(np.ndarray):
-        stream = "a stream"
 
     made = []
     monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
-    monkeypatch.setattr(launch.cuda, "device_array", lambda *args, stream: made.append((*args, stream)), raising=False)
-    monkeypatch.setattr(launch, "array", lambda a: a)
-    launch.scratch((3, 4), np.int64, like=np.zeros(3).view(Named))
-    assert made == [((3, 4), np.int64, "a stream")]
+    monkeypatch.setattr(launch, "_gpu", lambda: 1)
+    monkeypatch.setattr(launch, "empty", lambda *args: made.append(args))
+    launch.scratch((3, 4), np.int64)
+    assert made == [("cuda:1", (3, 4), np.int64)]
+
+
+def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):
+    """A stream that does not wait for the default one would read what is still on its way."""
+    from quantarray.cuda import launch
+
+    done = []
+    monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
+    monkeypatch.setattr(launch.cuda, "to_device", lambda a: done.append("begun") or a)
+    stream = SimpleNamespace(synchronize=lambda: done.append("arrived"))
+    monkeypatch.setattr(launch.cuda, "default_stream", lambda: stream)
+    launch._move(np.arange(3))
+    assert done == ["begun", "arrived"]
+
+
+def test_small_grids_are_launched_without_a_warning(monkeypatch):
+    from quantarray.cuda import launch
+
+    seen = []
+
+    class Kernel:
+        def __getitem__(self, where):
+            seen.append(launch.config.CUDA_LOW_OCCUPANCY_WARNINGS)
+            return lambda *args: seen.append(launch.config.CUDA_LOW_OCCUPANCY_WARNINGS)
+
+    monkeypatch.setattr(launch.config, "CUDA_LOW_OCCUPANCY_WARNINGS", 1)
+    launch.run(Kernel(), 1, 32, np.zeros(3))
+    assert seen == [0, 1] and launch.config.CUDA_LOW_OCCUPANCY_WARNINGS == 1
 
 
 def test_threads_that_miss_a_barrier_are_seen():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import device_of, graph, namespace
+from ..device import device_of, graph, namespace, settle
 from ..dtypes import Array, DType, arithmetic, integers
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
 from ..ops import checks
@@ -182,6 +182,7 @@ class Network:
         device = device_of(a)
         if device not in self._tables:
             self._tables[device] = namespace(device).asarray(table)
+            settle(device)
         values = self._tables[device][a]
         if dtype is None:
             return values

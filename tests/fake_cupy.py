@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -110,10 +111,19 @@ def asarray(x, dtype=None):
         _waits("an array is moved to the GPU")
     interface = getattr(x, "__cuda_array_interface__", None)
     if interface:  # another library's, whose memory is the CPU's here
+        if interface.get("stream") is not None:
+            _waits(f"stream {interface['stream']} is waited for")
         return ndarray(np.asarray(SimpleNamespace(__array_interface__=interface)))
     return ndarray(
         np.array(x.held if isinstance(x, ndarray) else x, dtype, copy=None if isinstance(x, ndarray) else True)
     )
+
+
+def from_dlpack(x):
+    """What `__dlpack__` gives is a NumPy array here."""
+    kind, number = x.__dlpack_device__()
+    assert kind in (2, 13) and number == 0
+    return ndarray(x.__dlpack__(stream=get_current_stream().ptr or 1, max_version=(1, 1)))
 
 
 def ascontiguousarray(x, dtype=None):
@@ -148,17 +158,19 @@ __version__ = "stand-in"
 class _Stream:
     """Notes in `events` what happens to it."""
 
-    capturing = False
+    capturing, numbers = False, count(1000)
 
-    def __init__(self, non_blocking=False):
-        pass
+    def __init__(self, non_blocking=False, ptr=None):
+        self.ptr = next(self.numbers) if ptr is None else ptr
 
     def __enter__(self):
         events.append("enter")
+        _current.append(self)
         return self
 
     def __exit__(self, *error):
         events.append("exit")
+        _current.pop()
 
     def synchronize(self):
         _waits("a stream is waited for")
@@ -172,6 +184,13 @@ class _Stream:
         _Stream.capturing = False
         events.append("end")
         return SimpleNamespace(launch=lambda: events.append("launch"))
+
+
+_current = [_Stream(ptr=0)]
+
+
+def get_current_stream():
+    return _current[-1]
 
 
 @contextmanager
@@ -210,7 +229,7 @@ cuda = SimpleNamespace(
     Stream=_Stream,
     MemoryPool=lambda: SimpleNamespace(malloc=None),
     using_allocator=_using_allocator,
-    get_current_stream=_Stream,
+    get_current_stream=get_current_stream,
     get_elapsed_time=lambda begin, end: (end.at - begin.at) * 1000,
 )
 lib = SimpleNamespace(

@@ -163,7 +163,7 @@ class Network:
         other dtypes, ValueError for bytes that the table does not have.
         """
         op = "encode_input"
-        a = x if is_dense(x) else checks.numbers(op, "x", x)
+        a = checks.anywhere(op, "x", x)
         if a.dtype != np.uint8:
             raise TypeError(f"{op}: needs uint8, the network's raw input, got {checks.kind(a)}")
         flat, needed = self.plain.layers[0].op == "dense", self.plain.input.shape[1:]

@@ -3,6 +3,7 @@
 import fake_cupy
 import numpy as np
 import pytest
+from test_device import a_gpu
 from test_networks import PACKAGED
 
 import quantarray as qa
@@ -132,3 +133,27 @@ def test_what_a_library_refuses_is_said():
         qa.encode(NeedsGradient(X), (-1, 1))
     with pytest.raises(qa.DeviceError, match="lies on a Vulkan device"):
         qa.from_dlpack(Exchanged(X, 7), qa.bipolar)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_a_tensor_that_is_still_written(kind):
+    """On a stream of PyTorch's that sleeps first."""
+    torch = pytest.importorskip("torch")
+    with a_gpu():
+        x = torch.from_numpy(X).cuda().to(getattr(torch, kind))
+        made = torch.zeros_like(x)
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda._sleep(10**8)
+            made.copy_(x)
+            got = qa.quantize(made, qa.Sign())
+        assert qa.array_equal(qa.asnumpy(got), qa.quantize(X, qa.Sign()))
+
+
+@pytest.mark.gpu
+def test_results_go_to_other_libraries():
+    torch = pytest.importorskip("torch")
+    with a_gpu():
+        made = torch.from_dlpack(qa.encode(X, (-1, 1)).to_device("cuda").codes())
+        assert made.is_cuda and made.cpu().numpy().tolist() == (X > 0).tolist()

@@ -263,6 +263,18 @@ def test_the_gpu_command_compares_and_tabulates(gpu_suites, capsys, tmp_path):
     assert "share" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("case", [
+    Conv(name="c", batch=2, size=6, channels=64, outputs=8), Product(name="p", m=70, k=64, n=40),
+], ids=lambda case: case.name)  # fmt: skip
+def test_what_peers_on_a_gpu_make(case, monkeypatch):
+    """With PyTorch's functions on the CPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
+    for title, make in contenders.PEERS[type(case)].items():
+        entry = make(case)
+        assert rounds.unequal(contenders.expected(case), entry.read(entry.call()), entry.tolerance) is None, title
+
+
 def test_the_gpu_command_goes_on_where_it_was_ended(gpu_suites, capsys, tmp_path):
     out = str(tmp_path / "gpu.json")
     with fake_cupy.gpu():

@@ -280,6 +280,8 @@ def gpu(twins=TWINS):
 
 def _on_host(x):
     if isinstance(x, ndarray):
+        # CUDA kernels see words as pairs of uint32, which Numba makes of whole arrays only
+        assert x.held.dtype != np.uint64 or x.held.flags.c_contiguous, "words that have gaps"
         return x.held
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*map(_on_host, x))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..array import QuantArray
+from ..device import current, device_of
 from . import launch
 
 
@@ -41,8 +42,9 @@ class Graph:
             raise ValueError(
                 f"graph: needs an input like the example, {_kind(self.input)}, got {_kind(x)}; capture another graph"
             )
-        to[...] = given
-        self._graph.launch()
+        with current(device_of(to)):
+            to[...] = given
+            self._graph.launch()
         return self.output
 
 

@@ -102,6 +102,7 @@ events = []  # what a capture is made of, in order
 
 def _waits(what):
     if _Stream.capturing:
+        _Stream.invalid = True
         raise RuntimeError(f"{what}: operation not permitted when stream is capturing")
     waits.append(what)
 
@@ -158,7 +159,7 @@ __version__ = "stand-in"
 class _Stream:
     """Notes in `events` what happens to it."""
 
-    capturing, numbers = False, count(1000)
+    capturing, invalid, numbers = False, False, count(1000)
 
     def __init__(self, non_blocking=False, ptr=None):
         self.ptr = next(self.numbers) if ptr is None else ptr
@@ -181,8 +182,10 @@ class _Stream:
         events.append("begin")
 
     def end_capture(self):
-        _Stream.capturing = False
+        invalid, _Stream.capturing, _Stream.invalid = _Stream.invalid, False, False
         events.append("end")
+        if invalid:
+            raise RuntimeError("cudaErrorStreamCaptureInvalidated")
         return SimpleNamespace(launch=lambda: events.append("launch"))
 
 

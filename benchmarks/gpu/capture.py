@@ -1,5 +1,7 @@
 """Calls that are launched as one, so that what Python takes between launches is not timed."""
 
+from contextlib import suppress
+
 
 def by_cupy(xp):
     """capture(call, count) for what runs on CuPy's current stream: launch() then runs so many calls."""
@@ -15,8 +17,11 @@ def by_cupy(xp):
             try:
                 for _ in range(count):
                     made = call()
-            finally:
-                graph = stream.end_capture()
+            except BaseException:
+                with suppress(Exception):  # that the capture is invalid, which would hide why
+                    stream.end_capture()
+                raise
+            graph = stream.end_capture()
         return lambda kept=(pool, held, made): graph.launch()
 
     return capture

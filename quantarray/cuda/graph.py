@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..array import QuantArray
@@ -32,8 +33,11 @@ class Graph:
             stream.begin_capture()
             try:
                 self.output = function(self.input)
-            finally:
-                self._graph = stream.end_capture()
+            except BaseException:
+                with suppress(Exception):  # that the capture is invalid, which would hide why
+                    stream.end_capture()
+                raise
+            self._graph = stream.end_capture()
 
     def __call__(self, x: Any) -> Any:
         """The output for x, in the memory that all calls share."""

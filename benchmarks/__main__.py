@@ -1,7 +1,7 @@
 """Benchmarks of the package, each a subcommand.
 
 python -m benchmarks cpu [--suite NAME] [--threads N] [--rounds N] [--json OUT] [--plot OUT.png]
-python -m benchmarks gpu [--only TEXT] [--rounds N] [--no-tests] [--json OUT]
+python -m benchmarks gpu [--part PART] [--suite NAME] [--only TEXT] [--budget S] [--json OUT]
 """
 
 import argparse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
-from .device import asnumpy, contiguous
+from .device import asnumpy, contiguous, settle
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
 from .operators import Operators
@@ -322,6 +322,7 @@ class QuantArray(Operators, Reductions, Shaping):
         found = self._cache.get(key)
         if found is None:
             found = build(*args)  # two threads may both build; one result is kept
+            settle(self.device)
             with self._lock:
                 found = self._cache.setdefault(key, found)
                 if len(self._cache) > _MOST_CACHED:  # images of ever new sizes, each with a preparation of its own

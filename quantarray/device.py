@@ -241,6 +241,13 @@ def _room(device: str, shape: tuple[int, ...], dtype: Any) -> Iterator[None]:
         raise diagnosis.of_memory(f"{np.dtype(dtype)} {shape} of {nbytes:,} bytes", free, total) from None
 
 
+def settle(device: str) -> None:
+    """Wait for what was made on the current stream and is kept, since the next to use it may be another stream."""
+    if device != "cpu":
+        with current(device):
+            cupy("device").cuda.get_current_stream().synchronize()
+
+
 def contiguous(a: Array) -> Array:
     """The array with its elements in C order, itself if they are."""
     made: Array = namespace(device_of(a)).ascontiguousarray(a)

@@ -98,7 +98,8 @@ def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, na
     x of float16, float32, float64, int8 or uint8, or uint16: the bits of bfloat16. thresholds [row_tables groups T],
     float64 for x of that and float32 for any other, so that compares are exact, ascend; the code of a value is
     codes[.., number of thresholds it is at least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's
-    table, group its elements a group, a multiple of 64 or the whole row. nan bool[pieces] is set where there is a NaN.
+    table, or its one entry that of all; group its elements a group, a multiple of 64 or the whole row. nan bool[pieces]
+    is set where there is a NaN.
     """
 
 

@@ -1,6 +1,7 @@
 """CUDA kernels without a GPU: compiled to PTX for several targets, assembled by ptxas, and disassembled.
 
-What is compiled is what a twin would launch for the arguments it is given: the same kernel, the same types.
+What is compiled is what a twin would launch for the arguments it is given: the same kernel, the same types. `link` goes
+the way that Numba goes on a GPU, where nvJitLink optimises again and makes the machine code.
 """
 
 import re
@@ -11,6 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -40,13 +42,13 @@ class Assembled(NamedTuple):
 
 @contextmanager
 def launches(monkeypatch):
-    """The list of (kernel, signature) that twins launch inside; nothing runs, and no GPU is asked for."""
+    """The list of (kernel, signature, threads of a block) that twins launch inside; nothing runs."""
     from quantarray.cuda import launch
 
     found = []
 
     def note(kernel, grid, block, *args):
-        found.append((kernel, tuple(_type_of(a) for a in args)))
+        found.append((kernel, tuple(_type_of(a) for a in args), prod(np.atleast_1d(block).tolist())))
 
     with monkeypatch.context() as patched:
         patched.setattr(launch, "run", note)
@@ -71,21 +73,42 @@ def _type_of(a):
 @cache
 def assemble(kernel, signature, target):
     """Compile for compute capability (major, minor), assemble and disassemble."""
+    ptx = _compile(kernel, signature, target, target)
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        log = _run("ptxas", "-v", f"-arch=sm_{target[0]}{target[1]}", source, "-o", made).stderr
+        return _read(ptx, log, made)
+
+
+@cache
+def link(kernel, signature, target):
+    """The same as Numba does for a GPU of that compute capability, all that it has included."""
+    from cuda.core import Linker, LinkerOptions, ObjectCode
+
+    own = "a" if target >= (9, 0) else ""
+    code = _compile(kernel, signature, target, (*target, own), output="ltoir")
+    options = LinkerOptions(arch=f"sm_{target[0]}{target[1]}{own}", link_time_optimization=True, verbose=True)
+    linker = Linker(ObjectCode.from_ltoir(code), options=options)
+    linked = bytes(linker.link("cubin").code)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "kernel.cubin"
+        made.write_bytes(linked)
+        return _read("", linker.get_info_log(), made)
+
+
+def _compile(kernel, signature, target, cc, **how):
     from numba import cuda
     from numba.cuda import dispatcher
 
     # Device functions ask for the current device, of which there need be none
     dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=target)
-    ptx = cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=target)[0]
-    return _assemble(ptx, f"sm_{target[0]}{target[1]}")
+    return cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=cc, **how)[0]
 
 
-def _assemble(ptx, name):
-    with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-        source.write_text(ptx)
-        log = _run("ptxas", "-v", f"-arch={name}", source, "-o", made).stderr
-        text = _run("nvdisasm", "-c", made).stdout
+def _read(ptx, log, made):
+    """What the assembler's log and the disassembled file say."""
+    text = _run("nvdisasm", "-c", made).stdout
     used = re.search(r"Used (\d+) registers", log)
     shared = re.search(r"(\d+) bytes smem", log)
     local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)

@@ -8,6 +8,7 @@ Set NUMBA_ENABLE_CUDASIM=1 before numba is imported, then call `install()`.
 
 import itertools
 import sys
+from math import prod
 
 import numpy as np
 from greenlet import getcurrent, greenlet
@@ -119,7 +120,20 @@ class InPlace(kernel.InOut):
         return self.value
 
 
+def _as_on_a_gpu(configure):
+    """A kernel on a grid, of a size that a GPU would launch."""
+
+    def configured(self, configuration):
+        made = configure(self, configuration)
+        grid, threads = made.grid_dim, prod(made.block_dim)
+        assert min(grid) > 0 and max(grid[1:]) < 1 << 16 and 0 < threads <= 1024, f"no GPU launches {configuration}"
+        return made
+
+    return configured
+
+
 def install():
+    kernel.FakeCUDAKernel.__getitem__ = _as_on_a_gpu(kernel.FakeCUDAKernel.__getitem__)
     kernel.BlockManager, kernel.FakeCUDAModule, kernel.InOut = Block, Module, InPlace
     kernelapi.FakeCUDAShared = Shared
     models = Models(getcurrent, _exchange)

@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import count
 from types import SimpleNamespace
 
 import numpy as np
@@ -101,6 +102,7 @@ events = []  # what a capture is made of, in order
 
 def _waits(what):
     if _Stream.capturing:
+        _Stream.invalid = True
         raise RuntimeError(f"{what}: operation not permitted when stream is capturing")
     waits.append(what)
 
@@ -110,10 +112,19 @@ def asarray(x, dtype=None):
         _waits("an array is moved to the GPU")
     interface = getattr(x, "__cuda_array_interface__", None)
     if interface:  # another library's, whose memory is the CPU's here
+        if interface.get("stream") is not None:
+            _waits(f"stream {interface['stream']} is waited for")
         return ndarray(np.asarray(SimpleNamespace(__array_interface__=interface)))
     return ndarray(
         np.array(x.held if isinstance(x, ndarray) else x, dtype, copy=None if isinstance(x, ndarray) else True)
     )
+
+
+def from_dlpack(x):
+    """What `__dlpack__` gives is a NumPy array here."""
+    kind, number = x.__dlpack_device__()
+    assert kind in (2, 13) and number == 0
+    return ndarray(x.__dlpack__(stream=get_current_stream().ptr or 1, max_version=(1, 1)))
 
 
 def ascontiguousarray(x, dtype=None):
@@ -148,19 +159,22 @@ __version__ = "stand-in"
 class _Stream:
     """Notes in `events` what happens to it."""
 
-    capturing = False
+    capturing, invalid, numbers = False, False, count(1000)
 
-    def __init__(self, non_blocking=False):
-        pass
+    def __init__(self, non_blocking=False, ptr=None):
+        self.ptr = next(self.numbers) if ptr is None else ptr
 
     def __enter__(self):
         events.append("enter")
+        _current.append(self)
         return self
 
     def __exit__(self, *error):
         events.append("exit")
+        _current.pop()
 
     def synchronize(self):
+        _waits("a stream is waited for")
         events.append("synchronize")
 
     def begin_capture(self):
@@ -168,9 +182,18 @@ class _Stream:
         events.append("begin")
 
     def end_capture(self):
-        _Stream.capturing = False
+        invalid, _Stream.capturing, _Stream.invalid = _Stream.invalid, False, False
         events.append("end")
+        if invalid:
+            raise RuntimeError("cudaErrorStreamCaptureInvalidated")
         return SimpleNamespace(launch=lambda: events.append("launch"))
+
+
+_current = [_Stream(ptr=0)]
+
+
+def get_current_stream():
+    return _current[-1]
 
 
 @contextmanager
@@ -184,7 +207,7 @@ class Device:
     """What says how fast a GPU is, and where arrays are made."""
 
     def __init__(self, number):
-        self.attributes = {"MultiProcessorCount": 2, "ClockRate": 10**6}
+        self.attributes = {"MultiProcessorCount": 2, "ClockRate": 10**6, "L2CacheSize": 1 << 10}
 
     def __enter__(self):
         return self
@@ -203,15 +226,22 @@ cuda = SimpleNamespace(
         getDeviceProperties=_properties,
         driverGetVersion=lambda: 13000,
         memGetInfo=lambda: (1000, 2000),
+        deviceSynchronize=lambda: None,
     ),
     Device=Device,
     Event=Event,
     Stream=_Stream,
     MemoryPool=lambda: SimpleNamespace(malloc=None),
     using_allocator=_using_allocator,
-    get_current_stream=_Stream,
+    get_current_stream=get_current_stream,
     get_elapsed_time=lambda begin, end: (end.at - begin.at) * 1000,
 )
+
+
+def get_default_memory_pool():
+    return SimpleNamespace(free_all_blocks=lambda: None)
+
+
 lib = SimpleNamespace(
     stride_tricks=SimpleNamespace(as_strided=lambda x, *args: ndarray(np.lib.stride_tricks.as_strided(x.held, *args)))
 )
@@ -242,7 +272,7 @@ def gpu(twins=TWINS):
     for module in modules:
         module.kernel = kernel
     try:
-        yield
+        yield sys.modules[__name__]
     finally:
         for module in modules:
             module.kernel = real
@@ -253,6 +283,8 @@ def gpu(twins=TWINS):
 
 def _on_host(x):
     if isinstance(x, ndarray):
+        # CUDA kernels see words as pairs of uint32, which Numba makes of whole arrays only
+        assert x.held.dtype != np.uint64 or x.held.flags.c_contiguous, "words that have gaps"
         return x.held
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*map(_on_host, x))

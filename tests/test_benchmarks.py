@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from benchmarks.cpu.contenders import OURS, Entry, attempt, fastest, quantarray,
 from benchmarks.cpu.contenders import numpy as numpy_contender
 from benchmarks.cpu.quiet import Quiet
 from benchmarks.cpu.worker import Worker, WorkerError, median_seconds
-from benchmarks.gpu import clock, contenders, limits
+from benchmarks.gpu import checks, clock, contenders, limits
 from benchmarks.gpu import command as gpu_command
 
 SMALL = {Conv: {"size": 9, "batch": 2}, Product: {"m": 5, "k": 70, "n": 33}, Search: {"rows": 500}}
@@ -223,33 +224,123 @@ def test_unknown_suite(capsys):
 
 GPU_SMALL = {Conv: {"size": 5, "batch": 2, "channels": 33, "outputs": 3}, Product: {"m": 70, "k": 70, "n": 33}}
 GPU_SMALL |= {Pack: {"rows": 3, "length": 70}, Network: {}}
+GPU_TIMES = ["gpu", "--part", "times", "--rounds", "1"]
 
 
-def test_the_gpu_command_compares_and_tabulates(monkeypatch, capsys, tmp_path):
-    """On a stand-in for a GPU; no figure of it is kept."""
-    cases = [case for case in gpu_command.CASES if not isinstance(case, Network) or case.path.exists()]
-    small = [dataclasses.replace(case, **GPU_SMALL[type(case)]) for case in cases]
-    monkeypatch.setattr(gpu_command, "CASES", small)
+@pytest.fixture
+def gpu_suites(monkeypatch):
+    """The suites with tiny cases, on a stand-in for a GPU; no figure of it is kept."""
+    suites = {
+        suite: [
+            dataclasses.replace(case, **GPU_SMALL[type(case)])
+            for case in cases
+            if not isinstance(case, Network) or (case.path.exists() and case.batch == 1 and "yolo" not in case.name)
+        ]
+        for suite, cases in gpu_command.SUITES.items()
+    }
+    monkeypatch.setattr(gpu_command, "SUITES", suites)
     monkeypatch.setattr(limits, "_COPIED", 1 << 10)
     monkeypatch.setattr(clock, "_LEAST", 0)
+    return suites
+
+
+def test_the_gpu_command_compares_and_tabulates(gpu_suites, capsys, tmp_path):
     with fake_cupy.gpu():
-        main(["gpu", "--no-tests", "--rounds", "1", "--json", str(tmp_path / "gpu.json")])
+        main([*GPU_TIMES, "--json", str(tmp_path / "gpu.json")])
     made = json.loads((tmp_path / "gpu.json").read_text())
-    assert made["device"] == "a stand-in" and not made["failed"] and len(made["rows"]) == len(small)
+    assert made["device"] == "a stand-in" and not made["failed"]
+    assert len(made["rows"]) == sum(map(len, gpu_suites.values()))
     for row in made["rows"]:
-        assert row["seconds"][OURS] > 0 and row["limit"] > 0 and row["gigabytes_per_second"] > 0
-    assert "cuDNN fp16" in made["rows"][0]["absent"]
-    (packing,) = (row for row in made["rows"] if "1 GB" in row["case"])
-    assert "device copy" in packing["seconds"]
+        assert row["seconds"][OURS]["called"] > 0 and row["seconds"][OURS]["cold"] > 0
+        assert row["limit"] > 0 and row["bytes"] > 0
+    rows = {row["case"]: row for row in made["rows"]}
+    assert "cuDNN fp16" in rows["56x56x64, batch 1"]["absent"] and "cuBLAS int8" in rows["1024^3"]["absent"]
+    if find_spec("numba_cuda"):
+        graphs = {name for name, row in rows.items() if "warm" in row["seconds"][OURS]}
+        assert set(rows) - graphs == {"float32 to 1 bit, 1 GB"}
+    packing = rows["float32 to 1 bit, 1 GB"]["seconds"]
+    assert {"device copy", f"{OURS}, the kernel"} < set(packing)
     assert "share" in capsys.readouterr().out
 
 
-def test_the_gpu_command_times_no_wrong_output(monkeypatch):
-    monkeypatch.setattr(gpu_command, "CASES", [dataclasses.replace(TINY)])
-    monkeypatch.setattr(limits, "_COPIED", 1 << 10)
+@pytest.mark.parametrize("case", [
+    Conv(name="c", batch=2, size=6, channels=64, outputs=8), Product(name="p", m=70, k=64, n=40),
+], ids=lambda case: case.name)  # fmt: skip
+def test_what_peers_on_a_gpu_make(case, monkeypatch):
+    """With PyTorch's functions on the CPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
+    for title, make in contenders.PEERS[type(case)].items():
+        entry = make(case)
+        assert rounds.unequal(contenders.expected(case), entry.read(entry.call()), entry.tolerance) is None, title
+
+
+def test_the_gpu_command_goes_on_where_it_was_ended(gpu_suites, capsys, tmp_path):
+    out = str(tmp_path / "gpu.json")
+    with fake_cupy.gpu():
+        main([*GPU_TIMES, "--suite", "pack", "--json", out])
+        capsys.readouterr()
+        main([*GPU_TIMES, "--suite", "pack", "--suite", "product", "--json", out])
+        lines = capsys.readouterr().out.splitlines()
+        assert not any(line.startswith("float32 to 1 bit, 1 GB: ") for line in lines)
+        assert any(line.startswith("8192^3: ") for line in lines)
+        assert [row["case"] for row in json.loads(Path(out).read_text())["rows"]][:2] == [
+            "float32 to 1 bit, 1 GB", "8192^3",
+        ]  # fmt: skip
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(fake_cupy, "__version__", "15")
+            with pytest.raises(SystemExit, match=r"gpu: .*gpu\.json is of another cupy; name another file"):
+                main([*GPU_TIMES, "--json", out])
+
+
+def test_the_gpu_command_begins_no_case_after_its_budget(gpu_suites, monkeypatch, capsys, tmp_path):
+    now = iter(range(0, 10**6, 100))
+    monkeypatch.setattr(gpu_command.time, "monotonic", lambda: next(now))
+    with fake_cupy.gpu():
+        main([*GPU_TIMES, "--suite", "product", "--budget", "250", "--json", str(tmp_path / "gpu.json")])
+    assert len(json.loads((tmp_path / "gpu.json").read_text())["rows"]) == 2
+    assert "not run: 1024^3, 2048^3, 16384^3, 1x4096x4096" in capsys.readouterr().out
+
+
+def test_the_gpu_command_times_no_wrong_output(gpu_suites, monkeypatch):
+    monkeypatch.setattr(gpu_command, "SUITES", {"product": [dataclasses.replace(TINY)]})
     monkeypatch.setattr(contenders, "expected", lambda case: case.expected() + 1)
     with fake_cupy.gpu(), pytest.raises(SystemExit, match=r"gpu: tiny: quantarray is wrong: 15 of 15 elements differ"):
-        main(["gpu", "--no-tests"])
+        main(GPU_TIMES)
+
+
+def test_the_gpu_command_stops_when_nothing_runs_any_more(gpu_suites, monkeypatch, tmp_path):
+    def lost(*args):
+        raise RuntimeError("an illegal memory access was encountered")
+
+    def breaks(case):
+        monkeypatch.setattr(fake_cupy.cuda.runtime, "deviceSynchronize", lost)
+        return lost()
+
+    monkeypatch.setattr(contenders, "PEERS", contenders.PEERS | {Conv: {"cuDNN fp16": breaks}})
+    with fake_cupy.gpu(), pytest.raises(SystemExit, match=r"cuDNN fp16: .*illegal memory access.* run the others with"):
+        main([*GPU_TIMES, "--suite", "product", "--suite", "conv", "--json", str(tmp_path / "gpu.json")])
+    made = json.loads((tmp_path / "gpu.json").read_text())
+    assert len(made["rows"]) == len(gpu_suites["product"]) and "illegal memory" in made["failed"][0]
+
+
+def test_the_gpu_command_runs_tests_and_says_what_failed(monkeypatch, capsys):
+    """Those files alone that have tests for a GPU; a run that takes too long is ended."""
+    assert {"tests/test_device.py", "tests/test_device_network.py", "tests/test_exchange.py"} <= set(checks.files())
+    assert not any("test_cuda_" in name for name in checks.files())
+    for code, seconds, message in (
+        ("raise SystemExit(3)", 60, "failed with exit code 3"),
+        ("import time; time.sleep(60)", 0.3, "was ended after 0 s; --budget"),
+    ):
+        monkeypatch.setattr(checks, "_pytest", lambda only, code=code: (sys.executable, "-c", code))
+        with fake_cupy.gpu(), pytest.raises(SystemExit, match=message):
+            monkeypatch.setattr(gpu_command.time, "monotonic", iter([0, 60 - seconds]).__next__)
+            main(["gpu", "--part", "tests", "--budget", "60"])
+    monkeypatch.setattr(checks, "_pytest", lambda only: ("-c", "exit 1"))
+    monkeypatch.setattr(checks.shutil, "which", lambda name: "there")
+    monkeypatch.setattr(checks, "_SANITIZER", ("sh", "-c", "echo 'Device not supported'; exit 1"))
+    assert checks.sanitized("", 60) == []
+    assert "it does not support this device" in capsys.readouterr().out
 
 
 def test_the_gpu_command_without_a_gpu(monkeypatch):

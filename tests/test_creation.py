@@ -195,7 +195,7 @@ def test_tensors():
         (lambda: qa.from_dlpack(np.ones(3)), TypeError, ["from_dlpack: float64 needs the dtype="]),
         (lambda: qa.from_dlpack(np.ones(3), qa.table(1)), TypeError, ["from_dlpack: dtype must have integer levels"]),
         (lambda: qa.from_dlpack(np.array([2]), qa.bipolar), ValueError, ["from_dlpack: x must hold only", "got 2 at"]),
-        (lambda: qa.from_dlpack(Elsewhere(np.ones(3), 2)), qa.DeviceError, ["a CUDA device", "move it there first"]),
+        (lambda: qa.from_dlpack(Elsewhere(np.ones(3), 10)), qa.DeviceError, ["a ROCm device", "move it there first"]),
         (lambda: qa.from_dlpack(np.array(True)), ValueError, ["from_dlpack: x must have at least one axis to pack"]),
     ],
 )  # fmt: skip

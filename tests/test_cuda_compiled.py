@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from cuda_compile import TARGETS, assemble, launches, needs_toolkit
+from cuda_compile import TARGETS, assemble, launches, link, needs_toolkit
 
 import quantarray as qa
 from quantarray.device import kernel
@@ -18,6 +18,8 @@ pytestmark = [
     needs_toolkit,
     pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator compiles nothing"),
 ]
+
+REGISTERS, SHARED = 65536, 48 << 10  # that a block may have, of shared bytes without asking for more
 
 
 @dataclass(frozen=True)
@@ -205,15 +207,33 @@ CASES = [
 def test_instructions(case, target, monkeypatch):
     with launches(monkeypatch) as found:
         case.call()
-    made = {kernel.py_func.__name__: assemble(kernel, signature, target) for kernel, signature in found}
+    made = {kernel.py_func.__name__: assemble(kernel, signature, target) for kernel, signature, _ in found}
     for name, one in made.items():
         print(f"{case}, {name}, sm_{target[0]}{target[1]}: {one.registers} registers, {one.shared} bytes shared, "
               f"{sum(one.instructions.values())} instructions")  # fmt: skip
+        assert "fma.rn.f" not in one.ptx
+        assert case.floats or "st.global.f" not in one.ptx
+    holds(case, made)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_what_a_gpu_is_given(case, monkeypatch):
+    """Numba leaves the machine code to nvJitLink, which optimises once more: all of it must hold there too."""
+    with launches(monkeypatch) as found:
+        case.call()
+    made = {kernel.py_func.__name__: link(kernel, signature, (9, 0)) for kernel, signature, _ in found}
+    holds(case, made)
+    for launched, _, threads in found:
+        one = made[launched.py_func.__name__]
+        assert threads <= 1024 and threads * -(-one.registers // 8) * 8 <= REGISTERS, "a block that cannot be launched"
+        assert one.shared <= SHARED
+
+
+def holds(case, made):
+    for one in made.values():
         assert one.local == 0, "registers spill to memory, or an array of registers lies there"
         assert one.registers <= case.registers and one.shared <= case.shared
         assert [opcode for opcode in case.lacks if one.count(opcode)] == []
-        assert "fma.rn.f" not in one.ptx
-        assert case.floats or "st.global.f" not in one.ptx
     assert [opcode for opcode in case.needs if not any(one.count(opcode) for one in made.values())] == []
 
 

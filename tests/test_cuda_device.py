@@ -2,18 +2,20 @@
 
 import gc
 import inspect
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cuda_backend import both
+from cuda_backend import both, twins
 from numba import cuda
 
+import quantarray as qa
 from quantarray import DeviceError, kernels
 from quantarray.cuda import costs
 from quantarray.device import KERNELS, kernel
 
 
-def twins():
+def all_twins():
     found = {}
     for name in KERNELS:
         try:
@@ -24,7 +26,7 @@ def twins():
 
 
 def test_twins_have_the_arguments_of_their_stubs():
-    found = twins()
+    found = all_twins()
     assert set(KERNELS) - set(found) == {"dot", "dot_weights", "rescale", "sliced", "winograd"}
     for name, twin in found.items():
         stub = inspect.signature(getattr(kernels, name))
@@ -87,19 +89,73 @@ def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
     assert launched["where"] == (1, 32, "a stream")
 
 
-def test_scratch_names_the_stream_of_what_it_is_for(monkeypatch):
-    """Or a kernel that takes nothing else would run beside those that it belongs to."""
+def test_scratch_is_cupys(monkeypatch):
+    """So that it belongs to a graph that is captured, and names the stream of the kernels that take it."""
     from quantarray.cuda import launch
-
-    class Named(np.ndarray):
-        stream = "a stream"
 
     made = []
     monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
-    monkeypatch.setattr(launch.cuda, "device_array", lambda *args, stream: made.append((*args, stream)), raising=False)
-    monkeypatch.setattr(launch, "array", lambda a: a)
-    launch.scratch((3, 4), np.int64, like=np.zeros(3).view(Named))
-    assert made == [((3, 4), np.int64, "a stream")]
+    monkeypatch.setattr(launch, "_gpu", lambda: 1)
+    monkeypatch.setattr(launch, "empty", lambda *args: made.append(args))
+    launch.scratch((3, 4), np.int64)
+    assert made == [("cuda:1", (3, 4), np.int64)]
+
+
+def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):
+    """A stream that does not wait for the default one would read what is still on its way."""
+    from quantarray.cuda import launch
+
+    done = []
+    monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
+    monkeypatch.setattr(launch.cuda, "to_device", lambda a: done.append("begun") or a)
+    stream = SimpleNamespace(synchronize=lambda: done.append("arrived"))
+    monkeypatch.setattr(launch.cuda, "default_stream", lambda: stream)
+    launch._move(np.arange(3))
+    assert done == ["begun", "arrived"]
+
+
+def test_small_grids_are_launched_without_a_warning(monkeypatch):
+    from quantarray.cuda import launch
+
+    seen = []
+
+    class Kernel:
+        def __getitem__(self, where):
+            seen.append(launch.config.CUDA_LOW_OCCUPANCY_WARNINGS)
+            return lambda *args: seen.append(launch.config.CUDA_LOW_OCCUPANCY_WARNINGS)
+
+    monkeypatch.setattr(launch.config, "CUDA_LOW_OCCUPANCY_WARNINGS", 1)
+    launch.run(Kernel(), 1, 32, np.zeros(3))
+    assert seen == [0, 1] and launch.config.CUDA_LOW_OCCUPANCY_WARNINGS == 1
+
+
+EMPTY = {
+    "linear": lambda q: qa.linear(q, qa.encode(np.ones((3, 70), int), range(3))),
+    "conv2d": lambda q: qa.conv2d(q.reshape(-1, 1, 5, 70), qa.encode(np.ones((2, 1, 1, 70), int), (-1, 1))),
+    "max_pool2d": lambda q: qa.max_pool2d(q.reshape(-1, 1, 5, 70), 1).words,
+    "repack": lambda q: q.repack(1).words,
+    "roll": lambda q: qa.roll(q, 3, 2).words,
+    "take": lambda q: qa.take(q, [5, 3], 2).words,
+    "map": lambda q: qa.map(np.cbrt, q).words,
+    "sum": lambda q: qa.sum(q, 2),
+    "sum of nothing": lambda q: qa.sum(q, 0),
+    "argmax": lambda q: qa.argmax(q, 2),
+    "argsort": lambda q: qa.argsort(q),
+    "sort": lambda q: qa.sort(q).words,
+    "cumulative_sum": lambda q: qa.cumulative_sum(q, axis=2),
+    "dequantize": lambda q: q.dequantize(),
+    "quantize": lambda q: qa.quantize(q.dequantize().astype(np.float32), qa.Sign()).words,
+    "encode": lambda q: qa.encode(q.dequantize(), range(3), 0).words,
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_is_launched_on_nothing(name):
+    """The simulator refuses grids without blocks, as a GPU does."""
+    q = qa.from_codes(np.zeros((0, 5, 70), int), qa.ternary)
+    expected = EMPTY[name](q)
+    with twins():
+        np.testing.assert_array_equal(EMPTY[name](q), expected)
 
 
 def test_threads_that_miss_a_barrier_are_seen():

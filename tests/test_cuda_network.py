@@ -46,10 +46,11 @@ def test_what_calls_make_anew_is_not_moved_anew(moved):
     rng = np.random.default_rng(0)
     x = qa.encode(rng.choice((-1, 1), (1, 4, 4, 33)), (-1, 1))
     w = qa.encode(rng.choice((-1, 1), (3, 1, 1, 33)), (-1, 1)) * np.float32(0.5)
-    cut = qa.Thresholds([0.25])
+    cut, rows = qa.Thresholds([0.25]), np.ones((600, 3), np.float32)
     calls = (
         lambda: qa.conv2d(x, w), lambda: qa.linear(x[0, 0], w[:, 0, 0]), lambda: qa.add(x, x).words,
         lambda: qa.avg_pool2d(x, 2), lambda: qa.avg_pool2d(x, 2, requantize=cut).words,
+        lambda: qa.quantize(rows, qa.Sign()).words,
     )  # fmt: skip
     with twins():
         first = [call() for call in calls]

@@ -65,7 +65,7 @@ def test_encode(planes, count, length, after, dtype):
         kernel(device, "encode")(x, thresholds, codes, row, group, found, made[-1])
         assert not found.any()
     np.testing.assert_array_equal(made[1], made[0])
-    one = both("encode", x, thresholds[:1, :1], codes[:1, :1], np.zeros(rows, np.int64), length, nan[0],
+    one = both("encode", x, thresholds[:1, :1], codes[:1, :1], np.zeros(1, np.int64), length, nan[0],
                out=words(planes, rows, length))  # fmt: skip
     np.testing.assert_array_equal(one[1], one[0])
 

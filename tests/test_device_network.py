@@ -72,6 +72,17 @@ def test_a_residual_network_moves_nothing():
         np.testing.assert_array_equal(qa.asnumpy(got), expected)
 
 
+def test_what_weights_keep_is_ready_for_every_stream():
+    """The call that lays weights out waits for that once: the next call may come on a stream that does not."""
+    x, w = (qa.encode(np.ones((n, 70), int), (-1, 1)) for n in (2, 3))
+    with fake_cupy.gpu():
+        x, w = x.to_device("cuda"), w.to_device("cuda")
+        for waits in (True, False):
+            del fake_cupy.waits[:]
+            qa.linear(x, w)
+            assert ("a stream is waited for" in fake_cupy.waits) == waits
+
+
 @captures
 @pytest.mark.parametrize("name", ["digits", "lfc-w1a1", "cnv-w1a1"])
 def test_a_graph_is_captured_after_a_first_run_and_launched_in_one(name):

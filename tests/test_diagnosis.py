@@ -1,5 +1,6 @@
 """Each cause for which a GPU cannot be used: one message with the cause and the fix, and the CPU keeps working."""
 
+import re
 from contextlib import contextmanager
 
 import fake_cupy
@@ -43,16 +44,40 @@ def test_no_driver(installed, monkeypatch):
         assert refused("to_device: there is no NVIDIA driver; install one, .* or stay on the device 'cpu'")
 
 
-@pytest.mark.parametrize("driver, toolkit, old", [
-    (12080, "13.0.3.0", True), (13000, "13.2.0", True), (13000, "13.0.3.0", False), (13010, "13.0.0", False),
-    (12080, "12.8.1", False), (12080, None, False),
+MINOR = r"the driver, for CUDA 13\.0, has to compile what CUDA 13\.2\.0 makes, .*nvJitLink .*cuda-toolkit==13\.0\.\*'"
+
+
+@pytest.mark.parametrize("driver, toolkit, linker, message", [
+    (12080, "13.0.3.0", "13.0.88", r"the driver is for CUDA 12\.8 and runs nothing .* wheels of CUDA 13\.0\.3\.0 make; "
+                                   "install a driver for CUDA 13 or newer, or .* for CUDA 12, or stay"),
+    (12080, "13.0.3.0", None, "install a driver for CUDA 13"),
+    (13000, "13.2.0", None, MINOR),
+    (13000, "13.2.0", "13.2.51", None), (13000, "13.0.3.0", None, None), (13010, "13.0.0", None, None),
+    (12080, "12.8.1", None, None), (12080, None, None, None),
 ])  # fmt: skip
-def test_a_driver_older_than_the_toolkit(installed, monkeypatch, driver, toolkit, old):
-    installed["cuda-toolkit"] = toolkit
+def test_a_driver_older_than_the_toolkit(installed, monkeypatch, driver, toolkit, linker, message):
+    """Of the same major version it runs what nvJitLink has made, and compiles nothing newer than itself."""
+    installed.update({"cuda-toolkit": toolkit, "nvidia-nvjitlink": linker})
     monkeypatch.setattr(RUNTIME, "driverGetVersion", lambda: driver)
+    if message:
+        assert refused(message)
+    else:
+        with fake_cupy.gpu():
+            assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
+
+
+@pytest.mark.parametrize("names, old", [
+    ({"nvidia-nvvm": "13.5.37", "nvidia-nvjitlink": "13.0.88"}, True),
+    ({"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.5.37"}, False),
+    ({"nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.0.39"}, False),
+    ({"nvidia-cuda-nvcc-cu12": "12.9.86", "nvidia-nvjitlink-cu12": "12.8.93"}, True),
+    ({"nvidia-nvvm": "13.5.37"}, False),
+])  # fmt: skip
+def test_a_linker_older_than_the_compiler(installed, names, old):
+    installed.update(names)
     if old:
-        have, need = f"{driver // 1000}.{driver % 1000 // 10}", toolkit[:4]
-        assert refused(f"the driver is for CUDA {have} and refuses .* of CUDA {need} compile; install a driver")
+        compiler, linker = names.values()
+        assert refused(f"nvJitLink {linker} is older than the compiler {compiler}, .* pip install -U nvidia-nvjitlink")
     else:
         with fake_cupy.gpu():
             assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
@@ -134,9 +159,25 @@ def test_out_of_memory(installed, monkeypatch):
     assert q.codes().sum() == 195
 
 
-def test_errors_of_the_driver_in_a_launch(installed):
-    known = diagnosis.of_driver("a kernel", RuntimeError("[222] ... CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
-    assert isinstance(known, qa.DeviceError) and "install a driver" in str(known) and "a kernel: " in str(known)
-    known = diagnosis.of_driver("int32 (5, 5)", RuntimeError("[2] Call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"))
-    assert isinstance(known, MemoryError) and "no room on the GPU for int32 (5, 5); take" in str(known)
+# What Numba raises on machines without a wheel, or with those of two versions
+OLD_LINKER = """ERROR_OUTDATED_LIBRARY (14)
+nvJitLink error log: ERROR 4 in nvvmAddNVVMContainerToProgram, may need newer version of nvJitLink library"""
+OLD_PTX = """ERROR_PTX_COMPILE (4)
+nvJitLink error log: ptxas application ptx input, line 9; fatal : Unsupported .version 9.5; current version is '9.0'"""
+NO_LIBRARY = """Failure finding "libnvrtc.so.13 or libnvrtc.so.12": No such file: libnvrtc.so.13 or libnvrtc.so.12"""
+
+
+@pytest.mark.parametrize("said, kind, message", [
+    ("[222] CUDA_ERROR_UNSUPPORTED_PTX_VERSION", qa.DeviceError, "here: the driver, .*, has to compile .*nvJitLink"),
+    (OLD_LINKER, qa.DeviceError, "here: nvJitLink is older than the compiler, .*pip install -U nvidia-nvjitlink, or"),
+    (OLD_PTX, qa.DeviceError, "here: nvJitLink is older than the compiler"),
+    (NO_LIBRARY, qa.DeviceError, r"the CUDA toolkit's libnvrtc\.so\.13 or libnvrtc\.so\.12 is not found; install"),
+    ("[2] Call to cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", MemoryError, "there is no room on the GPU for here; take"),
+])  # fmt: skip
+def test_errors_of_a_launch(installed, said, kind, message):
+    known = diagnosis.of_driver("here", RuntimeError(said))
+    assert type(known) is kind and re.search(message, str(known)), known
+
+
+def test_other_errors_of_a_launch_stay():
     assert diagnosis.of_driver("a kernel", RuntimeError("CUDA_ERROR_LAUNCH_FAILED")) is None

@@ -1,19 +1,34 @@
-"""What is timed: ResNet-18's shapes, products, packing, whole networks."""
+"""What is timed, by suite: what says most comes first, for runs that end before they are through."""
 
 from ..cpu.cases import Conv, Network, Pack, Product
 
-BATCHES = (1, 32, 256)
-SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))
-CASES = (
-    *(
+SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))  # ResNet-18's four 3x3 shapes
+
+
+def _convolutions(batch):
+    return [
         Conv(
             name=f"{size}x{size}x{channels}, batch {batch}", batch=batch, size=size, channels=channels, outputs=channels
         )
-        for batch in BATCHES
         for size, channels in SHAPES
-    ),
-    *(Product(name=f"{n}^3", m=n, k=n, n=n) for n in (1024, 2048, 4096, 8192, 16384)),
-    Product(name="1x4096x4096", m=1, k=4096, n=4096),
-    Pack(name="float32 to 1 bit, 1 GB", source="float32", rows=1 << 14, length=1 << 14),
-    *(Network(name=name, file=name) for name in ("lfc-w1a1", "cnv-w1a1", "cnv-w1a2", "tinier-yolo-w1a3")),
-)
+    ]
+
+
+def _networks(file, *batches):
+    return [Network(name=f"{file}, batch {batch}", file=file, batch=batch) for batch in batches]
+
+
+SUITES = {
+    "product": [
+        *(Product(name=f"{n}^3", m=n, k=n, n=n) for n in (8192, 4096, 1024, 2048, 16384)),
+        Product(name="1x4096x4096", m=1, k=4096, n=4096),
+    ],
+    "conv": [*_convolutions(32), *_convolutions(1), *_convolutions(256)],
+    "pack": [Pack(name="float32 to 1 bit, 1 GB", source="float32", rows=1 << 14, length=1 << 14)],
+    "network": [
+        *_networks("cnv-w1a1", 1, 256),
+        *_networks("lfc-w1a1", 1, 1024),
+        *_networks("cnv-w1a2", 1, 256),
+        *_networks("tinier-yolo-w1a3", 1, 16),
+    ],
+}

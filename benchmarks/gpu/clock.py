@@ -1,22 +1,70 @@
-"""Times by events of the device, in turns, so that clocks that rise or fall do so for all."""
+"""Times by events of the device, in turns, so that clocks that rise or fall do so for all.
 
+    called  a call from Python after the other
+    warm    a call within a CUDA graph of many, inputs and outputs in the caches as far as they fit
+    cold    one call within a graph, after the L2 cache was overwritten; its launch is part of it
+
+What cannot be captured has no graph: it is called for `cold` too, and has no `warm`.
+"""
+
+import os
 from statistics import median
+from unittest.mock import patch
 
-_LEAST, _CALLS = 2e-3, 1000  # seconds of a turn, so that a launch counts little; calls of one at most
+_LEAST = 2e-3  # seconds of a turn, so that a launch counts little
+_CALLS, _CAPTURED, _COLD = 1000, 50, 15  # calls of a turn and of a graph at most, of a cold time
+_L2 = 64 << 20  # bytes where the device does not say
 
 
-def seconds(xp, calls, rounds):
-    """Median seconds of a call for each of {title: call}, whose turns alternate."""
-    counts = {}
-    for title, call in calls.items():
-        for _ in range(3):  # compile, choose an algorithm, fill caches
-            call()
-        counts[title] = max(1, min(_CALLS, int(_LEAST / max(1e-9, _turn(xp, call, 1)))))
-    times = {title: [] for title in calls}
+def times(xp, entries, rounds):
+    """({title: {"called" | "warm" | "cold": median seconds of a call}}, {title: why it has no graph})."""
+    turns, singles, without = {}, {}, {}
+    for title, entry in entries.items():
+        with patch.dict(os.environ, entry.environment):
+            for _ in range(3):  # compile, choose an algorithm, fill caches
+                entry.call()
+            count = _count(_turn(xp, entry.call, 1))
+            turns[title, "called"] = entry.call, count, 1
+            try:
+                many = min(_CAPTURED, count)
+                graph, single = entry.capture(entry.call, many), entry.capture(entry.call, 1)
+            except Exception as error:
+                without[title], singles[title] = str(error), entry.call
+                continue
+            graph()
+            turns[title, "warm"], singles[title] = (graph, _count(_turn(xp, graph, 1)), many), single
+    found = {key: [] for key in turns}
     for _ in range(rounds):
-        for title, call in calls.items():
-            times[title].append(_turn(xp, call, counts[title]))
-    return {title: median(found) for title, found in times.items()}
+        for key, (call, count, calls) in turns.items():
+            with patch.dict(os.environ, entries[key[0]].environment):
+                found[key].append(_turn(xp, call, count) / calls)
+    made = {title: {} for title in entries}
+    for (title, how), seconds in found.items():
+        made[title][how] = median(seconds)
+    for title, call in singles.items():
+        with patch.dict(os.environ, entries[title].environment):
+            made[title]["cold"] = _cold(xp, call)
+    return made, without
+
+
+def seconds(xp, call, rounds):
+    """Median seconds of a call."""
+    call()
+    count = _count(_turn(xp, call, 1))
+    return median(_turn(xp, call, count) for _ in range(rounds))
+
+
+def _count(once):
+    return max(1, min(_CALLS, int(_LEAST / max(1e-9, once))))
+
+
+def _cold(xp, call):
+    buffer = xp.zeros(2 * xp.cuda.Device(0).attributes.get("L2CacheSize", _L2), "uint8")
+    found = []
+    for i in range(_COLD):
+        buffer.fill(i)
+        found.append(_turn(xp, call, 1))
+    return median(found)
 
 
 def _turn(xp, call, count):

@@ -46,7 +46,7 @@ def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, p
     unordered = np.uint64(0)
     r, word = first // words, first % words
     for _ in range(first, last):
-        table, part = row[r], word * 64 // group if thresholds.shape[1] > 1 else 0
+        table, part = row[min(r, row.size - 1)], word * 64 // group if thresholds.shape[1] > 1 else 0
         valid = min(64, length - word * 64)
         if valid == 64:
             prefetch(x, r * length + word * 64)

@@ -74,14 +74,13 @@ def _sum_term(c, part, t, left, begin, kind, offsets):
 
 
 @cache
-def _kernel(tile, codes):
-    warps, pixels, blocks, words = tile
-    size, own = warps * pixels, pixels * blocks
-    locate, count, store = locator(tile.warps * tile.pixels), counter(tile), store_codes if codes else store_values
+def _products(tile):
+    """Adds the product of a term of each operand."""
+    pixels, blocks = tile.pixels, tile.blocks
 
     @inline
     def add_products(c, part, t, s, left, shift, begins, kinds, rows, offsets, block, dot, value):
-        """value += (sx * sw) * U of a term of each operand."""
+        """value += (sx * sw) * U."""
         lane, warp, lanes = cuda.threadIdx.x, cuda.threadIdx.y, c.w_scale.shape[2]
         base_x, step_x, base_w, step_w = c.x_terms[t, 2], c.x_terms[t, 3], c.w_terms[s, 2], c.w_terms[s, 3]
         along, step = step_x * base_w, step_x * step_w
@@ -98,9 +97,17 @@ def _kernel(tile, codes):
                 )
                 value[warp, i, lane] = plus(value[warp, i, lane], scale, c.w_scale[part, s, at], exact)
 
+    return add_products
+
+
+@cache
+def _offsets(tile):
+    """Adds what the operands' offsets add to a pixel."""
+    pixels, blocks = tile.pixels, tile.blocks
+
     @inline
     def add_offsets(c, left, shift, begins, kinds, rows, offsets, block, p, value):
-        """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both."""
+        """Terms of x times w's offset, of w times x's, then both."""
         lane, warp, lanes = cuda.threadIdx.x, cuda.threadIdx.y, c.w_scale.shape[2]
         place, parts = warp * pixels + p, c.parts.shape[0]
         kind, row = kinds[place], rows[place]
@@ -124,6 +131,66 @@ def _kernel(tile, codes):
                 total = plus(total, offset, c.w_offset[part, at], c.inside[kind * parts + part])
             value[warp, i, lane] = total
 
+    return add_offsets
+
+
+@cache
+def _sums(tile):
+    """Sums all products of a chunk of channels."""
+    own, count, add_products = tile.pixels * tile.blocks, counter(tile), _products(tile)
+
+    @inline
+    def sum_products(c, left, shift, begins, kinds, rows, right, offsets, block, end, a, b, dot, value):
+        """value = the products of all terms of all parts, in that order."""
+        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
+        for i in range(own):
+            value[warp, i, lane] = 0.0
+        for part in range(c.parts.shape[0]):
+            for t in range(c.x_terms.shape[0]):
+                for s in range(c.w_terms.shape[0]):
+                    for i in range(own):
+                        dot[warp, i, lane] = 0
+                    for i in range(c.x_terms[t, 1]):
+                        for j in range(c.w_terms[s, 1]):
+                            count(
+                                left, c.x_terms[t, 0] + i, right, c.w_terms[s, 0] + j, begins, kinds, shift, offsets,
+                                block, end, c.parts[part, 0], c.parts[part, 1], a, b, dot, i + j,
+                            )  # fmt: skip
+                    add_products(c, part, t, s, left, shift, begins, kinds, rows, offsets, block, dot, value)
+
+    return sum_products
+
+
+@cache
+def _finisher(tile, codes):
+    """Makes results of a pixel's sums."""
+    pixels, blocks = tile.pixels, tile.blocks
+    size, store = tile.warps * pixels, store_codes if codes else store_values
+
+    @inline
+    def finish(shape, last, kinds, rows, group, block, end, p, value, out):
+        """Padding and bias, one rounding to float32, then thresholds where there are any."""
+        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
+        place = warp * pixels + p
+        for i in range(blocks):
+            if block + i < end and cuda.blockIdx.x * size + place < shape.rows:
+                at, channel = (block + i) * LANES + lane, (block + i - group * shape.group_blocks) * LANES
+                total = libdevice.dadd_rn(value[warp, p * blocks + i, lane], last.pad[kinds[place], at])
+                store(
+                    np.float64(np.float32(libdevice.dadd_rn(total, last.bias[at]))),
+                    channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed, at,
+                    group * shape.group_lanes + channel, shape.own, out, rows[place],
+                )  # fmt: skip
+
+    return finish
+
+
+@cache
+def _kernel(tile, codes):
+    warps, pixels, blocks, words = tile
+    size, own = warps * pixels, pixels * blocks
+    locate, sum_products, add_offsets, finish = locator(size), _sums(tile), _offsets(tile), _finisher(tile, codes)
+
     @cuda.jit
     def real_tile(shape, row_is_pixel, left, right, places, offsets, c, last, out):
         begins = cuda.shared.array(size, np.int64)
@@ -146,32 +213,10 @@ def _kernel(tile, codes):
             group = column // chunks
             block = group * shape.group_blocks + (column - group * chunks) * blocks
             end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
-            for i in range(own):
-                value[warp, i, lane] = 0.0
-            for part in range(c.parts.shape[0]):
-                for t in range(c.x_terms.shape[0]):
-                    for s in range(c.w_terms.shape[0]):
-                        for i in range(own):
-                            dot[warp, i, lane] = 0
-                        for i in range(c.x_terms[t, 1]):
-                            for j in range(c.w_terms[s, 1]):
-                                count(
-                                    left, c.x_terms[t, 0] + i, right, c.w_terms[s, 0] + j, begins, kinds, shift,
-                                    offsets, block, end, c.parts[part, 0], c.parts[part, 1], a, b, dot, i + j,
-                                )  # fmt: skip
-                        add_products(c, part, t, s, left, shift, begins, kinds, own_rows, offsets, block, dot, value)
+            sum_products(c, left, shift, begins, kinds, own_rows, right, offsets, block, end, a, b, dot, value)
             for p in range(pixels):
                 add_offsets(c, left, shift, begins, kinds, own_rows, offsets, block, p, value)
-                place = warp * pixels + p
-                for i in range(blocks):
-                    if block + i < end and cuda.blockIdx.x * size + place < shape.rows:
-                        at, channel = (block + i) * LANES + lane, (block + i - group * shape.group_blocks) * LANES
-                        total = libdevice.dadd_rn(value[warp, p * blocks + i, lane], last.pad[kinds[place], at])
-                        store(
-                            np.float64(np.float32(libdevice.dadd_rn(total, last.bias[at]))),
-                            channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed, at,
-                            group * shape.group_lanes + channel, shape.own, out, rows[place],
-                        )  # fmt: skip
+                finish(shape, last, kinds, rows, group, block, end, p, value, out)
             column += cuda.gridDim.y
 
     return real_tile

@@ -45,7 +45,7 @@ def _batches(words, length, count, tables, lanes):
     _, rows, folds, _ = words.shape
     lines, most = (length, folds) if lanes else (1, length)
     at_a_time = min(rows, max(1, _ROOM // (count * lines)))
-    begins = launch.scratch((at_a_time, count, lines), np.int64, like=words)
+    begins = launch.scratch((at_a_time, count, lines), np.int64)
     stretches = -(-most // STRETCH)
     for first in range(0, rows, at_a_time):
         now = begins[: min(at_a_time, rows - first)]

@@ -81,7 +81,7 @@ def _along(read):
             value = read(x[r, at, 0])
             if value != value and inside:
                 nan[0] = True
-            table = row[r]
+            table = row[min(r, row.shape[0] - 1)]
             code = codes[table, part, _count_at_least(value, thresholds, table, part)]
             put_code(code if inside else 0, lane, out, r, half)
             r += step
@@ -110,7 +110,7 @@ def _across(planes, read):
             first, r = half * LANES, b * after + a
             end = min(first + LANES, length)
             part = min(first, length - 1) // group if thresholds.shape[1] > 1 else 0
-            table = row[r]
+            table = row[min(r, row.shape[0] - 1)]
             for plane in range(planes):
                 bits[plane] = 0
             for i in range(first, end):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..array import QuantArray
+from ..device import current, device_of
 from . import launch
 
 
@@ -31,8 +33,11 @@ class Graph:
             stream.begin_capture()
             try:
                 self.output = function(self.input)
-            finally:
-                self._graph = stream.end_capture()
+            except BaseException:
+                with suppress(Exception):  # that the capture is invalid, which would hide why
+                    stream.end_capture()
+                raise
+            self._graph = stream.end_capture()
 
     def __call__(self, x: Any) -> Any:
         """The output for x, in the memory that all calls share."""
@@ -41,8 +46,9 @@ class Graph:
             raise ValueError(
                 f"graph: needs an input like the example, {_kind(self.input)}, got {_kind(x)}; capture another graph"
             )
-        to[...] = given
-        self._graph.launch()
+        with current(device_of(to)):
+            to[...] = given
+            self._graph.launch()
         return self.output
 
 

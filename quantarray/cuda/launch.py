@@ -15,6 +15,7 @@ from numba import cuda
 from numba.core import config
 
 from .. import diagnosis
+from ..device import empty
 from ..errors import DeviceError
 
 LANES = 32  # threads of a warp, and bits of half a word
@@ -38,20 +39,23 @@ def run(kernel, grid, block, *args):
     """
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
-    with _explained("a kernel"):
-        kernel[grid, block, stream](*ready)
-
-
-@contextmanager
-def _explained(what):
-    """Errors of the driver whose cause is known, as such."""
     try:
-        yield
+        _configured(kernel, grid, block, stream)(*ready)
     except Exception as error:
-        known = diagnosis.of_driver(what, error)
+        known = diagnosis.of_driver("a kernel", error)
         if known is None:
             raise
         raise known from error
+
+
+def _configured(kernel, grid, block, stream):
+    """The kernel on a grid, without Numba's warning of grids of fewer than 128 blocks: small arrays have no more."""
+    asked = config.CUDA_LOW_OCCUPANCY_WARNINGS
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+    try:
+        return kernel[grid, block, stream]
+    finally:
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = asked
 
 
 def _argument(a):
@@ -83,15 +87,13 @@ def rows_by_items(rows, items):
     return (-(-items // across), min(-(-rows // down), MOST_ROWS)), (across, down)
 
 
-def scratch(shape, dtype, *, like):
+def scratch(shape, dtype):
     """An array of GPU memory for kernels' own use, uninitialised.
 
-    It names the stream of `like`: of several kernels those that take nothing else run there too.
+    It is CuPy's like all others: of its pool, where Numba would ask the driver each time and wait when it gives back;
+    in a captured graph of the graph's own, which keeps it; and it names the stream that its kernels are launched on.
     """
-    if config.ENABLE_CUDASIM:
-        return np.empty(shape, dtype)
-    with _explained(f"{np.dtype(dtype)} {shape}"):
-        return cuda.device_array(shape, dtype, stream=array(like).stream)
+    return np.empty(shape, dtype) if config.ENABLE_CUDASIM else empty(f"cuda:{_gpu()}", shape, dtype)
 
 
 def array(a):
@@ -178,4 +180,8 @@ def _gpu():
 
 
 def _move(a):
-    return a if config.ENABLE_CUDASIM else cuda.to_device(np.ascontiguousarray(a))
+    if config.ENABLE_CUDASIM:
+        return a
+    moved = cuda.to_device(np.ascontiguousarray(a))
+    cuda.default_stream().synchronize()  # the copy may still be under way, and kernels' streams need not wait for it
+    return moved

@@ -31,10 +31,10 @@ def _nearest(words, queries, first, out):
     (rows, length), asked, kept = words.shape, queries.shape[0], out.shape[2]
     found, threads = min(rows, kept), launch.WARPS * LANES
     row_bits, key_bits = max(1, (rows - 1).bit_length()), (64 * length).bit_length()
-    keys = launch.scratch((asked, max(found, 1)), np.int64, like=out)
+    keys = launch.scratch((asked, max(found, 1)), np.int64)
     if found:
-        distances, counts = (launch.scratch((asked, n), np.int32, like=out) for n in (rows, DIGITS))
-        state = launch.scratch((asked, 3), np.int64, like=out)
+        distances, counts = (launch.scratch((asked, n), np.int32) for n in (rows, DIGITS))
+        state = launch.scratch((asked, 3), np.int64)
         across = -(-rows // threads)
         launch.run(_distances, (across, -(-asked // QUERIES)), threads, words, queries, distances)
         launch.run(_begin, asked, threads, found, counts, state)

@@ -18,7 +18,7 @@ def argmax(words, length, levels, row, group, floor, lanes, out):
         return
     read, tables = launch.halves(words), (launch.resident(levels), launch.resident(row), group)
     stretches = max(1, -(-(words.shape[2] if lanes else length) // STRETCH))
-    best, places = (launch.scratch((*out.shape, stretches), dtype, like=out) for dtype in (np.float64, np.int64))
+    best, places = (launch.scratch((*out.shape, stretches), dtype) for dtype in (np.float64, np.int64))
     if lanes:
         grid, block = launch.rows_by_items(out.shape[0] * stretches, out.shape[1])
         launch.run(_best_of_lanes, grid, block, read, *tables, float(floor), best, places)

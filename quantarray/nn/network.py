@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import device_of, graph, namespace
+from ..device import device_of, graph, namespace, settle
 from ..dtypes import Array, DType, arithmetic, integers
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
 from ..ops import checks
@@ -163,7 +163,7 @@ class Network:
         other dtypes, ValueError for bytes that the table does not have.
         """
         op = "encode_input"
-        a = x if is_dense(x) else checks.numbers(op, "x", x)
+        a = checks.anywhere(op, "x", x)
         if a.dtype != np.uint8:
             raise TypeError(f"{op}: needs uint8, the network's raw input, got {checks.kind(a)}")
         flat, needed = self.plain.layers[0].op == "dense", self.plain.input.shape[1:]
@@ -182,6 +182,7 @@ class Network:
         device = device_of(a)
         if device not in self._tables:
             self._tables[device] = namespace(device).asarray(table)
+            settle(device)
         values = self._tables[device][a]
         if dtype is None:
             return values

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..device import cupy
 from ..dtypes import Array
+from .exchange import await_stream
 
 _TYPE = "<V2"  # by which PyTorch's tensors and ml_dtypes' arrays name it
 
@@ -36,5 +37,6 @@ def of_gpu(op: str, x: Any) -> Bfloat16 | None:
     interface = getattr(x, "__cuda_array_interface__", None)
     if not isinstance(interface, dict) or interface["typestr"] != _TYPE:
         return None
+    await_stream(op, x)
     bits = {k: v for k, v in interface.items() if k != "descr"} | {"typestr": "<u2"}
     return Bfloat16(cupy(op).asarray(SimpleNamespace(__cuda_array_interface__=bits)))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import cupy
 from ..dtypes import Array
 from ..errors import DeviceError
 from ..format import WORD, word_count
+from .exchange import as_cupy, lies_on_gpu
 
 _HOST, _DEVICES = (
     (1, 3),
@@ -138,12 +138,14 @@ def numbers(op: str, name: str, value: Any) -> Array:
     return x
 
 
+def anywhere(op: str, name: str, value: Any) -> Any:
+    """`numbers`; or CuPy's array as it is, and other libraries' on a GPU as CuPy's, without a copy."""
+    return as_cupy(op, name, value) if lies_on_gpu(value) else numbers(op, name, value)
+
+
 def dense(op: str, name: str, value: Any) -> Any:
-    """`real_array`; or CuPy's array as it is, and other libraries' on a GPU as CuPy's, without a copy."""
-    if not hasattr(value, "__cuda_array_interface__"):
-        return real_array(op, name, value)
-    xp = cupy(op)
-    return value if isinstance(value, xp.ndarray) else xp.asarray(value)
+    """The same with an axis to pack."""
+    return _with_axis(op, name, anywhere(op, name, value))
 
 
 def shared(op: str, name: str, value: Any) -> Array:
@@ -160,7 +162,11 @@ def shared(op: str, name: str, value: Any) -> Array:
 
 def real_array(op: str, name: str, value: Any) -> Array:
     """`numbers` with an axis to pack."""
-    x = numbers(op, name, value)
+    x: Array = _with_axis(op, name, numbers(op, name, value))
+    return x
+
+
+def _with_axis(op: str, name: str, x: Any) -> Any:
     if x.ndim == 0:
         raise ValueError(f"{op}: {name} must have at least one axis to pack, got a scalar; wrap it in a list")
     return x

@@ -166,9 +166,10 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
 def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArray:
     """Pack another library's array that holds exactly the levels of an integer dtype; that library is not imported.
 
-    x: an array on the CPU with `__dlpack__`: PyTorch's, JAX', NumPy's. Without a dtype bools are `uint1`, uint8
-    `qa.uint8` and int8 `qa.int8`. Raises DeviceError for arrays elsewhere, ValueError for other values. Every function
-    that takes NumPy arrays takes such arrays too: `quantize` rounds them, `from_words` and `from_codes` take parts.
+    x: an array with `__dlpack__` on the CPU or a GPU, where it is packed: PyTorch's, JAX', NumPy's, CuPy's. Without a
+    dtype bools are `uint1`, uint8 `qa.uint8` and int8 `qa.int8`. Raises DeviceError for arrays on other devices,
+    ValueError for other values. Every function that takes NumPy arrays takes such arrays on the CPU too: `quantize`
+    rounds them, `from_words` and `from_codes` take parts.
 
     >>> import quantarray as qa, numpy as np
     >>> qa.from_dlpack(np.array([-3, 100], np.int8)).dtype, qa.from_dlpack(np.array([1, -1]), qa.bipolar).bits
@@ -177,7 +178,7 @@ def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArra
     op = "from_dlpack"
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"{op}: x must have __dlpack__, got {checks.kind(x)}; encode(x, values) packs lists")
-    a = checks.real_array(op, "x", x)
+    a = checks.dense(op, "x", x)
     found = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
     if found is None:
         raise TypeError(f"{op}: {a.dtype} needs the dtype= whose levels x holds; bool, uint8 and int8 need none")

@@ -76,7 +76,9 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
     device = device_of(x)
     outer, length = x.shape[:axis] + x.shape[axis + 1 :], x.shape[axis]
     dims = thresholds.shape[:-2]
-    row = np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), outer).reshape(-1).astype(np.int64)
+    row = np.arange(math.prod(dims))
+    if row.size > 1:  # of one table a GPU would be sent as many zeros as there are rows, each time
+        row = np.ascontiguousarray(np.broadcast_to(row.reshape(dims), outer).reshape(-1))
     out = empty(device, (quantizer.dtype.bits, *outer, word_count(length)))
     nan = zeros(device, (_PIECES,), np.bool_)
     kernel(device, "encode")(

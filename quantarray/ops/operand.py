@@ -21,6 +21,7 @@ from ..format import bits_for
 from . import checks
 from .conversion import recode
 from .counting import coefficients
+from .exchange import as_cupy, is_cupy, lies_on_gpu
 
 MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
 
@@ -129,13 +130,15 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 def is_dense(x: Any) -> bool:
     """True for an int8 or uint8 array, CuPy's too."""
     array = isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray)
-    return (array or hasattr(x, "__cuda_array_interface__")) and x.dtype in (np.uint8, np.int8)
+    return (array or is_cupy(x)) and x.dtype in (np.uint8, np.int8)
 
 
 def operand(op: str, name: str, x: Any) -> Any:
-    """A QuantArray, or an int8/uint8 array as it is; anything else is refused with the way to get there."""
+    """A QuantArray, or an int8/uint8 array, of a GPU as CuPy's; others are refused with the way to get there."""
     if isinstance(x, QuantArray) or is_dense(x):
         return x
+    if lies_on_gpu(x) and is_dense(found := as_cupy(op, name, x)):
+        return found
     raise TypeError(
         f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}; "
         f"quantize(x, quantizer) or encode(x, values) make a QuantArray"

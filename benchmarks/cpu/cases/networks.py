@@ -5,16 +5,21 @@ from functools import lru_cache
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from .base import Case
 
-NETWORKS = Path(__file__).resolve().parents[4] / "shared" / "networks"
+_ROOT = Path(__file__).resolve().parents[3]
+_SHARED = _ROOT / "shared" if (_ROOT / "shared").exists() else _ROOT.parent / "shared"
+NETWORKS = _SHARED / "networks"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Case):
-    """A trained network on the inputs in its file; what it must give is in the file too."""
+    """A trained network on the inputs in its file, or on `batch` of them; what it must give is in the file too."""
 
     file: str
+    batch: int | None = None
 
     @property
     def path(self):
@@ -27,25 +32,29 @@ class Network(Case):
         return read_plain(self.path)
 
     def inputs(self):
-        return {"x": self.plain().input}
+        return {"x": self._of_batch(self.plain().input)}
 
     def expected(self):
-        return self.plain().expected
+        return self._of_batch(self.plain().expected)
+
+    def _of_batch(self, a):
+        """The first so many, from the first on again where the file has fewer."""
+        return a if self.batch is None else a[np.arange(self.batch) % len(a)]
 
     @lru_cache(1)  # noqa: B019
     def _work(self):
-        """(products, bytes) of all layers, from what each of them made."""
+        """(products, bytes) of all layers, from what each of them makes of one input."""
         from quantarray.nn import load_network
 
         network = load_network(self.path)
-        x = network.encode_input(self.inputs()["x"])
-        products, bits, nbytes = 0, getattr(x, "bits", 8), x.nbytes
+        x, count = network.encode_input(self.plain().input[:1]), len(self.inputs()["x"])
+        products, bits, nbytes, weights = 0, getattr(x, "bits", 8), x.nbytes, 0
         for layer, record in zip(network.layers, network.layers.trace(x), strict=True):
             weight = getattr(layer, "weight", None)
             if weight is not None:
                 products += bits * weight.bits * prod(weight.shape[1:]) * prod(record.shape)
-            bits, nbytes = record.bits, nbytes + record.nbytes + record.weight_nbytes
-        return products, nbytes
+            bits, nbytes, weights = record.bits, nbytes + record.nbytes, weights + record.weight_nbytes
+        return count * products, count * nbytes + weights
 
     @property
     def products(self):

@@ -1,0 +1,55 @@
+"""The tests that need a GPU, and some of them under compute-sanitizer, each in a process of its own."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from threading import Timer
+
+ROOT = Path(__file__).resolve().parents[2]
+SANITIZED = "conv2d or linear or quantize or top_k or argsort"  # kernels with shared memory, races and atomics
+_MARKED = re.compile(r"^@(pytest\.mark\.gpu|GPUS)$", re.MULTILINE)
+_SANITIZER = "compute-sanitizer", "--error-exitcode", "99"
+_SHORT = ("--tb=short", "--maxfail=5", "-p", "no:cacheprovider", "-o", "addopts=")
+
+
+def files():
+    """Those that have tests for a GPU: others may need packages that no test on a GPU needs."""
+    return [f"tests/{f.name}" for f in sorted((ROOT / "tests").glob("test_*.py")) if _MARKED.search(f.read_text())]
+
+
+def tests(only, seconds):
+    """Lines of what failed."""
+    return _run(_pytest(only), seconds)
+
+
+def sanitized(only, seconds):
+    """The same for a few of them; a device that the sanitizer cannot look into fails nothing."""
+    if not shutil.which("compute-sanitizer"):
+        print("without compute-sanitizer: it is not installed")
+        return []
+    return _run((*_SANITIZER, *_pytest(only or SANITIZED)), seconds)
+
+
+def _pytest(only):
+    return (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *_SHORT, *files(), *(("-k", only) if only else ()))
+
+
+def _run(command, seconds):
+    shown = " ".join(command[:4])
+    print(f"{shown} ..", flush=True)
+    lines = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        stop = Timer(seconds, process.kill)
+        stop.start()
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+        stop.cancel()
+    if any("Device not supported" in line for line in lines):
+        print(f"without {command[0]}: it does not support this device")
+        return []
+    if process.returncode < 0:
+        return [f"gpu: {shown} .. was ended after {seconds:.0f} s; --budget gives it more, --only takes fewer"]
+    return [f"gpu: {shown} .. failed with exit code {process.returncode}"] if process.returncode else []

@@ -1,0 +1,62 @@
+"""Rows as text."""
+
+from quantarray.text import table
+
+from ..cpu.contenders import OURS
+from ..cpu.table import duration
+from .contenders import is_ours
+
+BEST = ("warm", "called")  # the time that is compared: in a graph, or called where there can be none
+
+
+def best(row, title):
+    found = row["seconds"].get(title, {})
+    return next((found[how] for how in BEST if how in found), None)
+
+
+def line(row):
+    """All times of a case."""
+    took = [
+        f"{title} " + ", ".join(f"{duration(s)} {how}" for how, s in found.items())
+        for title, found in row["seconds"].items()
+    ]
+    missing = [f"without {title}: {why}" for title, why in row["absent"].items()]
+    graphs = [f"{title} has no graph: {why}" for title, why in row["without_graph"].items()]
+    return f"{row['case']}: " + "; ".join([*took, *missing, *graphs] or ["nothing was timed"])
+
+
+def summary(rows):
+    """A table: ours, each peer, how many times as fast as the fastest peer, rates, limit and share."""
+    titles = list(dict.fromkeys(title for row in rows for title in row["seconds"] if title != OURS))
+    lines = []
+    for row in rows:
+        own, peers = best(row, OURS), [best(row, title) for title in titles if not is_ours(title)]
+        fastest = min((s for s in peers if s), default=None)
+        found = row["seconds"].get(OURS, {})
+        lines.append(
+            [
+                row["case"],
+                duration(own),
+                duration(found.get("called")),
+                duration(found.get("cold")),
+                *(duration(best(row, title)) for title in titles),
+                f"{fastest / own:.2f}" if own and fastest else "",
+                f"{row['operations'] / own / 1e12:.3g}" if own else "",
+                f"{row['bytes'] / own / 1e9:.3g}" if own else "",
+                duration(row["limit"]),
+                f"{row['limit'] / own:.0%}" if own else "",
+            ]
+        )
+    head = ["case", OURS, "called", "cold", *titles, "ratio", "TOPS", "GB/s", "limit", "share"]
+    return table(head, lines)
+
+
+def legend(products, nbytes):
+    """What the columns mean."""
+    rate, speed = f"{2 * products / 1e12:.0f} TOPS", f"{nbytes / 1e9:.0f} GB/s"
+    return (
+        "Times within a CUDA graph, inputs in the caches as far as they fit; called: one call after the other from "
+        "Python; cold: one launch after L2 was overwritten. ratio: the fastest peer's time over ours. limit: the "
+        f"longer of products of bits at {rate} (by the highest clock) and of bytes at {speed} (of a copy). share: "
+        "limit over ours."
+    )

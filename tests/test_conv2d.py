@@ -307,7 +307,7 @@ def test_integers_with_a_real_bias(data, case):
 @pytest.mark.parametrize("groups, outputs", [(1, 400), (2, 200), (3, 129)])
 def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, monkeypatch):
     """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
-    if module in (dot, winograd) and not DOTS or module is winograd and UNIT is not None:
+    if (module in (dot, winograd) and not DOTS) or (module is winograd and UNIT is not None):
         pytest.skip("no dot products, or others")
     kernel, pieces = getattr(module, f"{name}_range"), []
 

@@ -26,6 +26,7 @@ from .fragments import (
     multiplier,
 )
 from .launch import LANES
+from .tiles import column_at, columns
 
 _FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
 
@@ -62,17 +63,10 @@ TILES = (
 def tile_for(shape):
     """The largest tile that no group's channels leave half empty and that makes enough blocks; or the smallest."""
     for tile in TILES:
-        if tile.all_blocks <= max(1, shape.group_blocks) and _columns(shape, tile) * _across(shape, tile) >= _FULL:
+        across, down = tiles.grid(shape, tile.pixels, tile.all_blocks)
+        if tile.all_blocks <= max(1, shape.group_blocks) and across * down >= _FULL:
             return tile
     return TILES[-1]
-
-
-def _across(shape, tile):
-    return -(-shape.rows // tile.pixels)
-
-
-def _columns(shape, tile):
-    return shape.groups * -(-shape.group_blocks // tile.all_blocks)
 
 
 def run(shape, terms, left, right, taps, last, out):
@@ -80,7 +74,7 @@ def run(shape, terms, left, right, taps, last, out):
     tile, codes = tile_for(shape), out.dtype == np.uint32
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
     kernel = _kernel(tile, 2 if evenly else 1, terms.along != 0, codes)
-    grid = _across(shape, tile), min(_columns(shape, tile), launch.MOST_ROWS)
+    grid = tiles.grid(shape, tile.pixels, tile.all_blocks)
     launch.run(kernel, grid, (LANES, tile.warps), shape, terms, left, right, taps.places, taps.offsets, last, out)
 
 
@@ -88,7 +82,7 @@ def run(shape, terms, left, right, taps, last, out):
 def _kernel(tile, words, along, codes):
     """Pixels' words are copied `words` at a time; `along` says whether their own bits count."""
     stages, size, all_blocks = tile.stages, tile.pixels, tile.all_blocks
-    rows, columns, pixels = tile.rows, tile.blocks * LANES // CHANNELS, tile.warps * PIXELS
+    rows, wide, pixels = tile.rows, tile.blocks * LANES // CHANNELS, tile.warps * PIXELS
     a_words, b_words = stages * size * WORDS, stages * WORDS * (all_blocks * LANES + PAD)
     ahead, pending, dots = stages - 1, stages - 2, pixels * (tile.blocks * LANES + SKEW)
     locate, fetch, multiply = tiles.locator(size), fetcher(tile, words), multiplier(tile, along)
@@ -103,17 +97,14 @@ def _kernel(tile, words, along, codes):
         b = cuda.shared.array(b_words, np.uint64, alignment=16)
         dot = cuda.shared.array(dots, np.int32)
         own = cuda.shared.array(pixels, np.int32)
-        sums = cuda.local.array((rows, SIDES, columns, 2), np.int32)
+        sums = cuda.local.array((rows, SIDES, wide, 2), np.int32)
         ones = cuda.local.array((rows, SIDES), np.int32)
         locate(shape, places, begins, kinds, out_rows)
         length = offsets.shape[1]
         steps = terms.planes_x * terms.planes_w * ((length + WORDS - 1) // WORDS)
-        chunks = (shape.group_blocks + all_blocks - 1) // all_blocks
         column = cuda.blockIdx.y
-        while column < shape.groups * chunks:
-            group = column // chunks
-            first = group * shape.group_blocks + (column - group * chunks) * all_blocks
-            end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
+        while column < columns(shape, all_blocks):
+            group, first, end, shift = column_at(shape, all_blocks, column)
             clear(sums, ones)
             i, power, word, into = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2, 0, 0  # of the next fetch
             x, factor, at, stage = i, power, 0, 0  # of the next product

@@ -17,7 +17,7 @@ from numba import cuda
 from . import bmma, isa, launch, tiles
 from .finish import changes, store_codes, store_values
 from .launch import LANES
-from .tiles import counter, locator, sum_codes
+from .tiles import column_at, columns, counter, locator, sum_codes
 
 _ROW = LANES + 1  # words of a row of the square that weights are turned in: columns then lie in different banks
 
@@ -104,12 +104,9 @@ def _kernel(tile, codes, total):
         dot = cuda.shared.array((warps, own, LANES), np.int64)
         locate(shape, places, begins, kinds, rows)
         lane, warp, length = cuda.threadIdx.x, cuda.threadIdx.y, offsets.shape[1]
-        chunks = (shape.group_blocks + blocks - 1) // blocks
         column = cuda.blockIdx.y
-        while column < shape.groups * chunks:
-            group = column // chunks
-            block = group * shape.group_blocks + (column - group * chunks) * blocks
-            end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
+        while column < columns(shape, blocks):
+            group, block, end, shift = column_at(shape, blocks, column)
             for i in range(own):
                 dot[warp, i, lane] = 0
             for i in range(terms.planes_x):

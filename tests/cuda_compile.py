@@ -24,10 +24,19 @@ _FOUND = find_spec("numba_cuda") is not None and all((_TOOLS / tool).exists() fo
 needs_toolkit = pytest.mark.skipif(not _FOUND, reason="needs numba-cuda, and the wheels of ptxas and nvdisasm")
 
 
+class Launch(NamedTuple):
+    """What a twin launched."""
+
+    kernel: object
+    signature: tuple
+    shared: int  # bytes of arrays without a size
+
+
 class Assembled(NamedTuple):
     """What became of a kernel on one target."""
 
     ptx: str
+    log: str  # of the assembler
     registers: int
     shared: int  # bytes
     local: int  # bytes of stack and spills a thread
@@ -40,13 +49,13 @@ class Assembled(NamedTuple):
 
 @contextmanager
 def launches(monkeypatch):
-    """The list of (kernel, signature) that twins launch inside; nothing runs, and no GPU is asked for."""
+    """The list of `Launch`es of twins inside; nothing runs, and no GPU is asked for."""
     from quantarray.cuda import launch
 
     found = []
 
-    def note(kernel, grid, block, *args):
-        found.append((kernel, tuple(_type_of(a) for a in args)))
+    def note(kernel, grid, block, *args, shared=0):
+        found.append(Launch(kernel, tuple(_type_of(a) for a in args), shared))
 
     with monkeypatch.context() as patched:
         patched.setattr(launch, "run", note)
@@ -70,14 +79,18 @@ def _type_of(a):
 
 @cache
 def assemble(kernel, signature, target):
-    """Compile for compute capability (major, minor), assemble and disassemble."""
+    """Compile for compute capability (major, minor), or one and "a", its own instructions; assemble, disassemble."""
     from numba import cuda
     from numba.cuda import dispatcher
 
     # Device functions ask for the current device, of which there need be none
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=target)
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=target[:2])
     ptx = cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=target)[0]
-    return _assemble(ptx, f"sm_{target[0]}{target[1]}")
+    return _assemble(ptx, name_of(target))
+
+
+def name_of(target):
+    return f"sm_{''.join(map(str, target))}"
 
 
 def _assemble(ptx, name):
@@ -91,7 +104,7 @@ def _assemble(ptx, name):
     local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
     opcodes = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text)
     bytes_shared, bytes_local = int(shared[1]) if shared else 0, sum(map(int, local.groups()))
-    return Assembled(ptx, int(used[1]), bytes_shared, bytes_local, Counter(opcodes))
+    return Assembled(ptx, log, int(used[1]), bytes_shared, bytes_local, Counter(opcodes))
 
 
 def _run(tool, *args):

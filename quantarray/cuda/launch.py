@@ -21,6 +21,7 @@ LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
 WARPS = 8  # of a block that has no shape of its own
 
+_GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
 _kept, _equal, _holders = {}, {}, []
 
@@ -31,15 +32,28 @@ def inline(function):
     return cuda.jit(device=True, **options)(function)
 
 
-def run(kernel, grid, block, *args):
+def run(kernel, grid, block, *args, shared=0):
     """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
 
-    It runs on the stream that the arrays name: CuPy's name the current one.
+    It runs on the stream that the arrays name: CuPy's name the current one. `shared` bytes are its arrays of shared
+    memory that have no size of their own.
     """
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
     with _explained("a kernel"):
-        kernel[grid, block, stream](*ready)
+        launched = kernel[grid, block, stream, shared]
+        if shared > _GIVEN and _driver():
+            launched.pre_launch_callbacks.append(_ask_for_shared)
+        launched(*ready)
+
+
+def _ask_for_shared(kernel, launched):
+    """Numba asks the driver for no more than it gives unasked, so this does, as Numba does for other attributes."""
+    from numba.cuda.cudadrv import driver
+
+    function = kernel._codelibrary.get_cufunc()
+    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    driver.driver.cuKernelSetAttribute(most, launched.sharedmem, function.handle, function.device.id)
 
 
 @contextmanager

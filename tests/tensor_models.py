@@ -105,6 +105,7 @@ class Models:
         waiting, arrived = self.current().groups, vars(self.current()).setdefault("arrived", [])
         while len(waiting) > groups:
             for to, of in waiting.pop(0):
+                assert (to == SPOILT).all(), "words that are written to while a copy to them is on its way"
                 to[:] = of
                 arrived += _addresses(to)
 

@@ -7,6 +7,7 @@ from cuda_backend import twins
 from results import assert_bits
 from tensor_models import Models
 from test_cuda_bmma_choice import launched
+from warpgroup_models import WarpgroupModels
 
 import quantarray as qa
 from quantarray.cuda import launch, tensor, tiles, wgmma
@@ -69,6 +70,15 @@ def test_what_a_tile_needs(tile):
 def test_large_tiles_for_large_products(rows, blocks, tile):
     shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)
     assert wgmma.tile_for(shape) == TILES[tile]
+
+
+@pytest.mark.parametrize(("words", "products"), [(1, 1), (4, 1), (5, 2), (15, 4), (16, 4), (17, 5)])
+def test_products_of_zeros_are_left_out(words, products, monkeypatch):
+    begun, begin = [], WarpgroupModels._begin
+    monkeypatch.setattr(WarpgroupModels, "_begin", lambda self, *args: begun.append(1) or begin(self, *args))
+    monkeypatch.setattr(wgmma, "tile_for", lambda shape: Tile(4, 1, 1, 1, 3))
+    x = qa.encode(np.ones((1, 64 * words), int), (-1, 1))
+    assert qa.linear(x, x).tolist() == [[64 * words]] and len(begun) == 128 * products
 
 
 @pytest.mark.parametrize("channels", (64, 128))

@@ -44,13 +44,10 @@ def descriptor(held, at):
 def fetcher(tile, words):
     """Begins to copy a stage, so many words of a pixel at a time; weights word by word.
 
-    Rows of channels are what products read, `conv_weights` has rows of words: a word is all that neighbours in both. A
-    warp takes two words of 16 channels, which are two runs of 128 bytes there, and here 8 channels at a time in all
-    banks.
+    Products read rows of channels, `conv_weights` has rows of words: a word is all that lies together in both. A warp
+    takes two words of 16 channels, which are two runs of 128 bytes there, and here, 8 channels at a time, in all banks.
     """
-    channels, warps = tile.all_blocks * LANES, tile.warps
-    all_turns = DEPTH // 2 * (channels // _HALF)
-    turns, fetch_windows = -(-all_turns // warps), window_copier(tile, DEPTH, words, swizzled)
+    blocks, warps, fetch_windows = tile.all_blocks, tile.warps, window_copier(tile, DEPTH, words, swizzled)
 
     @inline
     def fetch(left, i, right, j, offsets, begins, kinds, shift, first, end, word, held, row, column):
@@ -58,14 +55,15 @@ def fetcher(tile, words):
         channels from block `first` on from held[column] on, any behind the last word or block.
         """
         fetch_windows(left, i, offsets, begins, kinds, shift, word, held, row)
-        lane, last_word = cuda.threadIdx.x, right.shape[2] - 1
-        for turn in range(turns):
-            at = cuda.threadIdx.y + turn * warps
-            if all_turns % warps == 0 or at < all_turns:
-                k, channel = at % (DEPTH // 2) * 2 + (lane & 1), at // (DEPTH // 2) * _HALF + (lane >> 1)
-                block = j * right.shape[1] + min(first + channel // LANES, end - 1)
-                start = (block * right.shape[2] + min(word + k, last_word)) * LANES + channel % LANES
-                tensor.copy_word(held, column + channel * DEPTH + swizzled(channel, k), right, start, True)
+        words_of_block, channel = right.shape[2] * LANES, cuda.threadIdx.x >> 1
+        for pair in range(cuda.threadIdx.y, DEPTH // 2, warps):
+            k = 2 * pair + (cuda.threadIdx.x & 1)
+            start = (j * right.shape[1] + first) * words_of_block + min(word + k, right.shape[2] - 1) * LANES + channel
+            to = column + channel * DEPTH + swizzled(channel, k)
+            for block in range(blocks):  # the next one by an addition: multiplied out, copies cost more than products
+                tensor.copy_word(held, to + 2 * block * _HALF * DEPTH, right, start, True)
+                tensor.copy_word(held, to + (2 * block + 1) * _HALF * DEPTH, right, start + _HALF, True)
+                start += words_of_block if first + block + 1 < end else 0
 
     return fetch
 

@@ -1,5 +1,6 @@
 """Every CUDA kernel compiles, assembles, and is made of the instructions that it is meant to be made of."""
 
+import inspect
 import os
 import re
 from dataclasses import dataclass
@@ -297,28 +298,29 @@ def test_operands_of_wgmma():
 
 
 def test_more_shared_memory_than_is_given_is_asked_for(monkeypatch):
-    """By Numba's own way to a driver, which here is noted instead of one."""
-    from numba import cuda
+    """Of the driver by its name for it, and for the very kernel that is launched; both are stand-ins here."""
     from numba.cuda.cudadrv import driver
     from numba.cuda.dispatcher import CUDADispatcher
 
     from quantarray.cuda import launch
 
-    asked, ran = [], []
+    asked, ran, given = [], [], 48 << 10
     function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
     compiled = SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))
 
-    def call(self, args, launched):
-        for callback in launched.pre_launch_callbacks:
-            callback(compiled, launched)
-        ran.append(launched.sharedmem)
+    class Kernel(SimpleNamespace):
+        def specialize(self, *args):
+            return Kernel(overloads={args: compiled})
+
+        def __getitem__(self, configured):
+            return lambda *args: ran.append((configured, vars(self)))
 
     monkeypatch.setattr(launch, "_driver", lambda: True)
-    monkeypatch.setattr(launch, "_argument", lambda a: a)
     monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
-    monkeypatch.setattr(CUDADispatcher, "call", call)
-    kernel = cuda.jit(lambda: None)
-    for shared in (48 << 10, (48 << 10) + 1):
-        launch.run(kernel, (1, 1), (32, 1), shared=shared)
+    for shared in (given, given + 1):
+        launch.run(Kernel(), (128, 1), (32, 1), 5, 6, shared=shared)
     most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    assert ran == [48 << 10, (48 << 10) + 1] and asked == [(most, (48 << 10) + 1, "handle", 1)]
+    assert asked == [(most, given + 1, "handle", 1)]
+    assert [configured for configured, _ in ran] == [((128, 1), (32, 1), 0, given + more) for more in (0, 1)]
+    assert [made for _, made in ran] == [{}, {"overloads": {(5, 6): compiled}}]
+    assert set(inspect.signature(CUDADispatcher.specialize).parameters) == {"self", "args"}

@@ -178,7 +178,7 @@ def test_warps_and_lanes_agree(one):
     warpgroup.fence()
     with pytest.raises(AssertionError, match="warps that do not agree"):
         warpgroup.mma(8)(sums, a + 2, b)
-    tensor.exchange = lambda value: (0, [value] * 31 + [(a + 2, b, 8)])
+    tensor.exchange = lambda value: (31, [value] * 31 + [(a + 2, b, 8)])
     with pytest.raises(AssertionError, match="lanes that do not agree"):
         warpgroup.mma(8)(sums, a, b)
 

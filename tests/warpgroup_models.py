@@ -108,7 +108,7 @@ class WarpgroupModels:
 
     def _begin(self, channels, sums, a, b):
         lane, shown = self.models.exchange((int(a), int(b), channels))
-        assert set(shown) == {shown[0]}, "lanes that do not agree"
+        assert shown[lane] == shown[0], "lanes that do not agree"
         me = self.models.current()
         assert vars(me).get("fenced"), "products that no fence comes before"
         accumulator = self._accumulator(sums)

@@ -41,19 +41,24 @@ def run(kernel, grid, block, *args, shared=0):
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
     with _explained("a kernel"):
-        launched = kernel[grid, block, stream, shared]
         if shared > _GIVEN and _driver():
-            launched.pre_launch_callbacks.append(_ask_for_shared)
-        launched(*ready)
+            kernel = _with_shared(kernel, shared, ready)
+        kernel[grid, block, stream, shared](*ready)
 
 
-def _ask_for_shared(kernel, launched):
-    """Numba asks the driver for no more than it gives unasked, so this does, as Numba does for other attributes."""
+def _with_shared(kernel, shared, args):
+    """The kernel for arguments of these types, which may have so many bytes of shared memory.
+
+    Numba asks the driver for no more than it gives unasked, so this does, as Numba does for other attributes.
+    """
     from numba.cuda.cudadrv import driver
 
-    function = kernel._codelibrary.get_cufunc()
+    made = kernel.specialize(*args)
+    (compiled,) = made.overloads.values()
+    function = compiled._codelibrary.get_cufunc()
     most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    driver.driver.cuKernelSetAttribute(most, launched.sharedmem, function.handle, function.device.id)
+    driver.driver.cuKernelSetAttribute(most, shared, function.handle, function.device.id)
+    return made
 
 
 @contextmanager

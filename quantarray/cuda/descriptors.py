@@ -11,7 +11,7 @@ from numba import cuda
 
 from . import tensor, warpgroup
 from .launch import LANES, inline
-from .stages import PIXELS, SIDES, WORDS, place_in_fragment, window_copier
+from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment, window_copier
 
 DEPTH = 16  # words of a row, and of a stage
 _PARTS = DEPTH // WORDS  # products of a whole stage
@@ -70,8 +70,7 @@ def fetcher(tile, words):
 
 @cache
 def multiplier(tile):
-    channels = tile.columns * 8
-    mma = warpgroup.mma(channels)
+    mma = warpgroup.mma(tile.columns * CHANNELS)
 
     @inline
     def multiply(held, row, column, left, sums):

@@ -11,7 +11,7 @@ from numba import cuda
 from . import stages, tensor, tiles, warpgroup
 from .descriptors import DEPTH, PATTERN, aligned, count_ones, fetcher, multiplier
 from .launch import LANES
-from .stages import PIXELS, SIDES, Tile, clearer, doubler, finisher, following
+from .stages import CHANNELS, PIXELS, SIDES, Tile, clearer, doubler, finisher, following
 from .tiles import column_at, columns
 
 TILES = (
@@ -42,7 +42,7 @@ def _kernel(tile, words, along, codes):
     depth, size, all_blocks, wide = tile.stages, tile.pixels, tile.all_blocks, tile.columns
     rows, channels, ahead = size * DEPTH, all_blocks * LANES * DEPTH, tile.stages - 2
     pending, pixels = ahead - 1, tile.warps * PIXELS
-    fence_sums, collect = warpgroup.fence_sums(8 * wide), warpgroup.collect(8 * wide)
+    fence_sums, collect = warpgroup.fence_sums(CHANNELS * wide), warpgroup.collect(CHANNELS * wide)
     locate, fetch, multiply = tiles.locator(size), fetcher(tile, words), multiplier(tile)
     clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, codes)
 

@@ -26,10 +26,20 @@ _FOUND = find_spec("numba_cuda") is not None and all((_TOOLS / tool).exists() fo
 needs_toolkit = pytest.mark.skipif(not _FOUND, reason="needs numba-cuda, and the wheels of ptxas and nvdisasm")
 
 
+class Launch(NamedTuple):
+    """What a twin launched."""
+
+    kernel: object
+    signature: tuple
+    threads: int  # of a block
+    shared: int  # bytes of arrays without a size
+
+
 class Assembled(NamedTuple):
     """What became of a kernel on one target."""
 
     ptx: str
+    log: str  # of the assembler
     registers: int
     shared: int  # bytes
     local: int  # bytes of stack and spills a thread
@@ -42,13 +52,14 @@ class Assembled(NamedTuple):
 
 @contextmanager
 def launches(monkeypatch):
-    """The list of (kernel, signature, threads of a block) that twins launch inside; nothing runs."""
+    """The list of `Launch`es of twins inside; nothing runs, and no GPU is asked for."""
     from quantarray.cuda import launch
 
     found = []
 
-    def note(kernel, grid, block, *args):
-        found.append((kernel, tuple(_type_of(a) for a in args), prod(np.atleast_1d(block).tolist())))
+    def note(kernel, grid, block, *args, shared=0):
+        threads = prod(np.atleast_1d(block).tolist())
+        found.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared))
 
     with monkeypatch.context() as patched:
         patched.setattr(launch, "run", note)
@@ -72,12 +83,12 @@ def _type_of(a):
 
 @cache
 def assemble(kernel, signature, target):
-    """Compile for compute capability (major, minor), assemble and disassemble."""
+    """Compile for compute capability (major, minor), or one and "a", its own instructions; assemble, disassemble."""
     ptx = _compile(kernel, signature, target, target)
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
-        log = _run("ptxas", "-v", f"-arch=sm_{target[0]}{target[1]}", source, "-o", made).stderr
+        log = _run("ptxas", "-v", f"-arch={name_of(target)}", source, "-o", made).stderr
         return _read(ptx, log, made)
 
 
@@ -86,9 +97,9 @@ def link(kernel, signature, target):
     """The same as Numba does for a GPU of that compute capability, all that it has included."""
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
-    own = "a" if target >= (9, 0) else ""
-    code = _compile(kernel, signature, target, (*target, own), output="ltoir")
-    options = LinkerOptions(arch=f"sm_{target[0]}{target[1]}{own}", link_time_optimization=True, verbose=True)
+    own = (*target[:2], "a") if target >= (9, 0) else target
+    code = _compile(kernel, signature, target, own if len(own) > 2 else (*own, ""), output="ltoir")
+    options = LinkerOptions(arch=name_of(own), link_time_optimization=True, verbose=True)
     linker = Linker(ObjectCode.from_ltoir(code), options=options)
     linked = bytes(linker.link("cubin").code)
     with tempfile.TemporaryDirectory() as folder:
@@ -97,12 +108,16 @@ def link(kernel, signature, target):
         return _read("", linker.get_info_log(), made)
 
 
+def name_of(target):
+    return f"sm_{''.join(map(str, target))}"
+
+
 def _compile(kernel, signature, target, cc, **how):
     from numba import cuda
     from numba.cuda import dispatcher
 
     # Device functions ask for the current device, of which there need be none
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=target)
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=target[:2])
     return cuda.compile(kernel.py_func, signature, device=False, abi="numba", cc=cc, **how)[0]
 
 
@@ -114,7 +129,7 @@ def _read(ptx, log, made):
     local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
     opcodes = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text)
     bytes_shared, bytes_local = int(shared[1]) if shared else 0, sum(map(int, local.groups()))
-    return Assembled(ptx, int(used[1]), bytes_shared, bytes_local, Counter(opcodes))
+    return Assembled(ptx, log, int(used[1]), bytes_shared, bytes_local, Counter(opcodes))
 
 
 def _run(tool, *args):

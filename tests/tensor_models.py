@@ -42,8 +42,11 @@ def mma_and_popc(a, b, c):
 class Models:
     """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
 
+    NAMES = "mma", "load_matrix", "address", "read", "read_half", "copy_word", "copy_pair", "commit", "wait"
+
     def __init__(self, current, exchange):
         self.current, self.exchange, self.made = current, exchange, (None, None)
+        self.unseen = set()  # addresses of words that threads have written and not shown to the async proxy
 
     def mma(self, *registers):
         lane, shown = self.exchange(registers)
@@ -69,6 +72,10 @@ class Models:
         return found
 
     @staticmethod
+    def address(array, at):
+        return array.ctypes.data + array.itemsize * int(at)
+
+    @staticmethod
     def read_half(array, at):
         assert at >= 0
         return array.reshape(-1).view(np.uint32)[at]
@@ -87,6 +94,7 @@ class Models:
     def _copy(self, words, into, at, source, start, inside):
         to, of = self._words(into, words, at), self._words(source, words, start)
         to[:] = SPOILT
+        self.unseen.update(_addresses(to))
         vars(self.current()).setdefault("begun", []).append((to, of if inside else np.uint64(0)))
 
     def commit(self):
@@ -94,7 +102,17 @@ class Models:
         me.setdefault("groups", []).append(me.pop("begun", []))
 
     def wait(self, groups):
-        waiting = self.current().groups
+        waiting, arrived = self.current().groups, vars(self.current()).setdefault("arrived", [])
         while len(waiting) > groups:
             for to, of in waiting.pop(0):
+                assert (to == SPOILT).all(), "words that are written to while a copy to them is on its way"
                 to[:] = of
+                arrived += _addresses(to)
+
+    def show(self):
+        """What has arrived for this thread is seen by the async proxy."""
+        self.unseen.difference_update(vars(self.current()).pop("arrived", []))
+
+
+def _addresses(words):
+    return range(words.ctypes.data, words.ctypes.data + words.nbytes, 8)

@@ -25,9 +25,9 @@ def launched(patched):
     """The names of the kernels that are launched from here on."""
     names, run = [], launch.run
 
-    def note(kernel, *args):
+    def note(kernel, *args, **how):
         names.append(kernel.fn.__name__)
-        run(kernel, *args)
+        run(kernel, *args, **how)
 
     patched.setattr(launch, "run", note)
     return names

@@ -1,13 +1,17 @@
 """Every CUDA kernel compiles, assembles, and is made of the instructions that it is meant to be made of."""
 
+import inspect
 import os
 import re
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from cuda_compile import TARGETS, assemble, launches, link, needs_toolkit
+from cuda_compile import TARGETS, assemble, launches, link, name_of, needs_toolkit
 
 import quantarray as qa
 from quantarray.device import kernel
@@ -19,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator compiles nothing"),
 ]
 
-REGISTERS, SHARED = 65536, 48 << 10  # that a block may have, of shared bytes without asking for more
+REGISTERS, SHARED, MOST_SHARED = 65536, 48 << 10, 227 << 10  # that a block may have; shared bytes unasked and asked
 
 
 @dataclass(frozen=True)
@@ -96,24 +100,26 @@ def product(values, outputs, requantize=None, name="conv", channels=64):
     return public(name, lambda: qa.conv2d(x, w, padding=1, requantize=requantize))
 
 
-def on_tensor_cores(tile, *args, **kwargs):
-    """The same product by the kernel of binary tensor cores in one of its tiles."""
+def on_tensor_cores(units, capability, tile, *args, **kwargs):
+    """The same product by a kernel of tensor cores in one of its tiles."""
 
     def run():
-        from quantarray.cuda import bmma, launch
-
+        module = import_module(f"quantarray.cuda.{units}")
         with (
-            patch.dict(os.environ, QUANTARRAY_CUDA="bmma"),
-            patch.object(launch, "capability", lambda: (8, 0)),
-            patch.object(bmma, "tile_for", lambda shape: bmma.TILES[tile]),
+            patch.dict(os.environ, QUANTARRAY_CUDA=units),
+            patch("quantarray.cuda.launch.capability", lambda: capability),
+            patch.object(module, "tile_for", lambda shape: module.TILES[tile]),
         ):
             product(*args, **kwargs)()
 
     return run
 
 
+bmma, wgmma = partial(on_tensor_cores, "bmma", (8, 0)), partial(on_tensor_cores, "wgmma", (9, 0))
 BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0), (9, 0))}
 CODES = BMMA | {"needs": (*BMMA["needs"], "VOTE")}
+WGMMA = {"needs": ("BGMMA", "LDGSTS", "FENCE"), "lacks": ("DSETP", "BMMA", "IMMA"), "targets": ((9, 0, "a"),)}
+WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "VOTE")}
 
 
 def depthwise(scale=None, requantize=None):
@@ -146,17 +152,31 @@ CASES = [
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
     Case("conv to codes", product(range(4), 128, qa.Thresholds([0, 5, 9])), 128, ("POPC", "VOTE"), ("DSETP",), 43648),
-    Case("bmma to int32, 128 x 128", on_tensor_cores(0, range(4), 128), 255, **BMMA, shared=46720),
-    Case("bmma to int32, 128 x 128, pairs of words", on_tensor_cores(0, range(4), 128, channels=128), 255, **BMMA,
+    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=46720),
+    Case("bmma to int32, 128 x 128, pairs of words", bmma(0, range(4), 128, channels=128), 255, **BMMA,
          shared=46720),
-    Case("bmma to codes, 128 x 128", on_tensor_cores(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
+    Case("bmma to codes, 128 x 128", bmma(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
          shared=46720),
-    Case("bmma to int32, 128 x 64", on_tensor_cores(1, range(4), 64), 168, **BMMA, shared=40448),
-    Case("bmma to codes, 128 x 64", on_tensor_cores(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
+    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=40448),
+    Case("bmma to codes, 128 x 64", bmma(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
          shared=40448),
-    Case("bmma to int32, 64 x 32", on_tensor_cores(2, range(4), 32), 128, **BMMA, shared=25088),
-    Case("bmma to codes, 64 x 32", on_tensor_cores(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
+    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=25088),
+    Case("bmma to codes, 64 x 32", bmma(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
          shared=25088),
+    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200704),
+    Case("wgmma to int32, 128 x 256, pairs of words", wgmma(0, range(4), 256, channels=128), 255, **WGMMA,
+         shared=200704),
+    Case("wgmma to codes, 128 x 256", wgmma(0, range(4), 256, qa.Thresholds([0, 5, 9])), 255, **WGMMA_CODES,
+         shared=200704),
+    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=135168),
+    Case("wgmma to codes, 128 x 128", wgmma(1, range(4), 128, qa.Thresholds([0, 5, 9])), 232, **WGMMA_CODES,
+         shared=135168),
+    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=102400),
+    Case("wgmma to codes, 128 x 64", wgmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 176, **WGMMA_CODES,
+         shared=102400),
+    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 160, **WGMMA, shared=51712),
+    Case("wgmma to codes, 64 x 32", wgmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 160, **WGMMA_CODES,
+         shared=51712),
     *[Case(f"conv_real to float32, {outputs} channels", product(range(4), outputs, name="conv_real"), 128,
            ("POPC", "DMUL", "DADD"), ("DFMA",), 40064, floats=True) for outputs in (32, 64)],
     Case("conv_real to codes", product(range(4), 64, qa.Thresholds([0.0, 5.0, 9.0]), "conv_real"), 160,
@@ -202,15 +222,16 @@ CASES = [
 
 @pytest.mark.parametrize(
     ("case", "target"),
-    [pytest.param(case, cc, id=f"{case}-sm_{cc[0]}{cc[1]}") for case in CASES for cc in case.targets],
+    [pytest.param(case, cc, id=f"{case}-{name_of(cc)}") for case in CASES for cc in case.targets],
 )
 def test_instructions(case, target, monkeypatch):
     with launches(monkeypatch) as found:
         case.call()
-    made = {kernel.py_func.__name__: assemble(kernel, signature, target) for kernel, signature, _ in found}
-    for name, one in made.items():
-        print(f"{case}, {name}, sm_{target[0]}{target[1]}: {one.registers} registers, {one.shared} bytes shared, "
-              f"{sum(one.instructions.values())} instructions")  # fmt: skip
+    made = [(launched, assemble(launched.kernel, launched.signature, target)) for launched in found]
+    for launched, one in made:
+        shared, instructions = one.shared + launched.shared, sum(one.instructions.values())
+        print(f"{case}, {launched.kernel.py_func.__name__}, {name_of(target)}: {one.registers} registers, "
+              f"{shared} bytes shared, {instructions} instructions")  # fmt: skip
         assert "fma.rn.f" not in one.ptx
         assert case.floats or "st.global.f" not in one.ptx
     holds(case, made)
@@ -221,20 +242,21 @@ def test_what_a_gpu_is_given(case, monkeypatch):
     """Numba leaves the machine code to nvJitLink, which optimises once more: all of it must hold there too."""
     with launches(monkeypatch) as found:
         case.call()
-    made = {kernel.py_func.__name__: link(kernel, signature, (9, 0)) for kernel, signature, _ in found}
+    made = [(launched, link(launched.kernel, launched.signature, (9, 0))) for launched in found]
     holds(case, made)
-    for launched, _, threads in found:
-        one = made[launched.py_func.__name__]
-        assert threads <= 1024 and threads * -(-one.registers // 8) * 8 <= REGISTERS, "a block that cannot be launched"
-        assert one.shared <= SHARED
+    for launched, one in made:
+        registers = launched.threads * -(-one.registers // 8) * 8
+        assert launched.threads <= 1024 and registers <= REGISTERS, "a block that cannot be launched"
+        assert one.shared <= SHARED and one.shared + launched.shared <= MOST_SHARED
 
 
 def holds(case, made):
-    for one in made.values():
+    for launched, one in made:
         assert one.local == 0, "registers spill to memory, or an array of registers lies there"
-        assert one.registers <= case.registers and one.shared <= case.shared
+        assert one.registers <= case.registers and one.shared + launched.shared <= case.shared
+        assert "Potential Performance Loss" not in one.log, "products that wait for each other"
         assert [opcode for opcode in case.lacks if one.count(opcode)] == []
-    assert [opcode for opcode in case.needs if not any(one.count(opcode) for one in made.values())] == []
+    assert [opcode for opcode in case.needs if not any(one.count(opcode) for _, one in made)] == []
 
 
 def test_operands_of_mma():
@@ -254,3 +276,71 @@ def test_operands_of_mma():
     assert given == ["105", "106", "107", "108", "109", "110", "101", "102", "103", "104"]
     stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
     assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))
+
+
+def test_operands_of_wgmma():
+    """Sums, pixels' and weights' descriptors reach the instruction in the order of the arguments of `warpgroup.mma`. In
+    a descriptor is an address within shared memory.
+    """
+    from numba import cuda, types
+
+    from quantarray.cuda import descriptors, warpgroup
+
+    mma, fence_sums, collect = warpgroup.mma(8), warpgroup.fence_sums(8), warpgroup.collect(8)
+
+    @cuda.jit
+    def once(out, numbers):
+        held = cuda.shared.array(0, np.uint64, alignment=16)
+        sums = cuda.local.array((1, 1, 2, 2), np.int32)
+        for side in range(2):
+            for e in range(2):
+                sums[0, 0, side, e] = 101 + 2 * side + e
+        fence_sums(sums)
+        mma(sums, np.uint64(105), np.uint64(106))
+        warpgroup.commit()
+        collect(sums)
+        for side in range(2):
+            for e in range(2):
+                out[2 * side + e] = sums[0, 0, side, e]
+        numbers[0] = descriptors.descriptor(held, 5)
+
+    ptx = assemble(once, (types.int32[::1], types.uint64[::1]), (9, 0, "a")).ptx
+    given = dict(re.findall(r"mov\.[bsu](?:32|64)\s+(%rd?\d+), (\d+);", ptx))
+    found = re.search(r"wgmma\.mma_async.*?b1\.b1\.and\.popc \{(.*?)\}, (%rd\d+), (%rd\d+), 1;", ptx)
+    d = found[1].split(", ")
+    assert [given[register] for register in (*d, found[2], found[3])] == ["101", "102", "103", "104", "105", "106"]
+    stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
+    assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))
+    start = re.search(r"mov\.u64\s+(%rd\d+), _cudapy_smem_\d+;\s+add\.s64\s+%rd\d+, \1, 40;", ptx)
+    assert start, "not the address of element 5 within shared memory"
+    assert re.search(r"and\.b64\s+%rd\d+, %rd\d+, 262128;\s+shr\.u64\s+%rd\d+, %rd\d+, 4;", ptx)
+    assert re.search(rf"or\.b64\s+%rd\d+, %rd\d+, {1 << 62 | 64 << 32 | 1 << 16};", ptx)
+
+
+def test_more_shared_memory_than_is_given_is_asked_for(monkeypatch):
+    """Of the driver by its name for it, and for the very kernel that is launched; both are stand-ins here."""
+    from numba.cuda.cudadrv import driver
+    from numba.cuda.dispatcher import CUDADispatcher
+
+    from quantarray.cuda import launch
+
+    asked, ran, given = [], [], 48 << 10
+    function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
+    compiled = SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))
+
+    class Kernel(SimpleNamespace):
+        def specialize(self, *args):
+            return Kernel(overloads={args: compiled})
+
+        def __getitem__(self, configured):
+            return lambda *args: ran.append((configured, vars(self)))
+
+    monkeypatch.setattr(launch, "_driver", lambda: True)
+    monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
+    for shared in (given, given + 1):
+        launch.run(Kernel(), (128, 1), (32, 1), 5, 6, shared=shared)
+    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    assert asked == [(most, given + 1, "handle", 1)]
+    assert [configured for configured, _ in ran] == [((128, 1), (32, 1), 0, given + more) for more in (0, 1)]
+    assert [made for _, made in ran] == [{}, {"overloads": {(5, 6): compiled}}]
+    assert set(inspect.signature(CUDADispatcher.specialize).parameters) == {"self", "args"}

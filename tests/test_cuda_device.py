@@ -83,10 +83,10 @@ def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
 
     one, two = np.zeros(3).view(Named), np.zeros(3).view(Named)
     launch.run(Kernel(), 1, 32, one, 5, two)
-    assert launched["where"] == (1, 32, 0)
+    assert launched["where"] == (1, 32, 0, 0)
     two.stream = "a stream"
     launch.run(Kernel(), 1, 32, one, 5, two)
-    assert launched["where"] == (1, 32, "a stream")
+    assert launched["where"] == (1, 32, "a stream", 0)
 
 
 def test_scratch_is_cupys(monkeypatch):

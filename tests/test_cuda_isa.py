@@ -35,14 +35,19 @@ def test_forced(monkeypatch):
     assert isa.units((9, 0), *ENOUGH) == "popc"
     monkeypatch.setenv("QUANTARRAY_CUDA", "bmma")
     assert isa.units((8, 0), 1, 1) == "bmma"
+    monkeypatch.setenv("QUANTARRAY_CUDA", "wgmma")
+    assert isa.units((9, 0), 1, 1) == "wgmma"
 
 
 def test_errors_name_cause_and_fix(monkeypatch):
-    monkeypatch.setenv("QUANTARRAY_CUDA", "wgmma")
-    with pytest.raises(DeviceError, match="QUANTARRAY_CUDA must be one of popc, bmma, or unset, got 'wgmma'"):
+    monkeypatch.setenv("QUANTARRAY_CUDA", "mma")
+    with pytest.raises(DeviceError, match="QUANTARRAY_CUDA must be one of popc, bmma, wgmma, or unset, got 'mma'"):
         isa.best((9, 0))
-    monkeypatch.setenv("QUANTARRAY_CUDA", "bmma")
-    with pytest.raises(
-        DeviceError, match=r"compute capability 8\.0 to 9\.x, .* has 12\.0; unset QUANTARRAY_CUDA, or use"
-    ):
-        isa.units((12, 0), *ENOUGH)
+    for name, needed, found in (
+        ("bmma", r"8\.0 to 9\.x", (12, 0)), ("bmma", r"8\.0 to 9\.x", (7, 5)), ("wgmma", r"9\.0", (8, 9)),
+        ("wgmma", r"9\.0", (10, 0)), ("wgmma", r"9\.0", (9, 1)),
+    ):  # fmt: skip
+        monkeypatch.setenv("QUANTARRAY_CUDA", name)
+        with pytest.raises(DeviceError, match=rf"{name} needs a GPU of compute capability {needed}, .* this one has "
+                                              rf"{found[0]}\.{found[1]}; unset QUANTARRAY_CUDA, or use"):  # fmt: skip
+            isa.units(found, *ENOUGH)

@@ -24,9 +24,9 @@ def moved(monkeypatch):
 def test_digits(monkeypatch, moved):
     launched, run = [], launch.run
 
-    def note(kernel, *args):
+    def note(kernel, *args, **how):
         launched.append(kernel.__name__)
-        run(kernel, *args)
+        run(kernel, *args, **how)
 
     monkeypatch.setattr(launch, "run", note)
     with twins():

@@ -1,5 +1,7 @@
 """The models of tensor core instructions against the PTX manual, read off lane by lane and bit by bit."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensor_models
@@ -55,10 +57,7 @@ def test_ldmatrix_x4():
 
 
 def test_copies_arrive_when_they_are_waited_for():
-    class Thread:
-        pass
-
-    thread = Thread()
+    thread = SimpleNamespace()
     models = tensor_models.Models(lambda: thread, None)
     into, source = np.zeros(6, np.uint64), np.arange(10, 16, dtype=np.uint64)
     models.copy_pair(into, 0, source, 2, True)
@@ -72,6 +71,17 @@ def test_copies_arrive_when_they_are_waited_for():
     assert into[:3].tolist() == [99, 13, 0] and (into[3:5] == tensor_models.SPOILT).all()
     models.wait(0)
     assert into.tolist() == [99, 13, 0, 11, 0, 0]
+
+
+def test_what_is_being_copied_to_is_not_written_to():
+    thread = SimpleNamespace()
+    models = tensor_models.Models(lambda: thread, None)
+    into = np.zeros(2, np.uint64)
+    models.copy_word(into, 1, np.ones(1, np.uint64), 0, True)
+    models.commit()
+    into[1] = 5
+    with pytest.raises(AssertionError, match="on its way"):
+        models.wait(0)
 
 
 def test_rows_that_meet_in_a_bank_are_refused():

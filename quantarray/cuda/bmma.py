@@ -5,52 +5,15 @@ run in int32, which may wrap: what is right modulo 2^32 is right.
 """
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numba import cuda
 
-from . import launch, tensor, tiles
-from .fragments import (
-    CHANNELS,
-    PAD,
-    PIXELS,
-    SIDES,
-    SKEW,
-    WORDS,
-    clearer,
-    doubler,
-    fetcher,
-    finisher,
-    following,
-    multiplier,
-)
+from . import stages, tensor, tiles
+from .fragments import PAD, fetcher, multiplier
 from .launch import LANES
-
-_FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
-
-
-class Tile(NamedTuple):
-    """How the work of a thread block is cut."""
-
-    down: int  # warps along pixels
-    across: int  # warps along channels
-    rows: int  # instructions along the pixels of a warp
-    blocks: int  # of 32 channels of a warp
-    stages: int  # of the pipeline: one is multiplied, the others are on their way
-
-    @property
-    def warps(self):
-        return self.down * self.across
-
-    @property
-    def pixels(self):
-        return self.down * self.rows * PIXELS
-
-    @property
-    def all_blocks(self):
-        return self.across * self.blocks
-
+from .stages import PIXELS, SIDES, SKEW, WORDS, Tile, clearer, doubler, finisher, following
+from .tiles import column_at, columns
 
 TILES = (
     Tile(down=2, across=2, rows=4, blocks=2, stages=3),  # 128 pixels x 128 channels
@@ -60,37 +23,19 @@ TILES = (
 
 
 def tile_for(shape):
-    """The largest tile that no group's channels leave half empty and that makes enough blocks; or the smallest."""
-    for tile in TILES:
-        if tile.all_blocks <= max(1, shape.group_blocks) and _columns(shape, tile) * _across(shape, tile) >= _FULL:
-            return tile
-    return TILES[-1]
+    return stages.largest(TILES, shape)
 
 
-def _across(shape, tile):
-    return -(-shape.rows // tile.pixels)
-
-
-def _columns(shape, tile):
-    return shape.groups * -(-shape.group_blocks // tile.all_blocks)
-
-
-def run(shape, terms, left, right, taps, last, out):
-    """Launch on words as `conv` has them; out int32 [rows channels] or uint32 [planes rows halves]."""
-    tile, codes = tile_for(shape), out.dtype == np.uint32
-    evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
-    kernel = _kernel(tile, 2 if evenly else 1, terms.along != 0, codes)
-    grid = _across(shape, tile), min(_columns(shape, tile), launch.MOST_ROWS)
-    launch.run(kernel, grid, (LANES, tile.warps), shape, terms, left, right, taps.places, taps.offsets, last, out)
+def run(shape, *args):
+    stages.run(_kernel, tile_for(shape), shape, *args)
 
 
 @cache
 def _kernel(tile, words, along, codes):
-    """Pixels' words are copied `words` at a time; `along` says whether their own bits count."""
-    stages, size, all_blocks = tile.stages, tile.pixels, tile.all_blocks
-    rows, columns, pixels = tile.rows, tile.blocks * LANES // CHANNELS, tile.warps * PIXELS
-    a_words, b_words = stages * size * WORDS, stages * WORDS * (all_blocks * LANES + PAD)
-    ahead, pending, dots = stages - 1, stages - 2, pixels * (tile.blocks * LANES + SKEW)
+    depth, size, all_blocks = tile.stages, tile.pixels, tile.all_blocks
+    rows, wide, pixels = tile.rows, tile.columns, tile.warps * PIXELS
+    a_words, b_words = depth * size * WORDS, depth * WORDS * (all_blocks * LANES + PAD)
+    ahead, pending, dots = depth - 1, depth - 2, pixels * (tile.blocks * LANES + SKEW)
     locate, fetch, multiply = tiles.locator(size), fetcher(tile, words), multiplier(tile, along)
     clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, codes)
 
@@ -103,17 +48,14 @@ def _kernel(tile, words, along, codes):
         b = cuda.shared.array(b_words, np.uint64, alignment=16)
         dot = cuda.shared.array(dots, np.int32)
         own = cuda.shared.array(pixels, np.int32)
-        sums = cuda.local.array((rows, SIDES, columns, 2), np.int32)
+        sums = cuda.local.array((rows, wide, SIDES, 2), np.int32)
         ones = cuda.local.array((rows, SIDES), np.int32)
         locate(shape, places, begins, kinds, out_rows)
         length = offsets.shape[1]
         steps = terms.planes_x * terms.planes_w * ((length + WORDS - 1) // WORDS)
-        chunks = (shape.group_blocks + all_blocks - 1) // all_blocks
         column = cuda.blockIdx.y
-        while column < shape.groups * chunks:
-            group = column // chunks
-            first = group * shape.group_blocks + (column - group * chunks) * all_blocks
-            end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
+        while column < columns(shape, all_blocks):
+            group, first, end, shift = column_at(shape, all_blocks, column)
             clear(sums, ones)
             i, power, word, into = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2, 0, 0  # of the next fetch
             x, factor, at, stage = i, power, 0, 0  # of the next product
@@ -126,13 +68,13 @@ def _kernel(tile, words, along, codes):
                         left, terms.first_x + i, right, terms.first_w + power - i, offsets, begins, kinds, shift,
                         first, end, word, into, a, b,
                     )  # fmt: skip
-                    i, power, word = following(i, power, word, terms, length)
+                    i, power, word = following(i, power, word, terms, length, WORDS)
                     into = into + 1 if into < ahead else 0
                 tensor.commit()
                 if step >= ahead:
                     multiply(a, b, stage, x == factor, sums, ones)
                     before = factor
-                    x, factor, at = following(x, factor, at, terms, length)
+                    x, factor, at = following(x, factor, at, terms, length, WORDS)
                     stage = stage + 1 if stage < ahead else 0
                     if 0 <= factor < before:
                         double(sums, ones)

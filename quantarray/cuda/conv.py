@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from . import bmma, isa, launch, tiles
+from . import bmma, isa, launch, tiles, wgmma
 from .finish import changes, store_codes, store_values
 from .launch import LANES
-from .tiles import counter, locator, sum_codes
+from .tiles import column_at, columns, counter, locator, sum_codes
 
+_ON_TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma}
 _ROW = LANES + 1  # words of a row of the square that weights are turned in: columns then lie in different banks
 
 
@@ -80,8 +81,9 @@ def conv(x, w, plan, finish, out):
     codes, taps = out.dtype == np.uint64, tiles.taps(plan)
     last = launch.all_resident(Last(finish.extra, finish.thresholds, finish.flip, changes(finish)))
     made, total = launch.halves(out) if codes else out, finish.extra.dtype.type
-    if total is np.int32 and isa.units(launch.capability(), shape.rows, w.words.shape[2]) == "bmma":
-        bmma.run(shape, terms, x.words, w.words, taps, last, made)
+    units = isa.units(launch.capability(), shape.rows, w.words.shape[2]) if total is np.int32 else "popc"
+    if units in _ON_TENSOR_CORES:
+        _ON_TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, made)
         return
     tile = tiles.tile_for(shape.group_blocks)
     tiles.run(_kernel(tile, codes, total), tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, made)
@@ -104,12 +106,9 @@ def _kernel(tile, codes, total):
         dot = cuda.shared.array((warps, own, LANES), np.int64)
         locate(shape, places, begins, kinds, rows)
         lane, warp, length = cuda.threadIdx.x, cuda.threadIdx.y, offsets.shape[1]
-        chunks = (shape.group_blocks + blocks - 1) // blocks
         column = cuda.blockIdx.y
-        while column < shape.groups * chunks:
-            group = column // chunks
-            block = group * shape.group_blocks + (column - group * chunks) * blocks
-            end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
+        while column < columns(shape, blocks):
+            group, block, end, shift = column_at(shape, blocks, column)
             for i in range(own):
                 dot[warp, i, lane] = 0
             for i in range(terms.planes_x):

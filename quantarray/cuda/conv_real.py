@@ -14,7 +14,7 @@ from numba.cuda import libdevice
 from . import launch, tiles
 from .finish import changes, store_codes, store_values
 from .launch import LANES, inline
-from .tiles import counter, locator, sum_codes
+from .tiles import column_at, columns, counter, locator, sum_codes
 
 
 class Constants(NamedTuple):
@@ -207,12 +207,9 @@ def _kernel(tile, codes):
             place = warp * pixels + lane
             own_rows[place] = rows[place] if row_is_pixel else rows[place] // shape.pixels
         cuda.syncthreads()
-        chunks = (shape.group_blocks + blocks - 1) // blocks
         column = cuda.blockIdx.y
-        while column < shape.groups * chunks:
-            group = column // chunks
-            block = group * shape.group_blocks + (column - group * chunks) * blocks
-            end, shift = (group + 1) * shape.group_blocks, group * shape.group_words
+        while column < columns(shape, blocks):
+            group, block, end, shift = column_at(shape, blocks, column)
             sum_products(c, left, shift, begins, kinds, own_rows, right, offsets, block, end, a, b, dot, value)
             for p in range(pixels):
                 add_offsets(c, left, shift, begins, kinds, own_rows, offsets, block, p, value)

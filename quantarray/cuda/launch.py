@@ -22,6 +22,7 @@ LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
 WARPS = 8  # of a block that has no shape of its own
 
+_GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
 _kept, _equal, _holders = {}, {}, []
 
@@ -32,15 +33,18 @@ def inline(function):
     return cuda.jit(device=True, **options)(function)
 
 
-def run(kernel, grid, block, *args):
+def run(kernel, grid, block, *args, shared=0):
     """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
 
-    It runs on the stream that the arrays name: CuPy's name the current one.
+    It runs on the stream that the arrays name: CuPy's name the current one. `shared` bytes are its arrays of shared
+    memory that have no size of their own.
     """
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
     try:
-        _configured(kernel, grid, block, stream)(*ready)
+        if shared > _GIVEN and _driver():
+            kernel = _with_shared(kernel, shared, ready)
+        _configured(kernel, grid, block, stream, shared)(*ready)
     except Exception as error:
         known = diagnosis.of_driver("a kernel", error)
         if known is None:
@@ -48,12 +52,27 @@ def run(kernel, grid, block, *args):
         raise known from error
 
 
-def _configured(kernel, grid, block, stream):
+def _with_shared(kernel, shared, args):
+    """The kernel for arguments of these types, which may have so many bytes of shared memory.
+
+    Numba asks the driver for no more than it gives unasked, so this does, as Numba does for other attributes.
+    """
+    from numba.cuda.cudadrv import driver
+
+    made = kernel.specialize(*args)
+    (compiled,) = made.overloads.values()
+    function = compiled._codelibrary.get_cufunc()
+    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    driver.driver.cuKernelSetAttribute(most, shared, function.handle, function.device.id)
+    return made
+
+
+def _configured(kernel, grid, block, stream, shared):
     """The kernel on a grid, without Numba's warning of grids of fewer than 128 blocks: small arrays have no more."""
     asked = config.CUDA_LOW_OCCUPANCY_WARNINGS
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     try:
-        return kernel[grid, block, stream]
+        return kernel[grid, block, stream, shared]
     finally:
         config.CUDA_LOW_OCCUPANCY_WARNINGS = asked
 

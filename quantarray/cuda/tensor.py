@@ -110,8 +110,17 @@ def _pointer(context, builder, kind, array, at):
     return builder.gep(data, [at])
 
 
+@intrinsic
+def address(typing, array, at):
+    """Where element `at` of an array lies within shared memory, in bytes."""
+
+    def generate(context, builder, signature, args):
+        return builder.zext(_shared(context, builder, signature.args[0], *args), ir.IntType(64))
+
+    return types.int64(array, types.int64), generate
+
+
 def _shared(context, builder, kind, array, at):
-    """The address within shared memory."""
     found = _pointer(context, builder, kind, array, at)
     return builder.ptrtoint(builder.addrspacecast(found, ir.PointerType(ir.IntType(64), _SHARED)), _BIT32)
 
@@ -121,7 +130,7 @@ def commit(typing):
     """Copies begun since the last commit are a group, which may have none."""
 
     def generate(context, builder, signature, args):
-        _plain(builder, "cp.async.commit_group;")
+        plain(builder, "cp.async.commit_group;")
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -135,11 +144,12 @@ def wait(typing, groups):
     count = groups.literal_value
 
     def generate(context, builder, signature, args):
-        _plain(builder, f"cp.async.wait_group {count};")
+        plain(builder, f"cp.async.wait_group {count};")
         return context.get_dummy_value()
 
     return types.void(groups), generate
 
 
-def _plain(builder, code):
+def plain(builder, code):
+    """An instruction without operands, before and behind which all memory accesses stay."""
     builder.call(ir.InlineAsm(ir.FunctionType(_VOID, []), code, "~{memory}", side_effect=True), [])

@@ -98,10 +98,28 @@ def real_tile_for(group_blocks):
 
 
 def run(kernel, tile, shape, *args):
-    """Launch a kernel on tiles: pixels along x, chunks of the groups' channels along y."""
-    columns = shape.groups * -(-shape.group_blocks // tile.blocks)
-    grid = -(-shape.rows // (tile.warps * tile.pixels)), min(columns, launch.MOST_ROWS)
-    launch.run(kernel, grid, (LANES, tile.warps), shape, *args)
+    """Launch a kernel on tiles of `warps * pixels` pixels."""
+    launch.run(kernel, grid(shape, tile.warps * tile.pixels, tile.blocks), (LANES, tile.warps), shape, *args)
+
+
+def grid(shape, pixels, blocks):
+    """Thread blocks of so many pixels along x, of so many blocks of channels, a column, along y."""
+    return -(-shape.rows // pixels), min(shape.groups * -(-shape.group_blocks // blocks), launch.MOST_ROWS)
+
+
+@inline
+def columns(shape, blocks):
+    """How many columns there are: chunks of a group's channels. Thread blocks walk over them from blockIdx.y on."""
+    return shape.groups * ((shape.group_blocks + blocks - 1) // blocks)
+
+
+@inline
+def column_at(shape, blocks, column):
+    """(group, first block of channels, last block of the group, the group's first word in a pixel) of a column."""
+    chunks = (shape.group_blocks + blocks - 1) // blocks
+    group = column // chunks
+    first = group * shape.group_blocks + (column - group * chunks) * blocks
+    return group, first, (group + 1) * shape.group_blocks, group * shape.group_words
 
 
 @cache

@@ -167,6 +167,20 @@ def test_bits_are_counted_in_slices(size, planes, channels, monkeypatch):
     assert [run.slices.limits.shape[1] for run in made] == [planes] * (5 if planes else 0)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 9])
+def test_where_runs_of_pixels_end(width, stride):
+    """With their border class: of two columns the left one's pixel has the right one's behind it, in the plan too. And
+    where the next pixel's words are not the next words.
+    """
+    rng = np.random.default_rng(width)
+    x, w = rng.choice((-1, 1), (3, 4, width, 70)), rng.choice((-1, 1), (70, 3, 3, 1))
+    law, a, b = qa.Thresholds(rng.integers(-2, 3, (70, 1))), qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1), axis=0)
+    got = qa.conv2d(a, b, padding=1, stride=stride, groups=70, requantize=law)
+    sums = naive.conv2d(x, w, padding=((1, 1), (1, 1)), stride=(stride, stride), groups=70).astype(np.int32)
+    np.testing.assert_array_equal(got.codes(), law(sums).codes())
+
+
 @given(st.data(), st.booleans(), st.sampled_from([np.int8, np.uint8]))
 def test_dense_bytes(data, depthwise, dtype):
     """Images of plain bytes; with few channels and no padding value they are unrolled into rows."""

@@ -13,6 +13,7 @@ from results import assert_bits, assert_packed, thresholds
 from strategies import PRODUCTS, Law, channels, laws, products_by, samples, seeds, threads
 
 import quantarray as qa
+from quantarray.array import validate
 from quantarray.cpu import conv, conv_real, dot, tiles, winograd
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
 from quantarray.ops import folded, scaled, slices
@@ -175,10 +176,12 @@ def test_where_runs_of_pixels_end(width, stride):
     """
     rng = np.random.default_rng(width)
     x, w = rng.choice((-1, 1), (3, 4, width, 70)), rng.choice((-1, 1), (70, 3, 3, 1))
-    law, a, b = qa.Thresholds(rng.integers(-2, 3, (70, 1))), qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1), axis=0)
-    got = qa.conv2d(a, b, padding=1, stride=stride, groups=70, requantize=law)
+    law, b = qa.Thresholds(rng.integers(-2, 3, (70, 1))), qa.encode(w, (-1, 1), axis=0)
     sums = naive.conv2d(x, w, padding=((1, 1), (1, 1)), stride=(stride, stride), groups=70).astype(np.int32)
-    np.testing.assert_array_equal(got.codes(), law(sums).codes())
+    for levels in ((-1, 1), (1, -1)):  # results fall with the number of differing bits, or rise
+        got = qa.conv2d(qa.encode(x, levels), b, padding=1, stride=stride, groups=70, requantize=law)
+        validate(got)
+        np.testing.assert_array_equal(got.codes(), law(sums).codes())
 
 
 @given(st.data(), st.booleans(), st.sampled_from([np.int8, np.uint8]))

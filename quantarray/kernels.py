@@ -71,7 +71,6 @@ class Slices(NamedTuple):
     taps: Array  # uint64[taps words]
     limits: Array  # uint64[classes planes words]: a number of 4 or 6 bits a channel, a plane each
     flip: Array  # uint64[words]
-    used: Array  # uint64[words]: ones where there are channels
     seen: Array  # int64[.., 2]: words from the origin, tap; those of class k are first_seen[k] .. first_seen[k + 1]
     first_seen: Array  # int64[classes + 1]
     period: int

@@ -32,7 +32,7 @@ def _sliced_range(words, plane, w, pixels, classes, origin, image_words, begin, 
         at = plane * words.shape[1] + image * image_words + origin[pixel]
         to = (image * origin.size + pixel) * period
         slice_run(
-            words, at, w.seen, w.first_seen[kind], w.first_seen[kind + 1], w.taps, w.limits, kind, w.flip, w.used,
+            words, at, w.seen, w.first_seen[kind], w.first_seen[kind + 1], w.taps, w.limits, kind, w.flip,
             period, out, to, count * period,
         )  # fmt: skip
         row += count

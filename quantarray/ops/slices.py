@@ -74,7 +74,7 @@ def prepare(
     reach = np.clip(finish.thresholds[0], -(2**62), 2**62) - finish.extra  # of step * (|b| - |a ^ b|)
     inside = np.zeros_like(finish.extra)
     inside[:, :channels] = found.inside.astype(np.int64) @ ones
-    falls = step > 0  # with the number of differing bits
+    falls = step > 0  # with the number of differing bits. Behind the channels 0 > 0 is false, so bits there are 0
     limits = inside - reach // step if falls else inside + reach // -step + 1
     planes = next(planes for planes in _PLANES if taps + 2 <= 1 << planes)
     bits = np.clip(limits, 0, taps + 1)[:, None] >> np.arange(planes)[:, None] & 1
@@ -84,7 +84,6 @@ def prepare(
         taps=_words(ones, period),
         limits=_words(bits, period),
         flip=_ahead(flip if falls else ~flip),
-        used=_words(np.ones(channels, bool), period),
         seen=np.array(seen, np.int64).reshape(-1, 2)[:, ::-1].copy(),
         first_seen=np.concatenate([[0], found.inside.sum(axis=1).cumsum()]),
         period=period,

@@ -12,28 +12,28 @@ _FEW = 4  # planes that 14 taps need
 
 
 @intrinsic
-def slice_run(typingctx, words, at, seen, first, last, taps, limits, kind, flip, used, period, out, to, count):
-    """out[to + t] = (below ^ flip[t % period]) & used[t % period] for t < count, where bit l of `below` says of how
+def slice_run(typingctx, words, at, seen, first, last, taps, limits, kind, flip, period, out, to, count):
+    """out[to + t] = below ^ flip[t % period] for t < count, where bit l of `below` says of how
 
         many (offset, tap) of seen[first .. last] bit l of words[at + offset + t] ^ taps[tap, t % period] is one:
 
     whether of fewer than limits[kind, .., t % period] has at l.
-    limits uint64[kinds planes length] has numbers of 4 or 6 bits, a plane a row; taps uint64[.. length], flip and used
+    limits uint64[kinds planes length] has numbers of 4 or 6 bits, a plane a row; taps uint64[.. length] and flip
     uint64[length] go on for 8 words behind the period. seen int64[.. 2]; all are C-contiguous and indexed flat.
     """
     i64 = types.int64
-    signature = types.void(words, i64, seen, i64, i64, taps, limits, i64, flip, used, i64, out, i64, i64)
+    signature = types.void(words, i64, seen, i64, i64, taps, limits, i64, flip, i64, out, i64, i64)
 
     def codegen(context, builder, signature, args):
         def shape(i):
             return cgutils.unpack_tuple(builder, context.make_array(signature.args[i])(context, builder, args[i]).shape)
 
-        words, out = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 11))
+        words, out = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 10))
         seen = pointer(context, builder, signature, args, 2, builder.mul(args[3], const(2)))
-        taps, flip, used = (pointer(context, builder, signature, args, i) for i in (5, 8, 9))
+        taps, flip = (pointer(context, builder, signature, args, i) for i in (5, 8))
         _, planes, length = shape(6)
         limits = pointer(context, builder, signature, args, 6, builder.mul(args[7], builder.mul(planes, length)))
-        given = words, seen, builder.sub(args[4], args[3]), taps, length, limits, flip, used, args[10], out, args[13]
+        given = words, seen, builder.sub(args[4], args[3]), taps, length, limits, flip, args[9], out, args[12]
         few = builder.icmp_signed("==", planes, const(_FEW))
         with builder.if_else(few) as (then, otherwise):
             for branch, number in ((then, _FEW), (otherwise, PLANES)):
@@ -43,21 +43,21 @@ def slice_run(typingctx, words, at, seen, first, last, taps, limits, kind, flip,
     return signature, codegen
 
 
-def _run(builder, planes, words, seen, taps_seen, taps, length, limits, flip, used, period, out, count):
+def _run(builder, planes, words, seen, taps_seen, taps, length, limits, flip, period, out, count):
     """8 words at a time, then one by one."""
     wide = builder.sdiv(count, const(WIDTH))
     with cgutils.for_range(builder, wide) as step:
         t = builder.mul(step.index, const(WIDTH))
-        given = words, seen, taps_seen, taps, length, limits, flip, used, builder.srem(t, period), out, t
+        given = words, seen, taps_seen, taps, length, limits, flip, builder.srem(t, period), out, t
         _words(builder, ir.VectorType(I64, WIDTH), planes, *given)
     done = builder.mul(wide, const(WIDTH))
     with cgutils.for_range(builder, builder.sub(count, done)) as step:
         t = builder.add(done, step.index)
-        given = words, seen, taps_seen, taps, length, limits, flip, used, builder.srem(t, period), out, t
+        given = words, seen, taps_seen, taps, length, limits, flip, builder.srem(t, period), out, t
         _words(builder, I64, planes, *given)
 
 
-def _words(builder, kind, planes, words, seen, taps_seen, taps, length, limits, flip, used, phase, out, t):
+def _words(builder, kind, planes, words, seen, taps_seen, taps, length, limits, flip, phase, out, t):
     none = ir.Constant(kind, None if isinstance(kind, ir.VectorType) else 0)
     ones = builder.not_(none)
 
@@ -81,5 +81,4 @@ def _words(builder, kind, planes, words, seen, taps_seen, taps, length, limits, 
         limit, bits = load(limits, builder.add(builder.mul(length, const(plane)), phase)), builder.load(slot)
         equal = builder.xor(builder.xor(bits, limit), ones)
         below = builder.or_(builder.and_(builder.xor(bits, ones), limit), builder.and_(equal, below))
-    made = builder.and_(builder.xor(below, load(flip, phase)), load(used, phase))
-    builder.store(made, place_of(builder, out, t, kind), align=8)
+    builder.store(builder.xor(below, load(flip, phase)), place_of(builder, out, t, kind), align=8)

@@ -193,14 +193,16 @@ def test_attempt_and_fastest():
     assert median_seconds(lambda: None, 0) >= 0
 
 
+COMMAND = ["cpu", "--suite", "product", "--library", OURS, "--rounds", "1", "--threads", "1", "--patience", "0"]
+
+
 def test_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(suites.SUITES, "product", [TINY])
     monkeypatch.setattr(rounds.limits, "seconds", lambda case, threads: (1e-6, "products"))
     monkeypatch.setattr(rounds.limits, "products", lambda threads: 1e12)
     out = tmp_path / "x.json"
     picture = tmp_path / "x.png"
-    command = ["cpu", "--suite", "product", "--library", OURS, "--rounds", "1", "--threads", "1"]
-    main([*command, "--json", str(out), "--plot", str(picture)])
+    main([*COMMAND, "--json", str(out), "--plot", str(picture)])
     text = capsys.readouterr().out
     assert "product: 1 thread\n" in text and "tiny" in text and "1.00 T/s (1 thread)" in text
     (row,) = json.loads(out.read_text())["rows"]
@@ -213,7 +215,7 @@ def test_command_reports_unequal_outputs(capsys, monkeypatch):
     monkeypatch.setattr(Product, "expected", lambda self: np.zeros((3, 5)))
     monkeypatch.setattr(rounds.limits, "products", lambda threads: 1e12)
     with pytest.raises(SystemExit, match="outputs differ, so nothing is timed: product, tiny: quantarray: 1"):
-        main(["cpu", "--suite", "product", "--library", OURS, "--rounds", "1", "--threads", "1"])
+        main(COMMAND)
 
 
 def test_unknown_suite(capsys):

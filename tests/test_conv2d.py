@@ -132,6 +132,18 @@ def test_integers_by_squares(data, case):
     check(data.draw, case, *ours, expected.astype(np.int32), bias, by=["winograd"])
 
 
+def test_squares_that_see_padding_only():
+    """A thread may get no others, and no pixel that it could bring."""
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 16, (2, 1, 2, 65)), rng.integers(-8, 8, (33, 3, 3, 65))
+    a, b = qa.encode(x, range(16)), qa.encode(w, range(-8, 8))
+    expected = naive.conv2d(x, w, padding=((9, 9), (9, 9)), pad_value=-3)
+    dirt = [np.full(n, 255, np.uint8) for n in (64, 128, 256, 4096) for _ in range(99)]  # what empty buffers lie among
+    dirt.clear()
+    with threads(True), products_by("winograd"):
+        np.testing.assert_array_equal(qa.conv2d(a, b, padding=9, pad_value=-3), expected)
+
+
 @given(st.data(), cases(depthwise=True))
 def test_integers_depthwise(data, case):
     x, w, *ours = arrays(data.draw, case, INTEGER, INTEGER, w_axis=data.draw(st.sampled_from([0, 0, 0, -1])))

@@ -106,7 +106,7 @@ def bring_squares(left, terms, plan, length, begin, end, shift, codes, marks, ma
         if band and highest - lowest > _SPAN and highest - lowest > 2 * (high - low):
             break
         low, high, band = lowest, highest, band + 1
-    size = high - low
+    size = max(0, high - low)
     if size > marks.size:
         marks, codes = np.zeros(size, np.int32), np.zeros((length + size + 1) * WORD, np.uint8)
     zeros = first_line(codes)
@@ -195,7 +195,7 @@ def _winograd_range(x, w, plan, finish, chunks, chunk, begin, end, values, words
     rows, spans = rows_and_spans(pixel, size, length)
     together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
     sums, tile = empty_lines(together * PLACES * _PAIR * TILE), np.empty((TILE, LANES), np.int32)
-    codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
+    codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
     places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
     ones, made = np.zeros(size * TILE, np.int64), np.empty(8, np.uint64)
     excess = np.empty((TILE, right.shape[1] * LANES), np.int32)

@@ -35,8 +35,8 @@ def network(request, tmp_path_factory):
     if request.param == "digits":
         made = load_network(DIGITS)
         return made, made.plain.input[:256]
-    # Enough images that their data is larger than what threads keep in their caches, whose size does not grow with it
-    built = Builder(0, (12, 12, 3), table=range(-64, 64), samples=192)
+    # Images enough that their data is larger than the buffers of all threads, which do not grow with it
+    built = Builder(0, (12, 12, 3), table=range(-64, 64), samples=512)
     built.conv((128, 3, 3), values=range(8), thresholds=7, pad=1, invert="mixed", strict=False).pool(2, 2)
     built.conv((70, 3, 3), values=(-1, 0, 3), thresholds=2, weights=(-1, 0, 1), pad=1, pad_value=-1)
     built.dense(3000, values=(1, -1), thresholds=1).dense(10)

@@ -6,7 +6,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I8, I64, LANES, const, place_of, pointer, splat
+from .vectors import I8, I64, LANES, const, own_function, place_of, pointer, splat
 
 MOST_PLANES = 8
 _BITS = 64
@@ -34,10 +34,7 @@ def _function(module):
     name = "quantarray.expand"
     if name in module.globals:
         return module.globals[name]
-    kind = ir.FunctionType(ir.VoidType(), [I64.as_pointer(), *[I64] * 5, I8.as_pointer()])
-    made = ir.Function(module, kind, name)
-    made.linkage = "linkonce_odr"
-    made.attributes.add("noinline")
+    made = own_function(module, name, [I64.as_pointer(), *[I64] * 5, I8.as_pointer()])
     builder = ir.IRBuilder(made.append_basic_block())
     words, apart, planes, count, base, unit, codes = made.args
     first, low = (splat(builder, builder.trunc(value, I8), _BITS) for value in (base, unit))

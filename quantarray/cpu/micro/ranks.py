@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I64, LANES, const, full, place_of, pointer, splat
+from .vectors import I64, LANES, const, full, own_function, place_of, pointer, splat
 
 _BLENDED = 4  # planes up to which all thresholds are loaded as vectors; beyond, each lane loads its own
 
@@ -43,10 +43,7 @@ def _function(module, kind, compare):
     name = f"quantarray.put_ranks.{kind}"
     if name in module.globals:
         return module.globals[name]
-    signature = ir.FunctionType(ir.VoidType(), [kind.as_pointer()] * 2 + [I64] * 4 + [I64.as_pointer()] + [I64] * 2)
-    made = ir.Function(module, signature, name)
-    made.linkage = "linkonce_odr"
-    made.attributes.add("noinline")
+    made = own_function(module, name, [kind.as_pointer()] * 2 + [I64] * 4 + [I64.as_pointer()] + [I64] * 2)
     builder = ir.IRBuilder(made.append_basic_block())
     values, limits, apart, flip, valid, channel, words, planes, between = made.args
     vector = full(kind)

@@ -51,6 +51,14 @@ def lanes_of(builder, vector, first, count):
     return builder.shuffle_vector(vector, vector, lanes)
 
 
+def own_function(module, name, arguments):
+    """A void function without a body yet, compiled once for all places of a kernel that call it, and not inlined."""
+    made = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
+    made.linkage = "linkonce_odr"
+    made.attributes.add("noinline")
+    return made
+
+
 @contextmanager
 def each_run(builder, words, origins, runs, first, last):
     """Loop over runs first .. last of int64 runs[n 3]: where the 4 pixels begin, the weight word, the length."""

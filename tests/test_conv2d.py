@@ -387,6 +387,28 @@ def test_more_tiles_than_a_band(levels, bits_out, images, name, threads):
     )
 
 
+TWO_LEVELS = [(-1, 1), (1, -1), (0, 1), (0, -2), (0, 3), (-4, 4), (5, 1)]
+
+
+@pytest.mark.parametrize("groups, channels, outputs", [(1, 70, 70), (1, 32, 6), (2, 64, 64)])
+@pytest.mark.parametrize("w_levels", TWO_LEVELS)
+@pytest.mark.parametrize("x_levels", TWO_LEVELS)
+def test_counts_against_one_threshold(x_levels, w_levels, groups, channels, outputs):
+    """Steps that are powers of two or not, of either sign, and thresholds at results and next to them."""
+    rng = np.random.default_rng(0)
+    x, w = rng.choice(x_levels, (2, 5, 6, channels)), rng.choice(w_levels, (outputs, 3, 3, channels // groups))
+    bias, a, b = rng.integers(-9, 9, outputs), qa.encode(x, x_levels), qa.encode(w, w_levels)
+    geometry = {"padding": ((1, 1), (1, 1)), "groups": groups}
+    expected = naive.conv2d(x, w, stride=(1, 1), dilation=(1, 1), **geometry) + bias
+    some = np.array([rng.choice(expected[..., o].ravel()) for o in range(outputs)])[:, None]
+    greater, strict = rng.random((2, outputs)) < 0.5
+    limits = some - rng.integers(0, 2, some.shape)
+    law = qa.Thresholds(limits, greater=greater, strict=strict)
+    above = np.where(strict == greater, expected > limits[:, 0], expected >= limits[:, 0])
+    got = qa.conv2d(a, b, bias=bias, requantize=law, padding=1, groups=groups)
+    np.testing.assert_array_equal(got.codes(), np.where(greater, above, ~above))
+
+
 @pytest.mark.parametrize("outputs", [1, 40])
 def test_steps_beyond_int32(outputs):
     """Results of int32 are summed modulo 2**32; here the product of two steps is 2**32, and thresholds are larger."""

@@ -16,6 +16,7 @@ from numba import njit
 
 from quantarray.cpu import isa
 from quantarray.cpu.micro import LANES, QUAD, TILE, copy_bytes, copy_windows, expand
+from quantarray.cpu.micro.count_words import mask_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
 FEATURES = llvmlite.binding.get_host_cpu_features()
@@ -85,6 +86,27 @@ def test_counts(name, differ, data):
     first = data.draw(st.integers(0, len(rows)))
     last, dtype = data.draw(st.integers(first, len(rows))), data.draw(st.sampled_from([np.int32, np.int64]))
     check(name, differ, words, origins, weights, runs, first, last, dtype)
+
+
+@pytest.mark.parametrize("differ", [False, True])
+@given(data=st.data())
+def test_mask_counts(differ, data):
+    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
+    words, weights = rng.integers(0, 1 << 64, 30, np.uint64), rng.integers(0, 1 << 64, (length, LANES), np.uint64)
+    origins, limits = rng.integers(0, 20, TILE), rng.integers(-1, 64 * length + 1, LANES + 3)
+    pairs = (words[origins[:, None] + np.arange(length), None], weights)
+    counts = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64)
+    limits[3:] = np.where(rng.random(LANES) < 0.5, counts[0] - rng.integers(0, 2, LANES), limits[3:])
+    masks = np.zeros(TILE, np.uint64)
+    masked(words, origins, weights, np.array([[0, 0, length]]), -1 if differ else 0, limits, 3, masks)
+    bits = masks[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
+    np.testing.assert_array_equal(bits[:, :LANES], counts > limits[3:])
+    assert not bits[:, LANES:].any()
+
+
+@njit
+def masked(words, origins, weights, runs, differ, limits, limits_at, masks):
+    mask_counts(words, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks)
 
 
 @pytest.mark.parametrize("name", KERNELS)

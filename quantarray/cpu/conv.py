@@ -13,9 +13,21 @@ from numba import njit, prange
 
 from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
 from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
-from .micro import LANES, TILE, lay_out, mask_tile, shift_tile
-from .tiles import blocks, count, differing, drive, fixed_of_differences, lay_out_blocks, scratch, sum_codes
+from .micro import LANES, TILE, lay_out, mask_counts, mask_tile, shift_tile
+from .tiles import (
+    blocks,
+    count,
+    differing,
+    drive,
+    fixed_of_differences,
+    is_power,
+    lay_out_blocks,
+    limits_of_counts,
+    scratch,
+    sum_codes,
+)
 
+BY_LIMITS = mask_counts is not None  # a branch on a global is not even compiled where it is False
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 
 
@@ -37,11 +49,15 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     plain = codes_are_ranks(thresholds, toggles)
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
     step, along = x.terms[0, 3] * w.terms[0, 3], x.terms[0, 3] * w.terms[0, 2]
-    differ = 0
-    if differing(x.terms, w.terms):
-        extra = fixed_of_differences(extra, x.terms, w.terms, w.sums, w.inside)
-        along, step, differ = 0, -(step // 2), -1
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
+    first, last = blocks(0, group_blocks, chunk, chunks)
+    lanes, differ = (first * LANES, ((groups - 1) * group_blocks + last) * LANES), 0
+    if differing(x.terms, w.terms):
+        extra = fixed_of_differences(extra, x.terms, w.terms, w.sums, w.inside, lanes)
+        along, step, differ = 0, -(step // 2), -1
+    limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
+    if BY_LIMITS and thresholds.shape[0] == 1 and planes_i * planes_j == 1 and along == 0 and is_power(abs(step)):
+        limits, turned = limits_of_counts(extra, thresholds, step, lanes), np.uint64(-(step < 0))
     sums, tables, steps = band_scratch(left, right, end - begin, 1)
     size = sums.shape[2] // TILE if sums.size else BAND
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
@@ -72,7 +88,13 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 for i in range(band):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
-                    if BY_TABLES and sums.size:
+                    if BY_LIMITS and limits.size:
+                        weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
+                        mask_counts(
+                            left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
+                            limits, fixed, masks,
+                        )  # fmt: skip
+                    elif BY_TABLES and sums.size:
                         read_band(sums, i0, planes_i, j0, planes_j, i, odd, part, dot)
                     else:
                         count(
@@ -80,9 +102,10 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             dot,
                         )  # fmt: skip
                     if thresholds.shape[0] == 1:
-                        mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
+                        if not limits.size:
+                            mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
                         for p in range(counts[tile]):
-                            store_mask(masks[p], flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
+                            store_mask(masks[p] ^ turned, flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
                     else:
                         shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
                         for p in range(counts[tile]):

@@ -9,6 +9,7 @@ from numba import njit, prange
 
 from .bands import BY_TABLES, band_scratch, count_band, read_band
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
+from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
 from .tiles import blocks, count, drive, scratch, sum_codes
 
@@ -67,7 +68,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     ones = np.zeros((size, parts, terms.shape[0], TILE), np.int64)
     dot, spare, _, made = scratch(sums)
-    value, scales, lanes = np.empty((TILE, LANES), np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
+    value, scales, lanes = empty_lines(TILE, np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
     for low in range(begin, end, size):
         band = min(size, end - low)
         for group in range(groups):

@@ -10,11 +10,12 @@ import numpy as np
 from numba import njit, prange
 
 from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
+from .lines import empty_lines, first_line
 from .matrix_unit import UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
 from .tiles import blocks, drive, lay_out_blocks, scratch
-from .windows import BAND, WORD, bring, first_line, spans_of
+from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 _PAIR = 2  # blocks of 32 channels whose weights are expanded at once
@@ -57,14 +58,6 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def empty_lines(rows):
-    """int32[rows, lanes] from a cache line on."""
-    buffer = np.empty(rows * LANES + WORD // 4, np.int32)
-    first = first_line(buffer) // 4
-    return buffer[first : first + rows * LANES].reshape(rows, LANES)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, matrix):
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
@@ -88,10 +81,10 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, mat
     ones = np.zeros((BAND, TILE), np.int64)
     if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
         most, slots, apart_slots, apart_blocks = BAND, BAND if stretches > 1 else 1, _PAIR * TILE, TILE
-        totals = np.empty((slots * _PAIR * TILE, LANES), np.int32)
+        totals = empty_lines(slots * _PAIR * TILE, np.int32)
     else:  # sums[block, slot, pixel]
         most, slots, apart_slots, apart_blocks = most_tiles(matrix, length), BAND, TILE, BAND * TILE
-        totals, rows, row = empty_lines(_PAIR * BAND * TILE), np.empty(0, np.uint8), 0
+        totals, rows, row = empty_lines(_PAIR * BAND * TILE, np.int32), np.empty(0, np.uint8), 0
     _, _, masks, made = scratch(extra)
     low = begin
     while low < end:

@@ -3,8 +3,9 @@
 import numpy as np
 from numba import njit
 
+from .lines import first_line
 from .micro import QUAD, TILE, clear_bytes, copy_windows
-from .windows import BAND, WINDOWS, WORD, first_line
+from .windows import BAND, WINDOWS, WORD
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 
 from . import threads
+from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, popcount
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
@@ -97,19 +98,42 @@ def differing(x_terms, w_terms):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fixed_of_differences(extra, x_terms, w_terms, sums, inside):
+def fixed_of_differences(extra, x_terms, w_terms, sums, inside, lanes):
     """`extra` for sums of the form fixed - (step_x * step_w / 2) * |a ^ b|: by |a & b| = (|a| + |b| - |a ^ b|) / 2,
-    |a| cancels and |b| comes in here, from the sums base_w * inside + step_w * |b|."""
+    |a| cancels and |b| comes in here, from the sums base_w * inside + step_w * |b|. Of lanes first .. last only."""
     half, fixed = x_terms[0, 3] // 2, np.empty_like(extra)
     for kind in range(extra.shape[0]):
         base = w_terms[0, 2] * inside[kind]
-        for lane in range(extra.shape[1]):
+        for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
             fixed[kind, lane] = extra[kind, lane] + half * (sums[kind, 0, lane] - base)
     return fixed
+
+
+@njit(cache=True, nogil=True)
+def is_power(number):
+    """True for powers of two."""
+    return number > 0 and number & (number - 1) == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def limits_of_counts(extra, thresholds, step, lanes):
+    """int64[kinds lanes]: extra + step * c > threshold where the count c > limit, or for a negative step is not.
+
+    The step is a power of two, or minus one. Of lanes first .. last only. Nothing wraps: `extra` is itself a result, of
+    a pixel that counts nothing.
+    """
+    limits = empty_lines(extra.size // LANES, np.int64).reshape(extra.shape)
+    turned, shift = -(step < 0), np.int64(0)
+    while abs(step) >> (shift + 1):
+        shift += 1
+    for kind in range(extra.shape[0]):
+        for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
+            limits[kind, lane] = ((np.int64(thresholds[0, lane]) - extra[kind, lane]) >> shift) ^ turned
+    return limits
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def scratch(lanes):
     """Counts of a tile twice over, of the dtype of `lanes`, its masks, and a code's planes."""
-    dot, part = np.empty((TILE, LANES), lanes.dtype), np.empty((TILE, LANES), lanes.dtype)
-    return dot, part, np.empty(TILE, np.uint64), np.empty(8, np.uint64)
+    both = empty_lines(2 * TILE, lanes.dtype)
+    return both[:TILE], both[TILE:], np.empty(TILE, np.uint64), np.empty(8, np.uint64)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from .lines import first_line
 from .micro import QUAD, TILE, clear_bytes, copy_bytes, expand
 
 WORD = 64  # bytes that a word of each plane becomes
@@ -61,12 +62,6 @@ def find_band(plan, begin, end, shift, origins):
             return i, low, high
         low, high = first, stop
     return min(BAND, end - begin), low, high
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def first_line(codes):
-    """The first byte of a buffer that begins a cache line: vectors over two lines take twice as long."""
-    return -codes.ctypes.data % WORD
 
 
 # planes

@@ -7,11 +7,12 @@ for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, t
 import numpy as np
 from numba import njit, prange
 
-from .dot import bytes_of_levels, empty_lines
+from .dot import bytes_of_levels
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
+from .lines import empty_lines, first_line
 from .micro import LANES, PLACES, QUAD, TAPS, TILE, dot_tile, expand, fold_pixels, fold_taps, popcount, unfold
 from .tiles import blocks, drive
-from .windows import WORD, expand_missing, first_line
+from .windows import WORD, expand_missing
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 _PAIR = 2  # blocks of 32 channels that meet a band at once
@@ -194,11 +195,11 @@ def _winograd_range(x, w, plan, finish, chunks, chunk, begin, end, values, words
     weight, pixel = first_line(weights), first_line(pixels)
     rows, spans = rows_and_spans(pixel, size, length)
     together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
-    sums, tile = empty_lines(together * PLACES * _PAIR * TILE), np.empty((TILE, LANES), np.int32)
+    sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
     codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
     places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
     ones, made = np.zeros(size * TILE, np.int64), np.empty(8, np.uint64)
-    excess = np.empty((TILE, right.shape[1] * LANES), np.int32)
+    excess = empty_lines(TILE * right.shape[1], np.int32).reshape(TILE, -1)
     for group in range(groups):
         first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
         add_excess(w, first * LANES, last * LANES, offset, length, excess)

@@ -22,10 +22,14 @@ from .vectors import LANES, TILE
 
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
+
+    mask_counts = None
 elif NAME in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
+
+    mask_counts = None
 else:
-    from .count_words import count_tile, lay_out
+    from .count_words import count_tile, lay_out, mask_counts
 
 if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
@@ -77,6 +81,7 @@ __all__ = [
     "lay_out_quads",
     "mask_above",
     "mask_at_least",
+    "mask_counts",
     "mask_nan",
     "mask_of_plane",
     "mask_tile",

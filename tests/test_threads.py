@@ -9,9 +9,14 @@ import textwrap
 from pathlib import Path
 
 import numba
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import quantarray as qa
+from quantarray.cpu.deal import next_piece, none_dealt
+from quantarray.cpu.tiles import deal
 
 WORK = """
 import sys, threading
@@ -182,3 +187,49 @@ def test_compilation_is_announced_once(tmp_path):
         os.close(theirs)
         os.close(ours)
     assert said[0].count("compiling kernels") == 1 and said[1] == "."
+
+
+@numba.njit(parallel=True)
+def take_all(pieces, slow, takers, sums, workers):
+    """takers[i, piece] counts who took a piece; piece `slow` takes as long as thousands of others."""
+    dealt = none_dealt()
+    for _ in numba.prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            takers[numba.get_thread_id(), piece] += 1
+            for i in range(50_000_000 if piece == slow else 5_000):
+                sums[piece] += np.sqrt(i)
+            piece = next_piece(dealt)
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
+def test_pieces_go_to_who_is_free():
+    """Each piece once; whoever has the long one gets no other, where `prange` would have dealt out half of them."""
+    workers, pieces = min(2, numba.get_num_threads()), 1000
+    takers, sums = np.zeros((numba.config.NUMBA_NUM_THREADS, pieces), np.int64), np.zeros(pieces)
+    for _ in range(5):  # a second thread that comes late finds nothing left
+        takers[...] = 0
+        take_all(pieces, 0, takers, sums, workers)
+        assert (takers.sum(0) == 1).all()
+        if workers < 2 or takers[takers[:, 0] == 1].sum() < pieces // 4:
+            return
+    pytest.fail("the thread with the long piece took others as well")
+
+
+@given(
+    workers=st.integers(1, 64), split=st.integers(1, 20), tiles=st.integers(1, 5000), bands=st.integers(1, 50),
+    work=st.floats(1, 1e8), weights=st.floats(0, 1e6), pixels=st.floats(0, 1e6),
+)  # fmt: skip
+def test_dealing_tiles_and_channels(workers, split, tiles, bands, work, weights, pixels):
+    chunks, parts = deal(workers, split, tiles, work, weights, pixels, bands)
+    assert 1 <= chunks <= split and 1 <= parts <= tiles
+    assert chunks * parts >= min(workers, tiles)
+
+
+def test_what_is_dealt():
+    """Few pieces where each makes all weights ready; whole bands where weights are made ready for each band anyway."""
+    chunks, parts = deal(2, 8, 1000, 1e6, 0, 0, 1)
+    assert chunks * parts >= 8  # pieces are free: a late thread holds up little
+    assert deal(2, 8, 1000, 1e5, 1e5, 0, 1)[1] == 1  # weights are dear: channels are split
+    assert deal(2, 8, 1000, 1e5, 0, 1e5, 1)[0] == 1
+    assert deal(2, 8, 256, 1e6, 1e5, 1e5, 4)[0] == 1

@@ -12,9 +12,11 @@ import numpy as np
 from numba import njit, prange
 
 from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
+from .deal import next_piece, none_dealt
 from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
 from .micro import LANES, TILE, lay_out, mask_counts, mask_tile, shift_tile
 from .tiles import (
+    Effort,
     blocks,
     count,
     differing,
@@ -37,7 +39,8 @@ def conv_weights(words, groups, out):
 
 def conv(x, w, plan, finish, out):
     tiles, no_values = x.images * len(plan.counts), _NO_VALUES[finish.extra.dtype]
-    drive(_conv_range, _conv_parallel, x, w, plan, tiles, finish, no_values, out)
+    effort = Effort(word=x.words.shape[0] * w.words.shape[0], tile=6, weight=0.03, pixel=0.03)
+    drive(_conv_range, _conv_parallel, x, w, plan, tiles, finish, no_values, out, effort)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -125,8 +128,12 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _conv_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
-    for piece in prange(chunks * parts):
-        part = piece // chunks
-        first, last = tiles * part // parts, tiles * (part + 1) // parts
-        _conv_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+def _conv_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < chunks * parts:
+            part = piece // chunks
+            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            _conv_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+            piece = next_piece(dealt)

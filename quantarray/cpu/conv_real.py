@@ -8,16 +8,18 @@ import numpy as np
 from numba import njit, prange
 
 from .bands import BY_TABLES, band_scratch, count_band, read_band
+from .deal import next_piece, none_dealt
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import blocks, count, drive, scratch, sum_codes
+from .tiles import Effort, blocks, count, drive, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
 
 def conv_real(x, w, plan, finish, out):
-    drive(_real_range, _real_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out)
+    tiles, pairs = x.images * len(plan.counts), x.words.shape[0] * w.words.shape[0]
+    drive(_real_range, _real_parallel, x, w, plan, tiles, finish, _NO_VALUES, out, Effort(word=pairs, tile=6 * pairs))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -136,8 +138,12 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _real_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
-    for piece in prange(chunks * parts):
-        part = piece // chunks
-        first, last = tiles * part // parts, tiles * (part + 1) // parts
-        _real_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+def _real_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < chunks * parts:
+            part = piece // chunks
+            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            _real_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+            piece = next_piece(dealt)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, add_chosen, fix_lanes
 
@@ -150,14 +151,22 @@ def _real_range(x, w, plan, finish, mean, first, last, values, words):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _integer_parallel(x, w, plan, finish, mean, rows, pieces, values, words):
-    for piece in prange(pieces):
-        first, last = rows * piece // pieces, rows * (piece + 1) // pieces
-        _integer_range(x, w, plan, finish, mean, first, last, values, words)
+def _integer_parallel(x, w, plan, finish, mean, rows, pieces, values, words, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+            _integer_range(x, w, plan, finish, mean, first, last, values, words)
+            piece = next_piece(dealt)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _real_parallel(x, w, plan, finish, mean, rows, pieces, values, words):
-    for piece in prange(pieces):
-        first, last = rows * piece // pieces, rows * (piece + 1) // pieces
-        _real_range(x, w, plan, finish, mean, first, last, values, words)
+def _real_parallel(x, w, plan, finish, mean, rows, pieces, values, words, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+            _real_range(x, w, plan, finish, mean, first, last, values, words)
+            piece = next_piece(dealt)

@@ -9,12 +9,13 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 import numpy as np
 from numba import njit, prange
 
+from .deal import next_piece, none_dealt
 from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .matrix_unit import UNIT
-from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
+from .micro import DOT_PASSES, LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
-from .tiles import blocks, drive, lay_out_blocks, scratch
+from .tiles import Effort, blocks, drive, lay_out_blocks, scratch
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -22,12 +23,15 @@ _PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
 
 
+EFFORT = Effort(word=DOT_PASSES, tile=6, weight=0.12, pixel=0.35, band=BAND)
+
+
 def dot_weights(words, groups, out):
     lay_out_blocks(words, groups, lay_out_quads, out)
 
 
 def dot(x, w, plan, finish, out):
-    drive(_dot_range, _dot_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, UNIT)
+    drive(_dot_range, _dot_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, EFFORT, UNIT)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -153,8 +157,12 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, mat
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, matrix):
-    for piece in prange(chunks * parts):
-        part = piece // chunks
-        first, last = tiles * part // parts, tiles * (part + 1) // parts
-        _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words, matrix)
+def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, matrix, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < chunks * parts:
+            part = piece // chunks
+            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words, matrix)
+            piece = next_piece(dealt)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
@@ -79,8 +80,12 @@ def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _encode_parallel(x, thresholds, codes, toggles, row, group, words, nan, out):
+def _encode_parallel(x, thresholds, codes, toggles, row, group, words, nan, out, workers):
     pieces = nan.size
-    for piece in prange(pieces):
-        first, last = words * piece // pieces, words * (piece + 1) // pieces
-        _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, piece, out)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = words * piece // pieces, words * (piece + 1) // pieces
+            _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, piece, out)
+            piece = next_piece(dealt)

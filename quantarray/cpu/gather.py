@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import gather_across, threads
+from .deal import next_piece, none_dealt
 from .gather_across import from_start
 
 _LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
@@ -64,14 +65,22 @@ def _rows_tasks(words, indices, out, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _gather_parallel(words, length, indices, out, pieces):
+def _gather_parallel(words, length, indices, out, pieces, workers):
     tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
-    for piece in prange(pieces):
-        _gather_tasks(words, length, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _gather_tasks(words, length, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+            piece = next_piece(dealt)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _rows_parallel(words, indices, out, pieces):
+def _rows_parallel(words, indices, out, pieces, workers):
     tasks = out.size // out.shape[4]
-    for piece in prange(pieces):
-        _rows_tasks(words, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _rows_tasks(words, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+            piece = next_piece(dealt)

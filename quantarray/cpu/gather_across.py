@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
 from .micro.vectors import WIDTH
 
@@ -133,8 +134,12 @@ def _gather_groups(words, first, count, elements, places, lines, out, begin, end
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _gather_parallel(words, first, count, elements, places, lines, out, pieces):
+def _gather_parallel(words, first, count, elements, places, lines, out, pieces, workers):
     groups = -(-words.shape[0] // 64)
-    for piece in prange(pieces):
-        begin, end = groups * piece // pieces, groups * (piece + 1) // pieces
-        _gather_groups(words, first, count, elements, places, lines, out, begin, end)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            begin, end = groups * piece // pieces, groups * (piece + 1) // pieces
+            _gather_groups(words, first, count, elements, places, lines, out, begin, end)
+            piece = next_piece(dealt)

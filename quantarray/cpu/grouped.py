@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -83,7 +84,11 @@ def _encode_words(values, low, step, start, stride, group, key, first, last, out
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _encode_parallel(values, low, step, start, stride, group, key, words, pieces, out):
-    for piece in prange(pieces):
-        begin, end = words * piece // pieces, words * (piece + 1) // pieces
-        _encode_words(values, low, step, start, stride, group, key, begin, end, out)
+def _encode_parallel(values, low, step, start, stride, group, key, words, pieces, out, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            begin, end = words * piece // pieces, words * (piece + 1) // pieces
+            _encode_words(values, low, step, start, stride, group, key, begin, end, out)
+            piece = next_piece(dealt)

@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 
 _LEAST = 1 << 13  # words that are worth a parallel region
 _BLOCK = 4096  # words of a row in one task
@@ -77,7 +78,11 @@ def _recode_tasks(words, tables, row, group, by_words, out, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces):
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _recode_tasks(words, tables, row, group, by_words, out, first, last)
+def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            _recode_tasks(words, tables, row, group, by_words, out, first, last)
+            piece = next_piece(dealt)

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro import ROWS, near_rows, popcount
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
@@ -73,7 +74,11 @@ def _insert(out, q, distance, row):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _nearest_parallel(words, queries, found):
+def _nearest_parallel(words, queries, found, workers):
     pieces, rows = found.shape[0], words.shape[0]
-    for piece in prange(pieces):
-        _nearest_range(words, queries, rows * piece // pieces, rows * (piece + 1) // pieces, found[piece])
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _nearest_range(words, queries, rows * piece // pieces, rows * (piece + 1) // pieces, found[piece])
+            piece = next_piece(dealt)

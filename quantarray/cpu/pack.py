@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro import mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
@@ -60,16 +61,24 @@ def _unpack_rows(words, out, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _pack_parallel(codes, out):
+def _pack_parallel(codes, out, workers):
     rows = codes.shape[0]
     pieces = min(rows, 64)
-    for piece in prange(pieces):
-        _pack_rows(codes, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _pack_rows(codes, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+            piece = next_piece(dealt)
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _unpack_parallel(words, out):
+def _unpack_parallel(words, out, workers):
     rows = out.shape[0]
     pieces = min(rows, 64)
-    for piece in prange(pieces):
-        _unpack_rows(words, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _unpack_rows(words, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+            piece = next_piece(dealt)

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro import pick_bits, prefetch
 
 REACH = 512  # bits from which one word is picked
@@ -110,8 +111,12 @@ def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, 
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _fill_parallel(words, width, starts, bits, choices, masks, out, blocks, pieces):
+def _fill_parallel(words, width, starts, bits, choices, masks, out, blocks, pieces, workers):
     tasks = out.shape[0] * blocks
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last)
+            piece = next_piece(dealt)

@@ -7,6 +7,7 @@ import numpy as np
 from numba import carray, njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro.vectors import words_at
 from .steps import reversed_bits, squeeze, stepped_words, table_for
 
@@ -178,6 +179,10 @@ def _place_tasks(parts, steps, out, first_task, last_task):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _place_parallel(parts, steps, out, tasks, pieces):
-    for piece in prange(pieces):
-        _place_tasks(parts, steps, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+def _place_parallel(parts, steps, out, tasks, pieces, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _place_tasks(parts, steps, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+            piece = next_piece(dealt)

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 
 _LEAST = 1 << 16  # words that are worth a parallel region
 
@@ -49,7 +50,11 @@ def _keep_larger(words, at, best):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _pool_parallel(words, plan, pieces, out):
+def _pool_parallel(words, plan, pieces, out, workers):
     rows = out.shape[1]
-    for piece in prange(pieces):
-        _pool_rows(words, plan, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _pool_rows(words, plan, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+            piece = next_piece(dealt)

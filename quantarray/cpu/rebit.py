@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import picks, threads
+from .deal import next_piece, none_dealt
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -98,10 +99,14 @@ def _periods(words, runs, out, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _periods_parallel(words, runs, out, pieces):
-    for piece in prange(pieces):
-        first, last = words.shape[0] * piece // pieces, words.shape[0] * (piece + 1) // pieces
-        _periods(words, runs, out, first, last)
+def _periods_parallel(words, runs, out, pieces, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = words.shape[0] * piece // pieces, words.shape[0] * (piece + 1) // pieces
+            _periods(words, runs, out, first, last)
+            piece = next_piece(dealt)
 
 
 @njit(cache=True, nogil=True)
@@ -149,7 +154,11 @@ def _shift_tasks(words, length, start, new_length, out, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _shift_parallel(words, length, start, new_length, out, tasks, pieces):
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _shift_tasks(words, length, start, new_length, out, first, last)
+def _shift_parallel(words, length, start, new_length, out, tasks, pieces, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            _shift_tasks(words, length, start, new_length, out, first, last)
+            piece = next_piece(dealt)

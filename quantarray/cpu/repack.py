@@ -6,6 +6,7 @@
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro.transpose import (
     SQUARES,
     copy_2,
@@ -129,6 +130,10 @@ def _repack_tiles(words, near, early, out, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _repack_parallel(words, near, early, out, tiles, pieces):
-    for piece in prange(pieces):
-        _repack_tiles(words, near, early, out, tiles * piece // pieces, tiles * (piece + 1) // pieces)
+def _repack_parallel(words, near, early, out, tiles, pieces, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            _repack_tiles(words, near, early, out, tiles * piece // pieces, tiles * (piece + 1) // pieces)
+            piece = next_piece(dealt)

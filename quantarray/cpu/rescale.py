@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 
 _LEAST = 1 << 14  # results that are worth a parallel region
 
@@ -36,7 +37,11 @@ def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, f
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _rescale_parallel(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, pieces):
-    for piece in prange(pieces):
-        first, last = len(out) * piece // pieces, len(out) * (piece + 1) // pieces
-        _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last)
+def _rescale_parallel(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, pieces, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = len(out) * piece // pieces, len(out) * (piece + 1) // pieces
+            _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last)
+            piece = next_piece(dealt)

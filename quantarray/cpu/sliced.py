@@ -3,6 +3,7 @@
 from numba import njit, prange
 
 from . import threads
+from .deal import next_piece, none_dealt
 from .micro import slice_run
 
 _LEAST = 1 << 16  # taps times words that are worth a parallel region
@@ -39,7 +40,11 @@ def _sliced_range(words, plane, w, pixels, classes, origin, image_words, begin, 
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _sliced_parallel(words, plane, w, pixels, classes, origin, image_words, rows, pieces, out):
-    for piece in prange(pieces):
-        first, last = rows * piece // pieces, rows * (piece + 1) // pieces
-        _sliced_range(words, plane, w, pixels, classes, origin, image_words, first, last, out)
+def _sliced_parallel(words, plane, w, pixels, classes, origin, image_words, rows, pieces, out, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+            _sliced_range(words, plane, w, pixels, classes, origin, image_words, first, last, out)
+            piece = next_piece(dealt)

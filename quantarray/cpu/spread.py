@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import picks, threads
+from .deal import next_piece, none_dealt
 from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
@@ -97,8 +98,12 @@ def _spread_tasks(words, times, rounds, out, blocks, first, last):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _spread_parallel(words, times, rounds, out, blocks, pieces):
+def _spread_parallel(words, times, rounds, out, blocks, pieces, workers):
     tasks = out.shape[0] * blocks
-    for piece in prange(pieces):
-        first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
-        _spread_tasks(words, times, rounds, out, blocks, first, last)
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < pieces:
+            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            _spread_tasks(words, times, rounds, out, blocks, first, last)
+            piece = next_piece(dealt)

@@ -1,6 +1,6 @@
 """How kernels are spread over threads, safely.
 
-A kernel is a function `range(..., first, last)` over independent tasks, and a parallel twin that deals tasks out. The
+A kernel is a function `range(..., first, last)` over independent tasks, and a parallel twin that deals them out. The
 serial one runs where there is little work, and in forked children of a process that used threads already: GNU
 OpenMP would kill the child. Numba's `workqueue` layer aborts the process when two Python threads use it at once, so
 there one lock is held around each call.
@@ -45,14 +45,17 @@ def serial(work, least):
 
 
 def pieces(tasks):
-    """How many ranges of tasks to deal out: some to each thread, so that a late one does not hold all up."""
+    """How many ranges of tasks there are to take (`deal.py`): some a thread, so that a late one does not hold all up."""
     return min(tasks, PIECES * numba.get_num_threads())
 
 
 def run(kernel, *args):
-    """Call a parallel kernel, one at a time unless the threading layer is known to be thread safe."""
+    """Call a parallel kernel, one at a time unless the threading layer is known to be thread safe.
+
+    It has one argument more than `args`: how many threads there are.
+    """
     _state["used"] = True
     if layer() in ("omp", "tbb"):
-        return kernel(*args)
+        return kernel(*args, numba.get_num_threads())
     with _lock:
-        return kernel(*args)
+        return kernel(*args, numba.get_num_threads())

@@ -7,11 +7,25 @@ for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, t
 import numpy as np
 from numba import njit, prange
 
+from .deal import next_piece, none_dealt
 from .dot import bytes_of_levels
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
-from .micro import LANES, PLACES, QUAD, TAPS, TILE, dot_tile, expand, fold_pixels, fold_taps, popcount, unfold
-from .tiles import blocks, drive
+from .micro import (
+    DOT_PASSES,
+    LANES,
+    PLACES,
+    QUAD,
+    TAPS,
+    TILE,
+    dot_tile,
+    expand,
+    fold_pixels,
+    fold_taps,
+    popcount,
+    unfold,
+)
+from .tiles import Effort, blocks, drive
 from .windows import WORD, expand_missing
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -27,7 +41,15 @@ MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 
 
 def winograd(x, w, plan, finish, out):
-    drive(_winograd_range, _winograd_parallel, x, w, plan, x.images * len(plan.targets), finish, _NO_VALUES, out)
+    squares, band = x.images * len(plan.targets), band_of.py_func(w.words.shape[2] // TAPS)
+    effort = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=15, weight=0.45, pixel=1.4, band=band)
+    drive(_winograd_range, _winograd_parallel, x, w, plan, squares, finish, _NO_VALUES, out, effort)
+
+
+@njit(cache=True)
+def band_of(length):
+    """How many squares are folded at once, where a tap has `length` words."""
+    return min(BAND, max(TILE, _FOLDED // max(1, length)))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -189,7 +211,7 @@ def _winograd_range(x, w, plan, finish, chunks, chunk, begin, end, values, words
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
     length, squares = right.shape[2] // TAPS, len(plan.sources)
-    size = min(BAND, max(TILE, _FOLDED // max(1, length)))
+    size = band_of(length)
     weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
     pixels, apart = np.empty(PLACES * size * length * WORD + WORD, np.uint8), size * length * WORD
     weight, pixel = first_line(weights), first_line(pixels)
@@ -252,8 +274,12 @@ def _winograd_range(x, w, plan, finish, chunks, chunk, begin, end, values, words
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _winograd_parallel(x, w, plan, finish, chunks, parts, tiles, values, words):
-    for piece in prange(chunks * parts):
-        part = piece // chunks
-        first, last = tiles * part // parts, tiles * (part + 1) // parts
-        _winograd_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+def _winograd_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, workers):
+    dealt = none_dealt()
+    for _ in prange(workers):
+        piece = next_piece(dealt)
+        while piece < chunks * parts:
+            part = piece // chunks
+            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            _winograd_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
+            piece = next_piece(dealt)

@@ -45,7 +45,7 @@ def serial(work, least):
 
 
 def pieces(tasks):
-    """How many ranges of tasks there are to take (`deal.py`): some a thread, so that a late one does not hold all up."""
+    """How many ranges of tasks are dealt out: some for each thread, so that a late one does not hold all up."""
     return min(tasks, PIECES * numba.get_num_threads())
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from quantarray.cpu import isa
-from quantarray.cpu.micro import LANES, QUAD, TILE, copy_bytes, copy_windows, expand
+from quantarray.cpu.micro import HALF, LANES, QUAD, TILE, copy_bytes, copy_windows, expand
 from quantarray.cpu.micro.count_words import mask_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
@@ -160,25 +160,26 @@ def copied(words, at, size, length, base, codes, start):
 
 @given(data=st.data())
 def test_copy_windows(data):
-    """Spans of any number of quads, each with zeros behind it up to a line; the last ones come over the first ones."""
+    """Spans of any number of units, each with zeros behind it up to half a line; later ones come over earlier ones."""
+    unit, base = data.draw(st.sampled_from([1, QUAD])), data.draw(st.sampled_from([0, -128]))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, TILE)])
     spans = np.array([(rng.integers(0, 50), rng.integers(0, 30), rng.integers(0, 50)) for _ in range(4)])
     first, apart = data.draw(st.integers(0, 4)), 64 * data.draw(st.integers(6, 8))
     last, rows = data.draw(st.integers(first, 4)), np.full(7 + TILE * apart, 77, np.uint8)
-    copied_windows(codes, places, 1, spans, first, last, rows, 7, apart)
+    copied_windows(codes, places, 1, spans, first, last, unit, base, rows, 7, apart)
     expected = np.full_like(rows, 77)
-    for at, to, quads in QUAD * spans[first:last]:
+    for at, to, length in unit * spans[first:last]:
         for p in range(TILE):
-            row, line = expected[7 + p * apart + to :], -(-quads // 64) * 64
+            row, line = expected[7 + p * apart + to :], -(-length // HALF) * HALF
             row[:line] = 0
-            row[:quads] = codes[places[1 + p] + at :][:quads]
+            row[:length] = (codes[places[1 + p] + at :][:length].astype(int) - base).astype(np.uint8)
     np.testing.assert_array_equal(rows, expected)
 
 
 @njit
-def copied_windows(codes, places, place, spans, first, last, rows, row, apart):
-    copy_windows(codes, places, place, spans, first, last, rows, row, apart)
+def copied_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart):
+    copy_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart)
 
 
 def test_rows_of_weights():

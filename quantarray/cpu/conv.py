@@ -13,7 +13,7 @@ from numba import njit, prange
 
 from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
 from .deal import next_piece, none_dealt
-from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
+from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import LANES, TILE, lay_out, mask_counts, mask_tile, shift_tile
 from .tiles import (
     Effort,
@@ -81,6 +81,8 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
             for block in range(first, last):
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                flips, used = flips_and_lanes(flip, at, valid)
+                flips ^= turned
                 image, tile = low // counts.size, low % counts.size
                 odd = (block - first) & 1
                 if BY_TABLES and sums.size and not odd:
@@ -108,7 +110,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                         if not limits.size:
                             mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
                         for p in range(counts[tile]):
-                            store_mask(masks[p] ^ turned, flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
+                            or_bits((masks[p] ^ flips) & used, channel, valid, words, 0, row0 + pixels[tile, p])
                     else:
                         shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
                         for p in range(counts[tile]):

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from .deal import next_piece, none_dealt
-from .finish import codes_are_ranks, store_codes, store_mask, store_ranks, store_values
+from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .matrix_unit import UNIT
 from .micro import DOT_PASSES, LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
@@ -132,11 +132,12 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, mat
                     for b in range(near if s + 1 == stretches else 0):
                         at, lane, dots = (pair + b) * LANES, (pair + b) % group_blocks * LANES, total + b * apart_blocks
                         channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                        flips, used = flips_and_lanes(flip, at, valid)
                         fixed, dot_at = kind * extra.shape[1] + at, dots * LANES
                         if thresholds.shape[0] == 1:
                             mask_tile(totals, dot_at, extra, fixed, along, ones, place, step, thresholds, at, masks)
                             for p in range(counts[tile]):
-                                store_mask(masks[p], flip, at, channel, valid, 1, words, row0 + pixels[tile, p])
+                                or_bits((masks[p] ^ flips) & used, channel, valid, words, 0, row0 + pixels[tile, p])
                         else:
                             shift_tile(totals, dot_at, extra, fixed, along, ones, place, step)
                             for p in range(counts[tile]):

@@ -44,6 +44,13 @@ def store_mask(mask, flip, at, channel, valid, stride, out, row):
 
 
 @njit(cache=True, nogil=True, forceinline=True)
+def flips_and_lanes(flip, at, valid):
+    """(the flips of 32 lanes, a bit for each of the `valid` ones), for masks that go out by `or_bits`."""
+    flips = np.uint64(flip[at // LANES]) if flip.size else np.uint64(0)
+    return flips, (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, stride, made, out, row):
     """The same against several thresholds each, to every plane of uint64[planes rows words]; `made` is uint64[8].
 

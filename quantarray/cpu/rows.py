@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 
 from .lines import first_line
-from .micro import QUAD, TILE, clear_bytes, copy_windows
+from .micro import HALF, QUAD, TILE, clear_bytes, copy_windows
 from .windows import BAND, WINDOWS, WORD
 
 
@@ -37,10 +37,11 @@ def line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows)
         kind, begin, covered = classes[(low + i) % classes.size], row + i * TILE * apart, 0
         for s in range(stretches):
             for j in range(firsts[s, kind], firsts[s, kind + 1]):
-                covered += (spans[j, 2] * QUAD + WORD - 1) // WORD
-        if covered < length:
+                covered += -(-spans[j, 2] * QUAD // HALF)
+        if covered * HALF < length * WORD:
             clear_bytes(rows, begin, TILE * apart)
         for s in range(stretches):
             to = begin + length * s // stretches * WORD
-            copy_windows(codes, places, i * TILE, spans, firsts[s, kind], firsts[s, kind + 1], rows, to, apart)
+            spans_first, spans_last = firsts[s, kind], firsts[s, kind + 1]
+            copy_windows(codes, places, i * TILE, spans, spans_first, spans_last, QUAD, 0, rows, to, apart)
     return rows, row

@@ -15,7 +15,7 @@ from .micro import LANES, TILE, add_counts, count_tile, popcount
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
-_LEAST = 1 << 11  # units of work that are worth a parallel region
+_LEAST = 1 << 13  # units of work that are worth a parallel region
 _PIECE = 200  # units that a piece takes besides, 0.7 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
 

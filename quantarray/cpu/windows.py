@@ -9,7 +9,7 @@ from numba import njit
 from numba.extending import overload
 
 from .lines import first_line
-from .micro import QUAD, TILE, clear_bytes, copy_bytes, expand
+from .micro import HALF, QUAD, TILE, clear_bytes, copy_bytes, copy_windows, expand
 
 WORD = 64  # bytes that a word of each plane becomes
 BAND = 64  # tiles that meet one block of weights before the next is expanded
@@ -165,17 +165,38 @@ def _bring_bytes(words, terms, plan, length, begin, end, shift, codes, marks, ma
     if codes.size < (band * TILE + 1) * stride:
         codes = np.empty((band * TILE + 1) * stride, np.uint8)
     code, used = first_line(codes), quads_used(runs) * QUAD
+    reach, gaps = reach_and_gaps(runs, first_run, used)
     for i in range(band):
         image, tile = (begin + i) // classes.size, (begin + i) % classes.size
-        start, stop = first_run[classes[tile]], first_run[classes[tile] + 1]
+        kind, row, last = classes[tile], code + i * TILE * stride, 0
+        start, stop = first_run[kind], first_run[kind + 1]
         for p in range(TILE):
-            place, filled = code + (i * TILE + p) * stride, 0
-            places[i, p], at = place, image * plan.image_words + origin[pixels[tile, p]] + shift
+            places[i, p] = row + p * stride
+            origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + shift
+            last = max(last, origins[i, p])
+        if gaps[kind]:
+            clear_bytes(codes, row, TILE * stride)
+        if last + reach[kind] <= words.size:
+            copy_windows(words, origins, i * TILE, runs, start, stop, 1, base, codes, row, stride)
+            continue
+        for p in range(TILE):
             for r in range(start, stop):
-                if filled < runs[r, 1]:
-                    clear_bytes(codes, place + filled, runs[r, 1] - filled)
-                copy_bytes(words, at + runs[r, 0], words.size, runs[r, 2], base, codes, place + runs[r, 1])
-                filled = runs[r, 1] + ((runs[r, 2] + WORD - 1) & -WORD)
-            if filled < used:
-                clear_bytes(codes, place + filled, used - filled)
+                at, to = origins[i, p] + runs[r, 0], places[i, p] + runs[r, 1]
+                copy_bytes(words, at, words.size, runs[r, 2], base, codes, to)
     return band, codes, marks
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def reach_and_gaps(runs, first_run, used):
+    """For each border class: how far from an origin its runs are read, and whether they and the zeros behind them leave
+    any of the `used` bytes of a window out."""
+    kinds = first_run.size - 1
+    reach, gaps = np.zeros(kinds, np.int64), np.zeros(kinds, np.bool_)
+    for kind in range(kinds):
+        filled = 0
+        for r in range(first_run[kind], first_run[kind + 1]):
+            reach[kind] = max(reach[kind], runs[r, 0] + ((runs[r, 2] + WORD - 1) & -WORD))
+            gaps[kind] = gaps[kind] or filled < runs[r, 1]
+            filled = runs[r, 1] + ((runs[r, 2] + HALF - 1) & -HALF)
+        gaps[kind] = gaps[kind] or filled < used
+    return reach, gaps

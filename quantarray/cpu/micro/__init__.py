@@ -7,7 +7,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 
 from ..isa import FEATURES, NAME
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
-from .copy_windows import copy_windows
+from .copy_windows import HALF, copy_windows
 from .distances import ROWS, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
@@ -51,6 +51,7 @@ else:
 __all__ = [
     "DOT_BLOCKS",
     "DOT_PASSES",
+    "HALF",
     "LANES",
     "MOST_PRODUCT",
     "PAIR",

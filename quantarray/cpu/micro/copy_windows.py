@@ -17,7 +17,8 @@ def copy_windows(typingctx, codes, places, place, spans, first, last, unit, base
 
     Spans first .. last of int64 spans[n 3] are (at, to, length) in units of so many bytes; zeros follow each up to a
     multiple of 32 bytes, and less than 64 bytes behind it are read. Both are uint8, C-contiguous and indexed flat;
-    differences are modulo 256. As a loop over pixels around `copy_bytes` this took ten times as long as the products of 64 channels.
+    differences are modulo 256. As a loop over pixels around `copy_bytes` this took ten times as long as the products of
+    64 channels.
     """
     i64 = types.int64
     signature = types.void(codes, places, i64, spans, i64, i64, i64, i64, rows, i64, i64)

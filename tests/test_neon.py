@@ -55,11 +55,12 @@ def program(kernel, differ):
     at = {name: constant(module, name, values) for name, values in data.items()}
     counts = constant(module, "counts", np.full(expected.shape, -1))
     first, last = (ir.Constant(I64, n) for n in (0, len(runs)))
-    rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last, counts)
+    rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last)
     if kernel is count_words:
-        count_words.count(builder, builder.xor if differ else builder.and_, *rest)
+        sums = count_words.count(builder, builder.xor if differ else builder.and_, *rest)
+        count_words.store_counts(builder, sums, counts)
     else:
-        count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), *rest)
+        count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), *rest, counts)
     wrong = ir.Constant(I64, 0)
     for i in range(expected.size):
         got, right = (builder.load(builder.gep(p, [ir.Constant(I64, i)])) for p in (counts, at["expected"]))

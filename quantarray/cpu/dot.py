@@ -12,8 +12,8 @@ from numba import njit, prange
 from .deal import next_piece, none_dealt
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
-from .matrix_unit import UNIT
-from .micro import DOT_PASSES, LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
+from .matrix_unit import DOT_PASSES, UNIT
+from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
 from .tiles import Effort, blocks, drive, lay_out_blocks, scratch
 from .windows import BAND, WORD, bring, spans_of
@@ -21,8 +21,6 @@ from .windows import BAND, WORD, bring, spans_of
 _NO_VALUES = np.empty((0, 0), np.int32)
 _PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
-
-
 EFFORT = Effort(word=DOT_PASSES, tile=6, weight=0.12, pixel=0.35, band=BAND)
 
 

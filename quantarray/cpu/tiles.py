@@ -10,12 +10,13 @@ import numpy as np
 from numba import njit
 
 from . import threads
+from .isa import NAME
 from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, popcount
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
-_LEAST = 1 << 13  # units of work that are worth a parallel region
+_LEAST = 1 << (11 if NAME in ("portable", "neon", "avx2") else 13)  # units that are worth a parallel region, some 25 us
 _PIECE = 200  # units that a piece takes besides, 0.7 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
 

@@ -610,16 +610,16 @@ def test_a_fold_is_kept_for_each_scale(monkeypatch):
     assert calls[0] is calls[1]
 
 
-@pytest.mark.skipif(not DOTS, reason="no dot products")
+@pytest.mark.parametrize("name", ["conv", pytest.param("dot", marks=pytest.mark.skipif(not DOTS, reason="no dots"))])
 @pytest.mark.parametrize("w_offset", [0, 0.25])
-def test_exact_sums_become_what_the_real_kernel_makes(w_offset, monkeypatch):
+def test_exact_sums_become_what_the_real_kernel_makes(w_offset, name, monkeypatch):
     """Scales and offsets by image, border classes, a padding value and a bias."""
     x, w, bias = folding_case()
     x = x * np.float32([1, 0.3, 7]).reshape(3, 1, 1, 1) + np.float32(0.7)
     w = w + np.float32(w_offset) if w_offset else w
-    with products_by("dot"):
+    with products_by(name):
         got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=0.5)
-        monkeypatch.setattr(scaled, "pays", lambda *operands: False)
+        monkeypatch.setattr(scaled, "possible", lambda *operands: False)
         assert_bits(got, qa.conv2d(x, w.copy(), bias=bias, padding=1, pad_value=0.5))
 
 

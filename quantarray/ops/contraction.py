@@ -57,9 +57,8 @@ class Job:
     @property
     def scaled(self) -> bool:
         """A real result that is made of exact sums."""
-        elements, outputs = self.window.taps * self.w.shape[3], self.shape[3] // self.groups
-        size = math.prod(self.shape[:-1]), outputs, self.words, self.squares
-        return self.real and scaled.pays(self.device, self.requantize, self.terms, self.b, elements, *size)
+        elements = self.window.taps * self.w.shape[3]
+        return self.real and scaled.possible(self.device, self.requantize, self.terms, self.b, elements)
 
     @property
     def of_integers(self) -> Job:

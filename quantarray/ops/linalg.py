@@ -198,10 +198,8 @@ def _prepare(
     part = _part_length(op, q, w, k)
     if part >= k and few.pays(x, w, b):
         return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))
-    rows = math.prod(x.shape[:-1])
-    size = rows, outputs, word_count(k), 0
     whole = dtype == np.float32 and part >= k
-    if whole and scaled.pays(device, requantize, a.terms, b, k, *size):
+    if whole and scaled.possible(device, requantize, a.terms, b, k):
         return _Product(op, part, _scaled(device, w, a, b, part, shift, shape))
     call = _call(device, w, a, b, part, shift, requantize, dtype, shape)
     if whole and folded.possible(requantize, a.terms, b, k, 0):

@@ -1,8 +1,8 @@
 """Real products of one term a side: exact int32 sums by the kernel of integers, in the memory of the result, and then
 the constants, in the order of docs/decisions/0001.
 
-`conv_real` counts each pair of planes by itself and multiplies counts as it goes; bytes of several bits a side take one
-pass, but their kernel knows integers only.
+`conv_real` multiplies counts as it goes, tile by tile in float64. One pass over the results at the end takes less, and
+the kernels of integers have more ways to their sums.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..device import contiguous, empty, integer_kernel, kernel
+from ..device import contiguous, empty, has_kernel, kernel
 from ..dtypes import Array
 from ..kernels import Left, Right
 from ..thresholds import Thresholds
@@ -20,17 +20,12 @@ from . import products
 from .operand import Operand, exact_inside
 
 
-def pays(
-    device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int,
-    rows: int, channels: int, words: int, squares: int,
-) -> bool:  # fmt: skip
-    """True where sums of `k` products are exact, and faster made so; the rest as `products.product_name` takes it.
+def possible(device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int) -> bool:
+    """True where sums of `k` products are exact, and there is a kernel for what comes after them.
 
     Not for thresholded results, whose sums would need memory of their own.
     """
-    if requantize is not None or not exact_inside(terms, b, k):
-        return False
-    return integer_kernel(device)(terms, b.terms, rows, channels, words, squares) != "conv"
+    return requantize is None and exact_inside(terms, b, k) and has_kernel(device, "rescale")
 
 
 class Scaled(NamedTuple):

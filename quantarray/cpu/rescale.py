@@ -5,6 +5,7 @@ from numba import njit, prange
 
 from . import threads
 from .deal import next_piece, none_dealt
+from .micro import WIDTH, rescale_row
 
 _LEAST = 1 << 14  # results that are worth a parallel region
 
@@ -21,19 +22,29 @@ def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last):
-    """By way of `value`, because sums and out may be one array, which would keep the loops from SIMD."""
-    channels, value = out.shape[1], np.empty(out.shape[1])
+    channels, pixels = out.shape[1], kinds.size
+    factor, shift, before = np.empty(channels), np.zeros(ones.shape), -1
     for row in range(first, last):
-        image, kind = row // kinds.size, kinds[row % kinds.size]
-        along, shift = x_scale[min(image, x_scale.size - 1)], x_offset[min(image, x_offset.size - 1)]
-        row_sums, row_ones, row_pad, made = sums[row], ones[kind], pad[kind], out[row]
-        for c in range(channels):
-            value[c] = 0.0 + (along * scale[c]) * row_sums[c]
-        if shift != 0.0:
-            for c in range(channels):
-                value[c] += (shift * scale[c]) * row_ones[c]
-        for c in range(channels):
-            made[c] = (value[c] + row_pad[c]) + bias[c]
+        image, kind = row // pixels, kinds[row % pixels]
+        if image != before:
+            _scale_of_image(x_scale, x_offset, image, scale, ones, factor, shift)
+            before = image
+        rescale_row(sums, factor, shift, pad, kind * channels, bias, out, row * channels, channels)
+        for c in range(channels & -WIDTH, channels):
+            value = (0.0 + factor[c] * sums[row, c]) + shift[kind, c]
+            out[row, c] = (value + pad[kind, c]) + bias[c]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scale_of_image(x_scale, x_offset, image, scale, ones, factor, shift):
+    """factor[channels] and shift[classes channels], which stays 0 without an offset: adding it then changes nothing."""
+    along, offset = x_scale[min(image, x_scale.size - 1)], x_offset[min(image, x_offset.size - 1)]
+    for c in range(scale.size):
+        factor[c] = along * scale[c]
+    if x_offset.any():
+        for kind in range(ones.shape[0]):
+            for c in range(scale.size):
+                shift[kind, c] = (offset * scale[c]) * ones[kind, c]
 
 
 @njit(cache=True, parallel=True, nogil=True)

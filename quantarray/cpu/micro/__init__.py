@@ -14,11 +14,12 @@ from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .ranks import put_ranks
+from .rescale_row import rescale_row
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
-from .vectors import LANES, TILE
+from .vectors import LANES, TILE, WIDTH
 
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
@@ -61,6 +62,7 @@ __all__ = [
     "TABLES",
     "TAPS",
     "TILE",
+    "WIDTH",
     "WORDS",
     "add_chosen",
     "add_counts",
@@ -93,6 +95,7 @@ __all__ = [
     "put_plane",
     "put_ranks",
     "read_tile",
+    "rescale_row",
     "round_tile",
     "shift_tile",
     "slice_run",

@@ -1,0 +1,120 @@
+"""How often the cost model picks a kernel that is not the fastest, by timing everything twice with `autotune`.
+
+    python -m benchmarks.cost_model [--cases common|drawn] [--threads N] [--json OUT]
+
+A row of docs/tuning.md, and the cases in which the model's kernel was the slowest compared with the best one. A choice
+is wrong where it is slower in both rounds; the gain is that of kernels chosen in the first round, in the second.
+"""
+
+import argparse
+import json
+import math
+import sys
+from itertools import product
+
+import numpy as np
+
+import quantarray as qa
+
+BITS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (3, 3), (4, 4), (8, 1), (8, 8)]
+# images, size, channels, outputs, window, stride, groups
+CONVS = [
+    (1, 56, 64, 64, 3, 1, 1), (1, 28, 128, 128, 3, 1, 1), (1, 14, 256, 256, 3, 1, 1), (1, 7, 512, 512, 3, 1, 1),
+    (16, 28, 128, 128, 3, 1, 1), (16, 14, 256, 256, 3, 1, 1), (1, 28, 256, 256, 1, 1, 1), (1, 56, 64, 128, 1, 2, 1),
+    (1, 56, 64, 128, 3, 2, 1), (1, 28, 128, 128, 3, 1, 4), (1, 28, 128, 128, 5, 1, 1), (4, 14, 128, 256, 3, 2, 1),
+]  # fmt: skip
+DENSE = [(1, 4096, 4096), (8, 1024, 1024), (64, 1024, 1024), (256, 256, 256), (1, 512, 1000), (128, 4096, 512)]
+DRAWN = 150
+
+
+def levels(bits, signed):
+    low = -(2 ** (bits - 1)) if signed else 0
+    return (-1, 1) if bits == 1 else range(low, low + 2**bits)
+
+
+def convolution(rng, bits, images, size, channels, outputs, window, stride, groups, threshold=False):
+    x = qa.encode(rng.choice(levels(bits[0], False), (images, size, size, channels)), levels(bits[0], False))
+    shape = outputs, window, window, channels // groups
+    w = qa.encode(rng.choice(levels(bits[1], True), shape), levels(bits[1], True))
+    law = qa.Thresholds([0]) if threshold else None
+    return lambda: qa.conv2d(x, w, padding=window // 2, stride=stride, groups=groups, requantize=law)
+
+
+def dense(rng, bits, rows, k, outputs):
+    x = qa.encode(rng.choice(levels(bits[0], False), (rows, k)), levels(bits[0], False))
+    w = qa.encode(rng.choice(levels(bits[1], True), (outputs, k)), levels(bits[1], True))
+    return lambda: qa.linear(x, w)
+
+
+def common(rng):
+    """ResNet-18's shapes and other usual ones, with ten pairs of bits."""
+    for bits, shape in product(BITS, CONVS):
+        yield convolution(rng, bits, *shape)
+    for bits, shape in product(BITS, DENSE):
+        yield dense(rng, bits, *shape)
+
+
+def drawn(rng):
+    """Convolutions at random."""
+    for _ in range(DRAWN):
+        bits, window = rng.integers(1, 9, 2).tolist(), int(rng.choice([1, 3, 3, 3, 5]))
+        size, groups = int(rng.integers(max(window, 4), 40)), int(rng.choice([1, 1, 1, 2, 4]))
+        channels, outputs = (int(rng.integers(groups, 300)) // groups * groups for _ in range(2))
+        images, stride, threshold = int(rng.choice([1, 1, 4, 8])), int(rng.choice([1, 1, 2])), rng.random() < 0.4
+        yield convolution(rng, bits, images, size, channels, outputs, window, stride, groups, threshold)
+
+
+def timed(cases):
+    """What `autotune` found for each case that it had a choice for; None for others."""
+    rows = []
+    for n, call in enumerate(cases):
+        if sys.stderr.isatty():
+            print(f"\r{n + 1} calls timed", end="", file=sys.stderr)
+        with qa.autotune(again=True) as tuned:
+            call()
+        rows.append(next(iter(tuned), None))
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    return rows
+
+
+def summary(first, second):
+    """(numbers of both rounds, [(how much slower the model's kernel was, row)] from the worst on)."""
+    both = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
+    slower = sorted(
+        ((min(row.us[row.model] / min(row.us.values()) for row in pair), pair[0]) for pair in both),
+        key=lambda found: -found[0],
+    )
+    gains = [math.log(b.us[a.model] / b.us[a.kernel]) for a, b in both]
+    numbers = {
+        "cases": len(both),
+        "wrong by 5 %": sum(by > 1.05 for by, _ in slower),
+        "wrong by 20 %": sum(by > 1.2 for by, _ in slower),
+        "the worst": round(slower[0][0], 2),
+        "mean gain, %": round(100 * (math.exp(sum(gains) / len(gains)) - 1), 1),
+    }
+    return numbers, slower
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", choices=("common", "drawn"), default="common")
+    parser.add_argument("--threads", type=int, default=qa.get_num_threads())
+    parser.add_argument("--json", metavar="OUT", help="write all rows of both rounds to a file")
+    given = parser.parse_args()
+    qa.set_num_threads(given.threads)
+    make = {"common": common, "drawn": drawn}[given.cases]
+    rounds = [timed(make(np.random.default_rng(7))) for _ in range(2)]
+    numbers, slower = summary(*rounds)
+    print(f"{given.cases}, {given.threads} threads:", ", ".join(f"{name} {n}" for name, n in numbers.items()))
+    for by, row in slower[:10]:
+        times = ", ".join(f"{name} {us:.0f}" for name, us in row.us.items())
+        print(f"  {by:.2f}x  {row.problem}: {times} us, the model's is {row.model}")
+    if given.json:
+        rows = [[row and {**row._asdict(), "problem": str(row.problem)} for row in found] for found in rounds]
+        with open(given.json, "w") as file:
+            json.dump({"numbers": numbers, "rounds": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ from strategies import PRODUCTS, Law, channels, laws, products_by, samples, seed
 
 import quantarray as qa
 from quantarray.array import validate
-from quantarray.cpu import conv, conv_real, dot, tiles, winograd
+from quantarray.cpu import conv, conv_real, dot, drive, winograd
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
 from quantarray.ops import folded, scaled, slices
 
@@ -352,7 +352,7 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
         pieces.append(chunks * parts)
 
     monkeypatch.setattr(module, f"{name}_parallel", one_by_one)
-    monkeypatch.setattr(tiles.threads, "serial", lambda work, least: False)
+    monkeypatch.setattr(drive.threads, "serial", lambda work, least: False)
     monkeypatch.setattr(folded, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)

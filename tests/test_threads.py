@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.cpu.deal import next_piece, none_dealt
-from quantarray.cpu.tiles import deal
+from quantarray.cpu.drive import cut
 
 WORK = """
 import sys, threading
@@ -220,16 +220,16 @@ def test_pieces_go_to_who_is_free():
     workers=st.integers(1, 64), split=st.integers(1, 20), tiles=st.integers(1, 5000), bands=st.integers(1, 50),
     work=st.floats(1, 1e8), weights=st.floats(0, 1e6), pixels=st.floats(0, 1e6),
 )  # fmt: skip
-def test_dealing_tiles_and_channels(workers, split, tiles, bands, work, weights, pixels):
-    chunks, parts = deal(workers, split, tiles, work, weights, pixels, bands)
+def test_cutting_tiles_and_channels(workers, split, tiles, bands, work, weights, pixels):
+    chunks, parts = cut(workers, split, tiles, work, weights, pixels, bands)
     assert 1 <= chunks <= split and 1 <= parts <= tiles
     assert chunks * parts >= min(workers, tiles)
 
 
-def test_what_is_dealt():
+def test_where_products_are_cut():
     """Few pieces where each makes all weights ready; whole bands where weights are made ready for each band anyway."""
-    chunks, parts = deal(2, 8, 1000, 1e6, 0, 0, 1)
+    chunks, parts = cut(2, 8, 1000, 1e6, 0, 0, 1)
     assert chunks * parts >= 8  # pieces are free: a late thread holds up little
-    assert deal(2, 8, 1000, 1e5, 1e5, 0, 1)[1] == 1  # weights are dear: channels are split
-    assert deal(2, 8, 1000, 1e5, 0, 1e5, 1)[0] == 1
-    assert deal(2, 8, 256, 1e6, 1e5, 1e5, 4)[0] == 1
+    assert cut(2, 8, 1000, 1e5, 1e5, 0, 1)[1] == 1  # weights are dear: channels are split
+    assert cut(2, 8, 1000, 1e5, 0, 1e5, 1)[0] == 1
+    assert cut(2, 8, 256, 1e6, 1e5, 1e5, 4)[0] == 1

@@ -12,15 +12,14 @@ import numpy as np
 from numba import njit, prange
 
 from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
+from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import LANES, TILE, lay_out, mask_counts, mask_tile, shift_tile
 from .tiles import (
-    Effort,
     blocks,
     count,
     differing,
-    drive,
     fixed_of_differences,
     is_power,
     lay_out_blocks,
@@ -135,7 +134,6 @@ def _conv_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, work
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < chunks * parts:
-            part = piece // chunks
-            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            first, last = share(piece // chunks, parts, tiles)
             _conv_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
             piece = next_piece(dealt)

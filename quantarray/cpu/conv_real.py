@@ -8,11 +8,12 @@ import numpy as np
 from numba import njit, prange
 
 from .bands import BY_TABLES, band_scratch, count_band, read_band
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
+from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import Effort, blocks, count, drive, scratch, sum_codes
+from .tiles import blocks, count, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
@@ -143,7 +144,6 @@ def _real_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, work
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < chunks * parts:
-            part = piece // chunks
-            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            first, last = share(piece // chunks, parts, tiles)
             _real_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
             piece = next_piece(dealt)

@@ -5,21 +5,21 @@ They hold within a fifth for AVX-512 with VNNI and for AVX2; `docs/kernels/conv.
 AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
+from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
-from .matrix_unit import DOT_BLOCKS, DOT_COPY, DOT_PASSES, MOST_PRODUCT, UNIT
+from .matrix_unit import DOT_BLOCKS, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import differing
 from .windows import BAND
 from .winograd import BAND as SQUARES
+from .winograd import EFFORT as WINOGRAD
 from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 
 _PLANES = 8  # that a byte holds
 _PASS = 3  # what each pair of planes adds to a tile besides its words: sums are loaded, shifted, stored
 _SUM = 0.25  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
-_TILE = 6  # what a tile adds to that
 _EXPAND = 0.08  # a word of one plane becomes 64 bytes
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
-_SQUARE = 15  # what a square adds to its products: sums are unfolded
 _SHORT = 1.1  # products of one place of a square take as much longer as one long walk
 
 
@@ -66,7 +66,7 @@ def _dot_fits(x_terms, w_terms):
 def _dot(x_terms, w_terms, rows, channels, words):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
-    return words * (DOT_PASSES * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + _TILE
+    return words * (DOT.word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
 
 
 def _winograd_fits(x_terms, w_terms, words):
@@ -85,8 +85,8 @@ def _winograd(x_terms, w_terms, rows, channels, words):
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
-    passes = _SHORT * DOT_PASSES * _pairing(blocks) * PLACES / (TAPS * TILE)
-    return words * (passes + expanding + folding) + _SQUARE
+    passes = _SHORT * WINOGRAD.word * _pairing(blocks)
+    return words * (passes + expanding + folding) + WINOGRAD.tile
 
 
 def _pairing(blocks):

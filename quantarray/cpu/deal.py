@@ -8,6 +8,7 @@ over its `workers`, the last argument, which `threads.run` adds, and each takes 
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
+            first, last = share(piece, pieces, tasks)
             ...
             piece = next_piece(dealt)
 """
@@ -25,6 +26,12 @@ def none_dealt():
     dealt = np.empty(1, np.int64)  # `np.zeros` would be a parallel loop of its own
     dealt[0] = 0
     return dealt
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def share(piece, pieces, tasks):
+    """(first, last): the tasks of a piece, as many as of any other or one fewer."""
+    return tasks * piece // pieces, tasks * (piece + 1) // pieces
 
 
 @intrinsic

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, add_chosen, fix_lanes
 
@@ -156,7 +156,7 @@ def _integer_parallel(x, w, plan, finish, mean, rows, pieces, values, words, wor
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+            first, last = share(piece, pieces, rows)
             _integer_range(x, w, plan, finish, mean, first, last, values, words)
             piece = next_piece(dealt)
 
@@ -167,6 +167,6 @@ def _real_parallel(x, w, plan, finish, mean, rows, pieces, values, words, worker
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+            first, last = share(piece, pieces, rows)
             _real_range(x, w, plan, finish, mean, first, last, values, words)
             piece = next_piece(dealt)

@@ -9,13 +9,14 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 import numpy as np
 from numba import njit, prange
 
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
+from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .matrix_unit import DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
-from .tiles import Effort, blocks, drive, lay_out_blocks, scratch
+from .tiles import blocks, lay_out_blocks, scratch
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -161,7 +162,6 @@ def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, matri
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < chunks * parts:
-            part = piece // chunks
-            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            first, last = share(piece // chunks, parts, tiles)
             _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words, matrix)
             piece = next_piece(dealt)

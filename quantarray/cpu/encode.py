@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
@@ -86,6 +86,6 @@ def _encode_parallel(x, thresholds, codes, toggles, row, group, words, nan, out,
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = words * piece // pieces, words * (piece + 1) // pieces
+            first, last = share(piece, pieces, words)
             _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, piece, out)
             piece = next_piece(dealt)

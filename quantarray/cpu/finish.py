@@ -33,14 +33,8 @@ def store_bits(lanes, p, start, thresholds, flip, at, channel, valid, stride, ou
     zero on entry.
     """
     mask = mask_above(lanes, p * lanes.shape[1] + start, thresholds, at)
-    store_mask(mask, flip, at, channel, valid, stride, out, row)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def store_mask(mask, flip, at, channel, valid, stride, out, row):
-    """The mask of 32 lanes, flipped where `flip` says so, as `valid` bits of a row."""
-    used = (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
-    _put((mask ^ np.uint64(flip[at // LANES])) & used, channel, valid, stride, out, 0, row)
+    flips, used = flips_and_lanes(flip, at, valid)
+    _put((mask ^ flips) & used, channel, valid, stride, out, 0, row)
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -60,7 +54,7 @@ def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, 
     the others ten times their work.
     """
     count, first = thresholds.shape[0], p * lanes.shape[1] + start
-    used, down = (np.uint64(1) << np.uint64(valid)) - np.uint64(1), np.uint64(flip[at // LANES])
+    down, used = flips_and_lanes(flip, at, valid)
     for plane in range(out.shape[0]):
         made[plane] = toggles[0, plane] & used
     for t in range(count):

@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import gather_across, threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .gather_across import from_start
 
 _LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
@@ -71,7 +71,8 @@ def _gather_parallel(words, length, indices, out, pieces, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _gather_tasks(words, length, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+            first, last = share(piece, pieces, tasks)
+            _gather_tasks(words, length, indices, out, first, last)
             piece = next_piece(dealt)
 
 
@@ -82,5 +83,6 @@ def _rows_parallel(words, indices, out, pieces, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _rows_tasks(words, indices, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+            first, last = share(piece, pieces, tasks)
+            _rows_tasks(words, indices, out, first, last)
             piece = next_piece(dealt)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
 from .micro.vectors import WIDTH
 
@@ -140,6 +140,6 @@ def _gather_parallel(words, first, count, elements, places, lines, out, pieces, 
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            begin, end = groups * piece // pieces, groups * (piece + 1) // pieces
+            begin, end = share(piece, pieces, groups)
             _gather_groups(words, first, count, elements, places, lines, out, begin, end)
             piece = next_piece(dealt)

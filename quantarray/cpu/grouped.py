@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -89,6 +89,6 @@ def _encode_parallel(values, low, step, start, stride, group, key, words, pieces
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            begin, end = words * piece // pieces, words * (piece + 1) // pieces
+            begin, end = share(piece, pieces, words)
             _encode_words(values, low, step, start, stride, group, key, begin, end, out)
             piece = next_piece(dealt)

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 
 _LEAST = 1 << 13  # words that are worth a parallel region
 _BLOCK = 4096  # words of a row in one task
@@ -83,6 +83,6 @@ def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces, wo
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            first, last = share(piece, pieces, tasks)
             _recode_tasks(words, tables, row, group, by_words, out, first, last)
             piece = next_piece(dealt)

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro import ROWS, near_rows, popcount
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
@@ -80,5 +80,6 @@ def _nearest_parallel(words, queries, found, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _nearest_range(words, queries, rows * piece // pieces, rows * (piece + 1) // pieces, found[piece])
+            first, last = share(piece, pieces, rows)
+            _nearest_range(words, queries, first, last, found[piece])
             piece = next_piece(dealt)

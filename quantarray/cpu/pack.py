@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro import mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
@@ -68,7 +68,8 @@ def _pack_parallel(codes, out, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _pack_rows(codes, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+            first, last = share(piece, pieces, rows)
+            _pack_rows(codes, out, first, last)
             piece = next_piece(dealt)
 
 
@@ -80,5 +81,6 @@ def _unpack_parallel(words, out, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _unpack_rows(words, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+            first, last = share(piece, pieces, rows)
+            _unpack_rows(words, out, first, last)
             piece = next_piece(dealt)

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro import pick_bits, prefetch
 
 REACH = 512  # bits from which one word is picked
@@ -117,6 +117,6 @@ def _fill_parallel(words, width, starts, bits, choices, masks, out, blocks, piec
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            first, last = share(piece, pieces, tasks)
             _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last)
             piece = next_piece(dealt)

@@ -7,7 +7,7 @@ import numpy as np
 from numba import carray, njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro.vectors import words_at
 from .steps import reversed_bits, squeeze, stepped_words, table_for
 
@@ -184,5 +184,6 @@ def _place_parallel(parts, steps, out, tasks, pieces, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _place_tasks(parts, steps, out, tasks * piece // pieces, tasks * (piece + 1) // pieces)
+            first, last = share(piece, pieces, tasks)
+            _place_tasks(parts, steps, out, first, last)
             piece = next_piece(dealt)

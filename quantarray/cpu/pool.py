@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 
 _LEAST = 1 << 16  # words that are worth a parallel region
 
@@ -56,5 +56,6 @@ def _pool_parallel(words, plan, pieces, out, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _pool_rows(words, plan, out, rows * piece // pieces, rows * (piece + 1) // pieces)
+            first, last = share(piece, pieces, rows)
+            _pool_rows(words, plan, out, first, last)
             piece = next_piece(dealt)

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import picks, threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -104,7 +104,7 @@ def _periods_parallel(words, runs, out, pieces, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = words.shape[0] * piece // pieces, words.shape[0] * (piece + 1) // pieces
+            first, last = share(piece, pieces, words.shape[0])
             _periods(words, runs, out, first, last)
             piece = next_piece(dealt)
 
@@ -159,6 +159,6 @@ def _shift_parallel(words, length, start, new_length, out, tasks, pieces, worker
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            first, last = share(piece, pieces, tasks)
             _shift_tasks(words, length, start, new_length, out, first, last)
             piece = next_piece(dealt)

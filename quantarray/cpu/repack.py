@@ -6,7 +6,7 @@
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro.transpose import (
     SQUARES,
     copy_2,
@@ -135,5 +135,6 @@ def _repack_parallel(words, near, early, out, tiles, pieces, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            _repack_tiles(words, near, early, out, tiles * piece // pieces, tiles * (piece + 1) // pieces)
+            first, last = share(piece, pieces, tiles)
+            _repack_tiles(words, near, early, out, first, last)
             piece = next_piece(dealt)

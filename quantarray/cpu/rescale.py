@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro import WIDTH, rescale_row
 
 _LEAST = 1 << 14  # results that are worth a parallel region
@@ -23,11 +23,11 @@ def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last):
     channels, pixels = out.shape[1], kinds.size
-    factor, shift, before = np.empty(channels), np.zeros(ones.shape), -1
+    factor, shift, before, shifted = np.empty(channels), np.zeros(ones.shape), -1, x_offset.any()
     for row in range(first, last):
         image, kind = row // pixels, kinds[row % pixels]
         if image != before:
-            _scale_of_image(x_scale, x_offset, image, scale, ones, factor, shift)
+            _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shift)
             before = image
         rescale_row(sums, factor, shift, pad, kind * channels, bias, out, row * channels, channels)
         for c in range(channels & -WIDTH, channels):
@@ -36,12 +36,12 @@ def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, f
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scale_of_image(x_scale, x_offset, image, scale, ones, factor, shift):
-    """factor[channels] and shift[classes channels], which stays 0 without an offset: adding it then changes nothing."""
+def _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shift):
+    """factor[channels], and shift[classes channels], all 0 unless `shifted`: adding it then changes nothing."""
     along, offset = x_scale[min(image, x_scale.size - 1)], x_offset[min(image, x_offset.size - 1)]
     for c in range(scale.size):
         factor[c] = along * scale[c]
-    if x_offset.any():
+    if shifted:
         for kind in range(ones.shape[0]):
             for c in range(scale.size):
                 shift[kind, c] = (offset * scale[c]) * ones[kind, c]
@@ -53,6 +53,6 @@ def _rescale_parallel(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, ou
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = len(out) * piece // pieces, len(out) * (piece + 1) // pieces
+            first, last = share(piece, pieces, len(out))
             _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last)
             piece = next_piece(dealt)

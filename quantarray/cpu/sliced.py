@@ -3,7 +3,7 @@
 from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .micro import slice_run
 
 _LEAST = 1 << 16  # taps times words that are worth a parallel region
@@ -45,6 +45,6 @@ def _sliced_parallel(words, plane, w, pixels, classes, origin, image_words, rows
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = rows * piece // pieces, rows * (piece + 1) // pieces
+            first, last = share(piece, pieces, rows)
             _sliced_range(words, plane, w, pixels, classes, origin, image_words, first, last, out)
             piece = next_piece(dealt)

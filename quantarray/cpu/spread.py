@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import picks, threads
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
@@ -104,6 +104,6 @@ def _spread_parallel(words, times, rounds, out, blocks, pieces, workers):
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < pieces:
-            first, last = tasks * piece // pieces, tasks * (piece + 1) // pieces
+            first, last = share(piece, pieces, tasks)
             _spread_tasks(words, times, rounds, out, blocks, first, last)
             piece = next_piece(dealt)

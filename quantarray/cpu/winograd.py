@@ -7,8 +7,9 @@ for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, t
 import numpy as np
 from numba import njit, prange
 
-from .deal import next_piece, none_dealt
+from .deal import next_piece, none_dealt, share
 from .dot import bytes_of_levels
+from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .micro import (
@@ -25,7 +26,7 @@ from .micro import (
     popcount,
     unfold,
 )
-from .tiles import Effort, blocks, drive
+from .tiles import blocks
 from .windows import WORD, expand_missing
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -36,13 +37,14 @@ _FOLDED = 512  # words that all of them have, unless a tile has more: 512 KiB of
 _SPAN = (
     1 << 13
 )  # words that the pixels of a band may span, unless those of one square span half of it: 512 KiB as bytes
+EFFORT = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=15, weight=0.45, pixel=1.4)
 MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
 MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 
 
 def winograd(x, w, plan, finish, out):
     squares, band = x.images * len(plan.targets), band_of.py_func(w.words.shape[2] // TAPS)
-    effort = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=15, weight=0.45, pixel=1.4, band=band)
+    effort = EFFORT._replace(band=band)
     drive(_winograd_range, _winograd_parallel, x, w, plan, squares, finish, _NO_VALUES, out, effort)
 
 
@@ -279,7 +281,6 @@ def _winograd_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, 
     for _ in prange(workers):
         piece = next_piece(dealt)
         while piece < chunks * parts:
-            part = piece // chunks
-            first, last = tiles * part // parts, tiles * (part + 1) // parts
+            first, last = share(piece // chunks, parts, tiles)
             _winograd_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
             piece = next_piece(dealt)

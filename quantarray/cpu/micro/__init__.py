@@ -21,14 +21,11 @@ from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, TILE, WIDTH
 
+mask_counts = None  # only where counts are compared in the registers that added them up
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
-
-    mask_counts = None
 elif NAME in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
-
-    mask_counts = None
 else:
     from .count_words import count_tile, lay_out, mask_counts
 

@@ -1,0 +1,62 @@
+"""How a product is shared out to threads: stretches of tiles by chunks of blocks of 32 output channels, cut by cost."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from . import threads
+from .isa import NAME
+
+_NO_WORDS = np.empty((0, 0, 0), np.uint64)
+_LEAST = 1 << (11 if NAME in ("portable", "neon", "avx2") else 13)  # units that are worth a parallel region, some 25 us
+_PIECE = 200  # units that a piece takes besides, 0.7 us
+_LATE = 0.15  # of a piece is what threads wait for the last one
+
+
+class Effort(NamedTuple):
+    """What the parts of a product cost, for 4 pixels by 32 channels by a word in units of `costs.py`."""
+
+    word: float
+    tile: float = 0  # besides its words
+    weight: float = 0  # a word of a plane of weights is made ready, by each piece and for each band anew
+    pixel: float = 0  # a word of a plane of x is, by each piece
+    band: int = 1 << 62  # tiles
+
+
+def drive(one, many, x, w, plan, tiles, finish, no_values, out, effort, *more):
+    """Deal stretches of tiles and chunks of blocks out: `one(.., chunks, chunk, first, last, values, words, *more)`, or
+    its parallel twin."""
+    values, words = (no_values, out) if out.dtype == np.uint64 else (out, _NO_WORDS)
+    _, blocks, length, _ = w.words.shape
+    if not tiles or not blocks:
+        return
+    work = tiles * blocks * (length * effort.word + effort.tile)
+    if threads.serial(work, _LEAST):
+        one(x, w, plan, finish, 1, 0, 0, tiles, values, words, *more)
+        return
+    # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
+    split = max(1, blocks // 2 if w.groups == 1 else 1)
+    ready = effort.weight * w.words.size, effort.pixel * x.words.size
+    chunks, parts = cut(numba.get_num_threads(), split, tiles, work, *ready, -(-tiles // effort.band))
+    threads.run(many, x, w, plan, finish, chunks, parts, tiles, values, words, *more)
+
+
+@lru_cache(1 << 12)
+def cut(workers, split, tiles, work, weights, pixels, bands):
+    """(chunks of channels, parts of tiles) for which threads are done first, one piece being dealt after the other.
+
+    `weights` is what it costs to make all weights ready, `pixels` all pixels; where tiles are not split, weights are
+    made ready `bands` times.
+    """
+    best = math.inf, 1, 1
+    for pieces in (workers * rounds for rounds in (1, 2, 4, 8)):
+        for chunks in range(1, min(split, pieces) + 1):
+            parts = min(tiles, -(-pieces // chunks))
+            dealt = chunks * parts
+            total = work + max(parts, bands) * weights + chunks * pixels + dealt * _PIECE
+            cost = total * -(-dealt // workers) / dealt + _LATE * work / dealt
+            best = min(best, (cost, chunks, parts))
+    return best[1:]

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import diagnosis, kernel_choice
 from .errors import DeviceError
-from .format import WORD, empty_words
+from .format import WORD, empty_lines
 
 if TYPE_CHECKING:
     from .array import QuantArray
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .dtypes import Array
 
 P = ParamSpec("P")
+
+_LARGE = 1 << 18  # elements: finding a line takes 2 us
 
 _FILES = {
     "pack": "pack",
@@ -212,9 +214,10 @@ def current(device: str) -> Any:
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
-    """An uninitialised array; words on the CPU begin on a cache line."""
+    """An uninitialised array; words on the CPU, and what is large, begin on a cache line."""
     if device == "cpu":
-        return empty_words(shape) if dtype is WORD else np.empty(shape, dtype)
+        lines = dtype is WORD or math.prod(shape) >= _LARGE
+        return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
     with _room(device, shape, dtype):
         made: Array = namespace(device).empty(shape, dtype)
     return made

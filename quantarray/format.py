@@ -10,6 +10,7 @@ merging unpacked axes into the packed one, which every network does before its f
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import numpy.typing as npt
 WORD_BITS = 64
 WORD = np.dtype("<u8")
 MAX_BITS = 8
-_LINE = 8  # words of a cache line
+LINE = 64  # bytes of the CPU's cache
 
 
 def word_count(n: int) -> int:
@@ -29,15 +30,15 @@ def word_count(n: int) -> int:
     return -(-n // WORD_BITS)
 
 
-def empty_words(shape: tuple[int, ...]) -> npt.NDArray[np.uint64]:
-    """Uninitialised words that begin on a cache line: vectors of 64 bytes then never lie on two.
+def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any] = WORD) -> npt.NDArray[Any]:
+    """An uninitialised array that begins on a cache line: vectors of 64 bytes then never lie on two.
 
-    >>> empty_words((2, 1000)).ctypes.data % 64
+    >>> empty_lines((2, 1000)).ctypes.data % 64
     0
     """
     size = math.prod(shape)
-    raw = np.empty(size + _LINE, WORD)
-    first = -raw.ctypes.data % (_LINE * WORD.itemsize) // WORD.itemsize
+    raw = np.empty(size + LINE // dtype.itemsize, dtype)
+    first = -raw.ctypes.data % LINE // dtype.itemsize
     return raw[first : first + size].reshape(shape)
 
 

@@ -394,7 +394,7 @@ TWO_LEVELS = [(-1, 1), (1, -1), (0, 1), (0, -2), (0, 3), (-4, 4), (5, 1)]
 @pytest.mark.parametrize("w_levels", TWO_LEVELS)
 @pytest.mark.parametrize("x_levels", TWO_LEVELS)
 def test_counts_against_one_threshold(x_levels, w_levels, groups, channels, outputs):
-    """Steps that are powers of two or not, of either sign, and thresholds at results and next to them."""
+    """Steps that are powers of two or not, of either sign; thresholds at results and next to them; and the results."""
     rng = np.random.default_rng(0)
     x, w = rng.choice(x_levels, (2, 5, 6, channels)), rng.choice(w_levels, (outputs, 3, 3, channels // groups))
     bias, a, b = rng.integers(-9, 9, outputs), qa.encode(x, x_levels), qa.encode(w, w_levels)
@@ -407,6 +407,9 @@ def test_counts_against_one_threshold(x_levels, w_levels, groups, channels, outp
     above = np.where(strict == greater, expected > limits[:, 0], expected >= limits[:, 0])
     got = qa.conv2d(a, b, bias=bias, requantize=law, padding=1, groups=groups)
     np.testing.assert_array_equal(got.codes(), np.where(greater, above, ~above))
+    for dtype in (np.int32, np.int64):
+        got = qa.conv2d(a, b, bias=bias, padding=1, groups=groups, out_dtype=dtype)
+        np.testing.assert_array_equal(got, expected.astype(dtype), strict=True)
 
 
 @pytest.mark.parametrize("outputs", [1, 40])

@@ -13,6 +13,7 @@ from results import assert_bits, assert_packed, thresholds
 from strategies import Law, channels, laws, lengths, products_by, samples, seeds, threads
 
 import quantarray as qa
+from quantarray.cpu.micro import STREAMED
 from quantarray.ops import few
 
 INTEGER = laws(kinds=["integer"])
@@ -116,6 +117,28 @@ def test_linear_of_floats(data, lead):
     expected = real(x, w, None if bias is None else bias.astype(np.float64))
     with places(data.draw):
         check(data.draw, lambda **more: qa.linear(left, right, bias=bias, **more), expected)
+
+
+@pytest.mark.parametrize("outputs", [2112, 2056])  # whole lines, and rows that begin within one
+@pytest.mark.parametrize(
+    "levels, scheme", [((-1, 1), None), (range(16), None), ((-1, 1), qa.ABC(2)), ((0, 1), qa.XNOR())]
+)
+def test_results_past_the_cache(levels, scheme, outputs):
+    """More than 16 MiB, of counts, of products of bytes, of floats."""
+    rng = np.random.default_rng(0)
+    values, weights = rng.choice(levels, (2048, 65)), rng.choice([-1.0, 1.0], (outputs, 65)).astype(np.float32)
+    x = qa.encode(values, levels)
+    w = qa.encode(weights, (-1, 1)) if scheme is None else qa.quantize(weights * rng.random((outputs, 1)), scheme)
+    with threads(True):
+        got = qa.linear(x, w)
+    assert got.nbytes >= STREAMED
+    expected = values.astype(np.float64) @ w.dequantize().T.astype(np.float64)
+    if scheme is None:
+        np.testing.assert_array_equal(got, expected)
+    else:
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-4)
+    some = rng.integers(0, 2048, 40)
+    np.testing.assert_array_equal(qa.linear(x[some], w), got[some])
 
 
 @given(st.data(), st.integers(1, 2))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numba import njit
 
 from quantarray.cpu import isa
-from quantarray.cpu.micro import HALF, LANES, QUAD, TILE, copy_bytes, copy_windows, expand
-from quantarray.cpu.micro.count_words import mask_counts
+from quantarray.cpu.micro import HALF, LANES, QUAD, TILE, copy_bytes, copy_windows, expand, stream_lanes
+from quantarray.cpu.micro.count_words import mask_counts, value_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
 FEATURES = llvmlite.binding.get_host_cpu_features()
@@ -80,6 +80,8 @@ def test_counts(name, differ, data):
     words = rng.integers(0, 1 << 64, size + 30, np.uint64)
     weights = rng.integers(0, 1 << 64, (sum(lengths), LANES), np.uint64)
     origins = rng.integers(0, 20, TILE)
+    if data.draw(st.booleans()):  # a tile of one pixel, or of two
+        origins[1:] = origins[data.draw(st.integers(0, 1))]
     starts = np.cumsum([0, *lengths])
     rows = [(rng.integers(0, 10 + size - sum(lengths) + 1), starts[i], n) for i, n in enumerate(lengths)]
     runs = np.array(rows, np.int64).reshape(-1, 3)
@@ -102,6 +104,53 @@ def test_mask_counts(differ, data):
     bits = masks[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
     np.testing.assert_array_equal(bits[:, :LANES], counts > limits[3:])
     assert not bits[:, LANES:].any()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("differ", [False, True])
+@given(data=st.data())
+def test_value_counts(differ, dtype, data):
+    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
+    words, weights = rng.integers(0, 1 << 64, 30, np.uint64), rng.integers(0, 1 << 64, (length, LANES), np.uint64)
+    origins, places = rng.integers(0, 20, TILE), rng.permutation(5)[:TILE] * LANES + data.draw(st.integers(0, 3))
+    if data.draw(st.booleans()):  # a row of a matrix: one pixel, that goes to one place
+        origins[1:], places[1:] = origins[0], places[0]
+    pairs = (words[origins[:, None] + np.arange(length), None], weights)
+    counts = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=dtype)
+    extra, values = rng.integers(-99, 99, LANES + 3).astype(dtype), np.full(6 * LANES, 7, dtype)
+    step = data.draw(st.sampled_from([1, -1])) << data.draw(st.integers(0, 20))
+    expected = values.copy()
+    expected[places[:, None] + np.arange(LANES)] = extra[3:] + step * counts
+    valued(words, origins, weights, np.array([[0, 0, length]]), -1 if differ else 0, extra, 3, step, values, places)
+    np.testing.assert_array_equal(values, expected)
+
+
+@njit
+def valued(words, origins, weights, runs, differ, extra, extra_at, step, values, places):
+    value_counts(
+        words, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, extra, extra_at, step, values, places
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", [(np.int32, np.int32), (np.int64, np.int64), (np.float64, np.float32)])
+@pytest.mark.parametrize("at", [0, 16, 32, 8, 4, 1])
+def test_lanes_past_the_cache(kinds, at):
+    """Stored where a line begins, and nowhere else."""
+    lanes = np.random.default_rng(0).integers(-(2**20), 2**20, 3 * LANES).astype(kinds[0])
+    buffer = np.zeros(256, kinds[1])
+    first = -buffer.ctypes.data % 64 // buffer.itemsize
+    out = buffer[first : first + 128]
+    begins = at * out.itemsize % 64 == 0
+    assert streamed(lanes, 5, out, at) == begins
+    expected = np.zeros(128, kinds[1])
+    if begins:
+        expected[at : at + LANES] = lanes[5 : 5 + LANES]
+    np.testing.assert_array_equal(out, expected)
+
+
+@njit
+def streamed(lanes, start, out, at):
+    return stream_lanes(lanes, start, out, at)
 
 
 @njit

@@ -15,7 +15,7 @@ from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
 from .deal import next_piece, none_dealt, share
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
-from .micro import LANES, TILE, lay_out, mask_counts, mask_tile, shift_tile
+from .micro import LANES, STREAMED, TILE, lay_out, mask_counts, mask_tile, shift_tile, value_counts
 from .tiles import (
     blocks,
     count,
@@ -28,7 +28,7 @@ from .tiles import (
     sum_codes,
 )
 
-BY_LIMITS = mask_counts is not None  # a branch on a global is not even compiled where it is False
+IN_REGISTERS = mask_counts is not None  # a branch on a global is not even compiled where it is False
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 
 
@@ -58,13 +58,16 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
         extra = fixed_of_differences(extra, x.terms, w.terms, w.sums, w.inside, lanes)
         along, step, differ = 0, -(step // 2), -1
     limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
-    if BY_LIMITS and thresholds.shape[0] == 1 and planes_i * planes_j == 1 and along == 0 and is_power(abs(step)):
+    straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
+    if IN_REGISTERS and straight and thresholds.shape[0] == 1:
         limits, turned = limits_of_counts(extra, thresholds, step, lanes), np.uint64(-(step < 0))
+    straight &= words.size == 0 and values.size * values.itemsize < STREAMED
     sums, tables, steps = band_scratch(left, right, end - begin, 1)
     size = sums.shape[2] // TILE if sums.size else BAND
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch(extra)
+    places = np.empty(TILE, np.int64)
     for low in range(begin, end, size):
         band = min(size, end - low)
         for group in range(groups):
@@ -83,7 +86,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 flips, used = flips_and_lanes(flip, at, valid)
                 flips ^= turned
                 image, tile = low // counts.size, low % counts.size
-                odd = (block - first) & 1
+                odd, placed = (block - first) & 1, IN_REGISTERS and straight and valid == LANES
                 if BY_TABLES and sums.size and not odd:
                     count_band(
                         left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run,
@@ -92,11 +95,18 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 for i in range(band):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
-                    if BY_LIMITS and limits.size:
-                        weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
+                    weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
+                    if IN_REGISTERS and limits.size:
                         mask_counts(
                             left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
                             limits, fixed, masks,
+                        )  # fmt: skip
+                    elif IN_REGISTERS and placed:
+                        for p in range(TILE):
+                            places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
+                        value_counts(
+                            left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
+                            extra, fixed, step, values, places,
                         )  # fmt: skip
                     elif BY_TABLES and sums.size:
                         read_band(sums, i0, planes_i, j0, planes_j, i, odd, part, dot)
@@ -110,7 +120,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
                         for p in range(counts[tile]):
                             or_bits((masks[p] ^ flips) & used, channel, valid, words, 0, row0 + pixels[tile, p])
-                    else:
+                    elif not placed:
                         shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
                         for p in range(counts[tile]):
                             row = row0 + pixels[tile, p]

@@ -7,7 +7,7 @@ slice costs two atomic operations, which is more than the work done here.
 import numpy as np
 from numba import njit
 
-from .micro import LANES, mask_above, put_ranks
+from .micro import LANES, STREAMED, mask_above, put_ranks, stream_lanes
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -17,6 +17,9 @@ def store_values(lanes, p, start, channel, valid, stride, out, row):
     Indices are unsigned: for signed ones Numba checks for negative values, and LLVM then does not vectorise.
     """
     i, j, first, at = np.uint64(p), np.uint64(row), np.uint64(start), np.uint64(channel)
+    if stride == 1 and valid == LANES and out.size * out.itemsize >= STREAMED:
+        if stream_lanes(lanes, p * lanes.shape[1] + start, out, row * out.shape[1] + channel):
+            return
     if stride == 1:
         for lane in range(np.uint64(valid)):
             out[j, at + lane] = lanes[i, first + lane]

@@ -10,7 +10,7 @@ import numpy as np
 from ..array import QuantArray, validate, validate_constants
 from ..device import created
 from ..dtypes import Array, Constants, DType, holding, int8, integers, level_values, uint1, uint8
-from ..format import WORD, WORD_BITS, empty_words, word_count
+from ..format import WORD, WORD_BITS, empty_lines, word_count
 from . import checks
 from .coding import encoded
 from .conversion import pack_codes, recode
@@ -121,7 +121,7 @@ def from_words(
     if w.dtype != WORD or w.shape != expected:
         raise ValueError(f"{op}: words must be uint64 {expected} for shape {lengths}, got {w.dtype} {w.shape}")
     constants = make_constants(op, dtype, lengths, at, scale, offset, table, group)
-    made = empty_words(expected)
+    made = empty_lines(expected)
     made[...] = w
     q = QuantArray(made, dtype, lengths, at, constants)
     try:

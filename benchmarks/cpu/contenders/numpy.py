@@ -51,4 +51,5 @@ def search(case):
 def product(case):
     x, w = (case.inputs()[name].astype(np.float32) for name in ("x", "w"))
     across = np.ascontiguousarray(w.T)
-    return Entry(lambda: x @ across, lambda y: y.astype(np.int32))
+    out = x @ across
+    return Entry(lambda: np.matmul(x, across, out=out), lambda y: y.astype(np.int32))

@@ -17,17 +17,18 @@ from .ranks import put_ranks
 from .rescale_row import rescale_row
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
+from .stream import STREAMED, stream_lanes
 from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, TILE, WIDTH
 
-mask_counts = None  # only where counts are compared in the registers that added them up
+mask_counts = value_counts = None  # only where counts are used in the registers that added them up
 if NAME == "avx2":
     from .count_nibbles import count_tile, lay_out
 elif NAME in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
 else:
-    from .count_words import count_tile, lay_out, mask_counts
+    from .count_words import count_tile, lay_out, mask_counts, value_counts
 
 if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
@@ -56,6 +57,7 @@ __all__ = [
     "PLACES",
     "QUAD",
     "ROWS",
+    "STREAMED",
     "TABLES",
     "TAPS",
     "TILE",
@@ -96,5 +98,7 @@ __all__ = [
     "round_tile",
     "shift_tile",
     "slice_run",
+    "stream_lanes",
     "unfold",
+    "value_counts",
 ]

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import F64, I8, I32, I64, LANES, const, full, place_of, pointer, splat
+from .vectors import F32, F64, I8, I32, I64, LANES, const, full, place_of, pointer, splat
 
 AHEAD = 4096  # bytes
 
@@ -139,6 +139,6 @@ def prefetch(typingctx, values, start):
 def _load_64(context, builder, signature, args):
     """64 values of array argument 0 from element argument 1 on: one vector, which LLVM splits as the CPU asks."""
     real = signature.args[0].dtype
-    vector = ir.VectorType(ir.FloatType() if real.bitwidth == 32 else F64, 64)
+    vector = ir.VectorType(F32 if real.bitwidth == 32 else F64, 64)
     data = pointer(context, builder, signature, args, 0, args[1])
     return builder.load(place_of(builder, data, 0, vector), align=real.bitwidth // 8)

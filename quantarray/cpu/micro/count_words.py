@@ -8,7 +8,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .count import tile_counter
-from .vectors import I8, I64, LANES, TILE, WIDTH, const, each_run, place_of, pointer, splat
+from .vectors import I8, I32, I64, LANES, TILE, WIDTH, const, each_run, full, place_of, pointer, splat
 
 VECTORS = LANES // WIDTH
 
@@ -18,15 +18,15 @@ def lay_out(words):
     return words
 
 
-def count(builder, combine, words, origins, weights, runs, first, last):
-    """[pixel][vector] of counts by one way to combine two words, of plain pointers."""
+def count(builder, combine, pixels, words, origins, weights, runs, first, last):
+    """[pixel][vector] of counts of the first `pixels` by one way to combine two words, of plain pointers."""
     vector = ir.VectorType(I64, WIDTH)
     kind = ir.FunctionType(vector, [vector])
     ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
     # One stack slot a vector: LLVM's mem2reg makes each a register that lives through both loops
     zero = ir.Constant(vector, None)
-    slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(TILE)]
-    for p in range(TILE):
+    slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(pixels)]
+    for p in range(pixels):
         for v in range(VECTORS):
             builder.store(zero, slots[p][v])
     with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
@@ -36,7 +36,7 @@ def count(builder, combine, words, origins, weights, runs, first, last):
                 builder.load(place_of(builder, weights, builder.add(lane, const(v * WIDTH)), vector), align=8)
                 for v in range(VECTORS)
             ]
-            for p in range(TILE):
+            for p in range(pixels):
                 word = splat(builder, builder.load(builder.gep(pixel[p], [step.index])), WIDTH)
                 for v in range(VECTORS):
                     ones = builder.call(ctpop, [combine(word, column[v])])
@@ -53,19 +53,28 @@ def store_counts(builder, sums, counts):
             builder.store(found, place_of(builder, counts, p * LANES + v * WIDTH, kind), align=4)
 
 
-def _either(builder, differ, *rest):
-    """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or."""
-    # Two loops: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
+def _ways(builder, differ, words, origins, *rest):
+    """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or; of one pixel where all four are it."""
+    # Loops of their own: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
     *operands, then = rest
-    with builder.if_else(builder.icmp_signed("==", differ, const(0))) as (both, either):
-        for branch, combine in ((both, builder.and_), (either, builder.xor)):
-            with branch:
-                then(count(builder, combine, *operands))
+    with builder.if_else(_same(builder, origins)) as (one, all_four):
+        for tile, pixels in ((one, 1), (all_four, TILE)):
+            with tile, builder.if_else(builder.icmp_signed("==", differ, const(0))) as (both, either):
+                for branch, combine in ((both, builder.and_), (either, builder.xor)):
+                    with branch:
+                        sums = count(builder, combine, pixels, words, origins, *operands)
+                        then(sums * (TILE // pixels))
+
+
+def _same(builder, origins):
+    """Whether a tile is one pixel, which its others repeat: a row of a matrix, say."""
+    first, *others = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
+    return reduce(builder.and_, [builder.icmp_signed("==", first, other) for other in others])
 
 
 def _count_tile(builder, differ, *rest):
     *operands, counts = rest
-    _either(builder, differ, *operands, lambda sums: store_counts(builder, sums, counts))
+    _ways(builder, differ, *operands, lambda sums: store_counts(builder, sums, counts))
 
 
 count_tile = tile_counter(_count_tile)
@@ -99,6 +108,58 @@ def mask_counts(
                 mask = reduce(builder.or_, (builder.shl(part, const(v * WIDTH)) for v, part in enumerate(parts)))
                 builder.store(mask, builder.gep(masks, [const(p)]))
 
-        _either(builder, args[9], words, origins, weights, runs, args[7], args[8], compare)
+        _ways(builder, args[9], words, origins, weights, runs, args[7], args[8], compare)
 
     return signature, codegen
+
+
+@intrinsic
+def value_counts(
+    typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, extra, extra_at, step, values,
+    places,
+):  # fmt: skip
+    """values[places[p] + l] = extra[extra_at + l] + step * what `count_tile` counts for pixel p and lane l.
+
+    The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64.
+    """
+    i64 = types.int64
+    signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, extra, i64, i64, values, places)
+
+    def codegen(context, builder, signature, args):
+        words, origins, weights, extras = (
+            pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 4, 10)
+        )
+        runs, values, places = (pointer(context, builder, signature, args, i) for i in (6, 13, 14))
+        step, vector = args[12], full(values.type.pointee)
+
+        def spread(number):
+            return splat(builder, number if vector.element == I64 else builder.trunc(number, I32), vector.count)
+
+        # step * c = (c << shift ^ minus) - minus, where minus is -1 or 0
+        minus = builder.ashr(step, const(63))
+        shift = spread(builder.cttz(step, ir.Constant(ir.IntType(1), 1)))
+        minus, once = spread(minus), spread(builder.neg(minus))
+
+        def store(sums):
+            fixed = [
+                builder.add(builder.load(place_of(builder, extras, lane, vector), align=8), once)
+                for lane in range(0, LANES, vector.count)
+            ]
+            for p in range(TILE):
+                row = builder.gep(values, [builder.load(builder.gep(places, [const(p)]))])
+                for i, counts in enumerate(_as_lanes(builder, sums[p], vector)):
+                    value = builder.add(fixed[i], builder.xor(builder.shl(counts, shift), minus))
+                    builder.store(value, place_of(builder, row, i * vector.count, vector), align=4)
+
+        _ways(builder, args[9], words, origins, weights, runs, args[7], args[8], store)
+
+    return signature, codegen
+
+
+def _as_lanes(builder, row, vector):
+    """A pixel's sums of 64 bits as vectors of another width."""
+    if vector.element == I64:
+        return row
+    halves = [builder.bitcast(part, vector) for part in row]
+    low = ir.Constant(ir.VectorType(I32, vector.count), list(range(0, 2 * vector.count, 2)))
+    return [builder.shuffle_vector(*halves[v : v + 2], low) for v in range(0, len(row), 2)]

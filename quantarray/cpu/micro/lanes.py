@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vectors import F64, I64, LANES, TILE, WIDTH, const, full, place_of, pointer, splat
+from .vectors import F32, F64, I64, LANES, TILE, WIDTH, const, full, place_of, pointer, splat
 
 
 @intrinsic
@@ -183,7 +183,7 @@ def round_tile(typingctx, value, pad, pad_at, bias, bias_at):
     signature = types.void(value, pad, types.int64, bias, types.int64)
 
     def codegen(context, builder, signature, args):
-        real, single = ir.VectorType(F64, WIDTH), ir.VectorType(ir.FloatType(), WIDTH)
+        real, single = ir.VectorType(F64, WIDTH), ir.VectorType(F32, WIDTH)
         values = pointer(context, builder, signature, args, 0)
         pads, biases = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 3))
         for lane in range(0, LANES, WIDTH):

@@ -5,9 +5,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import F64, I32, WIDTH, const, place_of, pointer
+from .vectors import F32, F64, I32, WIDTH, const, place_of, pointer
 
-_SUMS, _REAL, _SINGLE = (ir.VectorType(kind, WIDTH) for kind in (I32, F64, ir.FloatType()))
+_SUMS, _REAL, _SINGLE = (ir.VectorType(kind, WIDTH) for kind in (I32, F64, F32))
 
 
 @intrinsic

@@ -14,7 +14,8 @@ from numba.extending import intrinsic
 TILE = 4  # pixels
 LANES = 32  # output channels
 WIDTH = 8  # 64-bit lanes of a vector
-I8, I16, I32, I64, F64 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.DoubleType()
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
 
 
 def const(n):

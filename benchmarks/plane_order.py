@@ -30,7 +30,9 @@ def convolve(words, plane_step, pixel_step, height, width, planes, weights, runs
                 origins[p] = (y * width + x + p) * pixel_step
             for block in range(BLOCKS):
                 for plane in range(planes):
-                    count_tile(words, plane * plane_step, origins, weights, block * size, runs, 0, len(runs), counts)
+                    count_tile(
+                        words, plane * plane_step, origins, 0, weights, block * size, runs, 0, len(runs), 0, counts
+                    )  # fmt: skip
                     out[y, x] += counts[0, 0]
 
 

@@ -18,6 +18,7 @@ from .shaping import Shaping
 
 _PREVIEW = 6
 _MOST_CACHED = 128
+_NO_CONSTANTS = Constants()
 
 
 class QuantArray(Operators, Reductions, Shaping):
@@ -64,7 +65,7 @@ class QuantArray(Operators, Reductions, Shaping):
         self._dtype = dtype
         self._shape = shape
         self._axis = axis
-        self._constants = Constants() if constants is None else constants
+        self._constants = _NO_CONSTANTS if constants is None else constants
         self._scheme = scheme
         self._cache: dict[Any, Any] = {}
         self._lock = threading.Lock()
@@ -316,6 +317,10 @@ class QuantArray(Operators, Reductions, Shaping):
         return _rebuilt, (words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     # What kernels keep
+
+    def found(self, key: Any) -> Any:
+        """What `cached` keeps by a key, or None."""
+        return self._cache.get(key)
 
     def cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
         """What `build(*args)` made of this array for a kernel, once a key and kept; of many the first is dropped."""

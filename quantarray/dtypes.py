@@ -247,7 +247,7 @@ class Constants:
     table by name and needs none.
 
     They are stored as they were given, either all as float32 or all as bfloat16, which NumPy lacks: as its bits in
-    uint16. `items` and `nbytes` are about what is stored.
+    uint16. `items`, `shapes` and `nbytes` are about what is stored.
     """
 
     __slots__ = ("_group", "_stored")
@@ -299,6 +299,11 @@ class Constants:
             bits[bits == 0x8000] = 0
             bits.flags.writeable = False
         return Constants(**made, group=self.group)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each array that is there."""
+        return tuple([a.shape for a in self._stored.values() if a is not None])
 
     def items(self) -> list[tuple[str, Array, int]]:
         """(name, array as stored, leading axes that are not the logical shape's) of each constant that is there."""

@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import plane_order
 from benchmarks.__main__ import main
 from benchmarks.cpu import quiet, rounds, suites, table
 from benchmarks.cpu.cases import Bases, Case, Conv, Network, Pack, Product, Search, Unpack
@@ -349,3 +350,7 @@ def test_the_gpu_command_without_a_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(SystemExit, match=r"gpu: nothing was tested or measured: .*CuPy"):
         main(["gpu"])
+
+
+def test_plane_order_measures_both_layouts():
+    assert all(us > 0 for us in plane_order.measure(8, 64, 2, 1))

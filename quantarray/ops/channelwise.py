@@ -59,7 +59,7 @@ class Channelwise(NamedTuple):
         """x [n h w c] and its lowered form in, the result out."""
         scale, offset = a.constants(4)
         scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
-        left = products.left(a.words, a.terms, len(x), scale, offset, False)
+        left = products.left(a.words, a.terms, len(x), False, scale, offset)
         return self.call(left, out, self.mean)
 
 

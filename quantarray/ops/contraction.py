@@ -19,8 +19,6 @@ from . import folded, products, scaled, thresholding
 from .lanes import TILE, GroupLanes
 from .operand import Operand, lower
 
-_ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
-
 
 @dataclass(frozen=True)
 class Job:
@@ -84,15 +82,17 @@ class Contraction(NamedTuple):
     def of_bytes(self, x: Array, out: Array | None = None) -> Any:
         """x [n h w c] of int8 or uint8 in, the result out."""
         assert self.bytes_terms is not None
-        left = products.left(x.view(np.uint8)[None], self.bytes_terms, self.images, _ONE, _ZERO, False)
+        left = products.left(x.view(np.uint8)[None], self.bytes_terms, self.images, False)
         return self.call(left, out)
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
         words = _split_groups(self.call.device, a.words, self.channels, self.call.right.groups)
+        if a.exact:
+            return self.call(products.left(words, a.terms, self.images, False), out)
         scale, offset = a.constants(4)
-        left = products.left(words, a.terms, self.images, scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1], False)
-        return self.call(left, out)
+        scale, offset = scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1]
+        return self.call(products.left(words, a.terms, self.images, False, scale, offset), out)
 
 
 def prepare(job: Job) -> Contraction:

@@ -20,8 +20,6 @@ from .few import FewOutputs
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
 
-_ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
-
 
 def linear(
     x: Any,
@@ -176,12 +174,12 @@ class _Product(NamedTuple):
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = from_dense(x, x.ndim - 1) if is_dense(x) else x
         a = lower(self.op, "x", q)
-        scale, offset = _ONE, _ZERO
-        if self.call.dtype == np.float32:
-            scale, offset = a.constants(q.ndim)
-            scale = np.moveaxis(_rows(scale, 1, q.shape, q.group, self.part), -1, 0)[..., None]
-            offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
-        return self.call(products.left(a.words, a.terms, 1, scale, offset, True), out)
+        if self.call.dtype != np.float32:
+            return self.call(products.left(a.words, a.terms, 1, True), out)
+        scale, offset = a.constants(q.ndim)
+        scale = np.moveaxis(_rows(scale, 1, q.shape, q.group, self.part), -1, 0)[..., None]
+        offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
+        return self.call(products.left(a.words, a.terms, 1, True, scale, offset), out)
 
 
 def _prepare(

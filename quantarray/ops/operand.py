@@ -66,6 +66,8 @@ def exact_inside(terms: Array, b: Operand, k: int) -> bool:
 def lower(op: str, name: str, q: QuantArray) -> Operand:
     """The operand form of an array; see above."""
     dtype, c = q.dtype, q.constants
+    if dtype.step is not None and not c.shapes:
+        return Operand(q.words, _term_rows(dtype), None, None)
     scale, offset = (None if a is None else a.astype(np.float64) for a in (c.scale, c.offset))
     if dtype.kind == "table":
         return _lower_table(op, name, q)

@@ -15,8 +15,12 @@ from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
 
+_ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
 
-def left(words: Array, terms: Array, images: int, scale: Array, offset: Array, row_is_pixel: bool) -> Left:
+
+def left(
+    words: Array, terms: Array, images: int, row_is_pixel: bool, scale: Array = _ONE, offset: Array = _ZERO
+) -> Left:
     """words uint64[planes ..], scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
     flat = contiguous(words).reshape(len(words), -1)
     return Left(flat, terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)

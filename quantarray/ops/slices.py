@@ -23,7 +23,6 @@ from .operand import Operand
 
 _PLANES = (4, 6)  # of a count that kernels know
 _AHEAD = 8  # words that vectors read behind the last channel's
-_ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
 
 
 class Sliced(NamedTuple):
@@ -43,7 +42,7 @@ class Sliced(NamedTuple):
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> QuantArray:
         """x [n h w c] and its lowered form in, a QuantArray of codes out; there are no dense results for `out`."""
-        left = products.left(a.words, a.terms, len(x), _ONE, _ZERO, False)
+        left = products.left(a.words, a.terms, len(x), False)
         rows, channels = math.prod(self.shape[:-1]), self.shape[-1]
         words = thresholding.empty_codes(self.device, self.requantize, rows, channels)
         if words.size:

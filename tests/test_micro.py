@@ -42,6 +42,11 @@ def compiled(name):
     return count, module.lay_out
 
 
+def drawn_origins(rng):
+    """Of a tile: 4 pixels, or fewer and then the last again."""
+    return rng.permutation(20)[np.minimum(np.arange(TILE), rng.integers(0, TILE))]
+
+
 def check(name, differ, words, origins, weights, runs, first, last, dtype=np.int64):
     """Every word of `words` and `weights` is behind one that must not be read."""
     count, lay_out = compiled(name)
@@ -79,9 +84,7 @@ def test_counts(name, differ, data):
     size = sum(lengths) + data.draw(st.integers(0, 20))
     words = rng.integers(0, 1 << 64, size + 30, np.uint64)
     weights = rng.integers(0, 1 << 64, (sum(lengths), LANES), np.uint64)
-    origins = rng.integers(0, 20, TILE)
-    if data.draw(st.booleans()):  # a tile of one pixel, or of two
-        origins[1:] = origins[data.draw(st.integers(0, 1))]
+    origins = drawn_origins(rng)
     starts = np.cumsum([0, *lengths])
     rows = [(rng.integers(0, 10 + size - sum(lengths) + 1), starts[i], n) for i, n in enumerate(lengths)]
     runs = np.array(rows, np.int64).reshape(-1, 3)
@@ -95,7 +98,7 @@ def test_counts(name, differ, data):
 def test_mask_counts(differ, data):
     rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
     words, weights = rng.integers(0, 1 << 64, 30, np.uint64), rng.integers(0, 1 << 64, (length, LANES), np.uint64)
-    origins, limits = rng.integers(0, 20, TILE), rng.integers(-1, 64 * length + 1, LANES + 3)
+    origins, limits = drawn_origins(rng), rng.integers(-1, 64 * length + 1, LANES + 3)
     pairs = (words[origins[:, None] + np.arange(length), None], weights)
     counts = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64)
     limits[3:] = np.where(rng.random(LANES) < 0.5, counts[0] - rng.integers(0, 2, LANES), limits[3:])
@@ -112,9 +115,9 @@ def test_mask_counts(differ, data):
 def test_value_counts(differ, dtype, data):
     rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
     words, weights = rng.integers(0, 1 << 64, 30, np.uint64), rng.integers(0, 1 << 64, (length, LANES), np.uint64)
-    origins, places = rng.integers(0, 20, TILE), rng.permutation(5)[:TILE] * LANES + data.draw(st.integers(0, 3))
-    if data.draw(st.booleans()):  # a row of a matrix: one pixel, that goes to one place
-        origins[1:], places[1:] = origins[0], places[0]
+    origins, places = drawn_origins(rng), rng.permutation(5)[:TILE] * LANES + data.draw(st.integers(0, 3))
+    if origins[0] == origins[-1]:
+        places[1:] = places[0]
     pairs = (words[origins[:, None] + np.arange(length), None], weights)
     counts = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=dtype)
     extra, values = rng.integers(-99, 99, LANES + 3).astype(dtype), np.full(6 * LANES, 7, dtype)

@@ -15,10 +15,11 @@ def tile_counter(emit):
 
             a = words[word + origins[origin + p] + at + k],   b = weights[weight + ..][l]
 
-        Runs first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes, laid out by
-        the `lay_out` beside it. words and weights are uint64 of any shape, origins int64; counts, int32 or int64
-        [4 32], is overwritten. All arrays are C-contiguous and indexed flat from `word`, `origin` and `weight`: a slice
-        would cost two atomic operations.
+        The last pixel fills a tile up: the first and the last of a tile begin at one place only where all do. Runs
+        first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes, laid out by the
+        `lay_out` beside it. words and weights are uint64 of any shape, origins int64; counts, int32 or int64 [4 32], is
+        overwritten. All arrays are C-contiguous and indexed flat from `word`, `origin` and `weight`: a slice would cost
+        two atomic operations.
         """
         i64 = types.int64
         signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)

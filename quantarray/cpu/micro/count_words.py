@@ -54,10 +54,10 @@ def store_counts(builder, sums, counts):
 
 
 def _ways(builder, differ, words, origins, *rest):
-    """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or; of one pixel where all four are it."""
+    """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or; of one pixel if it is alone."""
     # Loops of their own: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
     *operands, then = rest
-    with builder.if_else(_same(builder, origins)) as (one, all_four):
+    with builder.if_else(_alone(builder, origins)) as (one, all_four):
         for tile, pixels in ((one, 1), (all_four, TILE)):
             with tile, builder.if_else(builder.icmp_signed("==", differ, const(0))) as (both, either):
                 for branch, combine in ((both, builder.and_), (either, builder.xor)):
@@ -66,10 +66,10 @@ def _ways(builder, differ, words, origins, *rest):
                         then(sums * (TILE // pixels))
 
 
-def _same(builder, origins):
-    """Whether a tile is one pixel, which its others repeat: a row of a matrix, say."""
-    first, *others = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
-    return reduce(builder.and_, [builder.icmp_signed("==", first, other) for other in others])
+def _alone(builder, origins):
+    """Whether a tile is one pixel: the last pixel fills tiles up, and each has an origin of its own."""
+    first, last = (builder.load(builder.gep(origins, [const(p)])) for p in (0, TILE - 1))
+    return builder.icmp_signed("==", first, last)
 
 
 def _count_tile(builder, differ, *rest):

@@ -57,10 +57,10 @@ def program(kernel, differ):
     first, last = (ir.Constant(I64, n) for n in (0, len(runs)))
     rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last)
     if kernel is count_words:
-        sums = count_words.count(builder, builder.xor if differ else builder.and_, *rest)
+        sums = count_words.count(builder, builder.xor if differ else builder.and_, TILE, *rest)
         count_words.store_counts(builder, sums, counts)
     else:
-        count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), *rest, counts)
+        count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)
     wrong = ir.Constant(I64, 0)
     for i in range(expected.size):
         got, right = (builder.load(builder.gep(p, [ir.Constant(I64, i)])) for p in (counts, at["expected"]))

@@ -9,7 +9,7 @@ from .micro import LANES, PAIR, TABLES, TILE, WORDS, add_counts, add_rows, fill_
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 BY_TABLES = NAME in ("portable", "avx2")  # a branch on a global is not even compiled where it is False
 # Pixels, times planes of them, for which tables are worth making: what a tile at a time takes for them is more
-_LEAST = 1 if NAME == "portable" else 32
+_LEAST = 8 if NAME == "portable" else 32
 MOST = 1023  # words whose counts fit into 16 bits
 _PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB
 

@@ -1,13 +1,23 @@
-"""What every way to count is called as: the arguments of `count_tile`."""
+"""What every way to count is called as: the arguments of `count_tile`; and the tiles that are one pixel."""
 
 from numba import types
 from numba.extending import intrinsic
 
-from .vectors import pointer
+from .vectors import TILE, const, pointer
+
+
+def by_pixels(builder, origins, emit):
+    """emit(1) for a tile that one pixel fills, as a row of a matrix does, and emit(TILE) for others."""
+    first, last = (builder.load(builder.gep(origins, [const(p)])) for p in (0, TILE - 1))
+    with builder.if_else(builder.icmp_signed("==", first, last)) as branches:
+        for branch, pixels in zip(branches, (1, TILE), strict=True):
+            with branch:
+                emit(pixels)
 
 
 def tile_counter(emit):
-    """The `count_tile` whose LLVM code is emit(builder, differ, words, origins, weights, runs, first, last, counts)."""
+    """The `count_tile` whose LLVM code for the first `pixels` of a tile, of which the last is those that follow too, is
+    emit(builder, pixels, differ, words, origins, weights, runs, first, last, counts)."""
 
     @intrinsic
     def count_tile(typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
@@ -27,7 +37,8 @@ def tile_counter(emit):
         def codegen(context, builder, signature, args):
             words, origins, weights = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 4))
             runs, counts = (pointer(context, builder, signature, args, i) for i in (6, 10))
-            emit(builder, args[9], words, origins, weights, runs, args[7], args[8], counts)
+            rest = args[9], words, origins, weights, runs, args[7], args[8], counts
+            by_pixels(builder, origins, lambda pixels: emit(builder, pixels, *rest))
 
         return signature, codegen
 

@@ -24,14 +24,14 @@ def lay_out(words):
 
 def kernel(ones_of):
     """The `count_tile` of a way to count: ones_of(builder, differ) has `weights` of 32 bytes and `of` a byte."""
-    return tile_counter(lambda builder, differ, *rest: count(builder, ones_of(builder, differ), *rest))
+    return tile_counter(lambda builder, pixels, differ, *rest: count(builder, ones_of(builder, differ), pixels, *rest))
 
 
-def count(builder, ones, words, origins, weights, runs, first, last, counts):
+def count(builder, ones, pixels, words, origins, weights, runs, first, last, counts):
     """The LLVM code of `count_tile`, of plain pointers."""
     row, narrow = ir.VectorType(I8, LANES), ir.VectorType(I16, _HALF)
-    byte = [cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in range(TILE)]
-    sums = [[cgutils.alloca_once_value(builder, ir.Constant(narrow, None)) for _ in range(2)] for _ in range(TILE)]
+    byte = [cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in range(pixels)]
+    sums = [[cgutils.alloca_once_value(builder, ir.Constant(narrow, None)) for _ in range(2)] for _ in range(pixels)]
     left, moved = (cgutils.alloca_once_value(builder, const(0)) for _ in range(2))
     builder.store(const(PIECES), left)  # pieces that the sums have room for
     builder.store(const(0), moved)  # whether the counts hold sums already
@@ -103,7 +103,7 @@ def _move(builder, sums, counts, value):
     whole = ir.VectorType(counts.type.pointee, WIDTH)
     for at in range(0, TILE * LANES, WIDTH):
         p, lane = divmod(at, LANES)
-        total = builder.load(sums[p][lane // _HALF])
+        total = builder.load(sums[min(p, len(sums) - 1)][lane // _HALF])
         part = builder.zext(lanes_of(builder, total, lane % _HALF, WIDTH), whole)
         place = place_of(builder, counts, at, whole)
         builder.store(value(part, place), place, align=4)

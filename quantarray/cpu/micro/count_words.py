@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .count import tile_counter
+from .count import by_pixels, tile_counter
 from .vectors import I8, I32, I64, LANES, TILE, WIDTH, const, each_run, full, place_of, pointer, splat
 
 VECTORS = LANES // WIDTH
@@ -53,28 +53,19 @@ def store_counts(builder, sums, counts):
             builder.store(found, place_of(builder, counts, p * LANES + v * WIDTH, kind), align=4)
 
 
-def _ways(builder, differ, words, origins, *rest):
-    """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or; of one pixel if it is alone."""
-    # Loops of their own: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
+def _either(builder, pixels, differ, *rest):
+    """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or, for all pixels of a tile."""
+    # Two loops: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
     *operands, then = rest
-    with builder.if_else(_alone(builder, origins)) as (one, all_four):
-        for tile, pixels in ((one, 1), (all_four, TILE)):
-            with tile, builder.if_else(builder.icmp_signed("==", differ, const(0))) as (both, either):
-                for branch, combine in ((both, builder.and_), (either, builder.xor)):
-                    with branch:
-                        sums = count(builder, combine, pixels, words, origins, *operands)
-                        then(sums * (TILE // pixels))
+    with builder.if_else(builder.icmp_signed("==", differ, const(0))) as branches:
+        for branch, combine in zip(branches, (builder.and_, builder.xor), strict=True):
+            with branch:
+                then(count(builder, combine, pixels, *operands) * (TILE // pixels))
 
 
-def _alone(builder, origins):
-    """Whether a tile is one pixel: the last pixel fills tiles up, and each has an origin of its own."""
-    first, last = (builder.load(builder.gep(origins, [const(p)])) for p in (0, TILE - 1))
-    return builder.icmp_signed("==", first, last)
-
-
-def _count_tile(builder, differ, *rest):
+def _count_tile(builder, pixels, differ, *rest):
     *operands, counts = rest
-    _ways(builder, differ, *operands, lambda sums: store_counts(builder, sums, counts))
+    _either(builder, pixels, differ, *operands, lambda sums: store_counts(builder, sums, counts))
 
 
 count_tile = tile_counter(_count_tile)
@@ -108,7 +99,8 @@ def mask_counts(
                 mask = reduce(builder.or_, (builder.shl(part, const(v * WIDTH)) for v, part in enumerate(parts)))
                 builder.store(mask, builder.gep(masks, [const(p)]))
 
-        _ways(builder, args[9], words, origins, weights, runs, args[7], args[8], compare)
+        rest = args[9], words, origins, weights, runs, args[7], args[8], compare
+        by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
 
     return signature, codegen
 
@@ -151,7 +143,8 @@ def value_counts(
                     value = builder.add(fixed[i], builder.xor(builder.shl(counts, shift), minus))
                     builder.store(value, place_of(builder, row, i * vector.count, vector), align=4)
 
-        _ways(builder, args[9], words, origins, weights, runs, args[7], args[8], store)
+        rest = args[9], words, origins, weights, runs, args[7], args[8], store
+        by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
 
     return signature, codegen
 

@@ -1,7 +1,8 @@
 """The nearest rows by Hamming distance. `docs/kernels/nearest.md` explains the order of the loops.
 
-Stretches of rows that fit into L1 meet all queries before the next stretch is read from memory, and distances are
-looked at only where one of 8 is below the worst that is kept.
+Rows that fit into L1 meet all queries before the next ones are read from memory, and distances are looked at only where
+one of some is below the worst that is kept. With AVX-512 and several queries, 32 rows are turned into the lanes of the
+inner loop of products, and 4 queries are its pixels; else 8 rows are counted by one query, a row at a time.
 """
 
 import numpy as np
@@ -9,11 +10,15 @@ from numba import njit, prange
 
 from . import threads
 from .deal import next_piece, none_dealt, share
-from .micro import ROWS, near_rows, popcount
+from .lines import empty_lines
+from .micro import LANES, ROWS, TILE, WIDTH, mask_counts, near_rows, popcount
+from .micro.transpose import weave_lanes
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 _LEAST = 1 << 16  # words compared that are worth a parallel region
 _FAR = np.iinfo(np.int64).max
+_SEVERAL = 4  # queries for which rows are turned into lanes
+BY_LANES = mask_counts is not None  # a branch on a global is not even compiled where it is False
 
 
 def nearest(words, queries, out):
@@ -39,6 +44,68 @@ def _merge(found, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _nearest_range(words, queries, first, last, out):
+    if BY_LANES and queries.shape[0] >= _SEVERAL and words.shape[1]:
+        first = _nearest_by_lanes(words, queries, first, last, out)
+    _nearest_by_rows(words, queries, first, last, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _nearest_by_lanes(words, queries, first, last, out):
+    """Of 32 rows after the other, as far as they go; returns the first row that is left."""
+    asked, length, kept = queries.shape[0], words.shape[1], out.shape[2]
+    tiles, runs = -(-asked // TILE), np.array([[0, 0, length]])
+    origins, masks = np.empty((tiles, TILE), np.int64), np.empty(TILE, np.uint64)
+    lanes, limits = empty_lines(length, np.uint64), empty_lines(tiles, np.int64)
+    for tile in range(tiles):
+        for p in range(TILE):
+            origins[tile, p] = min(tile * TILE + p, asked - 1) * length
+        limits[tile] = _limit(out, tile)
+    for row in range(first, last - LANES + 1, LANES):
+        _turn(words, row, lanes)
+        for tile in range(tiles):
+            mask_counts(queries, 0, origins, tile * TILE, lanes, 0, runs, 0, 1, -1, limits, tile * LANES, masks)
+            found = False
+            for q in range(tile * TILE, min((tile + 1) * TILE, asked)):
+                near = ~masks[q - tile * TILE] & np.uint64(0xFFFFFFFF)
+                for lane in range(LANES if near else 0):
+                    if (near >> np.uint64(lane)) & np.uint64(1):
+                        distance = _distance(words, row + lane, queries, q)
+                        if distance < out[0, q, kept - 1]:
+                            _insert(out, q, distance, row + lane)
+                            found = True
+            if found:
+                limits[tile] = _limit(out, tile)
+    return first + max(0, last - first) // LANES * LANES
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _limit(out, tile):
+    """A distance above it is too far for all queries of a tile."""
+    return out[0, tile * TILE : (tile + 1) * TILE, -1].max() - 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _turn(words, row, lanes):
+    """lanes[k, l] = words[row + l, k]."""
+    length = words.shape[1]
+    for group in range(0, LANES, WIDTH):
+        for k in range(0, length // WIDTH * WIDTH, WIDTH):
+            weave_lanes(words, (row + group) * length + k, length, lanes, k * LANES + group)
+        for k in range(length // WIDTH * WIDTH, length):
+            for i in range(group, group + WIDTH):
+                lanes[k, i] = words[row + i, k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _distance(words, row, queries, q):
+    distance = 0
+    for k in range(words.shape[1]):
+        distance += popcount(words[row, k] ^ queries[q, k])
+    return distance
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _nearest_by_rows(words, queries, first, last, out):
     length, kept = words.shape[1], out.shape[2]
     found = np.empty(ROWS, np.int64)
     stretch = max(ROWS, STRETCH // (8 * max(length, 1)) // ROWS * ROWS)
@@ -55,9 +122,7 @@ def _nearest_range(words, queries, first, last, out):
                             worst = _insert(out, q, found[i], row + i)
                 row += ROWS
             for r in range(row, stop):
-                distance = 0
-                for k in range(length):
-                    distance += popcount(words[r, k] ^ queries[q, k])
+                distance = _distance(words, r, queries, q)
                 if distance < worst:
                     worst = _insert(out, q, distance, r)
 

@@ -13,9 +13,10 @@ from ..format import WORD_BITS, tail_mask, word_count
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
-    """Words [bits, *outer, word] of uint8 codes packed along an axis."""
+    """Words [bits, *outer, word] of codes packed along an axis: integers below 256, or booleans."""
     device = device_of(codes)
-    last = contiguous(namespace(device).moveaxis(codes, axis, -1).astype(np.uint8, copy=False))
+    bytes_of = codes.view(np.uint8) if codes.dtype.itemsize == 1 else codes.astype(np.uint8)
+    last = contiguous(namespace(device).moveaxis(bytes_of, axis, -1))
     length = last.shape[-1]
     out = empty(device, (bits, *last.shape[:-1], word_count(length)))
     if out.size:

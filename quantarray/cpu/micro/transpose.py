@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from .vectors import I32, I64, WIDTH, const, place_of, pointer
+from .vectors import I32, I64, LANES, WIDTH, const, place_of, pointer
 
 SQUARES = 64 * WIDTH  # words of eight matrices
 _VECTOR = ir.VectorType(I64, WIDTH)
@@ -80,6 +80,21 @@ def _weaver(near):
         return signature, codegen
 
     return weave
+
+
+@intrinsic
+def weave_lanes(typingctx, words, at, apart, lanes, to):
+    """lanes[to + 32 * k + i] = words[at + i * apart + k] for 8 words of 8 rows."""
+    signature = types.void(words, types.int64, types.int64, lanes, types.int64)
+
+    def codegen(context, builder, signature, args):
+        data = pointer(context, builder, signature, args, 0, args[1])
+        found = _woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
+        data = pointer(context, builder, signature, args, 3, args[4])
+        for n, vector in enumerate(found):
+            _store(builder, vector, data, n * LANES)
+
+    return signature, codegen
 
 
 @intrinsic

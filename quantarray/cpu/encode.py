@@ -44,11 +44,17 @@ def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, p
     planes, _, words = out.shape
     length, count = x.shape[1], thresholds.shape[2]
     rest, made = np.zeros((1, 64), x.dtype), np.zeros(8, np.uint64)
-    unordered = np.uint64(0)
-    r, word = first // words, first % words
-    for _ in range(first, last):
+    unordered, single = np.uint64(0), planes == 1 and count == 1 and thresholds.shape[1] == 1
+    at = first
+    while at < last:
+        r, word = at // words, at % words
         table, part = row[min(r, row.size - 1)], word * 64 // group if thresholds.shape[1] > 1 else 0
-        valid = min(64, length - word * 64)
+        valid, whole = min(64, length - word * 64), min(last - at, length // 64 - word)
+        if single and whole:
+            start, toggle = np.uint64(codes[table, 0, 0]), toggles[table, 0, 0, 0]
+            unordered |= _bits(x, r * length + word * 64, thresholds[table, 0, 0], start, toggle, out, r, word, whole)
+            at += whole
+            continue
         if valid == 64:
             prefetch(x, r * length + word * 64)
             unordered |= _word(x, r * length + word * 64, thresholds, codes, toggles, table, part, count, planes, made)
@@ -60,10 +66,20 @@ def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, p
             unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, made)
             for plane in range(planes):
                 out[plane, r, word] = made[plane] & (~np.uint64(0) >> np.uint64(64 - valid))
-        word += 1
-        if word == words:
-            r, word = r + 1, 0
+        at += 1
     nan[piece] = unordered != 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _bits(x, at, threshold, start, toggle, out, r, word, count):
+    """`count` words of single bits from one threshold; not 0 where a value is NaN. Looking `_word`'s lists up for each
+    word took as long as the comparing."""
+    unordered, low, to = np.uint64(0), ~np.uint64(0) * (start & np.uint64(1)), np.uint64(word)
+    for k in range(count):
+        prefetch(x, at + 64 * k)
+        out[0, r, to + np.uint64(k)] = low ^ (mask_at_least(x, at + 64 * k, threshold) & toggle)
+        unordered |= mask_nan(x, at + 64 * k)
+    return unordered
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)

@@ -436,6 +436,8 @@ def validate(q: QuantArray) -> None:
 
 def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants) -> None:
     """Raise ValueError unless the constants are those that the dtype asks for and broadcast to the shape."""
+    if dtype.is_integer and constants.group is None and not constants.shapes:
+        return
     needed = {"integer": set(), "uniform": {"scale", "offset"}, "basis": {"scale", "offset"}, "table": {"table"}}
     found = {name for name, _, _ in constants.items()}
     if found != needed[dtype.kind] and not (dtype.is_integer and found == {"scale"}):

@@ -260,7 +260,7 @@ class Constants:
         group: int | None = None,
     ) -> None:
         given = {"scale": scale, "offset": offset, "table": table}
-        self._stored = {name: None if a is None else np.asarray(a) for name, a in given.items()}
+        self._stored = {name: np.asarray(a) for name, a in given.items() if a is not None}
         self._group = group
 
     @property
@@ -280,7 +280,7 @@ class Constants:
         return self._group
 
     def _read(self, name: str) -> Array | None:
-        a = self._stored[name]
+        a = self._stored.get(name)
         if a is None or a.dtype != np.uint16:
             return a
         values = bfloat16_values(a)
@@ -303,14 +303,16 @@ class Constants:
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each array that is there."""
-        return tuple([a.shape for a in self._stored.values() if a is not None])
+        return tuple([a.shape for a in self._stored.values()])
 
     def items(self) -> list[tuple[str, Array, int]]:
         """(name, array as stored, leading axes that are not the logical shape's) of each constant that is there."""
-        scale, offset = self._stored["scale"], self._stored["offset"]
+        if not self._stored:
+            return []
+        scale, offset = self._stored.get("scale"), self._stored.get("offset")
         lead = 0 if scale is None or offset is None else scale.ndim - offset.ndim
         leads = {"scale": lead, "offset": 0, "table": 1}
-        return [(name, a, leads[name]) for name, a in self._stored.items() if a is not None]
+        return [(name, a, leads[name]) for name, a in self._stored.items()]
 
     def varies(self, axis: int) -> bool:
         """True where a number is not one for all of an axis of the logical shape."""

@@ -4,6 +4,8 @@ The masks of ascending thresholds are nested, so plane k of the codes is the exc
 thresholds at which bit k of the code changes: no code is ever written as a number, and codes may come in any order.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numba import njit, prange
 
@@ -12,6 +14,7 @@ from .deal import next_piece, none_dealt, share
 from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
+_FEW = 256  # codes whose toggles are kept: finding them takes 5 us
 
 
 def encode(x, thresholds, codes, row, group, nan, out):
@@ -35,6 +38,17 @@ def _rows(x, dtype):
 
 def _toggles(codes, planes):
     """uint64[tables groups T planes]: all ones where a plane's bit changes from code t to code t + 1."""
+    if codes.size <= _FEW:
+        return _kept_toggles(codes.tobytes(), codes.shape, planes)
+    return _found_toggles(codes, planes)
+
+
+@lru_cache(maxsize=256)
+def _kept_toggles(codes, shape, planes):
+    return _found_toggles(np.frombuffer(codes, np.uint8).reshape(shape), planes)
+
+
+def _found_toggles(codes, planes):
     changed = codes[..., :-1, None] ^ codes[..., 1:, None]
     return np.where((changed >> np.arange(planes)) & 1 == 1, ~np.uint64(0), np.uint64(0))
 

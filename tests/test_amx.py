@@ -263,8 +263,9 @@ def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
 )
 def test_choice_with_amx(monkeypatch, channels, size, bits, chosen):
     """Windows are copied: that pays for single bits from some channels on, and for more bits nearly always."""
-    for name in ("DOT_PASSES", "DOT_BLOCKS", "DOT_COPY", "MOST_PRODUCT"):
+    for name in ("DOT_BLOCKS", "DOT_COPY", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
+    monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES))
     monkeypatch.setattr(costs, "UNIT", dot_amx.EmulatedTiles())
     term, pixels = np.array([[0, bits, -1, 2]]), size * size
     assert costs.integer_kernel(term, term, pixels, channels, 9 * channels // 64, pixels // 4) == chosen

@@ -8,6 +8,7 @@ from strategies import threads
 
 import quantarray as qa
 from quantarray.array import validate
+from quantarray.device import kernel as kernel_of
 from quantarray.ops import encoding
 
 QUANTIZERS = [
@@ -118,3 +119,22 @@ def test_every_byte(quantizer, dtype):
     for axis in (0, 1):
         definition, kernel = both_ways(x, quantizer, axis=axis, calibration=np.float32([[-2, -0.7], [0.1, 100]]))
         assert np.array_equal(kernel.words, definition.words)
+
+
+@pytest.mark.parametrize("tables", [1, 3])
+@pytest.mark.parametrize("planes, count", [(1, 1), (2, 1), (2, 2), (2, 3), (3, 7), (4, 9)])
+def test_codes_in_any_order(planes, count, tables):
+    """The kernel itself: codes that fall, or jump, as no scheme of the package has them."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 200)).astype(np.float32)
+    thresholds = np.sort(rng.standard_normal((tables, 1, count)).astype(np.float32))
+    codes = np.array([rng.permutation(2**planes)[: count + 1] for _ in range(tables)], np.uint8)[:, None]
+    out, nan = np.zeros((planes, 3, 4), np.uint64), np.zeros(1, np.bool_)
+    kernel_of("cpu", "encode")(x[:, :, None], thresholds, codes, np.arange(tables), 200, nan, out)
+    bits = out[..., None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
+    got = sum(bits[plane].reshape(3, 256) << np.uint64(plane) for plane in range(planes))
+    for r in range(3):
+        table = min(r, tables - 1)
+        expected = codes[table, 0][np.searchsorted(thresholds[table, 0], x[r], "right")]
+        np.testing.assert_array_equal(got[r, :200], expected)
+    assert not got[:, 200:].any() and not nan.any()

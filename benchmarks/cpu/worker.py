@@ -26,9 +26,11 @@ class WorkerError(RuntimeError):
 
 
 def median_seconds(call, seconds):
-    """Median of the calls that fit into `seconds`, at least one; a first eighth of them warms up and does not count."""
+    """Median of the calls that fit into `seconds`, at least two. One before them, which wakes threads that sleep and
+    fills the cache, and a first eighth of them do not count."""
+    call()
     times, began = [], time.perf_counter()
-    while not times or time.perf_counter() - began < seconds:
+    while len(times) < 2 or time.perf_counter() - began < seconds:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)

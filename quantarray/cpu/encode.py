@@ -58,15 +58,18 @@ def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, p
     planes, _, words = out.shape
     length, count = x.shape[1], thresholds.shape[2]
     rest, made = np.zeros((1, 64), x.dtype), np.zeros(8, np.uint64)
-    unordered, single = np.uint64(0), planes == 1 and count == 1 and thresholds.shape[1] == 1
+    unordered, short = np.uint64(0), thresholds.shape[1] == 1 and planes <= 2 and 0 < count < 1 << planes
     at = first
     while at < last:
         r, word = at // words, at % words
         table, part = row[min(r, row.size - 1)], word * 64 // group if thresholds.shape[1] > 1 else 0
         valid, whole = min(64, length - word * 64), min(last - at, length // 64 - word)
-        if single and whole:
-            start, toggle = np.uint64(codes[table, 0, 0]), toggles[table, 0, 0, 0]
-            unordered |= _bits(x, r * length + word * 64, thresholds[table, 0, 0], start, toggle, out, r, word, whole)
+        if short and whole:
+            from_ = r * length + word * 64
+            if planes == 1:
+                unordered |= _one_bit(x, from_, thresholds, codes, toggles, table, out, r, word, whole)
+            else:
+                unordered |= _two_bits(x, from_, thresholds, codes, toggles, table, out, r, word, whole)
             at += whole
             continue
         if valid == 64:
@@ -85,15 +88,39 @@ def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, p
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def _bits(x, at, threshold, start, toggle, out, r, word, count):
-    """`count` words of single bits from one threshold; not 0 where a value is NaN. Looking `_word`'s lists up for each
-    word took as long as the comparing."""
-    unordered, low, to = np.uint64(0), ~np.uint64(0) * (start & np.uint64(1)), np.uint64(word)
+def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
+    """`count` words of codes of one threshold; not 0 where a value is NaN. To look `_word`'s lists up for each of them
+    took as long as comparing."""
+    cut, toggle, to = thresholds[table, 0, 0], toggles[table, 0, 0, 0], np.uint64(word)
+    low, unordered = _all_of(codes[table, 0, 0], 0), np.uint64(0)
     for k in range(count):
         prefetch(x, at + 64 * k)
-        out[0, r, to + np.uint64(k)] = low ^ (mask_at_least(x, at + 64 * k, threshold) & toggle)
+        out[0, r, to + np.uint64(k)] = low ^ (mask_at_least(x, at + 64 * k, cut) & toggle)
         unordered |= mask_nan(x, at + 64 * k)
     return unordered
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _two_bits(x, at, thresholds, codes, toggles, table, out, r, word, count):
+    """`_one_bit` of two planes and up to three thresholds: what is missing toggles nothing."""
+    cuts, turns, n = thresholds[table, 0], toggles[table, 0], thresholds.shape[2]
+    a, b, c, none = cuts[0], cuts[min(1, n - 1)], cuts[n - 1], np.uint64(0)
+    a0, b0, c0 = turns[0, 0], turns[1, 0] if n > 1 else none, turns[2, 0] if n > 2 else none
+    a1, b1, c1 = turns[0, 1], turns[1, 1] if n > 1 else none, turns[2, 1] if n > 2 else none
+    low, high, unordered, to = _all_of(codes[table, 0, 0], 0), _all_of(codes[table, 0, 0], 1), none, np.uint64(word)
+    for k in range(count):
+        prefetch(x, at + 64 * k)
+        p, q, s = (mask_at_least(x, at + 64 * k, a), mask_at_least(x, at + 64 * k, b), mask_at_least(x, at + 64 * k, c))
+        out[0, r, to + np.uint64(k)] = low ^ (p & a0) ^ (q & b0) ^ (s & c0)
+        out[1, r, to + np.uint64(k)] = high ^ (p & a1) ^ (q & b1) ^ (s & c1)
+        unordered |= mask_nan(x, at + 64 * k)
+    return unordered
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _all_of(code, plane):
+    """Bit `plane` of a code, 64 times."""
+    return ~np.uint64(0) * np.uint64((code >> plane) & 1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
@@ -101,7 +128,7 @@ def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
     """made[plane] = the bits of 64 codes; not 0 where a value is NaN."""
     start = codes[table, part, 0]
     for plane in range(planes):
-        made[plane] = ~np.uint64(0) * np.uint64((start >> plane) & 1)
+        made[plane] = _all_of(start, plane)
     for t in range(count):
         mask = mask_at_least(x, at, thresholds[table, part, t])
         for plane in range(planes):

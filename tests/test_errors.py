@@ -419,6 +419,7 @@ CASES = {
     ],
     "from_codes": [
         (lambda: qa.from_codes([0, 2], qa.bipolar), ValueError, "bipolar has the codes 0 to 1, got 0 to 2"),
+        (lambda: qa.from_codes([False, True], qa.integers([5])), ValueError, "codes 0 to 0, got False to True"),
         (lambda: qa.from_codes([-1], qa.uint4), ValueError, "codes 0 to 15, got -1 to -1"),
         (lambda: qa.from_codes([3], qa.ternary), ValueError, "ternary has the codes 0 to 2, got 3 to 3"),
         (lambda: qa.from_codes(np.array([2**64 - 1], np.uint64), qa.uint8), ValueError, "18446744073709551615"),

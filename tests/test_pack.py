@@ -105,3 +105,13 @@ def test_words_begin_on_a_cache_line(length):
     x = np.random.default_rng(0).standard_normal((3, length)).astype(np.float32)
     for q in (qa.quantize(x, qa.Sign()), qa.encode(np.sign(x).astype(int), (-1, 1))):
         assert q.words.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int64])
+def test_codes_of_any_type_and_order(dtype):
+    """Booleans and bytes are taken as they lie, here backwards and across."""
+    codes = np.random.default_rng(0).integers(0, 2, (70, 9, 130))
+    lying = codes.astype(dtype)[:, ::-1].transpose(2, 0, 1)
+    for axis in range(3):
+        got = qa.from_codes(lying, qa.uint1, axis=axis)
+        np.testing.assert_array_equal(got.codes(), codes[:, ::-1].transpose(2, 0, 1))

@@ -85,7 +85,8 @@ def from_codes(
     if x.dtype.kind == "f":
         raise TypeError(f"{op}: codes must be integers, got {x.dtype}; quantize(x, quantizer) turns floats into codes")
     at = checks.axis(op, axis, x.ndim)
-    if x.size and x.dtype != np.bool_ and ((x.dtype.kind == "i" and x.min() < 0) or x.max() >= dtype.n_levels):
+    any_fits = x.dtype == np.bool_ and dtype.n_levels > 1
+    if x.size and not any_fits and ((x.dtype.kind == "i" and x.min() < 0) or x.max() >= dtype.n_levels):
         raise ValueError(f"{op}: {dtype} has the codes 0 to {dtype.n_levels - 1}, got {x.min()} to {x.max()}")
     constants = make_constants(op, dtype, x.shape, at, scale, offset, table, group)
     return QuantArray(pack_codes(x, at, dtype.bits), dtype, x.shape, at, constants)

@@ -3,9 +3,8 @@
 import numpy as np
 from numba import njit
 
+from ..format import LINE
 from .micro import LANES
-
-LINE = 64  # bytes
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -5,9 +5,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ...format import LINE
 from .vectors import I8, TILE, const, place_of, pointer, splat
 
-_LINE = 64
 HALF = 32  # bytes: what is left of a run goes by half a line where that is enough, since most whole ones lie over two
 
 
@@ -48,13 +48,13 @@ def copy_windows(typingctx, codes, places, place, spans, first, last, unit, base
                 kept = builder.icmp_unsigned("<", lanes, count)
                 copy(width, whole, lambda found: builder.select(kept, found, ir.Constant(vector, None)))
 
-            whole = builder.and_(size, const(-_LINE))
-            with cgutils.for_range(builder, builder.udiv(size, const(_LINE))) as step:
-                copy(_LINE, builder.mul(step.index, const(_LINE)), lambda found: found)
+            whole = builder.and_(size, const(-LINE))
+            with cgutils.for_range(builder, builder.udiv(size, const(LINE))) as step:
+                copy(LINE, builder.mul(step.index, const(LINE)), lambda found: found)
             rest = builder.sub(size, whole)
             with builder.if_then(builder.icmp_signed("!=", rest, const(0))):
                 with builder.if_else(builder.icmp_signed("<=", rest, const(HALF))) as (short, long):
-                    for branch, width in ((short, HALF), (long, _LINE)):
+                    for branch, width in ((short, HALF), (long, LINE)):
                         with branch:
                             copy_rest(width)
 

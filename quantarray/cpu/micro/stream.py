@@ -4,10 +4,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ...format import LINE
 from .vectors import F32, F64, I32, I64, LANES, const, full, place_of, pointer
 
 STREAMED = 1 << 24  # bytes of results that are worth it: no cache of two cores holds them till they are read
-_LINE = 64
 
 
 @intrinsic
@@ -22,7 +22,7 @@ def stream_lanes(typingctx, lanes, start, out, at):
         lanes, out = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
         kind, vector = out.type.pointee, full(lanes.type.pointee)
         past = builder.module.add_metadata([I32(1)])
-        begins = builder.icmp_signed("==", builder.and_(builder.ptrtoint(out, I64), const(_LINE - 1)), const(0))
+        begins = builder.icmp_signed("==", builder.and_(builder.ptrtoint(out, I64), const(LINE - 1)), const(0))
         with builder.if_then(begins):
             for lane in range(0, LANES, vector.count):
                 found = builder.load(place_of(builder, lanes, lane, vector), align=4)

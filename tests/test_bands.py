@@ -1,4 +1,7 @@
-"""Counting bands of tiles by tables, against NumPy, whatever this CPU would choose."""
+"""Counting bands of tiles by tables and by shuffles, and what is read from their sums, against NumPy, whatever this CPU
+would choose."""
+
+from functools import cache
 
 import numpy as np
 import pytest
@@ -6,18 +9,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from quantarray.cpu import bands
-from quantarray.cpu.micro import LANES, PAIR, TILE, count_bytes
+from quantarray.cpu import bands, isa
+from quantarray.cpu.micro import LANES, PAIR, SPLIT, TABLES, TILE, WORDS, count_bytes, mask_sums, value_sums
+from quantarray.cpu.tiles import least_counts
+
+AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= isa.FEATURES
+WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512, reason="no AVX-512 to compile for"))]
 
 
-@njit
-def count(left, origins, kinds, sizes, right, block, second, runs, first_run, differ):
-    """The sums of one band; Numba's own arrays are aligned as the kernel needs them."""
-    sums, tables, steps = bands.band_buffers(left.shape[0], right.shape[0], len(kinds))
-    bands.count_band(
-        left, origins, kinds, sizes, len(kinds), right, block, second, runs, first_run, differ, tables, steps, sums
-    )
-    return sums
+@cache
+def counter(way):
+    """The sums of one band, counted in some way."""
+    count_band, ready_size = {
+        "tables": (bands.look_up_band, lambda words: WORDS * TABLES),
+        "shuffles": (bands.shuffle_band, lambda words: words * SPLIT),
+    }[way]
+    ready_size = njit(ready_size)
+
+    @njit
+    def count(left, origins, kinds, sizes, right, block, second, runs, first_run, differ):
+        size = ready_size(right.shape[2])
+        sums, ready, steps = bands.band_buffers(left.shape[0], right.shape[0], len(kinds), size)
+        count_band(
+            left, origins, kinds, sizes, len(kinds), right, block, second, runs, first_run, differ, ready, steps, sums
+        )
+        return sums
+
+    return count
 
 
 @njit
@@ -25,11 +43,13 @@ def read(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total):
     bands.read_band(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total)
 
 
-def check(left, origins, kinds, sizes, weights, block, second, runs, first_run, differ):
-    """weights uint64[planes blocks words lanes] as they are; all pixels that count."""
+def check(way, left, origins, kinds, sizes, weights, block, second, runs, first_run, differ):
+    """weights uint64[planes blocks words lanes] as they are; all pixels that count. The sums of others become zero."""
     laid_out = count_bytes.lay_out(weights)
-    got = count(left, origins, kinds, sizes, laid_out, block, second, runs, first_run, -1 if differ else 0)
+    got = counter(way)(left, origins, kinds, sizes, laid_out, block, second, runs, first_run, -1 if differ else 0)
     expected = np.zeros_like(got)
+    for tile in range(len(kinds)):
+        got[:, :, tile * TILE + sizes[tile] : (tile + 1) * TILE] = 0
     for tile, kind in enumerate(kinds):
         for p in range(sizes[tile]):
             for at, weight, length in runs[first_run[kind] : first_run[kind + 1]]:
@@ -43,9 +63,10 @@ def check(left, origins, kinds, sizes, weights, block, second, runs, first_run, 
 
 
 @pytest.mark.parametrize("differ", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @given(data=st.data())
-def test_sums(differ, data):
-    """Classes of any runs, in any order; pixels that only fill a tile up stay zero."""
+def test_sums(way, differ, data):
+    """Classes of any runs, in any order; tiles of 4 pixels or fewer, which the last then fills up."""
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     planes, others, blocks = (data.draw(st.integers(1, 3)) for _ in range(3))
     words, classes, tiles = (data.draw(st.integers(1, n)) for n in (9, 3, 5))
@@ -57,9 +78,10 @@ def test_sums(differ, data):
         rows += [(rng.integers(0, 20), a, b - a) for a, b in zip(cuts[::2], cuts[1::2], strict=True)]
         first_run.append(len(rows))
     runs = np.array(rows, np.int64).reshape(-1, 3)
-    origins, kinds = rng.integers(0, 10, (tiles, TILE)), rng.integers(0, classes, tiles)
-    sizes, block, second = rng.integers(1, TILE + 1, tiles), *rng.integers(0, blocks, 2)
-    got = check(left, origins, kinds, sizes, weights, block, second, runs, np.array(first_run), differ)
+    kinds, sizes = rng.integers(0, classes, tiles), rng.integers(1, TILE + 1, tiles)
+    origins = np.array([rng.permutation(10)[np.minimum(np.arange(TILE), size - 1)] for size in sizes])
+    block, second = rng.integers(0, blocks, 2)
+    got = check(way, left, origins, kinds, sizes, weights, block, second, runs, np.array(first_run), differ)
 
     i0, j0 = rng.integers(0, planes), rng.integers(0, others)
     tile, odd, dtype = tiles - 1, int(rng.integers(0, 2)), data.draw(st.sampled_from([np.int32, np.int64]))
@@ -71,13 +93,55 @@ def test_sums(differ, data):
 
 
 @pytest.mark.parametrize("differ", [False, True])
-def test_no_sum_overflows(differ):
+@pytest.mark.parametrize("way", WAYS)
+def test_no_sum_overflows(way, differ):
     # As many words as a band may have, all bits counted: rows, bytes and 16 bits are all full
     words, ones = bands.MOST, ~np.uint64(0)
     weights = np.full((1, 1, words, LANES), ones * np.uint64(not differ))
     runs, none = np.array([[0, 0, words]]), np.zeros(1, np.int64)
     got = check(
-        np.full((1, words), ones), np.zeros((1, TILE), np.int64), none, none + TILE, weights, 0, 0, runs,
+        way, np.full((1, words), ones), np.zeros((1, TILE), np.int64), none, none + TILE, weights, 0, 0, runs,
         np.array([0, 1]), differ,
     )  # fmt: skip
     assert (got == 64 * words).all() and got.shape[-1] == PAIR
+
+
+@njit
+def mask(sums, at, limits, least_at, masks):
+    mask_sums(sums, at, least_counts(limits), least_at, masks)
+
+
+@njit
+def value(sums, at, extra, extra_at, step, values, places):
+    value_sums(sums, at, extra, extra_at, step, values, places)
+
+
+@given(data=st.data())
+def test_masks(data):
+    """Limits on either side of all counts, beyond 16 bits too, and on counts themselves."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    sums = rng.integers(0, data.draw(st.sampled_from([2, 300, 64 * bands.MOST + 1])), (3 * TILE, PAIR), np.uint16)
+    tile, odd, kind = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))
+    chosen = sums[tile * TILE : (tile + 1) * TILE, odd * LANES : (odd + 1) * LANES].astype(np.int64)
+    limits = rng.choice([-(1 << 40), -2, -1, 0, 65472, 65534, 65535, 1 << 40, *chosen[0, :9]], (2, LANES))
+    masks = np.zeros(TILE, np.uint64)
+    mask(sums, tile * TILE * PAIR + odd * LANES, limits, kind * LANES, masks)
+    bits = masks[:, None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)
+    np.testing.assert_array_equal(bits, chosen > limits[kind])
+    assert (masks < 1 << LANES).all()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@given(data=st.data())
+def test_values(dtype, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    sums = rng.integers(0, 64 * bands.MOST + 1, (3 * TILE, PAIR), np.uint16)
+    tile, odd, kind = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))
+    step = data.draw(st.sampled_from([1, -1, 2, -2, 64, -128]))
+    extra, values = rng.integers(-(1 << 20), 1 << 20, (2, LANES)).astype(dtype), np.full((9, 40), -7, dtype)
+    rows = rng.permutation(9)[np.minimum(np.arange(TILE), rng.integers(0, TILE))]
+    sums[tile * TILE : (tile + 1) * TILE] = sums[tile * TILE + np.unique(rows, return_inverse=True)[1]]
+    value(sums, tile * TILE * PAIR + odd * LANES, extra, kind * LANES, step, values, rows * 40 + 5)
+    expected, chosen = np.full_like(values, -7), sums[tile * TILE : (tile + 1) * TILE, odd * LANES : (odd + 1) * LANES]
+    expected[rows, 5 : 5 + LANES] = extra[kind] + dtype(step) * chosen.astype(dtype)
+    np.testing.assert_array_equal(values, expected)

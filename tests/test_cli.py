@@ -252,7 +252,7 @@ def test_info_without_a_gpu(capsys, monkeypatch):
         ("amx", {"avx2", "avx512f", "avx512vpopcntdq", "amx-int8"}, "tdpbusd"),
         ("avx512", {"avx2", "avx512f", "avx512vpopcntdq"}, "avx512vpopcntdq"),
         ("avx512", {"avx2", "avx512f", "amx-int8"}, "QUANTARRAY_CPU=amx would"),
-        ("avx512", {"avx2", "avx512f"}, "vpshufb"),
+        ("avx512bw", {"avx2", "avx512f"}, "two pixels"),
         ("avx2", {"avx2", "avx512f", "avx512vpopcntdq"}, "byte shuffles"),
         ("neon", {"neon"}, "cnt"),
         ("portable", set(), "bit arithmetic"),

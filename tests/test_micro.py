@@ -296,7 +296,11 @@ def test_environment_chooses():
         assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_bytes"]
 
 
-OTHERS = [name for name in ("portable", "avx2", isa.EMULATED) if name != isa.NAME and (AVX2 or name != "avx2")]
+OTHERS = [
+    name
+    for name in ("portable", "avx2", "avx512bw", isa.EMULATED)
+    if name != isa.NAME and FEATURES.items() >= dict.fromkeys(isa.SETS.get(name, ((),))[0], True).items()
+]
 CHAPTERS = [f"tests/test_{chapter}.py" for chapter in ("bands", "conv2d", "linalg", "networks", "place")]
 BESIDE = {
     f"test_other_cpus[{name}]": (CHAPTERS, {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"}) for name in OTHERS
@@ -313,4 +317,4 @@ def test_other_cpus(name, request):
 
 def test_unknown_choice():
     error = run("import quantarray.cpu", QUANTARRAY_CPU="sse9").stderr
-    assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512, amx, got 'sse9'" in error
+    assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512bw, avx512, amx, got 'sse9'" in error

@@ -84,10 +84,11 @@ def kernels(name: str, features: set[str]) -> str:
         how = "half-bytes looked up by byte shuffles, 32 channels at once (vpshufb), as this CPU has no vector popcount"
     elif name == "amx":
         how = "int8 products of 16 x 16 x 64 (tdpbusd), once a first one was right; the rest as for avx512"
-    elif "avx512vpopcntdq" in features and name == "avx512":
-        how = "ctpop on vectors of 8 x 64 bits, one instruction here (avx512vpopcntdq)"
     elif name == "avx512":
-        how = "ctpop on vectors of 8 x 64 bits, for which LLVM looks half-bytes up (vpshufb)"
+        how = "ctpop on vectors of 8 x 64 bits, one instruction (avx512vpopcntdq)"
+    elif name == "avx512bw":
+        how = "half-bytes of two pixels looked up by byte shuffles, 64 channels at once (vpshufb), as this CPU has no "
+        how += "vector popcount"
     elif name == "neon":
         how = "counts of bytes, 16 channels at once (cnt)"
     else:

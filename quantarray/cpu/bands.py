@@ -1,45 +1,64 @@
-"""Counting a band of tiles at once, by tables of one pair of blocks after the other: see `micro/tables.py`."""
+"""Counting a band of tiles at once, one pair of blocks after the other: by tables (`micro/tables.py`), or by shuffles
+that two pixels share (`micro/shuffles.py`)."""
 
 import numpy as np
 from numba import njit
 
 from .isa import NAME
-from .micro import LANES, PAIR, TABLES, TILE, WORDS, add_counts, add_rows, fill_tables, read_tile
+from .lines import empty_lines
+from .micro import (
+    LANES,
+    PAIR,
+    SPLIT,
+    TABLES,
+    TILE,
+    WORDS,
+    add_counts,
+    add_rows,
+    fill_tables,
+    read_tile,
+    shuffle_tile,
+    split_weights,
+)
 
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
-BY_TABLES = NAME in ("portable", "avx2")  # a branch on a global is not even compiled where it is False
-# Pixels, times planes of them, for which tables are worth making: what a tile at a time takes for them is more
-_LEAST = 8 if NAME == "portable" else 32
+BY_SHUFFLES = NAME == "avx512bw"
+IN_BANDS = BY_SHUFFLES or NAME in ("portable", "avx2")  # a branch on a global is not even compiled where it is False
+# Pixels, times planes of them, for which tables or split weights are worth making: what a tile at a time takes for them
+# is more
+_LEAST = 32 if NAME == "avx2" else 8
 MOST = 1023  # words whose counts fit into 16 bits
 _PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB
 
 
 @njit(cache=True, nogil=True)
 def band_scratch(left, right, tiles, parts):
-    """(sums, tables, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
-    planes, others, fit = left.shape[0], right.shape[0], parts == 1 and right.shape[2] <= MOST
-    if not (BY_TABLES and fit and others <= _PLANES and tiles * TILE * planes >= _LEAST):
+    """(sums, ready, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
+    planes, others, words = left.shape[0], right.shape[0], right.shape[2]
+    fit = parts == 1 and words <= MOST and others <= _PLANES
+    if not (IN_BANDS and fit and tiles * TILE * planes >= _LEAST):
         tiles = 0
-    return band_buffers(planes, others, tiles)
+    return band_buffers(planes, others, tiles, words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
 
 
 @njit(cache=True, nogil=True)
-def band_buffers(planes, others, tiles):
-    """uint16 sums[planes of x, planes of w, pixels, 64 lanes], and what it takes to fill them.
+def band_buffers(planes, others, tiles, size):
+    """uint16 sums[planes of x, planes of w, pixels, 64 lanes], and what it takes to fill them: uint8 of some size, the
+    weights made ready.
 
-    A table serves all planes of x, so that with more of them a band has fewer tiles. Numba aligns what it allocates to
-    32 bytes, a row.
+    These serve all planes of x, so that with more of them a band has fewer tiles.
     """
-    sums = np.empty((planes, others, min(tiles, max(1, BAND // planes)) * TILE, PAIR), np.uint16)
-    return sums, np.empty(WORDS * TABLES if tiles else 0, np.uint8), np.empty((WORDS, 2), np.int64)
+    shape = planes, others, min(tiles, max(1, BAND // planes)) * TILE, PAIR
+    sums = empty_lines(shape[0] * shape[1] * shape[2] * (PAIR // LANES), np.uint16).reshape(shape)
+    return sums, empty_lines(size // LANES if tiles else 0, np.uint8).ravel(), np.empty((WORDS, 2), np.int64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_band(left, origins, kinds, sizes, band, right, block, second, runs, first_run, differ, tables, steps, sums):
+def look_up_band(left, origins, kinds, sizes, band, right, block, second, runs, first_run, differ, ready, steps, sums):
     """sums[i, j, pixel, l] = |left_i & right_j| over the runs of a pixel's class, for channels l of two blocks.
 
     The `band` tiles have sizes[tile] pixels of class kinds[tile], which begin at words origins[tile, p]. Where `differ`
-    is -1 and not 0, |left_i ^ right_j|.
+    is -1 and not 0, |left_i ^ right_j|. `ready` holds tables of some words at a time.
     """
     plane, words = left.shape[1], right.shape[2]
     planes, others, pixels = sums.shape[0], sums.shape[1], sums.shape[2]
@@ -48,7 +67,7 @@ def count_band(left, origins, kinds, sizes, band, right, block, second, runs, fi
         for start in range(0, words, WORDS):
             size, row = min(WORDS, words - start), j * right.shape[1]
             at, beside = ((row + block) * words + start) * LANES, ((row + second) * words + start) * LANES
-            fill_tables(right, at, beside, size, differ, tables)
+            fill_tables(right, at, beside, size, differ, ready)
             kind, found = -1, 0
             for tile in range(band):
                 if kinds[tile] != kind:
@@ -57,7 +76,25 @@ def count_band(left, origins, kinds, sizes, band, right, block, second, runs, fi
                 for i in range(planes if found else 0):
                     to = ((i * others + j) * pixels + tile * TILE) * PAIR
                     for p in range(sizes[tile]):
-                        add_rows(left, i * plane + origins[tile, p], steps, found, tables, sums, to + p * PAIR)
+                        add_rows(left, i * plane + origins[tile, p], steps, found, ready, sums, to + p * PAIR)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def shuffle_band(left, origins, kinds, sizes, band, right, block, second, runs, first_run, differ, ready, steps, sums):
+    """The same by shuffles, for whole tiles of 4 pixels; `ready` holds all weights of two blocks split up."""
+    plane, words = left.shape[1], right.shape[2]
+    planes, others, pixels = sums.shape[0], sums.shape[1], sums.shape[2]
+    for j in range(others):
+        row = j * right.shape[1]
+        split_weights(right, (row + block) * words * LANES, (row + second) * words * LANES, words, ready)
+        for tile in range(band):
+            start, stop = first_run[kinds[tile]], first_run[kinds[tile] + 1]
+            for i in range(planes):
+                to = ((i * others + j) * pixels + tile * TILE) * PAIR
+                shuffle_tile(left, i * plane, origins, tile * TILE, ready, runs, start, stop, differ, sums, to)
+
+
+count_band = shuffle_band if BY_SHUFFLES else look_up_band
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)

@@ -11,11 +11,23 @@ integer results `finish.extra` holds it already, times base_x, with padding and 
 import numpy as np
 from numba import njit, prange
 
-from .bands import BAND, BY_TABLES, band_scratch, count_band, read_band
+from .bands import BAND, IN_BANDS, band_scratch, count_band, read_band
 from .deal import next_piece, none_dealt, share
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
-from .micro import LANES, STREAMED, TILE, lay_out, mask_counts, mask_tile, shift_tile, value_counts
+from .micro import (
+    LANES,
+    PAIR,
+    STREAMED,
+    TILE,
+    lay_out,
+    mask_counts,
+    mask_sums,
+    mask_tile,
+    shift_tile,
+    value_counts,
+    value_sums,
+)
 from .tiles import (
     blocks,
     count,
@@ -23,12 +35,14 @@ from .tiles import (
     fixed_of_differences,
     is_power,
     lay_out_blocks,
+    least_counts,
     limits_of_counts,
     scratch,
     sum_codes,
 )
 
 IN_REGISTERS = mask_counts is not None  # a branch on a global is not even compiled where it is False
+_NO_COUNTS = np.empty((0, 0), np.uint16)
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 
 
@@ -59,10 +73,12 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
         along, step, differ = 0, -(step // 2), -1
     limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
     straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
-    if IN_REGISTERS and straight and thresholds.shape[0] == 1:
+    sums, ready, steps = band_scratch(left, right, end - begin, 1)
+    straight &= IN_REGISTERS or sums.size > 0
+    if straight and thresholds.shape[0] == 1:
         limits, turned = limits_of_counts(extra, thresholds, step, lanes), np.uint64(-(step < 0))
     straight &= words.size == 0 and values.size * values.itemsize < STREAMED
-    sums, tables, steps = band_scratch(left, right, end - begin, 1)
+    least = least_counts(limits) if IN_BANDS else _NO_COUNTS
     size = sums.shape[2] // TILE if sums.size else BAND
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -86,29 +102,33 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 flips, used = flips_and_lanes(flip, at, valid)
                 flips ^= turned
                 image, tile = low // counts.size, low % counts.size
-                odd, placed = (block - first) & 1, IN_REGISTERS and straight and valid == LANES
-                if BY_TABLES and sums.size and not odd:
+                odd, placed = (block - first) & 1, straight and valid == LANES
+                if IN_BANDS and sums.size and not odd:
                     count_band(
                         left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run,
-                        differ, tables, steps, sums,
+                        differ, ready, steps, sums,
                     )  # fmt: skip
                 for i in range(band):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
                     weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
+                    for p in range(TILE if placed else 0):
+                        places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
                     if IN_REGISTERS and limits.size:
                         mask_counts(
                             left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
                             limits, fixed, masks,
                         )  # fmt: skip
                     elif IN_REGISTERS and placed:
-                        for p in range(TILE):
-                            places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
                         value_counts(
                             left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
                             extra, fixed, step, values, places,
                         )  # fmt: skip
-                    elif BY_TABLES and sums.size:
+                    elif IN_BANDS and limits.size:
+                        mask_sums(sums, i * TILE * PAIR + odd * LANES, least, fixed, masks)
+                    elif IN_BANDS and placed:
+                        value_sums(sums, i * TILE * PAIR + odd * LANES, extra, fixed, step, values, places)
+                    elif IN_BANDS and sums.size:
                         read_band(sums, i0, planes_i, j0, planes_j, i, odd, part, dot)
                     else:
                         count(

@@ -7,7 +7,7 @@ counts of the same words, which stay in L1 between them: a tile's words are read
 import numpy as np
 from numba import njit, prange
 
-from .bands import BY_TABLES, band_scratch, count_band, read_band
+from .bands import IN_BANDS, band_scratch, count_band, read_band
 from .deal import next_piece, none_dealt, share
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
@@ -65,7 +65,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     plain = codes_are_ranks(thresholds, toggles)
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
-    counted, tables, steps = band_scratch(left, right, end - begin, parts)
+    counted, ready, steps = band_scratch(left, right, end - begin, parts)
     size = counted.shape[2] // TILE if counted.size else 1
     origins, rows = np.empty((size, TILE), np.int64), np.empty((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -91,10 +91,10 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                 odd = (block - first) & 1
-                if BY_TABLES and counted.size and not odd:
+                if IN_BANDS and counted.size and not odd:
                     count_band(
                         left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run, 0,
-                        tables, steps, counted,
+                        ready, steps, counted,
                     )  # fmt: skip
                 for i in range(band):
                     clear_tile(value)
@@ -107,7 +107,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             for s in range(w_terms.shape[0]):
                                 j0, planes_j = w_terms[s, 0], w_terms[s, 1]
                                 along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
-                                if BY_TABLES and counted.size:
+                                if IN_BANDS and counted.size:
                                     read_band(counted, i0, planes_i, j0, planes_j, i, odd, spare, dot)
                                 else:
                                     count(

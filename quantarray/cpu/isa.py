@@ -1,8 +1,9 @@
 """Which instructions the kernels are written for: the best that this CPU has, or what `QUANTARRAY_CPU` asks for.
 
-`QUANTARRAY_CPU=portable`, `neon` or `avx2` also keeps Numba from using more than that, so that a machine of today shows
-what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx` has to be
-asked for (docs/decisions/0010); `amx-emulated` is for tests: the kernels for AMX on any CPU, with tiles in memory.
+`QUANTARRAY_CPU=portable`, `neon`, `avx2` or `avx512bw` also keeps Numba from using more than that, so that a machine of
+today shows what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx`
+has to be asked for (docs/decisions/0010); `amx-emulated` is for tests: the kernels for AMX on any CPU, with tiles in
+memory.
 """
 
 import ctypes
@@ -13,13 +14,15 @@ import llvmlite.binding
 from numba.core import config
 
 VARIABLE = "QUANTARRAY_CPU"
+_AVX512 = "avx512f", "avx512bw", "avx512dq", "avx512vl"
 # name: (what the CPU must have, Numba's CPU name, whether Numba may use all features of this machine)
 SETS = {
     "portable": ((), "generic", False),
     "neon": (("neon",), None, True),
     "avx2": (("avx2",), "haswell", False),
-    "avx512": (("avx512f", "avx512bw", "avx512dq", "avx512vl"), None, True),
-    "amx": (("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "amx-tile", "amx-int8"), None, True),
+    "avx512bw": (_AVX512, "skylake-avx512", False),
+    "avx512": ((*_AVX512, "avx512vpopcntdq"), None, True),
+    "amx": ((*_AVX512, "avx512vpopcntdq", "avx512vnni", "amx-tile", "amx-int8"), None, True),
 }
 EMULATED = "amx-emulated"
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-64

@@ -107,6 +107,16 @@ def limits_of_counts(extra, thresholds, step, lanes):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def least_counts(limits):
+    """uint16: the count c > limit where c >= this, for counts of 16 bits below the last."""
+    least = empty_lines(limits.size // LANES, np.uint16).reshape(limits.shape)
+    for kind in range(limits.shape[0]):
+        for lane in range(np.uint64(limits.shape[1])):
+            least[kind, lane] = max(-1, min(limits[kind, lane], 65534)) + 1
+    return least
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def scratch(lanes):
     """Counts of a tile twice over, of the dtype of `lanes`, its masks, and a code's planes."""
     both = empty_lines(2 * TILE, lanes.dtype)

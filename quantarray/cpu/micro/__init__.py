@@ -15,15 +15,17 @@ from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .ranks import put_ranks
 from .rescale_row import rescale_row
+from .shuffles import SPLIT, shuffle_tile, split_weights
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .stream import STREAMED, stream_lanes
-from .tables import PAIR, TABLES, WORDS, add_rows, fill_tables, read_tile
+from .sums import mask_sums, read_tile, value_sums
+from .tables import TABLES, WORDS, add_rows, fill_tables
 from .taps import add_chosen, fix_lanes
-from .vectors import LANES, TILE, WIDTH
+from .vectors import LANES, PAIR, TILE, WIDTH
 
 mask_counts = value_counts = None  # only where counts are used in the registers that added them up
-if NAME == "avx2":
+if NAME in ("avx2", "avx512bw"):
     from .count_nibbles import count_tile, lay_out
 elif NAME in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
@@ -57,6 +59,7 @@ __all__ = [
     "PLACES",
     "QUAD",
     "ROWS",
+    "SPLIT",
     "STREAMED",
     "TABLES",
     "TAPS",
@@ -86,6 +89,7 @@ __all__ = [
     "mask_counts",
     "mask_nan",
     "mask_of_plane",
+    "mask_sums",
     "mask_tile",
     "near_rows",
     "pick_bits",
@@ -97,8 +101,11 @@ __all__ = [
     "rescale_row",
     "round_tile",
     "shift_tile",
+    "shuffle_tile",
     "slice_run",
+    "split_weights",
     "stream_lanes",
     "unfold",
     "value_counts",
+    "value_sums",
 ]

@@ -39,9 +39,9 @@ def count(builder, ones, pixels, words, origins, weights, runs, first, last, cou
     with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
         pixel = [builder.bitcast(p, I8.as_pointer()) for p in pixel]
         column = builder.bitcast(builder.gep(weights, [builder.mul(weight, const(LANES))]), I8.as_pointer())
-        with cgutils.for_range(builder, _pieces(builder, length)) as piece:
+        with cgutils.for_range(builder, pieces(builder, length)) as piece:
             start = builder.mul(piece.index, const(PIECE))
-            _count_piece(builder, ones, pixel, column, start, _least(builder, builder.sub(length, start)), byte)
+            _count_piece(builder, ones, pixel, column, start, least(builder, builder.sub(length, start)), byte)
             _widen(builder, byte, sums)
             builder.store(builder.sub(builder.load(left), const(1)), left)
             with builder.if_then(builder.icmp_signed("==", builder.load(left), const(0)), likely=False):
@@ -51,11 +51,13 @@ def count(builder, ones, pixels, words, origins, weights, runs, first, last, cou
     _flush(builder, sums, counts, moved)
 
 
-def _pieces(builder, length):
+def pieces(builder, length):
+    """How many pieces a run has."""
     return builder.sdiv(builder.add(length, const(PIECE - 1)), const(PIECE))
 
 
-def _least(builder, left):
+def least(builder, left):
+    """The words of a piece where some are left."""
     return builder.select(builder.icmp_signed("<", left, const(PIECE)), left, const(PIECE))
 
 

@@ -8,6 +8,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .count import by_pixels, tile_counter
+from .lanes import by_step
 from .vectors import I8, I32, I64, LANES, TILE, WIDTH, const, each_run, full, place_of, pointer, splat
 
 VECTORS = LANES // WIDTH
@@ -122,26 +123,18 @@ def value_counts(
             pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 4, 10)
         )
         runs, values, places = (pointer(context, builder, signature, args, i) for i in (6, 13, 14))
-        step, vector = args[12], full(values.type.pointee)
-
-        def spread(number):
-            return splat(builder, number if vector.element == I64 else builder.trunc(number, I32), vector.count)
-
-        # step * c = (c << shift ^ minus) - minus, where minus is -1 or 0
-        minus = builder.ashr(step, const(63))
-        shift = spread(builder.cttz(step, ir.Constant(ir.IntType(1), 1)))
-        minus, once = spread(minus), spread(builder.neg(minus))
+        vector = full(values.type.pointee)
+        value = by_step(builder, args[12], vector)
 
         def store(sums):
             fixed = [
-                builder.add(builder.load(place_of(builder, extras, lane, vector), align=8), once)
-                for lane in range(0, LANES, vector.count)
+                builder.load(place_of(builder, extras, lane, vector), align=8) for lane in range(0, LANES, vector.count)
             ]
             for p in range(TILE):
                 row = builder.gep(values, [builder.load(builder.gep(places, [const(p)]))])
                 for i, counts in enumerate(_as_lanes(builder, sums[p], vector)):
-                    value = builder.add(fixed[i], builder.xor(builder.shl(counts, shift), minus))
-                    builder.store(value, place_of(builder, row, i * vector.count, vector), align=4)
+                    found = value(fixed[i], counts)
+                    builder.store(found, place_of(builder, row, i * vector.count, vector), align=4)
 
         rest = args[9], words, origins, weights, runs, args[7], args[8], store
         by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))

@@ -95,6 +95,17 @@ def _each_exact(context, builder, signature, args, then):
             each(lambda fixed, count: builder.add(fixed, builder.mul(factor, count)))
 
 
+def by_step(builder, step, vector):
+    """value(fixed, counts) = fixed + step * counts, for vectors of a type and a step that is +-a power of two."""
+    # step * c = (c << shift ^ minus) - minus, where minus is -1 or 0
+    minus = builder.ashr(step, const(63))
+    shift, minus, once = (
+        splat(builder, _as(builder, number, vector.element), vector.count)
+        for number in (builder.cttz(step, ir.Constant(ir.IntType(1), 1)), minus, builder.neg(minus))
+    )
+    return lambda fixed, counts: builder.add(builder.add(fixed, once), builder.xor(builder.shl(counts, shift), minus))
+
+
 def _as(builder, value, kind):
     """An int64 as an integer of 32 or 64 bits."""
     return value if kind == I64 else builder.trunc(value, kind)

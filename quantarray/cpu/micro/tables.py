@@ -13,11 +13,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I8, I16, I32, LANES, TILE, const, full, lanes_of, place_of, pointer
+from .vectors import I8, I16, I32, LANES, PAIR, const, lanes_of, place_of, pointer
 
 WORDS = 3  # words whose counts, 64 at most each, fit into a byte; their tables take 24 KiB, and so stay in L1
-PAIR = 2 * LANES  # output channels of a row: two blocks
-_HALVES, _VALUES, _ROW = 16, 16, PAIR // 2  # half-bytes of a word, rows of each, bytes of a row
+_HALVES, _VALUES, _ROW = 16, 16, PAIR // 2  # half-bytes of a word, rows of each, bytes of a row: of two blocks
 _HALF = _VALUES * _ROW  # bytes of the rows of a half-byte
 TABLES = _HALVES * _HALF  # bytes of the rows of a word
 _GROUPS = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13), (14, 15))  # half-bytes whose sum fits into one
@@ -152,21 +151,3 @@ def _widen(builder, low, high, sums):
             place = place_of(builder, sums, block * LANES + i * (LANES // 2), _SHORTS)
             part = builder.zext(lanes_of(builder, half, block * (LANES // 2), LANES // 2), _SHORTS)
             builder.store(builder.add(builder.load(place, align=_ROW), part), place, align=_ROW)
-
-
-@intrinsic
-def read_tile(typingctx, sums, at, counts):
-    """counts[p, l] = sums[at + 64 * p + l]: one block of 4 neighbouring pixels, as int32 or int64."""
-    signature = types.void(sums, types.int64, counts)
-
-    def codegen(context, builder, signature, args):
-        sums = pointer(context, builder, signature, args, 0, args[1])
-        counts = pointer(context, builder, signature, args, 2)
-        vector = full(counts.type.pointee)
-        narrow = ir.VectorType(I16, vector.count)
-        for at in range(0, TILE * LANES, vector.count):
-            p, lane = divmod(at, LANES)
-            found = builder.load(place_of(builder, sums, p * PAIR + lane, narrow), align=16)
-            builder.store(builder.zext(found, vector), place_of(builder, counts, at, vector), align=4)
-
-    return signature, codegen

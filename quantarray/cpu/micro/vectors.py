@@ -12,7 +12,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 TILE = 4  # pixels
-LANES = 32  # output channels
+LANES = 32  # output channels: a block
+PAIR = 2 * LANES  # of two blocks
 WIDTH = 8  # 64-bit lanes of a vector
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()

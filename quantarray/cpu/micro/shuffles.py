@@ -1,0 +1,184 @@
+"""Counting by byte shuffles of 512 bits, two pixels at once, for CPUs of AVX-512 without VPOPCNTDQ.
+
+Half a byte of a pixel and the same half of another pick one of 256 rows of 16 bytes: for each half-byte of weights its
+count with the first pixel and, 16 times, that with the second. Half a byte of each channel's weights is an index into
+the row. One shuffle so counts 4 bits of 64 channels for two pixels; three are added before counts go to bytes, and 3
+words before bytes go to 16 bits.
+"""
+
+from functools import reduce
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .count import by_pixels
+from .count_bytes import PIECE, least, pieces
+from .vectors import I8, I16, I32, I64, LANES, PAIR, TILE, const, each_run, place_of, pointer
+
+SPLIT = 16 * PAIR  # bytes of a word of two blocks, half a byte in each
+_COUPLE = 2  # pixels that share shuffles
+_NUMBERS, _HALVES = np.arange(256)[:, None], np.arange(16)
+_COUNTS = [
+    np.bitwise_count(op(_NUMBERS & 15, _HALVES)) + 16 * np.bitwise_count(op(_NUMBERS >> 4, _HALVES))
+    for op in (np.bitwise_and, np.bitwise_xor)
+]
+_ROWS = np.array(_COUNTS, np.uint8)  # of |a & b|, then of |a ^ b|; 4 KiB each
+_ROW = _ROWS.shape[2]
+_GROUPS = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13), (14, 15))  # shuffles whose sum fits half a byte
+_BYTES, _SHORTS = ir.VectorType(I8, PAIR), ir.VectorType(I16, LANES)
+_LOW = 0x0F0F0F0F0F0F0F0F
+
+
+def _constant(short):
+    return ir.Constant(_SHORTS, [short] * LANES)
+
+
+@intrinsic
+def split_weights(typingctx, weights, first, second, words, split):
+    """The weights of `words` words of two blocks, from weights[first] and weights[second] on, half a byte in each byte.
+
+    The words are laid out by the `lay_out` of `count_bytes`. uint8 split[word, byte, half, channel, block], from a
+    cache line on: the low halves of a byte of all channels of both blocks, then the high ones.
+    """
+    i64 = types.int64
+    signature = types.void(weights, i64, i64, i64, split)
+
+    def codegen(context, builder, signature, args):
+        blocks = [
+            builder.bitcast(pointer(context, builder, signature, args, 0, args[i]), I8.as_pointer()) for i in (1, 2)
+        ]
+        split, part = pointer(context, builder, signature, args, 4), ir.VectorType(I8, LANES)
+        with cgutils.for_range(builder, builder.mul(args[3], const(8))) as byte:
+            at = builder.mul(byte.index, const(LANES))
+            one, other = (
+                builder.zext(builder.load(place_of(builder, block, at, part), align=8), _SHORTS) for block in blocks
+            )
+            both = builder.or_(one, builder.shl(other, _constant(8)))
+            for half in range(2):
+                found = builder.and_(builder.lshr(both, _constant(4 * half)), _constant(0x0F0F))
+                to = builder.add(builder.mul(byte.index, const(2 * PAIR)), const(PAIR * half))
+                builder.store(found, place_of(builder, split, to, _SHORTS), align=PAIR)
+
+    return signature, codegen
+
+
+@intrinsic
+def shuffle_tile(typingctx, words, word, origins, origin, split, runs, first, last, differ, sums, at):
+    """sums[at + 64 * p + l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0, of the 4
+    pixels p of a tile and the 64 channels l of two blocks.
+
+    a = words[word + origins[origin + p] + ..]; runs first .. last of int64 runs[n 3] are (at, weight word, length), and
+    1023 words at most; `split` is as `split_weights` made it. sums is uint16, from a cache line on.
+    """
+    i64 = types.int64
+    signature = types.void(words, i64, origins, i64, split, runs, i64, i64, i64, sums, i64)
+
+    def codegen(context, builder, signature, args):
+        words, origins, sums = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 9))
+        split, runs = (pointer(context, builder, signature, args, i) for i in (4, 5))
+        rows = _rows(builder, args[8])
+
+        def emit(pixels):
+            couples = max(1, pixels // _COUPLE)
+            totals = _count(builder, rows, couples, words, origins, split, runs, args[6], args[7])
+            for p in range(TILE):
+                pixel = totals[min(p // _COUPLE, couples - 1)][p % _COUPLE]
+                for block, total in enumerate(pixel):
+                    place = place_of(builder, sums, p * PAIR + block * LANES, _SHORTS)
+                    builder.store(total, place, align=PAIR)
+
+        by_pixels(builder, origins, emit)
+
+    return signature, codegen
+
+
+def _rows(builder, differ):
+    """The table of either way to combine bits."""
+    rows = ir.Constant(ir.ArrayType(I8, _ROWS.size), bytearray(_ROWS.tobytes()))
+    table = cgutils.global_constant(builder, "counts_of_two", rows)
+    table.align = PAIR
+    return builder.gep(builder.bitcast(table, I8.as_pointer()), [builder.and_(differ, const(_ROWS[0].size))])
+
+
+def _count(builder, rows, couples, words, origins, split, runs, first, last):
+    """[couple][pixel][block] of counts of 16 bits."""
+    slots = [[[_slot(builder, _SHORTS) for _ in range(2)] for _ in range(_COUPLE)] for _ in range(couples)]
+    both, high = ([_slot(builder, _BYTES) for _ in range(couples)] for _ in range(2))
+    with each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
+        column = builder.gep(split, [builder.mul(weight, const(SPLIT))])
+        with cgutils.for_range(builder, pieces(builder, length)) as piece:
+            start = builder.mul(piece.index, const(PIECE))
+            for slot in both + high:
+                builder.store(ir.Constant(_BYTES, None), slot)
+            with cgutils.for_range(builder, least(builder, builder.sub(length, start))) as step:
+                k = builder.add(start, step.index)
+                found = [builder.load(builder.gep(pixel, [k])) for pixel in pixels]
+                numbers = [_interleave(builder, found[2 * c], found[2 * c + 1]) for c in range(couples)]
+                _add_word(builder, rows, numbers, builder.gep(column, [builder.mul(k, const(SPLIT))]), both, high)
+            for c, couple in enumerate(slots):
+                _widen(builder, builder.load(both[c]), builder.load(high[c]), couple)
+    return [[[builder.load(slot) for slot in pixel] for pixel in couple] for couple in slots]
+
+
+def _slot(builder, kind):
+    """A stack slot that begins as zero; LLVM's mem2reg makes it a register."""
+    slot = cgutils.alloca_once(builder, kind)
+    builder.store(ir.Constant(kind, None), slot)
+    return slot
+
+
+def _interleave(builder, one, other):
+    """Two words as 16 numbers of a row, in two words of bytes: the low halves of all bytes, then the high ones."""
+    low, high, four = const(_LOW), ir.Constant(I64, _LOW << 4), const(4)
+    lows = builder.or_(builder.and_(one, low), builder.shl(builder.and_(other, low), four))
+    return lows, builder.or_(builder.and_(builder.lshr(one, four), low), builder.and_(other, high))
+
+
+def _add_word(builder, rows, numbers, weights, both, high):
+    """Add a word's counts for each couple of pixels: `both` is their sum as bytes, first + 16 * second modulo 256, and
+    `high` that of the second.
+
+    Numbers are taken out of words by shifts, weights are loaded once for all couples.
+    """
+    kind = ir.FunctionType(_BYTES, [_BYTES, _BYTES])
+    shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.pshuf.b.512")
+    for group in _GROUPS:
+        indices = [builder.load(place_of(builder, weights, PAIR * _place(h), _BYTES), align=PAIR) for h in group]
+        for c, number in enumerate(numbers):
+            found = [_row(builder, rows, number[h // 8], h % 8) for h in group]
+            looked = [builder.call(shuffle, [row, index]) for row, index in zip(found, indices, strict=True)]
+            total = reduce(builder.add, looked)
+            builder.store(builder.add(builder.load(both[c]), total), both[c])
+            upper = builder.lshr(builder.bitcast(total, _SHORTS), _constant(4))
+            upper = builder.bitcast(builder.and_(upper, _constant(0x0F0F)), _BYTES)
+            builder.store(builder.add(builder.load(high[c]), upper), high[c])
+
+
+def _place(half):
+    """Where the indices of the 16 halves lie: those of a byte side by side."""
+    return 2 * (half % 8) + half // 8
+
+
+def _row(builder, rows, numbers, byte):
+    """The row that a byte picks, four times."""
+    shift = 8 * byte - (_ROW.bit_length() - 1)  # its value times the bytes of a row
+    moved = builder.lshr(numbers, const(shift)) if shift > 0 else builder.shl(numbers, const(-shift))
+    at = builder.and_(moved, const(255 * _ROW))
+    row = builder.load(place_of(builder, rows, at, ir.VectorType(I8, _ROW)), align=_ROW)
+    order = [*range(_ROW)] * (PAIR // _ROW)
+    return builder.shuffle_vector(row, row, ir.Constant(ir.VectorType(I32, len(order)), order))
+
+
+def _widen(builder, both, high, couple):
+    """Add bytes to the sums of 16 bits: even bytes are channels of the first block, odd ones of the second."""
+    again = builder.and_(builder.shl(builder.bitcast(high, _SHORTS), _constant(4)), _constant(0xF0F0))
+    low = builder.sub(both, builder.bitcast(again, _BYTES))
+    for part, pixel in zip((low, high), couple, strict=True):
+        part = builder.bitcast(part, _SHORTS)
+        for more, slot in zip(
+            (builder.and_(part, _constant(255)), builder.lshr(part, _constant(8))), pixel, strict=True
+        ):
+            builder.store(builder.add(builder.load(slot), more), slot)

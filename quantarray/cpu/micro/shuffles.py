@@ -29,6 +29,7 @@ _ROWS = np.array(_COUNTS, np.uint8)  # of |a & b|, then of |a ^ b|; 4 KiB each
 _ROW = _ROWS.shape[2]
 _GROUPS = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13), (14, 15))  # shuffles whose sum fits half a byte
 _BYTES, _SHORTS = ir.VectorType(I8, PAIR), ir.VectorType(I16, LANES)
+_PICKS = ir.VectorType(I16, 16)
 _LOW = 0x0F0F0F0F0F0F0F0F
 
 
@@ -100,24 +101,33 @@ def _rows(builder, differ):
     rows = ir.Constant(ir.ArrayType(I8, _ROWS.size), bytearray(_ROWS.tobytes()))
     table = cgutils.global_constant(builder, "counts_of_two", rows)
     table.align = PAIR
-    return builder.gep(builder.bitcast(table, I8.as_pointer()), [builder.and_(differ, const(_ROWS[0].size))])
+    at = builder.add(builder.ptrtoint(table, I64), builder.and_(differ, const(_ROWS[0].size)))
+    # A register from here on: LLVM would add the way's offset to each row's anew
+    kept = builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [at], side_effect=False)
+    return builder.inttoptr(kept, I8.as_pointer())
 
 
 def _count(builder, rows, couples, words, origins, split, runs, first, last):
     """[couple][pixel][block] of counts of 16 bits."""
     slots = [[[_slot(builder, _SHORTS) for _ in range(2)] for _ in range(_COUPLE)] for _ in range(couples)]
     both, high = ([_slot(builder, _BYTES) for _ in range(couples)] for _ in range(2))
+    picks = [cgutils.alloca_once(builder, _PICKS, size=PIECE) for _ in range(couples)]
     with each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
         column = builder.gep(split, [builder.mul(weight, const(SPLIT))])
         with cgutils.for_range(builder, pieces(builder, length)) as piece:
             start = builder.mul(piece.index, const(PIECE))
+            size = least(builder, builder.sub(length, start))
+            with cgutils.for_range(builder, size) as step:
+                k = builder.add(start, step.index)
+                for c, pick in enumerate(picks):
+                    one, other = (builder.load(builder.gep(pixel, [k])) for pixel in pixels[_COUPLE * c :][:_COUPLE])
+                    builder.store(_picks(builder, one, other), builder.gep(pick, [step.index]))
             for slot in both + high:
                 builder.store(ir.Constant(_BYTES, None), slot)
-            with cgutils.for_range(builder, least(builder, builder.sub(length, start))) as step:
-                k = builder.add(start, step.index)
-                found = [builder.load(builder.gep(pixel, [k])) for pixel in pixels]
-                numbers = [_interleave(builder, found[2 * c], found[2 * c + 1]) for c in range(couples)]
-                _add_word(builder, rows, numbers, builder.gep(column, [builder.mul(k, const(SPLIT))]), both, high)
+            with cgutils.for_range(builder, size) as step:
+                weights = builder.gep(column, [builder.mul(builder.add(start, step.index), const(SPLIT))])
+                at = [builder.bitcast(builder.gep(pick, [step.index]), I16.as_pointer()) for pick in picks]
+                _add_word(builder, rows, at, weights, both, high)
             for c, couple in enumerate(slots):
                 _widen(builder, builder.load(both[c]), builder.load(high[c]), couple)
     return [[[builder.load(slot) for slot in pixel] for pixel in couple] for couple in slots]
@@ -130,26 +140,33 @@ def _slot(builder, kind):
     return slot
 
 
-def _interleave(builder, one, other):
-    """Two words as 16 numbers of a row, in two words of bytes: the low halves of all bytes, then the high ones."""
+def _picks(builder, one, other):
+    """Where the 16 rows begin that two words pick: those of the low halves of all bytes, then of the high ones."""
     low, high, four = const(_LOW), ir.Constant(I64, _LOW << 4), const(4)
     lows = builder.or_(builder.and_(one, low), builder.shl(builder.and_(other, low), four))
-    return lows, builder.or_(builder.and_(builder.lshr(one, four), low), builder.and_(other, high))
+    highs = builder.or_(builder.and_(builder.lshr(one, four), low), builder.and_(other, high))
+    pair = ir.Constant(ir.VectorType(I64, 2), None)
+    for i, half in enumerate((lows, highs)):
+        pair = builder.insert_element(pair, half, ir.Constant(I32, i))
+    numbers = builder.zext(builder.bitcast(pair, ir.VectorType(I8, 16)), _PICKS)
+    return builder.shl(numbers, ir.Constant(_PICKS, [_ROW.bit_length() - 1] * 16))
 
 
-def _add_word(builder, rows, numbers, weights, both, high):
+def _add_word(builder, rows, picks, weights, both, high):
     """Add a word's counts for each couple of pixels: `both` is their sum as bytes, first + 16 * second modulo 256, and
     `high` that of the second.
 
-    Numbers are taken out of words by shifts, weights are loaded once for all couples.
+    Weights are loaded once for all couples.
     """
     kind = ir.FunctionType(_BYTES, [_BYTES, _BYTES])
     shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.pshuf.b.512")
     for group in _GROUPS:
         indices = [builder.load(place_of(builder, weights, PAIR * _place(h), _BYTES), align=PAIR) for h in group]
-        for c, number in enumerate(numbers):
-            found = [_row(builder, rows, number[h // 8], h % 8) for h in group]
-            looked = [builder.call(shuffle, [row, index]) for row, index in zip(found, indices, strict=True)]
+        for c, pick in enumerate(picks):
+            looked = [
+                builder.call(shuffle, [_row(builder, rows, pick, h), index])
+                for h, index in zip(group, indices, strict=True)
+            ]
             total = reduce(builder.add, looked)
             builder.store(builder.add(builder.load(both[c]), total), both[c])
             upper = builder.lshr(builder.bitcast(total, _SHORTS), _constant(4))
@@ -162,12 +179,10 @@ def _place(half):
     return 2 * (half % 8) + half // 8
 
 
-def _row(builder, rows, numbers, byte):
-    """The row that a byte picks, four times."""
-    shift = 8 * byte - (_ROW.bit_length() - 1)  # its value times the bytes of a row
-    moved = builder.lshr(numbers, const(shift)) if shift > 0 else builder.shl(numbers, const(-shift))
-    at = builder.and_(moved, const(255 * _ROW))
-    row = builder.load(place_of(builder, rows, at, ir.VectorType(I8, _ROW)), align=_ROW)
+def _row(builder, rows, pick, half):
+    """The row of a half-byte, four times."""
+    at = builder.load(builder.gep(pick, [const(half)]))
+    row = builder.load(place_of(builder, rows, builder.zext(at, I64), ir.VectorType(I8, _ROW)), align=_ROW)
     order = [*range(_ROW)] * (PAIR // _ROW)
     return builder.shuffle_vector(row, row, ir.Constant(ir.VectorType(I32, len(order)), order))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from quantarray.cpu import bands, isa
-from quantarray.cpu.micro import LANES, PAIR, SPLIT, TABLES, TILE, WORDS, count_bytes, mask_sums, value_sums
+from quantarray.cpu.micro import LANES, PAIR, SHUFFLED, SPLIT, TABLES, TILE, WORDS, count_bytes, mask_sums, value_sums
 from quantarray.cpu.tiles import least_counts
 
 AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= isa.FEATURES
@@ -20,18 +20,18 @@ WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512, 
 @cache
 def counter(way):
     """The sums of one band, counted in some way."""
-    count_band, ready_size = {
-        "tables": (bands.look_up_band, lambda words: WORDS * TABLES),
-        "shuffles": (bands.shuffle_band, lambda words: words * SPLIT),
+    count_band, lanes, ready_size = {
+        "tables": (bands.look_up_band, PAIR, lambda words: WORDS * TABLES),
+        "shuffles": (bands.shuffle_band, SHUFFLED, lambda words: 2 * words * SPLIT),
     }[way]
     ready_size = njit(ready_size)
 
     @njit
-    def count(left, origins, kinds, sizes, right, block, second, runs, first_run, differ):
+    def count(left, origins, kinds, sizes, right, block, near, runs, first_run, differ):
         size = ready_size(right.shape[2])
-        sums, ready, steps = bands.band_buffers(left.shape[0], right.shape[0], len(kinds), size)
+        sums, ready, steps = bands.band_buffers(left.shape[0], right.shape[0], len(kinds), lanes, size)
         count_band(
-            left, origins, kinds, sizes, len(kinds), right, block, second, runs, first_run, differ, ready, steps, sums
+            left, origins, kinds, sizes, len(kinds), right, block, near, runs, first_run, differ, ready, steps, sums
         )
         return sums
 
@@ -39,26 +39,26 @@ def counter(way):
 
 
 @njit
-def read(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total):
-    bands.read_band(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total)
+def read(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
+    bands.read_band(sums, i0, planes_i, j0, planes_j, tile, block, counts, total)
 
 
-def check(way, left, origins, kinds, sizes, weights, block, second, runs, first_run, differ):
+def check(way, left, origins, kinds, sizes, weights, block, near, runs, first_run, differ):
     """weights uint64[planes blocks words lanes] as they are; all pixels that count. The sums of others become zero."""
     laid_out = count_bytes.lay_out(weights)
-    got = counter(way)(left, origins, kinds, sizes, laid_out, block, second, runs, first_run, -1 if differ else 0)
-    expected = np.zeros_like(got)
+    got = counter(way)(left, origins, kinds, sizes, laid_out, block, near, runs, first_run, -1 if differ else 0)
+    expected = np.zeros_like(got[..., : near * LANES])
     for tile in range(len(kinds)):
         got[:, :, tile * TILE + sizes[tile] : (tile + 1) * TILE] = 0
     for tile, kind in enumerate(kinds):
         for p in range(sizes[tile]):
             for at, weight, length in runs[first_run[kind] : first_run[kind + 1]]:
                 a = left[:, None, origins[tile, p] + at :][..., :length]
-                for half, chosen in enumerate((block, second)):
-                    b = weights[None, :, chosen, weight : weight + length]
+                for i in range(near):
+                    b = weights[None, :, block + i, weight : weight + length]
                     ones = np.bitwise_count(a[..., None] ^ b if differ else a[..., None] & b).sum(2, dtype=np.uint16)
-                    expected[:, :, tile * TILE + p, half * LANES : (half + 1) * LANES] += ones
-    np.testing.assert_array_equal(got, expected)
+                    expected[:, :, tile * TILE + p, i * LANES : (i + 1) * LANES] += ones
+    np.testing.assert_array_equal(got[..., : near * LANES], expected)
     return got
 
 
@@ -68,10 +68,11 @@ def check(way, left, origins, kinds, sizes, weights, block, second, runs, first_
 def test_sums(way, differ, data):
     """Classes of any runs, in any order; tiles of 4 pixels or fewer, which the last then fills up."""
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    planes, others, blocks = (data.draw(st.integers(1, 3)) for _ in range(3))
+    planes, others = (data.draw(st.integers(1, 3)) for _ in range(2))
+    near, before = data.draw(st.integers(1, 2 if way == "tables" else 4)), data.draw(st.integers(0, 1))
     words, classes, tiles = (data.draw(st.integers(1, n)) for n in (9, 3, 5))
     left = rng.integers(0, 1 << 64, (planes, 40), np.uint64)
-    weights = rng.integers(0, 1 << 64, (others, blocks, words, LANES), np.uint64)
+    weights = rng.integers(0, 1 << 64, (others, before + near + 1, words, LANES), np.uint64)
     rows, first_run = [], [0]
     for _ in range(classes):
         cuts = np.sort(rng.integers(0, words + 1, 2 * data.draw(st.integers(0, 3))))
@@ -80,14 +81,13 @@ def test_sums(way, differ, data):
     runs = np.array(rows, np.int64).reshape(-1, 3)
     kinds, sizes = rng.integers(0, classes, tiles), rng.integers(1, TILE + 1, tiles)
     origins = np.array([rng.permutation(10)[np.minimum(np.arange(TILE), size - 1)] for size in sizes])
-    block, second = rng.integers(0, blocks, 2)
-    got = check(way, left, origins, kinds, sizes, weights, block, second, runs, np.array(first_run), differ)
+    got = check(way, left, origins, kinds, sizes, weights, before, near, runs, np.array(first_run), differ)
 
     i0, j0 = rng.integers(0, planes), rng.integers(0, others)
-    tile, odd, dtype = tiles - 1, int(rng.integers(0, 2)), data.draw(st.sampled_from([np.int32, np.int64]))
+    tile, nth, dtype = tiles - 1, int(rng.integers(0, near)), data.draw(st.sampled_from([np.int32, np.int64]))
     counts, total = np.full((2, TILE, LANES), -1, dtype)
-    read(got, i0, planes - i0, j0, others - j0, tile, odd, counts, total)
-    chosen = got[i0:, j0:, tile * TILE : (tile + 1) * TILE, odd * LANES : (odd + 1) * LANES].astype(np.int64)
+    read(got, i0, planes - i0, j0, others - j0, tile, nth, counts, total)
+    chosen = got[i0:, j0:, tile * TILE : (tile + 1) * TILE, nth * LANES : (nth + 1) * LANES].astype(np.int64)
     weight = 1 << np.add.outer(np.arange(planes - i0), np.arange(others - j0))
     np.testing.assert_array_equal(total, (weight[..., None, None] * chosen).sum((0, 1)))
 
@@ -100,20 +100,20 @@ def test_no_sum_overflows(way, differ):
     weights = np.full((1, 1, words, LANES), ones * np.uint64(not differ))
     runs, none = np.array([[0, 0, words]]), np.zeros(1, np.int64)
     got = check(
-        way, np.full((1, words), ones), np.zeros((1, TILE), np.int64), none, none + TILE, weights, 0, 0, runs,
+        way, np.full((1, words), ones), np.zeros((1, TILE), np.int64), none, none + TILE, weights, 0, 1, runs,
         np.array([0, 1]), differ,
     )  # fmt: skip
-    assert (got == 64 * words).all() and got.shape[-1] == PAIR
+    assert (got[..., :LANES] == 64 * words).all()
 
 
 @njit
 def mask(sums, at, limits, least_at, masks):
-    mask_sums(sums, at, least_counts(limits), least_at, masks)
+    mask_sums(sums, at, PAIR, least_counts(limits), least_at, masks)
 
 
 @njit
 def value(sums, at, extra, extra_at, step, values, places):
-    value_sums(sums, at, extra, extra_at, step, values, places)
+    value_sums(sums, at, PAIR, extra, extra_at, step, values, places)
 
 
 @given(data=st.data())

@@ -1,4 +1,4 @@
-"""Counting a band of tiles at once, one pair of blocks after the other: by tables (`micro/tables.py`), or by shuffles
+"""Counting a band of tiles at once, some blocks after the others: by tables (`micro/tables.py`), or by shuffles
 that two pixels share (`micro/shuffles.py`)."""
 
 import numpy as np
@@ -9,6 +9,7 @@ from .lines import empty_lines
 from .micro import (
     LANES,
     PAIR,
+    SHUFFLED,
     SPLIT,
     TABLES,
     TILE,
@@ -28,7 +29,9 @@ IN_BANDS = BY_SHUFFLES or NAME in ("portable", "avx2")  # a branch on a global i
 # is more
 _LEAST = 32 if NAME == "avx2" else 8
 MOST = 1023  # words whose counts fit into 16 bits
-_PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB
+_PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB, or 64
+WIDE = SHUFFLED if BY_SHUFFLES else PAIR  # channels for which a band is counted at once
+BLOCKS = WIDE // LANES
 
 
 @njit(cache=True, nogil=True)
@@ -38,35 +41,36 @@ def band_scratch(left, right, tiles, parts):
     fit = parts == 1 and words <= MOST and others <= _PLANES
     if not (IN_BANDS and fit and tiles * TILE * planes >= _LEAST):
         tiles = 0
-    return band_buffers(planes, others, tiles, words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
+    return band_buffers(planes, others, tiles, WIDE, 2 * words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
 
 
 @njit(cache=True, nogil=True)
-def band_buffers(planes, others, tiles, size):
-    """uint16 sums[planes of x, planes of w, pixels, 64 lanes], and what it takes to fill them: uint8 of some size, the
+def band_buffers(planes, others, tiles, lanes, size):
+    """uint16 sums[planes of x, planes of w, pixels, lanes], and what it takes to fill them: uint8 of some size, the
     weights made ready.
 
     These serve all planes of x, so that with more of them a band has fewer tiles.
     """
-    shape = planes, others, min(tiles, max(1, BAND // planes)) * TILE, PAIR
-    sums = empty_lines(shape[0] * shape[1] * shape[2] * (PAIR // LANES), np.uint16).reshape(shape)
+    shape = planes, others, min(tiles, max(1, BAND // planes)) * TILE, lanes
+    sums = empty_lines(shape[0] * shape[1] * shape[2] * (lanes // LANES), np.uint16).reshape(shape)
     return sums, empty_lines(size // LANES if tiles else 0, np.uint8).ravel(), np.empty((WORDS, 2), np.int64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def look_up_band(left, origins, kinds, sizes, band, right, block, second, runs, first_run, differ, ready, steps, sums):
-    """sums[i, j, pixel, l] = |left_i & right_j| over the runs of a pixel's class, for channels l of two blocks.
+def look_up_band(left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps, sums):
+    """sums[i, j, pixel, l] = |left_i & right_j| over the runs of a pixel's class, for channels l of `near` blocks
+    from `block` on, two at most.
 
     The `band` tiles have sizes[tile] pixels of class kinds[tile], which begin at words origins[tile, p]. Where `differ`
     is -1 and not 0, |left_i ^ right_j|. `ready` holds tables of some words at a time.
     """
     plane, words = left.shape[1], right.shape[2]
-    planes, others, pixels = sums.shape[0], sums.shape[1], sums.shape[2]
+    planes, others, pixels, lanes = sums.shape
     sums[...] = 0
     for j in range(others):
         for start in range(0, words, WORDS):
             size, row = min(WORDS, words - start), j * right.shape[1]
-            at, beside = ((row + block) * words + start) * LANES, ((row + second) * words + start) * LANES
+            at, beside = ((row + block) * words + start) * LANES, ((row + block + near - 1) * words + start) * LANES
             fill_tables(right, at, beside, size, differ, ready)
             kind, found = -1, 0
             for tile in range(band):
@@ -74,24 +78,30 @@ def look_up_band(left, origins, kinds, sizes, band, right, block, second, runs, 
                     kind = kinds[tile]
                     found = _steps(runs, first_run[kind], first_run[kind + 1], start, size, steps)
                 for i in range(planes if found else 0):
-                    to = ((i * others + j) * pixels + tile * TILE) * PAIR
+                    to = ((i * others + j) * pixels + tile * TILE) * lanes
                     for p in range(sizes[tile]):
-                        add_rows(left, i * plane + origins[tile, p], steps, found, ready, sums, to + p * PAIR)
+                        add_rows(left, i * plane + origins[tile, p], steps, found, ready, sums, to + p * lanes)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def shuffle_band(left, origins, kinds, sizes, band, right, block, second, runs, first_run, differ, ready, steps, sums):
-    """The same by shuffles, for whole tiles of 4 pixels; `ready` holds all weights of two blocks split up."""
+def shuffle_band(left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps, sums):
+    """The same by shuffles, for whole tiles of 4 pixels and at most four blocks; `ready` holds all their weights split
+    up."""
     plane, words = left.shape[1], right.shape[2]
-    planes, others, pixels = sums.shape[0], sums.shape[1], sums.shape[2]
+    planes, others, pixels, lanes = sums.shape
+    pairs, apart = (near + 1) // 2, words * SPLIT
     for j in range(others):
-        row = j * right.shape[1]
-        split_weights(right, (row + block) * words * LANES, (row + second) * words * LANES, words, ready)
+        for pair in range(pairs):
+            one = j * right.shape[1] + block + 2 * pair
+            other = min(one + 1, j * right.shape[1] + block + near - 1)
+            split_weights(right, one * words * LANES, other * words * LANES, words, ready, pair * apart)
         for tile in range(band):
             start, stop = first_run[kinds[tile]], first_run[kinds[tile] + 1]
             for i in range(planes):
-                to = ((i * others + j) * pixels + tile * TILE) * PAIR
-                shuffle_tile(left, i * plane, origins, tile * TILE, ready, runs, start, stop, differ, sums, to)
+                to = ((i * others + j) * pixels + tile * TILE) * lanes
+                shuffle_tile(
+                    left, i * plane, origins, tile * TILE, ready, apart, pairs, runs, start, stop, differ, sums, to
+                )
 
 
 count_band = shuffle_band if BY_SHUFFLES else look_up_band
@@ -113,14 +123,14 @@ def _steps(runs, first, last, start, size, steps):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def read_band(sums, i0, planes_i, j0, planes_j, tile, odd, counts, total):
-    """total[p, lane] = sum_ij 2^(i+j) of a tile's counts with the first block of two, or with the odd one."""
-    others, pixels = sums.shape[1], sums.shape[2]
+def read_band(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
+    """total[p, lane] = sum_ij 2^(i+j) of a tile's counts with one of its blocks."""
+    _, others, pixels, lanes = sums.shape
     for i in range(planes_i):
         for j in range(planes_j):
-            at = (((i0 + i) * others + j0 + j) * pixels + tile * TILE) * PAIR + odd * LANES
+            at = (((i0 + i) * others + j0 + j) * pixels + tile * TILE) * lanes + block * LANES
             if i + j == 0:
-                read_tile(sums, at, total)
+                read_tile(sums, at, lanes, total)
             else:
-                read_tile(sums, at, counts)
+                read_tile(sums, at, lanes, counts)
                 add_counts(counts, i + j, total)

@@ -11,13 +11,12 @@ integer results `finish.extra` holds it already, times base_x, with padding and 
 import numpy as np
 from numba import njit, prange
 
-from .bands import BAND, IN_BANDS, band_scratch, count_band, read_band
+from .bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band, read_band
 from .deal import next_piece, none_dealt, share
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import (
     LANES,
-    PAIR,
     STREAMED,
     TILE,
     lay_out,
@@ -102,10 +101,10 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 flips, used = flips_and_lanes(flip, at, valid)
                 flips ^= turned
                 image, tile = low // counts.size, low % counts.size
-                odd, placed = (block - first) & 1, straight and valid == LANES
-                if IN_BANDS and sums.size and not odd:
+                nth, placed = (block - first) % BLOCKS, straight and valid == LANES
+                if IN_BANDS and sums.size and not nth:
                     count_band(
-                        left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run,
+                        left, origins, kinds, sizes, band, right, block, min(BLOCKS, last - block), runs, first_run,
                         differ, ready, steps, sums,
                     )  # fmt: skip
                 for i in range(band):
@@ -125,11 +124,11 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             extra, fixed, step, values, places,
                         )  # fmt: skip
                     elif IN_BANDS and limits.size:
-                        mask_sums(sums, i * TILE * PAIR + odd * LANES, least, fixed, masks)
+                        mask_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, least, fixed, masks)
                     elif IN_BANDS and placed:
-                        value_sums(sums, i * TILE * PAIR + odd * LANES, extra, fixed, step, values, places)
+                        value_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, extra, fixed, step, values, places)
                     elif IN_BANDS and sums.size:
-                        read_band(sums, i0, planes_i, j0, planes_j, i, odd, part, dot)
+                        read_band(sums, i0, planes_i, j0, planes_j, i, nth, part, dot)
                     else:
                         count(
                             left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop, differ, part,

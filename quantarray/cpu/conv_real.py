@@ -7,7 +7,7 @@ counts of the same words, which stay in L1 between them: a tile's words are read
 import numpy as np
 from numba import njit, prange
 
-from .bands import IN_BANDS, band_scratch, count_band, read_band
+from .bands import BLOCKS, IN_BANDS, band_scratch, count_band, read_band
 from .deal import next_piece, none_dealt, share
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
@@ -90,10 +90,10 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
             for block in range(first, last):
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
-                odd = (block - first) & 1
-                if IN_BANDS and counted.size and not odd:
+                nth = (block - first) % BLOCKS
+                if IN_BANDS and counted.size and not nth:
                     count_band(
-                        left, origins, kinds, sizes, band, right, block, min(block + 1, last - 1), runs, first_run, 0,
+                        left, origins, kinds, sizes, band, right, block, min(BLOCKS, last - block), runs, first_run, 0,
                         ready, steps, counted,
                     )  # fmt: skip
                 for i in range(band):
@@ -108,7 +108,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                                 j0, planes_j = w_terms[s, 0], w_terms[s, 1]
                                 along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
                                 if IN_BANDS and counted.size:
-                                    read_band(counted, i0, planes_i, j0, planes_j, i, odd, spare, dot)
+                                    read_band(counted, i0, planes_i, j0, planes_j, i, nth, spare, dot)
                                 else:
                                     count(
                                         left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop,

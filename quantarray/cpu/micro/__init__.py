@@ -15,7 +15,7 @@ from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .ranks import put_ranks
 from .rescale_row import rescale_row
-from .shuffles import SPLIT, shuffle_tile, split_weights
+from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_weights
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .stream import STREAMED, stream_lanes
@@ -59,6 +59,7 @@ __all__ = [
     "PLACES",
     "QUAD",
     "ROWS",
+    "SHUFFLED",
     "SPLIT",
     "STREAMED",
     "TABLES",

@@ -6,7 +6,8 @@ the row. One shuffle so counts 4 bits of 64 channels for two pixels; three are a
 words before bytes go to 16 bits.
 """
 
-from functools import reduce
+from functools import partial, reduce
+from itertools import chain, product
 
 import numpy as np
 from llvmlite import ir
@@ -19,6 +20,7 @@ from .count_bytes import PIECE, least, pieces
 from .vectors import I8, I16, I32, I64, LANES, PAIR, TILE, const, each_run, place_of, pointer
 
 SPLIT = 16 * PAIR  # bytes of a word of two blocks, half a byte in each
+SHUFFLED = 2 * PAIR  # channels that a pixel has sums for
 _COUPLE = 2  # pixels that share shuffles
 _NUMBERS, _HALVES = np.arange(256)[:, None], np.arange(16)
 _COUNTS = [
@@ -38,20 +40,20 @@ def _constant(short):
 
 
 @intrinsic
-def split_weights(typingctx, weights, first, second, words, split):
+def split_weights(typingctx, weights, first, second, words, split, at):
     """The weights of `words` words of two blocks, from weights[first] and weights[second] on, half a byte in each byte.
 
-    The words are laid out by the `lay_out` of `count_bytes`. uint8 split[word, byte, half, channel, block], from a
-    cache line on: the low halves of a byte of all channels of both blocks, then the high ones.
+    The words are laid out by the `lay_out` of `count_bytes`. uint8 split[at + ..], from a cache line on, is [word,
+    byte, half, channel, block]: the low halves of a byte of all channels of both blocks, then the high ones.
     """
     i64 = types.int64
-    signature = types.void(weights, i64, i64, i64, split)
+    signature = types.void(weights, i64, i64, i64, split, i64)
 
     def codegen(context, builder, signature, args):
         blocks = [
             builder.bitcast(pointer(context, builder, signature, args, 0, args[i]), I8.as_pointer()) for i in (1, 2)
         ]
-        split, part = pointer(context, builder, signature, args, 4), ir.VectorType(I8, LANES)
+        split, part = pointer(context, builder, signature, args, 4, args[5]), ir.VectorType(I8, LANES)
         with cgutils.for_range(builder, builder.mul(args[3], const(8))) as byte:
             at = builder.mul(byte.index, const(LANES))
             one, other = (
@@ -67,31 +69,35 @@ def split_weights(typingctx, weights, first, second, words, split):
 
 
 @intrinsic
-def shuffle_tile(typingctx, words, word, origins, origin, split, runs, first, last, differ, sums, at):
-    """sums[at + 64 * p + l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0, of the 4
-    pixels p of a tile and the 64 channels l of two blocks.
+def shuffle_tile(typingctx, words, word, origins, origin, split, apart, pairs, runs, first, last, differ, sums, at):
+    """sums[at + 128 * p + l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0, of the 4
+    pixels p of a tile and the channels l of one or two pairs of blocks.
 
     a = words[word + origins[origin + p] + ..]; runs first .. last of int64 runs[n 3] are (at, weight word, length), and
-    1023 words at most; `split` is as `split_weights` made it. sums is uint16, from a cache line on.
+    1023 words at most; split[apart * pair + ..] is as `split_weights` made it. sums is uint16, from a cache line on.
     """
     i64 = types.int64
-    signature = types.void(words, i64, origins, i64, split, runs, i64, i64, i64, sums, i64)
+    signature = types.void(words, i64, origins, i64, split, i64, i64, runs, i64, i64, i64, sums, i64)
 
     def codegen(context, builder, signature, args):
-        words, origins, sums = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 9))
-        split, runs = (pointer(context, builder, signature, args, i) for i in (4, 5))
-        rows = _rows(builder, args[8])
+        words, origins, sums = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 11))
+        split, runs = (pointer(context, builder, signature, args, i) for i in (4, 7))
+        rows = _rows(builder, args[10])
+        columns = split, builder.gep(split, [args[5]])
 
-        def emit(pixels):
+        def emit(pairs, pixels):
             couples = max(1, pixels // _COUPLE)
-            totals = _count(builder, rows, couples, words, origins, split, runs, args[6], args[7])
+            totals = _count(builder, rows, couples, words, origins, columns[:pairs], runs, args[8], args[9])
             for p in range(TILE):
                 pixel = totals[min(p // _COUPLE, couples - 1)][p % _COUPLE]
                 for block, total in enumerate(pixel):
-                    place = place_of(builder, sums, p * PAIR + block * LANES, _SHORTS)
+                    place = place_of(builder, sums, p * SHUFFLED + block * LANES, _SHORTS)
                     builder.store(total, place, align=PAIR)
 
-        by_pixels(builder, origins, emit)
+        with builder.if_else(builder.icmp_signed("==", args[6], const(1))) as branches:
+            for branch, pairs in zip(branches, (1, 2), strict=True):
+                with branch:
+                    by_pixels(builder, origins, partial(emit, pairs))
 
     return signature, codegen
 
@@ -107,13 +113,13 @@ def _rows(builder, differ):
     return builder.inttoptr(kept, I8.as_pointer())
 
 
-def _count(builder, rows, couples, words, origins, split, runs, first, last):
-    """[couple][pixel][block] of counts of 16 bits."""
-    slots = [[[_slot(builder, _SHORTS) for _ in range(2)] for _ in range(_COUPLE)] for _ in range(couples)]
-    both, high = ([_slot(builder, _BYTES) for _ in range(couples)] for _ in range(2))
+def _count(builder, rows, couples, words, origins, columns, runs, first, last):
+    """[couple][pixel][block] of counts of 16 bits, of two blocks for each column of weights."""
+    pairs = range(len(columns))
+    slots = [[[_slot(builder, _SHORTS) for _ in (*pairs, *pairs)] for _ in range(_COUPLE)] for _ in range(couples)]
+    both, high = ([[_slot(builder, _BYTES) for _ in pairs] for _ in range(couples)] for _ in range(2))
     picks = [cgutils.alloca_once(builder, _PICKS, size=PIECE) for _ in range(couples)]
     with each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
-        column = builder.gep(split, [builder.mul(weight, const(SPLIT))])
         with cgutils.for_range(builder, pieces(builder, length)) as piece:
             start = builder.mul(piece.index, const(PIECE))
             size = least(builder, builder.sub(length, start))
@@ -122,14 +128,16 @@ def _count(builder, rows, couples, words, origins, split, runs, first, last):
                 for c, pick in enumerate(picks):
                     one, other = (builder.load(builder.gep(pixel, [k])) for pixel in pixels[_COUPLE * c :][:_COUPLE])
                     builder.store(_picks(builder, one, other), builder.gep(pick, [step.index]))
-            for slot in both + high:
+            for slot in chain(*both, *high):
                 builder.store(ir.Constant(_BYTES, None), slot)
             with cgutils.for_range(builder, size) as step:
-                weights = builder.gep(column, [builder.mul(builder.add(start, step.index), const(SPLIT))])
+                word = builder.mul(builder.add(builder.add(weight, start), step.index), const(SPLIT))
+                weights = [builder.gep(column, [word]) for column in columns]
                 at = [builder.bitcast(builder.gep(pick, [step.index]), I16.as_pointer()) for pick in picks]
                 _add_word(builder, rows, at, weights, both, high)
-            for c, couple in enumerate(slots):
-                _widen(builder, builder.load(both[c]), builder.load(high[c]), couple)
+            for c, pair in product(range(couples), pairs):
+                blocks = [pixel[2 * pair :][:2] for pixel in slots[c]]
+                _widen(builder, builder.load(both[c][pair]), builder.load(high[c][pair]), blocks)
     return [[[builder.load(slot) for slot in pixel] for pixel in couple] for couple in slots]
 
 
@@ -153,25 +161,24 @@ def _picks(builder, one, other):
 
 
 def _add_word(builder, rows, picks, weights, both, high):
-    """Add a word's counts for each couple of pixels: `both` is their sum as bytes, first + 16 * second modulo 256, and
-    `high` that of the second.
+    """Add a word's counts for each couple of pixels and pair of blocks: `both` is their sum as bytes, first + 16 *
+    second modulo 256, and `high` that of the second.
 
-    Weights are loaded once for all couples.
+    A couple's rows serve all pairs of blocks, a pair's weights all couples.
     """
     kind = ir.FunctionType(_BYTES, [_BYTES, _BYTES])
     shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.pshuf.b.512")
     for group in _GROUPS:
-        indices = [builder.load(place_of(builder, weights, PAIR * _place(h), _BYTES), align=PAIR) for h in group]
         for c, pick in enumerate(picks):
-            looked = [
-                builder.call(shuffle, [_row(builder, rows, pick, h), index])
-                for h, index in zip(group, indices, strict=True)
-            ]
-            total = reduce(builder.add, looked)
-            builder.store(builder.add(builder.load(both[c]), total), both[c])
-            upper = builder.lshr(builder.bitcast(total, _SHORTS), _constant(4))
-            upper = builder.bitcast(builder.and_(upper, _constant(0x0F0F)), _BYTES)
-            builder.store(builder.add(builder.load(high[c]), upper), high[c])
+            found = [_row(builder, rows, pick, h) for h in group]
+            for pair, column in enumerate(weights):
+                indices = [builder.load(place_of(builder, column, PAIR * _place(h), _BYTES), align=PAIR) for h in group]
+                looked = [builder.call(shuffle, [row, index]) for row, index in zip(found, indices, strict=True)]
+                total = reduce(builder.add, looked)
+                builder.store(builder.add(builder.load(both[c][pair]), total), both[c][pair])
+                upper = builder.lshr(builder.bitcast(total, _SHORTS), _constant(4))
+                upper = builder.bitcast(builder.and_(upper, _constant(0x0F0F)), _BYTES)
+                builder.store(builder.add(builder.load(high[c][pair]), upper), high[c][pair])
 
 
 def _place(half):
@@ -187,11 +194,11 @@ def _row(builder, rows, pick, half):
     return builder.shuffle_vector(row, row, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
-def _widen(builder, both, high, couple):
+def _widen(builder, both, high, blocks):
     """Add bytes to the sums of 16 bits: even bytes are channels of the first block, odd ones of the second."""
     again = builder.and_(builder.shl(builder.bitcast(high, _SHORTS), _constant(4)), _constant(0xF0F0))
     low = builder.sub(both, builder.bitcast(again, _BYTES))
-    for part, pixel in zip((low, high), couple, strict=True):
+    for part, pixel in zip((low, high), blocks, strict=True):
         part = builder.bitcast(part, _SHORTS)
         for more, slot in zip(
             (builder.and_(part, _constant(255)), builder.lshr(part, _constant(8))), pixel, strict=True

@@ -1,41 +1,41 @@
-"""What a band counted, as 16 bits for pixels by two blocks, becomes numbers or bits."""
+"""What a band counted, as 16 bits for pixels by some blocks, becomes numbers or bits."""
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from .lanes import by_step
-from .vectors import I16, I64, LANES, PAIR, TILE, const, full, place_of, pointer
+from .vectors import I16, I64, LANES, TILE, const, full, place_of, pointer
 
 
 @intrinsic
-def read_tile(typingctx, sums, at, counts):
-    """counts[p, l] = sums[at + 64 * p + l]: one block of 4 neighbouring pixels, as int32 or int64."""
-    signature = types.void(sums, types.int64, counts)
+def read_tile(typingctx, sums, at, apart, counts):
+    """counts[p, l] = sums[at + apart * p + l]: one block of 4 neighbouring pixels, as int32 or int64."""
+    signature = types.void(sums, types.int64, types.int64, counts)
 
     def codegen(context, builder, signature, args):
         sums = pointer(context, builder, signature, args, 0, args[1])
-        counts = pointer(context, builder, signature, args, 2)
+        counts = pointer(context, builder, signature, args, 3)
         vector = full(counts.type.pointee)
         for at in range(0, TILE * LANES, vector.count):
-            found = _load(builder, sums, *divmod(at, LANES), vector)
+            found = _load(builder, sums, args[2], *divmod(at, LANES), vector)
             builder.store(found, place_of(builder, counts, at, vector), align=4)
 
     return signature, codegen
 
 
 @intrinsic
-def mask_sums(typingctx, sums, at, least, least_at, masks):
-    """Bit l of masks[p], uint64[4], is least[least_at + l] <= sums[at + 64 * p + l]; sums and least are uint16."""
+def mask_sums(typingctx, sums, at, apart, least, least_at, masks):
+    """Bit l of masks[p], uint64[4], is least[least_at + l] <= sums[at + apart * p + l]; sums and least are uint16."""
     i64 = types.int64
-    signature = types.void(sums, i64, least, i64, masks)
+    signature = types.void(sums, i64, i64, least, i64, masks)
 
     def codegen(context, builder, signature, args):
-        sums, least = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
-        masks, vector = pointer(context, builder, signature, args, 4), ir.VectorType(I16, LANES)
+        sums, least = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3))
+        masks, vector = pointer(context, builder, signature, args, 5), ir.VectorType(I16, LANES)
         bounds = builder.load(place_of(builder, least, 0, vector), align=2)
         for p in range(TILE):
-            found = builder.load(place_of(builder, sums, p * PAIR, vector), align=16)
+            found = builder.load(place_of(builder, sums, _pixel(builder, args[2], p), vector), align=16)
             mask = builder.bitcast(builder.icmp_unsigned(">=", found, bounds), ir.IntType(LANES))
             builder.store(builder.zext(mask, I64), builder.gep(masks, [const(p)]))
 
@@ -43,30 +43,36 @@ def mask_sums(typingctx, sums, at, least, least_at, masks):
 
 
 @intrinsic
-def value_sums(typingctx, sums, at, extra, extra_at, step, values, places):
-    """values[places[p] + l] = extra[extra_at + l] + step * sums[at + 64 * p + l] for 4 pixels and 32 lanes.
+def value_sums(typingctx, sums, at, apart, extra, extra_at, step, values, places):
+    """values[places[p] + l] = extra[extra_at + l] + step * sums[at + apart * p + l] for 4 pixels and 32 lanes.
 
     The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64.
     """
     i64 = types.int64
-    signature = types.void(sums, i64, extra, i64, i64, values, places)
+    signature = types.void(sums, i64, i64, extra, i64, i64, values, places)
 
     def codegen(context, builder, signature, args):
-        sums, extras = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
-        values, places = (pointer(context, builder, signature, args, i) for i in (5, 6))
+        sums, extras = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3))
+        values, places = (pointer(context, builder, signature, args, i) for i in (6, 7))
         vector = full(values.type.pointee)
-        value = by_step(builder, args[4], vector)
+        value = by_step(builder, args[5], vector)
         for p in range(TILE):
             row = builder.gep(values, [builder.load(builder.gep(places, [const(p)]))])
             for lane in range(0, LANES, vector.count):
                 fixed = builder.load(place_of(builder, extras, lane, vector), align=4)
-                found = value(fixed, _load(builder, sums, p, lane, vector))
+                found = value(fixed, _load(builder, sums, args[2], p, lane, vector))
                 builder.store(found, place_of(builder, row, lane, vector), align=4)
 
     return signature, codegen
 
 
-def _load(builder, sums, p, lane, vector):
+def _load(builder, sums, apart, p, lane, vector):
     """Sums of a pixel from a lane on, as the elements of a vector."""
     narrow = ir.VectorType(I16, vector.count)
-    return builder.zext(builder.load(place_of(builder, sums, p * PAIR + lane, narrow), align=16), vector)
+    at = builder.add(_pixel(builder, apart, p), const(lane))
+    return builder.zext(builder.load(place_of(builder, sums, at, narrow), align=16), vector)
+
+
+def _pixel(builder, apart, p):
+    """Where the sums of a pixel of a tile begin."""
+    return builder.mul(apart, const(p))

@@ -1,6 +1,6 @@
 """Settings of the property tests.
 
-Two hypothesis profiles: "ci", the default, tries 200 examples a test, the same ones every time. With the environment
+Two hypothesis profiles: "ci", the default, tries 100 examples a test, the same ones every time. With the environment
 variable QUANTARRAY_EXAMPLES=2000 the profile "long" tries 2000, new ones every time; what it finds is kept in
 .hypothesis and tried again first. 20 is the profile "short", for kernels compiled for other CPUs than this one. No
 other number is taken.
@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, settings
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
 settings.register_profile("short", max_examples=20, deadline=None, derandomize=True, suppress_health_check=_SLOW)
-settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 
-examples = os.environ.get("QUANTARRAY_EXAMPLES", "200")
-settings.load_profile({"20": "short", "200": "ci", "2000": "long"}[examples])
+examples = os.environ.get("QUANTARRAY_EXAMPLES", "100")
+settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 
 
 def pytest_collection_finish(session):

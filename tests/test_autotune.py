@@ -257,10 +257,10 @@ def quick():
 LAWS = laws(8, ["integer"]).filter(lambda law: law.dtype.step is not None and law.dtype.max_abs < 256)
 
 
-HALF = settings(max_examples=settings.default.max_examples // 2)  # each makes some ten calls
+FEW = settings(max_examples=settings.default.max_examples // 4)  # each makes some ten calls
 
 
-@HALF
+@FEW
 @given(st.data(), st.sampled_from([(1, 0, 1), (2, 1, 1), (1, 1, 2), (1, "same", 1)]), st.booleans())
 def test_convolutions(data, geometry, of_bytes):
     stride, padding, groups = geometry
@@ -282,7 +282,7 @@ def test_convolutions(data, geometry, of_bytes):
     check_every_kernel(data.draw, call, x, w.q, expected)
 
 
-@HALF
+@FEW
 @given(st.data(), st.sampled_from(["integer", "scaled"]), st.sampled_from([1, 5, 33]))
 def test_products(data, kind, rows):
     """With scales, results are float32: either kernel must round to the same bits."""

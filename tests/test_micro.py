@@ -22,9 +22,11 @@ from quantarray.cpu.micro.expand import lay_out_quads
 FEATURES = llvmlite.binding.get_host_cpu_features()
 AVX2 = FEATURES.get("avx2", False)
 WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
+AVX512BW = isa.NAME == "avx512bw" or set(isa.SETS["avx512bw"][0]) <= isa.FEATURES
 KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT)]
 DOTS = [
     pytest.param("dot_pairs", marks=WITHOUT),
+    pytest.param("dot_wide_pairs", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for")),
     pytest.param("dot_vnni", marks=pytest.mark.skipif("avx512vnni" not in isa.FEATURES, reason="no AVX512-VNNI")),
 ]
 
@@ -303,7 +305,7 @@ OTHERS = [
 ]
 PRODUCTS = "conv2d", "linalg", "networks"
 CHAPTERS = dict.fromkeys(("avx2", "avx512bw"), ("bands", *PRODUCTS)) | {
-    "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX-512
+    "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
     isa.EMULATED: PRODUCTS,
 }
 BESIDE = {

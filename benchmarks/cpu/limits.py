@@ -10,14 +10,15 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from quantarray.cpu.bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band
 from quantarray.cpu.isa import NAME
 from quantarray.cpu.micro import LANES, TILE, count_tile, lay_out
 
 _WORDS = 64  # of a run: 16 KiB of weights, which stay in L1
 _TRIES = 60
 _SUMS = 8
-_AVX512 = NAME in ("avx512", "amx")
-_VPOPCNTDQ = _AVX512 and llvmlite.binding.get_host_cpu_features().get("avx512vpopcntdq", False)
+_AVX512 = NAME in ("avx512bw", "avx512", "amx")
+_VPOPCNTDQ = NAME in ("avx512", "amx")
 
 
 def _loop(builder, steps, operands, spoilt):
@@ -74,6 +75,12 @@ def _count(words, origins, weights, runs, counts, repeats):
 
 
 @njit(nogil=True, error_model="numpy")
+def _count_band(words, origins, zeros, sizes, weights, runs, first_run, ready, steps, sums, repeats):
+    for _ in range(repeats):
+        count_band(words, origins, zeros, sizes, len(sizes), weights, 0, BLOCKS, runs, first_run, 0, ready, steps, sums)
+
+
+@njit(nogil=True, error_model="numpy")
 def _read(x, repeats):
     """A read-only pass, one element at a time."""
     total = np.uint64(0)
@@ -118,7 +125,9 @@ def _of_a_thread():
 
 @lru_cache
 def inner_loop():
-    """Products of bits a second of the package's own inner loop on one thread, its operands in L1."""
+    """Products of bits a second of the package's own inner loop on one thread, its operands in L1 or L2."""
+    if IN_BANDS:
+        return _bands()
     rng, repeats = np.random.default_rng(0), 3_000
     words = rng.integers(0, 1 << 64, TILE * _WORDS, np.uint64)
     weights = lay_out(rng.integers(0, 1 << 64, (_WORDS, LANES), np.uint64))
@@ -126,6 +135,18 @@ def inner_loop():
     counts = np.zeros((TILE, LANES), np.int64)
     seconds = _fastest(lambda t: _count(words, origins, weights, runs, counts, repeats), 1)
     return repeats * TILE * LANES * _WORDS * 64 / seconds
+
+
+def _bands():
+    """The same of a band of tiles: half of what is counted lies in L2."""
+    rng, repeats = np.random.default_rng(0), 30
+    words = rng.integers(0, 1 << 64, (1, BAND * TILE * _WORDS), np.uint64)
+    weights = lay_out(rng.integers(0, 1 << 64, (1, BLOCKS, _WORDS, LANES), np.uint64))
+    origins, zeros = np.arange(BAND * TILE).reshape(BAND, TILE) * _WORDS, np.zeros(BAND, np.int64)
+    left = words, origins, zeros, zeros + TILE, weights, np.array([[0, 0, _WORDS]]), np.array([0, 1])
+    sums, ready, steps = band_scratch(words, weights, BAND, 1)
+    seconds = _fastest(lambda t: _count_band(*left, ready, steps, sums, repeats), 1)
+    return repeats * BAND * TILE * WIDE * _WORDS * 64 / seconds
 
 
 @lru_cache

@@ -34,6 +34,8 @@ else:
 
 if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
+elif NAME == "avx512bw":
+    from .dot_wide_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
 elif NAME == "avx2" or "avx2" in FEATURES:
     from .dot_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
 else:

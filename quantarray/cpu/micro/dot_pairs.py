@@ -1,5 +1,7 @@
 """Dot products by AVX2: vpmaddubsw adds pairs of products in 16 bits, where they must fit, vpmaddwd pairs of those."""
 
+from dataclasses import dataclass
+
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -9,29 +11,30 @@ from .vectors import I8, I16, I32, LANES
 DOT_PASSES = 8  # of `count_tile` over one pair of planes take as long: see `../costs.py`
 DOT_BLOCKS = 1
 MOST_PRODUCT = 2**14 - 1  # of two bytes, or the sum of a pair saturates
-_ROW, _BYTES, _PAIRS = ir.VectorType(I32, 8), ir.VectorType(I8, 32), ir.VectorType(I16, 16)
 
 
+@dataclass(frozen=True)
 class Pairs:
-    """16 channels of 4 pixels are 8 of the 16 registers; a second walk over the contraction takes the next 16."""
+    """How vectors of some 32-bit lanes do it, where registers hold so many channels of 4 pixels in one walk."""
 
-    lanes = 8
+    lanes: int
+    held: int
+    bytewise: str
+    wordwise: str
 
-    @staticmethod
-    def sweeps(blocks):
-        return [range(first, first + 16, 8) for first in range(0, blocks * LANES, 16)]
+    def sweeps(self, blocks):
+        channels = range(0, blocks * LANES, self.lanes)
+        at_once = self.held // self.lanes
+        return [channels[first : first + at_once] for first in range(0, len(channels), at_once)]
 
-    @staticmethod
-    def add(builder, total, codes, weights):
-        bytewise = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_PAIRS, [_BYTES] * 2), "llvm.x86.avx2.pmadd.ub.sw"
-        )
-        wordwise = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_ROW, [_PAIRS] * 2), "llvm.x86.avx2.pmadd.wd"
-        )
-        pairs = builder.call(bytewise, [builder.bitcast(codes, _BYTES), builder.bitcast(weights, _BYTES)])
-        ones = ir.Constant(_PAIRS, [1] * 16)
-        return builder.add(total, builder.call(wordwise, [pairs, ones]))
+    def add(self, builder, total, codes, weights):
+        row, pairs, byte = (ir.VectorType(kind, n * self.lanes) for kind, n in ((I32, 1), (I16, 2), (I8, 4)))
+        find = cgutils.get_or_insert_function
+        bytewise = find(builder.module, ir.FunctionType(pairs, [byte] * 2), self.bytewise)
+        wordwise = find(builder.module, ir.FunctionType(row, [pairs] * 2), self.wordwise)
+        products = builder.call(bytewise, [builder.bitcast(codes, byte), builder.bitcast(weights, byte)])
+        return builder.add(total, builder.call(wordwise, [products, ir.Constant(pairs, [1] * pairs.count)]))
 
 
-dot_tile = tile_dotter(Pairs)
+# 16 channels of 4 pixels are 8 of the 16 registers; a second walk over the contraction takes the next 16
+dot_tile = tile_dotter(Pairs(8, 16, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"))

@@ -31,7 +31,7 @@ _LEAST = 32 if NAME == "avx2" else 8
 MOST = 1023  # words whose counts fit into 16 bits
 _PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB, or 64
 WIDE = SHUFFLED if BY_SHUFFLES else PAIR  # channels for which a band is counted at once
-BLOCKS = WIDE // LANES
+BLOCKS = WIDE // LANES if IN_BANDS else 1  # whose results a tile stores one after the other
 
 
 @njit(cache=True, nogil=True)

@@ -82,7 +82,8 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch(extra)
-    places = np.empty(TILE, np.int64)
+    places, channels, valids = np.empty(TILE, np.int64), np.empty(BLOCKS, np.int64), np.empty(BLOCKS, np.int64)
+    flips, used = np.empty(BLOCKS, np.uint64), np.empty(BLOCKS, np.uint64)
     for low in range(begin, end, size):
         band = min(size, end - low)
         for group in range(groups):
@@ -95,63 +96,68 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                 if along:
                     sum_codes(left, i0, planes_i, origins, i, runs, first_run[kind], first_run[kind + 1], ones, i)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
-            for block in range(first, last):
-                at, lane = block * LANES, (block - group * group_blocks) * LANES
-                channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
-                flips, used = flips_and_lanes(flip, at, valid)
-                flips ^= turned
-                image, tile = low // counts.size, low % counts.size
-                nth, placed = (block - first) % BLOCKS, straight and valid == LANES
-                if IN_BANDS and sums.size and not nth:
+            for block in range(first, last, BLOCKS):
+                near = min(BLOCKS, last - block)
+                for nth in range(near):
+                    lane = (block + nth - group * group_blocks) * LANES
+                    channels[nth], valids[nth] = group * group_lanes + lane, min(LANES, group_lanes - lane)
+                    flips[nth], used[nth] = flips_and_lanes(flip, (block + nth) * LANES, valids[nth])
+                    flips[nth] ^= turned
+                if IN_BANDS and sums.size:
                     count_band(
-                        left, origins, kinds, sizes, band, right, block, min(BLOCKS, last - block), runs, first_run,
-                        differ, ready, steps, sums,
+                        left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps,
+                        sums,
                     )  # fmt: skip
+                image, tile = low // counts.size, low % counts.size
                 for i in range(band):
                     kind, row0 = classes[tile], image * origin.size
-                    start, stop, fixed = first_run[kind], first_run[kind + 1], kind * extra.shape[1] + at
-                    weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
-                    for p in range(TILE if placed else 0):
-                        places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
-                    if IN_REGISTERS and limits.size:
-                        mask_counts(
-                            left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
-                            limits, fixed, masks,
-                        )  # fmt: skip
-                    elif IN_REGISTERS and placed:
-                        value_counts(
-                            left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
-                            extra, fixed, step, values, places,
-                        )  # fmt: skip
-                    elif IN_BANDS and limits.size:
-                        mask_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, least, fixed, masks)
-                    elif IN_BANDS and placed:
-                        value_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, extra, fixed, step, values, places)
-                    elif IN_BANDS and sums.size:
-                        read_band(sums, i0, planes_i, j0, planes_j, i, nth, part, dot)
-                    else:
-                        count(
-                            left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop, differ, part,
-                            dot,
-                        )  # fmt: skip
-                    if thresholds.shape[0] == 1:
-                        if not limits.size:
-                            mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
-                        for p in range(counts[tile]):
-                            or_bits((masks[p] ^ flips) & used, channel, valid, words, 0, row0 + pixels[tile, p])
-                    elif not placed:
-                        shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
-                        for p in range(counts[tile]):
-                            row = row0 + pixels[tile, p]
-                            if words.size == 0:
-                                store_values(dot, p, 0, channel, valid, 1, values, row)
-                            elif plain:
-                                store_ranks(dot, p, 0, thresholds, flip, at, channel, valid, words, row)
-                            else:
-                                store_codes(
-                                    dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words,
-                                    row,
-                                )  # fmt: skip
+                    start, stop = first_run[kind], first_run[kind + 1]
+                    for nth in range(near):
+                        channel, valid, at = channels[nth], valids[nth], (block + nth) * LANES
+                        placed, fixed = straight and valid == LANES, kind * extra.shape[1] + at
+                        weight = (j0 * right.shape[1] + block + nth) * right.shape[2] * LANES
+                        for p in range(TILE if placed else 0):
+                            places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
+                        if IN_REGISTERS and limits.size:
+                            mask_counts(
+                                left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
+                                limits, fixed, masks,
+                            )  # fmt: skip
+                        elif IN_REGISTERS and placed:
+                            value_counts(
+                                left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
+                                extra, fixed, step, values, places,
+                            )  # fmt: skip
+                        elif IN_BANDS and limits.size:
+                            mask_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, least, fixed, masks)
+                        elif IN_BANDS and placed:
+                            value_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, extra, fixed, step, values, places)
+                        elif IN_BANDS and sums.size:
+                            read_band(sums, i0, planes_i, j0, planes_j, i, nth, part, dot)
+                        else:
+                            count(
+                                left, i0, planes_i, origins, i, right, j0, planes_j, block + nth, runs, start, stop,
+                                differ, part, dot,
+                            )  # fmt: skip
+                        if thresholds.shape[0] == 1:
+                            if not limits.size:
+                                mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
+                            for p in range(counts[tile]):
+                                mask = (masks[p] ^ flips[nth]) & used[nth]
+                                or_bits(mask, channel, valid, words, 0, row0 + pixels[tile, p])
+                        elif not placed:
+                            shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)
+                            for p in range(counts[tile]):
+                                row = row0 + pixels[tile, p]
+                                if words.size == 0:
+                                    store_values(dot, p, 0, channel, valid, 1, values, row)
+                                elif plain:
+                                    store_ranks(dot, p, 0, thresholds, flip, at, channel, valid, words, row)
+                                else:
+                                    store_codes(
+                                        dot, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words,
+                                        row,
+                                    )  # fmt: skip
                     tile += 1
                     if tile == counts.size:
                         image, tile = image + 1, 0

@@ -112,8 +112,8 @@ def mask(sums, at, limits, least_at, masks):
 
 
 @njit
-def value(sums, at, extra, extra_at, step, values, places):
-    value_sums(sums, at, PAIR, extra, extra_at, step, values, places)
+def value(sums, at, extra, extra_at, step, values, places, pixels):
+    value_sums(sums, at, PAIR, extra, extra_at, step, values, places, pixels)
 
 
 @given(data=st.data())
@@ -139,9 +139,9 @@ def test_values(dtype, data):
     tile, odd, kind = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))
     step = data.draw(st.sampled_from([1, -1, 2, -2, 64, -128]))
     extra, values = rng.integers(-(1 << 20), 1 << 20, (2, LANES)).astype(dtype), np.full((9, 40), -7, dtype)
-    rows = rng.permutation(9)[np.minimum(np.arange(TILE), rng.integers(0, TILE))]
-    sums[tile * TILE : (tile + 1) * TILE] = sums[tile * TILE + np.unique(rows, return_inverse=True)[1]]
-    value(sums, tile * TILE * PAIR + odd * LANES, extra, kind * LANES, step, values, rows * 40 + 5)
-    expected, chosen = np.full_like(values, -7), sums[tile * TILE : (tile + 1) * TILE, odd * LANES : (odd + 1) * LANES]
-    expected[rows, 5 : 5 + LANES] = extra[kind] + dtype(step) * chosen.astype(dtype)
+    pixels, before = data.draw(st.integers(1, TILE)), values.copy()
+    rows = rng.permutation(9)[np.minimum(np.arange(TILE), pixels - 1)]
+    value(sums, tile * TILE * PAIR + odd * LANES, extra, kind * LANES, step, values, rows * 40 + 5, pixels)
+    expected, chosen = before, sums[tile * TILE : (tile + 1) * TILE, odd * LANES : (odd + 1) * LANES]
+    expected[rows[:pixels], 5 : 5 + LANES] = (extra[kind] + dtype(step) * chosen.astype(dtype))[:pixels]
     np.testing.assert_array_equal(values, expected)

@@ -4,7 +4,7 @@ that two pixels share (`micro/shuffles.py`)."""
 import numpy as np
 from numba import njit
 
-from .isa import NAME
+from .isa import COUNTING
 from .lines import empty_lines
 from .micro import (
     LANES,
@@ -23,11 +23,14 @@ from .micro import (
 )
 
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
-BY_SHUFFLES = NAME == "avx512bw"
-IN_BANDS = BY_SHUFFLES or NAME in ("portable", "avx2")  # a branch on a global is not even compiled where it is False
+BY_SHUFFLES = COUNTING == "avx512bw"
+IN_BANDS = BY_SHUFFLES or COUNTING in (
+    "portable",
+    "avx2",
+)  # a branch on a global is not even compiled where it is False
 # Pixels, times planes of them, for which tables or split weights are worth making: what a tile at a time takes for them
 # is more
-_LEAST = 32 if NAME == "avx2" else 8
+_LEAST = 32 if COUNTING == "avx2" else 8
 MOST = 1023  # words whose counts fit into 16 bits
 _PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB, or 64
 WIDE = SHUFFLED if BY_SHUFFLES else PAIR  # channels for which a band is counted at once

@@ -131,7 +131,10 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                         elif IN_BANDS and limits.size:
                             mask_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, least, fixed, masks)
                         elif IN_BANDS and placed:
-                            value_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, extra, fixed, step, values, places)
+                            value_sums(
+                                sums, i * TILE * WIDE + nth * LANES, WIDE, extra, fixed, step, values, places,
+                                counts[tile],
+                            )  # fmt: skip
                         elif IN_BANDS and sums.size:
                             read_band(sums, i0, planes_i, j0, planes_j, i, nth, part, dot)
                         else:

@@ -72,4 +72,6 @@ def _best():
 
 
 NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()
+# Whose kernels count: tiles in memory leave that to what this CPU has, as both have one cache of compiled kernels
+COUNTING = _best() if NAME == EMULATED else NAME
 FEATURES = frozenset(_features())

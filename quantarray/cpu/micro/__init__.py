@@ -5,7 +5,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 `fill_tables` of `tables.py` reads them too, where a band of pixels is counted by tables instead: see `../bands.py`.
 """
 
-from ..isa import FEATURES, NAME
+from ..isa import COUNTING, FEATURES
 from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .copy_windows import HALF, copy_windows
 from .distances import ROWS, near_rows
@@ -25,18 +25,18 @@ from .taps import add_chosen, fix_lanes
 from .vectors import LANES, PAIR, TILE, WIDTH
 
 mask_counts = value_counts = None  # only where counts are used in the registers that added them up
-if NAME in ("avx2", "avx512bw"):
+if COUNTING in ("avx2", "avx512bw"):
     from .count_nibbles import count_tile, lay_out
-elif NAME in ("neon", "portable"):
+elif COUNTING in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
 else:
     from .count_words import count_tile, lay_out, mask_counts, value_counts
 
 if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
-elif NAME == "avx512bw":
+elif COUNTING == "avx512bw":
     from .dot_wide_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
-elif NAME == "avx2" or "avx2" in FEATURES:
+elif COUNTING == "avx2" or "avx2" in FEATURES:
     from .dot_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
 else:
     DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile = (

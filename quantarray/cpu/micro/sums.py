@@ -43,13 +43,13 @@ def mask_sums(typingctx, sums, at, apart, least, least_at, masks):
 
 
 @intrinsic
-def value_sums(typingctx, sums, at, apart, extra, extra_at, step, values, places):
-    """values[places[p] + l] = extra[extra_at + l] + step * sums[at + apart * p + l] for 4 pixels and 32 lanes.
+def value_sums(typingctx, sums, at, apart, extra, extra_at, step, values, places, pixels):
+    """values[places[p] + l] = extra[extra_at + l] + step * sums[at + apart * p + l] for some pixels and 32 lanes.
 
     The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64.
     """
     i64 = types.int64
-    signature = types.void(sums, i64, i64, extra, i64, i64, values, places)
+    signature = types.void(sums, i64, i64, extra, i64, i64, values, places, i64)
 
     def codegen(context, builder, signature, args):
         sums, extras = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3))
@@ -57,11 +57,12 @@ def value_sums(typingctx, sums, at, apart, extra, extra_at, step, values, places
         vector = full(values.type.pointee)
         value = by_step(builder, args[5], vector)
         for p in range(TILE):
-            row = builder.gep(values, [builder.load(builder.gep(places, [const(p)]))])
-            for lane in range(0, LANES, vector.count):
-                fixed = builder.load(place_of(builder, extras, lane, vector), align=4)
-                found = value(fixed, _load(builder, sums, args[2], p, lane, vector))
-                builder.store(found, place_of(builder, row, lane, vector), align=4)
+            with builder.if_then(builder.icmp_signed("<", const(p), args[8]), likely=True):
+                row = builder.gep(values, [builder.load(builder.gep(places, [const(p)]))])
+                for lane in range(0, LANES, vector.count):
+                    fixed = builder.load(place_of(builder, extras, lane, vector), align=4)
+                    found = value(fixed, _load(builder, sums, args[2], p, lane, vector))
+                    builder.store(found, place_of(builder, row, lane, vector), align=4)
 
     return signature, codegen
 

@@ -1,7 +1,8 @@
 """Test files that run in processes of their own, beside the other tests: most tests leave all but one core idle.
 
 A test module names them in `BESIDE`, by test: arguments of pytest and what the environment has more. They start when
-the tests are collected, as many at a time as there are cores to spare; `result` waits for one.
+the tests are collected, the last one first, as many at a time as there are cores to spare. The tests that ask for them
+come after all others, and run here what has not begun by then.
 """
 
 import os
@@ -14,12 +15,16 @@ _pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1))
 _started, _running = {}, []
 
 
+def wanted(item):
+    """What a collected test asks for, or None."""
+    return getattr(getattr(item, "module", None), "BESIDE", {}).get(item.name)  # doctests have no module
+
+
 def start(items):
     """Start what the collected tests ask for."""
-    for item in items:
-        found = getattr(getattr(item, "module", None), "BESIDE", {}).get(item.name)  # doctests have no module
-        if found is not None:
-            _started[item.nodeid] = _pool.submit(_run, *found)
+    for item in reversed(items):
+        if wanted(item) is not None:
+            _started[item.nodeid] = _pool.submit(_run, *wanted(item))
 
 
 def stop():
@@ -31,7 +36,8 @@ def stop():
 
 def result(request):
     """What became of a test's process: with `returncode` and `stdout`."""
-    return _started[request.node.nodeid].result()
+    started = _started[request.node.nodeid]
+    return _run(*wanted(request.node)) if started.cancel() else started.result()
 
 
 def _run(arguments, more):

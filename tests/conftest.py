@@ -20,6 +20,10 @@ examples = os.environ.get("QUANTARRAY_EXAMPLES", "100")
 settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 
 
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: beside.wanted(item) is not None)
+
+
 def pytest_collection_finish(session):
     if not session.config.option.collectonly:
         beside.start(session.items)

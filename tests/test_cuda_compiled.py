@@ -116,7 +116,7 @@ def on_tensor_cores(units, capability, tile, *args, **kwargs):
 
 
 bmma, wgmma = partial(on_tensor_cores, "bmma", (8, 0)), partial(on_tensor_cores, "wgmma", (9, 0))
-BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0), (9, 0))}
+BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0),)}
 CODES = BMMA | {"needs": (*BMMA["needs"], "VOTE")}
 WGMMA = {"needs": ("BGMMA", "LDGSTS", "FENCE"), "lacks": ("DSETP", "BMMA", "IMMA"), "targets": ((9, 0, "a"),)}
 WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "VOTE")}

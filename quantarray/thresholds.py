@@ -34,6 +34,9 @@ class Thresholds:
     ascending order gets its codes by rank: more thresholds passed is a larger value. With `by_rank=False` the
     count is the code, whatever that stands for.
 
+    Thresholds never change, and those made of the same arguments are equal: what a call prepares for one of them
+    serves all.
+
     Raises TypeError or ValueError for values that are not numbers, for counts that don't fit, and when called with
     another number of channels.
 
@@ -65,7 +68,7 @@ class Thresholds:
             raise ValueError("Thresholds: values must not be NaN; a threshold that nothing passes is inf")
         if v.shape[-1] > 255:
             raise ValueError(f"Thresholds: at most 255 thresholds a channel, got {v.shape[-1]}")
-        self.values = np.sort(v.astype(np.float64) if v.dtype == np.float16 else v, axis=-1)
+        self.values = _frozen(np.sort(v.astype(np.float64) if v.dtype == np.float16 else v, axis=-1))
         self.greater, self.strict = (self._flags(n, f) for n, f in (("greater", greater), ("strict", strict)))
         count = v.shape[-1]
         if into is not None and not isinstance(into, DType):
@@ -79,7 +82,10 @@ class Thresholds:
         self.constants: dict[str, Any] = {"scale": scale, "offset": offset, "table": table}
         self._cache: dict[Any, Any] = {}
         ranked = checks.flag("Thresholds", "by_rank", by_rank)
-        self.codes = self._codes() if ranked else np.arange(count + 1, dtype=np.uint8)
+        self.codes = _frozen(self._codes() if ranked else np.arange(count + 1, dtype=np.uint8))
+        named = {"values": self.values, "greater": self.greater, "strict": self.strict, "codes": self.codes}
+        named |= {name: a for name, a, _ in self.law(1).items()}
+        self._made_of = (self.into, *((name, a.dtype, a.shape, a.tobytes()) for name, a in named.items()))
 
     def _flags(self, name: str, value: Any) -> Array:
         flags = checks.numbers("Thresholds", name, value)
@@ -89,7 +95,7 @@ class Thresholds:
                 f"Thresholds: {name} must be a bool or one for each of the channels {channels}, "
                 f"got {flags.dtype} {flags.shape}"
             )
-        return flags
+        return _frozen(flags.copy())
 
     def _codes(self) -> Array:
         """The code of each count: codes in ascending order of their levels."""
@@ -140,9 +146,20 @@ class Thresholds:
 
         return apply(self, values, axis)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Thresholds) and self._made_of == other._made_of
+
+    def __hash__(self) -> int:
+        return hash(self._made_of)
+
     def __repr__(self) -> str:
         channels = "all" if self.channels is None else self.channels
         return f"Thresholds({self.values.shape[-1]} for {channels} channels, into={self.into})"
+
+
+def _frozen(a: Array) -> Array:
+    a.flags.writeable = False
+    return a
 
 
 def _below_int(values: Array, step_back: Array) -> Array:

@@ -72,6 +72,47 @@ QUANTIZERS = [
 ]
 
 
+SAME = [
+    lambda: qa.Thresholds([0]),
+    lambda: qa.Thresholds([0.0]),
+    lambda: qa.Thresholds([[0], [0]]),
+    lambda: qa.Thresholds([0], greater=False),
+    lambda: qa.Thresholds([0], strict=False),
+    lambda: qa.Thresholds([0], strict=[False, True]),
+    lambda: qa.Thresholds([0], into=qa.uint1),
+    lambda: qa.Thresholds([0], into=qa.uniform(1), scale=0.5),
+    lambda: qa.Thresholds([0], into=qa.uniform(1), scale=0.25),
+    lambda: qa.Thresholds([0], into=qa.uniform(1), scale=0.5, offset=0.5),
+    lambda: qa.Thresholds([0], into=qa.encode([1, -1], values=[1, -1]).dtype),
+    lambda: qa.Thresholds([0], into=qa.encode([1, -1], values=[1, -1]).dtype, by_rank=False),
+]
+
+
+def test_equal_where_made_of_the_same():
+    for i, one in enumerate(SAME):
+        assert one() == one() and hash(one()) == hash(one())
+        assert [one() == other() for other in SAME] == [i == j for j in range(len(SAME))]
+    assert qa.Thresholds([0]) != 0
+
+
+def test_never_change():
+    greater = np.array([True, False])
+    law = qa.Thresholds([[0], [1]], greater=greater)
+    greater[:] = False
+    assert law.greater.tolist() == [True, False]
+    for a in (law.values, law.greater, law.strict, law.codes):
+        with pytest.raises(ValueError, match="read-only"):
+            a[...] = 0
+
+
+def test_equal_thresholds_are_prepared_once():
+    x, w = (qa.encode(np.ones((1, 3, 3, 64), int), values=(-1, 1)) for _ in range(2))
+    first = qa.conv2d(x, w, requantize=qa.Thresholds([600]))
+    kept = set(w._cache)
+    assert (qa.conv2d(x, w, requantize=qa.Thresholds([600])) == first).all() and set(w._cache) == kept
+    assert (qa.conv2d(x, w, requantize=qa.Thresholds([500])) != first).all()
+
+
 @st.composite
 def norms(draw):
     """gamma, beta, mean, var of a channel for each kind of gamma."""

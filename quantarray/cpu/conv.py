@@ -28,14 +28,14 @@ from .micro import (
     value_sums,
 )
 from .tiles import (
+    as_counts,
     blocks,
     count,
-    differing,
-    fixed_of_differences,
     is_power,
     lay_out_blocks,
     least_counts,
     limits_of_counts,
+    place_tiles,
     scratch,
     sum_codes,
 )
@@ -58,22 +58,19 @@ def conv(x, w, plan, finish, out):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
-    left, right, runs, extra = x.words, w.words, plan.runs, finish.extra
+    left, right, runs = x.words, w.words, plan.runs
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     plain = codes_are_ranks(thresholds, toggles)
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
-    step, along = x.terms[0, 3] * w.terms[0, 3], x.terms[0, 3] * w.terms[0, 2]
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
     first, last = blocks(0, group_blocks, chunk, chunks)
-    lanes, differ = (first * LANES, ((groups - 1) * group_blocks + last) * LANES), 0
-    if differing(x.terms, w.terms):
-        extra = fixed_of_differences(extra, x.terms, w.terms, w.sums, w.inside, lanes)
-        along, step, differ = 0, -(step // 2), -1
-    limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
-    straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
+    lanes = first * LANES, ((groups - 1) * group_blocks + last) * LANES
+    extra, along, step, differ = as_counts(finish.extra, x.terms, w.terms, w.sums, w.inside, lanes)
     sums, ready, steps = band_scratch(left, right, end - begin, 1)
+    straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
     straight &= IN_REGISTERS or sums.size > 0
+    limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
     if straight and thresholds.shape[0] == 1:
         limits, turned = limits_of_counts(extra, thresholds, step, lanes), np.uint64(-(step < 0))
     straight &= words.size == 0 and values.size * values.itemsize < STREAMED
@@ -82,27 +79,17 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch(extra)
-    places, channels, valids = np.empty(TILE, np.int64), np.empty(BLOCKS, np.int64), np.empty(BLOCKS, np.int64)
-    flips, used = np.empty(BLOCKS, np.uint64), np.empty(BLOCKS, np.uint64)
+    places = np.empty(TILE, np.int64)
     for low in range(begin, end, size):
         band = min(size, end - low)
         for group in range(groups):
-            for i in range(band):
-                image, tile = (low + i) // counts.size, (low + i) % counts.size
-                kinds[i], sizes[i] = classes[tile], counts[tile]
-                kind = kinds[i]
-                for p in range(TILE):
-                    origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + group * group_words
-                if along:
-                    sum_codes(left, i0, planes_i, origins, i, runs, first_run[kind], first_run[kind + 1], ones, i)
+            place_tiles(plan, low, band, group * group_words, origins, kinds, sizes)
+            for i in range(band if along else 0):
+                start, stop = first_run[kinds[i]], first_run[kinds[i] + 1]
+                sum_codes(left, i0, planes_i, origins, i, runs, start, stop, ones, i)
             first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
             for block in range(first, last, BLOCKS):
                 near = min(BLOCKS, last - block)
-                for nth in range(near):
-                    lane = (block + nth - group * group_blocks) * LANES
-                    channels[nth], valids[nth] = group * group_lanes + lane, min(LANES, group_lanes - lane)
-                    flips[nth], used[nth] = flips_and_lanes(flip, (block + nth) * LANES, valids[nth])
-                    flips[nth] ^= turned
                 if IN_BANDS and sums.size:
                     count_band(
                         left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps,
@@ -113,7 +100,8 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop = first_run[kind], first_run[kind + 1]
                     for nth in range(near):
-                        channel, valid, at = channels[nth], valids[nth], (block + nth) * LANES
+                        at, lane = (block + nth) * LANES, (block + nth - group * group_blocks) * LANES
+                        channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                         placed, fixed = straight and valid == LANES, kind * extra.shape[1] + at
                         weight = (j0 * right.shape[1] + block + nth) * right.shape[2] * LANES
                         for p in range(TILE if placed else 0):
@@ -145,8 +133,9 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                         if thresholds.shape[0] == 1:
                             if not limits.size:
                                 mask_tile(dot, 0, extra, fixed, along, ones, i * TILE, step, thresholds, at, masks)
+                            flips, used = flips_and_lanes(flip, at, valid)
                             for p in range(counts[tile]):
-                                mask = (masks[p] ^ flips[nth]) & used[nth]
+                                mask = (masks[p] ^ turned ^ flips) & used
                                 or_bits(mask, channel, valid, words, 0, row0 + pixels[tile, p])
                         elif not placed:
                             shift_tile(dot, 0, extra, fixed, along, ones, i * TILE, step)

@@ -13,7 +13,7 @@ from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import blocks, count, scratch, sum_codes
+from .tiles import blocks, count, place_tiles, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
@@ -75,12 +75,10 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
     for low in range(begin, end, size):
         band = min(size, end - low)
         for group in range(groups):
+            place_tiles(plan, low, band, group * w.group_words, origins, kinds, sizes)
             for i in range(band):
-                image, tile = (low + i) // counts.size, (low + i) % counts.size
-                kinds[i], sizes[i] = plan.classes[tile], counts[tile]
                 for p in range(TILE):
-                    origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + group * w.group_words
-                    rows[i, p] = pixels[tile, p] if x.row_is_pixel else image
+                    rows[i, p] = pixels[(low + i) % counts.size, p] if x.row_is_pixel else (low + i) // counts.size
                 for part in range(parts):
                     run = kinds[i] * parts + part
                     for t in range(terms.shape[0]):

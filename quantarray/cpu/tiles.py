@@ -24,6 +24,18 @@ def lay_out_blocks(words, groups, lay_out, out):
         out[plane, block, start:stop] = lay_out(lanes)
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def place_tiles(plan, low, band, word, origins, kinds, sizes):
+    """For `band` tiles from tile `low` on: the words where their pixels begin, `word` words behind the plan's, their
+    border classes, and how many pixels they have."""
+    pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
+    for i in range(band):
+        image, tile = (low + i) // counts.size, (low + i) % counts.size
+        kinds[i], sizes[i] = classes[tile], counts[tile]
+        for p in range(TILE):
+            origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + word
+
+
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
     """ones[t, p] = sum of the codes of a term's planes over runs start .. stop, for pixels origins[tile, p]."""
@@ -72,15 +84,21 @@ def differing(x_terms, w_terms):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fixed_of_differences(extra, x_terms, w_terms, sums, inside, lanes):
-    """`extra` for sums of the form fixed - (step_x * step_w / 2) * |a ^ b|: by |a & b| = (|a| + |b| - |a ^ b|) / 2,
-    |a| cancels and |b| comes in here, from the sums base_w * inside + step_w * |b|. Of lanes first .. last only."""
+def as_counts(extra, x_terms, w_terms, sums, inside, lanes):
+    """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * |a & b|; of lanes first .. last.
+
+    Where `differing`, fixed - (step_x * step_w / 2) * |a ^ b| instead, and `differ` -1 and not 0. As |a & b| is
+    (|a| + |b| - |a ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside + step_w * |b|.
+    """
+    step, along = x_terms[0, 3] * w_terms[0, 3], x_terms[0, 3] * w_terms[0, 2]
+    if not differing(x_terms, w_terms):
+        return extra, along, step, 0
     half, fixed = x_terms[0, 3] // 2, np.empty_like(extra)
     for kind in range(extra.shape[0]):
         base = w_terms[0, 2] * inside[kind]
         for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
             fixed[kind, lane] = extra[kind, lane] + half * (sums[kind, 0, lane] - base)
-    return fixed
+    return fixed, 0, -(step // 2), -1
 
 
 @njit(cache=True, nogil=True)

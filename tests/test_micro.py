@@ -304,7 +304,9 @@ OTHERS = [
     if name != isa.NAME and FEATURES.items() >= dict.fromkeys(isa.SETS.get(name, ((),))[0], True).items()
 ]
 PRODUCTS = "conv2d", "linalg", "networks"
-CHAPTERS = dict.fromkeys(("avx2", "avx512bw"), ("bands", *PRODUCTS)) | {
+CHAPTERS = {
+    "avx2": ("bands", *PRODUCTS),
+    "avx512bw": ("bands", "nearest", *PRODUCTS),
     "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
     isa.EMULATED: PRODUCTS,
 }

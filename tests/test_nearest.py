@@ -28,7 +28,7 @@ def check(queries, codes, k):
 @given(st.data())
 def test_nearest(least, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    rows, asked = data.draw(st.integers(1, 150)), data.draw(st.integers(0, 9))
+    rows, asked = data.draw(st.integers(1, 300)), data.draw(st.integers(0, 9))
     length = data.draw(st.sampled_from(LENGTHS))
     few = data.draw(st.integers(1, rows))  # rows that occur again and again: equal distances
     codes = rng.integers(0, 2, (few, length), np.uint8)[rng.integers(0, few, rows)]

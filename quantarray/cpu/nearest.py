@@ -1,7 +1,7 @@
 """The nearest rows by Hamming distance. `docs/kernels/nearest.md` explains the order of the loops.
 
 Rows that fit into L1 meet all queries before the next ones are read from memory, and distances are looked at only where
-one of some is below the worst that is kept. With AVX-512 and several queries, 32 rows are turned into the lanes of the
+one of some is below the worst that is kept. With AVX-512 and several queries, rows are turned into the lanes of the
 inner loop of products, and 4 queries are its pixels; else 8 rows are counted by one query, a row at a time.
 """
 
@@ -9,15 +9,31 @@ import numpy as np
 from numba import njit, prange
 
 from . import threads
+from .bands import BY_SHUFFLES, MOST
 from .deal import next_piece, none_dealt, share
 from .lines import empty_lines
-from .micro import LANES, ROWS, TILE, WIDTH, mask_counts, near_rows, popcount
+from .micro import (
+    LANES,
+    PAIR,
+    ROWS,
+    SHUFFLED,
+    SPLIT,
+    TILE,
+    WIDTH,
+    mask_counts,
+    mask_sums,
+    near_rows,
+    popcount,
+    shuffle_tile,
+    split_lanes,
+)
 from .micro.transpose import weave_lanes
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 _LEAST = 1 << 16  # words compared that are worth a parallel region
 _FAR = np.iinfo(np.int64).max
 _SEVERAL = 4  # queries for which rows are turned into lanes
+_MOST_LEAST = 65535  # above all sums of 16 bits
 BY_LANES = mask_counts is not None  # a branch on a global is not even compiled where it is False
 
 
@@ -44,56 +60,102 @@ def _merge(found, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _nearest_range(words, queries, first, last, out):
-    if BY_LANES and queries.shape[0] >= _SEVERAL and words.shape[1]:
-        first = _nearest_by_lanes(words, queries, first, last, out)
+    if queries.shape[0] >= _SEVERAL and words.shape[1]:
+        if BY_LANES:
+            first = _nearest_by_lanes(words, queries, first, last, out)
+        elif BY_SHUFFLES and words.shape[1] <= MOST:
+            first = _nearest_by_shuffles(words, queries, first, last, out)
     _nearest_by_rows(words, queries, first, last, out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _nearest_by_lanes(words, queries, first, last, out):
     """Of 32 rows after the other, as far as they go; returns the first row that is left."""
-    asked, length, kept = queries.shape[0], words.shape[1], out.shape[2]
-    tiles, runs = -(-asked // TILE), np.array([[0, 0, length]])
-    origins, masks = np.empty((tiles, TILE), np.int64), np.empty(TILE, np.uint64)
-    lanes, limits = empty_lines(length, np.uint64), empty_lines(tiles, np.int64)
-    for tile in range(tiles):
-        for p in range(TILE):
-            origins[tile, p] = min(tile * TILE + p, asked - 1) * length
-        limits[tile] = _limit(out, tile)
+    length, origins = words.shape[1], _tiles(queries)
+    runs, masks = np.array([[0, 0, length]]), np.empty(TILE, np.uint64)
+    lanes, limits = empty_lines(length, np.uint64), empty_lines(len(origins), np.int64)
+    for tile in range(len(origins)):
+        limits[tile] = _worst(out, tile) - 1
     for row in range(first, last - LANES + 1, LANES):
-        _turn(words, row, lanes)
-        for tile in range(tiles):
+        _turn(words, row, 1, lanes, 0)
+        for tile in range(len(origins)):
             mask_counts(queries, 0, origins, tile * TILE, lanes, 0, runs, 0, 1, -1, limits, tile * LANES, masks)
-            found = False
-            for q in range(tile * TILE, min((tile + 1) * TILE, asked)):
-                near = ~masks[q - tile * TILE] & np.uint64(0xFFFFFFFF)
-                for lane in range(LANES if near else 0):
-                    if (near >> np.uint64(lane)) & np.uint64(1):
-                        distance = _distance(words, row + lane, queries, q)
-                        if distance < out[0, q, kept - 1]:
-                            _insert(out, q, distance, row + lane)
-                            found = True
-            if found:
-                limits[tile] = _limit(out, tile)
+            if _keep_near(masks, words, row, queries, tile, out):
+                limits[tile] = _worst(out, tile) - 1
     return first + max(0, last - first) // LANES * LANES
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _limit(out, tile):
-    """A distance above it is too far for all queries of a tile."""
-    return out[0, tile * TILE : (tile + 1) * TILE, -1].max() - 1
+def _nearest_by_shuffles(words, queries, first, last, out):
+    """Of 128 rows after the other."""
+    length, origins = words.shape[1], _tiles(queries)
+    runs, masks = np.array([[0, 0, length]]), np.empty(TILE, np.uint64)
+    lanes, split = empty_lines(2 * length, np.uint64), empty_lines(SHUFFLED // PAIR * length * SPLIT // LANES, np.uint8)
+    sums, least = empty_lines(TILE * SHUFFLED // LANES, np.uint16), empty_lines(len(origins), np.uint16)
+    for tile in range(len(origins)):
+        least[tile] = min(_worst(out, tile), _MOST_LEAST)
+    for row in range(first, last - SHUFFLED + 1, SHUFFLED):
+        for pair in range(SHUFFLED // PAIR):
+            for block in range(2):
+                _turn(words, row + pair * PAIR + block * LANES, LANES // WIDTH, lanes, block * length * LANES)
+            split_lanes(lanes, 0, length * LANES, length, split, pair * length * SPLIT)
+        for tile in range(len(origins)):
+            shuffle_tile(
+                queries, 0, origins, tile * TILE, split, length * SPLIT, SHUFFLED // PAIR, runs, 0, 1, -1, sums, 0
+            )
+            found = False
+            for block in range(SHUFFLED // LANES):
+                mask_sums(sums, block * LANES, SHUFFLED, least, tile * LANES, masks)
+                found |= _keep_near(masks, words, row + block * LANES, queries, tile, out)
+            if found:
+                least[tile] = min(_worst(out, tile), _MOST_LEAST)
+    return first + max(0, last - first) // SHUFFLED * SHUFFLED
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _turn(words, row, lanes):
-    """lanes[k, l] = words[row + l, k]."""
-    length = words.shape[1]
-    for group in range(0, LANES, WIDTH):
+def _tiles(queries):
+    """Where the queries of each tile begin; the last one fills a tile up."""
+    asked, length = queries.shape
+    origins = np.empty((-(-asked // TILE), TILE), np.int64)
+    for tile in range(len(origins)):
+        for p in range(TILE):
+            origins[tile, p] = min(tile * TILE + p, asked - 1) * length
+    return origins
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _worst(out, tile):
+    """A distance from which on a row is too far for all queries of a tile."""
+    return out[0, tile * TILE : (tile + 1) * TILE, -1].max()
+
+
+@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+def _keep_near(masks, words, row, queries, tile, out):
+    """Insert those of 32 rows whose bit in a query's mask is 0 and that are near enough; True where there are any."""
+    found, kept = False, out.shape[2]
+    for q in range(tile * TILE, min((tile + 1) * TILE, queries.shape[0])):
+        near = ~masks[q - tile * TILE] & np.uint64(0xFFFFFFFF)
+        for lane in range(LANES if near else 0):
+            if (near >> np.uint64(lane)) & np.uint64(1):
+                distance = _distance(words, row + lane, queries, q)
+                if distance < out[0, q, kept - 1]:
+                    _insert(out, q, distance, row + lane)
+                    found = True
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _turn(words, row, apart, lanes, to):
+    """Word k of 32 rows side by side: lanes[to + 32 * k + 8 * j + i] is that of row + 8 * j + i where `apart` is 1, and
+    of row + j + 4 * i where it is 4."""
+    length, ahead = words.shape[1], WIDTH if apart == 1 else 1
+    for j in range(LANES // WIDTH):
+        first = row + j * ahead
         for k in range(0, length // WIDTH * WIDTH, WIDTH):
-            weave_lanes(words, (row + group) * length + k, length, lanes, k * LANES + group)
+            weave_lanes(words, first * length + k, apart * length, lanes, to + k * LANES + j * WIDTH)
         for k in range(length // WIDTH * WIDTH, length):
-            for i in range(group, group + WIDTH):
-                lanes[k, i] = words[row + i, k]
+            for i in range(WIDTH):
+                lanes[to // LANES + k, j * WIDTH + i] = words[first + i * apart, k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -15,7 +15,7 @@ from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .ranks import put_ranks
 from .rescale_row import rescale_row
-from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_weights
+from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .stream import STREAMED, stream_lanes
@@ -106,6 +106,7 @@ __all__ = [
     "shift_tile",
     "shuffle_tile",
     "slice_run",
+    "split_lanes",
     "split_weights",
     "stream_lanes",
     "unfold",

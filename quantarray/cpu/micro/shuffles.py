@@ -17,11 +17,13 @@ from numba.extending import intrinsic
 
 from .count import by_pixels
 from .count_bytes import PIECE, least, pieces
-from .vectors import I8, I16, I32, I64, LANES, PAIR, TILE, const, each_run, place_of, pointer
+from .transpose import woven, zipped
+from .vectors import I8, I16, I32, I64, LANES, PAIR, TILE, WIDTH, const, each_run, place_of, pointer
 
 SPLIT = 16 * PAIR  # bytes of a word of two blocks, half a byte in each
 SHUFFLED = 2 * PAIR  # channels that a pixel has sums for
 _COUPLE = 2  # pixels that share shuffles
+_PARTS = 4  # of 16 bytes, within which a vector is shuffled by one instruction
 _NUMBERS, _HALVES = np.arange(256)[:, None], np.arange(16)
 _COUNTS = [
     np.bitwise_count(op(_NUMBERS & 15, _HALVES)) + 16 * np.bitwise_count(op(_NUMBERS >> 4, _HALVES))
@@ -60,12 +62,42 @@ def split_weights(typingctx, weights, first, second, words, split, at):
                 builder.zext(builder.load(place_of(builder, block, at, part), align=8), _SHORTS) for block in blocks
             )
             both = builder.or_(one, builder.shl(other, _constant(8)))
-            for half in range(2):
-                found = builder.and_(builder.lshr(both, _constant(4 * half)), _constant(0x0F0F))
-                to = builder.add(builder.mul(byte.index, const(2 * PAIR)), const(PAIR * half))
-                builder.store(found, place_of(builder, split, to, _SHORTS), align=PAIR)
+            _store_halves(builder, both, split, builder.mul(byte.index, const(2 * PAIR)))
 
     return signature, codegen
+
+
+@intrinsic
+def split_lanes(typingctx, lanes, first, second, words, split, at):
+    """The same for words that lie as they are, 32 a block: lane 8 * j + i of a block becomes its channel j + 4 * i."""
+    i64 = types.int64
+    signature = types.void(lanes, i64, i64, i64, split, i64)
+
+    def codegen(context, builder, signature, args):
+        blocks = [pointer(context, builder, signature, args, 0, args[i]) for i in (1, 2)]
+        split, vector = pointer(context, builder, signature, args, 4, args[5]), ir.VectorType(I64, WIDTH)
+        with cgutils.for_range(builder, args[3]) as word:
+            at = builder.mul(word.index, const(LANES))
+            one, other = (
+                [
+                    builder.bitcast(builder.load(place_of(builder, block, builder.add(at, const(j)), vector)), _BYTES)
+                    for j in range(0, LANES, WIDTH)
+                ]
+                for block in blocks
+            )
+            pairs = [zipped(builder, *both, half, _PARTS) for half in range(2) for both in zip(one, other, strict=True)]
+            to = builder.mul(word.index, const(SPLIT))
+            for byte, found in enumerate(woven(builder, [builder.bitcast(pair, _SHORTS) for pair in pairs], _PARTS)):
+                _store_halves(builder, found, split, builder.add(to, const(2 * PAIR * byte)))
+
+    return signature, codegen
+
+
+def _store_halves(builder, both, split, at):
+    """The low halves of bytes to split[at ..], and the high ones behind them."""
+    for half in range(2):
+        found = builder.and_(builder.lshr(both, _constant(4 * half)), _constant(0x0F0F))
+        builder.store(found, place_of(builder, split, builder.add(at, const(PAIR * half)), _SHORTS), align=PAIR)
 
 
 @intrinsic

@@ -72,7 +72,7 @@ def _weaver(near):
         def codegen(context, builder, signature, args):
             data = pointer(context, builder, signature, args, 0, args[1])
             places = [builder.mul(args[2], ir.Constant(I64, n)) for n in range(near)]
-            found = _woven(builder, [_load(builder, data, place) for place in places])
+            found = woven(builder, [_load(builder, data, place) for place in places])
             data = pointer(context, builder, signature, args, 3, args[4])
             for n, vector in enumerate(found):
                 _store(builder, vector, data, n * SQUARES)
@@ -89,7 +89,7 @@ def weave_lanes(typingctx, words, at, apart, lanes, to):
 
     def codegen(context, builder, signature, args):
         data = pointer(context, builder, signature, args, 0, args[1])
-        found = _woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
+        found = woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
         data = pointer(context, builder, signature, args, 3, args[4])
         for n, vector in enumerate(found):
             _store(builder, vector, data, n * LANES)
@@ -105,7 +105,7 @@ def weave_rows(typingctx, words, at, apart, squares, to, length):
 
     def codegen(context, builder, signature, args):
         data, length = pointer(context, builder, signature, args, 0, args[1]), args[5]
-        found = _woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
+        found = woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
         data = pointer(context, builder, signature, args, 3, args[4])
         for n, vector in enumerate(found):
             square, row = builder.urem(const(n), length), builder.udiv(const(n), length)
@@ -115,16 +115,20 @@ def weave_rows(typingctx, words, at, apart, squares, to, length):
     return signature, codegen
 
 
-def _woven(builder, vectors):
-    """Element k of all vectors, then element k + 1 of all: zips of zips."""
+def woven(builder, vectors, parts=1):
+    """Element k of all vectors, then element k + 1 of all: zips of zips. In each of some parts of the vectors alone."""
     if len(vectors) == 1:
         return vectors
-    made = []
-    for even, odd in zip(_woven(builder, vectors[::2]), _woven(builder, vectors[1::2]), strict=True):
-        for first in (0, WIDTH // 2):
-            order = [first + i // 2 + i % 2 * WIDTH for i in range(WIDTH)]
-            made.append(builder.shuffle_vector(even, odd, ir.Constant(ir.VectorType(I32, WIDTH), order)))
-    return made
+    found = zip(woven(builder, vectors[::2], parts), woven(builder, vectors[1::2], parts), strict=True)
+    return [zipped(builder, even, odd, half, parts) for even, odd in found for half in range(2)]
+
+
+def zipped(builder, even, odd, half, parts=1):
+    """Elements of two vectors in turn, of the first or the second half of each part."""
+    count = even.type.count // parts
+    firsts = [part * count + half * (count // 2) for part in range(parts)]
+    order = [first + i // 2 + i % 2 * even.type.count for first in firsts for i in range(count)]
+    return builder.shuffle_vector(even, odd, ir.Constant(ir.VectorType(I32, len(order)), order))
 
 
 weave_1, weave_2, weave_4, weave_8 = (_weaver(near) for near in (1, 2, 4, 8))

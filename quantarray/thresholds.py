@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Thresholds:
                 f"Thresholds: {count} thresholds give {count + 1} codes, but {self.into} has {self.into.n_levels} "
                 f"levels"
             )
-        self.constants: dict[str, Any] = {"scale": scale, "offset": offset, "table": table}
+        self.constants: dict[str, Any] = deepcopy({"scale": scale, "offset": offset, "table": table})
         self._cache: dict[Any, Any] = {}
         ranked = checks.flag("Thresholds", "by_rank", by_rank)
         self.codes = _frozen(self._codes() if ranked else np.arange(count + 1, dtype=np.uint8))

@@ -72,7 +72,7 @@ QUANTIZERS = [
 ]
 
 
-SAME = [
+DIFFERENT = [
     lambda: qa.Thresholds([0]),
     lambda: qa.Thresholds([0.0]),
     lambda: qa.Thresholds([[0], [0]]),
@@ -89,13 +89,17 @@ SAME = [
 
 
 def test_equal_where_made_of_the_same():
-    for i, one in enumerate(SAME):
+    for i, one in enumerate(DIFFERENT):
         assert one() == one() and hash(one()) == hash(one())
-        assert [one() == other() for other in SAME] == [i == j for j in range(len(SAME))]
+        assert [one() == other() for other in DIFFERENT] == [i == j for j in range(len(DIFFERENT))]
     assert qa.Thresholds([0]) != 0
 
 
 def test_never_change():
+    scale = np.array(0.5)
+    law = qa.Thresholds([0], into=qa.uniform(1), scale=scale)
+    scale[...] = 2
+    assert law.law(3).scale.item() == 0.5
     greater = np.array([True, False])
     law = qa.Thresholds([[0], [1]], greater=greater)
     greater[:] = False

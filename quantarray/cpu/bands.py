@@ -24,10 +24,8 @@ from .micro import (
 
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 BY_SHUFFLES = COUNTING == "avx512bw"
-IN_BANDS = BY_SHUFFLES or COUNTING in (
-    "portable",
-    "avx2",
-)  # a branch on a global is not even compiled where it is False
+# A branch on a global is not even compiled where it is False
+IN_BANDS = BY_SHUFFLES or COUNTING in ("portable", "avx2")
 # Pixels, times planes of them, for which tables or split weights are worth making: what a tile at a time takes for them
 # is more
 _LEAST = 32 if COUNTING == "avx2" else 8

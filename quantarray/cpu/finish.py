@@ -2,6 +2,7 @@
 
 These take the arrays of a `Finish` one by one and no slices: a tuple of arrays is passed as some forty numbers, and a
 slice costs two atomic operations, which is more than the work done here.
+
 For the same reason each kernel chooses between them itself: with one function that does, called or inlined by Numba,
 reference counts stay that make codes take twice as long.
 """

@@ -33,7 +33,7 @@ STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 _LEAST = 1 << 16  # words compared that are worth a parallel region
 _FAR = np.iinfo(np.int64).max
 _SEVERAL = 4  # queries for which rows are turned into lanes
-_MOST_LEAST = 65535  # above all sums of 16 bits
+_BEYOND = 65535  # all sums of MOST words
 BY_LANES = mask_counts is not None  # a branch on a global is not even compiled where it is False
 
 
@@ -93,7 +93,7 @@ def _nearest_by_shuffles(words, queries, first, last, out):
     lanes, split = empty_lines(2 * length, np.uint64), empty_lines(SHUFFLED // PAIR * length * SPLIT // LANES, np.uint8)
     sums, least = empty_lines(TILE * SHUFFLED // LANES, np.uint16), empty_lines(len(origins), np.uint16)
     for tile in range(len(origins)):
-        least[tile] = min(_worst(out, tile), _MOST_LEAST)
+        least[tile] = min(_worst(out, tile), _BEYOND)
     for row in range(first, last - SHUFFLED + 1, SHUFFLED):
         for pair in range(SHUFFLED // PAIR):
             for block in range(2):
@@ -108,7 +108,7 @@ def _nearest_by_shuffles(words, queries, first, last, out):
                 mask_sums(sums, block * LANES, SHUFFLED, least, tile * LANES, masks)
                 found |= _keep_near(masks, words, row + block * LANES, queries, tile, out)
             if found:
-                least[tile] = min(_worst(out, tile), _MOST_LEAST)
+                least[tile] = min(_worst(out, tile), _BEYOND)
     return first + max(0, last - first) // SHUFFLED * SHUFFLED
 
 

@@ -32,14 +32,17 @@ def both(name, *args, out):
 
 
 @contextmanager
-def twins():
-    """Public functions on CUDA kernels: those that have a twin run it in place of the CPU's, chosen as for a GPU."""
+def twins(packing=True):
+    """Public functions on CUDA kernels: those that have a twin run it in place of the CPU's, chosen as for a GPU.
+
+    Without `packing` operands are packed by the CPU, which takes no time.
+    """
     device = import_module("quantarray.device")  # the package has a function of this name
     found = device._twin
 
     def twin(backend, path, name):
         path = path.replace(".cpu.", ".cuda.")
-        made = found("cuda", path, name)
+        made = found("cuda", path, name) if packing or name not in ("pack", "unpack") else None
         return made if hasattr(made, name) else found(backend, path.replace(".cuda.", ".cpu."), name)
 
     with patch.object(device, "_twin", twin), patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel):

@@ -25,15 +25,18 @@ class Thread(greenlet):
     """One thread of a block."""
 
     def __init__(self, block, place, index):
-        super().__init__(block.function)
+        super().__init__(self._run)
         self.block, self.blockIdx, self.threadIdx = block, kernelapi.Dim3(*place), kernelapi.Dim3(*index)
         x, y, _ = block.shape
         self.thread_id = index[0] + x * (index[1] + y * index[2])
-        self.shown, self.exchanged = (), 0
 
-    def wait(self, what):
-        """Let the others come to the barrier `what`."""
-        self.block.scheduler.switch(what)
+    def _run(self, *args):
+        self.block.function(*args)
+        return None, None
+
+    def wait(self, what, value=None):
+        """Let the others come to the barrier `what`; at that of a warp, what each of its lanes gave is given back."""
+        return self.block.scheduler.switch((what, value))
 
 
 class Block:
@@ -55,10 +58,10 @@ class Block:
     def _advance(self, warp, *args):
         """Run a warp to the next barrier of the block, or its end (None)."""
         while True:
-            arrived = [thread.switch(*args) for thread in warp]
-            args = ()
+            arrived, values = zip(*[thread.switch(*args) for thread in warp], strict=True)
             if _same("warp", arrived)[0] != "warp":
                 return arrived[0]
+            args = (Given(values),)
 
 
 def _same(group, arrived):
@@ -67,14 +70,29 @@ def _same(group, arrived):
     return arrived
 
 
+class Given(tuple):
+    """What every lane of a warp gave, the same object in each."""
+
+    def once(self, make):
+        """What `make` makes of it, for the first lane that comes; the others are given the same."""
+        if not hasattr(self, "made"):
+            self.made = make(self)
+        return self.made
+
+
 def _exchange(value):
     """(this thread's lane, what every lane of its warp gave)."""
     me = getcurrent()
-    warp = me.block.warps[me.thread_id // 32]
-    me.shown = (value, *me.shown[:1])  # the lanes that still read the last exchange are one behind
-    me.exchanged += 1
-    me.wait("warp")
-    return me.thread_id % 32, [thread.shown[thread.exchanged - me.exchanged] for thread in warp]
+    return me.thread_id % 32, me.wait("warp", value)
+
+
+def _ballot(predicates):
+    return sum(bool(bit) << lane for lane, bit in enumerate(predicates))
+
+
+def _alike(values):
+    """For each value a ballot of the lanes that gave it."""
+    return {value: _ballot([other == value for other in values]) for value in set(values)}
 
 
 class Module(kernelapi.FakeCUDAModule):
@@ -95,14 +113,14 @@ class Module(kernelapi.FakeCUDAModule):
         getcurrent().wait("warp")
 
     def ballot_sync(self, mask, predicate):
-        return sum(bool(bit) << lane for lane, bit in enumerate(_exchange(predicate)[1]))
+        return _exchange(predicate)[1].once(_ballot)
 
     def shfl_xor_sync(self, mask, value, lanes):
         lane, shown = _exchange(value)
         return shown[lane ^ lanes]
 
     def match_any_sync(self, mask, value):
-        return sum(bool(other == value) << lane for lane, other in enumerate(_exchange(value)[1]))
+        return _exchange(value)[1].once(_alike)[value]
 
 
 class Shared(kernelapi.FakeCUDAShared):
@@ -146,12 +164,22 @@ class Swapped:
     """The simulated `cuda` in place of the real one in a function's module, until the kernel that is launched ends.
 
     Numba's own counts, under a lock, who is in a module, at each call of each device function: a quarter of all time.
+    With this one a device function is called as it is where its module's has been put already.
     """
 
     _put: ClassVar = []
 
     def __init__(self, function, fake):
         self.names, self.fake, self.outermost = function.__globals__, fake, not self._put
+
+    @staticmethod
+    def direct(call):
+        def called(self, *args):
+            context = kernel._kernel_context
+            inside = context is not None and self.fn.__globals__.get("cuda", context) is context
+            return self.fn(*args) if inside else call(self, *args)
+
+        return called
 
     def __enter__(self):
         real = self.names.get("cuda", self.fake)
@@ -167,6 +195,7 @@ class Swapped:
 
 def install():
     kernel.FakeCUDAKernel.__getitem__ = _as_on_a_gpu(kernel.FakeCUDAKernel.__getitem__)
+    kernel.FakeCUDAKernel.__call__ = Swapped.direct(kernel.FakeCUDAKernel.__call__)
     kernel.BlockManager, kernel.FakeCUDAModule, kernel.InOut = Block, Module, InPlace
     kernel.swapped_cuda_module = Swapped
     kernelapi.FakeCUDAShared = Shared

@@ -39,22 +39,24 @@ def mma_and_popc(a, b, c):
     return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
 
 
+def _multiply(registers):
+    c, a, b = (np.array([one[part] for one in registers]) for part in (slice(4), slice(4, 8), slice(8, 10)))
+    assert (c.dtype, a.dtype, b.dtype) == (np.int32, np.uint32, np.uint32)
+    return mma_and_popc(a, b, c)
+
+
 class Models:
     """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
 
     NAMES = "mma", "load_matrix", "address", "read", "read_half", "copy_word", "copy_pair", "commit", "wait"
 
     def __init__(self, current, exchange):
-        self.current, self.exchange, self.made = current, exchange, (None, None)
+        self.current, self.exchange = current, exchange
         self.unseen = set()  # addresses of words that threads have written and not shown to the async proxy
 
     def mma(self, *registers):
-        lane, shown = self.exchange(registers)
-        if self.made[0] is not shown[0]:  # the first lane that comes by multiplies for all
-            c, a, b = (np.array([one[part] for one in shown]) for part in (slice(4), slice(4, 8), slice(8, 10)))
-            assert (c.dtype, a.dtype, b.dtype) == (np.int32, np.uint32, np.uint32)
-            self.made = shown[0], mma_and_popc(a, b, c)
-        return tuple(self.made[1][lane])
+        lane, given = self.exchange(registers)
+        return tuple(given.once(_multiply)[lane])
 
     def load_matrix(self, array, at):
         lane, shown = self.exchange(at)

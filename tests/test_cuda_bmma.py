@@ -33,7 +33,7 @@ def tiny(request):
         patched.setattr(launch, "capability", lambda: (8, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "bmma")
-        with twins():
+        with twins(packing=False):
             yield
 
 
@@ -56,7 +56,7 @@ def test_pairs_of_words(kernel, stride, image, pad, words, groups):
 
 @pytest.mark.parametrize("bits_x", (1, 3, 8))
 def test_bits(bits_x):
-    check_bits(bits_x)
+    check_bits(bits_x, widths=(1, 3, 8))
 
 
 @pytest.mark.parametrize(("outputs", "low"), [(130, -1), (257, 0)])

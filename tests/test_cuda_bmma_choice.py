@@ -17,7 +17,7 @@ def forced():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(launch, "capability", lambda: (8, 0))
         patched.setenv("QUANTARRAY_CUDA", "bmma")
-        with twins():
+        with twins(packing=False):
             yield
 
 

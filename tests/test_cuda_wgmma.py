@@ -23,7 +23,7 @@ def tiny():
         patched.setattr(launch, "capability", lambda: (9, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "wgmma")
-        with twins():
+        with twins(packing=False):
             yield
 
 

@@ -23,7 +23,7 @@ def forced():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(launch, "capability", lambda: (9, 0))
         patched.setenv("QUANTARRAY_CUDA", "wgmma")
-        with twins():
+        with twins(packing=False):
             yield
 
 

@@ -2,8 +2,8 @@
 that two pixels share (`micro/shuffles.py`)."""
 
 import numpy as np
-from numba import njit
 
+from .compiled import entry, inline, inner
 from .isa import COUNTING
 from .lines import empty_lines
 from .micro import (
@@ -35,7 +35,7 @@ WIDE = SHUFFLED if BY_SHUFFLES else PAIR  # channels for which a band is counted
 BLOCKS = WIDE // LANES if IN_BANDS else 1  # whose results a tile stores one after the other
 
 
-@njit(cache=True, nogil=True)
+@entry
 def band_scratch(left, right, tiles, parts):
     """(sums, ready, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
     planes, others, words = left.shape[0], right.shape[0], right.shape[2]
@@ -45,7 +45,7 @@ def band_scratch(left, right, tiles, parts):
     return band_buffers(planes, others, tiles, WIDE, 2 * words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def band_buffers(planes, others, tiles, lanes, size):
     """uint16 sums[planes of x, planes of w, pixels, lanes], and what it takes to fill them: uint8 of some size, the
     weights made ready.
@@ -57,7 +57,7 @@ def band_buffers(planes, others, tiles, lanes, size):
     return sums, empty_lines(size // LANES if tiles else 0, np.uint8).ravel(), np.empty((WORDS, 2), np.int64)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def look_up_band(left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps, sums):
     """sums[i, j, pixel, l] = |left_i & right_j| over the runs of a pixel's class, for channels l of `near` blocks
     from `block` on, two at most.
@@ -84,7 +84,7 @@ def look_up_band(left, origins, kinds, sizes, band, right, block, near, runs, fi
                         add_rows(left, i * plane + origins[tile, p], steps, found, ready, sums, to + p * lanes)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def shuffle_band(left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps, sums):
     """The same by shuffles, for whole tiles of 4 pixels and at most four blocks; `ready` holds all their weights split
     up."""
@@ -108,7 +108,7 @@ def shuffle_band(left, origins, kinds, sizes, band, right, block, near, runs, fi
 count_band = shuffle_band if BY_SHUFFLES else look_up_band
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _steps(runs, first, last, start, size, steps):
     """The words of runs first .. last whose weights are words start .. start + size, and how many there are.
 
@@ -123,7 +123,7 @@ def _steps(runs, first, last, start, size, steps):
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def read_band(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
     """total[p, lane] = sum_ij 2^(i+j) of a tile's counts with one of its blocks."""
     _, others, pixels, lanes = sums.shape

@@ -9,10 +9,10 @@ integer results `finish.extra` holds it already, times base_x, with padding and 
 """
 
 import numpy as np
-from numba import njit, prange
 
 from .bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band, read_band
-from .deal import next_piece, none_dealt, share
+from .compiled import entry
+from .deal import deal
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import (
@@ -37,6 +37,7 @@ from .tiles import (
     limits_of_counts,
     place_tiles,
     scratch,
+    stretch,
     sum_codes,
 )
 
@@ -55,8 +56,9 @@ def conv(x, w, plan, finish, out):
     drive(_conv_range, _conv_parallel, x, w, plan, tiles, finish, no_values, out, effort)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
+@entry
+def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
+    chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, runs = x.words, w.words, plan.runs
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
@@ -155,12 +157,7 @@ def _conv_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                         image, tile = image + 1, 0
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _conv_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < chunks * parts:
-            first, last = share(piece // chunks, parts, tiles)
-            _conv_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
-            piece = next_piece(dealt)
+@entry
+def _conv_parallel(x, w, plan, finish, values, words, chunks, parts, tiles, workers, dealer):
+    given = x, w, plan, finish, values, words, chunks, parts, tiles
+    deal(_conv_range, given, chunks * parts, chunks * parts, workers, dealer)

@@ -5,15 +5,15 @@ counts of the same words, which stay in L1 between them: a tile's words are read
 """
 
 import numpy as np
-from numba import njit, prange
 
 from .bands import BLOCKS, IN_BANDS, band_scratch, count_band, read_band
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inline
+from .deal import deal
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import blocks, count, place_tiles, scratch, sum_codes
+from .tiles import blocks, count, place_tiles, scratch, stretch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
@@ -23,7 +23,7 @@ def conv_real(x, w, plan, finish, out):
     drive(_real_range, _real_parallel, x, w, plan, tiles, finish, _NO_VALUES, out, Effort(word=pairs, tile=6 * pairs))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _add_offsets(
     x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, tile, block, ones, scales, value
 ):  # fmt: skip
@@ -47,7 +47,7 @@ def _add_offsets(
         add_tile(value, scales, w_offset, part * lanes + at, inside[run + part], None, 0, 0, None, 0, 0, None)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _row_constants(constants, part, t, rows, tile, out):
     """out[p] = the constant of row rows[tile, p]; constants float64[parts terms rows 1]."""
     last = constants.shape[2] - 1
@@ -55,8 +55,9 @@ def _row_constants(constants, part, t, rows, tile, out):
         out[p] = constants[part, t, min(rows[tile, p], last), 0]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
+@entry
+def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
+    chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, terms, x_scale, x_offset = x.words, x.terms, x.scale, np.expand_dims(x.offset, 0)
     right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside
@@ -136,12 +137,7 @@ def _real_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
                             store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _real_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < chunks * parts:
-            first, last = share(piece // chunks, parts, tiles)
-            _real_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
-            piece = next_piece(dealt)
+@entry
+def _real_parallel(x, w, plan, finish, values, words, chunks, parts, tiles, workers, dealer):
+    given = x, w, plan, finish, values, words, chunks, parts, tiles
+    deal(_real_range, given, chunks * parts, chunks * parts, workers, dealer)

@@ -1,44 +1,108 @@
 """Dealing pieces of work out to threads: each takes the next piece when it has done one.
 
 Numba gives each thread its share of a `prange` before the loop begins, whatever `set_parallel_chunksize` says, so a
-thread that starts late, or on a core that others use too, would hold all up. A parallel kernel is therefore a `prange`
-over its `workers`, the last argument, which `threads.run` adds, and each takes pieces from one counter:
+thread that starts late, or on a core that others use too, would hold all up; here they take pieces from one counter.
+A kernel for tasks first .. last, its last two arguments, has a twin that `threads.run` calls:
 
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            ...
-            piece = next_piece(dealt)
+    @entry
+    def _pack_parallel(codes, out, tasks, pieces, workers, dealer):
+        deal(_pack_rows, (codes, out), tasks, pieces, workers, dealer)
+
+The `prange` is in one function, `_deal`, which is given the twins' kernels and arguments by address. With one in each
+twin Numba compiles the kernel four times, on its own and in three functions around it: half of all that is compiled.
 """
 
+from functools import cache
+
 import numpy as np
-from numba import njit, types
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .micro.vectors import const, pointer
+from .compiled import inline
+from .micro.vectors import I8, I32, I64, const, pointer
+
+_VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
+_KERNEL = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
+_DEALER = ir.FunctionType(_ADDRESS, [I64] * 5)
 
 
-@njit(cache=True, nogil=True)
-def none_dealt():
-    """A counter for `next_piece`."""
-    dealt = np.empty(1, np.int64)  # `np.zeros` would be a parallel loop of its own
-    dealt[0] = 0
-    return dealt
-
-
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def share(piece, pieces, tasks):
     """(first, last): the tasks of a piece, as many as of any other or one fewer."""
     return tasks * piece // pieces, tasks * (piece + 1) // pieces
 
 
 @intrinsic
-def next_piece(typingctx, dealt):
+def _next_piece(typingctx, dealt):
     """The number of the next piece, from 0 on; no two threads get the same."""
 
     def codegen(context, builder, signature, args):
         return builder.atomic_rmw("add", pointer(context, builder, signature, args, 0), const(1), "monotonic")
 
     return types.int64(dealt), codegen
+
+
+@intrinsic
+def _run(typingctx, kernel, arguments, first, last):
+    """Call what `deal` has made of a kernel, which lies at an address."""
+
+    def codegen(context, builder, signature, args):
+        function = builder.inttoptr(args[0], _KERNEL.as_pointer())
+        builder.call(function, [builder.inttoptr(args[1], _ADDRESS), *args[2:]])
+        return context.get_dummy_value()
+
+    return types.void(kernel, arguments, first, last), codegen
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _deal(kernel, arguments, tasks, pieces, workers):
+    dealt = np.empty(1, np.int64)  # `np.zeros` would be a parallel loop of its own
+    dealt[0] = 0
+    for _ in prange(workers):
+        piece = _next_piece(dealt)
+        while piece < pieces:
+            first, last = share(piece, pieces, tasks)
+            _run(kernel, arguments, first, last)
+            piece = _next_piece(dealt)
+
+
+@cache
+def dealer():
+    """The address of `_deal`."""
+    takes = (types.int64,) * 5
+    _deal.compile(takes)
+    made = _deal.overloads[takes]
+    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+
+
+@intrinsic
+def deal(typingctx, kernel, arguments, tasks, pieces, workers, dealer):
+    """kernel(*arguments, first, last) for all tasks in so many pieces, by so many threads. Its result is dropped."""
+    called = kernel.get_call_type(typingctx, (*arguments.types, types.int64, types.int64), {})
+
+    def codegen(context, builder, signature, args):
+        made = kernel.dispatcher.overloads[called.args]
+        context.active_code_library.add_linking_library(made.library)
+        given = builder.alloca(ir.LiteralStructType([args[1].type, I32]))  # the arguments, and whether a call failed
+        for i, part in enumerate((args[1], ir.Constant(I32, 0))):
+            builder.store(part, cgutils.gep_inbounds(builder, given, 0, i))
+        name = f"{made.fndesc.llvm_func_name}.of_a_piece"
+        function = ir.Function(builder.module, _KERNEL, builder.module.get_unique_name(name))
+        function.linkage = "internal"
+        inside = ir.IRBuilder(function.append_basic_block())
+        held = inside.bitcast(function.args[0], given.type)
+        packed = cgutils.unpack_tuple(inside, inside.load(cgutils.gep_inbounds(inside, held, 0, 0)))
+        status, _ = context.call_internal_no_propagate(inside, made.fndesc, called, [*packed, *function.args[1:]])
+        with inside.if_then(status.is_error):
+            inside.store(ir.Constant(I32, 1), cgutils.gep_inbounds(inside, held, 0, 1))
+        inside.ret_void()
+        run = builder.inttoptr(args[5], _DEALER.as_pointer())
+        builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(given, I64), *args[2:5]])
+        failed = builder.load(cgutils.gep_inbounds(builder, given, 0, 1))
+        with builder.if_then(builder.trunc(failed, ir.IntType(1))):  # kernels raise nothing else
+            context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
+        return context.get_dummy_value()
+
+    return types.void(kernel, arguments, tasks, pieces, workers, dealer), codegen

@@ -5,10 +5,10 @@ The bits of x select the weights' values, so a tap costs one shift, one mask and
 """
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inline, inner
+from .deal import deal
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, add_chosen, fix_lanes
 
@@ -28,12 +28,12 @@ def depthwise(x, w, plan, finish, mean, out):
     one, many = (_real_range, _real_parallel) if real else (_integer_range, _integer_parallel)
     work = rows * w.words.shape[1] * w.words.shape[2] * w.group_words * x.words.shape[0]
     if threads.serial(work, _LEAST):
-        one(x, w, plan, finish, mean, 0, rows, values, words)
+        one(x, w, plan, finish, mean, values, words, 0, rows)
     else:
-        threads.run(many, x, w, plan, finish, mean, rows, threads.pieces(rows), values, words)
+        threads.run(many, x, w, plan, finish, mean, values, words, rows, threads.pieces(rows))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def _add_taps(x, w, plan, kind, t, values, at, stride, origin, lanes):
     """lanes[l] += sum over the taps inside of x's code of term t times values[at + tap * stride + l], flat."""
     first, last = plan.first_run[kind], plan.first_run[kind + 1]
@@ -42,7 +42,7 @@ def _add_taps(x, w, plan, kind, t, values, at, stride, origin, lanes):
         add_chosen(x.words, word, plan.runs, first, last, w.group_words, values, at, stride, j, lanes)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def _add_weights(x, w, plan, kind, t, s, copy, word, origin, lanes):
     """The same for the values of term s of the weights, for the channels of a word."""
     _, copies, taps, width = w.words.shape
@@ -50,7 +50,7 @@ def _add_weights(x, w, plan, kind, t, s, copy, word, origin, lanes):
     _add_taps(x, w, plan, kind, t, w.words, at, width, origin + word, lanes)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
     """dot[l] = the exact sum of term t of x times term s of w, for the channels of a word."""
     dot[:] = 0
@@ -60,7 +60,7 @@ def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
         dot[0, lane] = x.terms[t, 2] * w.sums[kind, s, lane0 + lane] + x.terms[t, 3] * dot[0, lane]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def _store(lanes, w, finish, plain, copy, word, row, made, values, words):
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     copies = w.words.shape[1]
@@ -78,8 +78,8 @@ def _store(lanes, w, finish, plain, copy, word, row, made, values, words):
             store_codes(lanes, 0, start, thresholds, flip, toggles, lane, channel, valid, copies, made, words, row)
 
 
-@njit(cache=True, nogil=True)
-def _integer_range(x, w, plan, finish, mean, first, last, values, words):
+@entry
+def _integer_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, made = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
     plain = codes_are_ranks(finish.thresholds, finish.toggles)
@@ -96,12 +96,12 @@ def _integer_range(x, w, plan, finish, mean, first, last, values, words):
                 _store(dot, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lane(constants, lane):
     return constants[0] if constants.size == 1 else constants[min(lane, constants.size - 1)]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
     """value[l] in float64, in the documented order: products, then A, B and n terms."""
     at, channel = (copy * w.group_words + word) * _LANES, word * _LANES
@@ -130,8 +130,8 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
         value[0, lane] += (_lane(offset, channel + lane) * w.offset[0, at + lane]) * n
 
 
-@njit(cache=True, nogil=True)
-def _real_range(x, w, plan, finish, mean, first, last, values, words):
+@entry
+def _real_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
     made = np.empty(8, np.uint64)
@@ -150,23 +150,11 @@ def _real_range(x, w, plan, finish, mean, first, last, values, words):
                 _store(value, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _integer_parallel(x, w, plan, finish, mean, rows, pieces, values, words, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _integer_range(x, w, plan, finish, mean, first, last, values, words)
-            piece = next_piece(dealt)
+@entry
+def _integer_parallel(x, w, plan, finish, mean, values, words, rows, pieces, workers, dealer):
+    deal(_integer_range, (x, w, plan, finish, mean, values, words), rows, pieces, workers, dealer)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _real_parallel(x, w, plan, finish, mean, rows, pieces, values, words, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _real_range(x, w, plan, finish, mean, first, last, values, words)
-            piece = next_piece(dealt)
+@entry
+def _real_parallel(x, w, plan, finish, mean, values, words, rows, pieces, workers, dealer):
+    deal(_real_range, (x, w, plan, finish, mean, values, words), rows, pieces, workers, dealer)

@@ -7,16 +7,16 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 """
 
 import numpy as np
-from numba import njit, prange
 
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .matrix_unit import DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
-from .tiles import blocks, lay_out_blocks, scratch
+from .tiles import blocks, lay_out_blocks, scratch, stretch
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -33,7 +33,7 @@ def dot(x, w, plan, finish, out):
     drive(_dot_range, _dot_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, EFFORT, UNIT)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@entry
 def bytes_of_levels(terms):
     """(base, unit, shift, step): levels v = shift + step * b of a term as int8 b = base + unit * code.
 
@@ -47,7 +47,7 @@ def bytes_of_levels(terms):
     return -low, 1, base + step * low, step
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def sum_windows(codes, places, tile, kind, firsts, spans, ones):
     """ones[tile, p] = sum of the codes in the windows of a tile's pixels."""
     for p in range(TILE):
@@ -60,8 +60,9 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
         ones[tile, p] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, matrix):
+@entry
+def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, task, _):
+    chunk, begin, end = stretch(task, chunks, parts, tiles)
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
@@ -156,12 +157,7 @@ def _dot_range(x, w, plan, finish, chunks, chunk, begin, end, values, words, mat
         low += band
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _dot_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, matrix, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < chunks * parts:
-            first, last = share(piece // chunks, parts, tiles)
-            _dot_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words, matrix)
-            piece = next_piece(dealt)
+@entry
+def _dot_parallel(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, workers, dealer):
+    given = x, w, plan, finish, values, words, matrix, chunks, parts, tiles
+    deal(_dot_range, given, chunks * parts, chunks * parts, workers, dealer)

@@ -27,21 +27,23 @@ class Effort(NamedTuple):
 
 
 def drive(one, many, x, w, plan, tiles, finish, no_values, out, effort, *more):
-    """Deal stretches of tiles and chunks of blocks out: `one(.., chunks, chunk, first, last, values, words, *more)`, or
-    its parallel twin."""
+    """Deal stretches of tiles and chunks of blocks out to `many`, the parallel twin of `one`, or do all as one task.
+
+    Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, the tasks.
+    """
     values, words = (no_values, out) if out.dtype == np.uint64 else (out, _NO_WORDS)
     _, blocks, length, _ = w.words.shape
     if not tiles or not blocks:
         return
     work = tiles * blocks * (length * effort.word + effort.tile)
     if threads.serial(work, _LEAST):
-        one(x, w, plan, finish, 1, 0, 0, tiles, values, words, *more)
+        one(x, w, plan, finish, values, words, *more, 1, 1, tiles, 0, 1)
         return
     # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
     split = max(1, blocks // 2 if w.groups == 1 else 1)
     ready = effort.weight * w.words.size, effort.pixel * x.words.size
     chunks, parts = cut(numba.get_num_threads(), split, tiles, work, *ready, -(-tiles // effort.band))
-    threads.run(many, x, w, plan, finish, chunks, parts, tiles, values, words, *more)
+    threads.run(many, x, w, plan, finish, values, words, *more, chunks, parts, tiles)
 
 
 @lru_cache(1 << 12)

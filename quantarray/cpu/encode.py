@@ -7,10 +7,10 @@ thresholds at which bit k of the code changes: no code is ever written as a numb
 from functools import lru_cache
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inline
+from .deal import deal, share
 from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
@@ -21,11 +21,10 @@ def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
     x, toggles = _rows(x, thresholds.dtype), _toggles(codes, out.shape[0])
-    words = x.shape[0] * out.shape[2]
     if threads.serial(x.size, _LEAST):
-        _encode_range(x, thresholds, codes, toggles, row, group, 0, words, nan, 0, out)
+        _encode_range(x, thresholds, codes, toggles, row, group, nan[:1], out, 0, 1)
     else:
-        threads.run(_encode_parallel, x, thresholds, codes, toggles, row, group, words, nan, out)
+        threads.run(_encode_parallel, x, thresholds, codes, toggles, row, group, nan, out)
 
 
 def _rows(x, dtype):
@@ -53,9 +52,10 @@ def _found_toggles(codes, planes):
     return np.where((changed >> np.arange(planes)) & 1 == 1, ~np.uint64(0), np.uint64(0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, piece, out):
+@entry
+def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _):
     planes, _, words = out.shape
+    first, last = share(piece, len(nan), x.shape[0] * words)
     length, count = x.shape[1], thresholds.shape[2]
     rest, made = np.zeros((1, 64), x.dtype), np.zeros(8, np.uint64)
     unordered, short = np.uint64(0), thresholds.shape[1] == 1 and planes <= 2 and 0 < count < 1 << planes
@@ -87,7 +87,7 @@ def _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, p
     nan[piece] = unordered != 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
     """`count` words of codes of one threshold; not 0 where a value is NaN. To look `_word`'s lists up for each of them
     took as long as comparing."""
@@ -100,7 +100,7 @@ def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
     return unordered
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _two_bits(x, at, thresholds, codes, toggles, table, out, r, word, count):
     """`_one_bit` of two planes and up to three thresholds: what is missing toggles nothing."""
     cuts, turns, n = thresholds[table, 0], toggles[table, 0], thresholds.shape[2]
@@ -117,13 +117,13 @@ def _two_bits(x, at, thresholds, codes, toggles, table, out, r, word, count):
     return unordered
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _all_of(code, plane):
     """Bit `plane` of a code, 64 times."""
     return ~np.uint64(0) * np.uint64((code >> plane) & 1)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
     """made[plane] = the bits of 64 codes; not 0 where a value is NaN."""
     start = codes[table, part, 0]
@@ -136,13 +136,7 @@ def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
     return mask_nan(x, at)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _encode_parallel(x, thresholds, codes, toggles, row, group, words, nan, out, workers):
-    pieces = nan.size
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, words)
-            _encode_range(x, thresholds, codes, toggles, row, group, first, last, nan, piece, out)
-            piece = next_piece(dealt)
+@entry
+def _encode_parallel(x, thresholds, codes, toggles, row, group, nan, out, workers, dealer):
+    given = x, thresholds, codes, toggles, row, group, nan, out
+    deal(_encode_range, given, len(nan), len(nan), workers, dealer)

@@ -8,12 +8,12 @@ reference counts stay that make codes take twice as long.
 """
 
 import numpy as np
-from numba import njit
 
+from .compiled import inline, inner
 from .micro import LANES, STREAMED, mask_above, put_ranks, stream_lanes
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def store_values(lanes, p, start, channel, valid, stride, out, row):
     """out[row, channel + l * stride] = lanes[p, start + l].
 
@@ -31,7 +31,7 @@ def store_values(lanes, p, start, channel, valid, stride, out, row):
             out[j, at + lane * np.uint64(stride)] = lanes[i, first + lane]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def store_bits(lanes, p, start, thresholds, flip, at, channel, valid, stride, out, row):
     """32 lanes of lanes[p, start ..] against one threshold each: bits channel + l * stride of a row, `valid` of them.
 
@@ -43,14 +43,14 @@ def store_bits(lanes, p, start, thresholds, flip, at, channel, valid, stride, ou
     _put((mask ^ flips) & used, channel, valid, stride, out, 0, row)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def flips_and_lanes(flip, at, valid):
     """(the flips of 32 lanes, a bit for each of the `valid` ones), for masks that go out by `or_bits`."""
     flips = np.uint64(flip[at // LANES]) if flip.size else np.uint64(0)
     return flips, (np.uint64(1) << np.uint64(valid)) - np.uint64(1)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, stride, made, out, row):
     """The same against several thresholds each, to every plane of uint64[planes rows words]; `made` is uint64[8].
 
@@ -71,14 +71,14 @@ def store_codes(lanes, p, start, thresholds, flip, toggles, at, channel, valid, 
         _put(made[plane], channel, valid, stride, out, plane, row)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def store_ranks(lanes, p, start, thresholds, flip, at, channel, valid, out, row):
     """`store_codes` where `codes_are_ranks`, to neighbouring bits."""
     first, down = p * lanes.shape[1] + start, np.uint64(flip[at // LANES])
     put_ranks(lanes, first, thresholds, at, down, valid, channel, out, row)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def codes_are_ranks(thresholds, toggles):
     """True where the code of a lane is how many thresholds it passes, and all codes of some planes are in use."""
     count, planes = thresholds.shape[0], toggles.shape[1]
@@ -92,7 +92,7 @@ def codes_are_ranks(thresholds, toggles):
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def _put(mask, channel, valid, stride, out, plane, row):
     if stride == 1:
         or_bits(mask, channel, valid, out, plane, row)
@@ -101,7 +101,7 @@ def _put(mask, channel, valid, stride, out, plane, row):
         or_bits((mask >> np.uint64(lane)) & np.uint64(1), channel + lane * stride, 1, out, plane, row)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def or_bits(mask, start, length, words, i, j):
     """Write `length` <= 64 bits of a mask at bit `start` of the zeroed words[i, j]."""
     at, shift = np.uint64(start), np.uint64(start) & np.uint64(63)

@@ -1,10 +1,10 @@
 """Bits found by indices: of a row's own, or of the rows along an axis. `docs/kernels/place.md` has what was tried."""
 
 import numpy as np
-from numba import njit, prange
 
 from . import gather_across, threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry
+from .deal import deal
 from .gather_across import from_start
 
 _LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
@@ -34,7 +34,7 @@ def gather_rows(words, indices, out):
         threads.run(_rows_parallel, words, indices, out, threads.pieces(tasks))
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _gather_tasks(words, length, indices, out, first, last):
     blocks = -(-out.shape[1] // _BLOCK)
     for task in range(first, last):
@@ -48,7 +48,7 @@ def _gather_tasks(words, length, indices, out, first, last):
             out[row, word] = bits
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _rows_tasks(words, indices, out, first, last):
     _, before, new_length, between, count = out.shape
     for task in range(first, last):
@@ -64,25 +64,13 @@ def _rows_tasks(words, indices, out, first, last):
             out[plane, a, j, b, word] = bits
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _gather_parallel(words, length, indices, out, pieces, workers):
+@entry
+def _gather_parallel(words, length, indices, out, pieces, workers, dealer):
     tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _gather_tasks(words, length, indices, out, first, last)
-            piece = next_piece(dealt)
+    deal(_gather_tasks, (words, length, indices, out), tasks, pieces, workers, dealer)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _rows_parallel(words, indices, out, pieces, workers):
+@entry
+def _rows_parallel(words, indices, out, pieces, workers, dealer):
     tasks = out.size // out.shape[4]
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _rows_tasks(words, indices, out, first, last)
-            piece = next_piece(dealt)
+    deal(_rows_tasks, (words, indices, out), tasks, pieces, workers, dealer)

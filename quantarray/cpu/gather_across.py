@@ -5,10 +5,10 @@
 
 import numba
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .micro.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
 from .micro.vectors import WIDTH
 
@@ -41,14 +41,14 @@ def gather(words, length, indices, out):
         threads.run(_gather_parallel, *args, threads.pieces(groups))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def from_start(index, length):
     """An index that may be negative, of any type of integers, from the first element on."""
     i = np.int64(index)
     return i + length if i < 0 else i
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _ends(indices, length):
     """The lowest and the highest index, from the first element on."""
     low, high = length, 0
@@ -58,13 +58,13 @@ def _ends(indices, length):
     return low, high
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _in_squares(i):
     """Where the word of element i lies in squares: bit j of word l of a square's rows is its word WIDTH * j + l."""
     return i // SQUARES * SQUARES + i % 64 * WIDTH + i // 64 % WIDTH
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _fill_places(indices, length, first, places):
     """Where the element for each place in the squares of the result lies in those of the source, which begin at
     element `first`; other places stay at the zeros behind all."""
@@ -72,7 +72,7 @@ def _fill_places(indices, length, first, places):
         places[_in_squares(i)] = _in_squares(from_start(indices[i], length) - first)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _load(words, row, first, count, across):
     """Words first .. first + count of 64 rows, an element of all rows a word.
 
@@ -96,7 +96,7 @@ def _load(words, row, first, count, across):
         transpose(across, whole * SQUARES)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _store(across, places, squares, row, lines, out):
     """The elements that `places` names, as rows of out.
 
@@ -124,7 +124,7 @@ def _store(across, places, squares, row, lines, out):
                         flat[to + n] = squares[at + n]
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _gather_groups(words, first, count, elements, places, lines, out, begin, end):
     across, squares = empty_squares(elements + 1), empty_squares(_LINES * SQUARES)
     across[:] = 0
@@ -133,13 +133,7 @@ def _gather_groups(words, first, count, elements, places, lines, out, begin, end
         _store(across, places, squares, group * 64, lines, out)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _gather_parallel(words, first, count, elements, places, lines, out, pieces, workers):
+@entry
+def _gather_parallel(words, first, count, elements, places, lines, out, pieces, workers, dealer):
     groups = -(-words.shape[0] // 64)
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            begin, end = share(piece, pieces, groups)
-            _gather_groups(words, first, count, elements, places, lines, out, begin, end)
-            piece = next_piece(dealt)
+    deal(_gather_groups, (words, first, count, elements, places, lines, out), groups, pieces, workers, dealer)

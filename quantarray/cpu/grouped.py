@@ -5,10 +5,10 @@ counter and a key, so that an element's number depends on its index alone: on no
 """
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry
+from .deal import deal
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -19,12 +19,12 @@ def encode_grouped(values, low, step, start, stride, group, key, out):
         return
     words = out.shape[1] * out.shape[2]
     if threads.serial(values.size, _LEAST):
-        _encode_words(values, low, step, start, stride, group, key, 0, words, out)
+        _encode_words(values, low, step, start, stride, group, key, out, 0, words)
     else:
-        threads.run(_encode_parallel, values, low, step, start, stride, group, key, words, threads.pieces(words), out)
+        threads.run(_encode_parallel, values, low, step, start, stride, group, key, out, words, threads.pieces(words))
 
 
-@njit(cache=True, nogil=True)
+@entry
 def philox(counter, key):
     """counter uint64[4 n] becomes its n Philox blocks under key uint32[2]; all numbers are of 32 bits.
 
@@ -39,7 +39,7 @@ def philox(counter, key):
         k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _uniform(first, stride, key, block, u):
     """u[i] in [0, 1) of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
 
@@ -54,8 +54,8 @@ def _uniform(first, stride, key, block, u):
         u[i] = 2.0**-32 * block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _encode_words(values, low, step, start, stride, group, key, first, last, out):
+@entry
+def _encode_words(values, low, step, start, stride, group, key, out, first, last):
     planes, _, words = out.shape
     length = values.shape[1]
     top = np.uint8((1 << planes) - 1)
@@ -83,12 +83,6 @@ def _encode_words(values, low, step, start, stride, group, key, first, last, out
             out[plane, row, word] = mask
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _encode_parallel(values, low, step, start, stride, group, key, words, pieces, out, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            begin, end = share(piece, pieces, words)
-            _encode_words(values, low, step, start, stride, group, key, begin, end, out)
-            piece = next_piece(dealt)
+@entry
+def _encode_parallel(values, low, step, start, stride, group, key, out, words, pieces, workers, dealer):
+    deal(_encode_words, (values, low, step, start, stride, group, key, out), words, pieces, workers, dealer)

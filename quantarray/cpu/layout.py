@@ -4,10 +4,10 @@
 """
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 
 _LEAST = 1 << 13  # words that are worth a parallel region
 _BLOCK = 4096  # words of a row in one task
@@ -26,7 +26,7 @@ def recode(words, tables, row, group, out):
         threads.run(_recode_parallel, words, tables, row, group, by_words, out, tasks, threads.pieces(tasks))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _recode_words(words, table, out):
     """64 elements at once: each plane made is chosen among the codes' bits by one plane read after another."""
     planes, count = words.shape
@@ -42,7 +42,7 @@ def _recode_words(words, table, out):
             out[made, word] = chosen[0]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _recode_codes(words, tables, first, group, out):
     """64 codes at a time, one after the other through their tables; `first` is the first word's first element."""
     codes, groups = np.empty(64, np.uint32), tables.shape[0]
@@ -65,7 +65,7 @@ def _recode_codes(words, tables, first, group, out):
             out[plane, word] = bits
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _recode_tasks(words, tables, row, group, by_words, out, first, last):
     blocks = -(-words.shape[2] // _BLOCK)
     for task in range(first, last):
@@ -77,12 +77,6 @@ def _recode_tasks(words, tables, row, group, by_words, out, first, last):
             _recode_codes(read, tables[row[r]], begin * 64, group, made)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _recode_tasks(words, tables, row, group, by_words, out, first, last)
-            piece = next_piece(dealt)
+@entry
+def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces, workers, dealer):
+    deal(_recode_tasks, (words, tables, row, group, by_words, out), tasks, pieces, workers, dealer)

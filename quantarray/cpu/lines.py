@@ -1,19 +1,19 @@
 """Buffers that begin a cache line: a vector that lies over two lines takes as long as two. Numba aligns to 32 bytes."""
 
 import numpy as np
-from numba import njit
 
 from ..format import LINE
+from .compiled import inner
 from .micro import LANES
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def first_line(buffer):
     """The first byte of a buffer that begins a line."""
     return -buffer.ctypes.data % LINE
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def empty_lines(rows, dtype):
     """Undefined [rows, lanes] of a dtype."""
     buffer = np.empty(rows * LANES + LINE, dtype)

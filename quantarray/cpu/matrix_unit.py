@@ -5,15 +5,15 @@ that its products are right.
 """
 
 import numpy as np
-from numba import njit
 
 from . import isa, micro
+from .compiled import entry
 from .micro import LANES, QUAD, dot_amx, dot_rows
 
 _WORDS, _PIXELS = 3, 48  # two tiles of pixels at once, and one
 
 
-@njit(cache=True)
+@entry
 def _multiply(unit, codes, stride, weights, fresh, totals):
     apart, beside = weights.size // 2, totals.size // 2
     dot_rows(unit, codes, 0, stride, _PIXELS, weights, 0, apart, 2, _WORDS, fresh, totals, beside)

@@ -6,11 +6,11 @@ inner loop of products, and 4 queries are its pixels; else 8 rows are counted by
 """
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
 from .bands import BY_SHUFFLES, MOST
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inline, inner
+from .deal import deal, share
 from .lines import empty_lines
 from .micro import (
     LANES,
@@ -43,7 +43,7 @@ def nearest(words, queries, out):
     if not rows or not out.size:
         return
     if threads.serial(work, _LEAST):
-        _nearest_range(words, queries, 0, rows, out)
+        _nearest_range(words, queries, out[None], 0, 1)
         return
     found = np.empty((threads.pieces(-(-rows // ROWS)), *out.shape), np.int64)
     found[:, 0], found[:, 1] = _FAR, -1
@@ -58,8 +58,10 @@ def _merge(found, out):
     out[0], out[1] = (np.take_along_axis(a, order, axis=1) for a in (distances, indices))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _nearest_range(words, queries, first, last, out):
+@entry
+def _nearest_range(words, queries, found, piece, _):
+    out = found[piece]
+    first, last = share(piece, len(found), len(words))
     if queries.shape[0] >= _SEVERAL and words.shape[1]:
         if BY_LANES:
             first = _nearest_by_lanes(words, queries, first, last, out)
@@ -68,7 +70,7 @@ def _nearest_range(words, queries, first, last, out):
     _nearest_by_rows(words, queries, first, last, out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _nearest_by_lanes(words, queries, first, last, out):
     """Of 32 rows after the other, as far as they go; returns the first row that is left."""
     length, origins = words.shape[1], _tiles(queries)
@@ -85,7 +87,7 @@ def _nearest_by_lanes(words, queries, first, last, out):
     return first + max(0, last - first) // LANES * LANES
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _nearest_by_shuffles(words, queries, first, last, out):
     """Of 128 rows after the other."""
     length, origins = words.shape[1], _tiles(queries)
@@ -112,7 +114,7 @@ def _nearest_by_shuffles(words, queries, first, last, out):
     return first + max(0, last - first) // SHUFFLED * SHUFFLED
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _tiles(queries):
     """Where the queries of each tile begin; the last one fills a tile up."""
     asked, length = queries.shape
@@ -123,13 +125,13 @@ def _tiles(queries):
     return origins
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _worst(out, tile):
     """A distance from which on a row is too far for all queries of a tile."""
     return out[0, tile * TILE : (tile + 1) * TILE, -1].max()
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def _keep_near(masks, words, row, queries, tile, out):
     """Insert those of 32 rows whose bit in a query's mask is 0 and that are near enough; True where there are any."""
     found, kept = False, out.shape[2]
@@ -144,7 +146,7 @@ def _keep_near(masks, words, row, queries, tile, out):
     return found
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _turn(words, row, apart, lanes, to):
     """Word k of 32 rows side by side: lanes[to + 32 * k + 8 * j + i] is that of row + 8 * j + i where `apart` is 1, and
     of row + j + 4 * i where it is 4."""
@@ -158,7 +160,7 @@ def _turn(words, row, apart, lanes, to):
                 lanes[to // LANES + k, j * WIDTH + i] = words[first + i * apart, k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _distance(words, row, queries, q):
     distance = 0
     for k in range(words.shape[1]):
@@ -166,7 +168,7 @@ def _distance(words, row, queries, q):
     return distance
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _nearest_by_rows(words, queries, first, last, out):
     length, kept = words.shape[1], out.shape[2]
     found = np.empty(ROWS, np.int64)
@@ -189,7 +191,7 @@ def _nearest_by_rows(words, queries, first, last, out):
                     worst = _insert(out, q, distance, r)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _insert(out, q, distance, row):
     """Put a row behind those that are as near; the worst falls out. Returns the worst that is left."""
     at = out.shape[2] - 1
@@ -200,13 +202,6 @@ def _insert(out, q, distance, row):
     return out[0, q, out.shape[2] - 1]
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _nearest_parallel(words, queries, found, workers):
-    pieces, rows = found.shape[0], words.shape[0]
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _nearest_range(words, queries, first, last, found[piece])
-            piece = next_piece(dealt)
+@entry
+def _nearest_parallel(words, queries, found, workers, dealer):
+    deal(_nearest_range, (words, queries, found), len(found), len(found), workers, dealer)

@@ -1,10 +1,10 @@
 """Codes to words and back."""
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry
+from .deal import deal
 from .micro import mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
@@ -28,7 +28,7 @@ def unpack(words, out):
         threads.run(_unpack_parallel, words, out)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _pack_rows(codes, out, first, last):
     planes, _, words = out.shape
     length = codes.shape[1]
@@ -45,7 +45,7 @@ def _pack_rows(codes, out, first, last):
                 out[plane, row, word] = mask
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _unpack_rows(words, out, first, last):
     planes, _, count = words.shape
     length = out.shape[1]
@@ -60,27 +60,15 @@ def _unpack_rows(words, out, first, last):
             out[row, i] = code
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _pack_parallel(codes, out, workers):
+@entry
+def _pack_parallel(codes, out, workers, dealer):
     rows = codes.shape[0]
     pieces = min(rows, 64)
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _pack_rows(codes, out, first, last)
-            piece = next_piece(dealt)
+    deal(_pack_rows, (codes, out), rows, pieces, workers, dealer)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _unpack_parallel(words, out, workers):
+@entry
+def _unpack_parallel(words, out, workers, dealer):
     rows = out.shape[0]
     pieces = min(rows, 64)
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _unpack_rows(words, out, first, last)
-            piece = next_piece(dealt)
+    deal(_unpack_rows, (words, out), rows, pieces, workers, dealer)

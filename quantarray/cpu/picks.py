@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .micro import pick_bits, prefetch
 
 REACH = 512  # bits from which one word is picked
@@ -72,7 +72,7 @@ def fill(words, width, picks, out):
         threads.run(_fill_parallel, *args, threads.pieces(out.shape[0] * blocks))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _collect(flat, byte, bits):
     """What `pick_bits` gives, where it would read behind the last word."""
     found = np.uint64(0)
@@ -83,7 +83,7 @@ def _collect(flat, byte, bits):
     return found
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
     """Periods from `byte` on, `ahead` bytes apart, to words out. One word of all, then the next: 2x faster."""
     made, behind = len(starts), flat.size * 8 - REACH // 8
@@ -96,7 +96,7 @@ def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
             to[i] = _collect(flat, first + i * ahead, bits[k])
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last):
     flat, chosen, made = words.reshape(-1), choices.reshape(-1), len(starts)
     for task in range(first, last):
@@ -110,13 +110,7 @@ def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, 
             _fill_stretch(flat, byte, width * 8, starts, bits, chosen, masks, out[row, period * made : stop])
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _fill_parallel(words, width, starts, bits, choices, masks, out, blocks, pieces, workers):
+@entry
+def _fill_parallel(words, width, starts, bits, choices, masks, out, blocks, pieces, workers, dealer):
     tasks = out.shape[0] * blocks
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last)
-            piece = next_piece(dealt)
+    deal(_fill_tasks, (words, width, starts, bits, choices, masks, out, blocks), tasks, pieces, workers, dealer)

@@ -4,10 +4,11 @@
 """
 
 import numpy as np
-from numba import carray, njit, prange
+from numba import carray
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .micro.vectors import words_at
 from .steps import reversed_bits, squeeze, stepped_words, table_for
 
@@ -34,12 +35,12 @@ def place(parts, out):
         threads.run(_place_parallel, *args, tasks, threads.pieces(tasks))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _bit(words, row, i):
     return (words[row, i >> 6] >> np.uint64(i & 63)) & np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _run(words, row, i, n):
     """Bits i .. i + n of a row, n from 1 to 64; what lies above them is anything."""
     shift = i & 63
@@ -49,7 +50,7 @@ def _run(words, row, i, n):
     return bits
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fetch(words, row, i, step, n, table):
     """Bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
     rest = np.uint64(64 - n)
@@ -64,7 +65,7 @@ def _fetch(words, row, i, step, n, table):
     return reversed_bits(squeeze(words, row, i + (n - 1) * step, -step, n, table)) >> rest
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _same_in_rows(words, start, step, count, at, table, out, first, last, begin, end):
     """Of the one row of words to many rows: each word is made once for all."""
     for word in range(max(begin, at >> 6), min(end, ((at + count - 1) >> 6) + 1)):
@@ -75,7 +76,7 @@ def _same_in_rows(words, start, step, count, at, table, out, first, last, begin,
             to[k] |= bits
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place_words(words, row, start, step, count, at, table, out, begin, end):
     for word in range(begin, end):
         first, last = max(at, word * 64), min(at + count, word * 64 + 64)
@@ -83,7 +84,7 @@ def _place_words(words, row, start, step, count, at, table, out, begin, end):
         out[row, word] |= bits << np.uint64(first - word * 64)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _whole_words(words, row, start, step, at, out, begin, end):
     """The same for whole words of a run with step 1 or -1: two loads and two shifts each, which SIMD does.
 
@@ -108,7 +109,7 @@ def _whole_words(words, row, start, step, at, out, begin, end):
         to[k], to[n - 1 - k] = to[n - 1 - k], to[k]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def place_rows(words, start, step, count, at, out, first, last):
     """Short runs with step 1 or -1 of many rows, a word at a time: what to load and shift is the same for all rows."""
     for word in range(at >> 6, ((at + count - 1) >> 6) + 1):
@@ -125,7 +126,7 @@ def place_rows(words, start, step, count, at, out, first, last):
             to[k] |= (bits >> rest) << place
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _place_row(words, row, start, step, count, at, table, out, begin, end):
     """What of a run falls in words begin .. end of one row."""
     last = (at + count - 1) >> 6
@@ -144,13 +145,13 @@ def _place_row(words, row, start, step, count, at, table, out, begin, end):
     _place_words(words, row, start, step, count, at, table, out, behind, end)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _tasks(rows, words):
     """Many short rows are one task, stretches of long ones one each."""
     return -(-rows // _ROWS) if words < _LONG else rows * -(-words // _BLOCK)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _stretch(task, rows, words):
     """Rows first .. last and words begin .. end of a task."""
     if words < _LONG:
@@ -160,7 +161,7 @@ def _stretch(task, rows, words):
     return row, row + 1, begin, min(words, begin + _BLOCK)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _place_tasks(parts, steps, out, first_task, last_task):
     """All parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
     for task in range(first_task, last_task):
@@ -178,12 +179,6 @@ def _place_tasks(parts, steps, out, first_task, last_task):
                     _place_row(words, row, start, step, count, at, steps[i], out, begin, end)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _place_parallel(parts, steps, out, tasks, pieces, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _place_tasks(parts, steps, out, first, last)
-            piece = next_piece(dealt)
+@entry
+def _place_parallel(parts, steps, out, tasks, pieces, workers, dealer):
+    deal(_place_tasks, (parts, steps, out), tasks, pieces, workers, dealer)

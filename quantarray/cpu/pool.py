@@ -1,10 +1,10 @@
 """Max pooling on codes, 64 channels at a time: words are compared plane by plane from the highest bit down."""
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 
 _LEAST = 1 << 16  # words that are worth a parallel region
 
@@ -19,7 +19,7 @@ def max_pool(words, plan, out):
         threads.run(_pool_parallel, words, plan, threads.pieces(rows), out)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _pool_rows(words, plan, out, first, last):
     planes, _, count = out.shape
     pixels = plan.origin.size
@@ -37,7 +37,7 @@ def _pool_rows(words, plan, out, first, last):
                 out[plane, image * pixels + pixel, word] = best[plane]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _keep_larger(words, at, best):
     """best = max(best, codes at a word), each of 64 channels for itself."""
     larger, same = np.uint64(0), ~np.uint64(0)
@@ -49,13 +49,7 @@ def _keep_larger(words, at, best):
         best[plane] = (words[plane, at] & larger) | (best[plane] & ~larger)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _pool_parallel(words, plan, pieces, out, workers):
+@entry
+def _pool_parallel(words, plan, pieces, out, workers, dealer):
     rows = out.shape[1]
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _pool_rows(words, plan, out, first, last)
-            piece = next_piece(dealt)
+    deal(_pool_rows, (words, plan, out), rows, pieces, workers, dealer)

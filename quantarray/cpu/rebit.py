@@ -7,10 +7,10 @@ import itertools
 import math
 
 import numpy as np
-from numba import njit, prange
 
 from . import picks, threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -87,7 +87,7 @@ def _shift(words, length, start, new_length, out):
         threads.run(_shift_parallel, words, length, start, new_length, out, tasks, threads.pieces(tasks))
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _periods(words, runs, out, first, last):
     """As many at a time as stay in cache: what to load and shift is the same for all."""
     many = _CACHED // (words.shape[1] + out.shape[1])
@@ -98,18 +98,12 @@ def _periods(words, runs, out, first, last):
             place_rows(words, runs[i, 0], 1, runs[i, 1], runs[i, 2], out, begin, end)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _periods_parallel(words, runs, out, pieces, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, words.shape[0])
-            _periods(words, runs, out, first, last)
-            piece = next_piece(dealt)
+@entry
+def _periods_parallel(words, runs, out, pieces, workers, dealer):
+    deal(_periods, (words, runs, out), words.shape[0], pieces, workers, dealer)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _shift_words(words, length, at, new_length, word, out):
     """A stream of segments of `length` bits, from bit `at` on, to words of segments of `new_length` bits.
 
@@ -142,7 +136,7 @@ def _shift_words(words, length, at, new_length, word, out):
         have -= want
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _shift_tasks(words, length, start, new_length, out, first, last):
     rows = out.reshape(out.shape[0], -1)
     blocks = -(-rows.shape[1] // _BLOCK)
@@ -153,12 +147,6 @@ def _shift_tasks(words, length, start, new_length, out, first, last):
         _shift_words(words[row], length, at, new_length, word, rows[row, begin : begin + _BLOCK])
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _shift_parallel(words, length, start, new_length, out, tasks, pieces, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _shift_tasks(words, length, start, new_length, out, first, last)
-            piece = next_piece(dealt)
+@entry
+def _shift_parallel(words, length, start, new_length, out, tasks, pieces, workers, dealer):
+    deal(_shift_tasks, (words, length, start, new_length, out), tasks, pieces, workers, dealer)

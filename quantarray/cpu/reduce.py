@@ -6,8 +6,8 @@ all sets of planes say, by inclusion and exclusion, how often each code occurs.
 """
 
 import numpy as np
-from numba import njit
 
+from .compiled import entry, inner
 from .micro import popcount
 
 _COUNTER_BITS = 32  # of a vertical counter: rows that are added in one call
@@ -23,7 +23,7 @@ def count_lanes(words, sets, out):
         _count_lanes(words, sets, out)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _count(words, start, stop, group, sets, out):
     _, rows, folds, _ = words.shape
     ones, masks = np.zeros(len(sets), np.int64), np.zeros(len(sets), np.uint64)
@@ -46,7 +46,7 @@ def _count(words, start, stop, group, sets, out):
                     segment += 1
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _count_lanes(words, sets, out):
     """Counters are bit-sliced: bit j of the counts of 64 elements is one word, and adding is a ripple of carries."""
     _, rows, folds, count = words.shape
@@ -71,7 +71,7 @@ def _count_lanes(words, sets, out):
                 _spill(counters[s], folds, r, word, s, out)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _spill(counter, most, r, word, s, out):
     """out += 64 counts, none larger than `most`."""
     for i in range(min(64, out.shape[2] - word * 64)):

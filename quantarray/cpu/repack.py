@@ -3,10 +3,9 @@
 `docs/kernels/repack.md` has the algebra and what was tried.
 """
 
-from numba import njit, prange
-
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .micro.transpose import (
     SQUARES,
     copy_2,
@@ -46,7 +45,7 @@ def _early(a):
     return a.ctypes.data // 8 % _LINE
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _load(words, row, a, near, first, count, squares):
     """`count` words of the 64 * near rows from a on, those of a matrix one below the other in a lane.
 
@@ -80,13 +79,13 @@ def _load(words, row, a, near, first, count, squares):
             squares[_lane(k, near) + (i >> 6) + (i & 63) * WIDTH] = 0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lane(k, near):
     """Where the first word of the first of the `near` matrices of the k-th words lies."""
     return k * near // WIDTH * SQUARES + k * near % WIDTH
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _store(squares, near, row, first, count, new_word, new_words, whole, out):
     """The matrices of words first .. first + count as 64 rows each, `new_words` words from `new_word` on."""
     old_words, apart = -(-out.shape[1] // 64), out.shape[2] * out.shape[3]
@@ -113,7 +112,7 @@ def _store(squares, near, row, first, count, new_word, new_words, whole, out):
                     flat[to + j * apart + n] = squares[at + j * WIDTH + n]
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _repack_tiles(words, near, early, out, first, last):
     lines, groups = -(-(words.shape[2] + early[0]) // _LINE), -(-(out.shape[3] + early[1]) // near)
     squares = empty_squares(near * SQUARES)
@@ -129,12 +128,6 @@ def _repack_tiles(words, near, early, out, first, last):
         _store(squares, near, row, at, count - at, to, new_words - to, whole, out)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _repack_parallel(words, near, early, out, tiles, pieces, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tiles)
-            _repack_tiles(words, near, early, out, first, last)
-            piece = next_piece(dealt)
+@entry
+def _repack_parallel(words, near, early, out, tiles, pieces, workers, dealer):
+    deal(_repack_tiles, (words, near, early, out), tiles, pieces, workers, dealer)

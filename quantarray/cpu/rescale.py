@@ -1,10 +1,10 @@
 """From exact sums to real results: a multiplication and a few additions an element, rounded once."""
 
 import numpy as np
-from numba import njit, prange
 
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .micro import WIDTH, rescale_row
 
 _LEAST = 1 << 14  # results that are worth a parallel region
@@ -20,7 +20,7 @@ def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
         threads.run(_rescale_parallel, *args, threads.pieces(len(out)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@entry
 def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last):
     channels, pixels = out.shape[1], kinds.size
     factor, shift, before, shifted = np.empty(channels), np.zeros(ones.shape), -1, x_offset.any()
@@ -35,7 +35,7 @@ def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, f
             out[row, c] = (value + pad[kind, c]) + bias[c]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shift):
     """factor[channels], and shift[classes channels], all 0 unless `shifted`: adding it then changes nothing."""
     along, offset = x_scale[min(image, x_scale.size - 1)], x_offset[min(image, x_offset.size - 1)]
@@ -47,12 +47,7 @@ def _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shif
                 shift[kind, c] = (offset * scale[c]) * ones[kind, c]
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _rescale_parallel(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, pieces, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, len(out))
-            _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last)
-            piece = next_piece(dealt)
+@entry
+def _rescale_parallel(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, pieces, workers, dealer):
+    given = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out
+    deal(_rescale_rows, given, len(out), pieces, workers, dealer)

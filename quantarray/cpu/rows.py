@@ -1,27 +1,27 @@
 """The windows of a band side by side, as rows of bytes at equal distances: what a matrix unit takes."""
 
 import numpy as np
-from numba import njit
 
+from .compiled import inner
 from .lines import first_line
 from .micro import HALF, QUAD, TILE, clear_bytes, copy_windows
 from .windows import BAND, WINDOWS, WORD
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def row_bytes(length):
     """From one window of `length` words to the next: a line more, or the rows of many would share a few sets of L1."""
     return (length + 1) * WORD
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def most_tiles(matrix, length):
     """The tiles of a band, whole pieces of what the matrix unit takes at once: WINDOWS words at most, or one piece."""
     piece = matrix.rows // TILE
     return max(1, min(BAND, WINDOWS // (TILE * (length + 1))) // piece) * piece
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows):
     """(rows, row): the windows of the tiles from `low` on, whole, with zeros for the taps outside.
 

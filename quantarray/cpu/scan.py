@@ -4,7 +4,8 @@ A line is a row along the packed axis, or with `lanes` one element of it along t
 """
 
 import numpy as np
-from numba import njit
+
+from .compiled import entry, inner
 
 
 def argmax(words, length, levels, row, group, floor, lanes, out):
@@ -27,7 +28,7 @@ def sort(words, length, order, row, group, lanes, out):
         _sort(words, length, order, row, group, lanes, out)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _code(words, r, f, i):
     """The code of element i of the packed axis."""
     code, shift = np.uint64(0), np.uint64(i & 63)
@@ -36,14 +37,14 @@ def _code(words, r, f, i):
     return np.int64(code)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _value(words, r, f, i, levels, row, group):
     """A code through its table: levels[tables groups codes], `row` naming the tables of [rows folds], or one of all."""
     table = row[r * words.shape[2] + f] if row.size > 1 else row[0]
     return levels[table, i // group if levels.shape[1] > 1 else 0, _code(words, r, f, i)]
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _argmax(words, length, levels, row, group, floor, lanes, out):
     rows, lines = out.shape
     steps = words.shape[2] if lanes else length
@@ -61,7 +62,7 @@ def _argmax(words, length, levels, row, group, floor, lanes, out):
             out[r, line] = place
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _cumulate(words, length, levels, row, group, zero, lanes, out):
     rows, folds, _ = out.shape
     lines, steps = (length, folds) if lanes else (1, length)
@@ -74,7 +75,7 @@ def _cumulate(words, length, levels, row, group, zero, lanes, out):
                 out[r, f, i] = total
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _argsort(words, length, ranks, count, row, group, lanes, out):
     """A counting sort: where each rank begins, then each element to its place."""
     rows, folds, _ = out.shape
@@ -99,7 +100,7 @@ def _argsort(words, length, ranks, count, row, group, lanes, out):
                     out[r, f, at] = j
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _sort(words, length, order, row, group, lanes, out):
     """Codes are counted, then written in order; `out` is zero on entry."""
     planes, rows, folds, _ = words.shape

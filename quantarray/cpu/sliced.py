@@ -1,9 +1,8 @@
 """Depthwise convolution of single bits to single bits, on whole words: `docs/kernels/depthwise.md`."""
 
-from numba import njit, prange
-
 from . import threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry
+from .deal import deal
 from .micro import slice_run
 
 _LEAST = 1 << 16  # taps times words that are worth a parallel region
@@ -13,13 +12,13 @@ def sliced(x, w, plan, out):
     pixels = plan.origin.size
     given = x.words, int(x.terms[0, 0]), w, plan.pixels, plan.classes, plan.origin, plan.image_words
     if threads.serial(x.images * pixels * len(w.taps) * w.period, _LEAST):
-        _sliced_range(*given, 0, x.images * pixels, out)
+        _sliced_range(*given, out, 0, x.images * pixels)
     else:
-        threads.run(_sliced_parallel, *given, x.images * pixels, threads.pieces(x.images * pixels), out)
+        threads.run(_sliced_parallel, *given, out, x.images * pixels, threads.pieces(x.images * pixels))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _sliced_range(words, plane, w, pixels, classes, origin, image_words, begin, end, out):
+@entry
+def _sliced_range(words, plane, w, pixels, classes, origin, image_words, out, begin, end):
     row, period = begin, w.period
     while row < end:
         image, tile = row // origin.size, row % origin.size
@@ -39,12 +38,6 @@ def _sliced_range(words, plane, w, pixels, classes, origin, image_words, begin, 
         row += count
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _sliced_parallel(words, plane, w, pixels, classes, origin, image_words, rows, pieces, out, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, rows)
-            _sliced_range(words, plane, w, pixels, classes, origin, image_words, first, last, out)
-            piece = next_piece(dealt)
+@entry
+def _sliced_parallel(words, plane, w, pixels, classes, origin, image_words, out, rows, pieces, workers, dealer):
+    deal(_sliced_range, (words, plane, w, pixels, classes, origin, image_words, out), rows, pieces, workers, dealer)

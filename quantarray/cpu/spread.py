@@ -1,10 +1,10 @@
 """Each bit of a row several times over. `docs/kernels/place.md` has the algebra and what was tried."""
 
 import numpy as np
-from numba import njit, prange
 
 from . import picks, threads
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inner
+from .deal import deal
 from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
@@ -26,7 +26,7 @@ def spread(words, times, out):
         threads.run(_spread_parallel, *args, threads.pieces(out.shape[0] * blocks))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _spread_words(low, high, first, times, rounds, to):
     """to[k] = 64 bits, from bit `first` on, of the copies of the bits of low[k], then high[k].
 
@@ -52,7 +52,7 @@ def _spread_words(low, high, first, times, rounds, to):
         to[k] = ((x << n) - x) | (head & (np.uint64(0) - (bits & np.uint64(1))))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _spread_stretch(words, row, begin, end, times, rounds, made, out):
     """The copies of words begin .. end: word c, c + times, .. of out have their bits at the same places.
 
@@ -71,7 +71,7 @@ def _spread_stretch(words, row, begin, end, times, rounds, made, out):
             to[k] = made[k]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fill(words, row, begin, end, times, out):
     """The same for many copies."""
     for word in range(begin * times, min(end * times, out.shape[1])):
@@ -83,7 +83,7 @@ def _fill(words, row, begin, end, times, out):
         out[row, word] = bits
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _spread_tasks(words, times, rounds, out, blocks, first, last):
     made = np.empty(_STRETCH, np.uint64)
     for task in range(first, last):
@@ -97,13 +97,7 @@ def _spread_tasks(words, times, rounds, out, blocks, first, last):
                 _fill(words, row, word, end, times, out)
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _spread_parallel(words, times, rounds, out, blocks, pieces, workers):
+@entry
+def _spread_parallel(words, times, rounds, out, blocks, pieces, workers, dealer):
     tasks = out.shape[0] * blocks
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _spread_tasks(words, times, rounds, out, blocks, first, last)
-            piece = next_piece(dealt)
+    deal(_spread_tasks, (words, times, rounds, out, blocks), tasks, pieces, workers, dealer)

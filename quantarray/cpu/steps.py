@@ -3,8 +3,8 @@
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
+from .compiled import entry, inner
 from .micro import pick_bits
 from .picks import REACH, choice
 
@@ -51,7 +51,7 @@ def _table(step, phase):
     return np.concatenate([squeezing(step), np.array([reached], np.uint64), choice(bits)])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def reversed_bits(x):
     """The 64 bits of a word in reverse order, by swapping ever smaller halves."""
     x = (x >> np.uint64(32)) | (x << np.uint64(32))
@@ -62,12 +62,12 @@ def reversed_bits(x):
     return ((x >> np.uint64(1)) & np.uint64(0x5555555555555555)) | ((x & np.uint64(0x5555555555555555)) << np.uint64(1))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _down(word, moving, by):
     return (word ^ moving) | (moving >> np.uint64(by))
 
 
-@njit(cache=True, nogil=True)
+@inner
 def squeeze(words, row, i, step, n, table):
     """Bits i, i + step, .. of a row for a step above 1, the first n in place; what lies above them is anything."""
     bits, have = np.uint64(0), 0
@@ -83,7 +83,7 @@ def squeeze(words, row, i, step, n, table):
     return bits
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _squeezed_words(words, row, start, step, at, table, out, begin, end):
     """Words begin .. end of out, which are zero: 64 elements are `step` words of the source.
 
@@ -120,7 +120,7 @@ def _squeezed_words(words, row, start, step, at, table, out, begin, end):
     return begin, end
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _picked_words(words, row, start, step, at, table, out, begin, end):
     """The same by picks of 64 bytes, where these lie inside `words`; of steps that no pick reaches twice, squeezed."""
     n = np.int64(table[_REACHED])

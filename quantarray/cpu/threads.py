@@ -8,8 +8,11 @@ there one lock is held around each call.
 
 import os
 import threading
+from contextlib import nullcontext
 
 import numba
+
+from .deal import dealer
 
 PIECES = 4
 _lock = threading.Lock()
@@ -52,10 +55,8 @@ def pieces(tasks):
 def run(kernel, *args):
     """Call a parallel kernel, one at a time unless the threading layer is known to be thread safe.
 
-    It has one argument more than `args`: how many threads there are.
+    It has two arguments more than `args`: how many threads there are, and what deals work out to them.
     """
     _state["used"] = True
-    if layer() in ("omp", "tbb"):
-        return kernel(*args, numba.get_num_threads())
-    with _lock:
-        return kernel(*args, numba.get_num_threads())
+    with nullcontext() if layer() in ("omp", "tbb") else _lock:
+        return kernel(*args, numba.get_num_threads(), dealer())

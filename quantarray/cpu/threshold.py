@@ -1,8 +1,8 @@
 """Values that already lie in memory, compared with thresholds into bits."""
 
 import numpy as np
-from numba import njit
 
+from .compiled import entry
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks
 from .micro import LANES
 
@@ -11,7 +11,7 @@ def threshold(values, finish, out):
     _threshold(values, finish.thresholds, finish.flip, finish.toggles, out)
 
 
-@njit(cache=True, nogil=True)
+@entry
 def _threshold(values, thresholds, flip, toggles, out):
     rows, channels = values.shape
     plain = codes_are_ranks(thresholds, toggles)

@@ -3,8 +3,9 @@
 from itertools import product
 
 import numpy as np
-from numba import njit
 
+from .compiled import entry, inline, inner
+from .deal import share
 from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, popcount
 
@@ -24,7 +25,7 @@ def lay_out_blocks(words, groups, lay_out, out):
         out[plane, block, start:stop] = lay_out(lanes)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def place_tiles(plan, low, band, word, origins, kinds, sizes):
     """For `band` tiles from tile `low` on: the words where their pixels begin, `word` words behind the plan's, their
     border classes, and how many pixels they have."""
@@ -36,7 +37,7 @@ def place_tiles(plan, low, band, word, origins, kinds, sizes):
             origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + word
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
     """ones[t, p] = sum of the codes of a term's planes over runs start .. stop, for pixels origins[tile, p]."""
     for p in range(TILE):
@@ -51,7 +52,7 @@ def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
         ones[t, p] = total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, counts, total):
     """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop.
 
@@ -69,21 +70,28 @@ def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, s
                 add_counts(counts, i + j, total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
+def stretch(task, chunks, parts, tiles):
+    """(chunk of channels, first tile, last): a task of a product, `chunks` of which share a stretch of tiles."""
+    first, last = share(task // chunks, parts, tiles)
+    return task % chunks, first, last
+
+
+@inline
 def blocks(first, blocks, chunk, chunks):
     """The blocks of a chunk: whole words, that is pairs of blocks, are shared out."""
     words = (blocks + 1) // 2
     return first + 2 * (words * chunk // chunks), first + min(blocks, 2 * (words * (chunk + 1) // chunks))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@entry
 def differing(x_terms, w_terms):
     """True where the values of both operands are +-a number: u*v then is a matter of whether their bits differ."""
     x_two = x_terms[0, 1] == 1 and 2 * x_terms[0, 2] + x_terms[0, 3] == 0
     return x_two and w_terms[0, 1] == 1 and 2 * w_terms[0, 2] + w_terms[0, 3] == 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def as_counts(extra, x_terms, w_terms, sums, inside, lanes):
     """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * |a & b|; of lanes first .. last.
 
@@ -101,13 +109,13 @@ def as_counts(extra, x_terms, w_terms, sums, inside, lanes):
     return fixed, 0, -(step // 2), -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def is_power(number):
     """True for powers of two."""
     return number > 0 and number & (number - 1) == 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def limits_of_counts(extra, thresholds, step, lanes):
     """int64[kinds lanes]: extra + step * c > threshold where the count c > limit, or for a negative step is not.
 
@@ -124,7 +132,7 @@ def limits_of_counts(extra, thresholds, step, lanes):
     return limits
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def least_counts(limits):
     """uint16: the count c > limit where c >= this, for counts of 16 bits below the last."""
     least = empty_lines(limits.size // LANES, np.uint16).reshape(limits.shape)
@@ -134,7 +142,7 @@ def least_counts(limits):
     return least
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def scratch(lanes):
     """Counts of a tile twice over, of the dtype of `lanes`, its masks, and a code's planes."""
     both = empty_lines(2 * TILE, lanes.dtype)

@@ -5,9 +5,9 @@ have few channels as a rule: their windows are copied side by side, without the 
 """
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
+from .compiled import inline, inner
 from .lines import first_line
 from .micro import HALF, QUAD, TILE, clear_bytes, copy_bytes, copy_windows, expand
 
@@ -44,7 +44,7 @@ def _bring(words, terms, plan, length, begin, end, shift, codes, marks, mark, or
     return _bring_words if words.dtype.bitwidth == 64 else _bring_bytes
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def find_band(plan, begin, end, shift, origins):
     """(tiles, first, stop): the next tiles, at most BAND, whose windows span at most WINDOWS words, or one tile."""
     pixels, classes, origin, runs, first_run = plan.pixels, plan.classes, plan.origin, plan.runs, plan.first_run
@@ -103,7 +103,7 @@ def _bring_words(words, terms, plan, length, begin, end, shift, codes, marks, ma
     return band, codes, marks
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def expand_run(words, first, planes, origins, tile, runs, r, low, mark, marks, codes, code):
     """A run of the windows of a tile's pixels: those of neighbours overlap, and are taken as one stretch of words."""
     begin, length, apart = origins[tile, 0] + runs[r, 0], runs[r, 2], origins[tile, TILE - 1] - origins[tile, 0]
@@ -115,7 +115,7 @@ def expand_run(words, first, planes, origins, tile, runs, r, low, mark, marks, c
             expand_missing(words, first, planes, begin, length, low, mark, marks, codes, code)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def expand_missing(words, first, planes, begin, length, low, mark, marks, codes, code):
     """Words begin .. begin + length of a term's planes as bytes from codes[code] on, which stands for word `low`.
 
@@ -149,7 +149,7 @@ def _spans_of_bytes(words, plan, length, stretches):
     return firsts, spans
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def quads_used(runs):
     """Quads of a window of bytes, all taps inside."""
     used = 0
@@ -186,7 +186,7 @@ def _bring_bytes(words, terms, plan, length, begin, end, shift, codes, marks, ma
     return band, codes, marks
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def reach_and_gaps(runs, first_run, used):
     """For each border class: how far from an origin its runs are read, and whether they and the zeros behind them leave
     any of the `used` bytes of a window out."""

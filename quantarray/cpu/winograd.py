@@ -5,9 +5,9 @@ for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, t
 """
 
 import numpy as np
-from numba import njit, prange
 
-from .deal import next_piece, none_dealt, share
+from .compiled import entry, inline, inner
+from .deal import deal
 from .dot import bytes_of_levels
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
@@ -26,7 +26,7 @@ from .micro import (
     popcount,
     unfold,
 )
-from .tiles import blocks
+from .tiles import blocks, stretch
 from .windows import WORD, expand_missing
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -48,13 +48,13 @@ def winograd(x, w, plan, finish, out):
     drive(_winograd_range, _winograd_parallel, x, w, plan, squares, finish, _NO_VALUES, out, effort)
 
 
-@njit(cache=True)
+@entry
 def band_of(length):
     """How many squares are folded at once, where a tap has `length` words."""
     return min(BAND, max(TILE, _FOLDED // max(1, length)))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@entry
 def small_bytes_of_levels(terms):
     """`bytes_of_levels` with bytes of at most MOST_LEVEL, where there are any: codes about their middle otherwise."""
     base, unit, shift, step = bytes_of_levels(terms)
@@ -64,7 +64,7 @@ def small_bytes_of_levels(terms):
     return -low, 1, terms[0, 2] + terms[0, 3] * low, terms[0, 3]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def add_excess(w, first, last, offset, length, excess):
     """excess[p, lane], int32, of the lanes first .. last: four times what `offset` adds to each result of a square.
 
@@ -97,7 +97,7 @@ def add_excess(w, first, last, offset, length, excess):
                 excess[2 * i + j, lane] = _unfold(j, a, b, c, d)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def _fold(row, a, b, c):
     """A row of G' by three taps."""
     if row == 0:
@@ -105,13 +105,13 @@ def _fold(row, a, b, c):
     return 2 * c if row == 3 else a + c + (b if row == 1 else -b)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inline
 def _unfold(row, a, b, c, d):
     """A row of A^T by four sums."""
     return a + b + c if row == 0 else b - c - d
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def bring_squares(left, terms, plan, length, begin, end, shift, codes, marks, mark, places):
     """(squares, codes, marks): the pixels of a band of squares as bytes, pixel i of square s from places[s, i] on.
 
@@ -148,7 +148,7 @@ def bring_squares(left, terms, plan, length, begin, end, shift, codes, marks, ma
     return band, codes, marks
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def sum_squares(left, terms, plan, length, begin, band, shift, ones):
     """ones[4 * s + p] = sum of the codes in the window of result p of each square of a band."""
     first, planes, squares = terms[0, 0], terms[0, 1], len(plan.sources)
@@ -169,7 +169,7 @@ def sum_squares(left, terms, plan, length, begin, band, shift, ones):
             ones[s * TILE + p] = total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def rows_and_spans(pixel, size, length):
     """Where `dot_tile` finds what `fold_pixels` left of each of `size` squares from `pixel` on, and a span a place."""
     rows, spans, quads = np.empty(size, np.int64), np.empty((PLACES, 3), np.int64), length * WORD // QUAD
@@ -180,7 +180,7 @@ def rows_and_spans(pixel, size, length):
     return rows, spans
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def fold_weights(right, terms, block, blocks, length, base, unit, weights, weight):
     """The weights of some blocks of 32 channels as bytes [blocks 16 quads 32 4] from weights[weight] on."""
     first, planes, plane = terms[0, 0], terms[0, 1], right.shape[1] * right.shape[2] * LANES
@@ -191,7 +191,7 @@ def fold_weights(right, terms, block, blocks, length, base, unit, weights, weigh
         fold_taps(weights, to, section, words)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
+@inline
 def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
     """sums[tile, place, block, pixel, lane] of some tiles of 4 squares: one place's weights stay in L1 for all."""
     apart = PLACES * spans[0, 2] * QUAD * LANES
@@ -203,8 +203,9 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
             )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _winograd_range(x, w, plan, finish, chunks, chunk, begin, end, values, words):
+@entry
+def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
+    chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, extra, targets, kinds = x.words, w.words, finish.extra, plan.targets, plan.kinds
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
@@ -275,12 +276,7 @@ def _winograd_range(x, w, plan, finish, chunks, chunk, begin, end, values, words
         low += band
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def _winograd_parallel(x, w, plan, finish, chunks, parts, tiles, values, words, workers):
-    dealt = none_dealt()
-    for _ in prange(workers):
-        piece = next_piece(dealt)
-        while piece < chunks * parts:
-            first, last = share(piece // chunks, parts, tiles)
-            _winograd_range(x, w, plan, finish, chunks, piece % chunks, first, last, values, words)
-            piece = next_piece(dealt)
+@entry
+def _winograd_parallel(x, w, plan, finish, values, words, chunks, parts, tiles, workers, dealer):
+    given = x, w, plan, finish, values, words, chunks, parts, tiles
+    deal(_winograd_range, given, chunks * parts, chunks * parts, workers, dealer)

@@ -5,16 +5,17 @@ Auto-vectorisation would store every step. Arrays are C-contiguous uint64 and in
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from ..compiled import inner
 from .vectors import I32, I64, LANES, WIDTH, const, place_of, pointer
 
 SQUARES = 64 * WIDTH  # words of eight matrices
 _VECTOR = ir.VectorType(I64, WIDTH)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def empty_squares(words):
     """Uninitialised words that begin on a cache line: a row of eight matrices then never lies on two."""
     raw = np.empty(words + WIDTH, np.uint64)

@@ -1,6 +1,6 @@
 """How kernels are spread over threads, safely.
 
-A kernel is a function `range(..., first, last)` over independent tasks, and a parallel twin that deals them out. The
+A kernel is a function `range(..., first, last)` over independent tasks, and a twin that deals them out (`deal.py`). The
 serial one runs where there is little work, and in forked children of a process that used threads already: GNU
 OpenMP would kill the child. Numba's `workqueue` layer aborts the process when two Python threads use it at once, so
 there one lock is held around each call.

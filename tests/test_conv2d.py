@@ -340,12 +340,12 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
         pytest.skip("no dot products, or others")
     kernel, pieces = getattr(module, f"{name}_range"), []
 
-    def one_by_one(x, w, plan, finish, chunks, parts, count, values, words, *rest):
+    def one_by_one(x, w, plan, finish, values, words, *rest):
+        *more, chunks, parts, tiles, _, _ = rest
         written = np.zeros(words.shape, bool)
-        for piece in range(chunks * parts):
-            part, alone = piece // chunks, np.zeros_like(words)
-            first, last = count * part // parts, count * (part + 1) // parts
-            kernel(x, w, plan, finish, chunks, piece % chunks, first, last, values, alone, *rest[:-1])
+        for task in range(chunks * parts):
+            alone = np.zeros_like(words)
+            kernel(x, w, plan, finish, values, alone, *more, chunks, parts, tiles, task, task + 1)
             assert not (written & (alone != 0)).any()
             written |= alone != 0
             words |= alone

@@ -8,7 +8,6 @@ there one lock is held around each call.
 
 import os
 import threading
-from contextlib import nullcontext
 
 import numba
 
@@ -58,5 +57,8 @@ def run(kernel, *args):
     It has two arguments more than `args`: how many threads there are, and what deals work out to them.
     """
     _state["used"] = True
-    with nullcontext() if layer() in ("omp", "tbb") else _lock:
-        return kernel(*args, numba.get_num_threads(), dealer())
+    args = *args, numba.get_num_threads(), dealer()
+    if layer() in ("omp", "tbb"):
+        return kernel(*args)
+    with _lock:
+        return kernel(*args)

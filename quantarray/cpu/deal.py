@@ -9,7 +9,7 @@ A kernel for tasks first .. last, its last two arguments, has a twin that `threa
         deal(_pack_rows, (codes, out), tasks, pieces, workers, dealer)
 
 The `prange` is in one function, `_deal`, which is given the twins' kernels and arguments by address. With one in each
-twin Numba compiles the kernel four times, on its own and in three functions around it: half of all that is compiled.
+twin Numba compiles the kernel four times, on its own and in three functions around it (docs/decisions/0016).
 """
 
 from functools import cache

@@ -164,7 +164,6 @@ class Swapped:
     """The simulated `cuda` in place of the real one in a function's module, until the kernel that is launched ends.
 
     Numba's own counts, under a lock, who is in a module, at each call of each device function: a quarter of all time.
-    With this one a device function is called as it is where its module's has been put already.
     """
 
     _put: ClassVar = []
@@ -174,6 +173,8 @@ class Swapped:
 
     @staticmethod
     def direct(call):
+        """`call` of a kernel or device function, which is not asked where the module's `cuda` has been put already."""
+
         def called(self, *args):
             context = kernel._kernel_context
             inside = context is not None and self.fn.__globals__.get("cuda", context) is context

@@ -1,4 +1,4 @@
-"""How functions are compiled.
+"""How functions are compiled. None checks what it divides by.
 
 Numba writes each function two wrappers, by which Python and C call it, and compiles them too: a sixth of the time that
 the first convolution on a machine takes, for functions that only compiled ones call.

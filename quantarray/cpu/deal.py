@@ -77,31 +77,44 @@ def dealer():
     return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
 
 
+def _call_of_a_piece(context, module, fndesc, called, held):
+    """A function of an address, first and last that calls a kernel.
+
+    Two pointers lie at the address, a struct `held`: to the kernel's other arguments, and to where 1 goes if it fails.
+    """
+    name = module.get_unique_name(f"{fndesc.llvm_func_name}.of_a_piece")
+    function = ir.Function(module, _KERNEL, name)
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    address, *tasks = function.args
+    given, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, held.as_pointer())))
+    arguments = cgutils.unpack_tuple(builder, builder.load(given))
+    status, _ = context.call_internal_no_propagate(builder, fndesc, called, [*arguments, *tasks])
+    with builder.if_then(status.is_error):
+        builder.store(ir.Constant(I32, 1), failed)
+    builder.ret_void()
+    return function
+
+
 @intrinsic
 def deal(typingctx, kernel, arguments, tasks, pieces, workers, dealer):
-    """kernel(*arguments, first, last) for all tasks in so many pieces, by so many threads. Its result is dropped."""
+    """kernel(*arguments, first, last) for all tasks in so many pieces, by so many threads. What it returns is dropped.
+
+    Raises MemoryError where a call fails: kernels raise nothing else.
+    """
     called = kernel.get_call_type(typingctx, (*arguments.types, types.int64, types.int64), {})
 
     def codegen(context, builder, signature, args):
         made = kernel.dispatcher.overloads[called.args]
         context.active_code_library.add_linking_library(made.library)
-        given = builder.alloca(ir.LiteralStructType([args[1].type, I32]))  # the arguments, and whether a call failed
-        for i, part in enumerate((args[1], ir.Constant(I32, 0))):
-            builder.store(part, cgutils.gep_inbounds(builder, given, 0, i))
-        name = f"{made.fndesc.llvm_func_name}.of_a_piece"
-        function = ir.Function(builder.module, _KERNEL, builder.module.get_unique_name(name))
-        function.linkage = "internal"
-        inside = ir.IRBuilder(function.append_basic_block())
-        held = inside.bitcast(function.args[0], given.type)
-        packed = cgutils.unpack_tuple(inside, inside.load(cgutils.gep_inbounds(inside, held, 0, 0)))
-        status, _ = context.call_internal_no_propagate(inside, made.fndesc, called, [*packed, *function.args[1:]])
-        with inside.if_then(status.is_error):
-            inside.store(ir.Constant(I32, 1), cgutils.gep_inbounds(inside, held, 0, 1))
-        inside.ret_void()
+        given = cgutils.alloca_once_value(builder, args[1])
+        failed = cgutils.alloca_once_value(builder, ir.Constant(I32, 0))
+        held = cgutils.pack_struct(builder, (given, failed))
+        place = cgutils.alloca_once_value(builder, held)
+        function = _call_of_a_piece(context, builder.module, made.fndesc, called, held.type)
         run = builder.inttoptr(args[5], _DEALER.as_pointer())
-        builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(given, I64), *args[2:5]])
-        failed = builder.load(cgutils.gep_inbounds(builder, given, 0, 1))
-        with builder.if_then(builder.trunc(failed, ir.IntType(1))):  # kernels raise nothing else
+        builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), *args[2:5]])
+        with builder.if_then(builder.trunc(builder.load(failed), ir.IntType(1))):
             context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
         return context.get_dummy_value()
 

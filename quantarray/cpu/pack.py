@@ -16,7 +16,7 @@ def pack(codes, out):
     if threads.serial(codes.size, _LEAST):
         _pack_rows(codes, out, 0, codes.shape[0])
     else:
-        threads.run(_pack_parallel, codes, out)
+        threads.run(_pack_parallel, codes, out, len(codes), threads.pieces(len(codes)))
 
 
 def unpack(words, out):
@@ -25,7 +25,7 @@ def unpack(words, out):
     if threads.serial(out.size, _LEAST):
         _unpack_rows(words, out, 0, out.shape[0])
     else:
-        threads.run(_unpack_parallel, words, out)
+        threads.run(_unpack_parallel, words, out, len(out), threads.pieces(len(out)))
 
 
 @entry
@@ -61,14 +61,10 @@ def _unpack_rows(words, out, first, last):
 
 
 @entry
-def _pack_parallel(codes, out, workers, dealer):
-    rows = codes.shape[0]
-    pieces = min(rows, 64)
-    deal(_pack_rows, (codes, out), rows, pieces, workers, dealer)
+def _pack_parallel(codes, out, tasks, pieces, workers, dealer):
+    deal(_pack_rows, (codes, out), tasks, pieces, workers, dealer)
 
 
 @entry
-def _unpack_parallel(words, out, workers, dealer):
-    rows = out.shape[0]
-    pieces = min(rows, 64)
-    deal(_unpack_rows, (words, out), rows, pieces, workers, dealer)
+def _unpack_parallel(words, out, tasks, pieces, workers, dealer):
+    deal(_unpack_rows, (words, out), tasks, pieces, workers, dealer)

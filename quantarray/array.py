@@ -318,6 +318,12 @@ class QuantArray(Operators, Reductions, Shaping):
 
     # What kernels keep
 
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What a call that is made ready needs to know: all but the words and the values of the constants."""
+        constants = self._constants
+        return self._dtype, self._shape, self._axis, constants.group, constants.shapes
+
     def found(self, key: Any) -> Any:
         """What `cached` keeps by a key, or None."""
         return self._cache.get(key)

@@ -132,11 +132,11 @@ def device_of(x: Any) -> str:
 
 def common_device(op: str, **operands: Any) -> str:
     """The one device on which all operands lie; an error that says which is where if there are two."""
-    where = {name: device_of(x) for name, x in operands.items() if x is not None}
-    if len(set(where.values())) > 1:
-        listed = ", ".join(f"{name} on {device}" for name, device in where.items())
+    devices = {device_of(x) for x in operands.values() if x is not None}
+    if len(devices) > 1:
+        listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items() if x is not None)
         raise DeviceError(f"{op}: operands lie on different devices: {listed}; move one with .to_device(...)")
-    return next(iter(where.values()))
+    return devices.pop()
 
 
 def move(q: QuantArray, device: str) -> QuantArray:

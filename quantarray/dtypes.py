@@ -66,6 +66,14 @@ class DType:
         return step if even else None
 
     @cached_property
+    def term_rows(self) -> Array:
+        """int64[terms 4]: first plane, planes, base and step of each of `terms(self)`.
+
+        Nobody writes to it. Not read-only, which to Numba would be another type to compile for.
+        """
+        return np.array([(t.first, t.planes, t.base, t.step) for t in terms(self)], np.int64)
+
+    @cached_property
     def max_abs(self) -> int:
         """The largest magnitude among integer levels."""
         if self.levels is None:
@@ -303,7 +311,7 @@ class Constants:
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each array that is there."""
-        return tuple([a.shape for a in self._stored.values()])
+        return tuple([a.shape for a in self._stored.values()]) if self._stored else ()
 
     def items(self) -> list[tuple[str, Array, int]]:
         """(name, array as stored, leading axes that are not the logical shape's) of each constant that is there."""

@@ -9,7 +9,11 @@ other number is taken.
 import os
 
 import beside
+import numba
+import pytest
 from hypothesis import HealthCheck, settings
+
+from quantarray.cpu.deal import Kernel
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
 settings.register_profile("short", max_examples=20, deadline=None, derandomize=True, suppress_health_check=_SLOW)
@@ -31,3 +35,19 @@ def pytest_collection_finish(session):
 
 def pytest_sessionfinish():
     beside.stop()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def types_of_a_kind():
+    """Arguments of one kind, of a kernel, have one type; it is not looked at where a kind is given."""
+    called, types = Kernel.__call__, {}
+
+    def looked_at(kernel, arguments, kind, *rest):
+        if kind is not None:
+            found = str(numba.typeof(arguments)).replace("readonly ", "")
+            assert types.setdefault((kernel, kind), found) == found
+        called(kernel, arguments, kind, *rest)
+
+    Kernel.__call__ = looked_at
+    yield
+    Kernel.__call__ = called

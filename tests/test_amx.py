@@ -242,8 +242,8 @@ finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip,
 args = (x, w, plan, finish, array(2, whole), array(3, words))
 for unit in (None, dot_amx.Tiles()):
     signature = tuple(map(typeof, (*args, unit, 1, 1, 1, 0, 1)))
-    dot._dot_range.compile(signature)
-    code = dot._dot_range.inspect_asm(signature)
+    dot._dot_range.compiled.compile(signature)
+    code = dot._dot_range.compiled.inspect_asm(signature)
     print(*(code.count(name) for name in ("ldtilecfg", "tilerelease", "tdpbusd", "vpdpbusd")))
 """
 

@@ -2,6 +2,8 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
 
 import naive
 import numba
@@ -329,6 +331,11 @@ def test_integers_with_a_real_bias(data, case):
     check(data.draw, case, *ours, (exact + bias).astype(np.float32), bias)
 
 
+@cache
+def called_by_python(kernel):
+    return numba.njit(error_model="numpy")(kernel.compiled.py_func)
+
+
 @pytest.mark.parametrize(
     "module, name, scale",
     [(conv, "_conv", None), (dot, "_dot", None), (winograd, "_winograd", None), (conv_real, "_real", 2.0)],
@@ -338,21 +345,20 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
     """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
     if (module in (dot, winograd) and not DOTS) or (module is winograd and UNIT is not None):
         pytest.skip("no dot products, or others")
-    kernel, pieces = getattr(module, f"{name}_range"), []
+    pieces = []
 
-    def one_by_one(x, w, plan, finish, values, words, *rest):
-        *more, chunks, parts, tiles, _, _ = rest
+    def one_by_one(kernel, arguments, tasks, *_):
+        x, w, plan, finish, values, words, *rest = arguments
         written = np.zeros(words.shape, bool)
-        for task in range(chunks * parts):
+        for task in range(tasks):
             alone = np.zeros_like(words)
-            kernel(x, w, plan, finish, values, alone, *more, chunks, parts, tiles, task, task + 1)
+            called_by_python(kernel)(x, w, plan, finish, values, alone, *rest, task, task + 1)
             assert not (written & (alone != 0)).any()
             written |= alone != 0
             words |= alone
-        pieces.append(chunks * parts)
+        pieces.append(tasks)
 
-    monkeypatch.setattr(module, f"{name}_parallel", one_by_one)
-    monkeypatch.setattr(drive.threads, "serial", lambda work, least: False)
+    monkeypatch.setattr(drive, "threads", SimpleNamespace(run=one_by_one, worth=lambda work, least: True))
     monkeypatch.setattr(folded, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.cpu.deal import deal, dealer
+from quantarray.cpu.deal import Kernel, dealer
 from quantarray.cpu.drive import cut
 
 WORK = """
@@ -189,18 +189,13 @@ def test_compilation_is_announced_once(tmp_path):
     assert said[0].count("compiling kernels") == 1 and said[1] == "."
 
 
-@numba.njit(nogil=True)
+@Kernel
 def take(slow, takers, sums, first, last):
     """takers[i, piece] counts who took a piece; piece `slow` takes as long as thousands of others."""
     for piece in range(first, last):
         takers[numba.get_thread_id(), piece] += 1
         for i in range(50_000_000 if piece == slow else 5_000):
             sums[piece] += np.sqrt(i)
-
-
-@numba.njit(nogil=True)
-def take_all(slow, takers, sums, tasks, pieces, workers, dealer):
-    deal(take, (slow, takers, sums), tasks, pieces, workers, dealer)
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
@@ -210,7 +205,7 @@ def test_pieces_go_to_who_is_free():
     takers, sums = np.zeros((numba.config.NUMBA_NUM_THREADS, pieces), np.int64), np.zeros(pieces)
     for _ in range(5):  # a second thread that comes late finds nothing left
         takers[...] = 0
-        take_all(0, takers, sums, pieces, pieces, workers, dealer())
+        take((0, takers, sums), None, pieces, pieces, workers, dealer())
         assert (takers.sum(0) == 1).all()
         if workers < 2 or takers[takers[:, 0] == 1].sum() < pieces // 4:
             return
@@ -220,26 +215,22 @@ def test_pieces_go_to_who_is_free():
 @given(tasks=st.integers(0, 100), pieces=st.integers(1, 20), workers=st.integers(1, 4))
 def test_every_task_is_done_once(tasks, pieces, workers):
     takers, sums = np.zeros((numba.config.NUMBA_NUM_THREADS, tasks), np.int64), np.zeros(tasks)
-    take_all(-1, takers, sums, tasks, pieces, workers, dealer())
+    take((-1, takers, sums), None, tasks, pieces, workers, dealer())
     assert (takers.sum(0) == 1).all()
 
 
-@numba.njit
+@Kernel
 def fail(at, first, last):
     if first <= at < last:
         raise MemoryError
 
 
-@numba.njit
-def fail_at(at, workers, dealer):
-    deal(fail, (at,), 100, 10, workers, dealer)
-
-
+@pytest.mark.parametrize("pieces", [1, 10])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_fails_in_a_thread_is_raised(workers):
-    fail_at(100, workers, dealer())
+def test_what_fails_in_a_kernel_is_raised(workers, pieces):
+    fail((100,), None, 100, pieces, workers, dealer())
     with pytest.raises(MemoryError, match="no memory for a kernel's buffers"):
-        fail_at(57, workers, dealer())
+        fail((57,), None, 100, pieces, workers, dealer())
 
 
 @given(

@@ -11,8 +11,7 @@ integer results `finish.extra` holds it already, times base_x, with padding and 
 import numpy as np
 
 from .bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band, read_band
-from .compiled import entry
-from .deal import deal
+from .deal import kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import (
@@ -53,10 +52,10 @@ def conv_weights(words, groups, out):
 def conv(x, w, plan, finish, out):
     tiles, no_values = x.images * len(plan.counts), _NO_VALUES[finish.extra.dtype]
     effort = Effort(word=x.words.shape[0] * w.words.shape[0], tile=6, weight=0.03, pixel=0.03)
-    drive(_conv_range, _conv_parallel, x, w, plan, tiles, finish, no_values, out, effort)
+    drive(_conv_range, x, w, plan, tiles, finish, no_values, out, effort)
 
 
-@entry
+@kernel
 def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
@@ -155,9 +154,3 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
                     tile += 1
                     if tile == counts.size:
                         image, tile = image + 1, 0
-
-
-@entry
-def _conv_parallel(x, w, plan, finish, values, words, chunks, parts, tiles, workers, dealer):
-    given = x, w, plan, finish, values, words, chunks, parts, tiles
-    deal(_conv_range, given, chunks * parts, chunks * parts, workers, dealer)

@@ -7,8 +7,8 @@ counts of the same words, which stay in L1 between them: a tile's words are read
 import numpy as np
 
 from .bands import BLOCKS, IN_BANDS, band_scratch, count_band, read_band
-from .compiled import entry, inline
-from .deal import deal
+from .compiled import inline
+from .deal import kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
@@ -20,7 +20,7 @@ _NO_VALUES = np.empty((0, 0), np.float32)
 
 def conv_real(x, w, plan, finish, out):
     tiles, pairs = x.images * len(plan.counts), x.words.shape[0] * w.words.shape[0]
-    drive(_real_range, _real_parallel, x, w, plan, tiles, finish, _NO_VALUES, out, Effort(word=pairs, tile=6 * pairs))
+    drive(_real_range, x, w, plan, tiles, finish, _NO_VALUES, out, Effort(word=pairs, tile=6 * pairs))
 
 
 @inline
@@ -55,7 +55,7 @@ def _row_constants(constants, part, t, rows, tile, out):
         out[p] = constants[part, t, min(rows[tile, p], last), 0]
 
 
-@entry
+@kernel
 def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
@@ -135,9 +135,3 @@ def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
                             store_ranks(value, p, 0, thresholds, flip, at, channel, valid, words, row)
                         else:
                             store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
-
-
-@entry
-def _real_parallel(x, w, plan, finish, values, words, chunks, parts, tiles, workers, dealer):
-    given = x, w, plan, finish, values, words, chunks, parts, tiles
-    deal(_real_range, given, chunks * parts, chunks * parts, workers, dealer)

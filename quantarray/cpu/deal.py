@@ -1,31 +1,69 @@
-"""Dealing pieces of work out to threads: each takes the next piece when it has done one.
+"""Kernels, and dealing their work out to threads: each takes the next piece when it has done one.
 
-Numba gives each thread its share of a `prange` before the loop begins, whatever `set_parallel_chunksize` says, so a
-thread that starts late, or on a core that others use too, would hold all up; here they take pieces from one counter.
-A kernel for tasks first .. last, its last two arguments, has a twin that `threads.run` calls:
+    @kernel
+    def _pack_rows(codes, out, first, last): ...  # tasks first .. last, its last two arguments
 
-    @entry
-    def _pack_parallel(codes, out, tasks, pieces, workers, dealer):
-        deal(_pack_rows, (codes, out), tasks, pieces, workers, dealer)
+`threads.run` calls kernels. Numba gives each thread its share of a `prange` before the loop begins, whatever
+`set_parallel_chunksize` says, so a thread that starts late, or on a core that others use too, would hold all up; here
+they take pieces from one counter.
 
-The `prange` is in one function, `_deal`, which is given the twins' kernels and arguments by address. With one in each
-twin Numba compiles the kernel four times, on its own and in three functions around it (docs/decisions/0016).
+What Python calls, `_call`, and the one `prange`, in `_deal`, know kernels by their addresses, so that each kernel is
+compiled once: a function around it that Python calls would have it compiled again as a part of itself, and one with a
+`prange` three times more (docs/decisions/0016).
 """
 
 from functools import cache
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import njit, prange, typeof, types
+from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .compiled import inline
+from .compiled import entry, inline, inner
 from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
-_KERNEL = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
-_DEALER = ir.FunctionType(_ADDRESS, [I64] * 5)
+_PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
+_DEAL = ir.FunctionType(_ADDRESS, [I64] * 5)
+
+
+class Kernel:
+    """A function that does the tasks first .. last, its last two arguments, and returns nothing."""
+
+    def __init__(self, function):
+        self.compiled = inner(function)
+        self._made = {}
+
+    def __call__(self, arguments, kind, tasks, pieces, workers, deal):
+        """The function of `arguments` for all tasks in so many pieces, one of them here, or more by `deal`.
+
+        `kind` tells types of arguments apart; None where these have to be looked at, 0.2 us each with those in tuples.
+        Raises MemoryError where a call fails: kernels raise nothing else.
+        """
+        if kind is None:
+            kind = compute_fingerprint(arguments)
+        call, address = self._made.get(kind) or self._make(kind, arguments)
+        call(arguments, address, tasks, pieces, workers, deal)
+
+    def _make(self, kind, arguments):
+        """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
+        given = typeof(arguments)
+        made = _compiled(self.compiled, (*given.types, types.int64, types.int64))
+        assert made.signature.return_type == types.none
+        address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        found = _compiled(_call, (given, *(types.int64,) * 5)).entry_point, address
+        self._made[kind] = found
+        return found
+
+
+kernel = Kernel  # as a decorator
+
+
+def _compiled(function, takes):
+    function.compile(takes)
+    return function.overloads[takes]
 
 
 @inline
@@ -45,51 +83,51 @@ def _next_piece(typingctx, dealt):
 
 
 @intrinsic
-def _run(typingctx, kernel, arguments, first, last):
-    """Call what `deal` has made of a kernel, which lies at an address."""
+def _run(typingctx, function, held, first, last):
+    """Call what `_spread` has made of a kernel, which lies at an address."""
 
     def codegen(context, builder, signature, args):
-        function = builder.inttoptr(args[0], _KERNEL.as_pointer())
-        builder.call(function, [builder.inttoptr(args[1], _ADDRESS), *args[2:]])
+        run = builder.inttoptr(args[0], _PIECE.as_pointer())
+        builder.call(run, [builder.inttoptr(args[1], _ADDRESS), *args[2:]])
         return context.get_dummy_value()
 
-    return types.void(kernel, arguments, first, last), codegen
+    return types.void(function, held, first, last), codegen
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def _deal(kernel, arguments, tasks, pieces, workers):
+def _deal(function, held, tasks, pieces, workers):
     dealt = np.empty(1, np.int64)  # `np.zeros` would be a parallel loop of its own
     dealt[0] = 0
     for _ in prange(workers):
         piece = _next_piece(dealt)
         while piece < pieces:
             first, last = share(piece, pieces, tasks)
-            _run(kernel, arguments, first, last)
+            _run(function, held, first, last)
             piece = _next_piece(dealt)
 
 
 @cache
 def dealer():
     """The address of `_deal`."""
-    takes = (types.int64,) * 5
-    _deal.compile(takes)
-    made = _deal.overloads[takes]
+    made = _compiled(_deal, (types.int64,) * 5)
     return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
 
 
-def _call_of_a_piece(context, module, fndesc, called, held):
+def _of_a_piece(context, module, types_of_arguments, held):
     """A function of an address, first and last that calls a kernel.
 
-    Two pointers lie at the address, a struct `held`: to the kernel's other arguments, and to where 1 goes if it fails.
+    At the address lies a struct `held`: the kernel's address, and pointers to its other arguments and to where 1 goes
+    if it fails.
     """
-    name = module.get_unique_name(f"{fndesc.llvm_func_name}.of_a_piece")
-    function = ir.Function(module, _KERNEL, name)
+    takes = (*types_of_arguments, types.int64, types.int64)
+    function = ir.Function(module, _PIECE, module.get_unique_name("of_a_piece"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
     address, *tasks = function.args
-    given, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, held.as_pointer())))
-    arguments = cgutils.unpack_tuple(builder, builder.load(given))
-    status, _ = context.call_internal_no_propagate(builder, fndesc, called, [*arguments, *tasks])
+    kernel, given, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, held.as_pointer())))
+    called = builder.inttoptr(kernel, context.call_conv.get_function_type(types.none, takes).as_pointer())
+    arguments = [*cgutils.unpack_tuple(builder, builder.load(given)), *tasks]
+    status, _ = context.call_conv.call_function(builder, called, types.none, takes, arguments)
     with builder.if_then(status.is_error):
         builder.store(ir.Constant(I32, 1), failed)
     builder.ret_void()
@@ -97,25 +135,28 @@ def _call_of_a_piece(context, module, fndesc, called, held):
 
 
 @intrinsic
-def deal(typingctx, kernel, arguments, tasks, pieces, workers, dealer):
-    """kernel(*arguments, first, last) for all tasks in so many pieces, by so many threads. What it returns is dropped.
-
-    Raises MemoryError where a call fails: kernels raise nothing else.
-    """
-    called = kernel.get_call_type(typingctx, (*arguments.types, types.int64, types.int64), {})
+def _spread(typingctx, arguments, kernel, tasks, pieces, workers, deal):
+    """All tasks of the kernel at an address: one piece at once, more by what lies at the address `deal`."""
 
     def codegen(context, builder, signature, args):
-        made = kernel.dispatcher.overloads[called.args]
-        context.active_code_library.add_linking_library(made.library)
-        given = cgutils.alloca_once_value(builder, args[1])
+        given = cgutils.alloca_once_value(builder, args[0])
         failed = cgutils.alloca_once_value(builder, ir.Constant(I32, 0))
-        held = cgutils.pack_struct(builder, (given, failed))
+        held = cgutils.pack_struct(builder, (args[1], given, failed))
         place = cgutils.alloca_once_value(builder, held)
-        function = _call_of_a_piece(context, builder.module, made.fndesc, called, held.type)
-        run = builder.inttoptr(args[5], _DEALER.as_pointer())
-        builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), *args[2:5]])
+        function = _of_a_piece(context, builder.module, signature.args[0].types, held.type)
+        with builder.if_else(builder.icmp_signed("==", args[3], const(1))) as (one, more):
+            with one:
+                builder.call(function, [builder.bitcast(place, _ADDRESS), const(0), args[2]])
+            with more:
+                run = builder.inttoptr(args[5], _DEAL.as_pointer())
+                builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), *args[2:5]])
         with builder.if_then(builder.trunc(builder.load(failed), ir.IntType(1))):
             context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
         return context.get_dummy_value()
 
-    return types.void(kernel, arguments, tasks, pieces, workers, dealer), codegen
+    return types.void(arguments, kernel, tasks, pieces, workers, deal), codegen
+
+
+@entry
+def _call(arguments, kernel, tasks, pieces, workers, deal):
+    _spread(arguments, kernel, tasks, pieces, workers, deal)

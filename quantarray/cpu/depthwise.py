@@ -7,8 +7,8 @@ The bits of x select the weights' values, so a tap costs one shift, one mask and
 import numpy as np
 
 from . import threads
-from .compiled import entry, inline, inner
-from .deal import deal
+from .compiled import inline, inner
+from .deal import kernel
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, add_chosen, fix_lanes
 
@@ -25,12 +25,9 @@ def depthwise(x, w, plan, finish, mean, out):
     rows = x.images * plan.origin.size
     if not out.size:
         return
-    one, many = (_real_range, _real_parallel) if real else (_integer_range, _integer_parallel)
     work = rows * w.words.shape[1] * w.words.shape[2] * w.group_words * x.words.shape[0]
-    if threads.serial(work, _LEAST):
-        one(x, w, plan, finish, mean, values, words, 0, rows)
-    else:
-        threads.run(many, x, w, plan, finish, mean, values, words, rows, threads.pieces(rows))
+    arguments = x, w, plan, finish, mean, values, words
+    threads.run(_real_range if real else _integer_range, arguments, rows, threads.worth(work, _LEAST))
 
 
 @inline
@@ -78,7 +75,7 @@ def _store(lanes, w, finish, plain, copy, word, row, made, values, words):
             store_codes(lanes, 0, start, thresholds, flip, toggles, lane, channel, valid, copies, made, words, row)
 
 
-@entry
+@kernel
 def _integer_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, made = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
@@ -130,7 +127,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
         value[0, lane] += (_lane(offset, channel + lane) * w.offset[0, at + lane]) * n
 
 
-@entry
+@kernel
 def _real_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
@@ -148,13 +145,3 @@ def _real_range(x, w, plan, finish, mean, values, words, first, last):
                     total = (value[0, lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
                     value[0, lane] = np.float32(total / w.inside[kind] if mean else total)
                 _store(value, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
-
-
-@entry
-def _integer_parallel(x, w, plan, finish, mean, values, words, rows, pieces, workers, dealer):
-    deal(_integer_range, (x, w, plan, finish, mean, values, words), rows, pieces, workers, dealer)
-
-
-@entry
-def _real_parallel(x, w, plan, finish, mean, values, words, rows, pieces, workers, dealer):
-    deal(_real_range, (x, w, plan, finish, mean, values, words), rows, pieces, workers, dealer)

@@ -9,7 +9,7 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 import numpy as np
 
 from .compiled import entry, inner
-from .deal import deal
+from .deal import kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
@@ -30,7 +30,7 @@ def dot_weights(words, groups, out):
 
 
 def dot(x, w, plan, finish, out):
-    drive(_dot_range, _dot_parallel, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, EFFORT, UNIT)
+    drive(_dot_range, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, EFFORT, UNIT)
 
 
 @entry
@@ -60,7 +60,7 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
         ones[tile, p] = total
 
 
-@entry
+@kernel
 def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
@@ -155,9 +155,3 @@ def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, 
                     if tile == counts.size:
                         image, tile = image + 1, 0
         low += band
-
-
-@entry
-def _dot_parallel(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, workers, dealer):
-    given = x, w, plan, finish, values, words, matrix, chunks, parts, tiles
-    deal(_dot_range, given, chunks * parts, chunks * parts, workers, dealer)

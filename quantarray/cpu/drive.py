@@ -26,24 +26,25 @@ class Effort(NamedTuple):
     band: int = 1 << 62  # tiles
 
 
-def drive(one, many, x, w, plan, tiles, finish, no_values, out, effort, *more):
-    """Deal stretches of tiles and chunks of blocks out to `many`, the parallel twin of `one`, or do all as one task.
+def drive(kernel, x, w, plan, tiles, finish, no_values, out, effort, *more):
+    """Deal stretches of tiles and chunks of blocks out to threads, or do all as one task.
 
-    Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, the tasks.
+    Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, the tasks. The contract fixes
+    the types of their arguments but those of x's words, which may be bytes, and of results; `more` keeps its own.
     """
     values, words = (no_values, out) if out.dtype == np.uint64 else (out, _NO_WORDS)
     _, blocks, length, _ = w.words.shape
     if not tiles or not blocks:
         return
     work = tiles * blocks * (length * effort.word + effort.tile)
-    if threads.serial(work, _LEAST):
-        one(x, w, plan, finish, values, words, *more, 1, 1, tiles, 0, 1)
-        return
-    # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
-    split = max(1, blocks // 2 if w.groups == 1 else 1)
-    ready = effort.weight * w.words.size, effort.pixel * x.words.size
-    chunks, parts = cut(numba.get_num_threads(), split, tiles, work, *ready, -(-tiles // effort.band))
-    threads.run(many, x, w, plan, finish, values, words, *more, chunks, parts, tiles)
+    spread, chunks, parts = threads.worth(work, _LEAST), 1, 1
+    if spread:
+        # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
+        split = max(1, blocks // 2 if w.groups == 1 else 1)
+        ready = effort.weight * w.words.size, effort.pixel * x.words.size
+        chunks, parts = cut(numba.get_num_threads(), split, tiles, work, *ready, -(-tiles // effort.band))
+    arguments = x, w, plan, finish, values, words, *more, chunks, parts, tiles
+    threads.run(kernel, arguments, chunks * parts, spread, chunks * parts, (x.words.dtype, values.dtype))
 
 
 @lru_cache(1 << 12)

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from . import threads
-from .compiled import entry, inline
-from .deal import deal, share
+from .compiled import inline
+from .deal import kernel, share
 from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
@@ -21,10 +21,9 @@ def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
     x, toggles = _rows(x, thresholds.dtype), _toggles(codes, out.shape[0])
-    if threads.serial(x.size, _LEAST):
-        _encode_range(x, thresholds, codes, toggles, row, group, nan[:1], out, 0, 1)
-    else:
-        threads.run(_encode_parallel, x, thresholds, codes, toggles, row, group, nan, out)
+    spread = threads.worth(x.size, _LEAST)
+    nan = nan if spread else nan[:1]
+    threads.run(_encode_range, (x, thresholds, codes, toggles, row, group, nan, out), len(nan), spread, len(nan))
 
 
 def _rows(x, dtype):
@@ -52,7 +51,7 @@ def _found_toggles(codes, planes):
     return np.where((changed >> np.arange(planes)) & 1 == 1, ~np.uint64(0), np.uint64(0))
 
 
-@entry
+@kernel
 def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _):
     planes, _, words = out.shape
     first, last = share(piece, len(nan), x.shape[0] * words)
@@ -134,9 +133,3 @@ def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
         for plane in range(planes):
             made[plane] ^= mask & toggles[table, part, t, plane]
     return mask_nan(x, at)
-
-
-@entry
-def _encode_parallel(x, thresholds, codes, toggles, row, group, nan, out, workers, dealer):
-    given = x, thresholds, codes, toggles, row, group, nan, out
-    deal(_encode_range, given, len(nan), len(nan), workers, dealer)

@@ -3,8 +3,7 @@
 import numpy as np
 
 from . import gather_across, threads
-from .compiled import entry
-from .deal import deal
+from .deal import kernel
 from .gather_across import from_start
 
 _LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
@@ -18,23 +17,16 @@ def gather(words, length, indices, out):
         gather_across.gather(words, length, indices[0], out)
         return
     tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
-    if threads.serial(out.size, _LEAST):
-        _gather_tasks(words, length, indices, out, 0, tasks)
-    else:
-        threads.run(_gather_parallel, words, length, indices, out, threads.pieces(tasks))
+    threads.run(_gather_tasks, (words, length, indices, out), tasks, threads.worth(out.size, _LEAST))
 
 
 def gather_rows(words, indices, out):
     if not out.size:
         return
-    tasks = out.size // out.shape[4]
-    if threads.serial(out.size, _LEAST):
-        _rows_tasks(words, indices, out, 0, tasks)
-    else:
-        threads.run(_rows_parallel, words, indices, out, threads.pieces(tasks))
+    threads.run(_rows_tasks, (words, indices, out), out.size // out.shape[4], threads.worth(out.size, _LEAST))
 
 
-@entry
+@kernel
 def _gather_tasks(words, length, indices, out, first, last):
     blocks = -(-out.shape[1] // _BLOCK)
     for task in range(first, last):
@@ -48,7 +40,7 @@ def _gather_tasks(words, length, indices, out, first, last):
             out[row, word] = bits
 
 
-@entry
+@kernel
 def _rows_tasks(words, indices, out, first, last):
     _, before, new_length, between, count = out.shape
     for task in range(first, last):
@@ -62,15 +54,3 @@ def _rows_tasks(words, indices, out, first, last):
                 bit = column[from_start(named[word * 64 + k], len(column)), word] >> np.uint64(k)
                 bits |= (bit & np.uint64(1)) << np.uint64(k)
             out[plane, a, j, b, word] = bits
-
-
-@entry
-def _gather_parallel(words, length, indices, out, pieces, workers, dealer):
-    tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
-    deal(_gather_tasks, (words, length, indices, out), tasks, pieces, workers, dealer)
-
-
-@entry
-def _rows_parallel(words, indices, out, pieces, workers, dealer):
-    tasks = out.size // out.shape[4]
-    deal(_rows_tasks, (words, indices, out), tasks, pieces, workers, dealer)

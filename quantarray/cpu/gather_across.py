@@ -8,7 +8,7 @@ import numpy as np
 
 from . import threads
 from .compiled import entry, inner
-from .deal import deal
+from .deal import kernel
 from .micro.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
 from .micro.vectors import WIDTH
 
@@ -33,12 +33,8 @@ def gather(words, length, indices, out):
     places = np.full(-(-out.shape[1] // WIDTH) * SQUARES, elements, np.uint32 if elements < 2**32 else np.uint64)
     _fill_places(indices, length, first * 64, places)
     lines = out.shape[1] % WIDTH == 0 and out.ctypes.data % 64 == 0  # each row is whole cache lines
-    args = words, first, last + 1 - first, elements, places, lines, out
-    groups = -(-len(words) // 64)
-    if threads.serial(out.size, _LEAST):
-        _gather_groups(*args, 0, groups)
-    else:
-        threads.run(_gather_parallel, *args, threads.pieces(groups))
+    arguments = words, first, last + 1 - first, elements, places, lines, out
+    threads.run(_gather_groups, arguments, -(-len(words) // 64), threads.worth(out.size, _LEAST))
 
 
 @inner
@@ -124,16 +120,10 @@ def _store(across, places, squares, row, lines, out):
                         flat[to + n] = squares[at + n]
 
 
-@entry
+@kernel
 def _gather_groups(words, first, count, elements, places, lines, out, begin, end):
     across, squares = empty_squares(elements + 1), empty_squares(_LINES * SQUARES)
     across[:] = 0
     for group in range(begin, end):
         _load(words, group * 64, first, count, across)
         _store(across, places, squares, group * 64, lines, out)
-
-
-@entry
-def _gather_parallel(words, first, count, elements, places, lines, out, pieces, workers, dealer):
-    groups = -(-words.shape[0] // 64)
-    deal(_gather_groups, (words, first, count, elements, places, lines, out), groups, pieces, workers, dealer)

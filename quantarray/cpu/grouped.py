@@ -8,7 +8,7 @@ import numpy as np
 
 from . import threads
 from .compiled import entry
-from .deal import deal
+from .deal import kernel
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -17,11 +17,8 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 def encode_grouped(values, low, step, start, stride, group, key, out):
     if not out.size:
         return
-    words = out.shape[1] * out.shape[2]
-    if threads.serial(values.size, _LEAST):
-        _encode_words(values, low, step, start, stride, group, key, out, 0, words)
-    else:
-        threads.run(_encode_parallel, values, low, step, start, stride, group, key, out, words, threads.pieces(words))
+    arguments = values, low, step, start, stride, group, key, out
+    threads.run(_encode_words, arguments, out.shape[1] * out.shape[2], threads.worth(values.size, _LEAST))
 
 
 @entry
@@ -54,7 +51,7 @@ def _uniform(first, stride, key, block, u):
         u[i] = 2.0**-32 * block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
 
 
-@entry
+@kernel
 def _encode_words(values, low, step, start, stride, group, key, out, first, last):
     planes, _, words = out.shape
     length = values.shape[1]
@@ -81,8 +78,3 @@ def _encode_words(values, low, step, start, stride, group, key, out, first, last
             for j in range(valid):
                 mask |= np.uint64((codes[j] >> plane) & 1) << np.uint64(j)
             out[plane, row, word] = mask
-
-
-@entry
-def _encode_parallel(values, low, step, start, stride, group, key, out, words, pieces, workers, dealer):
-    deal(_encode_words, (values, low, step, start, stride, group, key, out), words, pieces, workers, dealer)

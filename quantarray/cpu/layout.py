@@ -6,8 +6,8 @@
 import numpy as np
 
 from . import threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 
 _LEAST = 1 << 13  # words that are worth a parallel region
 _BLOCK = 4096  # words of a row in one task
@@ -20,10 +20,8 @@ def recode(words, tables, row, group, out):
     # A word costs 0.75 ns for each code and plane made; 64 codes cost 24 ns and 2.4 for each plane
     by_words = tables.shape[1] == 1 and made << planes <= 32 + 3 * (planes + made)
     tasks = words.shape[1] * -(-words.shape[2] // _BLOCK)
-    if threads.serial(max(words.size, out.size), _LEAST):
-        _recode_tasks(words, tables, row, group, by_words, out, 0, tasks)
-    else:
-        threads.run(_recode_parallel, words, tables, row, group, by_words, out, tasks, threads.pieces(tasks))
+    spread = threads.worth(max(words.size, out.size), _LEAST)
+    threads.run(_recode_tasks, (words, tables, row, group, by_words, out), tasks, spread)
 
 
 @inner
@@ -65,7 +63,7 @@ def _recode_codes(words, tables, first, group, out):
             out[plane, word] = bits
 
 
-@entry
+@kernel
 def _recode_tasks(words, tables, row, group, by_words, out, first, last):
     blocks = -(-words.shape[2] // _BLOCK)
     for task in range(first, last):
@@ -75,8 +73,3 @@ def _recode_tasks(words, tables, row, group, by_words, out, first, last):
             _recode_words(read, tables[row[r], 0], made)
         else:
             _recode_codes(read, tables[row[r]], begin * 64, group, made)
-
-
-@entry
-def _recode_parallel(words, tables, row, group, by_words, out, tasks, pieces, workers, dealer):
-    deal(_recode_tasks, (words, tables, row, group, by_words, out), tasks, pieces, workers, dealer)

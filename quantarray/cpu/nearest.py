@@ -9,8 +9,8 @@ import numpy as np
 
 from . import threads
 from .bands import BY_SHUFFLES, MOST
-from .compiled import entry, inline, inner
-from .deal import deal, share
+from .compiled import inline, inner
+from .deal import kernel, share
 from .lines import empty_lines
 from .micro import (
     LANES,
@@ -42,13 +42,11 @@ def nearest(words, queries, out):
     rows, work = words.shape[0], words.size * queries.shape[0]
     if not rows or not out.size:
         return
-    if threads.serial(work, _LEAST):
-        _nearest_range(words, queries, out[None], 0, 1)
-        return
-    found = np.empty((threads.pieces(-(-rows // ROWS)), *out.shape), np.int64)
-    found[:, 0], found[:, 1] = _FAR, -1
-    threads.run(_nearest_parallel, words, queries, found)
-    _merge(found, out)
+    spread = threads.worth(work, _LEAST)
+    found = np.repeat(out[None], threads.pieces(-(-rows // ROWS)), axis=0) if spread else out[None]
+    threads.run(_nearest_range, (words, queries, found), len(found), spread, len(found))
+    if spread:
+        _merge(found, out)
 
 
 def _merge(found, out):
@@ -58,7 +56,7 @@ def _merge(found, out):
     out[0], out[1] = (np.take_along_axis(a, order, axis=1) for a in (distances, indices))
 
 
-@entry
+@kernel
 def _nearest_range(words, queries, found, piece, _):
     out = found[piece]
     first, last = share(piece, len(found), len(words))
@@ -200,8 +198,3 @@ def _insert(out, q, distance, row):
         at -= 1
     out[0, q, at], out[1, q, at] = distance, row
     return out[0, q, out.shape[2] - 1]
-
-
-@entry
-def _nearest_parallel(words, queries, found, workers, dealer):
-    deal(_nearest_range, (words, queries, found), len(found), len(found), workers, dealer)

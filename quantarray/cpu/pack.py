@@ -3,8 +3,7 @@
 import numpy as np
 
 from . import threads
-from .compiled import entry
-from .deal import deal
+from .deal import kernel
 from .micro import mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
@@ -13,22 +12,16 @@ _LEAST = 1 << 17  # elements that are worth a parallel region
 def pack(codes, out):
     if not out.size:
         return
-    if threads.serial(codes.size, _LEAST):
-        _pack_rows(codes, out, 0, codes.shape[0])
-    else:
-        threads.run(_pack_parallel, codes, out, len(codes), threads.pieces(len(codes)))
+    threads.run(_pack_rows, (codes, out), len(codes), threads.worth(codes.size, _LEAST))
 
 
 def unpack(words, out):
     if not out.size:
         return
-    if threads.serial(out.size, _LEAST):
-        _unpack_rows(words, out, 0, out.shape[0])
-    else:
-        threads.run(_unpack_parallel, words, out, len(out), threads.pieces(len(out)))
+    threads.run(_unpack_rows, (words, out), len(out), threads.worth(out.size, _LEAST))
 
 
-@entry
+@kernel
 def _pack_rows(codes, out, first, last):
     planes, _, words = out.shape
     length = codes.shape[1]
@@ -45,7 +38,7 @@ def _pack_rows(codes, out, first, last):
                 out[plane, row, word] = mask
 
 
-@entry
+@kernel
 def _unpack_rows(words, out, first, last):
     planes, _, count = words.shape
     length = out.shape[1]
@@ -58,13 +51,3 @@ def _unpack_rows(words, out, first, last):
             for plane in range(planes):
                 code |= ((words[plane, row, count - 1] >> shift) & np.uint64(1)) << np.uint64(plane)
             out[row, i] = code
-
-
-@entry
-def _pack_parallel(codes, out, tasks, pieces, workers, dealer):
-    deal(_pack_rows, (codes, out), tasks, pieces, workers, dealer)
-
-
-@entry
-def _unpack_parallel(words, out, tasks, pieces, workers, dealer):
-    deal(_unpack_rows, (words, out), tasks, pieces, workers, dealer)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from . import threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 from .micro import pick_bits, prefetch
 
 REACH = 512  # bits from which one word is picked
@@ -65,11 +65,8 @@ def fill(words, width, picks, out):
     """Periods of `width` words of words[rows words] become those of out[rows new_words], which may end within one."""
     made = len(picks.starts)
     blocks = -(-out.shape[1] // (_BLOCK * made))
-    args = words, width, *picks, out, blocks
-    if threads.serial(out.size, _LEAST):
-        _fill_tasks(*args, 0, out.shape[0] * blocks)
-    else:
-        threads.run(_fill_parallel, *args, threads.pieces(out.shape[0] * blocks))
+    arguments = words, width, *picks, out, blocks
+    threads.run(_fill_tasks, arguments, out.shape[0] * blocks, threads.worth(out.size, _LEAST))
 
 
 @inner
@@ -96,7 +93,7 @@ def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
             to[i] = _collect(flat, first + i * ahead, bits[k])
 
 
-@entry
+@kernel
 def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last):
     flat, chosen, made = words.reshape(-1), choices.reshape(-1), len(starts)
     for task in range(first, last):
@@ -108,9 +105,3 @@ def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, 
             for word in range(byte // 8, byte // 8 + stretch * width, 32):
                 prefetch(flat, word)
             _fill_stretch(flat, byte, width * 8, starts, bits, chosen, masks, out[row, period * made : stop])
-
-
-@entry
-def _fill_parallel(words, width, starts, bits, choices, masks, out, blocks, pieces, workers, dealer):
-    tasks = out.shape[0] * blocks
-    deal(_fill_tasks, (words, width, starts, bits, choices, masks, out, blocks), tasks, pieces, workers, dealer)

@@ -7,8 +7,8 @@ import numpy as np
 from numba import carray
 
 from . import threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 from .micro.vectors import words_at
 from .steps import reversed_bits, squeeze, stepped_words, table_for
 
@@ -27,12 +27,8 @@ def place(parts, out):
             runs.append((words.ctypes.data, *words.shape, start, step, count, at))
             steps.append(table_for(start, step, at))
         at += count
-    args = np.array(runs, np.int64), np.array(steps), out
-    tasks = _tasks(*out.shape)
-    if threads.serial(out.size, _LEAST):
-        _place_tasks(*args, 0, tasks)
-    else:
-        threads.run(_place_parallel, *args, tasks, threads.pieces(tasks))
+    arguments = np.array(runs, np.int64), np.array(steps), out
+    threads.run(_place_tasks, arguments, _tasks(*out.shape), threads.worth(out.size, _LEAST))
 
 
 @inner
@@ -145,7 +141,6 @@ def _place_row(words, row, start, step, count, at, table, out, begin, end):
     _place_words(words, row, start, step, count, at, table, out, behind, end)
 
 
-@entry
 def _tasks(rows, words):
     """Many short rows are one task, stretches of long ones one each."""
     return -(-rows // _ROWS) if words < _LONG else rows * -(-words // _BLOCK)
@@ -161,7 +156,7 @@ def _stretch(task, rows, words):
     return row, row + 1, begin, min(words, begin + _BLOCK)
 
 
-@entry
+@kernel
 def _place_tasks(parts, steps, out, first_task, last_task):
     """All parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
     for task in range(first_task, last_task):
@@ -177,8 +172,3 @@ def _place_tasks(parts, steps, out, first_task, last_task):
             else:
                 for row in range(first, last):
                     _place_row(words, row, start, step, count, at, steps[i], out, begin, end)
-
-
-@entry
-def _place_parallel(parts, steps, out, tasks, pieces, workers, dealer):
-    deal(_place_tasks, (parts, steps, out), tasks, pieces, workers, dealer)

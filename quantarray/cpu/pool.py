@@ -3,8 +3,8 @@
 import numpy as np
 
 from . import threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 
 _LEAST = 1 << 16  # words that are worth a parallel region
 
@@ -13,13 +13,11 @@ def max_pool(words, plan, out):
     planes, rows, count = out.shape
     if not out.size:
         return
-    if threads.serial(rows * count * planes * plan.runs.shape[0], _LEAST):
-        _pool_rows(words, plan, out, 0, rows)
-    else:
-        threads.run(_pool_parallel, words, plan, threads.pieces(rows), out)
+    work = rows * count * planes * plan.runs.shape[0]
+    threads.run(_pool_rows, (words, plan, out), rows, threads.worth(work, _LEAST))
 
 
-@entry
+@kernel
 def _pool_rows(words, plan, out, first, last):
     planes, _, count = out.shape
     pixels = plan.origin.size
@@ -47,9 +45,3 @@ def _keep_larger(words, at, best):
         same &= ~(new ^ best[plane])
     for plane in range(best.size):
         best[plane] = (words[plane, at] & larger) | (best[plane] & ~larger)
-
-
-@entry
-def _pool_parallel(words, plan, pieces, out, workers, dealer):
-    rows = out.shape[1]
-    deal(_pool_rows, (words, plan, out), rows, pieces, workers, dealer)

@@ -9,8 +9,8 @@ import math
 import numpy as np
 
 from . import picks, threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -73,21 +73,15 @@ def _run_through(words, width, runs, new_width, periods, out):
         picks.fill(source.reshape(1, -1), width, picked, made.reshape(1, -1))
         return
     runs = np.array(runs)
-    if threads.serial(made.size, _LEAST):
-        _periods(source, runs, made, 0, periods)
-    else:
-        threads.run(_periods_parallel, source, runs, made, threads.pieces(periods))
+    threads.run(_periods, (source, runs, made), periods, threads.worth(made.size, _LEAST))
 
 
 def _shift(words, length, start, new_length, out):
     tasks = out.shape[0] * -(-out[0].size // _BLOCK)
-    if threads.serial(out.size, _LEAST):
-        _shift_tasks(words, length, start, new_length, out, 0, tasks)
-    else:
-        threads.run(_shift_parallel, words, length, start, new_length, out, tasks, threads.pieces(tasks))
+    threads.run(_shift_tasks, (words, length, start, new_length, out), tasks, threads.worth(out.size, _LEAST))
 
 
-@entry
+@kernel
 def _periods(words, runs, out, first, last):
     """As many at a time as stay in cache: what to load and shift is the same for all."""
     many = _CACHED // (words.shape[1] + out.shape[1])
@@ -96,11 +90,6 @@ def _periods(words, runs, out, first, last):
         out[begin:end] = 0
         for i in range(runs.shape[0]):
             place_rows(words, runs[i, 0], 1, runs[i, 1], runs[i, 2], out, begin, end)
-
-
-@entry
-def _periods_parallel(words, runs, out, pieces, workers, dealer):
-    deal(_periods, (words, runs, out), words.shape[0], pieces, workers, dealer)
 
 
 @inner
@@ -136,7 +125,7 @@ def _shift_words(words, length, at, new_length, word, out):
         have -= want
 
 
-@entry
+@kernel
 def _shift_tasks(words, length, start, new_length, out, first, last):
     rows = out.reshape(out.shape[0], -1)
     blocks = -(-rows.shape[1] // _BLOCK)
@@ -145,8 +134,3 @@ def _shift_tasks(words, length, start, new_length, out, first, last):
         segment, word = begin // out.shape[2], begin % out.shape[2]
         at = start + segment * new_length + word * 64
         _shift_words(words[row], length, at, new_length, word, rows[row, begin : begin + _BLOCK])
-
-
-@entry
-def _shift_parallel(words, length, start, new_length, out, tasks, pieces, workers, dealer):
-    deal(_shift_tasks, (words, length, start, new_length, out), tasks, pieces, workers, dealer)

@@ -4,8 +4,8 @@
 """
 
 from . import threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 from .micro.transpose import (
     SQUARES,
     copy_2,
@@ -34,10 +34,7 @@ def repack(words, out):
     near = min(WIDTH, 1 << (out.shape[3] - 1).bit_length())
     early = _early(words), _early(out) if near == _LINE else 0
     tiles = words.shape[0] * -(-(out.shape[3] + early[1]) // near) * -(-(words.shape[2] + early[0]) // _LINE)
-    if threads.serial(words.size, _LEAST):
-        _repack_tiles(words, near, early, out, 0, tiles)
-    else:
-        threads.run(_repack_parallel, words, near, early, out, tiles, threads.pieces(tiles))
+    threads.run(_repack_tiles, (words, near, early, out), tiles, threads.worth(words.size, _LEAST))
 
 
 def _early(a):
@@ -112,7 +109,7 @@ def _store(squares, near, row, first, count, new_word, new_words, whole, out):
                     flat[to + j * apart + n] = squares[at + j * WIDTH + n]
 
 
-@entry
+@kernel
 def _repack_tiles(words, near, early, out, first, last):
     lines, groups = -(-(words.shape[2] + early[0]) // _LINE), -(-(out.shape[3] + early[1]) // near)
     squares = empty_squares(near * SQUARES)
@@ -126,8 +123,3 @@ def _repack_tiles(words, near, early, out, first, last):
         for square in range(-(-(count - at) * near // WIDTH)):
             transpose(squares, square * SQUARES)
         _store(squares, near, row, at, count - at, to, new_words - to, whole, out)
-
-
-@entry
-def _repack_parallel(words, near, early, out, tiles, pieces, workers, dealer):
-    deal(_repack_tiles, (words, near, early, out), tiles, pieces, workers, dealer)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from . import threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 from .micro import WIDTH, rescale_row
 
 _LEAST = 1 << 14  # results that are worth a parallel region
@@ -13,14 +13,11 @@ _LEAST = 1 << 14  # results that are worth a parallel region
 def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
     if not out.size:
         return
-    args = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out
-    if threads.serial(out.size, _LEAST):
-        _rescale_rows(*args, 0, len(out))
-    else:
-        threads.run(_rescale_parallel, *args, threads.pieces(len(out)))
+    arguments = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out
+    threads.run(_rescale_rows, arguments, len(out), threads.worth(out.size, _LEAST))
 
 
-@entry
+@kernel
 def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last):
     channels, pixels = out.shape[1], kinds.size
     factor, shift, before, shifted = np.empty(channels), np.zeros(ones.shape), -1, x_offset.any()
@@ -45,9 +42,3 @@ def _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shif
         for kind in range(ones.shape[0]):
             for c in range(scale.size):
                 shift[kind, c] = (offset * scale[c]) * ones[kind, c]
-
-
-@entry
-def _rescale_parallel(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, pieces, workers, dealer):
-    given = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out
-    deal(_rescale_rows, given, len(out), pieces, workers, dealer)

@@ -1,23 +1,19 @@
 """Depthwise convolution of single bits to single bits, on whole words: `docs/kernels/depthwise.md`."""
 
 from . import threads
-from .compiled import entry
-from .deal import deal
+from .deal import kernel
 from .micro import slice_run
 
 _LEAST = 1 << 16  # taps times words that are worth a parallel region
 
 
 def sliced(x, w, plan, out):
-    pixels = plan.origin.size
-    given = x.words, int(x.terms[0, 0]), w, plan.pixels, plan.classes, plan.origin, plan.image_words
-    if threads.serial(x.images * pixels * len(w.taps) * w.period, _LEAST):
-        _sliced_range(*given, out, 0, x.images * pixels)
-    else:
-        threads.run(_sliced_parallel, *given, out, x.images * pixels, threads.pieces(x.images * pixels))
+    rows = x.images * plan.origin.size
+    arguments = x.words, int(x.terms[0, 0]), w, plan.pixels, plan.classes, plan.origin, plan.image_words, out
+    threads.run(_sliced_range, arguments, rows, threads.worth(rows * len(w.taps) * w.period, _LEAST))
 
 
-@entry
+@kernel
 def _sliced_range(words, plane, w, pixels, classes, origin, image_words, out, begin, end):
     row, period = begin, w.period
     while row < end:
@@ -36,8 +32,3 @@ def _sliced_range(words, plane, w, pixels, classes, origin, image_words, out, be
             period, out, to, count * period,
         )  # fmt: skip
         row += count
-
-
-@entry
-def _sliced_parallel(words, plane, w, pixels, classes, origin, image_words, out, rows, pieces, workers, dealer):
-    deal(_sliced_range, (words, plane, w, pixels, classes, origin, image_words, out), rows, pieces, workers, dealer)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from . import picks, threads
-from .compiled import entry, inner
-from .deal import deal
+from .compiled import inner
+from .deal import kernel
 from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
@@ -19,11 +19,8 @@ def spread(words, times, out):
         picks.fill(words, 1, copies, out)
         return
     blocks = -(-words.shape[1] // (_STRETCH * _BLOCK))
-    args = words, times, squeezing(times), out, blocks
-    if threads.serial(out.size, _LEAST):
-        _spread_tasks(*args, 0, out.shape[0] * blocks)
-    else:
-        threads.run(_spread_parallel, *args, threads.pieces(out.shape[0] * blocks))
+    arguments = words, times, squeezing(times), out, blocks
+    threads.run(_spread_tasks, arguments, out.shape[0] * blocks, threads.worth(out.size, _LEAST))
 
 
 @inner
@@ -83,7 +80,7 @@ def _fill(words, row, begin, end, times, out):
         out[row, word] = bits
 
 
-@entry
+@kernel
 def _spread_tasks(words, times, rounds, out, blocks, first, last):
     made = np.empty(_STRETCH, np.uint64)
     for task in range(first, last):
@@ -95,9 +92,3 @@ def _spread_tasks(words, times, rounds, out, blocks, first, last):
                 _spread_stretch(words, row, word, end, times, rounds, made, out)
             else:
                 _fill(words, row, word, end, times, out)
-
-
-@entry
-def _spread_parallel(words, times, rounds, out, blocks, pieces, workers, dealer):
-    tasks = out.shape[0] * blocks
-    deal(_spread_tasks, (words, times, rounds, out, blocks), tasks, pieces, workers, dealer)

@@ -1,9 +1,8 @@
 """How kernels are spread over threads, safely.
 
-A kernel is a function `range(..., first, last)` over independent tasks, and a twin that deals them out (`deal.py`). The
-serial one runs where there is little work, and in forked children of a process that used threads already: GNU
-OpenMP would kill the child. Numba's `workqueue` layer aborts the process when two Python threads use it at once, so
-there one lock is held around each call.
+The tasks of a kernel (`deal.py`) are done by the caller alone where there is little work, and in forked children of a
+process that used threads already: GNU OpenMP would kill the child. Numba's `workqueue` layer aborts the process when
+two Python threads use it at once, so there one lock is held around each call.
 """
 
 import os
@@ -41,9 +40,9 @@ def count():
     return 1 if _state["forked"] else numba.get_num_threads()
 
 
-def serial(work, least):
-    """True where a kernel should not be spread over threads: `work` is below `least`, or threads are not safe."""
-    return work < least or count() == 1
+def worth(work, least):
+    """True where a kernel's tasks should be spread over threads: `work` is at least `least`, and threads are safe."""
+    return work >= least and count() > 1
 
 
 def pieces(tasks):
@@ -51,14 +50,19 @@ def pieces(tasks):
     return min(tasks, PIECES * numba.get_num_threads())
 
 
-def run(kernel, *args):
-    """Call a parallel kernel, one at a time unless the threading layer is known to be thread safe.
+def run(kernel, arguments, tasks, spread, dealt=None, kind=None):
+    """Do all tasks of a kernel: here, or where `spread` is true by all threads, in `dealt` pieces if that is given.
 
-    It has two arguments more than `args`: how many threads there are, and what deals work out to them.
+    `kind` is the kernel's (`deal.Kernel`). One call at a time unless the threading layer is known to be thread safe.
     """
+    if not spread:
+        kernel(arguments, kind, tasks, 1, 1, 0)
+        return
     _state["used"] = True
-    args = *args, numba.get_num_threads(), dealer()
+    deal = dealer()
+    given = arguments, kind, tasks, pieces(tasks) if dealt is None else dealt, numba.get_num_threads(), deal
     if layer() in ("omp", "tbb"):
-        return kernel(*args)
+        kernel(*given)
+        return
     with _lock:
-        return kernel(*args)
+        kernel(*given)

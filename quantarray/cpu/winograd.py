@@ -7,7 +7,7 @@ for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, t
 import numpy as np
 
 from .compiled import entry, inline, inner
-from .deal import deal
+from .deal import kernel
 from .dot import bytes_of_levels
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
@@ -45,7 +45,7 @@ MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 def winograd(x, w, plan, finish, out):
     squares, band = x.images * len(plan.targets), band_of.py_func(w.words.shape[2] // TAPS)
     effort = EFFORT._replace(band=band)
-    drive(_winograd_range, _winograd_parallel, x, w, plan, squares, finish, _NO_VALUES, out, effort)
+    drive(_winograd_range, x, w, plan, squares, finish, _NO_VALUES, out, effort)
 
 
 @entry
@@ -203,7 +203,7 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
             )  # fmt: skip
 
 
-@entry
+@kernel
 def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
@@ -274,9 +274,3 @@ def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, tas
                                     tile, p, 0, thresholds, flip, toggles, lane, channel, valid, 1, made, words, row
                                 )
         low += band
-
-
-@entry
-def _winograd_parallel(x, w, plan, finish, values, words, chunks, parts, tiles, workers, dealer):
-    given = x, w, plan, finish, values, words, chunks, parts, tiles
-    deal(_winograd_range, given, chunks * parts, chunks * parts, workers, dealer)

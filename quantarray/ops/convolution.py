@@ -93,7 +93,7 @@ class Prepared(NamedTuple):
         """The result as [n i j o], in `out` if it is given."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
-        if is_dense(x):
+        if not isinstance(x, QuantArray):  # bytes, as `operand` has it
             if isinstance(self.run, contraction.Contraction) and self.run.bytes_terms is not None:
                 return self.run.of_bytes(x, out)
             x = from_dense(x if self.unroll is None else self.unroll(x), 3)

@@ -172,7 +172,7 @@ class _Product(NamedTuple):
     call: products.Call | scaled.Scaled | folded.Folded | FewOutputs
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
-        q = from_dense(x, x.ndim - 1) if is_dense(x) else x
+        q = x if isinstance(x, QuantArray) else from_dense(x, x.ndim - 1)
         a = lower(self.op, "x", q)
         if self.call.dtype != np.float32:
             return self.call(products.left(a.words, a.terms, 1, True), out)

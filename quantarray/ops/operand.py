@@ -16,7 +16,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..device import namespace
-from ..dtypes import Array, DType, arithmetic, level_values, terms
+from ..dtypes import Array, arithmetic, level_values
 from ..format import bits_for
 from . import checks
 from .conversion import recode
@@ -67,29 +67,23 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
     """The operand form of an array; see above."""
     dtype, c = q.dtype, q.constants
     if dtype.step is not None and not c.shapes:
-        return Operand(q.words, _term_rows(dtype), None, None)
+        return Operand(q.words, dtype.term_rows, None, None)
     scale, offset = (None if a is None else a.astype(np.float64) for a in (c.scale, c.offset))
     if dtype.kind == "table":
         return _lower_table(op, name, q)
     if dtype.kind in ("uniform", "basis"):
         assert scale is not None
-        return Operand(q.words, _term_rows(dtype), scale[None] if dtype.kind == "uniform" else scale, offset)
+        return Operand(q.words, dtype.term_rows, scale[None] if dtype.kind == "uniform" else scale, offset)
     words, rows = q.words, None
     if dtype.step is None:
         words, rows = _integer_grid(q)
-    return Operand(words, _term_rows(dtype) if rows is None else rows, None if scale is None else scale[None], None)
+    return Operand(words, dtype.term_rows if rows is None else rows, None if scale is None else scale[None], None)
 
 
 @lru_cache(maxsize=256)
 def _neutral(terms: int, ndim: int) -> tuple[Array, Array]:
-    """The scales and the offset of an array that has none; shared, as `_term_rows` are."""
+    """The scales and the offset of an array that has none; shared, as `DType.term_rows` are."""
     return np.ones((terms, *(1,) * ndim)), np.zeros((1,) * ndim)
-
-
-@lru_cache(maxsize=256)
-def _term_rows(dtype: DType) -> Array:
-    """Shared: nobody writes to it. Not read-only, which to Numba would be another type to compile for."""
-    return np.array([(t.first, t.planes, t.base, t.step) for t in terms(dtype)], np.int64)
 
 
 def _integer_grid(q: QuantArray) -> tuple[Array, Array]:

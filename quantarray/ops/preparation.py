@@ -16,16 +16,10 @@ def kept(
     """What `build(device, x, w, bias, *given)` makes, once for x of one form, and `given` and the bias the same."""
     shift = None if bias is None else (bias.dtype, bias.tobytes())
     mark = tuning.mark() if tuning.state.used else None
-    key = (op, mark, _form(x), given, tuple(map(type, given)), shift)  # True is not 1 here, though the two are equal
+    form = x.form if isinstance(x, QuantArray) else (x.dtype, x.shape)
+    key = (op, mark, form, given, tuple(map(type, given)), shift)  # True is not 1 here, though the two are equal
     try:
         found = w.found(key)
     except TypeError:  # something that was given has no hash
         return tuning.prepared(op, device, x, w, given, bias, build)
     return w.cached(key, tuning.prepared, op, device, x, w, given, bias, build) if found is None else found
-
-
-def _form(x: Any) -> tuple[Any, ...]:
-    """What a preparation needs to know of x: everything but its words and the values of its constants."""
-    if isinstance(x, QuantArray):
-        return x.dtype, x.shape, x.axis, x.group, x.constants.shapes
-    return x.dtype, x.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,10 +81,12 @@ class Thresholds:
                 f"Thresholds: {count} thresholds give {count + 1} codes, but {self.into} has {self.into.n_levels} "
                 f"levels"
             )
-        self.constants: dict[str, Any] = deepcopy({"scale": scale, "offset": offset, "table": table})
+        given = {"scale": scale, "offset": offset, "table": table}
+        self.constants: dict[str, Any] = {name: None if a is None else deepcopy(a) for name, a in given.items()}
+        self._plain = all(a is None for a in given.values())
         self._cache: dict[Any, Any] = {}
         ranked = checks.flag("Thresholds", "by_rank", by_rank)
-        self.codes = _frozen(self._codes() if ranked else np.arange(count + 1, dtype=np.uint8))
+        self.codes = self._codes() if ranked else _frozen(np.arange(count + 1, dtype=np.uint8))
         named = {"values": self.values, "greater": self.greater, "strict": self.strict, "codes": self.codes}
         named |= {name: a for name, a, _ in self.law(1).items()}
         self._made_of = (self.into, *((name, a.dtype, a.shape, a.tobytes()) for name, a in named.items()))
@@ -100,8 +103,7 @@ class Thresholds:
 
     def _codes(self) -> Array:
         """The code of each count: codes in ascending order of their levels."""
-        levels = level_values(self.into, self.law(1))
-        return np.argsort(levels.reshape(len(levels), -1)[:, 0], kind="stable").astype(np.uint8)
+        return _plain_codes(self.into) if self._plain else _ranked(level_values(self.into, self.law(1)))
 
     @property
     def channels(self) -> int | None:
@@ -113,13 +115,9 @@ class Thresholds:
 
     def law(self, ndim: int) -> Constants:
         """The result's constants for an array of `ndim` axes."""
-
-        def build() -> Constants:
-            from .ops.creation import make_constants  # here: even an import that was done before takes a microsecond
-
-            return make_constants("Thresholds", self.into, (1,) * ndim, ndim - 1, **self.constants)
-
-        law: Constants = self.cached(("law", ndim), build)
+        if self._plain:
+            return _plain_law(self.into, ndim)
+        law: Constants = self.cached(("law", ndim), lambda: _law(self.into, ndim, **self.constants))
         return law
 
     def counted(self, channels: int, real: bool) -> tuple[Array, Array]:
@@ -156,6 +154,27 @@ class Thresholds:
     def __repr__(self) -> str:
         channels = "all" if self.channels is None else self.channels
         return f"Thresholds({self.values.shape[-1]} for {channels} channels, into={self.into})"
+
+
+def _law(into: DType, ndim: int, **constants: Any) -> Constants:
+    from .ops.creation import make_constants
+
+    return make_constants("Thresholds", into, (1,) * ndim, ndim - 1, **constants)
+
+
+@lru_cache(maxsize=256)
+def _plain_law(into: DType, ndim: int) -> Constants:
+    """Of thresholds without constants, which are often made in the call that they are for."""
+    return _law(into, ndim)
+
+
+@lru_cache(maxsize=256)
+def _plain_codes(into: DType) -> Array:
+    return _ranked(level_values(into, _plain_law(into, 1)))
+
+
+def _ranked(levels: Array) -> Array:
+    return _frozen(np.argsort(levels.reshape(len(levels), -1)[:, 0], kind="stable").astype(np.uint8))
 
 
 def _frozen(a: Array) -> Array:

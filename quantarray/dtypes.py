@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -372,6 +372,16 @@ def level_ranks(dtype: DType, constants: Constants) -> Array:
     Codes of equal value rank in code order. Pooling and comparison go by rank, because the order of codes is not
     the order of values where a basis is unordered or a scale negative.
     """
+    return _ranks(dtype, constants) if constants.shapes else _plain_ranks(dtype)
+
+
+@lru_cache(maxsize=256)
+def _plain_ranks(dtype: DType) -> Array:
+    """Of levels that the dtype alone knows. Nobody writes to it."""
+    return _ranks(dtype, Constants())
+
+
+def _ranks(dtype: DType, constants: Constants) -> Array:
     order = np.argsort(level_values(dtype, constants), axis=0, kind="stable")
     return np.argsort(order, axis=0, kind="stable").astype(np.uint8)
 

@@ -8,7 +8,7 @@ and walks that class' runs of words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -31,7 +31,7 @@ class Window:
     pads: tuple[tuple[int, int], ...]
     dilation: tuple[int, ...]
 
-    @property
+    @cached_property
     def output(self) -> tuple[int, ...]:
         """Output pixels per axis: floor((image + before + after - span) / stride) + 1, at least 0."""
         return tuple(
@@ -39,17 +39,17 @@ class Window:
             for n, k, s, (b, a), d in zip(self.image, self.size, self.stride, self.pads, self.dilation, strict=True)
         )
 
-    @property
+    @cached_property
     def taps(self) -> int:
         return int(np.prod(self.size))
 
-    @property
+    @cached_property
     def squares(self) -> int:
         """How many `squares` there are; 0 where the window is not 3x3 at stride 1."""
         plain = self.size == (3, 3) and self.stride == self.dilation == (1, 1)
         return int(np.prod([-(-n // 2) for n in self.output])) if plain else 0
 
-    @property
+    @cached_property
     def pixels(self) -> int:
         return int(np.prod(self.output))
 

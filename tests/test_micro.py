@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from numba import njit
 
 from quantarray.cpu import isa
-from quantarray.cpu.micro import HALF, LANES, QUAD, TILE, copy_bytes, copy_windows, expand, stream_lanes
+from quantarray.cpu.micro import (
+    HALF,
+    LANES,
+    QUAD,
+    TILE,
+    copy_bytes,
+    copy_windows,
+    count_bytes,
+    count_ones,
+    count_row,
+    expand,
+    stream_lanes,
+)
 from quantarray.cpu.micro.count_words import mask_counts, value_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
@@ -23,7 +35,8 @@ FEATURES = llvmlite.binding.get_host_cpu_features()
 AVX2 = FEATURES.get("avx2", False)
 WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
 AVX512BW = isa.NAME == "avx512bw" or set(isa.SETS["avx512bw"][0]) <= isa.FEATURES
-KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT)]
+KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT), "full_adder"]
+KERNELS += [pytest.param("ternary_adder", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 DOTS = [
     pytest.param("dot_pairs", marks=WITHOUT),
     pytest.param("dot_wide_pairs", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for")),
@@ -34,14 +47,17 @@ DOTS = [
 @cache
 def compiled(name):
     """(count, lay_out) of a micro-kernel."""
-    module = import_module(f"quantarray.cpu.micro.{name}")
-    count_tile = module.count_tile
+    if name.endswith("_adder"):
+        lay_out, count_tile = count_bytes.lay_out, count_bytes.kernel(count_ones.Bytes, getattr(count_row, name))
+    else:
+        module = import_module(f"quantarray.cpu.micro.{name}")
+        lay_out, count_tile = module.lay_out, module.count_tile
 
     @njit
     def count(words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
         count_tile(words, word, origins, origin, weights, weight, runs, first, last, differ, counts)
 
-    return count, module.lay_out
+    return count, lay_out
 
 
 def drawn_origins(rng):
@@ -171,8 +187,9 @@ def test_no_sum_overflows(name, lengths):
     words, weights = np.full(size + 3, ~np.uint64(0)), np.full((size, LANES), ~np.uint64(0))
     starts = np.cumsum([0, *lengths])
     runs = np.array([(starts[i], starts[i], n) for i, n in enumerate(lengths)])
-    check(name, False, words, np.arange(TILE), weights, runs, 0, len(runs))
-    check(name, True, words, np.arange(TILE), weights * np.uint64(0), runs, 0, len(runs))
+    for origins in np.arange(TILE), np.zeros(TILE, np.int64):
+        check(name, False, words, origins, weights, runs, 0, len(runs))
+        check(name, True, words, origins, weights * np.uint64(0), runs, 0, len(runs))
 
 
 @pytest.mark.parametrize("planes", range(1, 9))

@@ -1,11 +1,12 @@
-"""Kernels, and dealing their work out to threads: each takes the next piece when it has done one.
+"""Kernels, and dealing their work out to threads: each takes another piece when it has done one.
 
     @kernel
     def _pack_rows(codes, out, first, last): ...  # tasks first .. last, its last two arguments
 
 `threads.run` calls kernels. Numba gives each thread its share of a `prange` before the loop begins, whatever
 `set_parallel_chunksize` says, so a thread that starts late, or on a core that others use too, would hold all up; here
-they take pieces from one counter.
+they take piece after piece of their own share, whose memory their cache may still hold, and then of others'
+(docs/decisions/0015).
 
 What Python calls, `_call`, and the one `prange`, in `_deal`, know kernels by their addresses, so that each kernel is
 compiled once: a function around it that Python calls would have it compiled again as a part of itself, and one with a
@@ -26,6 +27,7 @@ from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
+_LINE = 8  # numbers of a cache line
 _DEAL = ir.FunctionType(_ADDRESS, [I64] * 5)
 
 
@@ -73,13 +75,14 @@ def share(piece, pieces, tasks):
 
 
 @intrinsic
-def _next_piece(typingctx, dealt):
-    """The number of the next piece, from 0 on; no two threads get the same."""
+def _next_piece(typingctx, dealt, whose):
+    """The number at dealt[whose], which then is one more: no two threads get the same."""
 
     def codegen(context, builder, signature, args):
-        return builder.atomic_rmw("add", pointer(context, builder, signature, args, 0), const(1), "monotonic")
+        place = pointer(context, builder, signature, args, 0, args[1])
+        return builder.atomic_rmw("add", place, const(1), "monotonic")
 
-    return types.int64(dealt), codegen
+    return types.int64(dealt, whose), codegen
 
 
 @intrinsic
@@ -96,14 +99,18 @@ def _run(typingctx, function, held, first, last):
 
 @njit(cache=True, parallel=True, nogil=True)
 def _deal(function, held, tasks, pieces, workers):
-    dealt = np.empty(1, np.int64)  # `np.zeros` would be a parallel loop of its own
-    dealt[0] = 0
-    for _ in prange(workers):
-        piece = _next_piece(dealt)
-        while piece < pieces:
-            first, last = share(piece, pieces, tasks)
-            _run(function, held, first, last)
-            piece = _next_piece(dealt)
+    dealt = np.empty(workers * _LINE, np.int64)
+    for worker in range(workers):  # `np.zeros` would be a parallel loop of its own
+        dealt[worker * _LINE] = share(worker, workers, pieces)[0]
+    for worker in prange(workers):
+        for other in range(workers):
+            whose = (worker + other) % workers
+            end = share(whose, workers, pieces)[1]
+            piece = _next_piece(dealt, whose * _LINE)
+            while piece < end:
+                first, last = share(piece, pieces, tasks)
+                _run(function, held, first, last)
+                piece = _next_piece(dealt, whose * _LINE)
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
+from . import count_row
 from .count import tile_counter
 from .vectors import I8, I16, LANES, TILE, WIDTH, const, each_run, lanes_of, place_of
 
@@ -22,9 +23,19 @@ def lay_out(words):
     return np.ascontiguousarray(lanes.swapaxes(-1, -2)).view(np.uint64).reshape(words.shape)
 
 
-def kernel(ones_of):
-    """The `count_tile` of a way to count: ones_of(builder, differ) has `weights` of 32 bytes and `of` a byte."""
-    return tile_counter(lambda builder, pixels, differ, *rest: count(builder, ones_of(builder, differ), pixels, *rest))
+def kernel(ones_of, adder=None):
+    """The `count_tile` of a way to count: ones_of(builder, differ) has `weights` of 32 bytes and `of` a byte.
+
+    With an adder of `count_row.py`, a pixel alone is counted as it is there.
+    """
+
+    def emit(builder, pixels, differ, *rest):
+        if pixels == 1 and adder is not None:
+            count_row.count(builder, adder, differ, *rest)
+        else:
+            count(builder, ones_of(builder, differ), pixels, *rest)
+
+    return tile_counter(emit)
 
 
 def count(builder, ones, pixels, words, origins, weights, runs, first, last, counts):

@@ -8,7 +8,9 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
+from ..isa import COUNTING
 from .count_bytes import kernel, lay_out
+from .count_row import full_adder, ternary_adder
 from .vectors import I8, I32, I64, LANES, const, place_of
 
 __all__ = ["count_tile", "lay_out"]
@@ -46,4 +48,4 @@ class _Shuffles:
         return builder.call(self.shuffle, [twice, index])
 
 
-count_tile = kernel(_Shuffles)
+count_tile = kernel(_Shuffles, ternary_adder if COUNTING == "avx512bw" else full_adder)

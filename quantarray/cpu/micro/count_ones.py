@@ -6,7 +6,9 @@ Portable, it counts what tables (`tables.py`) do not: 5 % slower there than ctpo
 from llvmlite import ir
 from numba.core import cgutils
 
+from ..isa import COUNTING
 from .count_bytes import kernel, lay_out
+from .count_row import full_adder
 from .vectors import I8, LANES, splat
 
 __all__ = ["Bytes", "count_tile", "lay_out"]
@@ -33,4 +35,4 @@ class Bytes:
         return builder.call(self.ctpop, [both])
 
 
-count_tile = kernel(Bytes)
+count_tile = kernel(Bytes, full_adder if COUNTING == "portable" else None)

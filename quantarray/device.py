@@ -259,6 +259,14 @@ def contiguous(a: Array) -> Array:
     return made
 
 
+def moveaxis(a: Array, source: int, destination: int) -> Array:
+    """NumPy's and CuPy's; the array itself where no axis moves, for which NumPy's takes 6 us."""
+    if source % a.ndim == destination % a.ndim:
+        return a
+    made: Array = namespace(device_of(a)).moveaxis(a, source, destination)
+    return made
+
+
 # Where new arrays are made
 
 _default: ContextVar[str] = ContextVar("quantarray_device", default="cpu")

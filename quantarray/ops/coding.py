@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, device_of, empty, namespace
+from ..device import asnumpy, device_of, empty, moveaxis, namespace
 from ..dtypes import Array, DType
 from ..format import WORD_BITS, word_count
 from .blocks import SIZE, blocks
@@ -20,7 +20,7 @@ _GPU_SIZE = 1 << 24  # elements of a block on a GPU
 def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
     """The array packed along axis `at`; ValueError with the first value that the dtype does not have."""
     device = device_of(a)
-    last = namespace(device).moveaxis(a, at, -1)
+    last = moveaxis(a, at, -1)
     length, coded = a.shape[at], _coder(dtype, a.dtype, device)
     words = empty(device, (dtype.bits, *last.shape[:-1], word_count(length)))
     size = SIZE if device == "cpu" else _GPU_SIZE

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..array import QuantArray
-from ..device import contiguous, device_of, empty, kernel, namespace, zeros
+from ..device import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
 from ..dtypes import Array, level_values
 from ..format import WORD_BITS, tail_mask, word_count
 
@@ -16,7 +16,7 @@ def pack_codes(codes: Array, axis: int, bits: int) -> Array:
     """Words [bits, *outer, word] of codes packed along an axis: integers below 256, or booleans."""
     device = device_of(codes)
     bytes_of = codes.view(np.uint8) if codes.dtype.itemsize == 1 else codes.astype(np.uint8)
-    last = contiguous(namespace(device).moveaxis(bytes_of, axis, -1))
+    last = contiguous(moveaxis(bytes_of, axis, -1))
     length = last.shape[-1]
     out = empty(device, (bits, *last.shape[:-1], word_count(length)))
     if out.size:
@@ -32,7 +32,7 @@ def codes(q: QuantArray) -> Array:
     if out.size:
         words = contiguous(q.words)
         kernel(q.device, "unpack")(words.reshape(q.bits, -1, words.shape[-1]), out.reshape(-1, length))
-    return np.moveaxis(out, -1, q.axis)
+    return moveaxis(out, -1, q.axis)
 
 
 def dequantize(q: QuantArray) -> Array:

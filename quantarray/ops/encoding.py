@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..device import contiguous, device_of, empty, kernel, namespace, zeros
+from ..device import contiguous, device_of, empty, kernel, moveaxis, zeros
 from ..dtypes import Array, Constants, level_ranks
 from ..format import WORD_BITS, word_count
 from ..quantizers.base import Quantizer, ones_like_reduced
@@ -82,7 +82,7 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
     out = empty(device, (quantizer.dtype.bits, *outer, word_count(length)))
     nan = zeros(device, (_PIECES,), np.bool_)
     kernel(device, "encode")(
-        _in_runs(x.bits if isinstance(x, Bfloat16) else x, axis, device),
+        _in_runs(x.bits if isinstance(x, Bfloat16) else x, axis),
         np.ascontiguousarray(thresholds.reshape(-1, *thresholds.shape[-2:])),
         np.ascontiguousarray(by_rank.reshape(-1, *by_rank.shape[-2:])),
         row,
@@ -93,9 +93,9 @@ def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: 
     return None if nan.any() else out
 
 
-def _in_runs(x: Array, axis: int, device: str) -> Array:
+def _in_runs(x: Array, axis: int) -> Array:
     """x as [before length after], C-contiguous; a view where its memory is in that order, or has the axis last."""
-    last = x if axis == x.ndim - 1 else namespace(device).moveaxis(x, axis, -1)  # which takes 6 us
+    last = moveaxis(x, axis, -1)
     if last.flags.c_contiguous:
         made: Array = last.reshape(-1, last.shape[-1], 1)
         return made

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, namespace
+from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
 from ..dtypes import Array
 from ..kernels import Finish, Left, Plan, Right, Squares
 from ..thresholds import Thresholds
@@ -133,7 +133,7 @@ def write_to(
         got = f"{out.dtype} {out.shape} on {device_of(out)}" if dense else checks.kind(out)
         where = "NumPy array" if device == "cpu" else f"CuPy array on {device}"
         raise ValueError(f"{op}: out must be a writable {where} of {dtype} {shape}, got {got}")
-    rows = namespace(device).moveaxis(out, last, -1)
+    rows = moveaxis(out, last, -1)
     if rows.flags.c_contiguous:
         call(rows)
     else:

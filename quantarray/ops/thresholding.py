@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import contiguous, device_of, kernel, namespace, zeros
+from ..device import contiguous, device_of, kernel, moveaxis, namespace, zeros
 from ..dtypes import Array, DType
 from ..format import WORD, word_count
 from ..kernels import Finish
@@ -114,7 +114,7 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
     if real and bool(namespace(device_of(v)).isnan(v).any()):
         raise ValueError(f"{op}: values must hold no NaN")
     device = device_of(v)
-    last = namespace(device).moveaxis(v, at, -1)
+    last = moveaxis(v, at, -1)
     channels = last.shape[-1]
     check(op, requantize, channels)
     rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from cuda_compile import TARGETS, assemble, launches, link, name_of, needs_toolkit
+from cuda_compile import TARGETS, assemble, launches, link, name_of, needs_toolkit, opcodes
 
 import quantarray as qa
 from quantarray.device import kernel
@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator compiles nothing"),
 ]
 
+LINKED = (9, 0)
 REGISTERS, SHARED, MOST_SHARED = 65536, 48 << 10, 227 << 10  # that a block may have; shared bytes unasked and asked
 
 
@@ -220,43 +221,58 @@ CASES = [
 ]  # fmt: skip
 
 
+def made(case, target, monkeypatch):
+    """What the case launches, with what becomes of it."""
+    with launches(monkeypatch) as found:
+        case.call()
+    make = link if target == LINKED else assemble
+    return [(launched, make(launched.kernel, launched.signature, target)) for launched in found]
+
+
 @pytest.mark.parametrize(
     ("case", "target"),
     [pytest.param(case, cc, id=f"{case}-{name_of(cc)}") for case in CASES for cc in case.targets],
 )
-def test_instructions(case, target, monkeypatch):
-    with launches(monkeypatch) as found:
-        case.call()
-    made = [(launched, assemble(launched.kernel, launched.signature, target)) for launched in found]
-    for launched, one in made:
-        shared, instructions = one.shared + launched.shared, sum(one.instructions.values())
+def test_resources(case, target, monkeypatch):
+    kernels = made(case, target, monkeypatch)
+    for launched, one in kernels:
         print(f"{case}, {launched.kernel.py_func.__name__}, {name_of(target)}: {one.registers} registers, "
-              f"{shared} bytes shared, {instructions} instructions")  # fmt: skip
+              f"{one.shared + launched.shared} bytes shared, {len(one.code)} of code")  # fmt: skip
         assert "fma.rn.f" not in one.ptx
         assert case.floats or "st.global.f" not in one.ptx
-    holds(case, made)
+    holds(case, kernels)
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_what_a_gpu_is_given(case, monkeypatch):
     """Numba leaves the machine code to nvJitLink, which optimises once more: all of it must hold there too."""
-    with launches(monkeypatch) as found:
-        case.call()
-    made = [(launched, link(launched.kernel, launched.signature, (9, 0))) for launched in found]
-    holds(case, made)
-    for launched, one in made:
+    kernels = made(case, LINKED, monkeypatch)
+    holds(case, kernels)
+    for launched, one in kernels:
         registers = launched.threads * -(-one.registers // 8) * 8
         assert launched.threads <= 1024 and registers <= REGISTERS, "a block that cannot be launched"
         assert one.shared <= SHARED and one.shared + launched.shared <= MOST_SHARED
 
 
-def holds(case, made):
-    for launched, one in made:
+def holds(case, kernels):
+    for launched, one in kernels:
         assert one.local == 0, "registers spill to memory, or an array of registers lies there"
         assert one.registers <= case.registers and one.shared + launched.shared <= case.shared
         assert "Potential Performance Loss" not in one.log, "products that wait for each other"
-        assert [opcode for opcode in case.lacks if one.count(opcode)] == []
-    assert [opcode for opcode in case.needs if not any(one.count(opcode) for _, one in made)] == []
+
+
+@pytest.mark.parametrize("target", [*TARGETS, (9, 0, "a"), LINKED], ids=["sm_80", "sm_120", "sm_90a", "linked"])
+def test_instructions(target, monkeypatch):
+    """What each case needs is there, and what it must lack is not, by what ptxas made and by what a GPU is given."""
+    cases = [case for case in CASES if target == LINKED or target in case.targets]
+    codes = [[one.code for _, one in made(case, target, monkeypatch)] for case in cases]
+    own = (9, 0, "a") if target == LINKED else target
+    found, wrong = iter(opcodes([code for kernels in codes for code in kernels], own)), []
+    for case, kernels in zip(cases, codes, strict=True):
+        there = set().union(*(next(found) for _ in kernels))
+        wrong += [f"{case}: no {opcode}" for opcode in case.needs if opcode not in there]
+        wrong += [f"{case}: {opcode}" for opcode in case.lacks if opcode in there]
+    assert wrong == []
 
 
 def test_operands_of_mma():

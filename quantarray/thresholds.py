@@ -82,8 +82,8 @@ class Thresholds:
                 f"levels"
             )
         given = {"scale": scale, "offset": offset, "table": table}
-        self.constants: dict[str, Any] = {name: None if a is None else deepcopy(a) for name, a in given.items()}
         self._plain = all(a is None for a in given.values())
+        self.constants: dict[str, Any] = given if self._plain else deepcopy(given)
         self._cache: dict[Any, Any] = {}
         ranked = checks.flag("Thresholds", "by_rank", by_rank)
         self.codes = self._codes() if ranked else _frozen(np.arange(count + 1, dtype=np.uint8))

@@ -11,7 +11,7 @@ integer results `finish.extra` holds it already, times base_x, with padding and 
 import numpy as np
 
 from .bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band, read_band
-from .deal import kernel
+from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import (
@@ -55,7 +55,7 @@ def conv(x, w, plan, finish, out):
     drive(_conv_range, x, w, plan, tiles, finish, no_values, out, effort)
 
 
-@kernel
+@Kernel
 def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs

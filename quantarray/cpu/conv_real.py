@@ -8,7 +8,7 @@ import numpy as np
 
 from .bands import BLOCKS, IN_BANDS, band_scratch, count_band, read_band
 from .compiled import inline
-from .deal import kernel
+from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
@@ -55,7 +55,7 @@ def _row_constants(constants, part, t, rows, tile, out):
         out[p] = constants[part, t, min(rows[tile, p], last), 0]
 
 
-@kernel
+@Kernel
 def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs

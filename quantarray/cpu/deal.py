@@ -1,6 +1,6 @@
 """Kernels, and dealing their work out to threads: each takes another piece when it has done one.
 
-    @kernel
+    @Kernel
     def _pack_rows(codes, out, first, last): ...  # tasks first .. last, its last two arguments
 
 `threads.run` calls kernels. Numba gives each thread its share of a `prange` before the loop begins, whatever
@@ -27,8 +27,8 @@ from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
-_LINE = 8  # numbers of a cache line
 _DEAL = ir.FunctionType(_ADDRESS, [I64] * 5)
+_LINE = 8  # numbers of a cache line
 
 
 class Kernel:
@@ -58,9 +58,6 @@ class Kernel:
         found = _compiled(_call, (given, *(types.int64,) * 5)).entry_point, address
         self._made[kind] = found
         return found
-
-
-kernel = Kernel  # as a decorator
 
 
 def _compiled(function, takes):

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import threads
 from .compiled import inline, inner
-from .deal import kernel
+from .deal import Kernel
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .micro import LANES, add_chosen, fix_lanes
 
@@ -75,7 +75,7 @@ def _store(lanes, w, finish, plain, copy, word, row, made, values, words):
             store_codes(lanes, 0, start, thresholds, flip, toggles, lane, channel, valid, copies, made, words, row)
 
 
-@kernel
+@Kernel
 def _integer_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, made = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
@@ -127,7 +127,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
         value[0, lane] += (_lane(offset, channel + lane) * w.offset[0, at + lane]) * n
 
 
-@kernel
+@Kernel
 def _real_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)

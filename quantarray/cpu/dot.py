@@ -9,7 +9,7 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 import numpy as np
 
 from .compiled import entry, inner
-from .deal import kernel
+from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
@@ -60,7 +60,7 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
         ones[tile, p] = total
 
 
-@kernel
+@Kernel
 def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import threads
 from .compiled import inline
-from .deal import kernel, share
+from .deal import Kernel, share
 from .micro import mask_at_least, mask_nan, prefetch
 
 _LEAST = 1 << 16  # values that are worth a parallel region
@@ -51,7 +51,7 @@ def _found_toggles(codes, planes):
     return np.where((changed >> np.arange(planes)) & 1 == 1, ~np.uint64(0), np.uint64(0))
 
 
-@kernel
+@Kernel
 def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _):
     planes, _, words = out.shape
     first, last = share(piece, len(nan), x.shape[0] * words)

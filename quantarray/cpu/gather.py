@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import gather_across, threads
-from .deal import kernel
+from .deal import Kernel
 from .gather_across import from_start
 
 _LEAST = 1 << 12  # words that are worth a parallel region: each takes 64 loads
@@ -26,7 +26,7 @@ def gather_rows(words, indices, out):
     threads.run(_rows_tasks, (words, indices, out), out.size // out.shape[4], threads.worth(out.size, _LEAST))
 
 
-@kernel
+@Kernel
 def _gather_tasks(words, length, indices, out, first, last):
     blocks = -(-out.shape[1] // _BLOCK)
     for task in range(first, last):
@@ -40,7 +40,7 @@ def _gather_tasks(words, length, indices, out, first, last):
             out[row, word] = bits
 
 
-@kernel
+@Kernel
 def _rows_tasks(words, indices, out, first, last):
     _, before, new_length, between, count = out.shape
     for task in range(first, last):

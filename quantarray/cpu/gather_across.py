@@ -8,7 +8,7 @@ import numpy as np
 
 from . import threads
 from .compiled import entry, inner
-from .deal import kernel
+from .deal import Kernel
 from .micro.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
 from .micro.vectors import WIDTH
 
@@ -120,7 +120,7 @@ def _store(across, places, squares, row, lines, out):
                         flat[to + n] = squares[at + n]
 
 
-@kernel
+@Kernel
 def _gather_groups(words, first, count, elements, places, lines, out, begin, end):
     across, squares = empty_squares(elements + 1), empty_squares(_LINES * SQUARES)
     across[:] = 0

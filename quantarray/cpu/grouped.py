@@ -8,7 +8,7 @@ import numpy as np
 
 from . import threads
 from .compiled import entry
-from .deal import kernel
+from .deal import Kernel
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -51,7 +51,7 @@ def _uniform(first, stride, key, block, u):
         u[i] = 2.0**-32 * block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
 
 
-@kernel
+@Kernel
 def _encode_words(values, low, step, start, stride, group, key, out, first, last):
     planes, _, words = out.shape
     length = values.shape[1]

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 
 _LEAST = 1 << 13  # words that are worth a parallel region
 _BLOCK = 4096  # words of a row in one task
@@ -63,7 +63,7 @@ def _recode_codes(words, tables, first, group, out):
             out[plane, word] = bits
 
 
-@kernel
+@Kernel
 def _recode_tasks(words, tables, row, group, by_words, out, first, last):
     blocks = -(-words.shape[2] // _BLOCK)
     for task in range(first, last):

@@ -10,7 +10,7 @@ import numpy as np
 from . import threads
 from .bands import BY_SHUFFLES, MOST
 from .compiled import inline, inner
-from .deal import kernel, share
+from .deal import Kernel, share
 from .lines import empty_lines
 from .micro import (
     LANES,
@@ -56,7 +56,7 @@ def _merge(found, out):
     out[0], out[1] = (np.take_along_axis(a, order, axis=1) for a in (distances, indices))
 
 
-@kernel
+@Kernel
 def _nearest_range(words, queries, found, piece, _):
     out = found[piece]
     first, last = share(piece, len(found), len(words))

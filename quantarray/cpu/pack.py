@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import threads
-from .deal import kernel
+from .deal import Kernel
 from .micro import mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
@@ -21,7 +21,7 @@ def unpack(words, out):
     threads.run(_unpack_rows, (words, out), len(out), threads.worth(out.size, _LEAST))
 
 
-@kernel
+@Kernel
 def _pack_rows(codes, out, first, last):
     planes, _, words = out.shape
     length = codes.shape[1]
@@ -38,7 +38,7 @@ def _pack_rows(codes, out, first, last):
                 out[plane, row, word] = mask
 
 
-@kernel
+@Kernel
 def _unpack_rows(words, out, first, last):
     planes, _, count = words.shape
     length = out.shape[1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 from .micro import pick_bits, prefetch
 
 REACH = 512  # bits from which one word is picked
@@ -93,7 +93,7 @@ def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
             to[i] = _collect(flat, first + i * ahead, bits[k])
 
 
-@kernel
+@Kernel
 def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last):
     flat, chosen, made = words.reshape(-1), choices.reshape(-1), len(starts)
     for task in range(first, last):

@@ -8,7 +8,7 @@ from numba import carray
 
 from . import threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 from .micro.vectors import words_at
 from .steps import reversed_bits, squeeze, stepped_words, table_for
 
@@ -156,7 +156,7 @@ def _stretch(task, rows, words):
     return row, row + 1, begin, min(words, begin + _BLOCK)
 
 
-@kernel
+@Kernel
 def _place_tasks(parts, steps, out, first_task, last_task):
     """All parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
     for task in range(first_task, last_task):

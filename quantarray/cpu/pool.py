@@ -4,7 +4,7 @@ import numpy as np
 
 from . import threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 
 _LEAST = 1 << 16  # words that are worth a parallel region
 
@@ -17,7 +17,7 @@ def max_pool(words, plan, out):
     threads.run(_pool_rows, (words, plan, out), rows, threads.worth(work, _LEAST))
 
 
-@kernel
+@Kernel
 def _pool_rows(words, plan, out, first, last):
     planes, _, count = out.shape
     pixels = plan.origin.size

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import picks, threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -81,7 +81,7 @@ def _shift(words, length, start, new_length, out):
     threads.run(_shift_tasks, (words, length, start, new_length, out), tasks, threads.worth(out.size, _LEAST))
 
 
-@kernel
+@Kernel
 def _periods(words, runs, out, first, last):
     """As many at a time as stay in cache: what to load and shift is the same for all."""
     many = _CACHED // (words.shape[1] + out.shape[1])
@@ -125,7 +125,7 @@ def _shift_words(words, length, at, new_length, word, out):
         have -= want
 
 
-@kernel
+@Kernel
 def _shift_tasks(words, length, start, new_length, out, first, last):
     rows = out.reshape(out.shape[0], -1)
     blocks = -(-rows.shape[1] // _BLOCK)

@@ -5,7 +5,7 @@
 
 from . import threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 from .micro.transpose import (
     SQUARES,
     copy_2,
@@ -109,7 +109,7 @@ def _store(squares, near, row, first, count, new_word, new_words, whole, out):
                     flat[to + j * apart + n] = squares[at + j * WIDTH + n]
 
 
-@kernel
+@Kernel
 def _repack_tiles(words, near, early, out, first, last):
     lines, groups = -(-(words.shape[2] + early[0]) // _LINE), -(-(out.shape[3] + early[1]) // near)
     squares = empty_squares(near * SQUARES)

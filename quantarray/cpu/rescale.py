@@ -4,7 +4,7 @@ import numpy as np
 
 from . import threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 from .micro import WIDTH, rescale_row
 
 _LEAST = 1 << 14  # results that are worth a parallel region
@@ -17,7 +17,7 @@ def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
     threads.run(_rescale_rows, arguments, len(out), threads.worth(out.size, _LEAST))
 
 
-@kernel
+@Kernel
 def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last):
     channels, pixels = out.shape[1], kinds.size
     factor, shift, before, shifted = np.empty(channels), np.zeros(ones.shape), -1, x_offset.any()

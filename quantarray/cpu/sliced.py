@@ -1,7 +1,7 @@
 """Depthwise convolution of single bits to single bits, on whole words: `docs/kernels/depthwise.md`."""
 
 from . import threads
-from .deal import kernel
+from .deal import Kernel
 from .micro import slice_run
 
 _LEAST = 1 << 16  # taps times words that are worth a parallel region
@@ -13,7 +13,7 @@ def sliced(x, w, plan, out):
     threads.run(_sliced_range, arguments, rows, threads.worth(rows * len(w.taps) * w.period, _LEAST))
 
 
-@kernel
+@Kernel
 def _sliced_range(words, plane, w, pixels, classes, origin, image_words, out, begin, end):
     row, period = begin, w.period
     while row < end:

@@ -4,7 +4,7 @@ import numpy as np
 
 from . import picks, threads
 from .compiled import inner
-from .deal import kernel
+from .deal import Kernel
 from .steps import squeezing
 
 _LEAST = 1 << 15  # words that are worth a parallel region
@@ -80,7 +80,7 @@ def _fill(words, row, begin, end, times, out):
         out[row, word] = bits
 
 
-@kernel
+@Kernel
 def _spread_tasks(words, times, rounds, out, blocks, first, last):
     made = np.empty(_STRETCH, np.uint64)
     for task in range(first, last):

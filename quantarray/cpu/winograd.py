@@ -7,7 +7,7 @@ for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, t
 import numpy as np
 
 from .compiled import entry, inline, inner
-from .deal import kernel
+from .deal import Kernel
 from .dot import bytes_of_levels
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
@@ -203,7 +203,7 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
             )  # fmt: skip
 
 
-@kernel
+@Kernel
 def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
     chunk, begin, end = stretch(task, chunks, parts, tiles)
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs

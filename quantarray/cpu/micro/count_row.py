@@ -8,7 +8,7 @@ A full adder takes three vectors to their sum and their carry, bit by bit. Seven
 from llvmlite import ir
 from numba.core import cgutils
 
-from .vectors import I8, I32, LANES, TILE, const, each_run, place_of, splat
+from .vectors import I8, I32, LANES, TILE, const, each_run, place_of, slot_of, splat
 
 _ROW = ir.VectorType(I8, LANES)
 _PIECE = 31  # words whose eights, 8 at most each, fit into a byte
@@ -32,9 +32,9 @@ def ternary_adder(builder, a, b, c):
 
 def count(builder, adder, differ, words, origins, weights, runs, first, last, counts):
     """The LLVM code of `count_tile` for a tile that one pixel fills, of plain pointers."""
-    ones, twos, fours, eights = left = [_slot(builder, ir.Constant(_ROW, None)) for _ in range(4)]
-    total = _slot(builder, ir.Constant(ir.VectorType(counts.type.pointee, LANES), None))
-    room = _slot(builder, const(_PIECE))  # words that the bytes of `eights` have room for
+    ones, twos, fours, eights = left = [slot_of(builder, ir.Constant(_ROW, None)) for _ in range(4)]
+    total = slot_of(builder, ir.Constant(ir.VectorType(counts.type.pointee, LANES), None))
+    room = slot_of(builder, const(_PIECE))  # words that the bytes of `eights` have room for
     with builder.if_else(builder.icmp_signed("!=", differ, const(0))) as branches:
         for branch, combine in zip(branches, (builder.xor, builder.and_), strict=True):
             with branch, each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
@@ -53,18 +53,11 @@ def count(builder, adder, differ, words, origins, weights, runs, first, last, co
                         k = builder.mul(builder.add(start, step.index), const(8))
                         _add_word(builder, adder, combine, pixel, column, k, left)
     _add(builder, builder.load(eights), 3, total)
-    for shift, slot in enumerate((ones, twos, fours)):
-        _add(builder, _bits(builder, builder.load(slot)), shift, total)
+    for shift, rest in enumerate((ones, twos, fours)):
+        _add(builder, _bits(builder, builder.load(rest)), shift, total)
     found = builder.load(total)
     for p in range(TILE):
         builder.store(found, place_of(builder, counts, p * LANES, found.type), align=4)
-
-
-def _slot(builder, value):
-    """A stack slot with a value, stored where the slot is used: alloca_once_value would do that only once a call."""
-    slot = cgutils.alloca_once(builder, value.type)
-    builder.store(value, slot)
-    return slot
 
 
 def _less(builder, a, b):

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from .count import by_pixels, tile_counter
 from .lanes import by_step
-from .vectors import I8, I32, I64, LANES, TILE, WIDTH, const, each_run, full, place_of, pointer, splat
+from .vectors import I8, I32, I64, LANES, TILE, WIDTH, const, each_run, full, place_of, pointer, slot_of, splat
 
 VECTORS = LANES // WIDTH
 
@@ -24,12 +24,8 @@ def count(builder, combine, pixels, words, origins, weights, runs, first, last):
     vector = ir.VectorType(I64, WIDTH)
     kind = ir.FunctionType(vector, [vector])
     ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
-    # One stack slot a vector: LLVM's mem2reg makes each a register that lives through both loops
-    zero = ir.Constant(vector, None)
-    slots = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(pixels)]
-    for p in range(pixels):
-        for v in range(VECTORS):
-            builder.store(zero, slots[p][v])
+    # Registers that live through both loops
+    slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in range(VECTORS)] for _ in range(pixels)]
     with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
         with cgutils.for_range(builder, length) as step:
             lane = builder.mul(builder.add(weight, step.index), const(LANES))

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I64, WIDTH, const, place_of, pointer, splat
+from .vectors import I64, WIDTH, const, place_of, pointer, slot_of, splat
 
 ROWS = WIDTH
 
@@ -25,12 +25,9 @@ def near_rows(typingctx, words, row, query, at, length, limit, out):
         query = pointer(context, builder, signature, args, 2, args[3])
         first = pointer(context, builder, signature, args, 0, args[1])
         rows = [builder.gep(first, [builder.mul(const(i), length)]) for i in range(ROWS)]
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in rows]
-        for slot in sums:
-            builder.store(ir.Constant(vector, None), slot)
+        sums = [slot_of(builder, ir.Constant(vector, None)) for _ in rows]
         _count_vectors(builder, query, rows, length, sums)
-        total = cgutils.alloca_once_value(builder, ir.Constant(vector, None))
-        builder.store(_lane_sums(builder, [builder.load(slot) for slot in sums]), total)
+        total = slot_of(builder, _lane_sums(builder, [builder.load(slot) for slot in sums]))
         _count_rest(builder, query, rows, length, total)
         found = builder.load(total)
         builder.store(found, place_of(builder, pointer(context, builder, signature, args, 6), 0, vector), align=8)

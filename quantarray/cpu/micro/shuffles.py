@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 from .count import by_pixels
 from .count_bytes import PIECE, least, pieces
 from .transpose import woven, zipped
-from .vectors import I8, I16, I32, I64, LANES, PAIR, TILE, WIDTH, const, each_run, place_of, pointer
+from .vectors import I8, I16, I32, I64, LANES, PAIR, TILE, WIDTH, const, each_run, place_of, pointer, slot_of
 
 SPLIT = 16 * PAIR  # bytes of a word of two blocks, half a byte in each
 SHUFFLED = 2 * PAIR  # channels that a pixel has sums for
@@ -148,8 +148,9 @@ def _rows(builder, differ):
 def _count(builder, rows, couples, words, origins, columns, runs, first, last):
     """[couple][pixel][block] of counts of 16 bits, of two blocks for each column of weights."""
     pairs = range(len(columns))
-    slots = [[[_slot(builder, _SHORTS) for _ in (*pairs, *pairs)] for _ in range(_COUPLE)] for _ in range(couples)]
-    both, high = ([[_slot(builder, _BYTES) for _ in pairs] for _ in range(couples)] for _ in range(2))
+    shorts, none = ir.Constant(_SHORTS, None), ir.Constant(_BYTES, None)
+    slots = [[[slot_of(builder, shorts) for _ in (*pairs, *pairs)] for _ in range(_COUPLE)] for _ in range(couples)]
+    both, high = ([[slot_of(builder, none) for _ in pairs] for _ in range(couples)] for _ in range(2))
     picks = [cgutils.alloca_once(builder, _PICKS, size=PIECE) for _ in range(couples)]
     with each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
         with cgutils.for_range(builder, pieces(builder, length)) as piece:
@@ -161,7 +162,7 @@ def _count(builder, rows, couples, words, origins, columns, runs, first, last):
                     one, other = (builder.load(builder.gep(pixel, [k])) for pixel in pixels[_COUPLE * c :][:_COUPLE])
                     builder.store(_picks(builder, one, other), builder.gep(pick, [step.index]))
             for slot in chain(*both, *high):
-                builder.store(ir.Constant(_BYTES, None), slot)
+                builder.store(none, slot)
             with cgutils.for_range(builder, size) as step:
                 word = builder.mul(builder.add(builder.add(weight, start), step.index), const(SPLIT))
                 weights = [builder.gep(column, [word]) for column in columns]
@@ -171,13 +172,6 @@ def _count(builder, rows, couples, words, origins, columns, runs, first, last):
                 blocks = [pixel[2 * pair :][:2] for pixel in slots[c]]
                 _widen(builder, builder.load(both[c][pair]), builder.load(high[c][pair]), blocks)
     return [[[builder.load(slot) for slot in pixel] for pixel in couple] for couple in slots]
-
-
-def _slot(builder, kind):
-    """A stack slot that begins as zero; LLVM's mem2reg makes it a register."""
-    slot = cgutils.alloca_once(builder, kind)
-    builder.store(ir.Constant(kind, None), slot)
-    return slot
 
 
 def _picks(builder, one, other):

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I64, WIDTH, const, lanes_of, place_of, pointer, splat
+from .vectors import I64, WIDTH, const, lanes_of, place_of, pointer, slot_of, splat
 
 _LANES = 64
 
@@ -27,9 +27,7 @@ def add_chosen(typingctx, words, word, runs, first, last, size, values, at, stri
         values = pointer(context, builder, signature, args, 6, args[7])
         runs, lanes = (pointer(context, builder, signature, args, i) for i in (2, 10))
         vector = ir.VectorType(I64, WIDTH)
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(_LANES // WIDTH)]
-        for slot in sums:
-            builder.store(ir.Constant(vector, None), slot)
+        sums = [slot_of(builder, ir.Constant(vector, None)) for _ in range(_LANES // WIDTH)]
         with cgutils.for_range(builder, builder.sub(last, first)) as run:
             row = builder.mul(builder.add(first, run.index), const(3))
             begin, weight, length = (builder.load(builder.gep(runs, [builder.add(row, const(i))])) for i in range(3))

@@ -47,6 +47,13 @@ def splat(builder, value, lanes):
     return builder.shuffle_vector(one, zero, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def slot_of(builder, value):
+    """A stack slot that begins with a value each time the code is passed; LLVM's mem2reg makes it a register."""
+    made = cgutils.alloca_once(builder, value.type)
+    builder.store(value, made)
+    return made
+
+
 def lanes_of(builder, vector, first, count):
     """`count` lanes of a vector from `first` on."""
     lanes = ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))

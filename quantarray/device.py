@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-_LARGE = 1 << 18  # elements: finding a line takes 2 us
+_MANY_WORDS, _MANY = 1 << 8, 1 << 18  # elements for which a line is worth finding, which takes 3 us
 
 _FILES = {
     "pack": "pack",
@@ -132,11 +132,15 @@ def device_of(x: Any) -> str:
 
 def common_device(op: str, **operands: Any) -> str:
     """The one device on which all operands lie; an error that says which is where if there are two."""
-    devices = {device_of(x) for x in operands.values() if x is not None}
-    if len(devices) > 1:
-        listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items() if x is not None)
-        raise DeviceError(f"{op}: operands lie on different devices: {listed}; move one with .to_device(...)")
-    return devices.pop()
+    common = None
+    for x in operands.values():
+        device = device_of(x)
+        if common not in (None, device):
+            listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items())
+            raise DeviceError(f"{op}: operands lie on different devices: {listed}; move one with .to_device(...)")
+        common = device
+    assert common is not None
+    return common
 
 
 def move(q: QuantArray, device: str) -> QuantArray:
@@ -214,9 +218,9 @@ def current(device: str) -> Any:
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
-    """An uninitialised array; words on the CPU, and what is large, begin on a cache line."""
+    """An uninitialised array; on the CPU, where it has many elements, it begins on a cache line."""
     if device == "cpu":
-        lines = dtype is WORD or math.prod(shape) >= _LARGE
+        lines = math.prod(shape) >= (_MANY_WORDS if dtype is WORD else _MANY)
         return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
     with _room(device, shape, dtype):
         made: Array = namespace(device).empty(shape, dtype)

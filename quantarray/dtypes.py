@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,11 @@ class DType:
         step = self.levels[1] - self.levels[0]
         even = all(b - a == step for a, b in zip(self.levels, self.levels[1:], strict=False))
         return step if even else None
+
+    @cached_property
+    def ascending(self) -> bool:
+        """True for integer levels that rise from code to code."""
+        return self.levels is not None and all(a < b for a, b in pairwise(self.levels))
 
     @cached_property
     def term_rows(self) -> Array:

@@ -7,6 +7,7 @@ and walks that class' runs of words.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
@@ -41,17 +42,27 @@ class Window:
 
     @cached_property
     def taps(self) -> int:
-        return int(np.prod(self.size))
+        return math.prod(self.size)
 
     @cached_property
     def squares(self) -> int:
         """How many `squares` there are; 0 where the window is not 3x3 at stride 1."""
         plain = self.size == (3, 3) and self.stride == self.dilation == (1, 1)
-        return int(np.prod([-(-n // 2) for n in self.output])) if plain else 0
+        return math.prod(-(-n // 2) for n in self.output) if plain else 0
+
+    @cached_property
+    def padding_only(self) -> bool:
+        """True where a window without dilation sees padding and nothing of the image."""
+        ends = zip(self.image, self.size, self.stride, self.pads, self.output, strict=True)
+        return any(
+            min(start + k, n) <= max(start, 0)
+            for n, k, s, (before, _), out in ends
+            for start in (-before, (out - 1) * s - before)
+        )
 
     @cached_property
     def pixels(self) -> int:
-        return int(np.prod(self.output))
+        return math.prod(self.output)
 
 
 def over_images(window: Window, images: int) -> Window:
@@ -131,7 +142,7 @@ def plan(window: Window, words: int, groups: int, tile: int) -> Plan:
         origin=found.origin * pixel_words,
         first_run=np.array(first_run, np.int64),
         runs=np.array(runs, np.int64).reshape(-1, 3),
-        image_words=int(np.prod(window.image)) * pixel_words,
+        image_words=math.prod(window.image) * pixel_words,
         parts=1,
     )
 

@@ -531,6 +531,34 @@ def test_a_second_call_is_prepared_by_its_own_arguments():
     assert w.nbytes_cached == 0
 
 
+def test_the_latest_call_again():
+    """The same options with another x, lists and biases that were changed since, and another device."""
+    rng = np.random.default_rng(0)
+    codes = rng.choice([-1, 1], (4, 3, 3, 6))
+    w, pads, bias = qa.encode(codes, (-1, 1)), [0, 0], np.arange(4)
+    for n, height, pad in ((1, 5, 1), (1, 5, 0), (3, 5, 0), (3, 6, 1)):
+        pads[:] = pad, pad
+        x = rng.choice([-1, 1], (n, height, 5, 6))
+        for _ in range(2):
+            got = qa.conv2d(qa.encode(x, (-1, 1)), w, padding=pads)
+            assert_bits(got, naive.conv2d(x, codes, padding=pad).astype(np.int32))
+    for _ in range(2):
+        bias += 1
+        got = qa.conv2d(qa.encode(x, (-1, 1)), w, bias=bias)
+        assert_bits(got, (naive.conv2d(x, codes) + bias).astype(np.int32))
+    for scale in (0.5, 0.5, 2.0):
+        got = qa.conv2d(qa.encode(x, (-1, 1)) * np.float32(scale), w)
+        assert_bits(got, (naive.conv2d(x, codes) * scale).astype(np.float32))
+
+    class Elsewhere(qa.QuantArray):
+        device = "cuda:0"
+
+    x = qa.encode(x, (-1, 1))
+    qa.conv2d(x, w)
+    with pytest.raises(qa.DeviceError, match="x on cuda:0, w on cpu"):
+        qa.conv2d(Elsewhere(x.words, x.dtype, x.shape, x.axis), w)
+
+
 def test_equal_is_not_the_same_to_checks():
     x, w = qa.encode(np.ones((1, 3, 3, 4), int), (-1, 1)), qa.encode(np.ones((1, 1, 1, 4), int), (-1, 1))
     for name in ("stride", "dilation", "groups"):

@@ -8,6 +8,8 @@ where |a| sums the codes of x. sum v depends on the output channel and the borde
 integer results `finish.extra` holds it already, times base_x, with padding and bias.
 """
 
+from functools import cache
+
 import numpy as np
 
 from .bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band, read_band
@@ -51,8 +53,12 @@ def conv_weights(words, groups, out):
 
 def conv(x, w, plan, finish, out):
     tiles, no_values = x.images * len(plan.counts), _NO_VALUES[finish.extra.dtype]
-    effort = Effort(word=x.words.shape[0] * w.words.shape[0], tile=6, weight=0.03, pixel=0.03)
-    drive(_conv_range, x, w, plan, tiles, finish, no_values, out, effort)
+    drive(_conv_range, x, w, plan, tiles, finish, no_values, out, _effort(x.words.shape[0] * w.words.shape[0]))
+
+
+@cache
+def _effort(pairs):
+    return Effort(word=pairs, tile=6, weight=0.03, pixel=0.03)
 
 
 @Kernel

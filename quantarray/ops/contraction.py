@@ -27,6 +27,7 @@ class Job:
     device: str
     w: QuantArray
     terms: Array
+    plain: bool  # x is integers whose words kernels take as they are
     b: Operand
     window: Window
     groups: int
@@ -76,23 +77,29 @@ class Contraction(NamedTuple):
 
     channels: int
     images: int  # as the plan counts them
-    bytes_terms: Array | None  # of x, if it comes as bytes
+    terms: Array | None  # of x, if its words or bytes are taken as they are
+    of_bytes: bool
     call: products.Call | scaled.Scaled | folded.Folded
 
-    def of_bytes(self, x: Array, out: Array | None = None) -> Any:
-        """x [n h w c] of int8 or uint8 in, the result out."""
-        assert self.bytes_terms is not None
-        left = products.left(x.view(np.uint8)[None], self.bytes_terms, self.images, False)
-        return self.call(left, out)
-
-    def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
-        """x [n h w c] and its lowered form in, the result out."""
-        words = _split_groups(self.call.device, a.words, self.channels, self.call.right.groups)
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
+        """x [n h w c] in, a QuantArray or int8 or uint8 if it is `of_bytes`, the result out."""
+        if self.of_bytes:
+            return self._of_integers(x.view(np.uint8)[None], self.terms, out)
+        if self.terms is not None:
+            return self._of_integers(self._split(x.words), self.terms, out)
+        a = lower("conv2d", "x", x)
+        words = self._split(a.words)
         if a.exact:
-            return self.call(products.left(words, a.terms, self.images, False), out)
+            return self._of_integers(words, a.terms, out)
         scale, offset = a.constants(4)
-        scale, offset = scale[None, :, :, 0, 0, :1], offset[None, :, 0, 0, :1]
+        scale, offset = contiguous(scale[None, :, :, 0, 0, :1]), contiguous(offset[None, :, 0, 0, :1])
         return self.call(products.left(words, a.terms, self.images, False, scale, offset), out)
+
+    def _of_integers(self, words: Array, terms: Any, out: Array | None) -> Any:
+        return self.call(products.left(words, terms, self.images, False), out)
+
+    def _split(self, words: Array) -> Array:
+        return _split_groups(self.call.device, words, self.channels, self.call.right.groups)
 
 
 def prepare(job: Job) -> Contraction:
@@ -120,7 +127,8 @@ def _prepare(job: Job) -> Contraction:
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
     call = products.Call(job.device, name, right, where, finish, job.requantize, job.dtype, shape)
-    return Contraction(job.w.shape[3] * groups, images, job.terms if job.of_bytes else None, call)
+    terms = job.terms if job.plain else None
+    return Contraction(job.w.shape[3] * groups, images, terms, job.of_bytes, call)
 
 
 def _where(job: Job, name: str) -> tuple[int, Plan | Squares]:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device, device_of, namespace
+from ..device import device_of, namespace
 from ..dtypes import Array
 from ..format import word_count
 from ..thresholds import Thresholds
 from ..window import Window
 from . import channelwise, checks, contraction, geometry, preparation, products, slices, thresholding
-from .operand import bias_values, from_dense, is_dense, lower, operand, result_type
+from .operand import bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
 
 OP = "conv2d"
 
@@ -62,11 +62,10 @@ def conv2d(
            [256, 384, 256]], dtype=int32)
     """
     x, w = operand(OP, "x", x), checks.packed(OP, "w", w)
-    device = common_device(OP, x=x, w=w)
     if bias is not None:
         bias = bias_values(OP, bias, w.shape[0])
     given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
-    prepared: Prepared = preparation.kept(OP, device, x, w, given, bias, _prepare)
+    prepared: Prepared = preparation.kept(OP, x, w, given, bias, _prepare)
     if out is None:
         return prepared(x)
     dtype, shape = prepared.run.call.dtype, prepared.run.call.shape
@@ -74,7 +73,7 @@ def conv2d(
         shape = (shape[0], shape[3], *shape[1:3])
     last = 1 if prepared.channels_first else 3
     return products.write_to(
-        OP, device, out, requantize, dtype, shape, last, lambda rows: prepared.channels_last(x, rows)
+        OP, w.device, out, requantize, dtype, shape, last, lambda rows: prepared.channels_last(x, rows)
     )
 
 
@@ -82,6 +81,7 @@ class Prepared(NamedTuple):
     """A checked convolution for any x of one form: what a call has left to do. Kept on the weights."""
 
     channels_first: bool
+    packed_first: bool  # an image of bytes, after it was unrolled
     unroll: Unroll | None
     run: channelwise.Channelwise | slices.Sliced | contraction.Contraction | products.OfNothing
 
@@ -93,11 +93,9 @@ class Prepared(NamedTuple):
         """The result as [n i j o], in `out` if it is given."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
-        if not isinstance(x, QuantArray):  # bytes, as `operand` has it
-            if isinstance(self.run, contraction.Contraction) and self.run.bytes_terms is not None:
-                return self.run.of_bytes(x, out)
+        if self.packed_first and not isinstance(x, QuantArray):  # bytes, as `operand` has it
             x = from_dense(x if self.unroll is None else self.unroll(x), 3)
-        return self.run(x, lower(OP, "x", x), out=out)
+        return self.run(x, out=out)
 
 
 def _prepare(
@@ -138,21 +136,22 @@ def _prepare(
     largest = max(packed.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
     if 0 in w.shape:  # padding adds no elements to pixels of no channels
-        return Prepared(data_format == "NCHW", None, products.OfNothing(device, bias, requantize, dtype, shape))
+        nothing = products.OfNothing(device, bias, requantize, dtype, shape)
+        return Prepared(data_format == "NCHW", True, None, nothing)
     if depthwise:
         one_by_one = channelwise.weights(w, b)
-        return Prepared(
-            data_format == "NCHW",
-            None,
-            channelwise.prepare(
-                device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape, mean=False
-            ),
+        run = channelwise.prepare(
+            device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape, mean=False
         )
-    job = contraction.Job(device, w, a.terms, b, window, groups, dtype, pad, bias, requantize, shape, is_dense(x))
+        return Prepared(data_format == "NCHW", True, None, run)
+    job = contraction.Job(
+        device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
+        is_dense(x),
+    )  # fmt: skip
     unroll = None
     if job.of_bytes and job.kernel != "dot":
         job, unroll = _packed(job)
-    return Prepared(data_format == "NCHW", unroll, contraction.prepare(job))
+    return Prepared(data_format == "NCHW", not job.of_bytes, unroll, contraction.prepare(job))
 
 
 def _packed(job: contraction.Job) -> tuple[contraction.Job, Unroll | None]:

@@ -30,6 +30,8 @@ def make_constants(
     """Constants in their stored form: float32, read-only, one axis for each of the array's."""
     if group is not None:
         group = checks.integer(op, "group", group, 1)
+    if dtype.is_integer and scale is None and offset is None and table is None:
+        return Constants()
     lead = {"table": 1, "scale": int(dtype.kind == "basis"), "offset": 0}
     made: dict[str, Array] = {}
     for name, value in (("scale", scale), ("offset", offset), ("table", table)):

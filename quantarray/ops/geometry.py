@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ..dtypes import DType
@@ -23,7 +24,7 @@ def window(
     steps = checks.pair(op, "stride", stride, 1)
     spread = checks.pair(op, "dilation", dilation, 1)
     pads = _pads(op, image, size, steps, padding, spread)
-    made = Window(image, size, steps, pads, spread)
+    made = _window(image, size, steps, pads, spread)
     if 0 in made.output:
         raise ValueError(
             f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
@@ -34,6 +35,9 @@ def window(
             f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {made.output} windows, 2**31 or more"
         )
     return made
+
+
+_window = lru_cache(maxsize=256)(Window)  # with the properties that it has found
 
 
 def room(op: str, window: Window, shape: tuple[int, ...], into: DType | None) -> None:

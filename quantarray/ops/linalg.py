@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device, device_of, namespace
+from ..device import common_device, contiguous, device_of, namespace
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
 from ..kernels import Right
@@ -18,7 +18,7 @@ from ..window import row_plan
 from . import checks, few, folded, preparation, products, scaled, thresholding
 from .few import FewOutputs
 from .lanes import TILE, GroupLanes
-from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, result_type
+from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
 
 
 def linear(
@@ -155,13 +155,12 @@ def _product(
     out: Array | None = None,
 ) -> Any:
     """x [.., k] times w [o, k], both packed on k."""
-    device = common_device(op, x=x, w=w)
     shift = bias_values(op, bias, w.shape[0])
-    run = preparation.kept(op, device, x, w, (requantize, out_dtype), shift, partial(_prepare, op))
+    run = preparation.kept(op, x, w, (requantize, out_dtype), shift, partial(_prepare, op))
     if out is None:
         return run(x)
     dtype, shape = run.call.dtype, run.call.shape
-    return products.write_to(op, device, out, requantize, dtype, shape, len(shape) - 1, lambda rows: run(x, out=rows))
+    return products.write_to(op, w.device, out, requantize, dtype, shape, len(shape) - 1, lambda rows: run(x, out=rows))
 
 
 class _Product(NamedTuple):
@@ -169,17 +168,20 @@ class _Product(NamedTuple):
 
     op: str
     part: int
+    terms: Array | None  # of x, if its words are taken as they are
     call: products.Call | scaled.Scaled | folded.Folded | FewOutputs
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = x if isinstance(x, QuantArray) else from_dense(x, x.ndim - 1)
+        if self.terms is not None:
+            return self.call(products.left(q.words, self.terms, 1, True), out)
         a = lower(self.op, "x", q)
         if self.call.dtype != np.float32:
             return self.call(products.left(a.words, a.terms, 1, True), out)
         scale, offset = a.constants(q.ndim)
         scale = np.moveaxis(_rows(scale, 1, q.shape, q.group, self.part), -1, 0)[..., None]
         offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
-        return self.call(products.left(a.words, a.terms, 1, True, scale, offset), out)
+        return self.call(products.left(a.words, a.terms, 1, True, contiguous(scale), contiguous(offset)), out)
 
 
 def _prepare(
@@ -193,17 +195,17 @@ def _prepare(
     a, b, dtype = _result(op, q, w, k, shift, out_dtype)
     if not outputs or not k:
         return products.OfNothing(device, shift, requantize, dtype, shape)
-    part = _part_length(op, q, w, k)
+    part, terms = _part_length(op, q, w, k), plain_terms(q) if dtype != np.float32 else None
     if part >= k and few.pays(x, w, b):
-        return _Product(op, part, FewOutputs(device, b, k, shift, requantize, dtype, shape))
+        return _Product(op, part, terms, FewOutputs(device, b, k, shift, requantize, dtype, shape))
     whole = dtype == np.float32 and part >= k
     if whole and scaled.possible(device, requantize, a.terms, b, k):
-        return _Product(op, part, _scaled(device, w, a, b, part, shift, shape))
+        return _Product(op, part, terms, _scaled(device, w, a, b, part, shift, shape))
     call = _call(device, w, a, b, part, shift, requantize, dtype, shape)
     if whole and folded.possible(requantize, a.terms, b, k, 0):
         exact = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
-        return _Product(op, part, folded.Folded(call, exact, 1, {}))
-    return _Product(op, part, call)
+        return _Product(op, part, terms, folded.Folded(call, exact, 1, {}))
+    return _Product(op, part, terms, call)
 
 
 def _call(

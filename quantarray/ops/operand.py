@@ -63,11 +63,16 @@ def exact_inside(terms: Array, b: Operand, k: int) -> bool:
     return single and (b.offset is None or not b.offset.any()) and k * reach(terms) * b.reach < 2**31
 
 
+def plain_terms(q: QuantArray) -> Array | None:
+    """The terms of an array of evenly spaced integer levels without a scale, whose words `lower` leaves as they are."""
+    return q.dtype.term_rows if q.dtype.step is not None and not q.constants.shapes else None
+
+
 def lower(op: str, name: str, q: QuantArray) -> Operand:
     """The operand form of an array; see above."""
-    dtype, c = q.dtype, q.constants
-    if dtype.step is not None and not c.shapes:
-        return Operand(q.words, dtype.term_rows, None, None)
+    plain, dtype, c = plain_terms(q), q.dtype, q.constants
+    if plain is not None:
+        return Operand(q.words, plain, None, None)
     scale, offset = (None if a is None else a.astype(np.float64) for a in (c.scale, c.offset))
     if dtype.kind == "table":
         return _lower_table(op, name, q)

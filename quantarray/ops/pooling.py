@@ -35,17 +35,12 @@ def max_pool2d(
     q, window = _prepare(op, x, size, stride, padding, data_format)
     shape = (q.shape[0], *window.output, q.shape[3])
     geometry.room(op, window, shape, q.dtype)
-    ranks = level_ranks(q.dtype, q.constants)
-    order = np.arange(q.dtype.n_levels).reshape(-1, *(1,) * q.ndim)
-    ordered = bool((ranks.reshape(order.shape if ranks.ndim == 1 else ranks.shape) == order).all())
-    words = q.words if ordered else recode(q, ranks.reshape(len(ranks), *_dims(ranks, q)), q.bits)
-    pooled = _pool(q, words, window)
-    made = QuantArray(pooled, q.dtype, shape, 3, q.constants)
-    if not ordered:
-        codes = np.argsort(ranks, axis=0)
-        made = QuantArray(
-            recode(made, codes.reshape(len(codes), *_dims(codes, q)), q.bits), q.dtype, shape, 3, q.constants
-        )
+    ranks = _ranks(q)
+    words = _pool(q, q.words if ranks is None else recode(q, ranks, q.bits), window)
+    made = QuantArray(words, q.dtype, shape, 3, q.constants)
+    if ranks is not None:
+        words = recode(made, np.argsort(ranks, axis=0), q.bits)
+        made = QuantArray(words, q.dtype, shape, 3, q.constants)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 
@@ -76,11 +71,9 @@ def avg_pool2d(
     ones = channelwise.Weights(
         np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
     )
-    a, real = lower(op, "x", q), np.dtype(np.float32)
-    run = channelwise.prepare(
-        q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True
-    )  # fmt: skip
-    made = run(q, a)
+    terms, real = lower(op, "x", q).terms, np.dtype(np.float32)
+    run = channelwise.prepare(q.device, channels, terms, ones, window, real, 0, None, requantize, shape, mean=True)
+    made = run(q)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 
@@ -100,16 +93,19 @@ def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format:
     kernel_size = checks.pair(op, "size", size, 1)
     height, width = q.shape[1:3]
     window = geometry.window(op, (height, width), kernel_size, kernel_size if stride is None else stride, padding)
-    for n, k, s, (before, _), out in zip(
-        window.image, window.size, window.stride, window.pads, window.output, strict=True
-    ):
-        if any(min(start + k, n) <= max(start, 0) for start in (-before, (out - 1) * s - before)):
-            raise ValueError(f"{op}: padding {window.pads} leaves windows of {kernel_size} without a single element")
+    if window.padding_only:
+        raise ValueError(f"{op}: padding {window.pads} leaves windows of {kernel_size} without a single element")
     return q, window
 
 
-def _dims(levels: Array, q: QuantArray) -> tuple[int, ...]:
-    return levels.shape[1:] if levels.ndim > 1 else (1,) * q.ndim
+def _ranks(q: QuantArray) -> Array | None:
+    """The rank of each code's value, [n_levels, *q's axes]; None where the code is its rank."""
+    if q.dtype.ascending and not q.constants.shapes:
+        return None
+    ranks = level_ranks(q.dtype, q.constants)
+    one = (1,) * q.ndim
+    ranks = ranks.reshape(len(ranks), *(ranks.shape[1:] or one))
+    return None if (ranks == np.arange(len(ranks)).reshape(-1, *one)).all() else ranks
 
 
 def _pool(q: QuantArray, words: Array, window: Window) -> Array:

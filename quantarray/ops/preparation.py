@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from .. import tuning
 from ..array import QuantArray
+from ..device import common_device, device_of
 from ..dtypes import Array
 
 
-def kept(
-    op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
-) -> Any:
-    """What `build(device, x, w, bias, *given)` makes, once for x of one form, and `given` and the bias the same."""
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The latest call by some weights: the next is most often the same, which is seen without a hash of its options."""
+
+    given: tuple[Any, ...]
+    rest: tuple[Any, ...]
+    made: Any
+
+
+def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]) -> Any:
+    """What `build(device, x, w, bias, *given)` makes, once for x of one form, and `given` and the bias the same.
+
+    DeviceError where x and w lie on different devices.
+    """
     shift = None if bias is None else (bias.dtype, bias.tobytes())
     mark = tuning.mark() if tuning.state.used else None
-    form = x.form if isinstance(x, QuantArray) else (x.dtype, x.shape)
-    key = (op, mark, form, given, tuple(map(type, given)), shift)  # True is not 1 here, though the two are equal
+    form = x.form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
+    rest = mark, form, shift
+    latest: _Latest | None = w.found(op)
+    if latest is not None and all(map(is_, given, latest.given)) and rest == latest.rest:
+        return latest.made
+    device = common_device(op, x=x, w=w)
+    key = (op, rest, given, tuple(map(type, given)))  # True is not 1 here, though the two are equal
     try:
-        found = w.found(key)
+        hash(key)
     except TypeError:  # something that was given has no hash
         return tuning.prepared(op, device, x, w, given, bias, build)
-    return w.cached(key, tuning.prepared, op, device, x, w, given, bias, build) if found is None else found
+    made = w.cached(key, tuning.prepared, op, device, x, w, given, bias, build)
+    w.keep(op, _Latest(given, rest, made))
+    return made

@@ -21,9 +21,8 @@ _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact p
 def left(
     words: Array, terms: Array, images: int, row_is_pixel: bool, scale: Array = _ONE, offset: Array = _ZERO
 ) -> Left:
-    """words uint64[planes ..], scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
-    flat = contiguous(words).reshape(len(words), -1)
-    return Left(flat, terms, np.ascontiguousarray(scale), np.ascontiguousarray(offset), images, row_is_pixel)
+    """words uint64[planes ..]; in C order scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
+    return Left(contiguous(words).reshape(len(words), -1), terms, scale, offset, images, row_is_pixel)
 
 
 def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
@@ -155,7 +154,7 @@ class OfNothing(NamedTuple):
         """What says the dtype and shape of the result, as of other products."""
         return self
 
-    def __call__(self, *operands: Any, out: Array | None = None) -> Any:
+    def __call__(self, _: Any, out: Array | None = None) -> Any:
         made = empty(self.device, self.shape, self.dtype) if out is None else out
         made[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
         return made if self.requantize is None else self.requantize(made)

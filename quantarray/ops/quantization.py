@@ -148,16 +148,18 @@ def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantiz
 
 
 def _blocks(shape: tuple[int, ...], at: int, group: int | None, size: int) -> tuple[int, list[slice]]:
-    """The first axis with anything to divide, and slices of it that hold about `size` elements each.
+    """An axis, and slices of it that hold about `size` elements each; one of all where there are no more.
 
     Axes before it have a length of 1, so a block is one run of the flattened array. Slices of the packed axis begin on
     words and on groups.
     """
-    d = next((d for d, n in enumerate(shape) if n > 1), 0)
+    if math.prod(shape) <= size:
+        return 0, [slice(0, shape[0])]
+    d = next(d for d, n in enumerate(shape) if n > 1)
     unit = math.lcm(WORD_BITS, group or 1) if d == at else 1
     step = max(1, size // max(1, math.prod(shape[d + 1 :])))
     step = -(-step // unit) * unit
-    return d, [slice(i, min(i + step, shape[d])) for i in range(0, shape[d], step)] or [slice(0, 0)]
+    return d, [slice(i, min(i + step, shape[d])) for i in range(0, shape[d], step)]
 
 
 def _at(d: int, part: slice) -> tuple[slice, ...]:
@@ -182,14 +184,15 @@ def _split(a: Array, at: int, length: int) -> Array:
 
 
 def _fit(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
+    if quantizer.fixed:
+        return _fit_block(op, a, quantizer, at, keep, group)
     d, parts = _blocks(a.shape, at, group, _BLOCK)
-    if quantizer.fixed or not (d in keep or (d == at and group)):
+    if not (d in keep or (d == at and group)):
         parts = [slice(0, a.shape[d])]  # its constants come from all blocks at once
     fitted = []
     for part in parts:
         block = a[_at(d, part)]
-        if not quantizer.fixed:
-            _check_values(op, block, quantizer, d, part.start)
+        _check_values(op, block, quantizer, d, part.start)
         fitted.append(_fit_block(op, block, quantizer, at, keep, group))
     return _joined(fitted, d)
 
@@ -228,8 +231,7 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
         )
     whole = one_pass and (there or a.dtype in (np.float32, np.float64))  # a CPU's kernel widens others
     d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if whole else _BLOCK)
-    varies = any(c.shape[lead + d] > 1 for _, c, lead in law.items())
-    if len(parts) == 1 or not (quantizer.pointwise or varies):
+    if len(parts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
     outer = a.shape[:at] + a.shape[at + 1 :]
     words = empty(device_of(a), (quantizer.dtype.bits, *outer, word_count(a.shape[at])))

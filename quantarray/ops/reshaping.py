@@ -111,11 +111,11 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     if length == new_length:
         return q.words.reshape(q.bits, *outer_new, q.words.shape[-1])
     # [bits, before, segments, behind, word] -> [bits, before, behind, segments, word]
-    before, segments = (int(np.prod(s, dtype=np.int64)) for s in (q.shape[:i0], q.shape[i0 : i1 - 1]))
-    behind = int(np.prod(q.shape[i1:], dtype=np.int64))
+    before, segments = math.prod(q.shape[:i0]), math.prod(q.shape[i0 : i1 - 1])
+    behind = math.prod(q.shape[i1:])
     words = q.words.reshape(q.bits, before, segments, behind, q.words.shape[-1]).swapaxes(2, 3)
-    new_segments = int(np.prod(new[j0 : j1 - 1], dtype=np.int64))
-    new_before, new_behind = (int(np.prod(s, dtype=np.int64)) for s in (new[:j0], new[j1:]))
+    new_segments = math.prod(new[j0 : j1 - 1])
+    new_before, new_behind = math.prod(new[:j0]), math.prod(new[j1:])
     shape = (q.bits, new_before, new_behind, new_segments, word_count(new_length))
     if length % WORD_BITS == 0 and new_length % WORD_BITS == 0:
         cut = words.reshape(shape)
@@ -132,7 +132,7 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
     if not q.size:
         return q.constants.map(lambda a, lead: _one_constant(a, lead, len(new)))
     i0, i1, j0, j1 = packed
-    along = any(np.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
+    along = any(math.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
     same = q.shape[i1 - 1] == new[j1 - 1]
     kept = same and tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
     group = (q.group or q.shape[i1 - 1]) if along and not kept else q.group
@@ -148,7 +148,7 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
             old, out = list(q.shape[b[0] : b[1]]), list(new[b[2] : b[3]])
             if b[0] <= q.axis < b[1] and group:
                 old[-1], out[-1] = -(-old[-1] // group), -(-out[-1] // group)
-            varies = np.prod(inner[b[0] : b[1]]) > 1
+            varies = math.prod(inner[b[0] : b[1]]) > 1
             made.append((old if varies else [1] * len(old), out if varies else [1] * len(out)))
         full = [n for old, _ in made for n in old]
         return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(*a.shape[:lead], *(n for _, o in made for n in o))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ def words_axis(q: QuantArray, d: int) -> int:
 
 def flat(words: Array) -> Array:
     """Words as C-contiguous [rows words], a copy only where they are not."""
-    rows = int(np.prod(words.shape[:-1], dtype=np.int64))
+    rows = math.prod(words.shape[:-1])
     return contiguous(words).reshape(rows, words.shape[-1])
 
 

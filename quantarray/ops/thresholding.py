@@ -118,7 +118,7 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
     channels = last.shape[-1]
     check(op, requantize, channels)
     rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))
-    out = empty_codes(device, requantize, int(np.prod(last.shape[:-1])), channels)
+    out = empty_codes(device, requantize, math.prod(last.shape[:-1]), channels)
     if out.size:
         kernel(device, "threshold")(
             rows.reshape(-1, channels), finish(requantize, channels, real, lanes=GroupLanes(channels)), out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -128,7 +129,7 @@ class ABCActivations(Quantizer):
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         shape = ones_like_reduced(x, axes)
-        betas = np.tile(np.array(self.betas), (int(np.prod(shape)), 1))
+        betas = np.tile(np.array(self.betas), (math.prod(shape), 1))
         return plus_minus("ABCActivations", betas, shape)
 
     def encode(self, x: Array, constants: Constants) -> Array:

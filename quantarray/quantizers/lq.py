@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -74,7 +75,7 @@ class LQ(Quantizer):
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         shape = ones_like_reduced(x, axes)
         if self.basis is not None:
-            v = np.tile(np.array(self.basis), (int(np.prod(shape)), 1))
+            v = np.tile(np.array(self.basis), (math.prod(shape), 1))
         else:
             v = self._fit(by_channel(x, axes))
         if not self.activations:

@@ -30,6 +30,7 @@ _MANY_WORDS, _MANY = 1 << 8, 1 << 18  # elements for which a line is worth findi
 
 _FILES = {
     "pack": "pack",
+    "pack_seen": "pack",
     "unpack": "pack",
     "encode": "encode",
     "encode_grouped": "grouped",

@@ -91,6 +91,10 @@ def pack(codes: Array, out: Array) -> None:
     """uint8 codes[rows length] to out uint64[planes rows words], tails zero."""
 
 
+def pack_seen(codes: Array, seen: Array, out: Array) -> None:
+    """`pack`, and the bits of all codes together are those of seen uint8[rows], zero on entry."""
+
+
 def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:
     """Codes of x[before length after] straight to out uint64[planes rows words], row b * after + a being x[b, :, a].
 

@@ -66,9 +66,9 @@ def test_infinities_and_ends():
 
 @pytest.mark.parametrize("quantizer", [*QUANTIZERS, qa.LQ(2), qa.PACT(3, alpha=1.5)], ids=repr)
 def test_every_float16(quantizer):
-    """float16 is widened to float32 for the kernel; subnormals and both zeros too."""
+    """float16 is widened to float32 for the kernel; subnormals, infinities and both zeros too."""
     x = np.arange(2**16, dtype=np.uint16).view(np.float16)
-    definition, kernel = both_ways(x[np.isfinite(x)], quantizer, calibration=np.float16([-2, -0.7, 0.1, 1.5]))
+    definition, kernel = both_ways(x[~np.isnan(x)], quantizer, calibration=np.float16([-2, -0.7, 0.1, 1.5]))
     assert np.array_equal(kernel.words, definition.words)
 
 
@@ -119,6 +119,52 @@ def test_every_byte(quantizer, dtype):
     for axis in (0, 1):
         definition, kernel = both_ways(x, quantizer, axis=axis, calibration=np.float32([[-2, -0.7], [0.1, 100]]))
         assert np.array_equal(kernel.words, definition.words)
+
+
+def widened(x):
+    """float32 of an array that the kernel widens as it reads; uint16 are the bits of bfloat16."""
+    return (x.astype(np.uint32) << 16).view(np.float32) if x.dtype == np.uint16 else x.astype(np.float32)
+
+
+def encoded(x, planes, count):
+    """What the kernel makes of x [before length after], and whether it met a NaN."""
+    thresholds = np.linspace(-3, 3, count, dtype=np.float32)[None, None]
+    out, nan = np.zeros((planes, len(x) * x.shape[2], -(-x.shape[1] // 64)), np.uint64), np.zeros(8, np.bool_)
+    codes, row = np.arange(count + 1, dtype=np.uint8)[None, None], np.zeros(1, np.int64)
+    kernel_of("cpu", "encode")(x, thresholds, codes, row, x.shape[1], nan, out)
+    return out, nan.any()
+
+
+@given(st.data(), st.booleans())
+def test_values_are_widened_as_they_are_read(data, many):
+    """Bytes, and every kind of float of 16 bits: subnormal, infinite, NaN; lengths with a rest, any axis."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    length, after = data.draw(st.sampled_from([1, 63, 64, 65, 200, 1000])), data.draw(st.sampled_from([1, 3]))
+    dtype = data.draw(st.sampled_from([np.uint8, np.int8, np.float16, np.uint16]))
+    x = rng.integers(0, 2**16, (2, length, after)).astype(np.uint16).view(np.float16)
+    x = np.where(rng.random(x.shape) < 0.5, rng.standard_normal(x.shape), x).astype(np.float16)
+    if data.draw(st.booleans()):
+        x = np.nan_to_num(x, nan=0.5, posinf=np.inf, neginf=-np.inf)
+    x = x.view(np.uint16) if dtype == np.uint16 else x.view(np.uint16).astype(dtype) if dtype != np.float16 else x
+    planes, count = data.draw(st.sampled_from([(1, 1), (2, 3), (4, 15)]))
+    with threads(many):
+        (got, nan), (expected, met) = (encoded(v, planes, count) for v in (x, widened(x)))
+    assert nan == met == np.isnan(widened(x)).any()
+    assert nan or np.array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.uint16])
+def test_all_floats_of_16_bits_are_widened(dtype):
+    """Each next to itself as the threshold: it is at least that, and what is below it is not."""
+    bits = np.arange(2**16, dtype=np.uint16)
+    values = widened(bits.view(dtype))
+    for low in range(0, 2**16, 64):
+        for cut in values[low : low + 64 : 9]:
+            out, nan = np.zeros((1, 1, 1), np.uint64), np.zeros(1, np.bool_)
+            x, codes = bits[low : low + 64].view(dtype)[None, :, None], np.arange(2, dtype=np.uint8)[None, None]
+            kernel_of("cpu", "encode")(x, cut.reshape(1, 1, 1), codes, np.zeros(1, np.int64), 64, nan, out)
+            assert nan[0] == np.isnan(values[low : low + 64]).any()
+            assert out[0, 0, 0] == np.packbits(values[low : low + 64] >= cut, bitorder="little").view(np.uint64)[0]
 
 
 @pytest.mark.parametrize("tables", [1, 3])

@@ -34,6 +34,22 @@ def test_codes_and_values_come_back(data, shape_axis, law, many):
         assert q.dequantize().dtype == (np.int32 if law.exact else np.float32)
 
 
+@given(st.data(), shapes(), st.integers(1, 7), st.booleans())
+def test_a_code_that_is_too_large_is_found_wherever_it_is(data, shape_axis, bits, many):
+    """It is looked for as codes are packed: in whole words, in what is left of a row, in each thread's rows."""
+    shape, axis = shape_axis
+    rng = np.random.default_rng(data.draw(seeds()))
+    codes = rng.integers(0, 2**bits, shape).astype(np.uint8)
+    dtype = qa.integers(range(2**bits))
+    with threads(many):
+        np.testing.assert_array_equal(qa.from_codes(codes, dtype, axis).codes(), codes)
+        if codes.size:
+            codes.flat[rng.integers(codes.size)] = wrong = rng.integers(2**bits, 256)
+            message = rf"from_codes: .* has the codes 0 to {2**bits - 1}, got {codes.min()} to {wrong}"
+            with pytest.raises(ValueError, match=message):
+                qa.from_codes(codes, dtype, axis)
+
+
 @given(shapes(), st.integers(1, 8), seeds(), st.booleans())
 def test_bits_lie_where_the_format_says(shape_axis, bits, seed, many):
     shape, axis = shape_axis
@@ -100,8 +116,8 @@ def test_validate_sees_what_is_wrong():
             qa.from_words(words, q.dtype, q.shape)
 
 
-@pytest.mark.parametrize("length", [64, 100, 4096])
-def test_words_begin_on_a_cache_line(length):
+@pytest.mark.parametrize("length", [85 * 64 + 1, 100 * 64])
+def test_many_words_begin_on_a_cache_line(length):
     x = np.random.default_rng(0).standard_normal((3, length)).astype(np.float32)
     for q in (qa.quantize(x, qa.Sign()), qa.encode(np.sign(x).astype(int), (-1, 1))):
         assert q.words.ctypes.data % 64 == 0

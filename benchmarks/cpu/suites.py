@@ -61,7 +61,7 @@ SUITES = {
         Product(name=f"{a}x{b} bits, 1024^3", m=1024, k=1024, n=1024, bits=(a, b))
         for a, b in ((2, 2), (4, 4), (1, 2), (1, 4), (8, 8), (8, 1))
     ],
-    "pack": [*(Pack(name=f"pack {kind} 4096x4096", source=kind) for kind in ("float32", "uint8", "bool")),
+    "pack": [*(Pack(name=f"pack {kind} 4096x4096", source=kind) for kind in ("float32", "float16", "uint8", "bool")),
              Unpack(name="unpack to uint8 4096x4096")],
     "search": [Search(name="1M x 1024 bits, 10 queries")],
     "networks": [Network(name=name, file=name) for name in ("cnv-w1a1", "cnv-w1a2", "tinier-yolo-w1a3")],

@@ -11,7 +11,7 @@ import numpy as np
 from . import threads
 from .compiled import inline
 from .deal import Kernel, share
-from .micro import mask_at_least, mask_nan, prefetch
+from .micro import mask_at_least, mask_nan, prefetch, widen
 
 _LEAST = 1 << 16  # values that are worth a parallel region
 _FEW = 256  # codes whose toggles are kept: finding them takes 5 us
@@ -20,18 +20,16 @@ _FEW = 256  # codes whose toggles are kept: finding them takes 5 us
 def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
-    x, toggles = _rows(x, thresholds.dtype), _toggles(codes, out.shape[0])
+    x, toggles = _rows(x), _toggles(codes, out.shape[0])
     spread = threads.worth(x.size, _LEAST)
     nan = nan if spread else nan[:1]
     threads.run(_encode_range, (x, thresholds, codes, toggles, row, group, nan, out), len(nan), spread, len(nan))
 
 
-def _rows(x, dtype):
-    """x[before length after] as rows [rows length] of the thresholds' type; itself where it is that."""
-    x = x.transpose(0, 2, 1).reshape(-1, x.shape[1])
-    if x.dtype == np.uint16:
-        return np.ascontiguousarray(x.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return np.ascontiguousarray(x, dtype)
+def _rows(x):
+    """x[before length after] as rows [rows length]; float16, which Numba does not know, as its bits in int16."""
+    rows = np.ascontiguousarray(x.transpose(0, 2, 1).reshape(-1, x.shape[1]))
+    return rows.view(np.int16) if rows.dtype == np.float16 else rows
 
 
 def _toggles(codes, planes):
@@ -56,7 +54,7 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
     planes, _, words = out.shape
     first, last = share(piece, len(nan), x.shape[0] * words)
     length, count = x.shape[1], thresholds.shape[2]
-    rest, made = np.zeros((1, 64), x.dtype), np.zeros(8, np.uint64)
+    rest, wide, made = np.zeros((1, 64), x.dtype), np.zeros(64, thresholds.dtype), np.zeros(8, np.uint64)
     unordered, short = np.uint64(0), thresholds.shape[1] == 1 and planes <= 2 and 0 < count < 1 << planes
     at = first
     while at < last:
@@ -73,13 +71,14 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
             continue
         if valid == 64:
             prefetch(x, r * length + word * 64)
-            unordered |= _word(x, r * length + word * 64, thresholds, codes, toggles, table, part, count, planes, made)
+            from_ = r * length + word * 64
+            unordered |= _word(x, from_, thresholds, codes, toggles, table, part, count, planes, wide, made)
             for plane in range(planes):
                 out[plane, r, word] = made[plane]
         else:
             for i in range(valid):
                 rest[0, i] = x[r, word * 64 + i]
-            unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, made)
+            unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, wide, made)
             for plane in range(planes):
                 out[plane, r, word] = made[plane] & (~np.uint64(0) >> np.uint64(64 - valid))
         at += 1
@@ -94,8 +93,8 @@ def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
     low, unordered = _all_of(codes[table, 0, 0], 0), np.uint64(0)
     for k in range(count):
         prefetch(x, at + 64 * k)
+        unordered |= mask_nan(x, at + 64 * k)  # before the store, behind which x is read again
         out[0, r, to + np.uint64(k)] = low ^ (mask_at_least(x, at + 64 * k, cut) & toggle)
-        unordered |= mask_nan(x, at + 64 * k)
     return unordered
 
 
@@ -110,9 +109,9 @@ def _two_bits(x, at, thresholds, codes, toggles, table, out, r, word, count):
     for k in range(count):
         prefetch(x, at + 64 * k)
         p, q, s = (mask_at_least(x, at + 64 * k, a), mask_at_least(x, at + 64 * k, b), mask_at_least(x, at + 64 * k, c))
+        unordered |= mask_nan(x, at + 64 * k)
         out[0, r, to + np.uint64(k)] = low ^ (p & a0) ^ (q & b0) ^ (s & c0)
         out[1, r, to + np.uint64(k)] = high ^ (p & a1) ^ (q & b1) ^ (s & c1)
-        unordered |= mask_nan(x, at + 64 * k)
     return unordered
 
 
@@ -123,13 +122,14 @@ def _all_of(code, plane):
 
 
 @inline
-def _word(x, at, thresholds, codes, toggles, table, part, count, planes, made):
-    """made[plane] = the bits of 64 codes; not 0 where a value is NaN."""
+def _word(x, at, thresholds, codes, toggles, table, part, count, planes, wide, made):
+    """made[plane] = the bits of 64 codes; not 0 where a value is NaN. Values are widened once, to `wide`."""
+    widen(x, at, wide)
     start = codes[table, part, 0]
     for plane in range(planes):
         made[plane] = _all_of(start, plane)
     for t in range(count):
-        mask = mask_at_least(x, at, thresholds[table, part, t])
+        mask = mask_at_least(wide, 0, thresholds[table, part, t])
         for plane in range(planes):
             made[plane] ^= mask & toggles[table, part, t, plane]
-    return mask_nan(x, at)
+    return mask_nan(wide, 0)

@@ -4,15 +4,20 @@ import numpy as np
 
 from . import threads
 from .deal import Kernel
-from .micro import mask_of_plane, put_plane
+from .micro import add_bits, mask_of_plane, put_plane
 
 _LEAST = 1 << 17  # elements that are worth a parallel region
+_NOT_ASKED = np.empty(0, np.uint8)
 
 
 def pack(codes, out):
+    pack_seen(codes, _NOT_ASKED, out)
+
+
+def pack_seen(codes, seen, out):
     if not out.size:
         return
-    threads.run(_pack_rows, (codes, out), len(codes), threads.worth(codes.size, _LEAST))
+    threads.run(_pack_rows, (codes, seen, out), len(codes), threads.worth(codes.size, _LEAST))
 
 
 def unpack(words, out):
@@ -22,20 +27,26 @@ def unpack(words, out):
 
 
 @Kernel
-def _pack_rows(codes, out, first, last):
+def _pack_rows(codes, seen, out, first, last):
     planes, _, words = out.shape
-    length = codes.shape[1]
+    length, asked, held = codes.shape[1], seen.size > 0, np.zeros(64, np.uint8)
     for row in range(first, last):
         for word in range(length // 64):
+            if asked:
+                add_bits(codes, row * length + word * 64, held)
             for plane in range(planes):
                 out[plane, row, word] = mask_of_plane(codes, row * length + word * 64, plane)
         rest = length // 64 * 64
+        for i in range(rest, length):
+            held[0] |= codes[row, i]
         for word in range(length // 64, words):
             for plane in range(planes):
                 mask = np.uint64(0)
                 for i in range(length - rest):
                     mask |= np.uint64((codes[row, rest + i] >> plane) & 1) << np.uint64(i)
                 out[plane, row, word] = mask
+    for i in range(held.size if asked and first < last else 0):
+        seen[first] |= held[i]
 
 
 @Kernel

@@ -14,14 +14,27 @@ from ..format import WORD_BITS, tail_mask, word_count
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
     """Words [bits, *outer, word] of codes packed along an axis: integers below 256, or booleans."""
-    device = device_of(codes)
+    rows, out = _rows_to_pack(codes, axis, bits)
+    if out.size:
+        kernel(device_of(codes), "pack")(rows, out.reshape(bits, -1, out.shape[-1]))
+    return out
+
+
+def pack_seen(codes: Array, axis: int, bits: int) -> tuple[Array, int]:
+    """The same words of codes of uint8, some, and a number that none of them is above: all their bits together."""
+    rows, out = _rows_to_pack(codes, axis, bits)
+    seen = zeros(device_of(codes), (len(rows),), np.uint8)
+    kernel(device_of(codes), "pack_seen")(rows, seen, out.reshape(bits, -1, out.shape[-1]))
+    return out, int(np.bitwise_or.reduce(seen))
+
+
+def _rows_to_pack(codes: Array, axis: int, bits: int) -> tuple[Array, Array]:
+    """Bytes [rows length], and where their words go."""
     bytes_of = codes.view(np.uint8) if codes.dtype.itemsize == 1 else codes.astype(np.uint8)
     last = contiguous(moveaxis(bytes_of, axis, -1))
     length = last.shape[-1]
-    out = empty(device, (bits, *last.shape[:-1], word_count(length)))
-    if out.size:
-        kernel(device, "pack")(last.reshape(-1, length), out.reshape(bits, -1, out.shape[-1]))
-    return out
+    rows = last.reshape(math.prod(last.shape[:-1]), length)
+    return rows, empty(device_of(codes), (bits, *last.shape[:-1], word_count(length)))
 
 
 def codes(q: QuantArray) -> Array:

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray, validate, validate_constants
-from ..device import created
+from ..device import created, device_of, has_kernel
 from ..dtypes import Array, Constants, DType, holding, int8, integers, level_values, uint1, uint8
 from ..format import WORD, WORD_BITS, empty_lines, word_count
 from . import checks
 from .coding import encoded
-from .conversion import pack_codes, recode
+from .conversion import pack_codes, pack_seen, recode
 from .words import constant
+
+_VALUES = {np.dtype(np.bool_): 2, np.dtype(np.uint8): 256}  # that a code of this type can have
 
 
 def make_constants(
@@ -87,11 +89,20 @@ def from_codes(
     if x.dtype.kind == "f":
         raise TypeError(f"{op}: codes must be integers, got {x.dtype}; quantize(x, quantizer) turns floats into codes")
     at = checks.axis(op, axis, x.ndim)
-    any_fits = x.dtype == np.bool_ and dtype.n_levels > 1
-    if x.size and not any_fits and ((x.dtype.kind == "i" and x.min() < 0) or x.max() >= dtype.n_levels):
+    words = _packed(op, x, dtype, at)
+    return QuantArray(words, dtype, x.shape, at, make_constants(op, dtype, x.shape, at, scale, offset, table, group))
+
+
+def _packed(op: str, x: Array, dtype: DType, at: int) -> Array:
+    """The words of codes, all of which the dtype has."""
+    words, fits = None, x.size == 0 or dtype.n_levels >= _VALUES.get(x.dtype, math.inf)
+    whole = dtype.n_levels == 2**dtype.bits  # a code that is too large has a bit that is
+    if not fits and whole and x.dtype == np.uint8 and has_kernel(device_of(x), "pack_seen"):
+        words, most = pack_seen(x, at, dtype.bits)
+        fits = most < dtype.n_levels
+    if not fits and ((x.dtype.kind == "i" and x.min() < 0) or x.max() >= dtype.n_levels):
         raise ValueError(f"{op}: {dtype} has the codes 0 to {dtype.n_levels - 1}, got {x.min()} to {x.max()}")
-    constants = make_constants(op, dtype, x.shape, at, scale, offset, table, group)
-    return QuantArray(pack_codes(x, at, dtype.bits), dtype, x.shape, at, constants)
+    return pack_codes(x, at, dtype.bits) if words is None else words
 
 
 @created

@@ -229,8 +229,7 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
             f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
             f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
         )
-    whole = one_pass and (there or a.dtype in (np.float32, np.float64))  # a CPU's kernel widens others
-    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if whole else _BLOCK)
+    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
     if len(parts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
     outer = a.shape[:at] + a.shape[at + 1 :]

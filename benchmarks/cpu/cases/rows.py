@@ -39,7 +39,7 @@ class Product(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Pack(Case):
-    """Rows of values to rows of bits: `source` is float32 (x >= 0), uint8 or bool (x is not 0)."""
+    """Rows of values to rows of bits: `source` is float32 or float16 (x >= 0), uint8 or bool (x is not 0)."""
 
     source: str
     rows: int = 4096
@@ -49,11 +49,16 @@ class Pack(Case):
     @lru_cache(1)  # noqa: B019
     def inputs(self):
         bits = self.random().integers(0, 2, (self.rows, self.length), dtype=np.uint8)
-        return {"x": 2 * bits.astype(np.float32) - 1 if self.source == "float32" else bits.astype(self.source)}
+        x = bits.astype(self.source)
+        return {"x": 2 * x - 1 if self.real else x}
 
     def expected(self):
         x = self.inputs()["x"]
-        return x >= 0 if self.source == "float32" else x != 0
+        return x >= 0 if self.real else x != 0
+
+    @property
+    def real(self):
+        return np.dtype(self.source).kind == "f"
 
     @property
     def nbytes(self):

@@ -23,7 +23,7 @@ def entries(case, threads):
 
 def pack(case):
     x = case.inputs()["x"]
-    call = (lambda: np.packbits(x >= 0, axis=1)) if case.source == "float32" else lambda: np.packbits(x, axis=1)
+    call = (lambda: np.packbits(x >= 0, axis=1)) if case.real else lambda: np.packbits(x, axis=1)
     return Entry(call, lambda y: np.unpackbits(y, axis=1, count=case.length) != 0)
 
 

@@ -64,7 +64,7 @@ def product(case):
 
 def pack(case):
     x, sign = case.inputs()["x"], qa.Sign()
-    if case.source == "float32":
+    if case.real:
         return Entry(lambda: qa.quantize(x, sign), lambda q: q.codes() != 0)
     return Entry(lambda: qa.from_codes(x, qa.bipolar), lambda q: q.codes() != 0)
 

@@ -6,7 +6,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 """
 
 from ..isa import COUNTING, FEATURES
-from .bits import mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
+from .bits import add_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane, widen
 from .copy_windows import HALF, copy_windows
 from .distances import ROWS, near_rows
 from .dot import QUAD
@@ -69,6 +69,7 @@ __all__ = [
     "TILE",
     "WIDTH",
     "WORDS",
+    "add_bits",
     "add_chosen",
     "add_counts",
     "add_rows",
@@ -112,4 +113,5 @@ __all__ = [
     "unfold",
     "value_counts",
     "value_sums",
+    "widen",
 ]

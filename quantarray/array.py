@@ -405,7 +405,7 @@ def _frozen(a: Array) -> Array:
     if not isinstance(a, np.ndarray):  # CuPy's arrays know no read-only
         return a
     view = a.view()
-    view.setflags(write=False)  # a third of the time of `flags.writeable = False`
+    view.setflags(write=False)  # 0.27 us; `flags.writeable = False`, which calls it by name, 0.46
     return view
 
 

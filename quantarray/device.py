@@ -133,15 +133,11 @@ def device_of(x: Any) -> str:
 
 def common_device(op: str, **operands: Any) -> str:
     """The one device on which all operands lie; an error that says which is where if there are two."""
-    common = None
-    for x in operands.values():
-        device = device_of(x)
-        if common not in (None, device):
-            listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items())
-            raise DeviceError(f"{op}: operands lie on different devices: {listed}; move one with .to_device(...)")
-        common = device
-    assert common is not None
-    return common
+    devices = {device_of(x) for x in operands.values() if x is not None}
+    if len(devices) > 1:
+        listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items() if x is not None)
+        raise DeviceError(f"{op}: operands lie on different devices: {listed}; move one with .to_device(...)")
+    return devices.pop()
 
 
 def move(q: QuantArray, device: str) -> QuantArray:

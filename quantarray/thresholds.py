@@ -85,7 +85,6 @@ class Thresholds:
         self._plain = all(a is None for a in given.values())
         self.constants: dict[str, Any] = given if self._plain else deepcopy(given)
         self._cache: dict[Any, Any] = {}
-        self._laws: dict[int, Constants] = {}
         ranked = checks.flag("Thresholds", "by_rank", by_rank)
         self.codes = self._codes() if ranked else _frozen(np.arange(count + 1, dtype=np.uint8))
         named = {"values": self.values, "greater": self.greater, "strict": self.strict, "codes": self.codes}
@@ -116,10 +115,10 @@ class Thresholds:
 
     def law(self, ndim: int) -> Constants:
         """The result's constants for an array of `ndim` axes."""
-        law = self._laws.get(ndim)
-        if law is None:
-            law = _plain_law(self.into, ndim) if self._plain else _law(self.into, ndim, **self.constants)
-            self._laws[ndim] = law
+        law: Constants = self.cached(
+            ("law", ndim),
+            lambda: _plain_law(self.into, ndim) if self._plain else _law(self.into, ndim, **self.constants),
+        )
         return law
 
     def counted(self, channels: int, real: bool) -> tuple[Array, Array]:

@@ -60,9 +60,8 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
     while at < last:
         r, word = at // words, at % words
         table, part = row[min(r, row.size - 1)], word * 64 // group if thresholds.shape[1] > 1 else 0
-        valid, whole = min(64, length - word * 64), min(last - at, length // 64 - word)
+        valid, whole, from_ = min(64, length - word * 64), min(last - at, length // 64 - word), r * length + word * 64
         if short and whole:
-            from_ = r * length + word * 64
             if planes == 1:
                 unordered |= _one_bit(x, from_, thresholds, codes, toggles, table, out, r, word, whole)
             else:
@@ -70,8 +69,7 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
             at += whole
             continue
         if valid == 64:
-            prefetch(x, r * length + word * 64)
-            from_ = r * length + word * 64
+            prefetch(x, from_)
             unordered |= _word(x, from_, thresholds, codes, toggles, table, part, count, planes, wide, made)
             for plane in range(planes):
                 out[plane, r, word] = made[plane]

@@ -45,7 +45,7 @@ def _pack_rows(codes, seen, out, first, last):
                 for i in range(length - rest):
                     mask |= np.uint64((codes[row, rest + i] >> plane) & 1) << np.uint64(i)
                 out[plane, row, word] = mask
-    for i in range(held.size if asked and first < last else 0):
+    for i in range(held.size if asked else 0):
         seen[first] |= held[i]
 
 

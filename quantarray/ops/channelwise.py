@@ -15,7 +15,7 @@ from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import products, slices, thresholding
 from .lanes import CopyLanes
-from .operand import Operand, lower
+from .operand import Operand
 
 
 class Weights(NamedTuple):
@@ -55,9 +55,8 @@ class Channelwise(NamedTuple):
     call: products.Call
     mean: bool
 
-    def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
-        """x [n h w c] in, the result out."""
-        a = lower("conv2d", "x", x)
+    def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
+        """x [n h w c] and its lowered form in, the result out."""
         scale, offset = a.constants(4)
         scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
         left = products.left(a.words, a.terms, len(x), False, scale, offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -81,8 +82,7 @@ class Prepared(NamedTuple):
     """A checked convolution for any x of one form: what a call has left to do. Kept on the weights."""
 
     channels_first: bool
-    packed_first: bool  # an image of bytes, after it was unrolled
-    unroll: Unroll | None
+    pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
     run: channelwise.Channelwise | slices.Sliced | contraction.Contraction | products.OfNothing
 
     def __call__(self, x: Any) -> Any:
@@ -93,9 +93,11 @@ class Prepared(NamedTuple):
         """The result as [n i j o], in `out` if it is given."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
-        if self.packed_first and not isinstance(x, QuantArray):  # bytes, as `operand` has it
-            x = from_dense(x if self.unroll is None else self.unroll(x), 3)
-        return self.run(x, out=out)
+        if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
+            x = self.pack(x)
+        if isinstance(self.run, contraction.Contraction):
+            return self.run(x, out)
+        return self.run(x, lower(OP, "x", x), out=out)
 
 
 def _prepare(
@@ -137,29 +139,33 @@ def _prepare(
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
     if 0 in w.shape:  # padding adds no elements to pixels of no channels
         nothing = products.OfNothing(device, bias, requantize, dtype, shape)
-        return Prepared(data_format == "NCHW", True, None, nothing)
+        return Prepared(data_format == "NCHW", _pack, nothing)
     if depthwise:
         one_by_one = channelwise.weights(w, b)
         run = channelwise.prepare(
             device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape, mean=False
         )
-        return Prepared(data_format == "NCHW", True, None, run)
+        return Prepared(data_format == "NCHW", _pack, run)
     job = contraction.Job(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x),
     )  # fmt: skip
-    unroll = None
+    pack = None
     if job.of_bytes and job.kernel != "dot":
-        job, unroll = _packed(job)
-    return Prepared(data_format == "NCHW", not job.of_bytes, unroll, contraction.prepare(job))
+        job, pack = _packed(job)
+    return Prepared(data_format == "NCHW", pack, contraction.prepare(job))
 
 
-def _packed(job: contraction.Job) -> tuple[contraction.Job, Unroll | None]:
-    """The job for an image of bytes that is packed first, and unrolled before that where it saves words."""
+def _pack(x: Array) -> QuantArray:
+    return from_dense(x, 3)
+
+
+def _packed(job: contraction.Job) -> tuple[contraction.Job, Callable[[Array], QuantArray]]:
+    """The job for an image of bytes that is packed first, by what is given, and unrolled where that saves words."""
     window, c = job.window, job.w.shape[3]
     saves = word_count(window.taps * c) < window.taps * word_count(c)
     if not saves or job.groups != 1 or job.pad != 0:
-        return replace(job, of_bytes=False), None
+        return replace(job, of_bytes=False), _pack
     unroll, w = Unroll(window), contraction.side_by_side(job.w)
     b = w.cached("operand", lambda: lower(OP, "w", w))
     return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
@@ -243,8 +249,8 @@ class Unroll:
         """The window over unrolled images: one tap."""
         return Window(self.window.output, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
 
-    def __call__(self, x: Array) -> Array:
-        """Images [n h w c] as [n i j taps*c], zeros where a window leaves the image."""
+    def __call__(self, x: Array) -> QuantArray:
+        """Images [n h w c] as [n i j taps*c], packed, zeros where a window leaves the image."""
         window = self.window
         image = [n + sum(p) for n, p in zip(window.image, window.pads, strict=True)]
         nbytes = len(x) * x.shape[3] * (math.prod(image) + window.pixels * window.taps)
@@ -255,5 +261,4 @@ class Unroll:
         (sh, sw), (dh, dw) = window.stride, window.dilation
         strides = n, sh * rows, sw * columns, dh * rows, dw * columns, c
         views = xp.lib.stride_tricks.as_strided(padded, (len(x), *window.output, *window.size, x.shape[3]), strides)
-        made: Array = views.reshape(*views.shape[:3], window.taps * x.shape[3])
-        return made
+        return _pack(views.reshape(*views.shape[:3], window.taps * x.shape[3]))

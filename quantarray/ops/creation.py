@@ -95,14 +95,15 @@ def from_codes(
 
 def _packed(op: str, x: Array, dtype: DType, at: int) -> Array:
     """The words of codes, all of which the dtype has."""
-    words, fits = None, x.size == 0 or dtype.n_levels >= _VALUES.get(x.dtype, math.inf)
+    fits = x.size == 0 or dtype.n_levels >= _VALUES.get(x.dtype, math.inf)
     whole = dtype.n_levels == 2**dtype.bits  # a code that is too large has a bit that is
     if not fits and whole and x.dtype == np.uint8 and has_kernel(device_of(x), "pack_seen"):
         words, most = pack_seen(x, at, dtype.bits)
-        fits = most < dtype.n_levels
+        if most < dtype.n_levels:
+            return words
     if not fits and ((x.dtype.kind == "i" and x.min() < 0) or x.max() >= dtype.n_levels):
         raise ValueError(f"{op}: {dtype} has the codes 0 to {dtype.n_levels - 1}, got {x.min()} to {x.max()}")
-    return pack_codes(x, at, dtype.bits) if words is None else words
+    return pack_codes(x, at, dtype.bits)
 
 
 @created

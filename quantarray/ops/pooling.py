@@ -71,9 +71,9 @@ def avg_pool2d(
     ones = channelwise.Weights(
         np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
     )
-    terms, real = lower(op, "x", q).terms, np.dtype(np.float32)
-    run = channelwise.prepare(q.device, channels, terms, ones, window, real, 0, None, requantize, shape, mean=True)
-    made = run(q)
+    a, real = lower(op, "x", q), np.dtype(np.float32)
+    run = channelwise.prepare(q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True)
+    made = run(q, a)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 

@@ -37,9 +37,10 @@ def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | N
     device = common_device(op, x=x, w=w)
     key = (op, rest, given, tuple(map(type, given)))  # True is not 1 here, though the two are equal
     try:
-        hash(key)
+        made = w.found(key)
     except TypeError:  # something that was given has no hash
         return tuning.prepared(op, device, x, w, given, bias, build)
-    made = w.cached(key, tuning.prepared, op, device, x, w, given, bias, build)
+    if made is None:
+        made = w.cached(key, tuning.prepared, op, device, x, w, given, bias, build)
     w.keep(op, _Latest(given, rest, made))
     return made

@@ -154,7 +154,7 @@ class OfNothing(NamedTuple):
         """What says the dtype and shape of the result, as of other products."""
         return self
 
-    def __call__(self, _: Any, out: Array | None = None) -> Any:
+    def __call__(self, *operands: Any, out: Array | None = None) -> Any:
         made = empty(self.device, self.shape, self.dtype) if out is None else out
         made[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
         return made if self.requantize is None else self.requantize(made)

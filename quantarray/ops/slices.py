@@ -19,7 +19,7 @@ from ..kernels import Finish, Plan, Slices
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan, tap_offsets
 from . import products, thresholding
-from .operand import lower
+from .operand import Operand
 
 _PLANES = (4, 6)  # of a count that kernels know
 _AHEAD = 8  # words that vectors read behind the last channel's
@@ -40,9 +40,8 @@ class Sliced(NamedTuple):
         """What says the dtype and shape of the result, as of other products."""
         return self
 
-    def __call__(self, x: QuantArray, out: Array | None = None) -> QuantArray:
-        """x [n h w c] in, a QuantArray of codes out; there are no dense results for `out`."""
-        a = lower("conv2d", "x", x)
+    def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> QuantArray:
+        """x [n h w c] and its lowered form in, a QuantArray of codes out; there are no dense results for `out`."""
         left = products.left(a.words, a.terms, len(x), False)
         rows, channels = math.prod(self.shape[:-1]), self.shape[-1]
         words = thresholding.empty_codes(self.device, self.requantize, rows, channels)

@@ -6,7 +6,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 """
 
 from ..isa import COUNTING, FEATURES
-from .bits import add_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane, widen
+from .bits import add_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .copy_windows import HALF, copy_windows
 from .distances import ROWS, near_rows
 from .dot import QUAD
@@ -23,6 +23,7 @@ from .sums import mask_sums, read_tile, value_sums
 from .tables import TABLES, WORDS, add_rows, fill_tables
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, PAIR, TILE, WIDTH
+from .widening import widen
 
 mask_counts = value_counts = None  # only where counts are used in the registers that added them up
 if COUNTING in ("avx2", "avx512bw"):

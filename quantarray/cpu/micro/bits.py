@@ -5,7 +5,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import F32, I8, I32, I64, LANES, const, full, place_of, pointer, splat
+from .vectors import I8, I32, I64, LANES, const, full, place_of, pointer, splat
+from .widening import float_of, load_64
 
 AHEAD = 4096  # bytes
 
@@ -52,10 +53,10 @@ def mask_at_least(typingctx, values, start, threshold):
 
     NaN is not at least anything. Values are those that `widen` takes, the threshold a float as it makes them.
     """
-    signature = types.uint64(values, types.int64, _wide(values))
+    signature = types.uint64(values, types.int64, float_of(values))
 
     def codegen(context, builder, signature, args):
-        x = _load_64(context, builder, signature, args)
+        x = load_64(context, builder, signature, args)
         return builder.bitcast(builder.fcmp_ordered(">=", x, splat(builder, args[2], 64)), I64)
 
     return signature, codegen
@@ -113,27 +114,13 @@ def _bytes(context, builder, kind, array, start):
 
 
 @intrinsic
-def widen(typingctx, values, start, wide):
-    """wide[:64] = values[start : start + 64] of a C-contiguous array, flat: floats, or as float32 uint8, int8, uint16
-    and int16, which are the bits of bfloat16 and of float16."""
-    signature = types.void(values, types.int64, wide)
-
-    def codegen(context, builder, signature, args):
-        x = _load_64(context, builder, signature, args)
-        to = pointer(context, builder, signature, args, 2, const(0))
-        builder.store(x, place_of(builder, to, 0, x.type), align=4)
-
-    return signature, codegen
-
-
-@intrinsic
 def mask_nan(typingctx, values, start):
     """Not 0 where one of values[start + i] is NaN, for 64 that `widen` takes: the halves of the 64 are compared with
     each other."""
     signature = types.uint64(values, types.int64)
 
     def codegen(context, builder, signature, args):
-        x = _load_64(context, builder, signature, args)
+        x = load_64(context, builder, signature, args)
         half = [
             builder.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, 32), list(range(at, at + 32))))
             for at in (0, 32)
@@ -162,43 +149,3 @@ def prefetch(typingctx, values, start):
             builder.call(ask, [builder.gep(first, [ir.Constant(I64, line)]), read, keep, data])
 
     return signature, codegen
-
-
-def _wide(values):
-    """The type of what `widen` makes of an array's elements."""
-    return types.float64 if values.dtype == types.float64 else types.float32
-
-
-def _load_64(context, builder, signature, args):
-    """64 values of array argument 0 from element argument 1 on, widened: one vector, which LLVM splits as the CPU
-    asks."""
-    kind = signature.args[0].dtype
-    data = pointer(context, builder, signature, args, 0, args[1])
-    x = builder.load(place_of(builder, data, 0, ir.VectorType(data.type.pointee, 64)), align=kind.bitwidth // 8)
-    return _WIDENED[kind](builder, x) if kind in _WIDENED else x
-
-
-def _of_bfloat16(builder, bits):
-    wide = builder.zext(bits, _INTS)
-    return builder.bitcast(builder.shl(wide, _INTS([16] * 64)), _FLOATS)
-
-
-def _of_float16(builder, bits):
-    """Fields are put in their places: exponents begin 112 lower in a float32, and those of infinities and NaN, 31,
-    become 255. As exact as the instruction for it, which not every CPU has."""
-    wide = builder.zext(bits, _INTS)
-    size, sign = (builder.and_(wide, _INTS([n] * 64)) for n in (0x7FFF, 0x8000))
-    places = builder.bitcast(builder.shl(size, _INTS([13] * 64)), _FLOATS)
-    made = builder.bitcast(builder.fmul(places, _FLOATS([2.0**112] * 64)), _INTS)
-    special = builder.icmp_unsigned(">=", size, _INTS([0x7C00] * 64))
-    made = builder.or_(made, builder.select(special, _INTS([0x7F800000] * 64), _INTS([0] * 64)))
-    return builder.bitcast(builder.or_(made, builder.shl(sign, _INTS([16] * 64))), _FLOATS)
-
-
-_FLOATS, _INTS = ir.VectorType(F32, 64), ir.VectorType(I32, 64)
-_WIDENED = {
-    types.uint8: lambda builder, x: builder.uitofp(x, _FLOATS),
-    types.int8: lambda builder, x: builder.sitofp(x, _FLOATS),
-    types.uint16: _of_bfloat16,
-    types.int16: _of_float16,
-}

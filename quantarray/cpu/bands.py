@@ -40,19 +40,28 @@ def band_scratch(left, right, tiles, parts):
     """(sums, ready, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
     planes, others, words = left.shape[0], right.shape[0], right.shape[2]
     fit = parts == 1 and words <= MOST and others <= _PLANES
-    if not (IN_BANDS and fit and tiles * TILE * planes >= _LEAST):
+    if not (IN_BANDS and fit and pays(tiles, planes)):
         tiles = 0
     return band_buffers(planes, others, tiles, WIDE, 2 * words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
 
 
 @inner
+def pays(tiles, planes):
+    """True where so many tiles, and planes of x, are worth what is made ready for them."""
+    return tiles * TILE * planes >= _LEAST
+
+
+@inner
+def band_tiles(planes):
+    """Tiles of a band: what is made ready serves all planes of x, so that with more of them there are fewer."""
+    return max(1, BAND // planes)
+
+
+@inner
 def band_buffers(planes, others, tiles, lanes, size):
     """uint16 sums[planes of x, planes of w, pixels, lanes], and what it takes to fill them: uint8 of some size, the
-    weights made ready.
-
-    These serve all planes of x, so that with more of them a band has fewer tiles.
-    """
-    shape = planes, others, min(tiles, max(1, BAND // planes)) * TILE, lanes
+    weights made ready."""
+    shape = planes, others, min(tiles, band_tiles(planes)) * TILE, lanes
     sums = empty_lines(shape[0] * shape[1] * shape[2] * (lanes // LANES), np.uint16).reshape(shape)
     return sums, empty_lines(size // LANES if tiles else 0, np.uint8).ravel(), np.empty((WORDS, 2), np.int64)
 

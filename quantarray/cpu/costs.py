@@ -1,10 +1,11 @@
 """Which kernel takes a product of integers: the one place where that is chosen.
 
-Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of `count_tile`'s time for one pair of planes.
-They hold within a fifth for AVX-512 with VNNI and for AVX2; `docs/kernels/conv.md` has what they were fitted to. For
-AMX they are derived: see `docs/kernels/dot_amx.md`.
+Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of what counting takes for a pair of planes.
+They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, and for AVX2; `docs/kernels/conv.md` has
+what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
+from .bands import BLOCKS, BY_SHUFFLES, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
 from .matrix_unit import DOT_BLOCKS, DOT_COPY, MOST_PRODUCT, UNIT
@@ -16,9 +17,11 @@ from .winograd import EFFORT as WINOGRAD
 from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 
 _PLANES = 8  # that a byte holds
-_PASS = 3  # what each pair of planes adds to a tile besides its words: sums are loaded, shifted, stored
-_SUM = 0.25  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
-_EXPAND = 0.08  # a word of one plane becomes 64 bytes
+_PASS = 5.5 if BY_SHUFFLES else 3  # each pair of planes adds to a tile besides its words: sums are loaded and stored
+_SUM = 0.1 if BY_SHUFFLES else 0.25  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
+_SPLIT = 2  # a word of one plane of weights is made ready for shuffles, by each band
+_PAIR_ALONE = 2.75  # a pair of blocks, or one, where two pairs that share shuffles are 4
+_EXPAND = 0.12 if BY_SHUFFLES else 0.08  # a word of one plane becomes 64 bytes
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _SHORT = 1.1  # products of one place of a square take as much longer as one long walk
 
@@ -50,10 +53,22 @@ def costs(x_terms, w_terms, rows, channels, words, squares):
 
 def _counting(x_terms, w_terms, rows, channels, words):
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
-    cost = planes_x * planes_w * (words + _PASS)
+    cost = planes_x * planes_w * (words * _shuffling(channels) + _PASS)
+    tiles = max(1, -(-rows // TILE))
+    if BY_SHUFFLES and pays.py_func(tiles, planes_x):
+        cost += _SPLIT * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
     if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
         cost += _SUM * TILE * planes_x * words / max(1, -(-channels // LANES))
     return cost
+
+
+def _shuffling(channels):
+    """What a block costs of those whose pairs share shuffles."""
+    blocks = max(1, -(-channels // LANES))
+    if not BY_SHUFFLES:
+        return 1
+    whole, rest = divmod(blocks, BLOCKS)
+    return (BLOCKS * whole + (0, _PAIR_ALONE, _PAIR_ALONE, BLOCKS)[rest]) / blocks
 
 
 def _dot_fits(x_terms, w_terms):

@@ -3,10 +3,12 @@
 from llvmlite import ir
 from numba.core import cgutils
 
+from ..isa import COUNTING
 from .dot import tile_dotter
 from .vectors import I32, LANES
 
-DOT_PASSES = 5  # of `count_tile` over one pair of planes take as long: see `../costs.py`
+# Of counting one pair of planes take as long, by `count_tile` or by shuffles: see `../costs.py`
+DOT_PASSES = 2.5 if COUNTING == "avx512bw" else 5
 DOT_BLOCKS = 2  # of 32 channels at once: one alone leaves the additions waiting for each other
 MOST_PRODUCT = 2**15  # of two bytes: all
 _ROW = ir.VectorType(I32, 16)

@@ -30,11 +30,14 @@ def place_tiles(plan, low, band, word, origins, kinds, sizes):
     """For `band` tiles from tile `low` on: the words where their pixels begin, `word` words behind the plan's, their
     border classes, and how many pixels they have."""
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
-    for i in range(band):
-        image, tile = (low + i) // counts.size, (low + i) % counts.size
+    tile, start = np.uint64(low % counts.size), low // counts.size * plan.image_words + word
+    for i in range(np.uint64(band)):
         kinds[i], sizes[i] = classes[tile], counts[tile]
-        for p in range(TILE):
-            origins[i, p] = image * plan.image_words + origin[pixels[tile, p]] + word
+        for p in range(np.uint64(TILE)):
+            origins[i, p] = start + origin[np.uint64(pixels[tile, p])]
+        tile += np.uint64(1)
+        if tile == np.uint64(counts.size):
+            tile, start = np.uint64(0), start + plan.image_words
 
 
 @inline

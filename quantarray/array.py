@@ -322,8 +322,7 @@ class QuantArray(Operators, Reductions, Shaping):
     @property
     def form(self) -> tuple[Any, ...]:
         """What a call that is made ready needs to know: all but the words and the values of the constants."""
-        constants = self._constants
-        return self._dtype, self._shape, self._axis, constants.group, constants.shapes, self.device
+        return self._dtype, self._shape, self._axis, self._constants.form, self.device
 
     def found(self, key: Any) -> Any:
         """What `cached` keeps by a key, or None."""

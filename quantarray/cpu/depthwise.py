@@ -20,8 +20,7 @@ _LEAST = 1 << 14  # taps times words that are worth a parallel region
 
 def depthwise(x, w, plan, finish, mean, out):
     real = finish.thresholds.dtype == np.float64
-    words = out if out.dtype == np.uint64 else _NO_WORDS
-    values = _NO_VALUES[np.float32 if real else np.int32] if out.dtype == np.uint64 else out
+    words, values = (out, _NO_VALUES[np.float32 if real else np.int32]) if out.ndim == 3 else (_NO_WORDS, out)
     rows = x.images * plan.origin.size
     if not out.size:
         return

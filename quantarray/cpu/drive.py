@@ -32,7 +32,7 @@ def drive(kernel, x, w, plan, tiles, finish, no_values, out, effort, *more):
     Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, the tasks. The contract fixes
     the types of their arguments but those of x's words, which may be bytes, and of results; `more` keeps its own.
     """
-    values, words = (no_values, out) if out.dtype == np.uint64 else (out, _NO_WORDS)
+    values, words = (no_values, out) if out.ndim == 3 else (out, _NO_WORDS)
     _, blocks, length, _ = w.words.shape
     if not tiles or not blocks:
         return

@@ -108,8 +108,8 @@ def prepare(
     finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
     if requantize is not None and slices.possible(device, terms, w.values, channels, real or mean, requantize):
         return slices.prepare(device, terms, w.values, window, finish, requantize, dtype, shape)
-    where = plan(window, width // WORD_BITS, 1, 1)
-    return Channelwise(products.Call(device, "depthwise", right, where, finish, requantize, dtype, shape), mean)
+    where, packed = plan(window, width // WORD_BITS, 1, 1), thresholding.packed(device, requantize, shape)
+    return Channelwise(products.Call(device, "depthwise", right, where, finish, packed, dtype, shape), mean)
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:

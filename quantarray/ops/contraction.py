@@ -76,6 +76,7 @@ class Contraction(NamedTuple):
     """The call that is left. It keeps the layouts of w, not w, which keeps it."""
 
     channels: int
+    groups: int  # whose channels are moved to words of their own; 1 if all lie so
     images: int  # as the plan counts them
     terms: Array | None  # of x, if its words or bytes are taken as they are
     of_bytes: bool
@@ -83,23 +84,19 @@ class Contraction(NamedTuple):
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         """x [n h w c] in, a QuantArray or int8 or uint8 if it is `of_bytes`, the result out."""
-        if self.of_bytes:
-            return self._of_integers(x.view(np.uint8)[None], self.terms, out)
         if self.terms is not None:
-            return self._of_integers(self._split(x.words), self.terms, out)
+            words = x.view(np.uint8)[None] if self.of_bytes else self._split(x.words)
+            return self.call(products.left(words, self.terms, self.images, False), out)
         a = lower("conv2d", "x", x)
         words = self._split(a.words)
         if a.exact:
-            return self._of_integers(words, a.terms, out)
+            return self.call(products.left(words, a.terms, self.images, False), out)
         scale, offset = a.constants(4)
         scale, offset = contiguous(scale[None, :, :, 0, 0, :1]), contiguous(offset[None, :, 0, 0, :1])
         return self.call(products.left(words, a.terms, self.images, False, scale, offset), out)
 
-    def _of_integers(self, words: Array, terms: Any, out: Array | None) -> Any:
-        return self.call(products.left(words, terms, self.images, False), out)
-
     def _split(self, words: Array) -> Array:
-        return _split_groups(self.call.device, words, self.channels, self.call.right.groups)
+        return words if self.groups == 1 else _split_groups(self.call.device, words, self.channels, self.groups)
 
 
 def prepare(job: Job) -> Contraction:
@@ -126,9 +123,11 @@ def _prepare(job: Job) -> Contraction:
         extra = products.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
-    call = products.Call(job.device, name, right, where, finish, job.requantize, job.dtype, shape)
-    terms = job.terms if job.plain else None
-    return Contraction(job.w.shape[3] * groups, images, terms, job.of_bytes, call)
+    packed = thresholding.packed(job.device, job.requantize, shape)
+    call = products.Call(job.device, name, right, where, finish, packed, job.dtype, shape)
+    per_group, terms = job.w.shape[3], job.terms if job.plain else None
+    split = 1 if per_group % WORD_BITS == 0 else groups
+    return Contraction(per_group * groups, split, images, terms, job.of_bytes, call)
 
 
 def _where(job: Job, name: str) -> tuple[int, Plan | Squares]:
@@ -175,8 +174,6 @@ def side_by_side(w: QuantArray) -> QuantArray:
 def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
     """Words [planes n h w word] with each group's channels on words of their own."""
     per_group = channels // groups
-    if groups == 1 or per_group % WORD_BITS == 0:
-        return words
     source = contiguous(words)
     out = empty(device, (*source.shape[:-1], groups, word_count(per_group)))
     if out.size:

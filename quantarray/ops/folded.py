@@ -36,7 +36,7 @@ class Folded(NamedTuple):
     real: products.Call
     exact: products.Call  # of integers, without thresholds
     images: int  # as the plan of `exact` counts them
-    made: dict[float, Finish | None]
+    made: dict[float, products.Call | None]
 
     @property
     def device(self) -> str:
@@ -56,20 +56,20 @@ class Folded(NamedTuple):
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
         """A QuantArray of codes; `out` is for dense results, which there are none of."""
-        finish = self._finish(x)
-        if finish is None:
-            return self.real(x)
-        exact = self.exact._replace(finish=finish, requantize=self.real.requantize)
-        return exact(x._replace(images=self.images))
+        exact = self._exact(x)
+        return self.real(x) if exact is None else exact(x._replace(images=self.images))
 
-    def _finish(self, x: Left) -> Finish | None:
+    def _exact(self, x: Left) -> products.Call | None:
+        """The call of integers for the scale of x; None where no thresholds give what the real one does."""
         if x.scale.size != 1 or x.offset.any():
             return None
         scale = float(x.scale.item())
         if scale not in self.made:
             if len(self.made) >= _MOST:
                 self.made.clear()
-            self.made[scale] = _fold(scale, self.right, self.real.finish, self.exact.finish)
+            finish = _fold(scale, self.right, self.real.finish, self.exact.finish)
+            made = None if finish is None else self.exact._replace(finish=finish, packed=self.real.packed)
+            self.made[scale] = made
         return self.made[scale]
 
 

@@ -224,7 +224,8 @@ def _call(
         extra = products.integer_extra(a.terms, sums, 0, shift, np.zeros_like(sums), dtype)
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
-    return products.Call(device, name, right, where, finish, requantize, dtype, shape)
+    packed = thresholding.packed(device, requantize, shape)
+    return products.Call(device, name, right, where, finish, packed, dtype, shape)
 
 
 def _scaled(

@@ -82,20 +82,21 @@ class Call(NamedTuple):
     right: Right
     plan: Plan | Squares
     finish: Finish
-    requantize: Thresholds | None
+    packed: thresholding.Packed | None  # the result, if it is thresholded
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
     def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
         """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
-        run, rows = kernel(self.device, self.name), math.prod(self.shape[:-1])
-        if self.requantize is None:
+        run = kernel(self.device, self.name)
+        if self.packed is None:
             made = empty(self.device, self.shape, self.dtype) if out is None else out
-            run(x, self.right, self.plan, self.finish, *flags, made.reshape(rows, self.shape[-1]))
+            rows = math.prod(self.shape[:-1]), self.shape[-1]
+            run(x, self.right, self.plan, self.finish, *flags, made.reshape(rows))
             return made
-        words = thresholding.empty_codes(self.device, self.requantize, rows, self.shape[-1])
-        run(x, self.right, self.plan, self.finish, *flags, words)
-        return thresholding.wrap(words, self.requantize, self.shape)
+        words = self.packed.empty()
+        run(x, self.right, self.plan, self.finish, *flags, words.reshape(self.packed.rows))
+        return self.packed(words)
 
 
 def product_name(

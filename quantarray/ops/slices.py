@@ -6,7 +6,6 @@ or falls with the number of differing bits, so a threshold on it is one on that 
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ class Sliced(NamedTuple):
     device: str
     slices: Slices
     plan: Plan
-    requantize: Thresholds
+    packed: thresholding.Packed
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
@@ -43,11 +42,10 @@ class Sliced(NamedTuple):
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> QuantArray:
         """x [n h w c] and its lowered form in, a QuantArray of codes out; there are no dense results for `out`."""
         left = products.left(a.words, a.terms, len(x), False)
-        rows, channels = math.prod(self.shape[:-1]), self.shape[-1]
-        words = thresholding.empty_codes(self.device, self.requantize, rows, channels)
+        words = self.packed.empty()
         if words.size:
-            kernel(self.device, "sliced")(left, self.slices, self.plan, words)
-        return thresholding.wrap(words, self.requantize, self.shape)
+            kernel(self.device, "sliced")(left, self.slices, self.plan, words.reshape(self.packed.rows))
+        return self.packed(words)
 
 
 def possible(
@@ -87,7 +85,8 @@ def prepare(
         first_seen=np.concatenate([[0], found.inside.sum(axis=1).cumsum()]),
         period=period,
     )
-    return Sliced(device, slices, plan(window, period, 1, 1), requantize, dtype, shape)
+    packed = thresholding.packed(device, requantize, shape)
+    return Sliced(device, slices, plan(window, period, 1, 1), packed, dtype, shape)
 
 
 def _words(bits: Array, period: int) -> Array:

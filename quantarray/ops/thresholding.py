@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import contiguous, device_of, kernel, moveaxis, namespace, zeros
-from ..dtypes import Array, DType
+from ..dtypes import Array, Constants, DType
 from ..format import WORD, word_count
 from ..kernels import Finish
 from ..thresholds import Thresholds
@@ -84,15 +84,35 @@ def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
     return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])
 
 
-def empty_codes(device: str, requantize: Thresholds, rows: int, channels: int) -> Array:
-    """Zeroed words for `rows` rows of thresholded channels."""
-    return zeros(device, (requantize.into.bits, rows, word_count(channels)))
+class Packed(NamedTuple):
+    """A packed result before it is there: what does not depend on its codes."""
+
+    device: str
+    dtype: DType
+    shape: tuple[int, ...]
+    constants: Constants
+    words: tuple[int, ...]  # the shape of its words
+    rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
+
+    def empty(self) -> Array:
+        """Words that are all zero."""
+        return zeros(self.device, self.words)
+
+    def __call__(self, words: Array) -> QuantArray:
+        return QuantArray(words, self.dtype, self.shape, len(self.shape) - 1, self.constants)
 
 
-def wrap(words: Array, requantize: Thresholds, shape: tuple[int, ...]) -> QuantArray:
-    """Words [bits, rows, word] as an array of `shape`, packed on its last axis."""
-    folded = words.reshape(words.shape[0], *shape[:-1], words.shape[-1])
-    return QuantArray(folded, requantize.into, shape, len(shape) - 1, requantize.law(len(shape)))
+@overload
+def packed(device: str, requantize: Thresholds, shape: tuple[int, ...]) -> Packed: ...
+@overload
+def packed(device: str, requantize: None, shape: tuple[int, ...]) -> None: ...
+def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -> Packed | None:
+    """What thresholds make of results of a shape, packed on its last axis; None where there are none."""
+    if requantize is None:
+        return None
+    into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
+    rows = into.bits, math.prod(outer), words
+    return Packed(device, into, shape, requantize.law(len(shape)), (into.bits, *outer, words), rows)
 
 
 def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
@@ -118,10 +138,9 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
     channels = last.shape[-1]
     check(op, requantize, channels)
     rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))
-    out = empty_codes(device, requantize, math.prod(last.shape[:-1]), channels)
-    if out.size:
-        kernel(device, "threshold")(
-            rows.reshape(-1, channels), finish(requantize, channels, real, lanes=GroupLanes(channels)), out
-        )
-    made = wrap(out, requantize, last.shape)
-    return made.transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])
+    made = packed(device, requantize, last.shape)
+    words = made.empty()
+    if words.size:
+        last_step = finish(requantize, channels, real, lanes=GroupLanes(channels))
+        kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(made.rows))
+    return made(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

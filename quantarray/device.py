@@ -113,6 +113,12 @@ def integer_kernel(device: str) -> Callable[..., str]:
     return partial(kernel_choice.chosen, import_module(f".{device.partition(':')[0]}.costs", __package__))
 
 
+def product_costs(device: str) -> Callable[..., dict[str, float]] | None:
+    """What each kernel costs that can make an integer product, of the same arguments; None where nobody measured."""
+    costs = import_module(f".{device.partition(':')[0]}.costs", __package__)
+    return getattr(costs, "costs", None)
+
+
 def graph(function: Callable[[Any], Any], x: Any) -> Graph:
     """`function`, of one array on a GPU, as a CUDA graph."""
     device = device_of(x)

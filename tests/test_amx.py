@@ -265,7 +265,8 @@ def test_choice_with_amx(monkeypatch, channels, size, bits, chosen):
     """Windows are copied: that pays for single bits from some channels on, and for more bits nearly always."""
     for name in ("DOT_BLOCKS", "DOT_COPY", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
-    monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES))
+    monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES, tile=6))
+    monkeypatch.setattr(costs, "COUNTING", costs.BY_WORDS)  # every CPU with a matrix unit has VPOPCNTDQ
     monkeypatch.setattr(costs, "UNIT", dot_amx.EmulatedTiles())
     term, pixels = np.array([[0, bits, -1, 2]]), size * size
     assert costs.integer_kernel(term, term, pixels, channels, 9 * channels // 64, pixels // 4) == chosen

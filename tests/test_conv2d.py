@@ -1,7 +1,8 @@
 """conv2d against the oracle, bit for bit: every pair of laws, all geometry, thresholds."""
 
 import math
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ import quantarray as qa
 from quantarray.array import validate
 from quantarray.cpu import conv, conv_real, dot, drive, winograd
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops import folded, scaled, slices
+from quantarray.ops import folded, merging, scaled, slices
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -89,9 +90,23 @@ def layout(y, case):
     return y.transpose(NCHW) if case.data_format == "NCHW" else y
 
 
+@contextmanager
+def merged_groups(how):
+    """Groups of few channels are merged as the cost model has it, or none, or as many as may be."""
+    with pytest.MonkeyPatch.context() as patch:
+        if how == "none":
+            patch.setattr(merging, "_MOST", 0)
+        if how == "all":
+            patch.setattr(merging, "_cost", lambda costs, job, terms, times: -times)
+        yield
+
+
+MERGED = st.sampled_from(["chosen", "none", "all"])
+
+
 def check(draw, case, x, w, expected, bias=None, by=PRODUCTS, **more):
     """The dense result, and the law of `requantize` against itself and against the oracle."""
-    with threads(draw(st.booleans())), products_by(draw(st.sampled_from(by))):
+    with threads(draw(st.booleans())), products_by(draw(st.sampled_from(by))), merged_groups(draw(MERGED)):
         got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
         assert_bits(got, layout(expected, case))
         law, values = draw(thresholds(expected))
@@ -144,6 +159,60 @@ def test_squares_that_see_padding_only():
     dirt.clear()
     with threads(True), products_by("winograd"):
         np.testing.assert_array_equal(qa.conv2d(a, b, padding=9, pad_value=-3), expected)
+
+
+@pytest.mark.parametrize("x_levels", [(0, 1), (-1, 1), range(4), range(-8, 8)])
+@pytest.mark.parametrize(
+    "w_levels", [(-1, 1), (1, -1), (0, 1), (-3, -1, 1, 3), (5, 2), (-7,), range(-128, 128), range(1, 257)]
+)
+@pytest.mark.parametrize("groups, per_group, outputs", [(32, 4, 4), (6, 1, 40), (12, 33, 1)])
+def test_groups_of_few_channels_are_merged(x_levels, w_levels, groups, per_group, outputs, monkeypatch):
+    rng, seen = np.random.default_rng(0), []
+    monkeypatch.setattr(merging, "replace", lambda job, **to: seen.append(to["groups"]) or replace(job, **to))
+    x = rng.choice(x_levels, (2, 5, 6, groups * per_group))
+    w = rng.choice(w_levels, (groups * outputs, 3, 3, per_group))
+    bias, options = rng.integers(-99, 99, len(w)), {"padding": 1, "pad_value": 3, "groups": groups}
+    x_packed, w_packed = qa.encode(x, x_levels), qa.encode(w, w_levels)
+    exact = naive.conv2d(x, w, padding=1, pad_value=3, groups=groups) + bias
+    with merged_groups("all"):
+        got = qa.conv2d(x_packed, w_packed, bias=bias, **options)
+        law = qa.Thresholds(np.median(exact, axis=(0, 1, 2))[:, None])
+        bits = qa.conv2d(x_packed, w_packed, bias=bias, requantize=law, **options)
+    np.testing.assert_array_equal(got, exact)
+    np.testing.assert_array_equal(bits.dequantize(), law(got).dequantize())
+    fits = 0 in w_levels or len(w_levels) < 256
+    most = max(t for t in range(1, groups + 1) if groups % t == 0 and max(per_group, outputs) * t <= 128)
+    assert seen == ([groups // most] * 2 if fits else [])
+
+
+@pytest.mark.parametrize("bias", [None, 0.25])
+@pytest.mark.parametrize("bits_out", [False, True])
+def test_merged_groups_of_scaled_weights(bias, bits_out):
+    """Sums are exact, and the constants of an output are its own."""
+    rng = np.random.default_rng(1)
+    x = qa.quantize(rng.standard_normal((3, 9, 7, 24), np.float32), qa.Sign(scale=True))
+    w = qa.quantize(rng.standard_normal((18, 3, 3, 4), np.float32), qa.XNOR(), scale_axis=0)
+    more = {"padding": (1, 2), "groups": 6, "requantize": qa.Thresholds([0.5]) if bits_out else None}
+    more["bias"] = None if bias is None else np.linspace(-1, bias, 18, dtype=np.float32)
+    results = []
+    for how in ("none", "all"):
+        with merged_groups(how):
+            results.append(qa.conv2d(x, w[::1], **more))
+    if bits_out:
+        assert qa.array_equal(*results)
+    else:
+        assert_bits(*results)
+
+
+def test_groups_are_merged_where_that_is_faster():
+    rng = np.random.default_rng(2)
+    layouts = []
+    for groups in (32, 2):
+        x = qa.encode(rng.choice((-1, 1), (1, 28, 28, 256)), (-1, 1))
+        w = qa.encode(rng.choice((-1, 1), (256, 3, 3, 256 // groups)), (-1, 1))
+        qa.conv2d(x, w, padding=1, groups=groups)
+        layouts.append(any(isinstance(key, tuple) and key[0] == "merged" for key in w._cache))
+    assert layouts == [True, False]
 
 
 @given(st.data(), cases(depthwise=True))
@@ -590,13 +659,13 @@ def folding_case(bias_scale=1.0, scale=0.37, rows=3):
 
 def folded_calls(monkeypatch):
     """Every answer of a fold: None where the real kernel has to do it."""
-    found, original = [], folded.Folded._finish
+    found, original = [], folded.Folded._exact
 
     def noted(self, x):
         found.append(original(self, x))
         return found[-1]
 
-    monkeypatch.setattr(folded.Folded, "_finish", noted)
+    monkeypatch.setattr(folded.Folded, "_exact", noted)
     return found
 
 

@@ -48,7 +48,10 @@ SUITES = {
         _shape("1x1 /2 56x56x64->128", 56, 64, 128, kernel=1, stride=2),
         _shape("3x3 /2 56x56x64->128", 56, 64, 128, stride=2),
         _shape("5x5 28x28x128", 28, 128, 128, kernel=5),
-        _shape("depthwise 56x56x128", 56, 128, 128, depthwise=True),
+        _shape("depthwise 56x56x128", 56, 128, 128, groups=128),
+        _shape("32 groups 28x28x128", 28, 128, 128, groups=32),
+        _shape("32 groups 14x14x512", 14, 512, 512, groups=32),
+        _shape("4 groups 28x28x128", 28, 128, 128, groups=4),
         _shape("7x7 /2 int8 224x224x3->64", 224, 3, 64, kernel=7, stride=2, bits=(8, 1)),
     ],
     "bases": [

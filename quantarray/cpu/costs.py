@@ -5,10 +5,12 @@ They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, and 
 what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
-from .bands import BLOCKS, BY_SHUFFLES, band_tiles, pays
+from typing import NamedTuple
+
+from .bands import BLOCKS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
-from .matrix_unit import DOT_BLOCKS, DOT_COPY, MOST_PRODUCT, UNIT
+from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_BLOCKS, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import differing
 from .windows import BAND
@@ -17,13 +19,23 @@ from .winograd import EFFORT as WINOGRAD
 from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 
 _PLANES = 8  # that a byte holds
-_PASS = 5.5 if BY_SHUFFLES else 3  # each pair of planes adds to a tile besides its words: sums are loaded and stored
-_SUM = 0.1 if BY_SHUFFLES else 0.25  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
-_SPLIT = 2  # a word of one plane of weights is made ready for shuffles, by each band
-_PAIR_ALONE = 2.75  # a pair of blocks, or one, where two pairs that share shuffles are 4
-_EXPAND = 0.12 if BY_SHUFFLES else 0.08  # a word of one plane becomes 64 bytes
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _SHORT = 1.1  # products of one place of a square take as much longer as one long walk
+
+
+class Counting(NamedTuple):
+    """What there is to counting besides words, and the unit of which changes with it."""
+
+    one_pass: float  # a pair of planes adds it to a tile: sums are loaded, shifted, stored
+    one_sum: float  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
+    expand: float  # a word of one plane becomes 64 bytes
+    split: float = 0  # a word of one plane of weights is made ready for shuffles, by each band
+    pair_alone: float = 0  # a word of a pair of blocks, or of one, by shuffles; of two pairs, which share them, it is 4
+
+
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08)
+BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, split=2, pair_alone=2.75)
+COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_WORDS
 
 
 def integer_kernel(x_terms, w_terms, rows, channels, words, squares):
@@ -53,22 +65,22 @@ def costs(x_terms, w_terms, rows, channels, words, squares):
 
 def _counting(x_terms, w_terms, rows, channels, words):
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
-    cost = planes_x * planes_w * (words * _shuffling(channels) + _PASS)
+    cost = planes_x * planes_w * (words * _shuffling(channels) + COUNTING.one_pass)
     tiles = max(1, -(-rows // TILE))
-    if BY_SHUFFLES and pays.py_func(tiles, planes_x):
-        cost += _SPLIT * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
+    if pays.py_func(tiles, planes_x):
+        cost += COUNTING.split * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
     if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
-        cost += _SUM * TILE * planes_x * words / max(1, -(-channels // LANES))
+        cost += COUNTING.one_sum * TILE * planes_x * words / max(1, -(-channels // LANES))
     return cost
 
 
 def _shuffling(channels):
     """What a block costs of those whose pairs share shuffles."""
-    blocks = max(1, -(-channels // LANES))
-    if not BY_SHUFFLES:
+    if not COUNTING.pair_alone:
         return 1
+    blocks = max(1, -(-channels // LANES))
     whole, rest = divmod(blocks, BLOCKS)
-    return (BLOCKS * whole + (0, _PAIR_ALONE, _PAIR_ALONE, BLOCKS)[rest]) / blocks
+    return (BLOCKS * whole + (0, COUNTING.pair_alone, COUNTING.pair_alone, BLOCKS)[rest]) / blocks
 
 
 def _dot_fits(x_terms, w_terms):
@@ -80,7 +92,7 @@ def _dot_fits(x_terms, w_terms):
 
 def _dot(x_terms, w_terms, rows, channels, words):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
-    expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
+    expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
     return words * (DOT.word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
 
 
@@ -98,7 +110,7 @@ def _winograd_fits(x_terms, w_terms, words):
 def _winograd(x_terms, w_terms, rows, channels, words):
     """Of a square, which is four windows where none hangs over."""
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
-    expanding = _EXPAND * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
+    expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
     passes = _SHORT * WINOGRAD.word * _pairing(blocks)
     return words * (passes + expanding + folding) + WINOGRAD.tile

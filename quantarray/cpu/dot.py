@@ -8,13 +8,12 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md`
 
 import numpy as np
 
-from .bands import BY_SHUFFLES
 from .compiled import entry, inner
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
-from .matrix_unit import DOT_PASSES, UNIT
+from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
 from .tiles import blocks, lay_out_blocks, scratch, stretch
@@ -23,7 +22,7 @@ from .windows import BAND, WORD, bring, spans_of
 _NO_VALUES = np.empty((0, 0), np.int32)
 _PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
-EFFORT = Effort(word=DOT_PASSES, tile=12 if BY_SHUFFLES else 6, weight=0.12, pixel=0.35, band=BAND)
+EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 6, weight=0.12, pixel=0.35, band=BAND)
 
 
 def dot_weights(words, groups, out):

@@ -45,8 +45,17 @@ class Job:
     @property
     def words(self) -> int:
         """Words that a window spans."""
-        taps, c = self.window.taps, self.w.shape[3]
-        return word_count(taps * c) if self.of_bytes else taps * word_count(c)
+        return self.words_of(self.w.shape[3])
+
+    def words_of(self, channels: int) -> int:
+        """Words that a window would span with so many channels a group."""
+        taps = self.window.taps
+        return word_count(taps * channels) if self.of_bytes else taps * word_count(channels)
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of all images."""
+        return math.prod(self.shape[:-1])
 
     @property
     def squares(self) -> int:
@@ -60,6 +69,12 @@ class Job:
         return self.real and scaled.possible(self.device, self.requantize, self.terms, self.b, elements)
 
     @property
+    def exact_sums(self) -> bool:
+        """True where what is summed is integers, and real constants come after that if there are any."""
+        elements = self.window.taps * self.w.shape[3]
+        return not self.real or self.scaled or folded.possible(self.requantize, self.terms, self.b, elements, self.pad)
+
+    @property
     def of_integers(self) -> Job:
         """The exact sums of a real result."""
         return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)
@@ -67,7 +82,7 @@ class Job:
     @property
     def kernel(self) -> str:
         """The kernel that is the fastest."""
-        size = math.prod(self.shape[:-1]), self.shape[3] // self.groups, self.words, self.squares
+        size = self.pixels, self.shape[3] // self.groups, self.words, self.squares
         dtype = np.dtype(np.int32) if self.scaled else self.dtype
         return products.product_name(self.device, dtype, self.terms, self.b.terms, *size)
 
@@ -103,10 +118,7 @@ def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
     if job.scaled:
         return _prepare_scaled(job)
-    elements = job.window.taps * job.w.shape[3]
-    if job.real and folded.possible(job.requantize, job.terms, job.b, elements, job.pad):
-        return _prepare_folded(job)
-    return _prepare(job)
+    return _prepare_folded(job) if job.real and job.exact_sums else _prepare(job)
 
 
 def _prepare(job: Job) -> Contraction:

@@ -18,9 +18,16 @@ def correlate(x, w, stride, padding):
     for a in range(w.shape[1]):
         for b in range(w.shape[2]):
             seen = x[:, a : a + stride * height : stride, b : b + stride * width : stride]
-            tap = w[:, a, b].astype(x.dtype)
-            total += seen @ tap.T if w.shape[3] == x.shape[3] else seen * tap[:, 0]
+            total += by_groups(seen, w[:, a, b].astype(x.dtype))
     return total
+
+
+def by_groups(seen, tap):
+    """The products of [.. groups*c] and [groups*o c], group by group: [.. groups*o]."""
+    groups = seen.shape[-1] // tap.shape[1]
+    pixels, taps = (a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :]) for a, axis in ((seen, 3), (tap, 0)))
+    made = np.einsum("nhwgc,goc->nhwgo", pixels, taps, optimize=True)
+    return made.reshape(*seen.shape[:-1], len(tap))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +44,7 @@ class Conv(Case):
     kernel: int = 3
     stride: int = 1
     bits: tuple[int, int] = (1, 1)
-    depthwise: bool = False
+    groups: int = 1
     out: str = "bits"
 
     @property
@@ -45,8 +52,8 @@ class Conv(Case):
         return self.kernel // 2
 
     @property
-    def groups(self):
-        return self.channels if self.depthwise else 1
+    def depthwise(self):
+        return self.groups == self.channels
 
     @property
     def shapes(self):

@@ -34,7 +34,7 @@ def version():
 def entries(case, threads):
     if not isinstance(case, Conv):
         return {}
-    if case.bits != (1, 1) or case.depthwise:
+    if case.bits != (1, 1) or case.groups > 1:
         return dict.fromkeys((PLAIN, INDIRECT), "its binary convolution takes -1 and 1 without groups")
     if case.padding and case.stride > 1:
         return dict.fromkeys((PLAIN, INDIRECT), "TensorFlow pads strided images on one side only")

@@ -22,7 +22,7 @@ def entries(case, threads):
     if not isinstance(case, Conv):
         return {}
     wide = "its 8-bit result cannot hold the sums"
-    plain = case.bits == (1, 1) and not case.depthwise
+    plain = case.bits == (1, 1) and case.groups == 1
     return {
         FLOAT: attempt(floats, case, threads),
         BYTE: attempt(integers, case, threads) if case.out == "bits" else wide,
@@ -56,11 +56,12 @@ def window(case):
 
 
 def convolution(case, x, w):
-    """The node for plain or depthwise weights; w is a constant [o i kh kw]."""
-    if not case.depthwise:
+    """The node for plain or grouped weights; w is a constant [o i kh kw]."""
+    if case.groups == 1:
         return opset8.convolution(x, w, **window(case))
-    grouped = opset8.reshape(w, np.array([case.channels, 1, 1, case.kernel, case.kernel]), special_zero=False)
-    return opset8.group_convolution(x, grouped, **window(case))
+    groups, taps = case.groups, [case.kernel] * 2
+    shape = np.array([groups, case.outputs // groups, case.channels // groups, *taps])
+    return opset8.group_convolution(x, opset8.reshape(w, shape, special_zero=False), **window(case))
 
 
 def weights(case):

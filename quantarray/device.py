@@ -36,6 +36,7 @@ _FILES = {
     "encode_grouped": "grouped",
     "recode": "layout",
     "rebit": "rebit",
+    "unroll": "unroll",
     "place": "place",
     "spread": "spread",
     "gather": "gather",
@@ -113,10 +114,10 @@ def integer_kernel(device: str) -> Callable[..., str]:
     return partial(kernel_choice.chosen, import_module(f".{device.partition(':')[0]}.costs", __package__))
 
 
-def product_costs(device: str) -> Callable[..., dict[str, float]] | None:
-    """What each kernel costs that can make an integer product, of the same arguments; None where nobody measured."""
-    costs = import_module(f".{device.partition(':')[0]}.costs", __package__)
-    return getattr(costs, "costs", None)
+def product_costs(device: str) -> Any:
+    """The cost model of a backend's integer products; None where nobody has measured any."""
+    model = import_module(f".{device.partition(':')[0]}.costs", __package__)
+    return model if hasattr(model, "costs") else None
 
 
 def graph(function: Callable[[Any], Any], x: Any) -> Graph:

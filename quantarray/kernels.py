@@ -137,6 +137,22 @@ def rebit(words: Array, length: int, start: int, new_length: int, out: Array) ->
     """
 
 
+def unroll(
+    words: Array,
+    length: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    pads: tuple[int, ...],
+    dilation: tuple[int, ...],
+    out: Array,
+) -> None:
+    """Windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h w].
+
+    out uint64[planes images rows columns words]: bits tap * length .. of a window are those of the pixel under the tap,
+    or zeros outside the image. `pads` are those before.
+    """
+
+
 def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
     """Rows made of runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start,
     start + step, .. of each row, `count` of them.

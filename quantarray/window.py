@@ -148,6 +148,19 @@ def plan(window: Window, words: int, groups: int, tile: int) -> Plan:
 
 
 @lru_cache(maxsize=256)
+def unrolled_plan(window: Window, words: int, tile: int) -> Plan:
+    """The same where each window is a row of `words` words, with zeros for the taps outside the image."""
+    one = plan(window, 1, 1, tile)
+    every = np.arange(len(classes(window).inside) + 1, dtype=np.int64)
+    return one._replace(
+        origin=np.arange(window.pixels, dtype=np.int64) * words,
+        first_run=every,
+        runs=np.tile(np.array([[0, 0, words]], np.int64), (len(every) - 1, 1)),
+        image_words=window.pixels * words,
+    )
+
+
+@lru_cache(maxsize=256)
 def squares(window: Window, words: int, groups: int) -> Squares:
     """A 3x3 window at stride 1 as squares of 2 by 2 output pixels, for pixels of `groups` times `words` words."""
     (height, width), (rows, columns) = window.image, window.output

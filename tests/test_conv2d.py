@@ -19,7 +19,7 @@ import quantarray as qa
 from quantarray.array import validate
 from quantarray.cpu import conv, conv_real, dot, drive, winograd
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops import folded, merging, scaled, slices
+from quantarray.ops import contraction, folded, merging, scaled, slices, unrolling
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -101,12 +101,26 @@ def merged_groups(how):
         yield
 
 
-MERGED = st.sampled_from(["chosen", "none", "all"])
+@contextmanager
+def windows_unrolled(how):
+    """Windows of few channels are made rows of bits as the cost model has it, or never, or wherever that can be."""
+    with pytest.MonkeyPatch.context() as patch:
+        if how != "chosen":
+            patch.setattr(unrolling, "_pays", lambda job, made: how == "all")
+        yield
+
+
+WAYS = st.sampled_from(["chosen", "none", "all"])
 
 
 def check(draw, case, x, w, expected, bias=None, by=PRODUCTS, **more):
     """The dense result, and the law of `requantize` against itself and against the oracle."""
-    with threads(draw(st.booleans())), products_by(draw(st.sampled_from(by))), merged_groups(draw(MERGED)):
+    with (
+        threads(draw(st.booleans())),
+        products_by(draw(st.sampled_from(by))),
+        merged_groups(draw(WAYS)),
+        windows_unrolled(draw(WAYS)),
+    ):
         got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
         assert_bits(got, layout(expected, case))
         law, values = draw(thresholds(expected))
@@ -213,6 +227,36 @@ def test_groups_are_merged_where_that_is_faster():
         qa.conv2d(x, w, padding=1, groups=groups)
         layouts.append(any(isinstance(key, tuple) and key[0] == "merged" for key in w._cache))
     assert layouts == [True, False]
+
+
+@pytest.mark.parametrize("x_levels, w_levels", [((-1, 1), (-1, 1)), ((0, 1), (-1, 1)), (range(4), (-2, -1, 0, 1))])
+@pytest.mark.parametrize("channels", [1, 3, 13, 16, 21, 32, 63])
+@pytest.mark.parametrize(
+    "size, how",
+    [
+        ((9, 8), {"padding": 1}),
+        ((3, 2), {"padding": ((2, 0), (1, 3)), "stride": (1, 2)}),
+        ((12, 7), {"dilation": 2, "padding": (2, 0), "stride": 3}),
+    ],
+)
+def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, size, how, monkeypatch):
+    """Borders, and bits that lie over two words. Nine taps of 63 channels are nine words either way."""
+    rng, seen = np.random.default_rng(3), []
+    unroll = contraction.Unrolled.__call__
+    monkeypatch.setattr(contraction.Unrolled, "__call__", lambda *given: seen.append(1) or unroll(*given))
+    x, w = rng.choice(x_levels, (3, *size, channels)), rng.choice(w_levels, (35, 3, 3, channels))
+    geometry = {name: v if isinstance(v, tuple) else (v, v) for name, v in how.items() if name != "padding"}
+    exact = naive.conv2d(x, w, padding=how["padding"], pad_value=2, **geometry)
+    x, w = qa.encode(x, x_levels), qa.encode(w, w_levels)
+    law = qa.Thresholds(np.quantile(exact, [0.3, 0.6, 0.8], axis=(0, 1, 2)).T, into=qa.uint2)
+    with windows_unrolled("all"):
+        got = qa.conv2d(x, w, pad_value=2, **how)
+        codes = qa.conv2d(x, w, pad_value=2, requantize=law, **how)
+        scaled_by = qa.conv2d(x, w * np.float32(0.5), pad_value=2, **how)
+    np.testing.assert_array_equal(got, exact)
+    np.testing.assert_array_equal(codes.codes(), law(exact.astype(np.int32)).codes())
+    np.testing.assert_array_equal(scaled_by, exact * np.float32(0.5))
+    assert len(seen) == (0 if channels == 63 else 3)
 
 
 @given(st.data(), cases(depthwise=True))

@@ -7,7 +7,7 @@ what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md
 
 from typing import NamedTuple
 
-from .bands import BLOCKS, band_tiles, pays
+from .bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_BLOCKS, DOT_COPY, MOST_PRODUCT, UNIT
@@ -20,6 +20,7 @@ from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 
 _PLANES = 8  # that a byte holds
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
+_CALL = 1000  # a kernel's call
 _SHORT = 1.1  # products of one place of a square take as much longer as one long walk
 
 
@@ -29,13 +30,15 @@ class Counting(NamedTuple):
     one_pass: float  # a pair of planes adds it to a tile: sums are loaded, shifted, stored
     one_sum: float  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
     expand: float  # a word of one plane becomes 64 bytes
+    unroll: float  # a tap of one plane of a tile goes to a row of bits
     split: float = 0  # a word of one plane of weights is made ready for shuffles, by each band
     pair_alone: float = 0  # a word of a pair of blocks, or of one, by shuffles; of two pairs, which share them, it is 4
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08)
-BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, split=2, pair_alone=2.75)
-COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_WORDS
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.5)
+BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.25, split=2, pair_alone=2.75)
+BY_TABLES = BY_WORDS._replace(unroll=0.25)
+COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
 def integer_kernel(x_terms, w_terms, rows, channels, words, squares):
@@ -61,6 +64,11 @@ def costs(x_terms, w_terms, rows, channels, words, squares):
     if squares and _winograd_fits(x_terms, w_terms, words):
         found["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * squares / max(1, rows)
     return found
+
+
+def unrolling(x_terms, rows, taps):
+    """What it costs to make the windows of a tile rows of bits, by a call of its own."""
+    return COUNTING.unroll * taps * int(x_terms[0, 1]) + _CALL * TILE / max(1, rows)
 
 
 def _counting(x_terms, w_terms, rows, channels, words):

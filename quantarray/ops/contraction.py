@@ -14,7 +14,7 @@ from ..dtypes import Array
 from ..format import WORD_BITS, word_count
 from ..kernels import Plan, Right, Squares
 from ..thresholds import Thresholds
-from ..window import Window, classes, over_images, plan, squares
+from ..window import Window, classes, over_images, plan, squares, unrolled_plan
 from . import folded, products, scaled, thresholding
 from .lanes import TILE, GroupLanes
 from .operand import Operand, lower
@@ -37,6 +37,7 @@ class Job:
     requantize: Thresholds | None
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
+    unrolled: bool = False  # windows are made rows of bits before the kernel
 
     @property
     def real(self) -> bool:
@@ -47,10 +48,15 @@ class Job:
         """Words that a window spans."""
         return self.words_of(self.w.shape[3])
 
+    @property
+    def side_by_side(self) -> bool:
+        """The taps of a window lie so, with no bits between."""
+        return self.of_bytes or self.unrolled
+
     def words_of(self, channels: int) -> int:
         """Words that a window would span with so many channels a group."""
         taps = self.window.taps
-        return word_count(taps * channels) if self.of_bytes else taps * word_count(channels)
+        return word_count(taps * channels) if self.side_by_side else taps * word_count(channels)
 
     @property
     def pixels(self) -> int:
@@ -60,7 +66,7 @@ class Job:
     @property
     def squares(self) -> int:
         """Squares of 2 by 2 windows in all images, where they are a form that kernels know."""
-        return 0 if self.of_bytes else self.shape[0] * self.window.squares
+        return 0 if self.side_by_side else self.shape[0] * self.window.squares
 
     @property
     def scaled(self) -> bool:
@@ -87,6 +93,22 @@ class Job:
         return products.product_name(self.device, dtype, self.terms, self.b.terms, *size)
 
 
+class Unrolled(NamedTuple):
+    """What makes rows of bits of windows."""
+
+    length: int  # bits a pixel
+    window: Window
+    words: int  # words a row
+
+    def __call__(self, device: str, words: Array) -> Array:
+        """Words [planes n h w 1] as [planes n i j word]."""
+        window, out = self.window, empty(device, (*words.shape[:2], *self.window.output, self.words))
+        before = tuple(pair[0] for pair in window.pads)
+        images = contiguous(words).reshape(words.shape[:4])
+        kernel(device, "unroll")(images, self.length, window.size, window.stride, before, window.dilation, out)
+        return out
+
+
 class Contraction(NamedTuple):
     """The call that is left. It keeps the layouts of w, not w, which keeps it."""
 
@@ -95,6 +117,7 @@ class Contraction(NamedTuple):
     images: int  # as the plan counts them
     terms: Array | None  # of x, if its words or bytes are taken as they are
     of_bytes: bool
+    unrolled: Unrolled | None
     call: products.Call | scaled.Scaled | folded.Folded
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
@@ -111,6 +134,8 @@ class Contraction(NamedTuple):
         return self.call(products.left(words, a.terms, self.images, False, scale, offset), out)
 
     def _split(self, words: Array) -> Array:
+        if self.unrolled is not None:
+            return self.unrolled(self.call.device, words)
         return words if self.groups == 1 else _split_groups(self.call.device, words, self.channels, self.groups)
 
 
@@ -139,7 +164,8 @@ def _prepare(job: Job) -> Contraction:
     call = products.Call(job.device, name, right, where, finish, packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
-    return Contraction(per_group * groups, split, images, terms, job.of_bytes, call)
+    unrolled = Unrolled(per_group, job.window, job.words) if job.unrolled else None
+    return Contraction(per_group * groups, split, images, terms, job.of_bytes, unrolled, call)
 
 
 def _where(job: Job, name: str) -> tuple[int, Plan | Squares]:
@@ -149,6 +175,8 @@ def _where(job: Job, name: str) -> tuple[int, Plan | Squares]:
     # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
     together = 1 if job.real else math.gcd(max(job.shape[0], 1), TILE)
     window = over_images(job.window, together)
+    if job.unrolled:
+        return job.shape[0] // together, unrolled_plan(window, job.words, TILE)
     return job.shape[0] // together, plan(window, _unit(job), job.groups, TILE)
 
 
@@ -174,6 +202,8 @@ def _prepare_folded(job: Job) -> Contraction:
 
 def _unit(job: Job) -> int:
     """Words of a group in a pixel, or bytes."""
+    if job.unrolled:
+        return job.words
     return job.w.shape[3] if job.of_bytes else word_count(job.w.shape[3])
 
 
@@ -201,19 +231,24 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     def layout() -> tuple[Array, Array]:
         by_tap = job.b.words.reshape(job.b.words.shape[0], channels, job.window.taps, -1)
         words = by_tap
-        if job.of_bytes:
+        if job.side_by_side:
             words = lower("conv2d", "w", side_by_side(job.w)).words.reshape(len(by_tap), channels, 1, -1)
         return products.weight_words(job.device, name, words, job.groups), products.term_sums(
             job.b.terms, per_group, by_tap
         )
 
-    words, by_tap = job.w.cached((products.layout_of(name), job.groups, job.of_bytes), layout)
+    words, by_tap = job.w.cached((products.layout_of(name), job.groups, job.side_by_side), layout)
     sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
     lanes = GroupLanes(channels, job.groups)
     scale, offset = _weight_constants(job.b, channels)
     kept, elements = sums, inside.sum(axis=1) * per_group
     if name == "winograd":
         kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
+    if job.unrolled:  # all taps are counted; pixels have no bits at those outside
+        kept, elements = (
+            np.broadcast_to(by_tap.sum(axis=-1), sums.shape),
+            np.full_like(elements, job.window.taps * per_group),
+        )
     right = Right(
         words=words,
         terms=job.b.terms,

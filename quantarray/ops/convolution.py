@@ -15,7 +15,18 @@ from ..dtypes import Array
 from ..format import word_count
 from ..thresholds import Thresholds
 from ..window import Window
-from . import channelwise, checks, contraction, geometry, merging, preparation, products, slices, thresholding
+from . import (
+    channelwise,
+    checks,
+    contraction,
+    geometry,
+    merging,
+    preparation,
+    products,
+    slices,
+    thresholding,
+    unrolling,
+)
 from .operand import bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
 
 OP = "conv2d"
@@ -150,7 +161,7 @@ def _prepare(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x),
     )  # fmt: skip
-    job, pack = merging.merged(job), None
+    job, pack = unrolling.unrolled(merging.merged(job)), None
     if job.of_bytes and job.kernel != "dot":
         job, pack = _packed(job)
     return Prepared(data_format == "NCHW", pack, contraction.prepare(job))

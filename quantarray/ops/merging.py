@@ -19,25 +19,25 @@ from ..dtypes import Array, DType, integers
 from ..format import MAX_BITS
 from .contraction import Job
 from .creation import from_codes
+from .lanes import LANES
 from .operand import lower
 
 _MOST = 128  # channels, and outputs, that a group is merged up to: beyond, all that grows is the share of zeros
-_LANES = 32  # outputs that kernels make at once
 
 
 def merged(job: Job) -> Job:
     """The job with the groups that the cost model finds best; itself where it has no groups, or none to merge."""
-    costs = product_costs(job.device)
-    if job.groups == 1 or costs is None or not job.exact_sums:
+    model = product_costs(job.device)
+    if job.groups == 1 or model is None or not job.exact_sums:
         return job
     dtype = _with_zero(job.w.dtype)
     if dtype is None:
         return job
     terms = _terms(dtype)
     each = max(job.w.shape[3], job.shape[3] // job.groups)
-    found = {1: _cost(costs, job, job.b.terms, 1)}
+    found = {1: _cost(model.costs, job, job.b.terms, 1)}
     found |= {
-        times: _cost(costs, job, terms, times)
+        times: _cost(model.costs, job, terms, times)
         for times in range(2, job.groups + 1)
         if job.groups % times == 0 and each * times <= _MOST
     }
@@ -52,7 +52,7 @@ def _cost(costs: Callable[..., dict[str, float]], job: Job, terms: Array, times:
     """What a tile costs with so many groups merged, by the fastest kernel."""
     channels = job.shape[3] // job.groups * times
     sizes = job.pixels, channels, job.words_of(job.w.shape[3] * times), job.squares
-    return min(costs(job.terms, terms, *sizes).values()) * -(-channels // _LANES) * (job.groups // times)
+    return min(costs(job.terms, terms, *sizes).values()) * -(-channels // LANES) * (job.groups // times)
 
 
 def _with_zero(dtype: DType) -> DType | None:

@@ -242,8 +242,8 @@ def test_groups_are_merged_where_that_is_faster():
 def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, size, how, monkeypatch):
     """Borders, and bits that lie over two words. Nine taps of 63 channels are nine words either way."""
     rng, seen = np.random.default_rng(3), []
-    unroll = contraction.Unrolled.__call__
-    monkeypatch.setattr(contraction.Unrolled, "__call__", lambda *given: seen.append(1) or unroll(*given))
+    unroll = contraction.UnrolledBits.__call__
+    monkeypatch.setattr(contraction.UnrolledBits, "__call__", lambda *given: seen.append(1) or unroll(*given))
     x, w = rng.choice(x_levels, (3, *size, channels)), rng.choice(w_levels, (35, 3, 3, channels))
     geometry = {name: v if isinstance(v, tuple) else (v, v) for name, v in how.items() if name != "padding"}
     exact = naive.conv2d(x, w, padding=how["padding"], pad_value=2, **geometry)

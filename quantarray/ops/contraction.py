@@ -93,7 +93,7 @@ class Job:
         return products.product_name(self.device, dtype, self.terms, self.b.terms, *size)
 
 
-class Unrolled(NamedTuple):
+class UnrolledBits(NamedTuple):
     """What makes rows of bits of windows."""
 
     length: int  # bits a pixel
@@ -117,7 +117,7 @@ class Contraction(NamedTuple):
     images: int  # as the plan counts them
     terms: Array | None  # of x, if its words or bytes are taken as they are
     of_bytes: bool
-    unrolled: Unrolled | None
+    unrolled: UnrolledBits | None
     call: products.Call | scaled.Scaled | folded.Folded
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
@@ -164,7 +164,7 @@ def _prepare(job: Job) -> Contraction:
     call = products.Call(job.device, name, right, where, finish, packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
-    unrolled = Unrolled(per_group, job.window, job.words) if job.unrolled else None
+    unrolled = UnrolledBits(per_group, job.window, job.words) if job.unrolled else None
     return Contraction(per_group * groups, split, images, terms, job.of_bytes, unrolled, call)
 
 

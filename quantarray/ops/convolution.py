@@ -177,7 +177,7 @@ def _packed(job: contraction.Job) -> tuple[contraction.Job, Callable[[Array], Qu
     saves = word_count(window.taps * c) < window.taps * word_count(c)
     if not saves or job.groups != 1 or job.pad != 0:
         return replace(job, of_bytes=False), _pack
-    unroll, w = Unroll(window), contraction.side_by_side(job.w)
+    unroll, w = UnrolledBytes(window), contraction.side_by_side(job.w)
     b = w.cached("operand", lambda: lower(OP, "w", w))
     return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
 
@@ -249,7 +249,7 @@ def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
 
 
 @dataclass(frozen=True)
-class Unroll:
+class UnrolledBytes:
     """Images of few channels as rows of whole windows: with 3 channels, 9 taps would be 9 words of 3 bits each;
     unrolled they are 27 bits of one."""
 

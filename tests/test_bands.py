@@ -12,7 +12,7 @@ from test_micro import AVX512BW
 
 from quantarray.cpu import bands
 from quantarray.cpu.micro import LANES, PAIR, SHUFFLED, SPLIT, TABLES, TILE, WORDS, count_bytes, mask_sums, value_sums
-from quantarray.cpu.tiles import least_counts
+from quantarray.cpu.tiles import empty_table, fill_least
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 
@@ -108,7 +108,9 @@ def test_no_sum_overflows(way, differ):
 
 @njit
 def mask(sums, at, limits, least_at, masks):
-    mask_sums(sums, at, PAIR, least_counts(limits), least_at, masks)
+    least = empty_table(limits, np.uint16)
+    fill_least(limits, (0, limits.shape[1]), least)
+    mask_sums(sums, at, PAIR, least, least_at, masks)
 
 
 @njit

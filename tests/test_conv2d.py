@@ -18,6 +18,7 @@ from strategies import PRODUCTS, Law, channels, laws, products_by, samples, seed
 import quantarray as qa
 from quantarray.array import validate
 from quantarray.cpu import conv, conv_real, dot, drive, winograd
+from quantarray.cpu import threads as cpu_threads
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
 from quantarray.ops import contraction, folded, merging, scaled, slices, unrolling
 
@@ -465,13 +466,15 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
         written = np.zeros(words.shape, bool)
         for task in range(tasks):
             alone = np.zeros_like(words)
-            called_by_python(kernel)(x, w, plan, finish, values, alone, *rest, task, task + 1)
+            dealt = np.zeros(16, np.int64)  # this task to one worker, as `deal.next_task` has it
+            dealt[0], dealt[1], dealt[8] = 1, task + 1, task
+            called_by_python(kernel)(x, w, plan, finish, values, alone, *rest, dealt.ctypes.data, 0)
             assert not (written & (alone != 0)).any()
             written |= alone != 0
             words |= alone
         pieces.append(tasks)
 
-    monkeypatch.setattr(drive, "threads", SimpleNamespace(run=one_by_one, worth=lambda work, least: True))
+    monkeypatch.setattr(drive, "threads", SimpleNamespace(run=one_by_one, workers=lambda work, least: 2))
     monkeypatch.setattr(folded, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)
@@ -479,6 +482,35 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
         got = qa.conv2d(x, w, padding=1, groups=groups, requantize=qa.Thresholds([0]))
     assert (got.dequantize() == 1).all() and len(pieces) == 1
     assert groups > 1 or pieces[0] > 1  # the channels of one group are split
+
+
+@pytest.mark.parametrize("scale", [None, 2.0])
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("levels", [(-1, 1), (0, 1, 2, 3)])
+def test_one_thread_takes_all_chunks_of_channels_and_stretches_of_tiles(levels, name, scale, monkeypatch):
+    """What a kernel makes ready for a chunk's channels it makes anew for the next chunk's."""
+    rng = np.random.default_rng(0)
+    x, w = rng.choice(levels, (2, 9, 7, 70)), rng.choice((-1, 1), (400, 3, 3, 70))
+    limits = rng.integers(-9, 9, (400, 1))
+    exact = naive.conv2d(x, w, padding=((1, 1), (1, 1)))
+    taken = []
+
+    def run(kernel, arguments, tasks, workers, dealt, kind):
+        taken.append(tasks)
+        cpu_threads.run(kernel, arguments, tasks, 1, dealt, kind)
+
+    monkeypatch.setattr(drive, "threads", SimpleNamespace(run=run, workers=lambda work, least: 2))
+    monkeypatch.setattr(drive, "cut", lambda *given: (3, 3))
+    for real_constants in (folded, scaled):  # so that they are summed
+        monkeypatch.setattr(real_constants, "possible", lambda *operands: False)
+    a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
+    real = qa.from_codes(b.codes(), b.dtype, axis=3, scale=scale) if scale else b
+    with products_by(name):
+        sums = qa.conv2d(a, real, padding=1)
+        bits = qa.conv2d(a, real, padding=1, requantize=qa.Thresholds((scale or 1) * limits))
+    np.testing.assert_array_equal(sums, exact * (scale or 1))
+    np.testing.assert_array_equal(bits.dequantize() > 0, exact > limits[:, 0])
+    assert taken == [9, 9]
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -33,6 +33,7 @@ MOST = 1023  # words whose counts fit into 16 bits
 _PLANES = 8  # of weights: for each of them the sums of a band take 32 KiB, or 64
 WIDE = SHUFFLED if BY_SHUFFLES else PAIR  # channels for which a band is counted at once
 BLOCKS = WIDE // LANES if IN_BANDS else 1  # whose results a tile stores one after the other
+TOGETHER = max(2, BLOCKS)  # of the same task
 
 
 @entry

@@ -8,11 +8,11 @@ where |a| sums the codes of x. sum v depends on the output channel and the borde
 integer results `finish.extra` holds it already, times base_x, with padding and bias.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
-from .bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band, read_band
+from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
@@ -29,16 +29,18 @@ from .micro import (
     value_sums,
 )
 from .tiles import (
+    add_sums,
     as_counts,
     blocks,
     count,
+    empty_table,
+    fill_least,
+    fill_limits,
     is_power,
     lay_out_blocks,
-    least_counts,
-    limits_of_counts,
+    next_stretch,
     place_tiles,
     scratch,
-    stretch,
     sum_codes,
 )
 
@@ -58,12 +60,11 @@ def conv(x, w, plan, finish, out):
 
 @cache
 def _effort(pairs):
-    return Effort(word=pairs, tile=6, weight=0.03, pixel=0.03)
+    return Effort(word=pairs, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
 
 
-@Kernel
-def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
-    chunk, begin, end = stretch(task, chunks, parts, tiles)
+@partial(Kernel, takes=True)
+def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, worker):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, runs = x.words, w.words, plan.runs
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run
@@ -71,30 +72,38 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
     plain = codes_are_ranks(thresholds, toggles)
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
-    first, last = blocks(0, group_blocks, chunk, chunks)
-    lanes = first * LANES, ((groups - 1) * group_blocks + last) * LANES
-    extra, along, step, differ = as_counts(finish.extra, x.terms, w.terms, w.sums, w.inside, lanes)
-    sums, ready, steps = band_scratch(left, right, end - begin, 1)
+    extra, along, step, differ = as_counts(finish.extra, x.terms, w.terms)
+    sums, ready, steps = band_scratch(left, right, -(-tiles // parts), 1)
     straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
     straight &= IN_REGISTERS or sums.size > 0
     limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
     if straight and thresholds.shape[0] == 1:
-        limits, turned = limits_of_counts(extra, thresholds, step, lanes), np.uint64(-(step < 0))
+        limits, turned = empty_table(extra, np.int64), np.uint64(-(step < 0))
     straight &= words.size == 0 and values.size * values.itemsize < STREAMED
-    least = least_counts(limits) if IN_BANDS else _NO_COUNTS
+    least = empty_table(limits, np.uint16) if IN_BANDS else _NO_COUNTS
     size = sums.shape[2] // TILE if sums.size else BAND
     origins, ones = np.empty((size, TILE), np.int64), np.zeros((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch(extra)
-    places = np.empty(TILE, np.int64)
-    for low in range(begin, end, size):
+    places, filled = np.empty(TILE, np.int64), -1
+    chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+    while low < end:
+        if chunk != filled:
+            first, last = blocks(0, group_blocks, TOGETHER, chunk, chunks)
+            lanes, filled = (first * LANES, ((groups - 1) * group_blocks + last) * LANES), chunk
+            if differ:
+                add_sums(finish.extra, x.terms, w.terms, w.sums, w.inside, lanes, extra)
+            if limits.size:
+                fill_limits(extra, thresholds, step, lanes, limits)
+                if IN_BANDS:
+                    fill_least(limits, lanes, least)
         band = min(size, end - low)
         for group in range(groups):
             place_tiles(plan, low, band, group * group_words, origins, kinds, sizes)
             for i in range(band if along else 0):
                 start, stop = first_run[kinds[i]], first_run[kinds[i] + 1]
                 sum_codes(left, i0, planes_i, origins, i, runs, start, stop, ones, i)
-            first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
+            first, last = blocks(group * group_blocks, group_blocks, TOGETHER, chunk, chunks)
             for block in range(first, last, BLOCKS):
                 near = min(BLOCKS, last - block)
                 if IN_BANDS and sums.size:
@@ -160,3 +169,6 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
                     tile += 1
                     if tile == counts.size:
                         image, tile = image + 1, 0
+        low += band
+        if low == end:
+            chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)

@@ -4,23 +4,30 @@
 counts of the same words, which stay in L1 between them: a tile's words are read from memory once.
 """
 
+from functools import cache, partial
+
 import numpy as np
 
-from .bands import BLOCKS, IN_BANDS, band_scratch, count_band, read_band
+from .bands import BLOCKS, IN_BANDS, TOGETHER, band_scratch, count_band, read_band
 from .compiled import inline
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import blocks, count, place_tiles, scratch, stretch, sum_codes
+from .tiles import blocks, count, next_stretch, place_tiles, scratch, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
 
 def conv_real(x, w, plan, finish, out):
     tiles, pairs = x.images * len(plan.counts), x.words.shape[0] * w.words.shape[0]
-    drive(_real_range, x, w, plan, tiles, finish, _NO_VALUES, out, Effort(word=pairs, tile=6 * pairs))
+    drive(_real_range, x, w, plan, tiles, finish, _NO_VALUES, out, _effort(pairs))
+
+
+@cache
+def _effort(pairs):
+    return Effort(word=pairs, tile=6 * pairs, together=TOGETHER)
 
 
 @inline
@@ -55,9 +62,8 @@ def _row_constants(constants, part, t, rows, tile, out):
         out[p] = constants[part, t, min(rows[tile, p], last), 0]
 
 
-@Kernel
-def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
-    chunk, begin, end = stretch(task, chunks, parts, tiles)
+@partial(Kernel, takes=True)
+def _real_range(x, w, plan, finish, values, words, chunks, stretches, tiles, dealt, worker):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, terms, x_scale, x_offset = x.words, x.terms, x.scale, np.expand_dims(x.offset, 0)
     right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside
@@ -66,14 +72,15 @@ def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     plain = codes_are_ranks(thresholds, toggles)
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
-    counted, ready, steps = band_scratch(left, right, end - begin, parts)
+    counted, ready, steps = band_scratch(left, right, -(-tiles // stretches), parts)
     size = counted.shape[2] // TILE if counted.size else 1
     origins, rows = np.empty((size, TILE), np.int64), np.empty((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     ones = np.zeros((size, parts, terms.shape[0], TILE), np.int64)
     dot, spare, _, made = scratch(sums)
     value, scales, lanes = empty_lines(TILE, np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
-    for low in range(begin, end, size):
+    chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)
+    while low < end:
         band = min(size, end - low)
         for group in range(groups):
             place_tiles(plan, low, band, group * w.group_words, origins, kinds, sizes)
@@ -85,7 +92,7 @@ def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
                     for t in range(terms.shape[0]):
                         start, stop = first_run[run], first_run[run + 1]
                         sum_codes(left, terms[t, 0], terms[t, 1], origins, i, runs, start, stop, ones[i, part], t)
-            first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
+            first, last = blocks(group * group_blocks, group_blocks, TOGETHER, chunk, chunks)
             for block in range(first, last):
                 at, lane = block * LANES, (block - group * group_blocks) * LANES
                 channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
@@ -135,3 +142,6 @@ def _real_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _
                             store_ranks(value, p, 0, thresholds, flip, at, channel, valid, words, row)
                         else:
                             store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
+        low += band
+        if low == end:
+            chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)

@@ -26,7 +26,7 @@ def depthwise(x, w, plan, finish, mean, out):
         return
     work = rows * w.words.shape[1] * w.words.shape[2] * w.group_words * x.words.shape[0]
     arguments = x, w, plan, finish, mean, values, words
-    threads.run(_real_range if real else _integer_range, arguments, rows, threads.worth(work, _LEAST))
+    threads.run(_real_range if real else _integer_range, arguments, rows, threads.workers(work, _LEAST))
 
 
 @inline

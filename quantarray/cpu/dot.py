@@ -6,6 +6,8 @@ a are the codes of x and v the levels of w as they are, where they fit into int8
 is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md` has the bands and the stretches.
 """
 
+from functools import partial
+
 import numpy as np
 
 from .compiled import entry, inner
@@ -16,7 +18,7 @@ from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads, mask_tile, shift_tile
 from .rows import line_up, most_tiles, row_bytes
-from .tiles import blocks, lay_out_blocks, scratch, stretch
+from .tiles import blocks, lay_out_blocks, next_stretch, scratch
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -60,9 +62,8 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
         ones[tile, p] = total
 
 
-@Kernel
-def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, task, _):
-    chunk, begin, end = stretch(task, chunks, parts, tiles)
+@partial(Kernel, takes=True)
+def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, dealt, worker):
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
@@ -90,7 +91,7 @@ def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, 
         most, slots, apart_slots, apart_blocks = most_tiles(matrix, length), BAND, TILE, BAND * TILE
         totals, rows, row = empty_lines(_PAIR * BAND * TILE, np.int32), np.empty(0, np.uint8), 0
     _, _, masks, made = scratch(extra)
-    low = begin
+    chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
         band = 0
         for group in range(groups):
@@ -103,7 +104,7 @@ def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, 
                 rows, row = line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows)
             for i in range(band if along else 0):
                 sum_windows(codes, places, i, classes[(low + i) % counts.size], firsts, spans, ones)
-            first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
+            first, last = blocks(group * group_blocks, group_blocks, _PAIR, chunk, chunks)
             for task in range(-(-(last - first) // _PAIR) * stretches):
                 pair, s = first + task // stretches * _PAIR, task % stretches
                 near, from_word, to_word = (
@@ -155,3 +156,5 @@ def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, 
                     if tile == counts.size:
                         image, tile = image + 1, 0
         low += band
+        if low == end:
+            chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)

@@ -4,7 +4,6 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from . import threads
@@ -12,7 +11,7 @@ from .isa import NAME
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _LEAST = 1 << (11 if NAME in ("portable", "neon", "avx2") else 13)  # units that are worth a parallel region, some 25 us
-_PIECE = 200  # units that a piece takes besides, 0.7 us
+_PIECE = 40  # units that a piece takes besides, 0.15 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
 
 
@@ -24,12 +23,13 @@ class Effort(NamedTuple):
     weight: float = 0  # a word of a plane of weights is made ready, by each piece and for each band anew
     pixel: float = 0  # a word of a plane of x is, by each piece
     band: int = 1 << 62  # tiles
+    together: int = 2  # blocks of 32 channels that a task has at least
 
 
 def drive(kernel, x, w, plan, tiles, finish, no_values, out, effort, *more):
     """Deal stretches of tiles and chunks of blocks out to threads, or do all as one task.
 
-    Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, the tasks. The contract fixes
+    Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, their tasks. The contract fixes
     the types of their arguments but those of x's words, which may be bytes, and of results; `more` keeps its own.
     """
     values, words = (no_values, out) if out.ndim == 3 else (out, _NO_WORDS)
@@ -37,14 +37,14 @@ def drive(kernel, x, w, plan, tiles, finish, no_values, out, effort, *more):
     if not tiles or not blocks:
         return
     work = tiles * blocks * (length * effort.word + effort.tile)
-    spread, chunks, parts = threads.worth(work, _LEAST), 1, 1
-    if spread:
+    workers, chunks, parts = threads.workers(work, _LEAST), 1, 1
+    if workers > 1:
         # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
-        split = max(1, blocks // 2 if w.groups == 1 else 1)
+        split = max(1, blocks // effort.together if w.groups == 1 else 1)
         ready = effort.weight * w.words.size, effort.pixel * x.words.size
-        chunks, parts = cut(numba.get_num_threads(), split, tiles, work, *ready, -(-tiles // effort.band))
+        chunks, parts = cut(workers, split, tiles, work, *ready, -(-tiles // effort.band))
     arguments = x, w, plan, finish, values, words, *more, chunks, parts, tiles
-    threads.run(kernel, arguments, chunks * parts, spread, chunks * parts, (x.words.dtype, values.dtype))
+    threads.run(kernel, arguments, chunks * parts, workers, chunks * parts, (x.words.dtype, values.dtype))
 
 
 @lru_cache(1 << 12)

@@ -21,9 +21,9 @@ def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
     x, toggles = _rows(x), _toggles(codes, out.shape[0])
-    spread = threads.worth(x.size, _LEAST)
-    nan = nan if spread else nan[:1]
-    threads.run(_encode_range, (x, thresholds, codes, toggles, row, group, nan, out), len(nan), spread, len(nan))
+    workers = threads.workers(x.size, _LEAST)
+    nan = nan if workers > 1 else nan[:1]
+    threads.run(_encode_range, (x, thresholds, codes, toggles, row, group, nan, out), len(nan), workers, len(nan))
 
 
 def _rows(x):

@@ -17,13 +17,13 @@ def gather(words, length, indices, out):
         gather_across.gather(words, length, indices[0], out)
         return
     tasks = out.shape[0] * -(-out.shape[1] // _BLOCK)
-    threads.run(_gather_tasks, (words, length, indices, out), tasks, threads.worth(out.size, _LEAST))
+    threads.run(_gather_tasks, (words, length, indices, out), tasks, threads.workers(out.size, _LEAST))
 
 
 def gather_rows(words, indices, out):
     if not out.size:
         return
-    threads.run(_rows_tasks, (words, indices, out), out.size // out.shape[4], threads.worth(out.size, _LEAST))
+    threads.run(_rows_tasks, (words, indices, out), out.size // out.shape[4], threads.workers(out.size, _LEAST))
 
 
 @Kernel

@@ -34,7 +34,7 @@ def gather(words, length, indices, out):
     _fill_places(indices, length, first * 64, places)
     lines = out.shape[1] % WIDTH == 0 and out.ctypes.data % 64 == 0  # each row is whole cache lines
     arguments = words, first, last + 1 - first, elements, places, lines, out
-    threads.run(_gather_groups, arguments, -(-len(words) // 64), threads.worth(out.size, _LEAST))
+    threads.run(_gather_groups, arguments, -(-len(words) // 64), threads.workers(out.size, _LEAST))
 
 
 @inner

@@ -18,7 +18,7 @@ def encode_grouped(values, low, step, start, stride, group, key, out):
     if not out.size:
         return
     arguments = values, low, step, start, stride, group, key, out
-    threads.run(_encode_words, arguments, out.shape[1] * out.shape[2], threads.worth(values.size, _LEAST))
+    threads.run(_encode_words, arguments, out.shape[1] * out.shape[2], threads.workers(values.size, _LEAST))
 
 
 @entry

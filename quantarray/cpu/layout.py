@@ -20,8 +20,8 @@ def recode(words, tables, row, group, out):
     # A word costs 0.75 ns for each code and plane made; 64 codes cost 24 ns and 2.4 for each plane
     by_words = tables.shape[1] == 1 and made << planes <= 32 + 3 * (planes + made)
     tasks = words.shape[1] * -(-words.shape[2] // _BLOCK)
-    spread = threads.worth(max(words.size, out.size), _LEAST)
-    threads.run(_recode_tasks, (words, tables, row, group, by_words, out), tasks, spread)
+    workers = threads.workers(max(words.size, out.size), _LEAST)
+    threads.run(_recode_tasks, (words, tables, row, group, by_words, out), tasks, workers)
 
 
 @inner

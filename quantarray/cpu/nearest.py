@@ -42,10 +42,10 @@ def nearest(words, queries, out):
     rows, work = words.shape[0], words.size * queries.shape[0]
     if not rows or not out.size:
         return
-    spread = threads.worth(work, _LEAST)
-    found = np.repeat(out[None], threads.pieces(-(-rows // ROWS)), axis=0) if spread else out[None]
-    threads.run(_nearest_range, (words, queries, found), len(found), spread, len(found))
-    if spread:
+    workers = threads.workers(work, _LEAST)
+    found = np.repeat(out[None], threads.pieces(-(-rows // ROWS), workers), axis=0) if workers > 1 else out[None]
+    threads.run(_nearest_range, (words, queries, found), len(found), workers, len(found))
+    if workers > 1:
         _merge(found, out)
 
 

@@ -17,13 +17,13 @@ def pack(codes, out):
 def pack_seen(codes, seen, out):
     if not out.size:
         return
-    threads.run(_pack_rows, (codes, seen, out), len(codes), threads.worth(codes.size, _LEAST))
+    threads.run(_pack_rows, (codes, seen, out), len(codes), threads.workers(codes.size, _LEAST))
 
 
 def unpack(words, out):
     if not out.size:
         return
-    threads.run(_unpack_rows, (words, out), len(out), threads.worth(out.size, _LEAST))
+    threads.run(_unpack_rows, (words, out), len(out), threads.workers(out.size, _LEAST))
 
 
 @Kernel

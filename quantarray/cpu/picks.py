@@ -66,7 +66,7 @@ def fill(words, width, picks, out):
     made = len(picks.starts)
     blocks = -(-out.shape[1] // (_BLOCK * made))
     arguments = words, width, *picks, out, blocks
-    threads.run(_fill_tasks, arguments, out.shape[0] * blocks, threads.worth(out.size, _LEAST))
+    threads.run(_fill_tasks, arguments, out.shape[0] * blocks, threads.workers(out.size, _LEAST))
 
 
 @inner

@@ -28,7 +28,7 @@ def place(parts, out):
             steps.append(table_for(start, step, at))
         at += count
     arguments = np.array(runs, np.int64), np.array(steps), out
-    threads.run(_place_tasks, arguments, _tasks(*out.shape), threads.worth(out.size, _LEAST))
+    threads.run(_place_tasks, arguments, _tasks(*out.shape), threads.workers(out.size, _LEAST))
 
 
 @inner

@@ -14,7 +14,7 @@ def max_pool(words, plan, out):
     if not out.size:
         return
     work = rows * count * planes * plan.runs.shape[0]
-    threads.run(_pool_rows, (words, plan, out), rows, threads.worth(work, _LEAST))
+    threads.run(_pool_rows, (words, plan, out), rows, threads.workers(work, _LEAST))
 
 
 @Kernel

@@ -73,12 +73,12 @@ def _run_through(words, width, runs, new_width, periods, out):
         picks.fill(source.reshape(1, -1), width, picked, made.reshape(1, -1))
         return
     runs = np.array(runs)
-    threads.run(_periods, (source, runs, made), periods, threads.worth(made.size, _LEAST))
+    threads.run(_periods, (source, runs, made), periods, threads.workers(made.size, _LEAST))
 
 
 def _shift(words, length, start, new_length, out):
     tasks = out.shape[0] * -(-out[0].size // _BLOCK)
-    threads.run(_shift_tasks, (words, length, start, new_length, out), tasks, threads.worth(out.size, _LEAST))
+    threads.run(_shift_tasks, (words, length, start, new_length, out), tasks, threads.workers(out.size, _LEAST))
 
 
 @Kernel

@@ -34,7 +34,7 @@ def repack(words, out):
     near = min(WIDTH, 1 << (out.shape[3] - 1).bit_length())
     early = _early(words), _early(out) if near == _LINE else 0
     tiles = words.shape[0] * -(-(out.shape[3] + early[1]) // near) * -(-(words.shape[2] + early[0]) // _LINE)
-    threads.run(_repack_tiles, (words, near, early, out), tiles, threads.worth(words.size, _LEAST))
+    threads.run(_repack_tiles, (words, near, early, out), tiles, threads.workers(words.size, _LEAST))
 
 
 def _early(a):

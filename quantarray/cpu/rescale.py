@@ -14,7 +14,7 @@ def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
     if not out.size:
         return
     arguments = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out
-    threads.run(_rescale_rows, arguments, len(out), threads.worth(out.size, _LEAST))
+    threads.run(_rescale_rows, arguments, len(out), threads.workers(out.size, _LEAST))
 
 
 @Kernel

@@ -10,7 +10,7 @@ _LEAST = 1 << 16  # taps times words that are worth a parallel region
 def sliced(x, w, plan, out):
     rows = x.images * plan.origin.size
     arguments = x.words, int(x.terms[0, 0]), w, plan.pixels, plan.classes, plan.origin, plan.image_words, out
-    threads.run(_sliced_range, arguments, rows, threads.worth(rows * len(w.taps) * w.period, _LEAST))
+    threads.run(_sliced_range, arguments, rows, threads.workers(rows * len(w.taps) * w.period, _LEAST))
 
 
 @Kernel

@@ -20,7 +20,7 @@ def spread(words, times, out):
         return
     blocks = -(-words.shape[1] // (_STRETCH * _BLOCK))
     arguments = words, times, squeezing(times), out, blocks
-    threads.run(_spread_tasks, arguments, out.shape[0] * blocks, threads.worth(out.size, _LEAST))
+    threads.run(_spread_tasks, arguments, out.shape[0] * blocks, threads.workers(out.size, _LEAST))
 
 
 @inner

@@ -40,27 +40,27 @@ def count():
     return 1 if _state["forked"] else numba.get_num_threads()
 
 
-def worth(work, least):
-    """True where a kernel's tasks should be spread over threads: `work` is at least `least`, and threads are safe."""
-    return work >= least and count() > 1
+def workers(work, least):
+    """How many threads a kernel's tasks are for: one where `work` is less than `least`."""
+    return count() if work >= least else 1
 
 
-def pieces(tasks):
+def pieces(tasks, workers):
     """How many ranges of tasks are dealt out: some for each thread, so that a late one does not hold all up."""
-    return min(tasks, PIECES * numba.get_num_threads())
+    return min(tasks, PIECES * workers)
 
 
-def run(kernel, arguments, tasks, spread, dealt=None, kind=None):
-    """Do all tasks of a kernel: here, or where `spread` is true by all threads, in `dealt` pieces if that is given.
+def run(kernel, arguments, tasks, workers, dealt=None, kind=None):
+    """Do all tasks of a kernel: here, or by more threads than one, in `dealt` pieces if that is given.
 
     `kind` is the kernel's (`deal.Kernel`). One call at a time unless the threading layer is known to be thread safe.
     """
-    if not spread:
+    if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0)
         return
     _state["used"] = True
-    deal = dealer()
-    given = arguments, kind, tasks, pieces(tasks) if dealt is None else dealt, numba.get_num_threads(), deal
+    dealt = pieces(tasks, workers) if dealt is None else dealt
+    given = arguments, kind, tasks, dealt, workers, dealer()
     if layer() in ("omp", "tbb"):
         kernel(*given)
         return

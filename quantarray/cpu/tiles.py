@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from .compiled import entry, inline, inner
-from .deal import share
+from .deal import next_task, share
 from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, popcount
 
@@ -74,17 +74,20 @@ def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, s
 
 
 @inline
-def stretch(task, chunks, parts, tiles):
-    """(chunk of channels, first tile, last): a task of a product, `chunks` of which share a stretch of tiles."""
-    first, last = share(task // chunks, parts, tiles)
-    return task % chunks, first, last
+def next_stretch(dealt, worker, chunks, parts, tiles):
+    """(chunk of channels, first tile, last): the next task of a product for a thread, of no tiles if none is left."""
+    task = next_task(dealt, worker)
+    if task < 0:
+        return -1, 0, 0
+    first, last = share(task % parts, parts, tiles)
+    return task // parts, first, last
 
 
 @inline
-def blocks(first, blocks, chunk, chunks):
-    """The blocks of a chunk: whole words, that is pairs of blocks, are shared out."""
-    words = (blocks + 1) // 2
-    return first + 2 * (words * chunk // chunks), first + min(blocks, 2 * (words * (chunk + 1) // chunks))
+def blocks(first, blocks, together, chunk, chunks):
+    """The blocks of a chunk: so many `together` are shared out, 2 or 4, that is whole words."""
+    low, high = share(chunk, chunks, -(-blocks // together))
+    return first + low * together, first + min(blocks, high * together)
 
 
 @entry
@@ -95,21 +98,30 @@ def differing(x_terms, w_terms):
 
 
 @inner
-def as_counts(extra, x_terms, w_terms, sums, inside, lanes):
-    """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * |a & b|; of lanes first .. last.
+def as_counts(extra, x_terms, w_terms):
+    """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * |a & b|.
 
-    Where `differing`, fixed - (step_x * step_w / 2) * |a ^ b| instead, and `differ` -1 and not 0. As |a & b| is
-    (|a| + |b| - |a ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside + step_w * |b|.
+    Where `differing`, fixed - (step_x * step_w / 2) * |a ^ b| instead, and `differ` -1 and not 0: `add_sums` has to
+    fill `fixed`.
     """
     step, along = x_terms[0, 3] * w_terms[0, 3], x_terms[0, 3] * w_terms[0, 2]
-    if not differing(x_terms, w_terms):
-        return extra, along, step, 0
-    half, fixed = x_terms[0, 3] // 2, np.empty_like(extra)
+    if differing(x_terms, w_terms):
+        return np.empty_like(extra), 0, -(step // 2), -1
+    return extra, along, step, 0
+
+
+@inner
+def add_sums(extra, x_terms, w_terms, sums, inside, lanes, fixed):
+    """Fill fixed[kind, lane] for differing bits, of lanes first .. last.
+
+    As |a & b| is (|a| + |b| - |a ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside + step_w *
+    |b|.
+    """
+    half = x_terms[0, 3] // 2
     for kind in range(extra.shape[0]):
         base = w_terms[0, 2] * inside[kind]
         for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
             fixed[kind, lane] = extra[kind, lane] + half * (sums[kind, 0, lane] - base)
-    return fixed, 0, -(step // 2), -1
 
 
 @inner
@@ -119,30 +131,32 @@ def is_power(number):
 
 
 @inner
-def limits_of_counts(extra, thresholds, step, lanes):
-    """int64[kinds lanes]: extra + step * c > threshold where the count c > limit, or for a negative step is not.
+def fill_limits(extra, thresholds, step, lanes, limits):
+    """int64 limits[kind, lane]: extra + step * c > threshold where the count c > limit, or for a negative step is not.
 
-    The step is a power of two, or minus one. Of lanes first .. last only. Nothing wraps: `extra` is itself a result, of
-    a pixel that counts nothing.
+    The step is a power of two, or minus one. Of lanes first .. last. Nothing wraps: `extra` is itself a result, of a
+    pixel that counts nothing.
     """
-    limits = empty_lines(extra.size // LANES, np.int64).reshape(extra.shape)
     turned, shift = -(step < 0), np.int64(0)
     while abs(step) >> (shift + 1):
         shift += 1
     for kind in range(extra.shape[0]):
         for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
             limits[kind, lane] = ((np.int64(thresholds[0, lane]) - extra[kind, lane]) >> shift) ^ turned
-    return limits
 
 
 @inner
-def least_counts(limits):
-    """uint16: the count c > limit where c >= this, for counts of 16 bits below the last."""
-    least = empty_lines(limits.size // LANES, np.uint16).reshape(limits.shape)
+def fill_least(limits, lanes, least):
+    """uint16 least[kind, lane]: the count c > limit where c >= this, for counts of 16 bits below the last."""
     for kind in range(limits.shape[0]):
-        for lane in range(np.uint64(limits.shape[1])):
+        for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
             least[kind, lane] = max(-1, min(limits[kind, lane], 65534)) + 1
-    return least
+
+
+@inner
+def empty_table(like, dtype):
+    """A table of so many lanes, of a dtype, for some kinds; from a cache line on."""
+    return empty_lines(like.size // LANES, dtype).reshape(like.shape)
 
 
 @inner

@@ -13,7 +13,7 @@ def unroll(words, length, size, stride, pads, dilation, out):
     if out.size:
         window = np.array([size, stride, dilation, pads], np.int64)
         taps = planes * images * rows * out.shape[3] * size[0] * size[1]
-        threads.run(_unroll_rows, (words, length, window, out), images * rows, threads.worth(taps, _LEAST))
+        threads.run(_unroll_rows, (words, length, window, out), images * rows, threads.workers(taps, _LEAST))
 
 
 @Kernel

@@ -4,6 +4,8 @@ Pixels, taps and sums become others in cache only (`micro/squares.py`); between 
 for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, the bounds and the figures.
 """
 
+from functools import partial
+
 import numpy as np
 
 from .compiled import entry, inline, inner
@@ -26,7 +28,7 @@ from .micro import (
     popcount,
     unfold,
 )
-from .tiles import blocks, stretch
+from .tiles import blocks, next_stretch
 from .windows import WORD, expand_missing
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -203,9 +205,8 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
             )  # fmt: skip
 
 
-@Kernel
-def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, task, _):
-    chunk, begin, end = stretch(task, chunks, parts, tiles)
+@partial(Kernel, takes=True)
+def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, worker):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, extra, targets, kinds = x.words, w.words, finish.extra, plan.targets, plan.kinds
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
@@ -224,13 +225,13 @@ def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, tas
     codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
     places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
     ones, made = np.zeros(size * TILE, np.int64), np.empty(8, np.uint64)
-    excess = empty_lines(TILE * right.shape[1], np.int32).reshape(TILE, -1)
-    for group in range(groups):
-        first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
-        add_excess(w, first * LANES, last * LANES, offset, length, excess)
-    low = begin
+    excess, filled = empty_lines(TILE * right.shape[1], np.int32).reshape(TILE, -1), -1
+    chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
-        band = 0
+        for group in range(groups if chunk != filled else 0):
+            first, last = blocks(group * group_blocks, group_blocks, _PAIR, chunk, chunks)
+            add_excess(w, first * LANES, last * LANES, offset, length, excess)
+        filled, band = chunk, 0
         for group in range(groups):
             mark, shifted = mark + 1, group * group_words
             band, codes, marks = bring_squares(
@@ -242,14 +243,14 @@ def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, tas
                     fixed[s * TILE + p] = kinds[(low + s) % squares, p] * extra.shape[1]
             if along:
                 sum_squares(left, x.terms, plan, length, low, band, shifted, ones)
-            first, last = blocks(group * group_blocks, group_blocks, chunk, chunks)
+            first, last = blocks(group * group_blocks, group_blocks, _PAIR, chunk, chunks)
             for pair in range(first, last, _PAIR):
                 near = min(_PAIR, last - pair)
                 fold_weights(right, w.terms, pair, near, length, base, unit, weights, weight)
                 for s in range(band):
                     if s % (TILE * together) == 0:
-                        tiles = min(together, -(-(band - s) // TILE))
-                        multiply(pixels, rows, s // TILE, tiles, weights, weight, near, spans, sums)
+                        some = min(together, -(-(band - s) // TILE))
+                        multiply(pixels, rows, s // TILE, some, weights, weight, near, spans, sums)
                     image, square = (low + s) // squares, (low + s) % squares
                     at = s % (TILE * together) // TILE * PLACES * _APART + s % TILE * LANES
                     for b in range(near):
@@ -274,3 +275,5 @@ def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, tas
                                     tile, p, 0, thresholds, flip, toggles, lane, channel, valid, 1, made, words, row
                                 )
         low += band
+        if low == end:
+            chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)

@@ -11,7 +11,19 @@ from numba import njit
 from test_micro import AVX512BW
 
 from quantarray.cpu import bands
-from quantarray.cpu.micro import LANES, PAIR, SHUFFLED, SPLIT, TABLES, TILE, WORDS, count_bytes, mask_sums, value_sums
+from quantarray.cpu.micro import (
+    LANES,
+    PAIR,
+    SHUFFLED,
+    SPLIT,
+    TABLES,
+    TILE,
+    WORDS,
+    count_bytes,
+    mask_sums,
+    mask_words,
+    value_sums,
+)
 from quantarray.cpu.tiles import empty_table, fill_least
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
@@ -131,6 +143,30 @@ def test_masks(data):
     bits = masks[:, None] >> np.arange(LANES, dtype=np.uint64) & np.uint64(1)
     np.testing.assert_array_equal(bits, chosen > limits[kind])
     assert (masks < 1 << LANES).all()
+
+
+@njit
+def store(sums, at, limits, lane, flips, used, words, places, pixels):
+    least = empty_table(limits, np.uint16)
+    fill_least(limits, (0, limits.shape[1]), least)
+    mask_words(sums, at, PAIR, least, lane, flips, used, words, places, pixels)
+
+
+@given(data=st.data())
+def test_words(data):
+    """Whole words over what was there, of as many pixels as a tile has."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    sums = rng.integers(0, data.draw(st.sampled_from([2, 300, 64 * bands.MOST + 1])), (3 * TILE, PAIR), np.uint16)
+    tile, kind, pixels = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 1)), data.draw(st.integers(1, TILE))
+    chosen = sums[tile * TILE : (tile + 1) * TILE].astype(np.int64)
+    limits = rng.choice([-(1 << 40), -1, 0, 65535, 1 << 40, *chosen[0, :9]], (2, PAIR))
+    flips, used = rng.integers(0, 2**64, 2, np.uint64)
+    words, places = rng.integers(0, 2**64, (1, 5, 2), np.uint64), rng.permutation(10)[:TILE]
+    bits = np.packbits(chosen > limits[kind], axis=1, bitorder="little").view(np.uint64)[:, 0]
+    expected = words.copy()
+    expected.reshape(-1)[places[:pixels]] = ((bits ^ flips) & used)[:pixels]
+    store(sums, tile * TILE * PAIR, limits, kind * PAIR, flips, used, words, places, pixels)
+    np.testing.assert_array_equal(words, expected)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])

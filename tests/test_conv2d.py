@@ -541,7 +541,9 @@ def test_more_tiles_than_a_band(levels, bits_out, images, name, threads):
 TWO_LEVELS = [(-1, 1), (1, -1), (0, 1), (0, -2), (0, 3), (-4, 4), (5, 1)]
 
 
-@pytest.mark.parametrize("groups, channels, outputs", [(1, 70, 70), (1, 32, 6), (2, 64, 64)])
+@pytest.mark.parametrize(
+    "groups, channels, outputs", [(1, 70, 70), (1, 32, 6), (1, 64, 60), (1, 64, 210), (2, 64, 64), (3, 96, 180)]
+)
 @pytest.mark.parametrize("w_levels", TWO_LEVELS)
 @pytest.mark.parametrize("x_levels", TWO_LEVELS)
 def test_counts_against_one_threshold(x_levels, w_levels, groups, channels, outputs):
@@ -557,6 +559,7 @@ def test_counts_against_one_threshold(x_levels, w_levels, groups, channels, outp
     law = qa.Thresholds(limits, greater=greater, strict=strict)
     above = np.where(strict == greater, expected > limits[:, 0], expected >= limits[:, 0])
     got = qa.conv2d(a, b, bias=bias, requantize=law, padding=1, groups=groups)
+    validate(got)
     np.testing.assert_array_equal(got.codes(), np.where(greater, above, ~above))
     for dtype in (np.int32, np.int64):
         got = qa.conv2d(a, b, bias=bias, padding=1, groups=groups, out_dtype=dtype)

@@ -17,6 +17,7 @@ from .micro import (
     add_counts,
     add_rows,
     fill_tables,
+    mask_words,
     read_tile,
     shuffle_tile,
     split_weights,
@@ -145,3 +146,23 @@ def read_band(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
             else:
                 read_tile(sums, at, lanes, counts)
                 add_counts(counts, i + j, total)
+
+
+@inner
+def store_words(plan, low, band, kinds, sizes, sums, at, least, lane, flips, used, words, word, places):
+    """The bits of two blocks of a band, word `word` of a result's rows: sums from `at` on, limits from lane `lane` on.
+
+    Both blocks are stored at once and over what was there: `or_bits` for each took three times as long.
+    """
+    pixels, rows, row_words, lanes = plan.pixels, plan.origin.size, words.shape[2], sums.shape[3]
+    tile, row0 = np.uint64(low % len(pixels)), low // len(pixels) * rows
+    for i in range(np.uint64(band)):
+        for p in range(np.uint64(TILE)):
+            places[p] = (row0 + pixels[tile, p]) * row_words + word
+        mask_words(
+            sums, at + np.int64(i) * TILE * lanes, lanes, least, kinds[i] * least.shape[1] + lane, flips, used, words,
+            places, sizes[i],
+        )  # fmt: skip
+        tile += np.uint64(1)
+        if tile == np.uint64(len(pixels)):
+            tile, row0 = np.uint64(0), row0 + rows

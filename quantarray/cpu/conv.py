@@ -12,7 +12,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band
+from ..format import WORD_BITS
+from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band, store_words
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
@@ -86,6 +87,7 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch(extra)
     places, filled = np.empty(TILE, np.int64), -1
+    paired = limits.size > 0 and (groups == 1 or group_lanes % WORD_BITS == 0)  # whole words can be stored
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
         if chunk != filled:
@@ -111,11 +113,21 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                         left, origins, kinds, sizes, band, right, block, near, runs, first_run, differ, ready, steps,
                         sums,
                     )  # fmt: skip
+                done = near // 2 * 2 if IN_BANDS and paired else 0
+                for pair in range(done // 2):
+                    at, lane = (block + 2 * pair) * LANES, (block + 2 * pair - group * group_blocks) * LANES
+                    flips, used = flips_and_lanes(flip, at, LANES)
+                    others, more = flips_and_lanes(flip, at + LANES, min(LANES, group_lanes - lane - LANES))
+                    store_words(
+                        plan, low, band, kinds, sizes, sums, 2 * pair * LANES, least, at,
+                        turned ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES), words,
+                        (group * group_lanes + lane) // WORD_BITS, places,
+                    )  # fmt: skip
                 image, tile = low // counts.size, low % counts.size
-                for i in range(band):
+                for i in range(band if done < near else 0):
                     kind, row0 = classes[tile], image * origin.size
                     start, stop = first_run[kind], first_run[kind + 1]
-                    for nth in range(near):
+                    for nth in range(done, near):
                         at, lane = (block + nth) * LANES, (block + nth - group * group_blocks) * LANES
                         channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
                         placed, fixed = straight and valid == LANES, kind * extra.shape[1] + at

@@ -19,7 +19,7 @@ from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .stream import STREAMED, stream_lanes
-from .sums import mask_sums, read_tile, value_sums
+from .sums import mask_sums, mask_words, read_tile, value_sums
 from .tables import TABLES, WORDS, add_rows, fill_tables
 from .taps import add_chosen, fix_lanes
 from .vectors import LANES, PAIR, TILE, WIDTH
@@ -96,6 +96,7 @@ __all__ = [
     "mask_of_plane",
     "mask_sums",
     "mask_tile",
+    "mask_words",
     "near_rows",
     "pick_bits",
     "popcount",

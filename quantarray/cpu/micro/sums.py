@@ -43,6 +43,28 @@ def mask_sums(typingctx, sums, at, apart, least, least_at, masks):
 
 
 @intrinsic
+def mask_words(typingctx, sums, at, apart, least, least_at, flips, used, words, places, pixels):
+    """words[places[p]] = used & (flips ^ m), bit l of m is least[least_at + l] <= sums[at + apart * p + l]: for some
+    pixels and 64 lanes. `words` is an array of any shape, places int64[4]."""
+    i64, u64 = types.int64, types.uint64
+    signature = types.void(sums, i64, i64, least, i64, u64, u64, words, places, i64)
+
+    def codegen(context, builder, signature, args):
+        sums, least = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3))
+        words, places = (pointer(context, builder, signature, args, i) for i in (7, 8))
+        vector = ir.VectorType(I16, 2 * LANES)
+        bounds = builder.load(place_of(builder, least, 0, vector), align=2)
+        for p in range(TILE):
+            with builder.if_then(builder.icmp_signed("<", const(p), args[9]), likely=True):
+                found = builder.load(place_of(builder, sums, _pixel(builder, args[2], p), vector), align=16)
+                mask = builder.bitcast(builder.icmp_unsigned(">=", found, bounds), I64)
+                place = builder.gep(words, [builder.load(builder.gep(places, [const(p)]))])
+                builder.store(builder.and_(builder.xor(mask, args[5]), args[6]), place)
+
+    return signature, codegen
+
+
+@intrinsic
 def value_sums(typingctx, sums, at, apart, extra, extra_at, step, values, places, pixels):
     """values[places[p] + l] = extra[extra_at + l] + step * sums[at + apart * p + l] for some pixels and 32 lanes.
 

@@ -48,6 +48,7 @@ SUITES = {
         _shape("1x1 /2 56x56x64->128", 56, 64, 128, kernel=1, stride=2),
         _shape("3x3 /2 56x56x64->128", 56, 64, 128, stride=2),
         _shape("5x5 28x28x128", 28, 128, 128, kernel=5),
+        _shape("3x3 32x32x16", 32, 16, 16),
         _shape("depthwise 56x56x128", 56, 128, 128, groups=128),
         _shape("32 groups 28x28x128", 28, 128, 128, groups=32),
         _shape("32 groups 14x14x512", 14, 512, 512, groups=32),

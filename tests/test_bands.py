@@ -119,10 +119,15 @@ def test_no_sum_overflows(way, differ):
 
 
 @njit
-def mask(sums, at, limits, least_at, masks):
+def least_counts(limits):
     least = empty_table(limits, np.uint16)
     fill_least(limits, (0, limits.shape[1]), least)
-    mask_sums(sums, at, PAIR, least, least_at, masks)
+    return least
+
+
+@njit
+def mask(sums, at, limits, least_at, masks):
+    mask_sums(sums, at, PAIR, least_counts(limits), least_at, masks)
 
 
 @njit
@@ -147,9 +152,7 @@ def test_masks(data):
 
 @njit
 def store(sums, at, limits, lane, flips, used, words, places, pixels):
-    least = empty_table(limits, np.uint16)
-    fill_least(limits, (0, limits.shape[1]), least)
-    mask_words(sums, at, PAIR, least, lane, flips, used, words, places, pixels)
+    mask_words(sums, at, PAIR, least_counts(limits), lane, flips, used, words, places, pixels)
 
 
 @given(data=st.data())

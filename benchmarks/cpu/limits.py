@@ -144,7 +144,7 @@ def _bands():
     weights = lay_out(rng.integers(0, 1 << 64, (1, BLOCKS, _WORDS, LANES), np.uint64))
     origins, zeros = np.arange(BAND * TILE).reshape(BAND, TILE) * _WORDS, np.zeros(BAND, np.int64)
     left = words, origins, zeros, zeros + TILE, weights, np.array([[0, 0, _WORDS]]), np.array([0, 1])
-    sums, ready, steps = band_scratch(words, weights, BAND, 1)
+    sums, ready, steps = band_scratch(words, weights, np.array([TILE]), BAND, 1)
     seconds = _fastest(lambda t: _count_band(*left, ready, steps, sums, repeats), 1)
     return repeats * BAND * TILE * WIDE * _WORDS * 64 / seconds
 

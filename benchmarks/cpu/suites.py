@@ -62,7 +62,8 @@ SUITES = {
     ],
     "product": [*map(_square, (256, 1024, 4096)), Product(name="1x4096x4096", m=1, k=4096, n=4096)],
     "pairs": [
-        Product(name=f"{a}x{b} bits, 1024^3", m=1024, k=1024, n=1024, bits=(a, b))
+        Product(name=f"{a}x{b} bits, {name}", m=m, k=k, n=k, bits=(a, b))
+        for name, m, k in (("1024^3", 1024, 1024), ("1x4096x4096", 1, 4096))
         for a, b in ((2, 2), (4, 4), (1, 2), (1, 4), (8, 8), (8, 1))
     ],
     "pack": [*(Pack(name=f"pack {kind} 4096x4096", source=kind) for kind in ("float32", "float16", "uint8", "bool")),

@@ -38,19 +38,24 @@ TOGETHER = max(2, BLOCKS)  # of the same task
 
 
 @entry
-def band_scratch(left, right, tiles, parts):
-    """(sums, ready, steps) of `count_band`; `sums` is empty where tiles are better counted one by one."""
+def band_scratch(left, right, counts, tiles, parts):
+    """(sums, ready, steps) of `count_band`; `sums` is empty where tiles, of counts[tile] pixels each, are better counted
+    one by one."""
     planes, others, words = left.shape[0], right.shape[0], right.shape[2]
     fit = parts == 1 and words <= MOST and others <= _PLANES
-    if not (IN_BANDS and fit and pays(tiles, planes)):
+    alone = counts.size == 1 and counts[0] == 1
+    if not (IN_BANDS and fit and pays(tiles, planes, alone)):
         tiles = 0
     return band_buffers(planes, others, tiles, WIDE, 2 * words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
 
 
 @inner
-def pays(tiles, planes):
-    """True where so many tiles, and planes of x, are worth what is made ready for them."""
-    return tiles * TILE * planes >= _LEAST
+def pays(tiles, planes, alone):
+    """True where so many tiles, and planes of x, are worth what is made ready for them.
+
+    A pixel `alone` in its tile takes `count_tile` a third of the time of four, and shuffles as long as four.
+    """
+    return not (alone and BY_SHUFFLES) and tiles * (1 if alone else TILE) * planes >= _LEAST
 
 
 @inner

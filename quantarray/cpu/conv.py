@@ -74,7 +74,7 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
     i0, planes_i, j0, planes_j = x.terms[0, 0], x.terms[0, 1], w.terms[0, 0], w.terms[0, 1]
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
     extra, along, step, differ = as_counts(finish.extra, x.terms, w.terms)
-    sums, ready, steps = band_scratch(left, right, -(-tiles // parts), 1)
+    sums, ready, steps = band_scratch(left, right, counts, -(-tiles // parts), 1)
     straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
     straight &= IN_REGISTERS or sums.size > 0
     limits, turned = np.empty((0, 0), np.int64), np.uint64(0)

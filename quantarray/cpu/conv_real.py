@@ -72,7 +72,7 @@ def _real_range(x, w, plan, finish, values, words, chunks, stretches, tiles, dea
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
     plain = codes_are_ranks(thresholds, toggles)
     groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
-    counted, ready, steps = band_scratch(left, right, -(-tiles // stretches), parts)
+    counted, ready, steps = band_scratch(left, right, counts, -(-tiles // stretches), parts)
     size = counted.shape[2] // TILE if counted.size else 1
     origins, rows = np.empty((size, TILE), np.int64), np.empty((size, TILE), np.int64)
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)

@@ -21,6 +21,7 @@ from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 _PLANES = 8  # that a byte holds
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _CALL = 1000  # a kernel's call
+_ALONE = 0.4  # of what counting four pixels takes, where a product is of one
 _SHORT = 1.1  # products of one place of a square take as much longer as one long walk
 
 
@@ -73,9 +74,11 @@ def unrolling(x_terms, rows, taps):
 
 def _counting(x_terms, w_terms, rows, channels, words):
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
-    cost = planes_x * planes_w * (words * _shuffling(channels) + COUNTING.one_pass)
-    tiles = max(1, -(-rows // TILE))
-    if pays.py_func(tiles, planes_x):
+    tiles, alone = max(1, -(-rows // TILE)), rows == 1
+    in_bands = IN_BANDS and pays.py_func(tiles, planes_x, alone)
+    word = _ALONE if alone and not in_bands else _shuffling(channels)
+    cost = planes_x * planes_w * (words * word + COUNTING.one_pass)
+    if in_bands:
         cost += COUNTING.split * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
     if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
         cost += COUNTING.one_sum * TILE * planes_x * words / max(1, -(-channels // LANES))

@@ -63,8 +63,8 @@ def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, s
     """
     plane = left.shape[1]
     block_size = right.shape[2] * LANES
-    for i in range(planes_i):
-        for j in range(planes_j):
+    for j in range(planes_j):  # a plane of weights, the longer one, stays in L1
+        for i in range(planes_i):
             word, weight = (i0 + i) * plane, ((j0 + j) * right.shape[1] + block) * block_size
             if i + j == 0:
                 count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, total)

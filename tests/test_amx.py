@@ -263,7 +263,7 @@ def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
 )
 def test_choice_with_amx(monkeypatch, channels, size, bits, chosen):
     """Windows are copied: that pays for single bits from some channels on, and for more bits nearly always."""
-    for name in ("DOT_BLOCKS", "DOT_COPY", "MOST_PRODUCT"):
+    for name in ("DOT_ALONE", "DOT_COPY", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
     monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES, tile=6))
     monkeypatch.setattr(costs, "COUNTING", costs.BY_WORDS)  # every CPU with a matrix unit has VPOPCNTDQ

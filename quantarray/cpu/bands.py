@@ -39,7 +39,7 @@ TOGETHER = max(2, BLOCKS)  # of the same task
 
 @entry
 def band_scratch(left, right, counts, tiles, parts):
-    """(sums, ready, steps) of `count_band`; `sums` is empty where tiles, of counts[tile] pixels each, are better counted
+    """(sums, ready, steps) of `count_band`; `sums` is empty where tiles, of counts[tile] pixels, are better counted
     one by one."""
     planes, others, words = left.shape[0], right.shape[0], right.shape[2]
     fit = parts == 1 and words <= MOST and others <= _PLANES

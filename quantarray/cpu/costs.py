@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
-from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_BLOCKS, DOT_COPY, MOST_PRODUCT, UNIT
+from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import differing
 from .windows import BAND
@@ -22,7 +22,6 @@ _PLANES = 8  # that a byte holds
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _CALL = 1000  # a kernel's call
 _ALONE = 0.4  # of what counting four pixels takes, where a product is of one
-_SHORT = 1.1  # products of one place of a square take as much longer as one long walk
 
 
 class Counting(NamedTuple):
@@ -33,12 +32,14 @@ class Counting(NamedTuple):
     expand: float  # a word of one plane becomes 64 bytes
     unroll: float  # a tap of one plane of a tile goes to a row of bits
     split: float = 0  # a word of one plane of weights is made ready for shuffles, by each band
-    pair_alone: float = 0  # a word of a pair of blocks, or of one, by shuffles; of two pairs, which share them, it is 4
+    # A word of a block or two by shuffles, where four, which share them, take 4; by tables of a block, where two take 2
+    alone: float = 0
+    sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.5)
-BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.25, split=2, pair_alone=2.75)
-BY_TABLES = BY_WORDS._replace(unroll=0.25)
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.35)
+BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.25, split=2, alone=2.75, sure=1.55)
+BY_TABLES = BY_WORDS._replace(unroll=0.25, alone=1.9)
 COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
@@ -76,7 +77,7 @@ def _counting(x_terms, w_terms, rows, channels, words):
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
     tiles, alone = max(1, -(-rows // TILE)), rows == 1
     in_bands = IN_BANDS and pays.py_func(tiles, planes_x, alone)
-    word = _ALONE if alone and not in_bands else _shuffling(channels)
+    word = _ALONE if alone and not in_bands else _sharing(channels)
     cost = planes_x * planes_w * (words * word + COUNTING.one_pass)
     if in_bands:
         cost += COUNTING.split * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
@@ -85,13 +86,11 @@ def _counting(x_terms, w_terms, rows, channels, words):
     return cost
 
 
-def _shuffling(channels):
-    """What a block costs of those whose pairs share shuffles."""
-    if not COUNTING.pair_alone:
-        return 1
+def _sharing(channels):
+    """What a block costs of those that are counted together, and share shuffles or tables."""
     blocks = max(1, -(-channels // LANES))
     whole, rest = divmod(blocks, BLOCKS)
-    return (BLOCKS * whole + (0, COUNTING.pair_alone, COUNTING.pair_alone, BLOCKS)[rest]) / blocks
+    return (BLOCKS * whole + (0, COUNTING.alone, COUNTING.alone, BLOCKS)[rest]) / blocks
 
 
 def _dot_fits(x_terms, w_terms):
@@ -123,10 +122,9 @@ def _winograd(x_terms, w_terms, rows, channels, words):
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
-    passes = _SHORT * WINOGRAD.word * _pairing(blocks)
-    return words * (passes + expanding + folding) + WINOGRAD.tile
+    return words * (WINOGRAD.word * _pairing(blocks) + expanding + folding) + WINOGRAD.tile
 
 
 def _pairing(blocks):
-    """What a block alone costs where two are multiplied at once: nearly as much as both."""
-    return DOT_BLOCKS * -(-blocks // DOT_BLOCKS) / blocks
+    """What a block costs of those of which two are multiplied at once."""
+    return 1 + (DOT_ALONE - 1) * (blocks % 2) / blocks

@@ -24,7 +24,7 @@ from .windows import BAND, WORD, bring, spans_of
 _NO_VALUES = np.empty((0, 0), np.int32)
 _PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
-EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 6, weight=0.12, pixel=0.35, band=BAND)
+EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
 
 
 def dot_weights(words, groups, out):

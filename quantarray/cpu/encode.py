@@ -11,7 +11,7 @@ import numpy as np
 from . import threads
 from .compiled import inline
 from .deal import Kernel, share
-from .micro import mask_at_least, mask_nan, prefetch, widen
+from .micro import low_bits, mask_at_least, mask_nan, prefetch, widen
 
 _LEAST = 1 << 16  # values that are worth a parallel region
 _FEW = 256  # codes whose toggles are kept: finding them takes 5 us
@@ -56,30 +56,33 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
     length, count = x.shape[1], thresholds.shape[2]
     rest, wide, made = np.zeros((1, 64), x.dtype), np.zeros(64, thresholds.dtype), np.zeros(8, np.uint64)
     unordered, short = np.uint64(0), thresholds.shape[1] == 1 and planes <= 2 and 0 < count < 1 << planes
-    at = first
+    at, r, word = first, first // words, first % words
     while at < last:
-        r, word = at // words, at % words
         table, part = row[min(r, row.size - 1)], word * 64 // group if thresholds.shape[1] > 1 else 0
-        valid, whole, from_ = min(64, length - word * 64), min(last - at, length // 64 - word), r * length + word * 64
-        if short and whole:
-            if planes == 1:
-                unordered |= _one_bit(x, from_, thresholds, codes, toggles, table, out, r, word, whole)
-            else:
-                unordered |= _two_bits(x, from_, thresholds, codes, toggles, table, out, r, word, whole)
-            at += whole
-            continue
-        if valid == 64:
-            prefetch(x, from_)
-            unordered |= _word(x, from_, thresholds, codes, toggles, table, part, count, planes, wide, made)
-            for plane in range(planes):
-                out[plane, r, word] = made[plane]
-        else:
+        from_, whole = r * length + word * 64, min(last - at, length // 64 - word)
+        valid, done = min(64, length - word * 64), max(1, whole) if short else 1
+        # The last word of a row is 64 values too: those of the next row are masked out
+        inside = from_ + 64 * done <= x.size
+        if not inside:
             for i in range(valid):
                 rest[0, i] = x[r, word * 64 + i]
-            unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, wide, made)
+        if short and inside and planes == 1:
+            unordered |= _one_bit(x, from_, thresholds, codes, toggles, table, out, r, word, done)
+        elif short and inside:
+            unordered |= _two_bits(x, from_, thresholds, codes, toggles, table, out, r, word, done)
+        else:
+            if inside:
+                prefetch(x, from_)
+                unordered |= _word(x, from_, thresholds, codes, toggles, table, part, count, planes, wide, made)
+            else:
+                unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, wide, made)
             for plane in range(planes):
-                out[plane, r, word] = made[plane] & (~np.uint64(0) >> np.uint64(64 - valid))
-        at += 1
+                out[plane, r, word] = made[plane]
+        for plane in range(planes if valid < 64 else 0):
+            out[plane, r, word] &= low_bits(valid)
+        at, word = at + done, word + done
+        if word == words:
+            r, word = r + 1, 0
     nan[piece] = unordered != 0
 
 

@@ -51,5 +51,5 @@ def found():
 UNIT = found()
 COUNTS_BY_SHUFFLES = UNIT is None and isa.COUNTING == "avx512bw"  # costs are in what counting by shuffles takes
 _chosen = micro if UNIT is None else dot_amx
-DOT_PASSES, DOT_BLOCKS, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_BLOCKS, _chosen.MOST_PRODUCT
+DOT_PASSES, DOT_ALONE, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_ALONE, _chosen.MOST_PRODUCT
 DOT_COPY = getattr(_chosen, "DOT_COPY", 0)

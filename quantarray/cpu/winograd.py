@@ -39,7 +39,7 @@ _FOLDED = 512  # words that all of them have, unless a tile has more: 512 KiB of
 _SPAN = (
     1 << 13
 )  # words that the pixels of a band may span, unless those of one square span half of it: 512 KiB as bytes
-EFFORT = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=15, weight=0.45, pixel=1.4)
+EFFORT = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=10, weight=0.45, pixel=1.4)
 MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
 MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 

@@ -156,6 +156,11 @@ class Network:
         assert dtype.levels is not None and dtype.step is not None
         return dtype, ((table - dtype.levels[0]) // dtype.step).astype(np.uint8)
 
+    @cached_property
+    def _codes_are_bytes(self) -> bool:
+        table = self._input_law[1]
+        return table.dtype == np.uint8 and bool((table == np.arange(len(table))).all())
+
     def encode_input(self, x: Any) -> Any:
         """Raw bytes, uint8 [n ..], as what the first layer takes: value = input_table[x].
 
@@ -183,7 +188,7 @@ class Network:
         if device not in self._tables:
             self._tables[device] = namespace(device).asarray(table)
             settle(device)
-        values = self._tables[device][a]
+        values = a if self._codes_are_bytes else namespace(device).take(self._tables[device], a)
         if dtype is None:
             return values
         return QuantArray(pack_codes(values, -1, dtype.bits), dtype, values.shape, values.ndim - 1)

@@ -13,8 +13,6 @@ from ..format import WORD_BITS
 from .contraction import Job
 from .lanes import LANES
 
-_SURE = 1.4  # times as long, by the model
-
 
 def unrolled(job: Job) -> Job:
     """The job over rows of bits, where the cost model finds that faster; else itself."""
@@ -26,13 +24,11 @@ def unrolled(job: Job) -> Job:
 
 
 def _pays(job: Job, made: Job) -> bool:
-    """True where the model is sure, and counts: by bytes, zeros cost less than it thinks."""
+    """True where the model is sure."""
     model = product_costs(job.device)
     if model is None:
         return False
     plain, rows = (model.costs(j.terms, j.b.terms, j.pixels, j.shape[3], j.words, j.squares) for j in (job, made))
-    if min(plain, key=plain.get) != "conv":
-        return False
     blocks = -(-job.shape[3] // LANES)
     unrolling = model.unrolling(job.terms, job.pixels, job.window.taps)
-    return bool(_SURE * (blocks * rows["conv"] + unrolling) < blocks * plain["conv"])
+    return bool(model.COUNTING.sure * (blocks * min(rows.values()) + unrolling) < blocks * min(plain.values()))

@@ -6,13 +6,14 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 """
 
 from ..isa import COUNTING, FEATURES
-from .bits import add_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
+from .bits import add_bits, low_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .copy_windows import HALF, copy_windows
 from .distances import ROWS, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
+from .largest import SIDE, keep_largest
 from .ranks import put_ranks
 from .rescale_row import rescale_row
 from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
@@ -34,13 +35,13 @@ else:
     from .count_words import count_tile, lay_out, mask_counts, value_counts
 
 if "avx512vnni" in FEATURES:
-    from .dot_vnni import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
+    from .dot_vnni import DOT_ALONE, DOT_PASSES, MOST_PRODUCT, dot_tile
 elif COUNTING == "avx512bw":
-    from .dot_wide_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
+    from .dot_wide_pairs import DOT_ALONE, DOT_PASSES, MOST_PRODUCT, dot_tile
 elif COUNTING == "avx2" or "avx2" in FEATURES:
-    from .dot_pairs import DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile
+    from .dot_pairs import DOT_ALONE, DOT_PASSES, MOST_PRODUCT, dot_tile
 else:
-    DOT_BLOCKS, DOT_PASSES, MOST_PRODUCT, dot_tile = (
+    DOT_ALONE, DOT_PASSES, MOST_PRODUCT, dot_tile = (
         1,
         0,
         -1,
@@ -53,7 +54,7 @@ else:
     pick_bits = None  # bits of words are moved by shifts
 
 __all__ = [
-    "DOT_BLOCKS",
+    "DOT_ALONE",
     "DOT_PASSES",
     "HALF",
     "LANES",
@@ -63,6 +64,7 @@ __all__ = [
     "QUAD",
     "ROWS",
     "SHUFFLED",
+    "SIDE",
     "SPLIT",
     "STREAMED",
     "TABLES",
@@ -87,8 +89,10 @@ __all__ = [
     "fix_lanes",
     "fold_pixels",
     "fold_taps",
+    "keep_largest",
     "lay_out",
     "lay_out_quads",
+    "low_bits",
     "mask_above",
     "mask_at_least",
     "mask_counts",

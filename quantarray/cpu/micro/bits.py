@@ -24,6 +24,16 @@ def popcount(typingctx, word):
 
 
 @intrinsic
+def low_bits(typingctx, count):
+    """A uint64 of `count` ones, 1 to 64, from bit 0 on."""
+
+    def codegen(context, builder, signature, args):
+        return builder.lshr(ir.Constant(I64, -1), builder.sub(const(64), args[0]))
+
+    return types.uint64(types.int64), codegen
+
+
+@intrinsic
 def mask_above(typingctx, values, start, thresholds, at):
     """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
 

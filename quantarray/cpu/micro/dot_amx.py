@@ -17,7 +17,7 @@ from .dot import QUAD
 from .vectors import I8, LANES, const, pointer
 
 DOT_PASSES = 0.47  # of `count_tile`, as 1.27 and 2.7 T products/s on the same CPU: see `../costs.py`
-DOT_BLOCKS = 1
+DOT_ALONE = 1
 DOT_COPY = 0.2  # of a pass, for a line of 64 bytes of a window that is copied: 1.2 ns of 6.4
 MOST_PRODUCT = 2**15  # of two bytes: all
 SIDES = LANES // ROWS  # tiles of 16 channels in a block

@@ -8,8 +8,8 @@ from numba.core import cgutils
 from .dot import tile_dotter
 from .vectors import I8, I16, I32, LANES
 
-DOT_PASSES = 8  # of `count_tile` over one pair of planes take as long: see `../costs.py`
-DOT_BLOCKS = 1
+DOT_PASSES = 6  # of `count_tile` over one pair of planes take as long: see `../costs.py`
+DOT_ALONE = 1
 MOST_PRODUCT = 2**14 - 1  # of two bytes, or the sum of a pair saturates
 
 

@@ -9,7 +9,7 @@ from .vectors import I32, LANES
 
 # Of counting one pair of planes take as long, by `count_tile` or by shuffles: see `../costs.py`
 DOT_PASSES = 2.5 if COUNTING == "avx512bw" else 5
-DOT_BLOCKS = 2  # of 32 channels at once: one alone leaves the additions waiting for each other
+DOT_ALONE = 1.25  # as long as one of two takes a block of 32 channels alone, whose additions wait for each other
 MOST_PRODUCT = 2**15  # of two bytes: all
 _ROW = ir.VectorType(I32, 16)
 

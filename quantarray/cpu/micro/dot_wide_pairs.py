@@ -3,9 +3,9 @@
 from .dot import tile_dotter
 from .dot_pairs import MOST_PRODUCT, Pairs
 
-__all__ = ["DOT_BLOCKS", "DOT_PASSES", "MOST_PRODUCT", "dot_tile"]
+__all__ = ["DOT_ALONE", "DOT_PASSES", "MOST_PRODUCT", "dot_tile"]
 
 DOT_PASSES = 5.7  # of counting by shuffles
-DOT_BLOCKS = 2
+DOT_ALONE = 1.25
 
 dot_tile = tile_dotter(Pairs(16, 64, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512"))

@@ -4,6 +4,7 @@ that two pixels share (`micro/shuffles.py`)."""
 import numpy as np
 
 from .compiled import entry, inline, inner
+from .finish import flips_and_lanes
 from .isa import COUNTING
 from .lines import empty_lines
 from .micro import (
@@ -154,7 +155,25 @@ def read_band(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
 
 
 @inner
-def store_words(plan, low, band, kinds, sizes, sums, at, least, lane, flips, used, words, word, places):
+def store_pairs(
+    plan, low, band, kinds, sizes, sums, pairs, least, flip, turned, lane, valid, words, word, places
+):  # fmt: skip
+    """The bits of so many pairs of a band's blocks, from lane `lane` on, of which `valid` are channels.
+
+    They go to words `word` .. of a result's rows; `turned` is all ones where a limit is one from above.
+    """
+    for pair in range(pairs):
+        at, left = lane + 2 * pair * LANES, valid - 2 * pair * LANES
+        flips, used = flips_and_lanes(flip, at, LANES)
+        others, more = flips_and_lanes(flip, at + LANES, min(LANES, left - LANES))
+        _store_words(
+            plan, low, band, kinds, sizes, sums, 2 * pair * LANES, least, at,
+            turned ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES), words, word + pair, places,
+        )  # fmt: skip
+
+
+@inner
+def _store_words(plan, low, band, kinds, sizes, sums, at, least, lane, flips, used, words, word, places):
     """The bits of two blocks of a band, word `word` of a result's rows: sums from `at` on, limits from lane `lane` on.
 
     Both blocks are stored at once and over what was there: `or_bits` for each took three times as long.

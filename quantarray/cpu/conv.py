@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from ..format import WORD_BITS
-from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band, store_words
+from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band, store_pairs
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
@@ -97,8 +97,8 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                 add_sums(finish.extra, x.terms, w.terms, w.sums, w.inside, lanes, extra)
             if limits.size:
                 fill_limits(extra, thresholds, step, lanes, limits)
-                if IN_BANDS:
-                    fill_least(limits, lanes, least)
+            if IN_BANDS and least.size:
+                fill_least(limits, lanes, least)
         band = min(size, end - low)
         for group in range(groups):
             place_tiles(plan, low, band, group * group_words, origins, kinds, sizes)
@@ -114,14 +114,12 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                         sums,
                     )  # fmt: skip
                 done = near // 2 * 2 if IN_BANDS and paired else 0
-                for pair in range(done // 2):
-                    at, lane = (block + 2 * pair) * LANES, (block + 2 * pair - group * group_blocks) * LANES
-                    flips, used = flips_and_lanes(flip, at, LANES)
-                    others, more = flips_and_lanes(flip, at + LANES, min(LANES, group_lanes - lane - LANES))
-                    store_words(
-                        plan, low, band, kinds, sizes, sums, 2 * pair * LANES, least, at,
-                        turned ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES), words,
-                        (group * group_lanes + lane) // WORD_BITS, places,
+                if done:
+                    lane = (block - group * group_blocks) * LANES
+                    word, valid = (group * group_lanes + lane) // WORD_BITS, group_lanes - lane
+                    store_pairs(
+                        plan, low, band, kinds, sizes, sums, done // 2, least, flip, turned, block * LANES, valid,
+                        words, word, places,
                     )  # fmt: skip
                 image, tile = low // counts.size, low % counts.size
                 for i in range(band if done < near else 0):

@@ -149,7 +149,7 @@ def test_value_counts(differ, dtype, data):
 @njit
 def valued(words, origins, weights, runs, differ, extra, extra_at, step, values, places):
     value_counts(
-        words, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, extra, extra_at, step, values, places
+        words, 0, 1, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, extra, extra_at, step, values, places
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def streamed(lanes, start, out, at):
 
 @njit
 def masked(words, origins, weights, runs, differ, limits, limits_at, masks):
-    mask_counts(words, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks)
+    mask_counts(words, 0, 1, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks)
 
 
 @pytest.mark.parametrize("name", KERNELS)

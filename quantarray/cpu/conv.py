@@ -30,22 +30,22 @@ from .micro import (
     value_sums,
 )
 from .tiles import (
-    add_sums,
+    IN_REGISTERS,
     as_counts,
     blocks,
     count,
     empty_table,
+    fill_fixed,
     fill_least,
-    fill_limits,
     is_power,
     lay_out_blocks,
     next_stretch,
     place_tiles,
     scratch,
     sum_codes,
+    turn_to_limits,
 )
 
-IN_REGISTERS = mask_counts is not None  # a branch on a global is not even compiled where it is False
 _NO_COUNTS = np.empty((0, 0), np.uint16)
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 
@@ -75,8 +75,8 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
     groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
     extra, along, step, differ = as_counts(finish.extra, x.terms, w.terms)
     sums, ready, steps = band_scratch(left, right, counts, -(-tiles // parts), 1)
-    straight = planes_i * planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
-    straight &= IN_REGISTERS or sums.size > 0
+    straight = planes_j == 1 and along == 0 and is_power(abs(step))  # extra + step * one count
+    straight &= IN_REGISTERS or (planes_i == 1 and sums.size > 0)
     limits, turned = np.empty((0, 0), np.int64), np.uint64(0)
     if straight and thresholds.shape[0] == 1:
         limits, turned = empty_table(extra, np.int64), np.uint64(-(step < 0))
@@ -93,12 +93,13 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
         if chunk != filled:
             first, last = blocks(0, group_blocks, TOGETHER, chunk, chunks)
             lanes, filled = (first * LANES, ((groups - 1) * group_blocks + last) * LANES), chunk
-            if differ:
-                add_sums(finish.extra, x.terms, w.terms, w.sums, w.inside, lanes, extra)
             if limits.size:
-                fill_limits(extra, thresholds, step, lanes, limits)
-            if IN_BANDS and least.size:
-                fill_least(limits, lanes, least)
+                fill_fixed(finish.extra, x.terms, w.terms, w.sums, w.inside, differ, lanes, limits)
+                turn_to_limits(thresholds, step, lanes, limits)
+                if IN_BANDS:
+                    fill_least(limits, lanes, least)
+            elif differ:
+                fill_fixed(finish.extra, x.terms, w.terms, w.sums, w.inside, differ, lanes, extra)
         band = min(size, end - low)
         for group in range(groups):
             place_tiles(plan, low, band, group * group_words, origins, kinds, sizes)
@@ -134,13 +135,13 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                             places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
                         if IN_REGISTERS and limits.size:
                             mask_counts(
-                                left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
-                                limits, fixed, masks,
+                                left, i0 * left.shape[1], planes_i, left.shape[1], origins, i * TILE, right, weight,
+                                runs, start, stop, differ, limits, fixed, masks,
                             )  # fmt: skip
                         elif IN_REGISTERS and placed:
                             value_counts(
-                                left, i0 * left.shape[1], origins, i * TILE, right, weight, runs, start, stop, differ,
-                                extra, fixed, step, values, places,
+                                left, i0 * left.shape[1], planes_i, left.shape[1], origins, i * TILE, right, weight,
+                                runs, start, stop, differ, extra, fixed, step, values, places,
                             )  # fmt: skip
                         elif IN_BANDS and limits.size:
                             mask_sums(sums, i * TILE * WIDE + nth * LANES, WIDE, least, fixed, masks)

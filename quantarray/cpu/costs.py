@@ -27,19 +27,20 @@ _ALONE = 0.4  # of what counting four pixels takes, where a product is of one
 class Counting(NamedTuple):
     """What there is to counting besides words, and the unit of which changes with it."""
 
-    one_pass: float  # a pair of planes adds it to a tile: sums are loaded, shifted, stored
+    one_pass: float  # a pair of planes adds it to a tile, or a plane of w does: sums are loaded, shifted, stored
     one_sum: float  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
     expand: float  # a word of one plane becomes 64 bytes
     unroll: float  # a tap of one plane of a tile goes to a row of bits
     split: float = 0  # a word of one plane of weights is made ready for shuffles, by each band
     # A word of a block or two by shuffles, where four, which share them, take 4; by tables of a block, where two take 2
     alone: float = 0
+    one_shift: float = 0  # a pair of planes adds it to a tile where all planes of x are counted in the same registers
     sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.35)
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.35, one_shift=0.4)
 BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.25, split=2, alone=2.75, sure=1.55)
-BY_TABLES = BY_WORDS._replace(unroll=0.25, alone=1.9)
+BY_TABLES = BY_WORDS._replace(unroll=0.25, alone=1.9, one_shift=0)
 COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
@@ -78,10 +79,11 @@ def _counting(x_terms, w_terms, rows, channels, words):
     tiles, alone = max(1, -(-rows // TILE)), rows == 1
     in_bands = IN_BANDS and pays.py_func(tiles, planes_x, alone)
     word = _ALONE if alone and not in_bands else _sharing(channels)
-    cost = planes_x * planes_w * (words * word + COUNTING.one_pass)
+    passes = planes_w * (1 if COUNTING.one_shift else planes_x)
+    cost = planes_x * planes_w * (words * word + COUNTING.one_shift) + passes * COUNTING.one_pass
     if in_bands:
         cost += COUNTING.split * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
-    if w_terms[0, 2] and not differing.py_func(x_terms, w_terms):
+    if w_terms[0, 2] and not differing.py_func(w_terms):
         cost += COUNTING.one_sum * TILE * planes_x * words / max(1, -(-channels // LANES))
     return cost
 

@@ -7,8 +7,9 @@ import numpy as np
 from .compiled import entry, inline, inner
 from .deal import next_task, share
 from .lines import empty_lines
-from .micro import LANES, TILE, add_counts, count_tile, popcount
+from .micro import LANES, TILE, add_counts, count_tile, plane_counts, popcount
 
+IN_REGISTERS = plane_counts is not None  # a branch on a global is not even compiled where it is False
 _CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
 
 
@@ -64,13 +65,27 @@ def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, s
     plane = left.shape[1]
     block_size = right.shape[2] * LANES
     for j in range(planes_j):  # a plane of weights, the longer one, stays in L1
-        for i in range(planes_i):
-            word, weight = (i0 + i) * plane, ((j0 + j) * right.shape[1] + block) * block_size
-            if i + j == 0:
-                count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, total)
+        weight = ((j0 + j) * right.shape[1] + block) * block_size
+        if IN_REGISTERS:
+            if j == 0:
+                plane_counts(
+                    left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
+                    total,
+                )  # fmt: skip
             else:
-                count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, counts)
-                add_counts(counts, i + j, total)
+                plane_counts(
+                    left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
+                    counts,
+                )  # fmt: skip
+                add_counts(counts, j, total)
+        else:
+            for i in range(planes_i):
+                word = (i0 + i) * plane
+                if i + j == 0:
+                    count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, total)
+                else:
+                    count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, counts)
+                    add_counts(counts, i + j, total)
 
 
 @inline
@@ -91,37 +106,36 @@ def blocks(first, blocks, together, chunk, chunks):
 
 
 @entry
-def differing(x_terms, w_terms):
-    """True where the values of both operands are +-a number: u*v then is a matter of whether their bits differ."""
-    x_two = x_terms[0, 1] == 1 and 2 * x_terms[0, 2] + x_terms[0, 3] == 0
-    return x_two and w_terms[0, 1] == 1 and 2 * w_terms[0, 2] + w_terms[0, 3] == 0
+def differing(w_terms):
+    """True where the values of w are +-a number: u*v then is a matter of where bits of x's planes and w differ."""
+    return w_terms[0, 1] == 1 and 2 * w_terms[0, 2] + w_terms[0, 3] == 0
 
 
 @inner
 def as_counts(extra, x_terms, w_terms):
-    """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * |a & b|.
+    """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * sum_ij 2^(i+j) |a_j & b_i|.
 
-    Where `differing`, fixed - (step_x * step_w / 2) * |a ^ b| instead, and `differ` -1 and not 0: `add_sums` has to
-    fill `fixed`.
+    Where `differing`, fixed - (step_x * step_w / 2) * sum_j 2^j |a_j ^ b| instead, and `differ` -1 and not 0:
+    `fill_fixed` has to fill `fixed`.
     """
     step, along = x_terms[0, 3] * w_terms[0, 3], x_terms[0, 3] * w_terms[0, 2]
-    if differing(x_terms, w_terms):
+    if differing(w_terms):
         return np.empty_like(extra), 0, -(step // 2), -1
     return extra, along, step, 0
 
 
 @inner
-def add_sums(extra, x_terms, w_terms, sums, inside, lanes, fixed):
-    """Fill fixed[kind, lane] for differing bits, of lanes first .. last.
+def fill_fixed(extra, x_terms, w_terms, sums, inside, differ, lanes, fixed):
+    """fixed[kind, lane] of lanes first .. last: `extra`, and for differing bits what they add to it.
 
-    As |a & b| is (|a| + |b| - |a ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside + step_w *
-    |b|.
+    As |a_j & b| is (|a_j| + |b| - |a_j ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside +
+    step_w * |b|. In int64 nothing wraps.
     """
-    half = x_terms[0, 3] // 2
+    times = x_terms[0, 3] * ((1 << x_terms[0, 1]) - 1) if differ else 0
     for kind in range(extra.shape[0]):
         base = w_terms[0, 2] * inside[kind]
         for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
-            fixed[kind, lane] = extra[kind, lane] + half * (sums[kind, 0, lane] - base)
+            fixed[kind, lane] = extra[kind, lane] + times * ((sums[kind, 0, lane] - base) // 2)
 
 
 @inner
@@ -131,18 +145,18 @@ def is_power(number):
 
 
 @inner
-def fill_limits(extra, thresholds, step, lanes, limits):
-    """int64 limits[kind, lane]: extra + step * c > threshold where the count c > limit, or for a negative step is not.
+def turn_to_limits(thresholds, step, lanes, limits):
+    """int64 limits[kind, lane] of lanes first .. last from what is fixed, which they held before.
 
-    The step is a power of two, or minus one. Of lanes first .. last. Nothing wraps: `extra` is itself a result, of a
-    pixel that counts nothing.
+    fixed + step * c > threshold where the count c > limit, or for a negative step is not. The step is a power of two,
+    or minus one.
     """
     turned, shift = -(step < 0), np.int64(0)
     while abs(step) >> (shift + 1):
         shift += 1
-    for kind in range(extra.shape[0]):
+    for kind in range(limits.shape[0]):
         for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
-            limits[kind, lane] = ((np.int64(thresholds[0, lane]) - extra[kind, lane]) >> shift) ^ turned
+            limits[kind, lane] = ((np.int64(thresholds[0, lane]) - limits[kind, lane]) >> shift) ^ turned
 
 
 @inner

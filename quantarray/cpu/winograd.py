@@ -52,8 +52,8 @@ def winograd(x, w, plan, finish, out):
 
 @entry
 def band_of(length):
-    """How many squares are folded at once, where a tap has `length` words."""
-    return min(BAND, max(TILE, _FOLDED // max(1, length)))
+    """How many squares are folded at once, where a tap has `length` words: whole tiles, whose rows are all read."""
+    return min(BAND, max(1, _FOLDED // max(1, length) // TILE) * TILE)
 
 
 @entry

@@ -26,13 +26,13 @@ from .taps import add_chosen, fix_lanes
 from .vectors import LANES, PAIR, TILE, WIDTH
 from .widening import widen
 
-mask_counts = value_counts = None  # only where counts are used in the registers that added them up
+mask_counts = plane_counts = value_counts = None  # only where counts are used in the registers that added them up
 if COUNTING in ("avx2", "avx512bw"):
     from .count_nibbles import count_tile, lay_out
 elif COUNTING in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
 else:
-    from .count_words import count_tile, lay_out, mask_counts, value_counts
+    from .count_words import count_tile, lay_out, mask_counts, plane_counts, value_counts
 
 if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_ALONE, DOT_PASSES, MOST_PRODUCT, dot_tile
@@ -103,6 +103,7 @@ __all__ = [
     "mask_words",
     "near_rows",
     "pick_bits",
+    "plane_counts",
     "popcount",
     "prefetch",
     "put_plane",

@@ -1,6 +1,7 @@
 """Counting by LLVM's ctpop on 64-bit lanes: one instruction with AVX512-VPOPCNTDQ, and right on every CPU."""
 
 from functools import reduce
+from itertools import chain
 
 from llvmlite import ir
 from numba import types
@@ -19,25 +20,34 @@ def lay_out(words):
     return words
 
 
-def count(builder, combine, pixels, words, origins, weights, runs, first, last):
-    """[pixel][vector] of counts of the first `pixels` by one way to combine two words, of plain pointers."""
+def count(builder, combine, pixels, words, planes, apart, origins, weights, runs, first, last):
+    """[pixel][vector] of counts of the first `pixels` by one way to combine two words, of plain pointers.
+
+    Of `planes` planes of words that lie `apart`, the highest first: what is there is doubled before the next one.
+    """
     vector = ir.VectorType(I64, WIDTH)
     kind = ir.FunctionType(vector, [vector])
     ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
     # Registers that live through both loops
     slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in range(VECTORS)] for _ in range(pixels)]
-    with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
-        with cgutils.for_range(builder, length) as step:
-            lane = builder.mul(builder.add(weight, step.index), const(LANES))
-            column = [
-                builder.load(place_of(builder, weights, builder.add(lane, const(v * WIDTH)), vector), align=8)
-                for v in range(VECTORS)
-            ]
-            for p in range(pixels):
-                word = splat(builder, builder.load(builder.gep(pixel[p], [step.index])), WIDTH)
-                for v in range(VECTORS):
-                    ones = builder.call(ctpop, [combine(word, column[v])])
-                    builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
+    with cgutils.for_range(builder, planes) as done:
+        with builder.if_then(builder.icmp_signed("!=", done.index, const(0)), likely=False):
+            for slot in chain(*slots):
+                builder.store(builder.shl(builder.load(slot), splat(builder, const(1), WIDTH)), slot)
+        plane = builder.sub(builder.sub(planes, const(1)), done.index)
+        plane = builder.gep(words, [builder.mul(plane, apart)])
+        with each_run(builder, plane, origins, runs, first, last) as (pixel, weight, length):
+            with cgutils.for_range(builder, length) as step:
+                lane = builder.mul(builder.add(weight, step.index), const(LANES))
+                column = [
+                    builder.load(place_of(builder, weights, builder.add(lane, const(v * WIDTH)), vector), align=8)
+                    for v in range(VECTORS)
+                ]
+                for p in range(pixels):
+                    word = splat(builder, builder.load(builder.gep(pixel[p], [step.index])), WIDTH)
+                    for v in range(VECTORS):
+                        ones = builder.call(ctpop, [combine(word, column[v])])
+                        builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
     return [[builder.load(slot) for slot in row] for row in slots]
 
 
@@ -60,30 +70,58 @@ def _either(builder, pixels, differ, *rest):
                 then(count(builder, combine, pixels, *operands) * (TILE // pixels))
 
 
-def _count_tile(builder, pixels, differ, *rest):
+def _count_tile(builder, pixels, differ, words, *rest):
     *operands, counts = rest
-    _either(builder, pixels, differ, *operands, lambda sums: store_counts(builder, sums, counts))
+    one = const(1), const(0)
+    _either(builder, pixels, differ, words, *one, *operands, lambda sums: store_counts(builder, sums, counts))
 
 
 count_tile = tile_counter(_count_tile)
 
 
+def _operands(context, builder, signature, args):
+    """(origins, differ, what `count` takes) of the arguments that the functions below share."""
+    words, origins, weights = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 4, 6))
+    runs = pointer(context, builder, signature, args, 8)
+    return origins, args[11], (words, args[2], args[3], origins, weights, runs, args[9], args[10])
+
+
+@intrinsic
+def plane_counts(
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, counts
+):
+    """counts[p, l] = sum over i of 2^i * what `count_tile` counts for pixel p and lane l and plane i of the words.
+
+    Planes lie `apart` words; the rest as in `count_tile`.
+    """
+    i64 = types.int64
+    signature = types.void(words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)
+
+    def codegen(context, builder, signature, args):
+        origins, differ, operands = _operands(context, builder, signature, args)
+        counts = pointer(context, builder, signature, args, 12)
+        rest = differ, *operands, lambda sums: store_counts(builder, sums, counts)
+        by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
+
+    return signature, codegen
+
+
 @intrinsic
 def mask_counts(
-    typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, limits, limits_at, masks
-):
-    """Bit l of masks[p], uint64[4], is limits[limits_at + l] < what `count_tile` counts for pixel p and lane l.
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, limits,
+    limits_at, masks,
+):  # fmt: skip
+    """Bit l of masks[p], uint64[4], is limits[limits_at + l] < what `plane_counts` counts for pixel p and lane l.
 
     The limits are int64: counts are compared in the registers in which they were added up, and stored nowhere.
     """
     i64 = types.int64
-    signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, limits, i64, masks)
+    signature = types.void(words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, limits, i64, masks)
 
     def codegen(context, builder, signature, args):
-        words, origins, weights, limits = (
-            pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 4, 10)
-        )
-        runs, masks = (pointer(context, builder, signature, args, i) for i in (6, 12))
+        origins, differ, operands = _operands(context, builder, signature, args)
+        limits = pointer(context, builder, signature, args, 12, args[13])
+        masks = pointer(context, builder, signature, args, 14)
         vector = ir.VectorType(I64, WIDTH)
 
         def compare(sums):
@@ -96,7 +134,7 @@ def mask_counts(
                 mask = reduce(builder.or_, (builder.shl(part, const(v * WIDTH)) for v, part in enumerate(parts)))
                 builder.store(mask, builder.gep(masks, [const(p)]))
 
-        rest = args[9], words, origins, weights, runs, args[7], args[8], compare
+        rest = differ, *operands, compare
         by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
 
     return signature, codegen
@@ -104,23 +142,24 @@ def mask_counts(
 
 @intrinsic
 def value_counts(
-    typingctx, words, word, origins, origin, weights, weight, runs, first, last, differ, extra, extra_at, step, values,
-    places,
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, extra, extra_at,
+    step, values, places,
 ):  # fmt: skip
-    """values[places[p] + l] = extra[extra_at + l] + step * what `count_tile` counts for pixel p and lane l.
+    """values[places[p] + l] = extra[extra_at + l] + step * what `plane_counts` counts for pixel p and lane l.
 
     The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64.
     """
     i64 = types.int64
-    signature = types.void(words, i64, origins, i64, weights, i64, runs, i64, i64, i64, extra, i64, i64, values, places)
+    signature = types.void(
+        words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, extra, i64, i64, values, places
+    )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        words, origins, weights, extras = (
-            pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 4, 10)
-        )
-        runs, values, places = (pointer(context, builder, signature, args, i) for i in (6, 13, 14))
+        origins, differ, operands = _operands(context, builder, signature, args)
+        extras = pointer(context, builder, signature, args, 12, args[13])
+        values, places = (pointer(context, builder, signature, args, i) for i in (15, 16))
         vector = full(values.type.pointee)
-        value = by_step(builder, args[12], vector)
+        value = by_step(builder, args[14], vector)
 
         def store(sums):
             fixed = [
@@ -132,7 +171,7 @@ def value_counts(
                     found = value(fixed[i], counts)
                     builder.store(found, place_of(builder, row, i * vector.count, vector), align=4)
 
-        rest = args[9], words, origins, weights, runs, args[7], args[8], store
+        rest = differ, *operands, store
         by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
 
     return signature, codegen

@@ -815,3 +815,24 @@ def test_padding_values_under_thresholds(pad_value):
     dense = qa.conv2d(x, w, bias=bias, padding=1, pad_value=pad_value)
     got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=pad_value, requantize=law)
     np.testing.assert_array_equal(got.words, law(dense).words)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_thresholds_of_sums_that_int32_just_holds(sign):
+    """What is fixed where bits differ stands for a pixel of code 3, which these levels do not have: 3 * 2**30."""
+    rng, levels, k = np.random.default_rng(0), np.array([0, 2**20, 2**21]), 1000
+    x, w = rng.choice(levels, (1, 3, 3, k)), rng.choice([-1, 1], (40, 1, 1, k))
+    x[0, 0, 0], w[0], w[1] = levels[-1], sign, -sign
+    expected = naive.conv2d(x, w, (1, 1), ((0, 0), (0, 0)), (1, 1))
+    ours = qa.encode(x, levels.tolist()), qa.encode(w, (-1, 1))
+    assert qa.conv2d(*ours).dtype == np.int32 and expected.max() == k * 2**21
+    np.testing.assert_array_equal(qa.conv2d(*ours), expected)
+    for threshold in (-(2**30), 0, 2**30, k * 2**21 - 2**19):
+        law = qa.Thresholds([threshold])
+        np.testing.assert_array_equal(qa.conv2d(*ours, requantize=law).codes(), law(expected).codes())
+
+
+def test_a_band_of_squares_is_whole_tiles():
+    """The rows of a tile are read, and what they name, if one of its squares is there."""
+    for length in range(1, 5000):
+        assert winograd.band_of(length) % 4 == 0 < winograd.band_of(length)

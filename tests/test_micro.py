@@ -28,7 +28,7 @@ from quantarray.cpu.micro import (
     expand,
     stream_lanes,
 )
-from quantarray.cpu.micro.count_words import mask_counts, value_counts
+from quantarray.cpu.micro.count_words import mask_counts, plane_counts, value_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
 FEATURES = llvmlite.binding.get_host_cpu_features()
@@ -111,17 +111,44 @@ def test_counts(name, differ, data):
     check(name, differ, words, origins, weights, runs, first, last, dtype)
 
 
+def drawn_planes(data, differ):
+    """(arguments from the words on to `differ`, what `plane_counts` counts of them, their rng)."""
+    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
+    planes, apart = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
+    words = rng.integers(0, 1 << 64, 30 + planes * apart, np.uint64)
+    weights, origins = rng.integers(0, 1 << 64, (length, LANES), np.uint64), drawn_origins(rng)
+    counts = np.zeros((TILE, LANES), np.int64)
+    for i in range(planes):
+        pairs = words[i * apart + origins[:, None] + np.arange(length), None], weights
+        counts += (
+            np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64) << i
+        )
+    runs = np.array([[0, 0, length // 2], [length // 2, length // 2, length - length // 2]])
+    return (words, planes, apart, origins, weights, runs, -1 if differ else 0), counts, rng
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("differ", [False, True])
+@given(data=st.data())
+def test_plane_counts(differ, dtype, data):
+    given, expected, _ = drawn_planes(data, differ)
+    counts = np.full((TILE, LANES), -1, dtype)
+    planes_counted(*given, counts)
+    np.testing.assert_array_equal(counts, expected)
+
+
+@njit
+def planes_counted(words, planes, apart, origins, weights, runs, differ, counts):
+    plane_counts(words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, counts)
+
+
 @pytest.mark.parametrize("differ", [False, True])
 @given(data=st.data())
 def test_mask_counts(differ, data):
-    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
-    words, weights = rng.integers(0, 1 << 64, 30, np.uint64), rng.integers(0, 1 << 64, (length, LANES), np.uint64)
-    origins, limits = drawn_origins(rng), rng.integers(-1, 64 * length + 1, LANES + 3)
-    pairs = (words[origins[:, None] + np.arange(length), None], weights)
-    counts = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64)
+    given, counts, rng = drawn_planes(data, differ)
+    limits, masks = rng.integers(-1, counts.max() + 2, LANES + 3), np.zeros(TILE, np.uint64)
     limits[3:] = np.where(rng.random(LANES) < 0.5, counts[0] - rng.integers(0, 2, LANES), limits[3:])
-    masks = np.zeros(TILE, np.uint64)
-    masked(words, origins, weights, np.array([[0, 0, length]]), -1 if differ else 0, limits, 3, masks)
+    masked(*given, limits, 3, masks)
     bits = masks[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
     np.testing.assert_array_equal(bits[:, :LANES], counts > limits[3:])
     assert not bits[:, LANES:].any()
@@ -131,25 +158,23 @@ def test_mask_counts(differ, data):
 @pytest.mark.parametrize("differ", [False, True])
 @given(data=st.data())
 def test_value_counts(differ, dtype, data):
-    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
-    words, weights = rng.integers(0, 1 << 64, 30, np.uint64), rng.integers(0, 1 << 64, (length, LANES), np.uint64)
-    origins, places = drawn_origins(rng), rng.permutation(5)[:TILE] * LANES + data.draw(st.integers(0, 3))
+    given, counts, rng = drawn_planes(data, differ)
+    origins, places = given[3], rng.permutation(5)[:TILE] * LANES + data.draw(st.integers(0, 3))
     if origins[0] == origins[-1]:
         places[1:] = places[0]
-    pairs = (words[origins[:, None] + np.arange(length), None], weights)
-    counts = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=dtype)
     extra, values = rng.integers(-99, 99, LANES + 3).astype(dtype), np.full(6 * LANES, 7, dtype)
     step = data.draw(st.sampled_from([1, -1])) << data.draw(st.integers(0, 20))
     expected = values.copy()
-    expected[places[:, None] + np.arange(LANES)] = extra[3:] + step * counts
-    valued(words, origins, weights, np.array([[0, 0, length]]), -1 if differ else 0, extra, 3, step, values, places)
+    expected[places[:, None] + np.arange(LANES)] = (extra[3:] + step * counts).astype(dtype)
+    valued(*given, extra, 3, step, values, places)
     np.testing.assert_array_equal(values, expected)
 
 
 @njit
-def valued(words, origins, weights, runs, differ, extra, extra_at, step, values, places):
+def valued(words, planes, apart, origins, weights, runs, differ, extra, extra_at, step, values, places):
     value_counts(
-        words, 0, 1, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, extra, extra_at, step, values, places
+        words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, extra, extra_at, step, values,
+        places,
     )  # fmt: skip
 
 
@@ -175,8 +200,8 @@ def streamed(lanes, start, out, at):
 
 
 @njit
-def masked(words, origins, weights, runs, differ, limits, limits_at, masks):
-    mask_counts(words, 0, 1, 0, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks)
+def masked(words, planes, apart, origins, weights, runs, differ, limits, limits_at, masks):
+    mask_counts(words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks)
 
 
 @pytest.mark.parametrize("name", KERNELS)

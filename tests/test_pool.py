@@ -92,3 +92,14 @@ def test_mean_divides_before_it_rounds():
     """(2**24 + 1 + 1) / 3 in float64: rounding the sum to float32 first would give 5592405.5."""
     x = qa.from_codes(np.array([1, 0, 0]).reshape(1, 1, 3, 1), qa.integers(1, 2**24))
     assert qa.avg_pool2d(x, (1, 3)).item() == np.float32((2**24 + 2) / 3)
+
+
+@pytest.mark.parametrize(("size", "depth"), [(40, 5), (23, 64), (17, 130), (9, 700), (4, 2047), (4, 2100), (3, 4200)])
+@pytest.mark.parametrize("bits", [1, 3])
+def test_max_of_more_words_than_lie_side_by_side(size, depth, bits):
+    """32 words are compared at once: of many pixels, some, or a part of one."""
+    codes = np.random.default_rng(0).integers(0, 2**bits, (2, size, size, depth))
+    x = qa.encode(codes, range(2**bits))
+    for window, stride, padding in (((2, 2), (2, 2), ((0, 0), (0, 0))), ((3, 2), (1, 2), ((1, 1), (0, 1)))):
+        expected = naive.max_pool2d(codes, window, stride, padding)
+        np.testing.assert_array_equal(qa.max_pool2d(x, window, stride=stride, padding=padding).codes(), expected)

@@ -57,7 +57,8 @@ def program(kernel, differ):
     first, last = (ir.Constant(I64, n) for n in (0, len(runs)))
     rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last)
     if kernel is count_words:
-        sums = count_words.count(builder, builder.xor if differ else builder.and_, TILE, *rest)
+        combine, one_plane = builder.xor if differ else builder.and_, (ir.Constant(I64, 1), ir.Constant(I64, 0))
+        sums = count_words.count(builder, combine, TILE, rest[0], *one_plane, *rest[1:])
         count_words.store_counts(builder, sums, counts)
     else:
         count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)

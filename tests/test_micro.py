@@ -146,10 +146,10 @@ def planes_counted(words, planes, apart, origins, weights, runs, differ, counts)
 @given(data=st.data())
 def test_mask_counts(differ, data):
     given, counts, rng = drawn_planes(data, differ)
-    limits, masks = rng.integers(-1, counts.max() + 2, LANES + 3), np.zeros(TILE, np.uint64)
+    limits, masks = rng.integers(-1, counts.max() + 2, LANES + 3), np.zeros(3 + TILE, np.uint64)
     limits[3:] = np.where(rng.random(LANES) < 0.5, counts[0] - rng.integers(0, 2, LANES), limits[3:])
     masked(*given, limits, 3, masks)
-    bits = masks[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
+    bits = masks[3:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
     np.testing.assert_array_equal(bits[:, :LANES], counts > limits[3:])
     assert not bits[:, LANES:].any()
 
@@ -201,7 +201,9 @@ def streamed(lanes, start, out, at):
 
 @njit
 def masked(words, planes, apart, origins, weights, runs, differ, limits, limits_at, masks):
-    mask_counts(words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks)
+    mask_counts(
+        words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks, 3
+    )
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -3,8 +3,9 @@ that two pixels share (`micro/shuffles.py`)."""
 
 import numpy as np
 
+from ..format import WORD_BITS
 from .compiled import entry, inline, inner
-from .finish import flips_and_lanes
+from .finish import flips_and_lanes, or_bits
 from .isa import COUNTING
 from .lines import empty_lines
 from .micro import (
@@ -170,6 +171,34 @@ def store_pairs(
             plan, low, band, kinds, sizes, sums, 2 * pair * LANES, least, at,
             turned ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES), words, word + pair, places,
         )  # fmt: skip
+
+
+@inner
+def store_masks(plan, low, band, sizes, masks, blocks, flip, turned, lane, valid, words, channel, whole):
+    """The bits masks[block, tile, pixel] of one or two blocks of a band, as `store_pairs` has them, from `channel` on.
+
+    As whole words, over what was there, or where words are others' too added to it, a block after the other.
+    """
+    pixels, rows = plan.pixels, plan.origin.size
+    flips, used = flips_and_lanes(flip, lane, min(LANES, valid))
+    others, more = flips, np.uint64(0)
+    if blocks == 2:
+        others, more = flips_and_lanes(flip, lane + LANES, min(LANES, valid - LANES))
+    tile, row0, word = np.uint64(low % len(pixels)), low // len(pixels) * rows, np.uint64(channel // WORD_BITS)
+    for i in range(np.uint64(band)):
+        for p in range(np.uint64(sizes[i])):
+            row = row0 + pixels[tile, p]
+            mask = (masks[0, i, p] ^ turned ^ flips) & used
+            other = (masks[1, i, p] ^ turned ^ others) & more
+            if whole:
+                words[0, np.uint64(row), word] = mask | other << np.uint64(LANES)
+            else:
+                or_bits(mask, channel, min(LANES, valid), words, 0, row)
+                if blocks == 2:
+                    or_bits(other, channel + LANES, min(LANES, valid - LANES), words, 0, row)
+        tile += np.uint64(1)
+        if tile == np.uint64(len(pixels)):
+            tile, row0 = np.uint64(0), row0 + rows
 
 
 @inner

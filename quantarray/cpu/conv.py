@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from ..format import WORD_BITS
-from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band, store_pairs
+from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band, store_masks, store_pairs
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
@@ -87,6 +87,7 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
     kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
     dot, part, masks, made = scratch(extra)
     places, filled = np.empty(TILE, np.int64), -1
+    band_masks = np.empty((2, size if IN_REGISTERS else 0, TILE), np.uint64)  # of two blocks
     paired = limits.size > 0 and (groups == 1 or group_lanes % WORD_BITS == 0)  # whole words can be stored
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
@@ -122,6 +123,22 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                         plan, low, band, kinds, sizes, sums, done // 2, least, flip, turned, block * LANES, valid,
                         words, word, places,
                     )  # fmt: skip
+                if IN_REGISTERS and limits.size:
+                    half, done = (block - first) % 2, near
+                    weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
+                    for i in range(np.uint64(band)):
+                        kind = kinds[i]
+                        mask_counts(
+                            left, i0 * left.shape[1], planes_i, left.shape[1], origins, np.int64(i) * TILE, right,
+                            weight, runs, first_run[kind], first_run[kind + 1], differ, limits,
+                            kind * extra.shape[1] + block * LANES, band_masks, (half * size + np.int64(i)) * TILE,
+                        )  # fmt: skip
+                    if half or block + 1 == last:
+                        lane = (block - half - group * group_blocks) * LANES
+                        store_masks(
+                            plan, low, band, sizes, band_masks, 1 + half, flip, turned, (block - half) * LANES,
+                            group_lanes - lane, words, group * group_lanes + lane, paired,
+                        )  # fmt: skip
                 image, tile = low // counts.size, low % counts.size
                 for i in range(band if done < near else 0):
                     kind, row0 = classes[tile], image * origin.size
@@ -133,12 +150,7 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                         weight = (j0 * right.shape[1] + block + nth) * right.shape[2] * LANES
                         for p in range(TILE if placed else 0):
                             places[p] = (row0 + pixels[tile, p]) * values.shape[1] + channel
-                        if IN_REGISTERS and limits.size:
-                            mask_counts(
-                                left, i0 * left.shape[1], planes_i, left.shape[1], origins, i * TILE, right, weight,
-                                runs, start, stop, differ, limits, fixed, masks,
-                            )  # fmt: skip
-                        elif IN_REGISTERS and placed:
+                        if IN_REGISTERS and placed:
                             value_counts(
                                 left, i0 * left.shape[1], planes_i, left.shape[1], origins, i * TILE, right, weight,
                                 runs, start, stop, differ, extra, fixed, step, values, places,

@@ -109,19 +109,21 @@ def plane_counts(
 @intrinsic
 def mask_counts(
     typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, limits,
-    limits_at, masks,
+    limits_at, masks, masks_at,
 ):  # fmt: skip
-    """Bit l of masks[p], uint64[4], is limits[limits_at + l] < what `plane_counts` counts for pixel p and lane l.
+    """Bit l of uint64 masks[masks_at + p] is limits[limits_at + l] < what `plane_counts` counts for pixel p and lane l.
 
     The limits are int64: counts are compared in the registers in which they were added up, and stored nowhere.
     """
     i64 = types.int64
-    signature = types.void(words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, limits, i64, masks)
+    signature = types.void(
+        words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, limits, i64, masks, i64
+    )  # fmt: skip
 
     def codegen(context, builder, signature, args):
         origins, differ, operands = _operands(context, builder, signature, args)
         limits = pointer(context, builder, signature, args, 12, args[13])
-        masks = pointer(context, builder, signature, args, 14)
+        masks = pointer(context, builder, signature, args, 14, args[15])
         vector = ir.VectorType(I64, WIDTH)
 
         def compare(sums):

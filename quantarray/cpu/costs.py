@@ -20,6 +20,7 @@ from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
 
 _PLANES = 8  # that a byte holds
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
+_PACK = 50  # a word of a tile's windows is made of bytes
 _CALL = 1000  # a kernel's call
 _ALONE = 0.4  # of what counting four pixels takes, where a product is of one
 
@@ -38,30 +39,33 @@ class Counting(NamedTuple):
     sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.35, one_shift=0.4)
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.35, one_shift=0.8)
 BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.25, split=2, alone=2.75, sure=1.55)
 BY_TABLES = BY_WORDS._replace(unroll=0.25, alone=1.9, one_shift=0)
 COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
-def integer_kernel(x_terms, w_terms, rows, channels, words, squares):
+def integer_kernel(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
     """The kernel of operands of one term: `rows` pixels of windows of `words` words, by `channels` a group.
 
-    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others.
+    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others. Pixels `of_bytes` are multiplied as they are, and
+    packed before they are counted.
     """
-    found = costs(x_terms, w_terms, rows, channels, words, squares)
+    found = costs(x_terms, w_terms, rows, channels, words, squares, of_bytes)
     return min(found, key=found.get)
 
 
-def candidates(x_terms, w_terms, rows, channels, words, squares):
+def candidates(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
     """The kernels that can make a product; arguments as of `integer_kernel`."""
-    return tuple(costs(x_terms, w_terms, rows, channels, words, squares))
+    return tuple(costs(x_terms, w_terms, rows, channels, words, squares, of_bytes))
 
 
-def costs(x_terms, w_terms, rows, channels, words, squares):
+def costs(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
     """What each kernel that can make a product costs."""
     sizes = rows, channels, words
     found = {"conv": _counting(x_terms, w_terms, *sizes)}
+    if of_bytes:
+        found["conv"] += _PACK * words / max(1, -(-channels // LANES))
     if _dot_fits(x_terms, w_terms):
         found["dot"] = _dot(x_terms, w_terms, *sizes)
     if squares and _winograd_fits(x_terms, w_terms, words):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from ..dtypes import Array
 
 
-def candidates(x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int) -> tuple[str, ...]:
+def candidates(
+    x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int, of_bytes: bool = False
+) -> tuple[str, ...]:
     """The kernels that can make a product."""
     return ("conv",)
 
 
-def integer_kernel(x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int) -> str:
+def integer_kernel(
+    x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int, of_bytes: bool = False
+) -> str:
     """ "conv", whatever the operands of one term are."""
     return "conv"

@@ -90,7 +90,7 @@ class Job:
         """The kernel that is the fastest."""
         size = self.pixels, self.shape[3] // self.groups, self.words, self.squares
         dtype = np.dtype(np.int32) if self.scaled else self.dtype
-        return products.product_name(self.device, dtype, self.terms, self.b.terms, *size)
+        return products.product_name(self.device, dtype, self.terms, self.b.terms, *size, self.of_bytes)
 
 
 class UnrolledBits(NamedTuple):

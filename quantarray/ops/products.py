@@ -108,16 +108,17 @@ def product_name(
     channels: int,
     words: int,
     squares: int,
+    of_bytes: bool = False,
 ) -> str:
     """The kernel of products of a dtype: `rows` windows of `words` words, by `channels` a group.
 
-    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others.
+    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others. `of_bytes`: x is not packed yet.
     """
     if dtype == np.float32:
         return "conv_real"
     if dtype == np.int64:
         return "conv"
-    return integer_kernel(device)(x_terms, w_terms, rows, channels, words, squares)
+    return integer_kernel(device)(x_terms, w_terms, rows, channels, words, squares, of_bytes)
 
 
 def write_to(

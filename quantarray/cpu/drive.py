@@ -57,6 +57,8 @@ def cut(workers, split, tiles, work, weights, pixels, bands):
     best = math.inf, 1, 1
     for pieces in (workers * rounds for rounds in (1, 2, 4, 8)):
         for chunks in range(1, min(split, pieces) + 1):
+            if split % chunks:  # pieces would be of two sizes: 3 chunks of 4 pairs of blocks took 9 % longer
+                continue
             parts = min(tiles, -(-pieces // chunks))
             dealt = chunks * parts
             total = work + max(parts, bands) * weights + chunks * pixels + dealt * _PIECE

@@ -819,7 +819,7 @@ def test_padding_values_under_thresholds(pad_value):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_thresholds_of_sums_that_int32_just_holds(sign):
-    """What is fixed where bits differ stands for a pixel of code 3, which these levels do not have: 3 * 2**30."""
+    """What is fixed where bits differ stands for a pixel of code 3, which these levels do not have: 3000 * 2**20."""
     rng, levels, k = np.random.default_rng(0), np.array([0, 2**20, 2**21]), 1000
     x, w = rng.choice(levels, (1, 3, 3, k)), rng.choice([-1, 1], (40, 1, 1, k))
     x[0, 0, 0], w[0], w[1] = levels[-1], sign, -sign

@@ -19,6 +19,7 @@ from .micro import (
     add_counts,
     add_rows,
     fill_tables,
+    mask_counts,
     mask_words,
     read_tile,
     shuffle_tile,
@@ -170,6 +171,20 @@ def store_pairs(
         _store_words(
             plan, low, band, kinds, sizes, sums, 2 * pair * LANES, least, at,
             turned ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES), words, word + pair, places,
+        )  # fmt: skip
+
+
+@inner
+def mask_band(
+    left, i0, planes_i, origins, kinds, band, right, j0, block, runs, first_run, differ, limits, masks, half
+):  # fmt: skip
+    """masks[half, tile, p] of a block: which of its counts are above the limits of the tile's class (`mask_counts`)."""
+    plane, weight = left.shape[1], (j0 * right.shape[1] + block) * right.shape[2] * LANES
+    for i in range(np.uint64(band)):
+        tile, kind = np.int64(i) * TILE, kinds[i]
+        mask_counts(
+            left, i0 * plane, planes_i, plane, origins, tile, right, weight, runs, first_run[kind], first_run[kind + 1],
+            differ, limits, kind * limits.shape[1] + block * LANES, masks, half * masks.shape[1] * TILE + tile,
         )  # fmt: skip
 
 

@@ -13,7 +13,19 @@ from functools import cache, partial
 import numpy as np
 
 from ..format import WORD_BITS
-from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, WIDE, band_scratch, count_band, read_band, store_masks, store_pairs
+from .bands import (
+    BAND,
+    BLOCKS,
+    IN_BANDS,
+    TOGETHER,
+    WIDE,
+    band_scratch,
+    count_band,
+    mask_band,
+    read_band,
+    store_masks,
+    store_pairs,
+)
 from .deal import Kernel
 from .drive import Effort, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
@@ -22,7 +34,6 @@ from .micro import (
     STREAMED,
     TILE,
     lay_out,
-    mask_counts,
     mask_sums,
     mask_tile,
     shift_tile,
@@ -125,14 +136,10 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                     )  # fmt: skip
                 if IN_REGISTERS and limits.size:
                     half, done = (block - first) % 2, near
-                    weight = (j0 * right.shape[1] + block) * right.shape[2] * LANES
-                    for i in range(np.uint64(band)):
-                        kind = kinds[i]
-                        mask_counts(
-                            left, i0 * left.shape[1], planes_i, left.shape[1], origins, np.int64(i) * TILE, right,
-                            weight, runs, first_run[kind], first_run[kind + 1], differ, limits,
-                            kind * extra.shape[1] + block * LANES, band_masks, (half * size + np.int64(i)) * TILE,
-                        )  # fmt: skip
+                    mask_band(
+                        left, i0, planes_i, origins, kinds, band, right, j0, block, runs, first_run, differ, limits,
+                        band_masks, half,
+                    )  # fmt: skip
                     if half or block + 1 == last:
                         lane = (block - half - group * group_blocks) * LANES
                         store_masks(

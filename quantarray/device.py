@@ -54,6 +54,7 @@ _FILES = {
     "rescale": "rescale",
     "depthwise": "depthwise",
     "sliced": "sliced",
+    "turn": "turn",
     "count": "reduce",
     "count_lanes": "reduce",
     "argmax": "scan",

@@ -63,16 +63,20 @@ class Right(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Depthwise weights of single bits, and a threshold for each output: words of channels, `period` a pixel.
+    """Weights of single bits, as many a group of channels as it has outputs, and a threshold for each output: words of
+    channels, `period` a pixel.
 
-    Arrays of words go on from the first for 8 words behind the period.
+    Arrays of words go on from the first behind the period, so that there are 8 from each on.
     """
 
-    taps: Array  # uint64[taps words]
-    limits: Array  # uint64[classes planes words]: a number of 4 or 6 bits a channel, a plane each
+    taps: Array  # uint64[taps words], a tap a channel of a group
+    limits: Array  # uint64[classes planes words]: a number of 4, 6 or 8 bits a channel, a plane each
     flip: Array  # uint64[words]
-    seen: Array  # int64[.., 2]: words from the origin, tap; those of class k are first_seen[k] .. first_seen[k + 1]
+    seen: Array  # int64[.., 2]: words from the origin, and a tap's from `taps` on; of class k first_seen[k] .. [k + 1]
     first_seen: Array  # int64[classes + 1]
+    runs: Array  # int64[.., 4]: word of an image where windows begin, and of its result, words, class
+    image_words: int
+    result_words: int
     period: int
 
 
@@ -269,10 +273,18 @@ def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Ar
     """
 
 
-def sliced(x: Left, w: Slices, plan: Plan, out: Array) -> None:
-    """Depthwise convolution of a term of one plane to single bits, uint64 out[1 rows words].
+def sliced(x: Left, w: Slices, out: Array) -> None:
+    """Convolution of a term of one plane to single bits, uint64 out[1 rows words], where a group of channels has as
+    many outputs: a bit is flip ^ (how many taps inside differ from x's bits < the limit).
 
-    A bit is flip ^ (how many taps inside differ from x's bits < the limit). The plan has tiles of one pixel.
+    A group of several channels has its bits once for each of them, as `turn` has them.
+    """
+
+
+def turn(words: Array, field: int, out: Array) -> None:
+    """out[i, r] = words[i], fields of `field` bits turned by r: bit l of a field is the field's bit (l + r) % field.
+
+    words uint64[images words], out uint64[images field words]; a field has a power of two bits, below 64.
     """
 
 

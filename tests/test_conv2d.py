@@ -51,10 +51,15 @@ class Case:
 
 
 @st.composite
-def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False):
-    """Sizes that fit: a window that is larger than the padded image takes more padding. `squares`: 3x3 at stride 1."""
+def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=False):
+    """Sizes that fit: a window that is larger than the padded image takes more padding. `squares`: 3x3 at stride 1.
+    `few`: groups of few channels with an output each.
+    """
     if depthwise:
         groups, per_group, outputs = draw(channels()), 1, draw(st.integers(1, 3))
+    elif few:
+        per_group = outputs = draw(st.sampled_from([1, 2, 4, 8, 16, 32, 64, 3]))
+        groups = draw(st.integers(1, 130 // per_group + 3))
     else:
         groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
         per_group, outputs = draw(channels()), draw(channels())
@@ -111,6 +116,15 @@ def windows_unrolled(how):
         yield
 
 
+@contextmanager
+def bits_in_slices(how):
+    """Groups of few channels of single bits are counted bit by bit where that can be, or as others are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if how == "none":
+            patch.setattr(slices, "possible_in_groups", lambda job: False)
+        yield
+
+
 WAYS = st.sampled_from(["chosen", "none", "all"])
 
 
@@ -121,6 +135,7 @@ def check(draw, case, x, w, expected, bias=None, by=PRODUCTS, **more):
         products_by(draw(st.sampled_from(by))),
         merged_groups(draw(WAYS)),
         windows_unrolled(draw(WAYS)),
+        bits_in_slices(draw(WAYS)),
     ):
         got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
         assert_bits(got, layout(expected, case))
@@ -189,7 +204,7 @@ def test_groups_of_few_channels_are_merged(x_levels, w_levels, groups, per_group
     bias, options = rng.integers(-99, 99, len(w)), {"padding": 1, "pad_value": 3, "groups": groups}
     x_packed, w_packed = qa.encode(x, x_levels), qa.encode(w, w_levels)
     exact = naive.conv2d(x, w, padding=1, pad_value=3, groups=groups) + bias
-    with merged_groups("all"):
+    with merged_groups("all"), bits_in_slices("none"):
         got = qa.conv2d(x_packed, w_packed, bias=bias, **options)
         law = qa.Thresholds(np.median(exact, axis=(0, 1, 2))[:, None])
         bits = qa.conv2d(x_packed, w_packed, bias=bias, requantize=law, **options)
@@ -279,10 +294,43 @@ def test_two_levels_depthwise(data, case):
     check(data.draw, case, *ours, expected.astype(np.int32), bias)
 
 
-@pytest.mark.parametrize(("size", "planes"), [(1, 4), (3, 4), (4, 6), (7, 6), (8, None)])
+@given(st.data(), cases(few=True))
+def test_two_levels_in_groups(data, case):
+    """The same of groups of few channels, an output a channel: each output's channels are turned to its place."""
+    low, step, size = (data.draw(st.sampled_from(n)) for n in ([-1, 0, 3, -7], [1, 2, -5], [1, 1, 3]))
+    x_law, w_law = Law(qa.integers((low, low + step))), Law(qa.integers(data.draw(st.permutations((-size, size)))))
+    x, w, *ours = arrays(data.draw, case, x_law, w_law)
+    bias = integer_bias(data.draw, len(w.codes))
+    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
+    check(data.draw, case, *ours, expected.astype(np.int32), bias)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "planes"), [(2, 2, 4), (4, 3, 6), (16, 3, 8), (32, 1, 6), (16, 4, None), (64, 1, None)]
+)
+@pytest.mark.parametrize("channels", [64, 192, 320])
+def test_groups_are_counted_in_slices(n, size, planes, channels, monkeypatch):
+    """Whatever the number of differing bits, and with as few planes as hold them."""
+    made, prepare = [], slices.prepare
+    monkeypatch.setattr(slices, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
+    rng = np.random.default_rng(size)
+    x = rng.choice((-1, 1), (2, size + 2, size + 9, channels))
+    w, groups = rng.choice((-1, 1), (channels, size, size, n)), channels // n
+    x[0, :size, :size] = w.reshape(groups, n, size, size, n)[:, 0].transpose(1, 2, 0, 3).reshape(size, size, channels)
+    x[1, :size, :size] = -x[0, :size, :size]
+    sums = naive.conv2d(x, w, groups=groups).astype(np.int32)
+    taps = n * size**2
+    for limit in (-taps, -1, 0, taps - 1, taps):
+        law = qa.Thresholds([limit], strict=bool(limit % 2))
+        got = qa.conv2d(qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1)), groups=groups, requantize=law)
+        np.testing.assert_array_equal(got.codes(), law(sums).codes())
+    assert [run.slices.limits.shape[1] for run in made] == [planes] * (5 if planes else 0)
+
+
+@pytest.mark.parametrize(("size", "planes"), [(1, 4), (3, 4), (4, 6), (7, 6), (8, 8), (15, 8), (16, None)])
 @pytest.mark.parametrize("channels", [1, 65, 577])
 def test_bits_are_counted_in_slices(size, planes, channels, monkeypatch):
-    """Up to 62 taps, for every number of differing bits that there can be."""
+    """Up to 254 taps, for every number of differing bits that there can be."""
     made, prepare = [], slices.prepare
     monkeypatch.setattr(slices, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
     rng = np.random.default_rng(size)

@@ -80,7 +80,10 @@ def prepare(
 
     `terms` are those of x, `channels` its channels, `shape` the result's.
     """
-    outputs = shape[3]
+    outputs, real = shape[3], dtype == np.float32
+    if requantize is not None and slices.possible(device, terms, w.values, channels, real or mean, requantize):
+        fixed = int(pad_value), bias, requantize
+        return slices.prepare(device, terms, w.values[0], 1, window, *fixed, dtype, shape)
     lanes = CopyLanes(channels, outputs // max(channels, 1))
     width, copies = lanes.width, lanes.copies
     found = classes(window)
@@ -98,7 +101,6 @@ def prepare(
         group_lanes=channels,
     )
     outside = w.values.sum(axis=1) - sums
-    real = dtype == np.float32
     extra = pad = shift = None
     if real:
         n_outside = (~found.inside).sum(axis=1)
@@ -106,8 +108,6 @@ def prepare(
     else:
         extra = products.integer_extra(terms, sums, int(pad_value), bias, outside, np.dtype(np.int64))
     finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
-    if requantize is not None and slices.possible(device, terms, w.values, channels, real or mean, requantize):
-        return slices.prepare(device, terms, w.values, window, finish, requantize, dtype, shape)
     where, packed = plan(window, width // WORD_BITS, 1, 1), thresholding.packed(device, requantize, shape)
     return Channelwise(products.Call(device, "depthwise", right, where, finish, packed, dtype, shape), mean)
 

@@ -161,6 +161,8 @@ def _prepare(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x),
     )  # fmt: skip
+    if slices.possible_in_groups(job):
+        return Prepared(data_format == "NCHW", None, slices.prepare_in_groups(job))
     job, pack = unrolling.unrolled(merging.merged(job)), None
     if job.of_bytes and job.kernel != "dot":
         job, pack = _packed(job)

@@ -9,8 +9,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from ..isa import COUNTING
+from .adders import full_adder, ternary_adder
 from .count_bytes import kernel, lay_out
-from .count_row import full_adder, ternary_adder
 from .vectors import I8, I32, I64, LANES, const, place_of
 
 __all__ = ["count_tile", "lay_out"]

@@ -7,8 +7,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from ..isa import COUNTING
+from .adders import full_adder
 from .count_bytes import kernel, lay_out
-from .count_row import full_adder
 from .vectors import I8, LANES, splat
 
 __all__ = ["Bytes", "count_tile", "lay_out"]

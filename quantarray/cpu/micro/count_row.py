@@ -8,26 +8,10 @@ A full adder takes three vectors to their sum and their carry, bit by bit. Seven
 from llvmlite import ir
 from numba.core import cgutils
 
-from .vectors import I8, I32, LANES, TILE, const, each_run, place_of, slot_of, splat
+from .vectors import I8, LANES, TILE, const, each_run, place_of, slot_of, splat
 
 _ROW = ir.VectorType(I8, LANES)
 _PIECE = 31  # words whose eights, 8 at most each, fit into a byte
-
-
-def full_adder(builder, a, b, c):
-    """(sum, carry) of each bit."""
-    differ = builder.xor(a, b)
-    return builder.xor(differ, c), builder.or_(builder.and_(a, b), builder.and_(differ, c))
-
-
-def ternary_adder(builder, a, b, c):
-    """The same in two instructions of AVX-512."""
-    kind = ir.VectorType(I32, LANES // 4)
-    add = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kind, [kind, kind, kind, I32]), "llvm.x86.avx512.pternlog.d.256"
-    )
-    operands = [builder.bitcast(v, kind) for v in (a, b, c)]
-    return [builder.bitcast(builder.call(add, [*operands, ir.Constant(I32, table)]), _ROW) for table in (0x96, 0xE8)]
 
 
 def count(builder, adder, differ, words, origins, weights, runs, first, last, counts):

@@ -20,7 +20,7 @@ from quantarray.array import validate
 from quantarray.cpu import conv, conv_real, dot, drive, winograd
 from quantarray.cpu import threads as cpu_threads
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops import contraction, folded, merging, scaled, slices, unrolling
+from quantarray.ops import contraction, convolution, folded, merging, scaled, slices, slicing, unrolling
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -121,7 +121,7 @@ def bits_in_slices(how):
     """Groups of few channels of single bits are counted bit by bit where that can be, or as others are."""
     with pytest.MonkeyPatch.context() as patch:
         if how == "none":
-            patch.setattr(slices, "possible_in_groups", lambda job: False)
+            patch.setattr(slicing, "_SIZES", ())
         yield
 
 
@@ -854,6 +854,49 @@ def test_exact_sums_become_what_the_real_kernel_makes(w_offset, name, monkeypatc
         got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=0.5)
         monkeypatch.setattr(scaled, "possible", lambda *operands: False)
         assert_bits(got, qa.conv2d(x, w.copy(), bias=bias, padding=1, pad_value=0.5))
+
+
+@pytest.mark.parametrize("x_levels", [(-1, 1), (0, 1), range(4)])
+@pytest.mark.parametrize("w_levels", [(-1, 1), (-2, 0, 1, 3)])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("law", [None, [0.5], [-1.5, 0.25, 3]])
+@pytest.mark.parametrize("bias", [None, 0.125])
+@pytest.mark.parametrize("pad_value", [0, 2.5])
+def test_depthwise_exact_sums_become_what_the_real_kernel_makes(
+    x_levels, w_levels, copies, law, bias, pad_value, monkeypatch
+):
+    """Thresholds at results themselves too. Constants by channel of x, and offsets, are the real kernel's as before."""
+    rng, channels = np.random.default_rng(6), 70
+    x = qa.encode(rng.choice(x_levels, (3, 5, 6, channels)), x_levels)
+    scale = rng.choice([0.25, 0.3, 1.75], (copies * channels, 1, 1, 1)).astype(np.float32)
+    w = qa.encode(rng.choice(w_levels, (copies * channels, 3, 3, 1)), w_levels, axis=0) * scale
+    more = {
+        "padding": 1,
+        "groups": channels,
+        "bias": None if bias is None else rng.normal(size=len(scale)).astype("f4"),
+    }
+    by_channel = rng.uniform(0.5, 2, channels).astype(np.float32)
+    for q in (x, x * np.float32(0.37), x * by_channel, x + np.float32(0.5)):
+        laws = [None] if law is None else [qa.Thresholds(np.float32(law) * 0.37)]
+        if law == [0.5]:
+            laws.append(qa.Thresholds(np.sort(qa.conv2d(q, w, **more)[1, 2, 3:4], axis=0).T, strict=False))
+        for how in laws:
+            got = qa.conv2d(q, w, requantize=how, **more)
+            with monkeypatch.context() as patch:
+                patch.setattr(convolution, "exact_inside", lambda *operands: False)
+                expected = qa.conv2d(q, w.copy(), requantize=how, **more)
+            if how is None:
+                assert_bits(got, expected)
+            else:
+                np.testing.assert_array_equal(got.words, expected.words)
+
+
+def test_scaled_depthwise_weights_are_counted_in_slices(monkeypatch):
+    rng, calls = np.random.default_rng(7), folded_calls(monkeypatch)
+    x = qa.quantize(rng.standard_normal((1, 9, 9, 70), np.float32), qa.Sign(scale=True))
+    w = qa.quantize(rng.standard_normal((70, 3, 3, 1), np.float32), qa.XNOR(), axis=0)
+    qa.conv2d(x, w, padding=1, groups=70, requantize=qa.Thresholds([0.5]))
+    assert [type(call) for call in calls] == [slices.Sliced]
 
 
 @pytest.mark.parametrize("pad_value", [1, -2.5])

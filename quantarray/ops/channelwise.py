@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy
+from ..device import asnumpy, has_kernel
 from ..dtypes import Array
 from ..format import WORD_BITS
-from ..kernels import Right
+from ..kernels import Finish, Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
-from . import products, slices, thresholding
+from . import folded, products, scaled, slices, thresholding
 from .lanes import CopyLanes
 from .operand import Operand
 
@@ -49,67 +50,120 @@ def weights(w: QuantArray, b: Operand) -> Weights:
     return Weights(values, products.full_lane(scale, channels), products.full_lane(offset, channels))
 
 
+@dataclass(frozen=True)
+class Job:
+    """A checked window over each channel: `terms` are those of x, `channels` its channels, `shape` the result's."""
+
+    device: str
+    channels: int
+    terms: Array
+    w: Weights
+    window: Window
+    dtype: np.dtype[Any]
+    pad: float
+    bias: Array | None
+    requantize: Thresholds | None
+    shape: tuple[int, ...]
+    mean: bool = False
+
+    @property
+    def real(self) -> bool:
+        return self.mean or self.dtype == np.float32
+
+    @property
+    def of_integers(self) -> Job:
+        """The exact sums of a real result."""
+        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)
+
+    @property
+    def lanes(self) -> CopyLanes:
+        return CopyLanes(self.channels, self.shape[3] // max(self.channels, 1))
+
+    @property
+    def sums(self) -> Array:
+        """Of the weights over the taps inside, int64[classes terms outputs]."""
+        inside = classes(self.window).inside.astype(np.int64)
+        return np.asarray(np.einsum("kt,stc->ksc", inside, self.w.values))
+
+    @property
+    def real_extras(self) -> tuple[Array, Array]:
+        """(pad [classes outputs], bias [outputs]) of a real result."""
+        outside, n_outside = self.w.values.sum(axis=1) - self.sums, (~classes(self.window).inside).sum(axis=1)
+        return products.real_extras(self.pad, self.bias, outside, n_outside, self.w.scale, self.w.offset)
+
+
 class Channelwise(NamedTuple):
     """The call that is left."""
 
-    call: products.Call
+    call: products.Call | slices.Sliced
+    exact: scaled.Scaled | folded.Folded | None  # in its place where constants of x are the same for all channels
     mean: bool
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
+        if a.exact:
+            return (self.exact or self.call)(products.left(a.words, a.terms, len(x), False), out, self.mean)
         scale, offset = a.constants(4)
         scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
         left = products.left(a.words, a.terms, len(x), False, scale, offset)
-        return self.call(left, out, self.mean)
+        call = self.exact if self.exact and scale.shape[-1] == offset.shape[-1] == 1 else self.call
+        return call(left, out, self.mean)
 
 
-def prepare(
-    device: str,
-    channels: int,
-    terms: Array,
-    w: Weights,
-    window: Window,
-    dtype: np.dtype[Any],
-    pad_value: float,
-    bias: Array | None,
-    requantize: Thresholds | None,
-    shape: tuple[int, ...],
-    mean: bool,
-) -> Channelwise | slices.Sliced:
+def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
     """Lay everything out as [copy, input channel] lanes; what is left takes x.
 
-    `terms` are those of x, `channels` its channels, `shape` the result's.
+    `exact_inside`: sums are exact, and the constants of a real result come after that.
     """
-    outputs, real = shape[3], dtype == np.float32
-    if requantize is not None and slices.possible(device, terms, w.values, channels, real or mean, requantize):
-        fixed = int(pad_value), bias, requantize
-        return slices.prepare(device, terms, w.values[0], 1, window, *fixed, dtype, shape)
-    lanes = CopyLanes(channels, outputs // max(channels, 1))
-    width, copies = lanes.width, lanes.copies
-    found = classes(window)
-    sums = np.einsum("kt,stc->ksc", found.inside.astype(np.int64), w.values)
-    by_lane = lanes(w.values).reshape(*w.values.shape[:2], copies, width)
+    if not job.real:
+        return Channelwise(_exact(job, job.requantize), None, False)
+    call, one, images = _prepare(job), exact_inside and not job.mean, job.shape[0]
+    fast: scaled.Scaled | folded.Folded | None = None
+    if one and job.requantize is not None and job.pad == 0:
+        fast = folded.Folded(call, _exact(job.of_integers, job.requantize), images, {})
+    elif one and job.requantize is None and has_kernel(job.device, "rescale"):
+        scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
+        fast = scaled.Scaled(_prepare(job.of_integers), images, of_pixel, scale, job.sums[:, 0], *job.real_extras)
+    return Channelwise(call, fast, job.mean)
+
+
+def _exact(job: Job, law: Thresholds | None) -> products.Call | slices.Sliced:
+    """The exact sums, counted bit by bit where `law`, which they meet in the end, makes single bits."""
+    one_bit = law is not None and law.into.bits == 1 and len(job.w.values) == 1 and job.shape[3] == job.channels
+    if not one_bit or not slices.possible(job.device, job.terms, job.w.values[0]):
+        return _prepare(job)
+    packed = thresholding.packed(job.device, job.requantize, job.shape)
+    given = job.device, job.terms, job.w.values[0], 1, job.window
+    return slices.prepare(*given, _last_step(job), packed, job.dtype, job.shape)
+
+
+def _prepare(job: Job) -> products.Call:
+    lanes, width, values = job.lanes, job.lanes.width, job.w.values
+    by_lane = lanes(values).reshape(*values.shape[:2], lanes.copies, width)
     right = Right(
         words=np.ascontiguousarray(by_lane.transpose(0, 2, 1, 3)),
-        terms=np.array([(s, 1, 0, 1) for s in range(len(w.values))], np.int64),
-        scale=lanes(w.scale)[None],
-        offset=lanes(w.offset)[None],
-        sums=lanes(sums),
-        inside=found.inside.sum(axis=1),
+        terms=np.array([(s, 1, 0, 1) for s in range(len(values))], np.int64),
+        scale=lanes(job.w.scale)[None],
+        offset=lanes(job.w.offset)[None],
+        sums=lanes(job.sums),
+        inside=classes(job.window).inside.sum(axis=1),
         groups=1,
         group_words=width // WORD_BITS,
-        group_lanes=channels,
+        group_lanes=job.channels,
     )
-    outside = w.values.sum(axis=1) - sums
+    where = plan(job.window, width // WORD_BITS, 1, 1)
+    packed = thresholding.packed(job.device, job.requantize, job.shape)
+    return products.Call(job.device, "depthwise", right, where, _last_step(job), packed, job.dtype, job.shape)
+
+
+def _last_step(job: Job) -> Finish:
     extra = pad = shift = None
-    if real:
-        n_outside = (~found.inside).sum(axis=1)
-        pad, shift = products.real_extras(pad_value, bias, outside, n_outside, w.scale, w.offset)
+    if job.real:
+        pad, shift = job.real_extras
     else:
-        extra = products.integer_extra(terms, sums, int(pad_value), bias, outside, np.dtype(np.int64))
-    finish = thresholding.finish(requantize, outputs, real, extra, pad, shift, lanes=lanes)
-    where, packed = plan(window, width // WORD_BITS, 1, 1), thresholding.packed(device, requantize, shape)
-    return Channelwise(products.Call(device, "depthwise", right, where, finish, packed, dtype, shape), mean)
+        outside = job.w.values.sum(axis=1) - job.sums
+        extra = products.integer_extra(job.terms, job.sums, int(job.pad), job.bias, outside, np.dtype(np.int64))
+    return thresholding.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes=job.lanes)
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:

@@ -15,8 +15,8 @@ from ..format import WORD_BITS, word_count
 from ..kernels import Plan, Right, Squares
 from ..thresholds import Thresholds
 from ..window import Window, classes, over_images, plan, squares, unrolled_plan
-from . import folded, products, scaled, thresholding
-from .lanes import TILE, GroupLanes
+from . import folded, products, scaled, slices, thresholding
+from .lanes import TILE, CopyLanes, GroupLanes
 from .operand import Operand, lower
 
 
@@ -38,6 +38,7 @@ class Job:
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
     unrolled: bool = False  # windows are made rows of bits before the kernel
+    turned: Array | None = None  # the weights in turns, where groups are counted bit by bit
 
     @property
     def real(self) -> bool:
@@ -118,7 +119,7 @@ class Contraction(NamedTuple):
     terms: Array | None  # of x, if its words or bytes are taken as they are
     of_bytes: bool
     unrolled: UnrolledBits | None
-    call: products.Call | scaled.Scaled | folded.Folded
+    call: products.Call | scaled.Scaled | folded.Folded | slices.Sliced
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         """x [n h w c] in, a QuantArray or int8 or uint8 if it is `of_bytes`, the result out."""
@@ -143,6 +144,8 @@ def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
     if job.scaled:
         return _prepare_scaled(job)
+    if job.turned is not None:
+        return _prepare_sliced(job, job.turned)
     return _prepare_folded(job) if job.real and job.exact_sums else _prepare(job)
 
 
@@ -191,6 +194,18 @@ def _prepare_scaled(job: Job) -> Contraction:
     pad, bias = products.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
     call = scaled.Scaled(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
     return exact._replace(images=job.shape[0], call=call)
+
+
+def _prepare_sliced(job: Job, turned: Array) -> Contraction:
+    """The same for weights in turns."""
+    n, channels, inside = job.w.shape[3], job.shape[3], classes(job.window).inside.astype(np.int64)
+    by_tap = turned.reshape(-1, n, channels).sum(axis=1)
+    sums, exact = (inside @ by_tap)[:, None], np.dtype(np.int64)
+    extra = products.integer_extra(job.terms, sums, int(job.pad), job.bias, by_tap.sum(axis=0) - sums, exact)
+    finish = thresholding.finish(job.requantize, channels, False, extra, lanes=CopyLanes(channels, 1))
+    packed = thresholding.packed(job.device, job.requantize, job.shape)
+    call = slices.prepare(job.device, job.terms, turned, n, job.window, finish, packed, job.dtype, job.shape)
+    return Contraction(channels, 1, job.shape[0], job.terms if job.plain else None, False, None, call)
 
 
 def _prepare_folded(job: Job) -> Contraction:

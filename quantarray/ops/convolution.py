@@ -23,11 +23,11 @@ from . import (
     merging,
     preparation,
     products,
-    slices,
+    slicing,
     thresholding,
     unrolling,
 )
-from .operand import bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
+from .operand import bias_values, exact_inside, from_dense, is_dense, lower, operand, plain_terms, result_type
 
 OP = "conv2d"
 
@@ -94,7 +94,7 @@ class Prepared(NamedTuple):
 
     channels_first: bool
     pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
-    run: channelwise.Channelwise | slices.Sliced | contraction.Contraction | products.OfNothing
+    run: channelwise.Channelwise | contraction.Contraction | products.OfNothing
 
     def __call__(self, x: Any) -> Any:
         made = self.channels_last(x)
@@ -153,17 +153,16 @@ def _prepare(
         return Prepared(data_format == "NCHW", _pack, nothing)
     if depthwise:
         one_by_one = channelwise.weights(w, b)
-        run = channelwise.prepare(
-            device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape, mean=False
-        )
+        depth = channelwise.Job(device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape)
+        run = channelwise.prepare(depth, exact_inside(a.terms, b, window.taps))
         return Prepared(data_format == "NCHW", _pack, run)
     job = contraction.Job(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x),
     )  # fmt: skip
-    if slices.possible_in_groups(job):
-        return Prepared(data_format == "NCHW", None, slices.prepare_in_groups(job))
-    job, pack = unrolling.unrolled(merging.merged(job)), None
+    job, pack = slicing.sliced(job), None
+    if job.turned is None:
+        job = unrolling.unrolled(merging.merged(job))
     if job.of_bytes and job.kernel != "dot":
         job, pack = _packed(job)
     return Prepared(data_format == "NCHW", pack, contraction.prepare(job))

@@ -15,7 +15,7 @@ import numpy as np
 from ..dtypes import Array
 from ..kernels import Finish, Left, Right
 from ..thresholds import Thresholds
-from . import products
+from . import products, slices
 from .operand import Operand, exact_inside
 
 _MOST = 8  # scales of x whose thresholds are kept
@@ -34,9 +34,9 @@ class Folded(NamedTuple):
     """Called as the `Call` is whose place it takes, `real`."""
 
     real: products.Call
-    exact: products.Call  # of integers, without thresholds
+    exact: products.Call | slices.Sliced  # of integers, without thresholds
     images: int  # as the plan of `exact` counts them
-    made: dict[float, products.Call | None]
+    made: dict[float, products.Call | slices.Sliced | None]
 
     @property
     def device(self) -> str:
@@ -54,12 +54,12 @@ class Folded(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         return self.real.shape
 
-    def __call__(self, x: Left, out: Array | None = None) -> Any:
+    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
         """A QuantArray of codes; `out` is for dense results, which there are none of."""
         exact = self._exact(x)
-        return self.real(x) if exact is None else exact(x._replace(images=self.images))
+        return self.real(x, None, *flags) if exact is None else exact(x._replace(images=self.images), None, *flags)
 
-    def _exact(self, x: Left) -> products.Call | None:
+    def _exact(self, x: Left) -> products.Call | slices.Sliced | None:
         """The call of integers for the scale of x; None where no thresholds give what the real one does."""
         if x.scale.size != 1 or x.offset.any():
             return None
@@ -68,7 +68,7 @@ class Folded(NamedTuple):
             if len(self.made) >= _MOST:
                 self.made.clear()
             finish = _fold(scale, self.right, self.real.finish, self.exact.finish)
-            made = None if finish is None else self.exact._replace(finish=finish, packed=self.real.packed)
+            made = None if finish is None else self.exact.finished(finish, self.real.packed)
             self.made[scale] = made
         return self.made[scale]
 

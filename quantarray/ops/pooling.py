@@ -72,7 +72,8 @@ def avg_pool2d(
         np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
     )
     a, real = lower(op, "x", q), np.dtype(np.float32)
-    run = channelwise.prepare(q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True)
+    job = channelwise.Job(q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True)
+    run = channelwise.prepare(job)
     made = run(q, a)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 

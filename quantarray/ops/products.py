@@ -86,6 +86,10 @@ class Call(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
+    def finished(self, finish: Finish, packed: thresholding.Packed | None) -> Call:
+        """The same with another last step."""
+        return self._replace(finish=finish, packed=packed)
+
     def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
         """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
         run = kernel(self.device, self.name)

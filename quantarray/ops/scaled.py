@@ -55,10 +55,10 @@ class Scaled(NamedTuple):
     def shape(self) -> tuple[int, ...]:
         return self.sums.shape
 
-    def __call__(self, x: Left, out: Array | None = None) -> Array:
+    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Array:
         """A dense array, C-contiguous, which is `out` if it is given."""
         made = empty(self.device, self.shape, self.dtype) if out is None else out
-        self.sums(x._replace(images=self.images), made.view(np.int32))
+        self.sums(x._replace(images=self.images), made.view(np.int32), *flags)
         rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
         x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
         constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias

@@ -872,6 +872,7 @@ def test_depthwise_exact_sums_become_what_the_real_kernel_makes(
     w = qa.encode(rng.choice(w_levels, (copies * channels, 3, 3, 1)), w_levels, axis=0) * scale
     more = {
         "padding": 1,
+        "pad_value": pad_value,
         "groups": channels,
         "bias": None if bias is None else rng.normal(size=len(scale)).astype("f4"),
     }

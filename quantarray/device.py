@@ -53,6 +53,7 @@ _FILES = {
     "conv_real": "conv_real",
     "rescale": "rescale",
     "depthwise": "depthwise",
+    "depthwise_bytes": "depthwise_bytes",
     "sliced": "sliced",
     "turn": "turn",
     "count": "reduce",

@@ -80,6 +80,27 @@ class Slices(NamedTuple):
     period: int
 
 
+class Taps(NamedTuple):
+    """Depthwise weights of one term, whose values are small."""
+
+    values: Array  # int16[multiplier taps lanes]
+    narrow: bool  # no sum over the taps of a code of x times a value passes 2**15
+    channels: int  # of x
+    period: int  # words of a pixel
+
+
+class Runs(NamedTuple):
+    """A window as runs of neighbouring output pixels of one border class."""
+
+    runs: Array  # int64[.., 4]: word of an image where windows begin, first row of its result, pixels, class
+    seen: Array  # int64[.., 2]: 64 times the words from the origin, lanes before a tap's; of class k those of
+    first_seen: Array  # int64[classes + 1]: first_seen[k] .. first_seen[k + 1]
+    reach: Array  # int64[classes 2]: words from the origin to the first that a window sees, and to behind the last
+    step: int  # words between windows of a run
+    image_words: int
+    image_rows: int
+
+
 class Finish(NamedTuple):
     """From an exact integer or a float64 value to the result."""
 
@@ -271,6 +292,10 @@ def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Ar
     `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
     value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
     """
+
+
+def depthwise_bytes(x: Left, w: Taps, plan: Runs, finish: Finish, out: Array) -> None:
+    """`depthwise` of a term of at most 8 planes, lanes as there; results and `finish.extra` are int32."""
 
 
 def sliced(x: Left, w: Slices, out: Array) -> None:

@@ -17,6 +17,8 @@ import numpy as np
 from .dtypes import Array
 from .kernels import Plan, Squares
 
+_FAR = 1 << 62
+
 
 @dataclass(frozen=True)
 class Window:
@@ -121,6 +123,21 @@ def tap_offsets(window: Window) -> Array:
     for n, k, d in zip(window.image, window.size, window.dilation, strict=True):
         offset = (offset[:, None] * n + np.arange(k) * d).reshape(-1)
     return offset
+
+
+@lru_cache(maxsize=256)
+def stretches(window: Window, apart: int, most: int) -> Array:
+    """Neighbouring output pixels of one class whose windows lie `apart` input pixels from each other, at most so many.
+
+    int64[.., 3]: the first one, how many, their class.
+    """
+    found = classes(window)
+    begin = np.flatnonzero(np.diff(found.of_pixel, prepend=-1) | (np.diff(found.origin, prepend=_FAR) != apart))
+    size = np.diff(begin, append=window.pixels)
+    parts = -(-size // most)
+    nth = np.arange(parts.sum()) - np.repeat(parts.cumsum() - parts, parts)
+    first = np.repeat(begin, parts) + most * nth
+    return np.stack([first, np.minimum(most, np.repeat(begin + size, parts) - first), found.of_pixel[first]], axis=1)
 
 
 @lru_cache(maxsize=256)

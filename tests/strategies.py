@@ -20,8 +20,8 @@ from quantarray.kernel_choice import forced
 _WITH_THREADS = [
     import_module(f"quantarray.cpu.{name}")
     for name in (
-        "depthwise drive encode gather gather_across grouped layout pack place pool rebit repack rescale sliced spread "
-        "turn unroll"
+        "depthwise depthwise_bytes drive encode gather gather_across grouped layout pack place pool rebit repack "
+        "rescale sliced spread turn unroll"
     ).split()
 ]
 CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words

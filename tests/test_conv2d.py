@@ -20,7 +20,7 @@ from quantarray.array import validate
 from quantarray.cpu import conv, conv_real, dot, drive, winograd
 from quantarray.cpu import threads as cpu_threads
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops import contraction, convolution, folded, merging, scaled, slices, slicing, unrolling
+from quantarray.ops import channelwise, contraction, convolution, folded, merging, scaled, slices, slicing, unrolling
 
 NCHW = (0, 3, 1, 2)
 DOTS = MOST_PRODUCT > 0
@@ -854,6 +854,66 @@ def test_exact_sums_become_what_the_real_kernel_makes(w_offset, name, monkeypatc
         got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=0.5)
         monkeypatch.setattr(scaled, "possible", lambda *operands: False)
         assert_bits(got, qa.conv2d(x, w.copy(), bias=bias, padding=1, pad_value=0.5))
+
+
+def depthwise_names(monkeypatch):
+    """The kernels of depthwise calls that are made ready."""
+    found, original = [], channelwise._prepare
+
+    def noted(job):
+        found.append(original(job))
+        return found[-1]
+
+    monkeypatch.setattr(channelwise, "_prepare", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("x_levels", "w_levels", "name", "narrow"),
+    [
+        (range(256), (-128, 0, 14), "depthwise_bytes", False),
+        (range(256), (-14, 0, 14), "depthwise_bytes", True),  # 9 * 255 * 14 is 637 below 2**15
+        ((-5, -4, -3, -2), (-1213, 0, 1213), "depthwise_bytes", True),
+        ((7, 5, 3, 1), (-1214, 0, 1213), "depthwise_bytes", False),
+        ((0, 1), (-32767, 5, 32767), "depthwise_bytes", False),
+        ((0, 1), (-32768, 5), "depthwise", None),
+        (range(-128, 128), (-(2**20), 1), "depthwise", None),
+        ((-(2**20), 2**20), (-3000, 1), "depthwise", None),  # int64
+    ],
+)
+@pytest.mark.parametrize("copies", [1, 3])
+def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, name, narrow, copies, monkeypatch):
+    """Where all taps have the largest sum that there can be, of either sign, and elsewhere."""
+    rng, calls = np.random.default_rng(3), depthwise_names(monkeypatch)
+    x, w = rng.choice(x_levels, (2, 9, 70, 65)), rng.choice(w_levels, (65 * copies, 3, 3, 1))
+    x[0, :6, :40], w[:40], w[40 : 2 * 40] = x_levels[-1], max(w_levels), min(w_levels)
+    w[-1] = w_levels[1]
+    x[1, :6, :40] = x_levels[0]
+    exact = naive.conv2d(x, w, padding=((1, 1), (1, 1)), groups=65)
+    a, b = qa.encode(x, x_levels), qa.encode(w, w_levels, axis=0)
+    got = qa.conv2d(a, b, padding=1, groups=65)
+    np.testing.assert_array_equal(got, exact)
+    for limits in ([exact.max() - 1], [exact.min(), 0, exact.max() - 1]):
+        law = qa.Thresholds(limits)
+        np.testing.assert_array_equal(qa.conv2d(a, b, padding=1, groups=65, requantize=law).words, law(got).words)
+    assert [(call.name, getattr(call.right, "narrow", None)) for call in calls] == [(name, narrow)] * 3
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"stride": 2, "padding": 1}, {"stride": (3, 1), "dilation": (1, 4), "padding": (0, 9)}]
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_depthwise_rows_that_are_not_bytes_all_at_once(how, many):
+    """More words than are expanded at a time, two images of them, and single rows of as many."""
+    rng = np.random.default_rng(4)
+    geometry = {name: v if isinstance(v, tuple) else (v, v) for name, v in how.items()}
+    for shape in ((2, 60, 45, 100), (1, 3, 1500, 130)):
+        x, w = rng.integers(0, 4, shape), rng.integers(-2, 2, (shape[3], 3, 3, 1))
+        pads = tuple((p, p) for p in geometry.get("padding", (0, 0)))
+        exact = naive.conv2d(x, w, **{**geometry, "padding": pads}, groups=shape[3])
+        with threads(many):
+            got = qa.conv2d(qa.encode(x, range(4)), qa.encode(w, range(-2, 2), axis=0), groups=shape[3], **how)
+        np.testing.assert_array_equal(got, exact)
 
 
 @pytest.mark.parametrize("x_levels", [(-1, 1), (0, 1), range(4)])

@@ -20,11 +20,11 @@ from quantarray.cpu.micro import (
     LANES,
     QUAD,
     TILE,
+    adders,
     copy_bytes,
     copy_windows,
     count_bytes,
     count_ones,
-    count_row,
     expand,
     stream_lanes,
 )
@@ -48,7 +48,7 @@ DOTS = [
 def compiled(name):
     """(count, lay_out) of a micro-kernel."""
     if name.endswith("_adder"):
-        lay_out, count_tile = count_bytes.lay_out, count_bytes.kernel(count_ones.Bytes, getattr(count_row, name))
+        lay_out, count_tile = count_bytes.lay_out, count_bytes.kernel(count_ones.Bytes, getattr(adders, name))
     else:
         module = import_module(f"quantarray.cpu.micro.{name}")
         lay_out, count_tile = module.lay_out, module.count_tile

@@ -14,7 +14,7 @@ from ..format import WORD_BITS
 from ..kernels import Finish, Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
-from . import folded, products, scaled, slices, thresholding
+from . import folded, products, scaled, slices, taps, thresholding
 from .lanes import CopyLanes
 from .operand import Operand
 
@@ -80,6 +80,10 @@ class Job:
         return CopyLanes(self.channels, self.shape[3] // max(self.channels, 1))
 
     @property
+    def packed(self) -> thresholding.Packed | None:
+        return thresholding.packed(self.device, self.requantize, self.shape)
+
+    @property
     def sums(self) -> Array:
         """Of the weights over the taps inside, int64[classes terms outputs]."""
         inside = classes(self.window).inside.astype(np.int64)
@@ -97,17 +101,16 @@ class Channelwise(NamedTuple):
 
     call: products.Call | slices.Sliced
     exact: scaled.Scaled | folded.Folded | None  # in its place where constants of x are the same for all channels
-    mean: bool
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
         """x [n h w c] and its lowered form in, the result out."""
         if a.exact:
-            return (self.exact or self.call)(products.left(a.words, a.terms, len(x), False), out, self.mean)
+            return (self.exact or self.call)(products.left(a.words, a.terms, len(x), False), out)
         scale, offset = a.constants(4)
         scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
         left = products.left(a.words, a.terms, len(x), False, scale, offset)
         call = self.exact if self.exact and scale.shape[-1] == offset.shape[-1] == 1 else self.call
-        return call(left, out, self.mean)
+        return call(left, out)
 
 
 def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
@@ -116,7 +119,7 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
     `exact_inside`: sums are exact, and the constants of a real result come after that.
     """
     if not job.real:
-        return Channelwise(_exact(job, job.requantize), None, False)
+        return Channelwise(_exact(job, job.requantize), None)
     call, one, images = _prepare(job), exact_inside and not job.mean, job.shape[0]
     fast: scaled.Scaled | folded.Folded | None = None
     if one and job.requantize is not None and job.pad == 0:
@@ -124,7 +127,7 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
     elif one and job.requantize is None and has_kernel(job.device, "rescale"):
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
         fast = scaled.Scaled(_prepare(job.of_integers), images, of_pixel, scale, job.sums[:, 0], *job.real_extras)
-    return Channelwise(call, fast, job.mean)
+    return Channelwise(call, fast)
 
 
 def _exact(job: Job, law: Thresholds | None) -> products.Call | slices.Sliced:
@@ -132,15 +135,26 @@ def _exact(job: Job, law: Thresholds | None) -> products.Call | slices.Sliced:
     one_bit = law is not None and law.into.bits == 1 and len(job.w.values) == 1 and job.shape[3] == job.channels
     if not one_bit or not slices.possible(job.device, job.terms, job.w.values[0]):
         return _prepare(job)
-    packed = thresholding.packed(job.device, job.requantize, job.shape)
     given = job.device, job.terms, job.w.values[0], 1, job.window
-    return slices.prepare(*given, _last_step(job), packed, job.dtype, job.shape)
+    return slices.prepare(*given, _last_step(job, np.dtype(np.int64)), job.packed, job.dtype, job.shape)
 
 
 def _prepare(job: Job) -> products.Call:
-    lanes, width, values = job.lanes, job.lanes.width, job.w.values
-    by_lane = lanes(values).reshape(*values.shape[:2], lanes.copies, width)
-    right = Right(
+    lanes, packed = job.lanes, job.packed
+    if not job.real and taps.possible(job.device, job.terms, job.w.values, job.dtype):
+        by_bytes = taps.weights(job.terms, job.w.values, lanes), taps.runs(job.window, lanes)
+        last = _last_step(job, job.dtype)
+        return products.Call(job.device, "depthwise_bytes", *by_bytes, last, packed, job.dtype, job.shape)
+    where = plan(job.window, lanes.width // WORD_BITS, 1, 1)
+    last = _last_step(job, np.dtype(np.int64))
+    flags = (job.mean,)
+    return products.Call(job.device, "depthwise", _right(job), where, last, packed, job.dtype, job.shape, flags)
+
+
+def _right(job: Job) -> Right:
+    lanes, values = job.lanes, job.w.values
+    by_lane = lanes(values).reshape(*values.shape[:2], lanes.copies, lanes.width)
+    return Right(
         words=np.ascontiguousarray(by_lane.transpose(0, 2, 1, 3)),
         terms=np.array([(s, 1, 0, 1) for s in range(len(values))], np.int64),
         scale=lanes(job.w.scale)[None],
@@ -148,21 +162,19 @@ def _prepare(job: Job) -> products.Call:
         sums=lanes(job.sums),
         inside=classes(job.window).inside.sum(axis=1),
         groups=1,
-        group_words=width // WORD_BITS,
+        group_words=lanes.width // WORD_BITS,
         group_lanes=job.channels,
     )
-    where = plan(job.window, width // WORD_BITS, 1, 1)
-    packed = thresholding.packed(job.device, job.requantize, job.shape)
-    return products.Call(job.device, "depthwise", right, where, _last_step(job), packed, job.dtype, job.shape)
 
 
-def _last_step(job: Job) -> Finish:
+def _last_step(job: Job, dtype: np.dtype[Any]) -> Finish:
+    """Sums are of a dtype, if they are integers."""
     extra = pad = shift = None
     if job.real:
         pad, shift = job.real_extras
     else:
         outside = job.w.values.sum(axis=1) - job.sums
-        extra = products.integer_extra(job.terms, job.sums, int(job.pad), job.bias, outside, np.dtype(np.int64))
+        extra = products.integer_extra(job.terms, job.sums, int(job.pad), job.bias, outside, dtype)
     return thresholding.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes=job.lanes)
 
 

@@ -47,17 +47,13 @@ class Folded(NamedTuple):
         return self.real.dtype
 
     @property
-    def right(self) -> Right:
-        return self.real.right
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self.real.shape
 
-    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
         """A QuantArray of codes; `out` is for dense results, which there are none of."""
         exact = self._exact(x)
-        return self.real(x, None, *flags) if exact is None else exact(x._replace(images=self.images), None, *flags)
+        return self.real(x) if exact is None else exact(x._replace(images=self.images))
 
     def _exact(self, x: Left) -> products.Call | slices.Sliced | None:
         """The call of integers for the scale of x; None where no thresholds give what the real one does."""
@@ -67,7 +63,8 @@ class Folded(NamedTuple):
         if scale not in self.made:
             if len(self.made) >= _MOST:
                 self.made.clear()
-            finish = _fold(scale, self.right, self.real.finish, self.exact.finish)
+            assert isinstance(self.real.right, Right)
+            finish = _fold(scale, self.real.right, self.real.finish, self.exact.finish)
             made = None if finish is None else self.exact.finished(finish, self.real.packed)
             self.made[scale] = made
         return self.made[scale]

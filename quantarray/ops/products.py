@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
 from ..dtypes import Array
-from ..kernels import Finish, Left, Plan, Right, Squares
+from ..kernels import Finish, Left, Plan, Right, Runs, Squares, Taps
 from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
@@ -79,27 +79,28 @@ class Call(NamedTuple):
 
     device: str
     name: str
-    right: Right
-    plan: Plan | Squares
+    right: Right | Taps
+    plan: Plan | Squares | Runs
     finish: Finish
     packed: thresholding.Packed | None  # the result, if it is thresholded
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    flags: tuple[bool, ...] = ()  # arguments that a kernel has besides
 
     def finished(self, finish: Finish, packed: thresholding.Packed | None) -> Call:
         """The same with another last step."""
         return self._replace(finish=finish, packed=packed)
 
-    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
         """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
         run = kernel(self.device, self.name)
         if self.packed is None:
             made = empty(self.device, self.shape, self.dtype) if out is None else out
             rows = math.prod(self.shape[:-1]), self.shape[-1]
-            run(x, self.right, self.plan, self.finish, *flags, made.reshape(rows))
+            run(x, self.right, self.plan, self.finish, *self.flags, made.reshape(rows))
             return made
         words = self.packed.empty()
-        run(x, self.right, self.plan, self.finish, *flags, words.reshape(self.packed.rows))
+        run(x, self.right, self.plan, self.finish, *self.flags, words.reshape(self.packed.rows))
         return self.packed(words)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..device import contiguous, empty, has_kernel, kernel
 from ..dtypes import Array
-from ..kernels import Left, Right
+from ..kernels import Left
 from ..thresholds import Thresholds
 from . import products
 from .operand import Operand, exact_inside
@@ -48,17 +48,13 @@ class Scaled(NamedTuple):
         return self.sums.device
 
     @property
-    def right(self) -> Right:
-        return self.sums.right
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self.sums.shape
 
-    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Array:
+    def __call__(self, x: Left, out: Array | None = None) -> Array:
         """A dense array, C-contiguous, which is `out` if it is given."""
         made = empty(self.device, self.shape, self.dtype) if out is None else out
-        self.sums(x._replace(images=self.images), made.view(np.int32), *flags)
+        self.sums(x._replace(images=self.images), made.view(np.int32))
         rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
         x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
         constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias

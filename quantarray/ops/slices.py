@@ -20,7 +20,7 @@ from ..device import empty, has_kernel, kernel
 from ..dtypes import Array
 from ..format import WORD_BITS, empty_lines
 from ..kernels import Finish, Left, Slices
-from ..window import Window, classes, tap_offsets
+from ..window import Window, classes, stretches, tap_offsets
 from . import thresholding
 from .lanes import CopyLanes
 
@@ -47,7 +47,7 @@ class Sliced:
         """The same with another last step."""
         return replace(self, finish=finish, packed=packed)
 
-    def __call__(self, x: Left, out: Array | None = None, *flags: bool) -> Any:
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
         """A QuantArray of codes."""
         assert self.packed is not None
         words = self.packed.empty()
@@ -91,6 +91,7 @@ def prepare(
     lanes, inside = CopyLanes(values.shape[1], 1), np.repeat(classes(window).inside, turns, axis=1).astype(np.int64)
     period, pixels = lanes.width // WORD_BITS, int(np.prod(window.image))
     at = (tap_offsets(window)[:, None] + np.arange(turns) * pixels).reshape(-1) * period
+    (first, count, kind), origin = stretches(window, 1, max(1, _RUN // period)).T, classes(window).origin
     seen, none = np.nonzero(inside)[1], np.empty(0, np.uint64)
     weights = Slices(
         taps=_words(lanes(values > 0)),
@@ -98,25 +99,13 @@ def prepare(
         flip=none,
         seen=np.stack([at[seen], seen * _length(period)], axis=1),
         first_seen=np.concatenate([[0], inside.sum(axis=1).cumsum()]),
-        runs=_runs(window, period),
+        runs=np.stack([origin[first] * period, first * period, count * period, kind], axis=1),
         image_words=turns * pixels * period,
         result_words=window.pixels * period,
         period=period,
     )
     step = int(terms[0, 3]) * int(abs(values.flat[0]))
     return Sliced(device, turns, step, lanes(inside @ (values > 0)), weights, finish, packed, dtype, shape)
-
-
-def _runs(window: Window, period: int) -> Array:
-    """Neighbours of one class, whose words lie side by side in an image and in the result, as `Slices` has them."""
-    found = classes(window)
-    kinds, origin = found.of_pixel, found.origin
-    begin = np.flatnonzero(np.diff(kinds, prepend=-1) | (np.diff(origin, prepend=-2) != 1))
-    size, most = np.diff(begin, append=len(kinds)), max(1, _RUN // period)
-    parts = -(-size // most)
-    first = np.repeat(begin, parts) + most * (np.arange(parts.sum()) - np.repeat(parts.cumsum() - parts, parts))
-    count = np.minimum(most, np.repeat(begin + size, parts) - first)
-    return np.stack([origin[first] * period, first * period, count * period, kinds[first]], axis=1)
 
 
 def _words(bits: Array) -> Array:

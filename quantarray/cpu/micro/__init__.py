@@ -12,6 +12,7 @@ from .distances import ROWS, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
+from .lane_products import CHANNELS, PIXELS, lane_products
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .largest import SIDE, keep_largest
 from .ranks import put_ranks
@@ -54,12 +55,14 @@ else:
     pick_bits = None  # bits of words are moved by shifts
 
 __all__ = [
+    "CHANNELS",
     "DOT_ALONE",
     "DOT_PASSES",
     "HALF",
     "LANES",
     "MOST_PRODUCT",
     "PAIR",
+    "PIXELS",
     "PLACES",
     "QUAD",
     "ROWS",
@@ -90,6 +93,7 @@ __all__ = [
     "fold_pixels",
     "fold_taps",
     "keep_largest",
+    "lane_products",
     "lay_out",
     "lay_out_quads",
     "low_bits",

@@ -1,0 +1,94 @@
+"""Depthwise convolution of integers whose codes become bytes first: `docs/kernels/depthwise.md`."""
+
+import numpy as np
+
+from . import threads
+from .deal import Kernel
+from .finish import codes_are_ranks, flips_and_lanes, store_codes, store_ranks, store_values
+from .lines import first_line
+from .micro import CHANNELS, LANES, PIXELS, expand, lane_products, mask_above
+
+_NO_VALUES, _NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.uint64)
+_LEAST = 1 << 14  # taps times words that are worth a parallel region
+_AHEAD = 1 << 12  # words that are expanded at a time, 256 KiB of bytes, unless a run spans more
+
+
+def depthwise_bytes(x, w, plan, finish, out):
+    words, values = (out, _NO_VALUES) if out.ndim == 3 else (_NO_WORDS, out)
+    if not out.size:
+        return
+    work = x.images * plan.image_rows * w.values.shape[0] * w.values.shape[1] * w.period
+    tasks = x.images * len(plan.runs)
+    threads.run(_bytes_range, (x, w, plan, finish, values, words), tasks, threads.workers(work, _LEAST))
+
+
+@Kernel
+def _bytes_range(x, w, plan, finish, values, words, begin, end):
+    # Taken out of their tuples once: see `finish.py` for what passing tuples costs, and for why no function does all
+    # that comes after the sums: 40 ns a word and pixel, twice what it took to add them up
+    thresholds, flip, toggles, extra = finish.thresholds, finish.flip, finish.toggles, finish.extra
+    left, seen, first_seen, plain = x.words, plan.seen, plan.first_seen, codes_are_ranks(thresholds, toggles)
+    first_plane, planes, plane, step = x.terms[0, 0], x.terms[0, 1], left.shape[1], x.terms[0, 3]
+    copies, taps, width = w.values.shape
+    one_bit, dense = copies == 1 and thresholds.shape[0] == 1, copies == 1 and words.size == 0
+    codes, code, low, high = np.empty(0, np.uint8), 0, 0, 0  # words low .. high are bytes from `code` on
+    places, rows, made = np.empty(PIXELS, np.int64), np.empty(PIXELS, np.int64), np.empty(8, np.uint64)
+    lanes, own = np.empty((PIXELS, CHANNELS), np.int32), np.arange(PIXELS) * CHANNELS
+    for task in range(begin, end):
+        image, run = task // len(plan.runs), task % len(plan.runs)
+        at, row, pixels, kind = plan.runs[run]
+        at, row = at + image * plan.image_words, row + image * plan.image_rows
+        some = plan.reach[kind, 1] > plan.reach[kind, 0]  # a window may see padding only
+        start, stop = at + plan.reach[kind, 0], at + (pixels - 1) * plan.step + plan.reach[kind, 1]
+        if some and (start < low or stop > high):
+            low, high = start, max(stop, min(start + _AHEAD, (image + 1) * plan.image_words))
+            if codes.size < (high - low + 1) * CHANNELS:
+                codes = np.empty((high - low + 1) * CHANNELS, np.uint8)
+                code = first_line(codes)
+            expand(left, first_plane * plane + low, plane, planes, high - low, 0, 1, codes, code)
+        for done in range(0, pixels, PIXELS):
+            near = max(0, min(done, pixels - PIXELS))  # the last pixels again where fewer are left
+            count = min(PIXELS, pixels - near)
+            for p in range(PIXELS):
+                places[p] = code + (at + (near + min(p, count - 1)) * plan.step - low) * CHANNELS
+            for word in range(w.period):
+                channels = min(CHANNELS, w.channels - word * CHANNELS)
+                for copy in range(copies):
+                    lane, weight = (copy * w.period + word) * CHANNELS, copy * taps * width + word * CHANNELS
+                    fixed = kind * extra.shape[1] + lane
+                    if dense and channels == CHANNELS:
+                        for p in range(PIXELS):
+                            rows[p] = (row + near + min(p, count - 1)) * values.shape[1] + lane
+                        lane_products(
+                            codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values,
+                            weight, w.narrow, extra, fixed, step, values, rows,
+                        )  # fmt: skip
+                        continue
+                    lane_products(
+                        codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values, weight,
+                        w.narrow, extra, fixed, step, lanes, own,
+                    )  # fmt: skip
+                    if one_bit:
+                        flips, used = flips_and_lanes(flip, lane, min(LANES, channels))
+                        others, more = flips_and_lanes(flip, lane + LANES, max(0, channels - LANES))
+                        for p in range(count):
+                            mask = (mask_above(lanes, p * CHANNELS, thresholds, lane) ^ flips) & used
+                            other = mask_above(lanes, p * CHANNELS + LANES, thresholds, lane + LANES)
+                            mask |= ((other ^ others) & more) << np.uint64(LANES)
+                            words[np.uint64(0), np.uint64(row + near + p), np.uint64(word)] = mask
+                        continue
+                    for part in range(0, channels, LANES):
+                        channel, valid = (word * CHANNELS + part) * copies + copy, min(LANES, channels - part)
+                        for p in range(count):
+                            if words.size == 0:
+                                store_values(lanes, p, part, channel, valid, copies, values, row + near + p)
+                            elif plain and copies == 1:
+                                store_ranks(
+                                    lanes, p, part, thresholds, flip, lane + part, channel, valid, words,
+                                    row + near + p,
+                                )  # fmt: skip
+                            else:
+                                store_codes(
+                                    lanes, p, part, thresholds, flip, toggles, lane + part, channel, valid, copies,
+                                    made, words, row + near + p,
+                                )  # fmt: skip

@@ -275,9 +275,12 @@ def rescale(
     ones: Array,
     pad: Array,
     bias: Array,
+    inside: Array,
     out: Array,
 ) -> None:
     """(x_scale * scale) * sums + (x_offset * scale) * ones + pad + bias, in float64 in this order, to float32 out.
+
+    Divided by float64 inside[class] before it is rounded, unless `inside` is empty.
 
     sums int32[rows channels], which may be the memory of out[rows channels]. x_scale, x_offset float64[images] or [1],
     kinds int64[pixels] the class of each pixel of an image; scale, bias float64[channels]; ones int64 and pad float64,

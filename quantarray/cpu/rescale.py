@@ -10,15 +10,15 @@ from .micro import WIDTH, rescale_row
 _LEAST = 1 << 14  # results that are worth a parallel region
 
 
-def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out):
+def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, inside, out):
     if not out.size:
         return
-    arguments = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out
+    arguments = sums, x_scale, x_offset, kinds, scale, ones, pad, bias, inside, out
     threads.run(_rescale_rows, arguments, len(out), threads.workers(out.size, _LEAST))
 
 
 @Kernel
-def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, first, last):
+def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, inside, out, first, last):
     channels, pixels = out.shape[1], kinds.size
     factor, shift, before, shifted = np.empty(channels), np.zeros(ones.shape), -1, x_offset.any()
     for row in range(first, last):
@@ -26,10 +26,11 @@ def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, out, f
         if image != before:
             _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shift)
             before = image
-        rescale_row(sums, factor, shift, pad, kind * channels, bias, out, row * channels, channels)
+        n = inside[kind] if inside.size else 1.0
+        rescale_row(sums, factor, shift, pad, kind * channels, bias, n, out, row * channels, channels)
         for c in range(channels & -WIDTH, channels):
             value = (0.0 + factor[c] * sums[row, c]) + shift[kind, c]
-            out[row, c] = (value + pad[kind, c]) + bias[c]
+            out[row, c] = ((value + pad[kind, c]) + bias[c]) / n
 
 
 @inner

@@ -73,11 +73,17 @@ class Job:
     @property
     def of_integers(self) -> Job:
         """The exact sums of a real result."""
-        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)
+        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None, mean=False)
 
     @property
     def lanes(self) -> CopyLanes:
         return CopyLanes(self.channels, self.shape[3] // max(self.channels, 1))
+
+    @property
+    def inside(self) -> Array:
+        """What results of each class are divided by: the elements inside, or 1 where they are no means; int64."""
+        inside = classes(self.window).inside.sum(axis=1)
+        return inside if self.mean else np.ones_like(inside)
 
     @property
     def packed(self) -> thresholding.Packed | None:
@@ -120,13 +126,15 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
     """
     if not job.real:
         return Channelwise(_exact(job, job.requantize), None)
-    call, one, images = _prepare(job), exact_inside and not job.mean, job.shape[0]
+    call, images, inside = _prepare(job), job.shape[0], job.inside
     fast: scaled.Scaled | folded.Folded | None = None
-    if one and job.requantize is not None and job.pad == 0:
-        fast = folded.Folded(call, _exact(job.of_integers, job.requantize), images, {})
-    elif one and job.requantize is None and has_kernel(job.device, "rescale"):
+    if exact_inside and job.requantize is not None and job.pad == 0 and (inside == inside[:1]).all():
+        fast = folded.Folded(call, _exact(job.of_integers, job.requantize), images, {}, int(inside.max(initial=1)))
+    elif exact_inside and job.requantize is None and has_kernel(job.device, "rescale"):
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
-        fast = scaled.Scaled(_prepare(job.of_integers), images, of_pixel, scale, job.sums[:, 0], *job.real_extras)
+        divisor = inside.astype(np.float64) if job.mean else np.empty(0)
+        constants = scale, job.sums[:, 0], *job.real_extras, divisor
+        fast = scaled.Scaled(_prepare(job.of_integers), images, of_pixel, *constants)
     return Channelwise(call, fast)
 
 

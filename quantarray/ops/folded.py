@@ -1,8 +1,9 @@
 """Thresholded real products of one term a side, as products of integers: constants are folded into the thresholds.
 
-A result is r(U) = float32((sx * sw) * U + bias), and no factor is negative, so r does not fall where the exact sum U
-grows: r(U) > t is U > u for the largest u with r(u) <= t, which bisection finds in the very arithmetic of `conv_real`.
-What leaves the kernel of integers then is equal to the bit, and it takes fewer passes and no floats.
+A result is r(U) = float32(((sx * sw) * U + bias) / n), where n is 1 but for means. No factor is negative, so r does not
+fall where the exact sum U grows: r(U) > t is U > u for the largest u with r(u) <= t, which bisection finds in the very
+arithmetic of `conv_real`. What leaves the kernel of integers then is equal to the bit, and it takes fewer passes and no
+floats.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Folded(NamedTuple):
     exact: products.Call | slices.Sliced  # of integers, without thresholds
     images: int  # as the plan of `exact` counts them
     made: dict[float, products.Call | slices.Sliced | None]
+    inside: int = 1  # what results are divided by, if they are means
 
     @property
     def device(self) -> str:
@@ -64,13 +66,13 @@ class Folded(NamedTuple):
             if len(self.made) >= _MOST:
                 self.made.clear()
             assert isinstance(self.real.right, Right)
-            finish = _fold(scale, self.real.right, self.real.finish, self.exact.finish)
+            finish = _fold(scale, self.real.right, self.real.finish, self.exact.finish, self.inside)
             made = None if finish is None else self.exact.finished(finish, self.real.packed)
             self.made[scale] = made
         return self.made[scale]
 
 
-def _fold(x_scale: float, right: Right, real: Finish, exact: Finish) -> Finish | None:
+def _fold(x_scale: float, right: Right, real: Finish, exact: Finish, inside: int) -> Finish | None:
     """The last step of integers that gives the codes of the real one; None where a factor is negative."""
     factor = x_scale * right.scale[0, 0]
     if (factor < 0).any():
@@ -78,7 +80,7 @@ def _fold(x_scale: float, right: Right, real: Finish, exact: Finish) -> Finish |
 
     def value(sums: Array) -> Array:
         with np.errstate(over="ignore"):
-            return np.asarray((0.0 + factor * sums) + real.bias, np.float32)
+            return np.asarray(((0.0 + factor * sums) + real.bias) / inside, np.float32)
 
     thresholds = _largest(lambda sums: value(sums) <= real.thresholds, real.thresholds.shape)
     return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=real.flip, toggles=real.toggles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..thresholds import Thresholds
 from ..window import Window, plan
 from . import channelwise, checks, geometry, thresholding
 from .conversion import recode
-from .operand import lower
+from .operand import lower, reach
 
 
 def max_pool2d(
@@ -68,14 +69,22 @@ def avg_pool2d(
     channels = q.shape[3]
     shape = (q.shape[0], *window.output, channels)
     geometry.room(op, window, shape, thresholding.check(op, requantize, channels))
-    ones = channelwise.Weights(
-        np.ones((1, window.taps, channels), np.int64), np.ones((1, channels)), np.zeros(channels)
-    )
-    a, real = lower(op, "x", q), np.dtype(np.float32)
-    job = channelwise.Job(q.device, channels, a.terms, ones, window, real, 0, None, requantize, shape, mean=True)
-    run = channelwise.prepare(job)
+    a = lower(op, "x", q)
+    run = _means(q.device, a.terms.tobytes(), window, requantize, shape)
     made = run(q, a)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
+
+
+@lru_cache(maxsize=64)
+def _means(
+    device: str, terms: bytes, window: Window, requantize: Thresholds | None, shape: tuple[int, ...]
+) -> channelwise.Channelwise:
+    """A convolution with weights of 1 and a division, for x of some terms."""
+    channels, x_terms = shape[3], np.frombuffer(terms, np.int64).reshape(-1, 4)
+    ones = np.ones((1, window.taps, channels), np.int64)
+    weights, real = channelwise.Weights(ones, np.ones((1, channels)), np.zeros(channels)), np.dtype(np.float32)
+    job = channelwise.Job(device, channels, x_terms, weights, window, real, 0, None, requantize, shape, mean=True)
+    return channelwise.prepare(job, len(x_terms) == 1 and window.taps * reach(x_terms) < 2**31)
 
 
 def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str) -> tuple[QuantArray, Window]:

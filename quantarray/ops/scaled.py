@@ -38,6 +38,7 @@ class Scaled(NamedTuple):
     ones: Array  # int64[classes channels]: sums of w's levels over the taps inside
     pad: Array  # float64[classes channels]
     bias: Array  # float64[channels]
+    inside: Array = np.empty(0)  # float64[classes]: what results are divided by, if they are means
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -57,6 +58,6 @@ class Scaled(NamedTuple):
         self.sums(x._replace(images=self.images), made.view(np.int32))
         rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
         x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
-        constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias
+        constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias, self.inside
         kernel(self.device, "rescale")(rows.view(np.int32), *constants, rows)
         return made

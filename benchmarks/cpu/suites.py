@@ -50,6 +50,8 @@ SUITES = {
         _shape("5x5 28x28x128", 28, 128, 128, kernel=5),
         _shape("3x3 32x32x16", 32, 16, 16),
         _shape("depthwise 56x56x128", 56, 128, 128, groups=128),
+        _shape("depthwise, 2x2 bits", 56, 128, 128, groups=128, bits=(2, 2)),
+        _shape("depthwise, 4x4 bits", 56, 128, 128, groups=128, bits=(4, 4)),
         _shape("32 groups 28x28x128", 28, 128, 128, groups=32),
         _shape("32 groups 14x14x512", 14, 512, 512, groups=32),
         _shape("4 groups 28x28x128", 28, 128, 128, groups=4),

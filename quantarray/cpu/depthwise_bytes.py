@@ -6,7 +6,7 @@ from . import threads
 from .deal import Kernel
 from .finish import codes_are_ranks, flips_and_lanes, store_codes, store_ranks, store_values
 from .lines import first_line
-from .micro import CHANNELS, LANES, PIXELS, expand, lane_products, mask_above
+from .micro import CHANNELS, LANES, PIXELS, expand, lane_masks, lane_products
 
 _NO_VALUES, _NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.uint64)
 _LEAST = 1 << 14  # taps times words that are worth a parallel region
@@ -34,6 +34,7 @@ def _bytes_range(x, w, plan, finish, values, words, begin, end):
     codes, code, low, high = np.empty(0, np.uint8), 0, 0, 0  # words low .. high are bytes from `code` on
     places, rows, made = np.empty(PIXELS, np.int64), np.empty(PIXELS, np.int64), np.empty(8, np.uint64)
     lanes, own = np.empty((PIXELS, CHANNELS), np.int32), np.arange(PIXELS) * CHANNELS
+    masks = np.empty(PIXELS, np.uint64)
     for task in range(begin, end):
         image, run = task // len(plan.runs), task % len(plan.runs)
         at, row, pixels, kind = plan.runs[run]
@@ -64,19 +65,21 @@ def _bytes_range(x, w, plan, finish, values, words, begin, end):
                             weight, w.narrow, extra, fixed, step, values, rows,
                         )  # fmt: skip
                         continue
+                    if one_bit:
+                        lane_masks(
+                            codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values,
+                            weight, w.narrow, extra, fixed, step, thresholds, lane, masks,
+                        )  # fmt: skip
+                        flips, used = flips_and_lanes(flip, lane, min(LANES, channels))
+                        others, more = flips_and_lanes(flip, lane + LANES, max(0, channels - LANES))
+                        flips, used = flips | others << np.uint64(LANES), used | more << np.uint64(LANES)
+                        for p in range(count):
+                            words[np.uint64(0), np.uint64(row + near + p), np.uint64(word)] = (masks[p] ^ flips) & used
+                        continue
                     lane_products(
                         codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values, weight,
                         w.narrow, extra, fixed, step, lanes, own,
                     )  # fmt: skip
-                    if one_bit:
-                        flips, used = flips_and_lanes(flip, lane, min(LANES, channels))
-                        others, more = flips_and_lanes(flip, lane + LANES, max(0, channels - LANES))
-                        for p in range(count):
-                            mask = (mask_above(lanes, p * CHANNELS, thresholds, lane) ^ flips) & used
-                            other = mask_above(lanes, p * CHANNELS + LANES, thresholds, lane + LANES)
-                            mask |= ((other ^ others) & more) << np.uint64(LANES)
-                            words[np.uint64(0), np.uint64(row + near + p), np.uint64(word)] = mask
-                        continue
                     for part in range(0, channels, LANES):
                         channel, valid = (word * CHANNELS + part) * copies + copy, min(LANES, channels - part)
                         for p in range(count):

@@ -12,7 +12,7 @@ from .distances import ROWS, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
-from .lane_products import CHANNELS, PIXELS, lane_products
+from .lane_products import CHANNELS, PIXELS, lane_masks, lane_products
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .largest import SIDE, keep_largest
 from .ranks import put_ranks
@@ -93,6 +93,7 @@ __all__ = [
     "fold_pixels",
     "fold_taps",
     "keep_largest",
+    "lane_masks",
     "lane_products",
     "lay_out",
     "lay_out_quads",

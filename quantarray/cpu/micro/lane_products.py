@@ -6,11 +6,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..isa import COUNTING
-from .vectors import I16, I32, const, lanes_of, place_of, pointer, slot_of, splat
+from .vectors import I16, I32, I64, const, lanes_of, place_of, pointer, slot_of, splat
 
 PIXELS = 2 if COUNTING in ("portable", "neon", "avx2") else 4  # for which a tap's numbers are read once
 CHANNELS = 64
 _BITS = 512
+_LANES = ir.VectorType(I32, _BITS // 32)
 
 
 @intrinsic
@@ -31,31 +32,72 @@ def lane_products(
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        values, extra = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (6, 9))
-        places, out, rows = (pointer(context, builder, signature, args, i) for i in (1, 12, 13))
-        codes = pointer(context, builder, signature, args, 0, args[2])
-        seen = pointer(context, builder, signature, args, 3, builder.mul(args[4], const(2)))
-        pixels = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(PIXELS)]
+        out, rows = (pointer(context, builder, signature, args, i) for i in (12, 13))
         rows = [builder.gep(out, [builder.load(builder.gep(rows, [const(p)]))]) for p in range(PIXELS)]
-        given = pixels, seen, builder.sub(args[5], args[4]), values
-        vector = ir.VectorType(I32, _BITS // 32)
-        step = splat(builder, builder.trunc(args[11], I32), vector.count)
 
-        def store(p, channel, part):
-            fixed = builder.load(place_of(builder, extra, channel, vector), align=4)
-            found = builder.add(fixed, builder.mul(step, builder.sext(part, vector)))
-            builder.store(found, place_of(builder, rows[p], channel, vector), align=4)
+        def store(p, channel, found):
+            builder.store(found, place_of(builder, rows[p], channel, _LANES), align=4)
 
-        with builder.if_else(args[8]) as branches:
-            for branch, kind in zip(branches, (I16, I32), strict=True):
-                with branch:
-                    _sum(builder, kind, store, *given)
+        _lanes(context, builder, signature, args, store)
 
     return signature, codegen
 
 
-def _sum(builder, kind, store, pixels, seen, count, values):
-    """Two vectors of a kind of integer for each pixel at a time."""
+@intrinsic
+def lane_masks(
+    typingctx, codes, places, shift, seen, first, last, values, at, narrow, extra, extra_at, step, thresholds, lane,
+    masks,
+):  # fmt: skip
+    """Bit l of uint64 masks[p]: whether what `lane_products` finds for pixel p and channel l > int32 thresholds[lane
+    + l]. Compared in registers: stored and loaded again, results took as long as their sums."""
+    i64 = types.int64
+    signature = types.void(
+        codes, places, i64, seen, i64, i64, values, i64, types.boolean, extra, i64, i64, thresholds, i64, masks
+    )  # fmt: skip
+
+    def codegen(context, builder, signature, args):
+        thresholds, masks = (
+            pointer(context, builder, signature, args, 12, args[13]),
+            pointer(context, builder, signature, args, 14),
+        )
+        found = [slot_of(builder, const(0)) for _ in range(PIXELS)]
+
+        def compare(p, channel, lanes):
+            limit = builder.load(place_of(builder, thresholds, channel, _LANES), align=4)
+            bits = builder.bitcast(builder.icmp_signed(">", lanes, limit), ir.IntType(_LANES.count))
+            bits = builder.shl(builder.zext(bits, I64), const(channel))
+            builder.store(builder.or_(builder.load(found[p]), bits), found[p])
+
+        _lanes(context, builder, signature, args, compare)
+        for p, slot in enumerate(found):
+            builder.store(builder.load(slot), builder.gep(masks, [const(p)]))
+
+    return signature, codegen
+
+
+def _lanes(context, builder, signature, args, use):
+    """use(pixel, channel, _LANES results from that channel on), of the arguments that both functions share."""
+    values, extra = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (6, 9))
+    codes, places = (
+        pointer(context, builder, signature, args, 0, args[2]),
+        pointer(context, builder, signature, args, 1),
+    )
+    seen = pointer(context, builder, signature, args, 3, builder.mul(args[4], const(2)))
+    pixels = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(PIXELS)]
+    step = splat(builder, builder.trunc(args[11], I32), _LANES.count)
+
+    def finish(p, channel, total):
+        fixed = builder.load(place_of(builder, extra, channel, _LANES), align=4)
+        use(p, channel, builder.add(fixed, builder.mul(step, builder.sext(total, _LANES))))
+
+    with builder.if_else(args[8]) as branches:
+        for branch, kind in zip(branches, (I16, I32), strict=True):
+            with branch:
+                _sum(builder, kind, finish, pixels, seen, builder.sub(args[5], args[4]), values)
+
+
+def _sum(builder, kind, finish, pixels, seen, count, values):
+    """finish(pixel, channel, sums of _LANES channels), two vectors of a kind of integer for each pixel at a time."""
     vector = ir.VectorType(kind, _BITS // kind.width)
     for start in range(0, CHANNELS, 2 * vector.count):
         parts = [start, start + vector.count]
@@ -71,8 +113,8 @@ def _sum(builder, kind, store, pixels, seen, count, values):
         for p, slots in enumerate(sums):
             for channel, slot in zip(parts, slots, strict=True):
                 total = builder.load(slot)
-                for first in range(0, vector.count, _BITS // 32):
-                    store(p, channel + first, lanes_of(builder, total, first, _BITS // 32))
+                for first in range(0, vector.count, _LANES.count):
+                    finish(p, channel + first, lanes_of(builder, total, first, _LANES.count))
 
 
 def _load(builder, data, index, channel, vector, widen):

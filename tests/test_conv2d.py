@@ -344,6 +344,19 @@ def test_bits_are_counted_in_slices(size, planes, channels, monkeypatch):
     assert [run.slices.limits.shape[1] for run in made] == [planes] * (5 if planes else 0)
 
 
+@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize(("levels", "value"), [((0, 1), 0), ((0, 1), 1), ((-1, 0, 1), -1), ((3,), 3), ((0,), 0)])
+def test_weights_that_are_all_one_number(levels, value, n):
+    """0 among them, which no bit tells from another's absence."""
+    rng = np.random.default_rng(n)
+    x, w = rng.choice((-1, 1), (1, 5, 9, 64)), np.full((64, 3, 3, n), value)
+    sums = naive.conv2d(x, w, padding=((1, 1), (1, 1)), groups=64 // n)
+    a, b = qa.encode(x, (-1, 1)), qa.encode(w, levels, axis=0 if n == 1 else 3)
+    for limit in (-1, 0, 2):
+        got = qa.conv2d(a, b, padding=1, groups=64 // n, requantize=qa.Thresholds([limit]))
+        np.testing.assert_array_equal(got.dequantize() > 0, sums > limit)
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 9])
 def test_where_runs_of_pixels_end(width, stride):

@@ -42,7 +42,11 @@ def _bytes_range(x, w, plan, finish, values, words, begin, end):
         some = plan.reach[kind, 1] > plan.reach[kind, 0]  # a window may see padding only
         start, stop = at + plan.reach[kind, 0], at + (pixels - 1) * plan.step + plan.reach[kind, 1]
         if some and (start < low or stop > high):
-            low, high = start, max(stop, min(start + _AHEAD, (image + 1) * plan.image_words))
+            # As far ahead as these tasks see, as their last one in this image tells
+            last = plan.runs[min(end - image * len(plan.runs), len(plan.runs)) - 1]
+            most = last[0] + (last[2] - 1) * plan.step + plan.reach[last[3], 1]
+            most = min(start + _AHEAD, image * plan.image_words + min(most, plan.image_words))
+            low, high = start, max(stop, most)
             if codes.size < (high - low + 1) * CHANNELS:
                 codes = np.empty((high - low + 1) * CHANNELS, np.uint8)
                 code = first_line(codes)

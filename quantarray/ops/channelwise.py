@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ class Job:
     def packed(self) -> thresholding.Packed | None:
         return thresholding.packed(self.device, self.requantize, self.shape)
 
-    @property
+    @cached_property
     def sums(self) -> Array:
         """Of the weights over the taps inside, int64[classes terms outputs]."""
         inside = classes(self.window).inside.astype(np.int64)

@@ -16,6 +16,8 @@ from . import channelwise, checks, geometry, thresholding
 from .conversion import recode
 from .operand import lower, reach
 
+_FEW = 1 << 18  # weights of 1 that are worth keeping, 2 MiB: with more, a call takes longer than they do
+
 
 def max_pool2d(
     x: QuantArray, size: Any, *, stride: Any = None, padding: Any = 0, data_format: str = "NHWC"
@@ -70,7 +72,8 @@ def avg_pool2d(
     shape = (q.shape[0], *window.output, channels)
     geometry.room(op, window, shape, thresholding.check(op, requantize, channels))
     a = lower(op, "x", q)
-    run = _means(q.device, a.terms.tobytes(), window, requantize, shape)
+    means = _means if window.taps * channels <= _FEW else _means.__wrapped__
+    run = means(q.device, a.terms.tobytes(), window, requantize, shape)
     made = run(q, a)
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 

@@ -79,7 +79,8 @@ class Sliced:
 def possible(device: str, terms: Array, values: Array) -> bool:
     """True for exact results of single bits by +-c to single bits; values int64[taps * turns, channels]."""
     few = len(terms) == 1 and terms[0, 1] == 1 and len(values) + 2 <= 1 << _PLANES[-1]
-    return few and bool(values.size and (np.abs(values) == abs(values.flat[0])).all()) and has_kernel(device, "sliced")
+    sizes = np.abs(values)
+    return few and bool(sizes.any() and (sizes == sizes.flat[0]).all()) and has_kernel(device, "sliced")
 
 
 def prepare(

@@ -16,7 +16,7 @@ from . import channelwise, checks, geometry, thresholding
 from .conversion import recode
 from .operand import lower, reach
 
-_FEW = 1 << 18  # weights of 1 that are worth keeping, 2 MiB: with more, a call takes longer than they do
+_FEW = 1 << 20  # weights of 1, 10 MiB as kernels have them, that are kept for the next call
 
 
 def max_pool2d(
@@ -78,13 +78,13 @@ def avg_pool2d(
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _means(
     device: str, terms: bytes, window: Window, requantize: Thresholds | None, shape: tuple[int, ...]
 ) -> channelwise.Channelwise:
     """A convolution with weights of 1 and a division, for x of some terms."""
     channels, x_terms = shape[3], np.frombuffer(terms, np.int64).reshape(-1, 4)
-    ones = np.ones((1, window.taps, channels), np.int64)
+    ones = np.broadcast_to(np.int64(1), (1, window.taps, channels))
     weights, real = channelwise.Weights(ones, np.ones((1, channels)), np.zeros(channels)), np.dtype(np.float32)
     job = channelwise.Job(device, channels, x_terms, weights, window, real, 0, None, requantize, shape, mean=True)
     return channelwise.prepare(job, len(x_terms) == 1 and window.taps * reach(x_terms) < 2**31)

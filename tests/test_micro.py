@@ -347,7 +347,7 @@ OTHERS = [
     for name in ("portable", "avx2", "avx512bw", isa.EMULATED)
     if name != isa.NAME and FEATURES.items() >= dict.fromkeys(isa.SETS.get(name, ((),))[0], True).items()
 ]
-PRODUCTS = "conv2d", "linalg", "networks"
+PRODUCTS = "conv2d", "depthwise", "linalg", "networks"
 CHAPTERS = {
     "avx2": ("bands", *PRODUCTS),
     "avx512bw": ("bands", "nearest", *PRODUCTS),

@@ -3,6 +3,7 @@
 import numpy as np
 
 from . import threads
+from .compiled import inner
 from .deal import Kernel
 from .finish import codes_are_ranks, flips_and_lanes, store_codes, store_ranks, store_values
 from .lines import first_line
@@ -27,8 +28,7 @@ def _bytes_range(x, w, plan, finish, values, words, begin, end):
     # Taken out of their tuples once: see `finish.py` for what passing tuples costs, and for why no function does all
     # that comes after the sums: 40 ns a word and pixel, twice what it took to add them up
     thresholds, flip, toggles, extra = finish.thresholds, finish.flip, finish.toggles, finish.extra
-    left, seen, first_seen, plain = x.words, plan.seen, plan.first_seen, codes_are_ranks(thresholds, toggles)
-    first_plane, planes, plane, step = x.terms[0, 0], x.terms[0, 1], left.shape[1], x.terms[0, 3]
+    seen, first_seen, plain, step = plan.seen, plan.first_seen, codes_are_ranks(thresholds, toggles), x.terms[0, 3]
     copies, taps, width = w.values.shape
     one_bit, dense = copies == 1 and thresholds.shape[0] == 1, copies == 1 and words.size == 0
     codes, code, low, high = np.empty(0, np.uint8), 0, 0, 0  # words low .. high are bytes from `code` on
@@ -42,15 +42,8 @@ def _bytes_range(x, w, plan, finish, values, words, begin, end):
         some = plan.reach[kind, 1] > plan.reach[kind, 0]  # a window may see padding only
         start, stop = at + plan.reach[kind, 0], at + (pixels - 1) * plan.step + plan.reach[kind, 1]
         if some and (start < low or stop > high):
-            # As far ahead as these tasks see, as their last one in this image tells
-            last = plan.runs[min(end - image * len(plan.runs), len(plan.runs)) - 1]
-            most = last[0] + (last[2] - 1) * plan.step + plan.reach[last[3], 1]
-            most = min(start + _AHEAD, image * plan.image_words + min(most, plan.image_words))
-            low, high = start, max(stop, most)
-            if codes.size < (high - low + 1) * CHANNELS:
-                codes = np.empty((high - low + 1) * CHANNELS, np.uint8)
-                code = first_line(codes)
-            expand(left, first_plane * plane + low, plane, planes, high - low, 0, 1, codes, code)
+            codes, code, high = _bring(x, plan, image, start, stop, end, codes)
+            low = start
         for done in range(0, pixels, PIXELS):
             near = max(0, min(done, pixels - PIXELS))  # the last pixels again where fewer are left
             count = min(PIXELS, pixels - near)
@@ -99,3 +92,20 @@ def _bytes_range(x, w, plan, finish, values, words, begin, end):
                                     lanes, p, part, thresholds, flip, toggles, lane + part, channel, valid, copies,
                                     made, words, row + near + p,
                                 )  # fmt: skip
+
+
+@inner
+def _bring(x, plan, image, start, stop, end, codes):
+    """(codes, code, high): words start .. high as bytes from codes[code] on, in a larger buffer if they have to be.
+
+    Up to `stop`, and as far ahead as tasks before `end` see, as their last one in the image tells.
+    """
+    left, first, planes = x.words, x.terms[0, 0], x.terms[0, 1]
+    at, _, pixels, kind = plan.runs[min(end - image * len(plan.runs), len(plan.runs)) - 1]
+    most = min(plan.image_words, at + (pixels - 1) * plan.step + plan.reach[kind, 1])
+    high = max(stop, min(start + _AHEAD, image * plan.image_words + most))
+    if codes.size < (high - start + 1) * CHANNELS:
+        codes = np.empty((high - start + 1) * CHANNELS, np.uint8)
+    code = first_line(codes)
+    expand(left, first * left.shape[1] + start, left.shape[1], planes, high - start, 0, 1, codes, code)
+    return codes, code, high

@@ -679,13 +679,13 @@ def folding_case(bias_scale=1.0, scale=0.37, rows=3):
 
 def folded_calls(monkeypatch):
     """Every answer of a fold: None where the real kernel has to do it."""
-    found, original = [], folded.Folded._exact
+    found, original = [], folded.Exact.found
 
     def noted(self, x):
         found.append(original(self, x))
         return found[-1]
 
-    monkeypatch.setattr(folded.Folded, "_exact", noted)
+    monkeypatch.setattr(folded.Exact, "found", noted)
     return found
 
 

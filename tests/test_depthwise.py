@@ -247,3 +247,27 @@ def test_scaled_depthwise_weights_are_counted_in_slices(monkeypatch):
     w = qa.quantize(rng.standard_normal((70, 3, 3, 1), np.float32), qa.XNOR(), axis=0)
     qa.conv2d(x, w, padding=1, groups=70, requantize=qa.Thresholds([0.5]))
     assert [type(call) for call in calls] == [slices.Sliced]
+
+
+@pytest.mark.parametrize("n", [2, 8])
+@pytest.mark.parametrize("bias", [None, 0.125])
+@pytest.mark.parametrize("x_scale", [None, 0.37, -1.5, "by image"])
+def test_scaled_groups_are_counted_in_slices(n, bias, x_scale, monkeypatch):
+    """Where the scales are one of x and one of each output, and none is negative; else as they were."""
+    rng, calls = np.random.default_rng(n), folded_calls(monkeypatch)
+    x = qa.encode(rng.choice((-1, 1), (2, 5, 9, 96)), (-1, 1))
+    if x_scale is not None:
+        x = x * (np.float32([1, 2]).reshape(2, 1, 1, 1) if x_scale == "by image" else np.float32(x_scale))
+    scale = rng.choice([0.25, 0.3, 1.75], (96, 1, 1, 1)).astype(np.float32)
+    w = qa.encode(rng.choice((-1, 1), (96, 3, 3, n)), (-1, 1)) * scale
+    more = {"padding": 1, "groups": 96 // n, "bias": None if bias is None else rng.normal(size=96).astype("f4")}
+    dense = qa.conv2d(x, w, **more)
+    values = np.sort(dense.reshape(-1, 96)[[3, 40, 60]].T, axis=1)
+    for law in (
+        qa.Thresholds(values[:, :1]),
+        qa.Thresholds(values[:, 1:2], greater=np.arange(96) % 2 == 0, strict=False),
+    ):
+        got = qa.conv2d(x, w, requantize=law, **more)
+        np.testing.assert_array_equal(got.words, law(dense).words)
+    folds = x_scale in (None, 0.37)
+    assert [isinstance(call, slices.Sliced) for call in calls][:1] == [folds] and len(calls) == (2 if folds else 4)

@@ -130,7 +130,7 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
     call, images, inside = _prepare(job), job.shape[0], job.inside
     fast: scaled.Scaled | folded.Folded | None = None
     if exact_inside and job.requantize is not None and job.pad == 0 and (inside == inside[:1]).all():
-        fast = folded.Folded(call, _exact(job.of_integers, job.requantize), images, {}, int(inside.max(initial=1)))
+        fast = folded.fold(call, _exact(job.of_integers, job.requantize), images, int(inside.max(initial=1)))
     elif exact_inside and job.requantize is None and has_kernel(job.device, "rescale"):
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
         divisor = inside.astype(np.float64) if job.mean else np.empty(0)

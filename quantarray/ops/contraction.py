@@ -12,7 +12,7 @@ from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Plan, Right, Squares
+from ..kernels import Left, Plan, Right, Squares
 from ..thresholds import Thresholds
 from ..window import Window, classes, over_images, plan, squares, unrolled_plan
 from . import folded, products, scaled, slices, thresholding
@@ -38,7 +38,6 @@ class Job:
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
     unrolled: bool = False  # windows are made rows of bits before the kernel
-    turned: Array | None = None  # the weights in turns, where groups are counted bit by bit
 
     @property
     def real(self) -> bool:
@@ -127,12 +126,7 @@ class Contraction(NamedTuple):
             words = x.view(np.uint8)[None] if self.of_bytes else self._split(x.words)
             return self.call(products.left(words, self.terms, self.images, False), out)
         a = lower("conv2d", "x", x)
-        words = self._split(a.words)
-        if a.exact:
-            return self.call(products.left(words, a.terms, self.images, False), out)
-        scale, offset = a.constants(4)
-        scale, offset = contiguous(scale[None, :, :, 0, 0, :1]), contiguous(offset[None, :, 0, 0, :1])
-        return self.call(products.left(words, a.terms, self.images, False, scale, offset), out)
+        return self.call(_left(self._split(a.words), a, self.images), out)
 
     def _split(self, words: Array) -> Array:
         if self.unrolled is not None:
@@ -140,12 +134,38 @@ class Contraction(NamedTuple):
         return words if self.groups == 1 else _split_groups(self.call.device, words, self.channels, self.groups)
 
 
+class InTurns(NamedTuple):
+    """A real result of groups bit by bit, its constants folded into thresholds; `otherwise` where that can't be."""
+
+    exact: folded.Exact
+    images: int
+    otherwise: Contraction
+
+    @property
+    def call(self) -> products.Call | scaled.Scaled | folded.Folded | slices.Sliced:
+        return self.otherwise.call
+
+    def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
+        """As `Contraction`."""
+        a = lower("conv2d", "x", x)
+        left = _left(a.words, a, self.images)
+        exact = self.exact.found(left)
+        return self.otherwise(x, out) if exact is None else exact(left)
+
+
+def _left(words: Array, a: Operand, images: int) -> Left:
+    """Words of an image, with the constants of its lowered form."""
+    if a.exact:
+        return products.left(words, a.terms, images, False)
+    scale, offset = a.constants(4)
+    scale, offset = contiguous(scale[None, :, :, 0, 0, :1]), contiguous(offset[None, :, 0, 0, :1])
+    return products.left(words, a.terms, images, False, scale, offset)
+
+
 def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
     if job.scaled:
         return _prepare_scaled(job)
-    if job.turned is not None:
-        return _prepare_sliced(job, job.turned)
     return _prepare_folded(job) if job.real and job.exact_sums else _prepare(job)
 
 
@@ -196,8 +216,21 @@ def _prepare_scaled(job: Job) -> Contraction:
     return exact._replace(images=job.shape[0], call=call)
 
 
+def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
+    """The same for weights in turns; a real result is done as `merged` where its constants do not fold."""
+    exact = _prepare_sliced(job.of_integers if job.real else job, turned)
+    if not job.real:
+        return exact
+    assert isinstance(exact.call, slices.Sliced)
+    channels, lanes = job.shape[3], CopyLanes(job.shape[3], 1)
+    bias = np.zeros(channels) if job.bias is None else job.bias.astype(np.float64)
+    last = thresholding.finish(job.requantize, channels, True, bias=bias, lanes=lanes)
+    packed = thresholding.packed(job.device, job.requantize, job.shape)
+    scale, _ = _weight_constants(job.b, channels)
+    return InTurns(folded.Exact(exact.call, lanes(scale[0]), last, packed, {}), exact.images, prepare(merged))
+
+
 def _prepare_sliced(job: Job, turned: Array) -> Contraction:
-    """The same for weights in turns."""
     n, channels, inside = job.w.shape[3], job.shape[3], classes(job.window).inside.astype(np.int64)
     by_tap = turned.reshape(-1, n, channels).sum(axis=1)
     sums, exact = (inside @ by_tap)[:, None], np.dtype(np.int64)
@@ -212,7 +245,7 @@ def _prepare_folded(job: Job) -> Contraction:
     """The same for sums that are compared with thresholds made for them."""
     real, exact = _prepare(job), _prepare(job.of_integers)
     assert isinstance(real.call, products.Call) and isinstance(exact.call, products.Call)
-    return real._replace(call=folded.Folded(real.call, exact.call, exact.images, {}))
+    return real._replace(call=folded.fold(real.call, exact.call, exact.images))
 
 
 def _unit(job: Job) -> int:

@@ -94,7 +94,7 @@ class Prepared(NamedTuple):
 
     channels_first: bool
     pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
-    run: channelwise.Channelwise | contraction.Contraction | products.OfNothing
+    run: channelwise.Channelwise | contraction.Contraction | contraction.InTurns | products.OfNothing
 
     def __call__(self, x: Any) -> Any:
         made = self.channels_last(x)
@@ -106,7 +106,7 @@ class Prepared(NamedTuple):
             x = x.transpose(0, 2, 3, 1)
         if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
             x = self.pack(x)
-        if isinstance(self.run, contraction.Contraction):
+        if isinstance(self.run, (contraction.Contraction, contraction.InTurns)):
             return self.run(x, out)
         return self.run(x, lower(OP, "x", x), out=out)
 
@@ -160,9 +160,11 @@ def _prepare(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x),
     )  # fmt: skip
-    job, pack = slicing.sliced(job), None
-    if job.turned is None:
+    turned, whole, pack = slicing.turned(job), job, None
+    if turned is None or job.real:
         job = unrolling.unrolled(merging.merged(job))
+    if turned is not None:
+        return Prepared(data_format == "NCHW", None, contraction.in_turns(whole, turned, job))
     if job.of_bytes and job.kernel != "dot":
         job, pack = _packed(job)
     return Prepared(data_format == "NCHW", pack, contraction.prepare(job))

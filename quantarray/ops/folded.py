@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import Array
 from ..kernels import Finish, Left, Right
 from ..thresholds import Thresholds
-from . import products, slices
+from . import products, slices, thresholding
 from .operand import Operand, exact_inside
 
 _MOST = 8  # scales of x whose thresholds are kept
@@ -31,14 +31,49 @@ def possible(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pa
     return requantize is not None and pad == 0 and exact_inside(terms, b, k)
 
 
+class Exact(NamedTuple):
+    """Sums of integers whose thresholds stand for those of real results."""
+
+    call: products.Call | slices.Sliced  # without thresholds
+    scale: Array  # of w, float64 in the lanes of `call`
+    last: Finish  # of real results, in the same lanes
+    packed: thresholding.Packed | None
+    made: dict[float, products.Call | slices.Sliced | None]
+    inside: int = 1  # what results are divided by, if they are means
+
+    def found(self, x: Left) -> products.Call | slices.Sliced | None:
+        """The call for the scale of x; None where no thresholds give what the real one does."""
+        if x.scale.size != 1 or x.offset.any():
+            return None
+        scale = float(x.scale.item())
+        if scale not in self.made:
+            if len(self.made) >= _MOST:
+                self.made.clear()
+            finish = self._fold(scale)
+            self.made[scale] = None if finish is None else self.call.finished(finish, self.packed)
+        return self.made[scale]
+
+    def _fold(self, x_scale: float) -> Finish | None:
+        """The last step of integers that gives the codes of the real one; None where a factor is negative."""
+        factor, last = x_scale * self.scale, self.last
+        if (factor < 0).any():
+            return None
+
+        def value(sums: Array) -> Array:
+            with np.errstate(over="ignore"):
+                return np.asarray(((0.0 + factor * sums) + last.bias) / self.inside, np.float32)
+
+        thresholds = _largest(lambda sums: value(sums) <= last.thresholds, last.thresholds.shape)
+        exact = self.call.finish
+        return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=last.flip, toggles=last.toggles)
+
+
 class Folded(NamedTuple):
     """Called as the `Call` is whose place it takes, `real`."""
 
     real: products.Call
-    exact: products.Call | slices.Sliced  # of integers, without thresholds
+    exact: Exact
     images: int  # as the plan of `exact` counts them
-    made: dict[float, products.Call | slices.Sliced | None]
-    inside: int = 1  # what results are divided by, if they are means
 
     @property
     def device(self) -> str:
@@ -54,36 +89,14 @@ class Folded(NamedTuple):
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
         """A QuantArray of codes; `out` is for dense results, which there are none of."""
-        exact = self._exact(x)
+        exact = self.exact.found(x)
         return self.real(x) if exact is None else exact(x._replace(images=self.images))
 
-    def _exact(self, x: Left) -> products.Call | slices.Sliced | None:
-        """The call of integers for the scale of x; None where no thresholds give what the real one does."""
-        if x.scale.size != 1 or x.offset.any():
-            return None
-        scale = float(x.scale.item())
-        if scale not in self.made:
-            if len(self.made) >= _MOST:
-                self.made.clear()
-            assert isinstance(self.real.right, Right)
-            finish = _fold(scale, self.real.right, self.real.finish, self.exact.finish, self.inside)
-            made = None if finish is None else self.exact.finished(finish, self.real.packed)
-            self.made[scale] = made
-        return self.made[scale]
 
-
-def _fold(x_scale: float, right: Right, real: Finish, exact: Finish, inside: int) -> Finish | None:
-    """The last step of integers that gives the codes of the real one; None where a factor is negative."""
-    factor = x_scale * right.scale[0, 0]
-    if (factor < 0).any():
-        return None
-
-    def value(sums: Array) -> Array:
-        with np.errstate(over="ignore"):
-            return np.asarray(((0.0 + factor * sums) + real.bias) / inside, np.float32)
-
-    thresholds = _largest(lambda sums: value(sums) <= real.thresholds, real.thresholds.shape)
-    return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=real.flip, toggles=real.toggles)
+def fold(real: products.Call, exact: products.Call | slices.Sliced, images: int, inside: int = 1) -> Folded:
+    """The two calls, of the same lanes, as one."""
+    assert isinstance(real.right, Right)
+    return Folded(real, Exact(exact, real.right.scale[0, 0], real.finish, real.packed, {}, inside), images)
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:

@@ -204,7 +204,7 @@ def _prepare(
     call = _call(device, w, a, b, part, shift, requantize, dtype, shape)
     if whole and folded.possible(requantize, a.terms, b, k, 0):
         exact = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
-        return _Product(op, part, terms, folded.Folded(call, exact, 1, {}))
+        return _Product(op, part, terms, folded.fold(call, exact, 1))
     return _Product(op, part, terms, call)
 
 

@@ -106,6 +106,18 @@ def test_weights_that_are_all_one_number(levels, value, n):
         np.testing.assert_array_equal(got.dequantize() > 0, sums > limit)
 
 
+@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize(("levels", "used"), [((-1, 0, 5), (-1, 5)), ((-1, 3, 1), (-1, 1)), ((2, 7, -2, -9), (2, -2))])
+def test_codes_are_not_values(levels, used, n):
+    """Levels that are no even steps, of which only two are there."""
+    rng = np.random.default_rng(n)
+    x, w = rng.choice((-1, 1), (1, 5, 9, 64)), rng.choice(used, (64, 3, 3, n))
+    sums = naive.conv2d(x, w, padding=((1, 1), (1, 1)), groups=64 // n)
+    a, b = qa.encode(x, (-1, 1)), qa.encode(w, levels, axis=0 if n == 1 else 3)
+    got = qa.conv2d(a, b, padding=1, groups=64 // n, requantize=qa.Thresholds([0]))
+    np.testing.assert_array_equal(got.dequantize() > 0, sums > 0)
+
+
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 9])
 def test_where_runs_of_pixels_end(width, stride):

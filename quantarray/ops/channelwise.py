@@ -28,10 +28,10 @@ class Weights(NamedTuple):
     offset: Array
 
 
-def term_values(w: Operand, channels: int) -> Array:
-    """The integers of weights packed on their outputs, int64[terms taps channels]."""
+def term_values(w: Operand, length: int) -> Array:
+    """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
     words = np.ascontiguousarray(asnumpy(w.words)).reshape(len(w.words), -1, w.words.shape[-1])
-    bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :channels]
+    bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
     values = []
     for first, planes, base, step in w.terms.tolist():
         codes = sum(bits[first + i].astype(np.int64) << i for i in range(planes))

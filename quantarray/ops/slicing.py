@@ -10,6 +10,7 @@ import numpy as np
 
 from ..dtypes import Array
 from . import slices
+from .channelwise import term_values
 from .contraction import Job
 
 _SIZES = (1, 2, 4, 8, 16, 32)  # of groups: whole ones fill a word, and whole words are not faster yet
@@ -25,9 +26,8 @@ def turned(job: Job) -> Array | None:
     even = job.groups > 1 and n in _SIZES and job.shape[3] == n * job.groups
     if not even or not one_bit or not job.exact_sums or job.of_bytes or len(job.b.terms) > 1:
         return None
-    channels, (_, _, base, step) = job.shape[3], job.b.terms[0].tolist()
-    codes = job.w.codes().reshape(channels, -1, n).transpose(1, 2, 0)
+    channels = job.shape[3]
+    by_output = term_values(job.b, n).reshape(channels, -1, n)
     places = (np.arange(channels) + np.arange(n)[:, None]) % n
-    values: Array = base + step * np.take_along_axis(codes, places[None], axis=1).astype(np.int64)
-    values = values.reshape(-1, channels)
+    values = np.take_along_axis(by_output.transpose(1, 2, 0), places[None], axis=1).reshape(-1, channels)
     return values if slices.possible(job.device, job.terms, values) else None

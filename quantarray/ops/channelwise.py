@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, has_kernel
+from ..device import has_kernel
 from ..dtypes import Array
 from ..format import WORD_BITS
 from ..kernels import Finish, Right
@@ -17,7 +17,7 @@ from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import folded, products, scaled, slices, taps, thresholding
 from .lanes import CopyLanes
-from .operand import Operand
+from .operand import Operand, term_values
 
 
 class Weights(NamedTuple):
@@ -26,17 +26,6 @@ class Weights(NamedTuple):
     values: Array
     scale: Array
     offset: Array
-
-
-def term_values(w: Operand, length: int) -> Array:
-    """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
-    words = np.ascontiguousarray(asnumpy(w.words)).reshape(len(w.words), -1, w.words.shape[-1])
-    bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
-    values = []
-    for first, planes, base, step in w.terms.tolist():
-        codes = sum(bits[first + i].astype(np.int64) << i for i in range(planes))
-        values.append(base + step * codes)
-    return np.array(values)
 
 
 def weights(w: QuantArray, b: Operand) -> Weights:

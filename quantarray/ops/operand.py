@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import namespace
+from ..device import asnumpy, namespace
 from ..dtypes import Array, arithmetic, level_values
 from ..format import bits_for
 from . import checks
@@ -61,6 +61,17 @@ def exact_inside(terms: Array, b: Operand, k: int) -> bool:
     one term a side, and no offset of w, which asks for the sums of x."""
     single = len(terms) == 1 and len(b.terms) == 1
     return single and (b.offset is None or not b.offset.any()) and k * reach(terms) * b.reach < 2**31
+
+
+def term_values(w: Operand, length: int) -> Array:
+    """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
+    words = np.ascontiguousarray(asnumpy(w.words)).reshape(len(w.words), -1, w.words.shape[-1])
+    bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
+    values = []
+    for first, planes, base, step in w.terms.tolist():
+        codes = sum(bits[first + i].astype(np.int64) << i for i in range(planes))
+        values.append(base + step * codes)
+    return np.array(values)
 
 
 def plain_terms(q: QuantArray) -> Array | None:

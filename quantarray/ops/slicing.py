@@ -10,8 +10,8 @@ import numpy as np
 
 from ..dtypes import Array
 from . import slices
-from .channelwise import term_values
 from .contraction import Job
+from .operand import term_values
 
 _SIZES = (1, 2, 4, 8, 16, 32)  # of groups: whole ones fill a word, and whole words are not faster yet
 

@@ -54,6 +54,7 @@ _FILES = {
     "rescale": "rescale",
     "depthwise": "depthwise",
     "depthwise_bytes": "depthwise_bytes",
+    "depthwise_codes": "depthwise_bytes",
     "sliced": "sliced",
     "turn": "turn",
     "count": "reduce",

@@ -81,24 +81,34 @@ class Slices(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Depthwise weights of one term, whose values are small."""
+    """Depthwise weights of one term, whose values are small, of two neighbouring taps of a row side by side."""
 
-    values: Array  # int16[multiplier taps lanes]
-    narrow: bool  # no sum over the taps of a code of x times a value passes 2**15
+    values: Array  # [multiplier pairs 2 * lanes]: int8 where no sum of codes of x times values passes 2**15, or int16
     channels: int  # of x
     period: int  # words of a pixel
 
 
-class Runs(NamedTuple):
-    """A window as runs of neighbouring output pixels of one border class."""
+class PairedRows(NamedTuple):
+    """A window over rows that are padded on both sides, in which pixels `near` each other are pairs."""
 
-    runs: Array  # int64[.., 4]: word of an image where windows begin, first row of its result, pixels, class
-    seen: Array  # int64[.., 2]: 64 times the words from the origin, lanes before a tap's; of class k those of
-    first_seen: Array  # int64[classes + 1]: first_seen[k] .. first_seen[k + 1]
-    reach: Array  # int64[classes 2]: words from the origin to the first that a window sees, and to behind the last
-    step: int  # words between windows of a run
-    image_words: int
+    seen: (
+        Array  # int64[rows 5]: for a row of the result, the rows of the image from the first under the window to behind
+    )
+    # the last; the first one that a row of the window meets, which one that is, and how many do
+    kinds: Array  # int64[pixels]: the class of each pixel of the result
     image_rows: int
+    row_words: int  # of the image
+    row_step: int  # rows of the image between those of the window
+    left: int  # pixels of padding before a row
+    visible: int  # pixels of a row, from its first on
+    width: int  # pixels of a padded row
+    near: int
+    every: int  # pixels from a pair to the next one
+    pairs: int  # of a row
+    window_pairs: int  # of a row of the window,
+    apart: int  # pairs from one to the next
+    step: int  # pairs from a window to the next
+    slots: int  # rows of the image that a window spans
 
 
 class Finish(NamedTuple):
@@ -110,6 +120,15 @@ class Finish(NamedTuple):
     thresholds: Array  # of extra's dtype or float64 [T lanes]: a code counts those below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
     toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
+
+
+class Cuts(NamedTuple):
+    """From a depthwise sum to a code, a channel a lane: the same as a `Finish` of integers for the sum alone."""
+
+    limits: Array  # [classes T lanes] of int16 or int32, as values are of int8 or not: sums pass a threshold above it
+    changes: (
+        Array  # uint64[words T + 1 planes]: bits of the code of the lowest sums, and those that a threshold changes
+    )
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -297,8 +316,15 @@ def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Ar
     """
 
 
-def depthwise_bytes(x: Left, w: Taps, plan: Runs, finish: Finish, out: Array) -> None:
-    """`depthwise` of a term of at most 8 planes, lanes as there; results and `finish.extra` are int32."""
+def depthwise_bytes(x: Left, w: Taps, plan: PairedRows, finish: Finish, out: Array) -> None:
+    """`depthwise` of a term of at most 8 planes, lanes as there; results and `finish.extra` are int32.
+
+    The step of x's term counts without its sign.
+    """
+
+
+def depthwise_codes(x: Left, w: Taps, plan: PairedRows, cuts: Cuts, out: Array) -> None:
+    """The same to uint64 out[planes rows words], for a multiplier of 1."""
 
 
 def sliced(x: Left, w: Slices, out: Array) -> None:

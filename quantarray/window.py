@@ -126,13 +126,13 @@ def tap_offsets(window: Window) -> Array:
 
 
 @lru_cache(maxsize=256)
-def stretches(window: Window, apart: int, most: int) -> Array:
-    """Neighbouring output pixels of one class whose windows lie `apart` input pixels from each other, at most so many.
+def stretches(window: Window, most: int) -> Array:
+    """Neighbouring output pixels of one class whose windows begin at neighbouring input pixels, at most so many.
 
     int64[.., 3]: the first one, how many, their class.
     """
     found = classes(window)
-    begin = np.flatnonzero(np.diff(found.of_pixel, prepend=-1) | (np.diff(found.origin, prepend=_FAR) != apart))
+    begin = np.flatnonzero(np.diff(found.of_pixel, prepend=-1) | (np.diff(found.origin, prepend=_FAR) != 1))
     size = np.diff(begin, append=window.pixels)
     parts = -(-size // most)
     nth = np.arange(parts.sum()) - np.repeat(parts.cumsum() - parts, parts)

@@ -156,35 +156,37 @@ def test_real_depthwise(data, case):
     check(data.draw, case, *ours, expected, bias)
 
 
-def depthwise_names(monkeypatch):
-    """The kernels of depthwise calls that are made ready."""
-    found, original = [], channelwise._prepare
+def exact_sums(monkeypatch):
+    """The calls for exact sums that are made ready."""
+    found, original = [], channelwise._sums
 
     def noted(job):
         found.append(original(job))
         return found[-1]
 
-    monkeypatch.setattr(channelwise, "_prepare", noted)
+    monkeypatch.setattr(channelwise, "_sums", noted)
     return found
 
 
 @pytest.mark.parametrize(
-    ("x_levels", "w_levels", "name", "narrow"),
+    ("x_levels", "w_levels", "dtype"),
     [
-        (range(256), (-128, 0, 14), "depthwise_bytes", False),
-        (range(256), (-14, 0, 14), "depthwise_bytes", True),  # 9 * 255 * 14 is 637 below 2**15
-        ((-5, -4, -3, -2), (-1213, 0, 1213), "depthwise_bytes", True),
-        ((7, 5, 3, 1), (-1214, 0, 1213), "depthwise_bytes", False),
-        ((0, 1), (-32767, 5, 32767), "depthwise_bytes", False),
-        ((0, 1), (-32768, 5), "depthwise", None),
-        (range(-128, 128), (-(2**20), 1), "depthwise", None),
-        ((-(2**20), 2**20), (-3000, 1), "depthwise", None),  # int64
+        (range(256), (-128, 0, 14), "i2"),
+        (range(256), (-14, 0, 14), "i1"),  # 9 * 255 * 14 is 637 below 2**15
+        (range(32), (-117, 0, 117), "i1"),  # 125 below
+        (range(32), (118, 0, -118), "i2"),  # above
+        ((-5, -4, -3, -2), (-127, 0, 127), "i1"),
+        ((7, 5, 3, 1), (-128, 0, 127), "i2"),  # x's step is negative, and 128 has 9 bits
+        ((0, 1), (-32767, 5, 32767), "i2"),
+        ((0, 1), (-32768, 5), None),
+        (range(-128, 128), (-(2**20), 1), None),
+        ((-(2**20), 2**20), (-3000, 1), None),  # int64
     ],
 )
 @pytest.mark.parametrize("copies", [1, 3])
-def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, name, narrow, copies, monkeypatch):
+def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, dtype, copies, monkeypatch):
     """Where all taps have the largest sum that there can be, of either sign, and elsewhere."""
-    rng, calls = np.random.default_rng(3), depthwise_names(monkeypatch)
+    rng, calls = np.random.default_rng(3), exact_sums(monkeypatch)
     x, w = rng.choice(x_levels, (2, 9, 70, 65)), rng.choice(w_levels, (65 * copies, 3, 3, 1))
     x[0, :6, :40], w[:40], w[40 : 2 * 40] = x_levels[-1], max(w_levels), min(w_levels)
     w[-1] = w_levels[1]
@@ -197,7 +199,8 @@ def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, name, narrow, copi
     for limits in ([exact.max() - 1], [0], [exact.min(), 0, exact.max() - 1]):
         law = qa.Thresholds(np.tile(limits, (65 * copies, 1)), greater=~downwards)
         np.testing.assert_array_equal(qa.conv2d(a, b, padding=1, groups=65, requantize=law).words, law(got).words)
-    assert [(call.name, getattr(call.right, "narrow", None)) for call in calls] == [(name, narrow)] * 4
+    assert [getattr(call.right, "values", None) is None for call in calls] == [dtype is None] * 4
+    assert dtype is None or {call.right.values.dtype for call in calls} == {np.dtype(dtype)}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from quantarray.cpu.micro import (
     count_bytes,
     count_ones,
     expand,
+    pair_pixels,
     stream_lanes,
 )
 from quantarray.cpu.micro.count_words import mask_counts, plane_counts, value_counts
@@ -224,17 +225,35 @@ def test_no_sum_overflows(name, lengths):
 def test_expand(planes, data):
     rng, count = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 5))
     base, unit = data.draw(st.integers(-128, 255)), data.draw(st.integers(-9, 9))
-    words, codes = rng.integers(0, 1 << 64, (planes, 9), np.uint64), np.full(64 * 8, 77, np.uint8)
-    expanded(words, 2, 9, planes, count, base, unit, codes, 64)
-    bits = np.unpackbits(words[:, 2 : 2 + count].copy().view(np.uint8), axis=-1, bitorder="little")
+    step, codes = data.draw(st.integers(1, 3)), np.full(64 * 8, 77, np.uint8)
+    words = rng.integers(0, 1 << 64, (planes, 18), np.uint64)
+    expanded(words, 2, step, 18, planes, count, base, unit, codes, 64)
+    bits = np.unpackbits(words[:, 2 : 2 + count * step : step].copy().view(np.uint8), axis=-1, bitorder="little")
     expected = base + unit * (bits.astype(int) << np.arange(planes)[:, None]).sum(0)
     np.testing.assert_array_equal(codes[64 : 64 * (count + 1)], expected.astype(np.uint8))
     assert (codes[:64] == 77).all() and (codes[64 * (count + 1) :] == 77).all()
 
 
 @njit
-def expanded(words, word, apart, planes, count, base, unit, codes, start):
-    expand(words, word, apart, planes, count, base, unit, codes, start)
+def expanded(words, word, step, apart, planes, count, base, unit, codes, start):
+    expand(words, word, step, apart, planes, count, base, unit, codes, start)
+
+
+@given(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2), st.integers(0, 70))
+def test_pair_pixels(count, step, near, at):
+    codes, pairs = np.random.default_rng(0).integers(0, 256, 1400, np.uint8), np.full(128 * 7, 77, np.uint8)
+    paired(codes, at, 64 * step, 64 * near, count, pairs, 128)
+    expected = np.full(128 * 7, 77, np.uint8)
+    for c in range(count):
+        for s in range(2):
+            first = at + 64 * (c * step + s * near)
+            expected[128 * (c + 1) + s : 128 * (c + 2) : 2] = codes[first : first + 64]
+    np.testing.assert_array_equal(pairs, expected)
+
+
+@njit
+def paired(codes, at, step, near, count, pairs, to):
+    pair_pixels(codes, at, step, near, count, pairs, to)
 
 
 @given(data=st.data())

@@ -26,7 +26,7 @@ from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .compiled import entry, inline, inner
+from .compiled import entry, inline, inner, kept
 from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
@@ -135,6 +135,7 @@ def _run(typingctx, function, held, first, last):
     return types.void(function, held, first, last), codegen
 
 
+@kept
 @njit(cache=True, parallel=True, nogil=True)
 def _deal(function, held, tasks, pieces, workers, takes):
     dealt = np.empty((1 + workers) * _LINE, np.int64)

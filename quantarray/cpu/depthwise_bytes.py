@@ -3,109 +3,144 @@
 import numpy as np
 
 from . import threads
-from .compiled import inner
+from .compiled import inline
 from .deal import Kernel
-from .finish import codes_are_ranks, flips_and_lanes, store_codes, store_ranks, store_values
+from .finish import codes_are_ranks, store_codes, store_ranks, store_values
 from .lines import first_line
-from .micro import CHANNELS, LANES, PIXELS, expand, lane_masks, lane_products
+from .micro import CHANNELS, LANES, PAIRS, expand, pair_pixels, row_codes, row_sums
 
 _NO_VALUES, _NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.uint64)
-_LEAST = 1 << 14  # taps times words that are worth a parallel region
-_AHEAD = 1 << 12  # words that are expanded at a time, 256 KiB of bytes, unless a run spans more
+_LEAST = 1 << 13  # pairs of taps times words that are worth a parallel region
+_ROWS = 16  # of the result that a word of channels is done for before the next one is
+_OVERLAP = 6  # times the rows that two pieces of the work both make into bytes, a piece has at least
 
 
 def depthwise_bytes(x, w, plan, finish, out):
     words, values = (out, _NO_VALUES) if out.ndim == 3 else (_NO_WORDS, out)
-    if not out.size:
-        return
-    work = x.images * plan.image_rows * w.values.shape[0] * w.values.shape[1] * w.period
-    tasks = x.images * len(plan.runs)
-    threads.run(_bytes_range, (x, w, plan, finish, values, words), tasks, threads.workers(work, _LEAST))
+    if out.size:
+        _run(_sums_range, x, w, plan, (finish, values, words))
+
+
+def depthwise_codes(x, w, plan, cuts, out):
+    if out.size:
+        _run(_codes_range, x, w, plan, (cuts, out))
+
+
+def _run(kernel, x, w, plan, rest):
+    rows = x.images * len(plan.seen)
+    workers = threads.workers(x.images * plan.kinds.size * w.values.shape[0] * w.values.shape[1] * w.period, _LEAST)
+    shared = w.values.shape[1] // plan.window_pairs * plan.row_step
+    dealt = workers * max(1, min(threads.PIECES, rows // (_OVERLAP * shared * workers)))
+    threads.run(kernel, (x, w, plan, *rest), rows, workers, dealt)
 
 
 @Kernel
-def _bytes_range(x, w, plan, finish, values, words, begin, end):
+def _codes_range(x, w, plan, cuts, words, begin, end):
+    codes, pairs, seen = _buffers(plan, w)
+    rows, done, row = len(plan.seen), 0, begin
+    columns, start = plan.kinds.size // rows, first_line(pairs)
+    while row < end:
+        image, top = row // rows, row % rows
+        behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        for word in range(w.period):
+            done = there
+            for i in range(top, behind):
+                done = _bring(x, w, plan, image, i, word, done, codes, pairs, start)
+                taps = _see(w, plan, i, word, start, seen)
+                row_codes(
+                    pairs, 0, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
+                    cuts.limits, word * CHANNELS, cuts.changes, word, words, (image * rows + i) * columns,
+                )  # fmt: skip
+        row += behind - top
+
+
+@Kernel
+def _sums_range(x, w, plan, finish, values, words, begin, end):
     # Taken out of their tuples once: see `finish.py` for what passing tuples costs, and for why no function does all
     # that comes after the sums: 40 ns a word and pixel, twice what it took to add them up
     thresholds, flip, toggles, extra = finish.thresholds, finish.flip, finish.toggles, finish.extra
-    seen, first_seen, plain, step = plan.seen, plan.first_seen, codes_are_ranks(thresholds, toggles), x.terms[0, 3]
-    copies, taps, width = w.values.shape
-    one_bit, dense = copies == 1 and thresholds.shape[0] == 1, copies == 1 and words.size == 0
-    codes, code, low, high = np.empty(0, np.uint8), 0, 0, 0  # words low .. high are bytes from `code` on
-    places, rows, made = np.empty(PIXELS, np.int64), np.empty(PIXELS, np.int64), np.empty(8, np.uint64)
-    lanes, own = np.empty((PIXELS, CHANNELS), np.int32), np.arange(PIXELS) * CHANNELS
-    masks = np.empty(PIXELS, np.uint64)
-    for task in range(begin, end):
-        image, run = task // len(plan.runs), task % len(plan.runs)
-        at, row, pixels, kind = plan.runs[run]
-        at, row = at + image * plan.image_words, row + image * plan.image_rows
-        some = plan.reach[kind, 1] > plan.reach[kind, 0]  # a window may see padding only
-        start, stop = at + plan.reach[kind, 0], at + (pixels - 1) * plan.step + plan.reach[kind, 1]
-        if some and (start < low or stop > high):
-            codes, code, high = _bring(x, plan, image, start, stop, end, codes)
-            low = start
-        for done in range(0, pixels, PIXELS):
-            near = max(0, min(done, pixels - PIXELS))  # the last pixels again where fewer are left
-            count = min(PIXELS, pixels - near)
-            for p in range(PIXELS):
-                places[p] = code + (at + (near + min(p, count - 1)) * plan.step - low) * CHANNELS
-            for word in range(w.period):
-                channels = min(CHANNELS, w.channels - word * CHANNELS)
-                for copy in range(copies):
-                    lane, weight = (copy * w.period + word) * CHANNELS, copy * taps * width + word * CHANNELS
-                    fixed = kind * extra.shape[1] + lane
-                    if dense and channels == CHANNELS:
-                        for p in range(PIXELS):
-                            rows[p] = (row + near + min(p, count - 1)) * values.shape[1] + lane
-                        lane_products(
-                            codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values,
-                            weight, w.narrow, extra, fixed, step, values, rows,
-                        )  # fmt: skip
-                        continue
-                    if one_bit:
-                        lane_masks(
-                            codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values,
-                            weight, w.narrow, extra, fixed, step, thresholds, lane, masks,
-                        )  # fmt: skip
-                        flips, used = flips_and_lanes(flip, lane, min(LANES, channels))
-                        others, more = flips_and_lanes(flip, lane + LANES, max(0, channels - LANES))
-                        flips, used = flips | others << np.uint64(LANES), used | more << np.uint64(LANES)
-                        for p in range(count):
-                            words[np.uint64(0), np.uint64(row + near + p), np.uint64(word)] = (masks[p] ^ flips) & used
-                        continue
-                    lane_products(
-                        codes, places, word * CHANNELS, seen, first_seen[kind], first_seen[kind + 1], w.values, weight,
-                        w.narrow, extra, fixed, step, lanes, own,
+    codes, pairs, seen = _buffers(plan, w)
+    rows, done, row = len(plan.seen), 0, begin
+    columns, start, unit = plan.kinds.size // rows, first_line(pairs), abs(x.terms[0, 3])
+    copies, dense, plain = w.values.shape[0], words.size == 0, codes_are_ranks(thresholds, toggles)
+    lanes, made = np.empty((columns, CHANNELS), np.int32), np.empty(8, np.uint64)
+    while row < end:
+        image, top = row // rows, row % rows
+        behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        for word in range(w.period):
+            done, channels = there, min(CHANNELS, w.channels - word * CHANNELS)
+            for task in range(top * copies, behind * copies):
+                i, copy = task // copies, task % copies
+                into, lane = (image * rows + i) * columns, (copy * w.period + word) * CHANNELS
+                weight = copy * w.values.shape[1] * w.values.shape[2] + word * PAIRS
+                done = _bring(x, w, plan, image, i, word, done, codes, pairs, start)
+                taps = _see(w, plan, i, word, start, seen)
+                if dense and copies == 1 and channels == CHANNELS:
+                    row_sums(
+                        pairs, 0, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns,
+                        extra, lane, unit, values, into * values.shape[1] + lane, values.shape[1],
                     )  # fmt: skip
-                    for part in range(0, channels, LANES):
-                        channel, valid = (word * CHANNELS + part) * copies + copy, min(LANES, channels - part)
-                        for p in range(count):
-                            if words.size == 0:
-                                store_values(lanes, p, part, channel, valid, copies, values, row + near + p)
-                            elif plain and copies == 1:
-                                store_ranks(
-                                    lanes, p, part, thresholds, flip, lane + part, channel, valid, words,
-                                    row + near + p,
-                                )  # fmt: skip
-                            else:
-                                store_codes(
-                                    lanes, p, part, thresholds, flip, toggles, lane + part, channel, valid, copies,
-                                    made, words, row + near + p,
-                                )  # fmt: skip
+                    continue
+                row_sums(
+                    pairs, 0, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
+                    lane, unit, lanes, 0, CHANNELS,
+                )  # fmt: skip
+                for part in range(0, channels, LANES):
+                    channel, valid = (word * CHANNELS + part) * copies + copy, min(LANES, channels - part)
+                    for p in range(columns):
+                        if dense:
+                            store_values(lanes, p, part, channel, valid, copies, values, into + p)
+                        elif plain and copies == 1:
+                            store_ranks(
+                                lanes, p, part, thresholds, flip, lane + part, channel, valid, words, into + p
+                            )  # fmt: skip
+                        else:
+                            store_codes(
+                                lanes, p, part, thresholds, flip, toggles, lane + part, channel, valid, copies, made,
+                                words, into + p,
+                            )  # fmt: skip
+        row += behind - top
 
 
-@inner
-def _bring(x, plan, image, start, stop, end, codes):
-    """(codes, code, high): words start .. high as bytes from codes[code] on, in a larger buffer if they have to be.
+@inline
+def _buffers(plan, w):
+    """Zero bytes of a padded row, pairs of so many rows of each word, and what a row of the result sees."""
+    pairs = np.empty(plan.slots * plan.pairs * w.period * PAIRS + CHANNELS, np.uint8)
+    return np.zeros(plan.width * CHANNELS, np.uint8), pairs, np.empty((w.values.shape[1], 2), np.int64)
 
-    Up to `stop`, and as far ahead as tasks before `end` see, as their last one in the image tells.
+
+@inline
+def _bring(x, w, plan, image, row, word, done, codes, pairs, start):
+    """Make pairs of the rows that a row of the result sees, of a word of channels, but for those before `done`.
+
+    The row after the last one that is there then.
     """
-    left, first, planes = x.words, x.terms[0, 0], x.terms[0, 1]
-    at, _, pixels, kind = plan.runs[min(end - image * len(plan.runs), len(plan.runs)) - 1]
-    most = min(plan.image_words, at + (pixels - 1) * plan.step + plan.reach[kind, 1])
-    high = max(stop, min(start + _AHEAD, image * plan.image_words + most))
-    if codes.size < (high - start + 1) * CHANNELS:
-        codes = np.empty((high - start + 1) * CHANNELS, np.uint8)
-    code = first_line(codes)
-    expand(left, first * left.shape[1] + start, left.shape[1], planes, high - start, 0, 1, codes, code)
-    return codes, code, high
+    behind = plan.seen[row, 1]
+    for at in range(max(done, plan.seen[row, 0]), behind):
+        first = x.terms[0, 0] * x.words.shape[1] + (image * plan.image_rows + at) * plan.row_words + word
+        expand(
+            x.words, first, w.period, x.words.shape[1], x.terms[0, 1], plan.visible, 0, 1, codes, plan.left * CHANNELS
+        )
+        pair_pixels(
+            codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, _line(plan, at, word, start)
+        )
+    return max(done, behind)
+
+
+@inline
+def _line(plan, row, word, start):
+    """Where the pairs of a word of a row of the image begin."""
+    return start + (word * plan.slots + row % plan.slots) * plan.pairs * PAIRS
+
+
+@inline
+def _see(w, plan, row, word, start, seen):
+    """How many pairs of taps a row of the result sees, and in `seen` where they lie, and the weights of each."""
+    at, tap, count = plan.seen[row, 2], plan.seen[row, 3], plan.seen[row, 4]
+    for i in range(count):
+        line = _line(plan, at + i * plan.row_step, word, start)
+        for j in range(plan.window_pairs):
+            k = i * plan.window_pairs + j
+            seen[k, 0] = line + j * plan.apart * PAIRS
+            seen[k, 1] = (tap * plan.window_pairs + k) * w.values.shape[2]
+    return count * plan.window_pairs

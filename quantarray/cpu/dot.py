@@ -115,7 +115,7 @@ def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, 
                 for b in range(near):
                     word = j0 * plane + ((pair + b) * length + from_word) * LANES
                     count, to = (to_word - from_word) * LANES, weight + b * apart
-                    expand(right, word, plane, planes_j, count, base, unit, weights, to)
+                    expand(right, word, 1, plane, planes_j, count, base, unit, weights, to)
                 if matrix is not None:
                     dot_rows(
                         matrix, rows, row + from_word * WORD, row_bytes(length), band * TILE, weights, weight, apart,

@@ -93,7 +93,7 @@ def _bring_words(words, terms, plan, length, begin, end, shift, codes, marks, ma
     code = first_line(codes)
     dense = size <= band * TILE * length
     if dense and size:
-        expand(words, first * words.shape[1] + low, words.shape[1], planes, size, 0, 1, codes, code)
+        expand(words, first * words.shape[1] + low, 1, words.shape[1], planes, size, 0, 1, codes, code)
     for i in range(band):
         kind = plan.classes[(begin + i) % plan.counts.size]
         for p in range(TILE):
@@ -130,7 +130,7 @@ def expand_missing(words, first, planes, begin, length, low, mark, marks, codes,
             missing += 1
         if missing:
             word = first * words.shape[1] + low + k
-            expand(words, word, words.shape[1], planes, missing, 0, 1, codes, code + k * WORD)
+            expand(words, word, 1, words.shape[1], planes, missing, 0, 1, codes, code + k * WORD)
         k += missing + 1
 
 

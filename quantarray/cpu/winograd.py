@@ -140,7 +140,7 @@ def bring_squares(left, terms, plan, length, begin, end, shift, codes, marks, ma
     code = zeros + length * WORD
     dense = size <= 4 * TILE * band * length
     if dense:
-        expand(left, first * left.shape[1] + low, left.shape[1], planes, size, 0, 1, codes, code)
+        expand(left, first * left.shape[1] + low, 1, left.shape[1], planes, size, 0, 1, codes, code)
     for s in range(band):
         for i in range(plan.sources.shape[1]):
             at = places[s, i]
@@ -189,7 +189,7 @@ def fold_weights(right, terms, block, blocks, length, base, unit, weights, weigh
     words, section = length * LANES, length * LANES * WORD
     for b in range(blocks):
         word, to = first * plane + (block + b) * TAPS * words, weight + b * PLACES * section
-        expand(right, word, plane, planes, TAPS * words, base, unit, weights, to)
+        expand(right, word, 1, plane, planes, TAPS * words, base, unit, weights, to)
         fold_taps(weights, to, section, words)
 
 

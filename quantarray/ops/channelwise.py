@@ -95,7 +95,7 @@ class Job:
 class Channelwise(NamedTuple):
     """The call that is left."""
 
-    call: products.Call | slices.Sliced
+    call: products.Sums
     exact: scaled.Scaled | folded.Folded | None  # in its place where constants of x are the same for all channels
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
@@ -116,7 +116,7 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
     """
     if not job.real:
         return Channelwise(_exact(job, job.requantize), None)
-    call, images, inside = _prepare(job), job.shape[0], job.inside
+    call, images, inside = _by_planes(job), job.shape[0], job.inside
     fast: scaled.Scaled | folded.Folded | None = None
     if exact_inside and job.requantize is not None and job.pad == 0 and (inside == inside[:1]).all():
         fast = folded.fold(call, _exact(job.of_integers, job.requantize), images, int(inside.max(initial=1)))
@@ -124,29 +124,31 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
         divisor = inside.astype(np.float64) if job.mean else np.empty(0)
         constants = scale, job.sums[:, 0], *job.real_extras, divisor
-        fast = scaled.Scaled(_prepare(job.of_integers), images, of_pixel, *constants)
+        fast = scaled.Scaled(_sums(job.of_integers), images, of_pixel, *constants)
     return Channelwise(call, fast)
 
 
-def _exact(job: Job, law: Thresholds | None) -> products.Call | slices.Sliced:
+def _exact(job: Job, law: Thresholds | None) -> products.Sums:
     """The exact sums, counted bit by bit where `law`, which they meet in the end, makes single bits."""
     one_bit = law is not None and law.into.bits == 1 and len(job.w.values) == 1 and job.shape[3] == job.channels
     if not one_bit or not slices.possible(job.device, job.terms, job.w.values[0]):
-        return _prepare(job)
+        return _sums(job)
     given = job.device, job.terms, job.w.values[0], 1, job.window
     return slices.prepare(*given, _last_step(job, np.dtype(np.int64)), job.packed, job.dtype, job.shape)
 
 
-def _prepare(job: Job) -> products.Call:
-    lanes, packed = job.lanes, job.packed
-    if not job.real and taps.possible(job.device, job.terms, job.w.values, job.dtype):
-        by_bytes = taps.weights(job.terms, job.w.values, lanes), taps.runs(job.window, lanes)
-        last = _last_step(job, job.dtype)
-        return products.Call(job.device, "depthwise_bytes", *by_bytes, last, packed, job.dtype, job.shape)
-    where = plan(job.window, lanes.width // WORD_BITS, 1, 1)
-    last = _last_step(job, np.dtype(np.int64))
-    flags = (job.mean,)
-    return products.Call(job.device, "depthwise", _right(job), where, last, packed, job.dtype, job.shape, flags)
+def _sums(job: Job) -> products.Sums:
+    """The exact sums by pairs of taps, where that can be."""
+    if not taps.possible(job.device, job.terms, job.w.values, job.dtype):
+        return _by_planes(job)
+    given = job.device, job.terms, job.w.values, job.lanes, job.window
+    return taps.prepare(*given, _last_step(job, job.dtype), job.packed, job.dtype, job.shape)
+
+
+def _by_planes(job: Job) -> products.Call:
+    where, last = plan(job.window, job.lanes.width // WORD_BITS, 1, 1), _last_step(job, np.dtype(np.int64))
+    results = last, job.packed, job.dtype, job.shape, (job.mean,)
+    return products.Call(job.device, "depthwise", _right(job), where, *results)
 
 
 def _right(job: Job) -> Right:

@@ -118,7 +118,7 @@ class Contraction(NamedTuple):
     terms: Array | None  # of x, if its words or bytes are taken as they are
     of_bytes: bool
     unrolled: UnrolledBits | None
-    call: products.Call | scaled.Scaled | folded.Folded | slices.Sliced
+    call: products.Sums | scaled.Scaled | folded.Folded
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         """x [n h w c] in, a QuantArray or int8 or uint8 if it is `of_bytes`, the result out."""
@@ -142,7 +142,7 @@ class InTurns(NamedTuple):
     otherwise: Contraction
 
     @property
-    def call(self) -> products.Call | scaled.Scaled | folded.Folded | slices.Sliced:
+    def call(self) -> products.Sums | scaled.Scaled | folded.Folded:
         return self.otherwise.call
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import Array
 from ..kernels import Finish, Left, Right
 from ..thresholds import Thresholds
-from . import products, slices, thresholding
+from . import products, thresholding
 from .operand import Operand, exact_inside
 
 _MOST = 8  # scales of x whose thresholds are kept
@@ -34,14 +34,14 @@ def possible(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pa
 class Exact(NamedTuple):
     """Sums of integers whose thresholds stand for those of real results."""
 
-    call: products.Call | slices.Sliced  # without thresholds
+    call: products.Sums  # without thresholds
     scale: Array  # of w, float64 in the lanes of `call`
     last: Finish  # of real results, in the same lanes
     packed: thresholding.Packed | None
-    made: dict[float, products.Call | slices.Sliced | None]
+    made: dict[float, products.Sums | None]
     inside: int = 1  # what results are divided by, if they are means
 
-    def found(self, x: Left) -> products.Call | slices.Sliced | None:
+    def found(self, x: Left) -> products.Sums | None:
         """The call for the scale of x; None where no thresholds give what the real one does."""
         if x.scale.size != 1 or x.offset.any():
             return None
@@ -93,7 +93,7 @@ class Folded(NamedTuple):
         return self.real(x) if exact is None else exact(x._replace(images=self.images))
 
 
-def fold(real: products.Call, exact: products.Call | slices.Sliced, images: int, inside: int = 1) -> Folded:
+def fold(real: products.Call, exact: products.Sums, images: int, inside: int = 1) -> Folded:
     """The two calls, of the same lanes, as one."""
     assert isinstance(real.right, Right)
     return Folded(real, Exact(exact, real.right.scale[0, 0], real.finish, real.packed, {}, inside), images)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
 from ..dtypes import Array
-from ..kernels import Finish, Left, Plan, Right, Runs, Squares, Taps
+from ..kernels import Finish, Left, Plan, Right, Squares
 from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
@@ -74,13 +74,32 @@ def integer_extra(
     return (extra if bias is None else extra + bias).astype(dtype)
 
 
+class Sums(Protocol):
+    """What makes exact sums of a left operand, or codes of them: a `Call`, or what does as one does by other means."""
+
+    @property
+    def device(self) -> str: ...
+    @property
+    def finish(self) -> Finish: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def finished(self, finish: Finish, packed: thresholding.Packed | None) -> Sums:
+        """The same with another last step."""
+
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
+        """The result, which is `out` if it is dense and that is given."""
+
+
 class Call(NamedTuple):
     """A kernel with all of its arguments but the left operand, and what its result is."""
 
     device: str
     name: str
-    right: Right | Taps
-    plan: Plan | Squares | Runs
+    right: Right
+    plan: Plan | Squares
     finish: Finish
     packed: thresholding.Packed | None  # the result, if it is thresholded
     dtype: np.dtype[Any]

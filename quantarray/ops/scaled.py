@@ -31,7 +31,7 @@ def possible(device: str, requantize: Thresholds | None, terms: Array, b: Operan
 class Scaled(NamedTuple):
     """Called as the `Call` is whose place it takes."""
 
-    sums: products.Call
+    sums: products.Sums
     images: int  # as the plan of the sums counts them
     kinds: Array  # int64[pixels]: the border class of each output pixel
     scale: Array  # float64[channels]

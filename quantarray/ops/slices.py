@@ -92,7 +92,7 @@ def prepare(
     lanes, inside = CopyLanes(values.shape[1], 1), np.repeat(classes(window).inside, turns, axis=1).astype(np.int64)
     period, pixels = lanes.width // WORD_BITS, int(np.prod(window.image))
     at = (tap_offsets(window)[:, None] + np.arange(turns) * pixels).reshape(-1) * period
-    (first, count, kind), origin = stretches(window, 1, max(1, _RUN // period)).T, classes(window).origin
+    (first, count, kind), origin = stretches(window, max(1, _RUN // period)).T, classes(window).origin
     seen, none = np.nonzero(inside)[1], np.empty(0, np.uint64)
     weights = Slices(
         taps=_words(lanes(values > 0)),

@@ -12,9 +12,10 @@ from .distances import ROWS, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
-from .lane_products import CHANNELS, PIXELS, lane_masks, lane_products
+from .lane_products import row_codes, row_sums
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .largest import SIDE, keep_largest
+from .pairs import CHANNELS, PAIRS, pair_pixels
 from .ranks import put_ranks
 from .rescale_row import rescale_row
 from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
@@ -62,7 +63,7 @@ __all__ = [
     "LANES",
     "MOST_PRODUCT",
     "PAIR",
-    "PIXELS",
+    "PAIRS",
     "PLACES",
     "QUAD",
     "ROWS",
@@ -93,8 +94,6 @@ __all__ = [
     "fold_pixels",
     "fold_taps",
     "keep_largest",
-    "lane_masks",
-    "lane_products",
     "lay_out",
     "lay_out_quads",
     "low_bits",
@@ -107,6 +106,7 @@ __all__ = [
     "mask_tile",
     "mask_words",
     "near_rows",
+    "pair_pixels",
     "pick_bits",
     "plane_counts",
     "popcount",
@@ -116,6 +116,8 @@ __all__ = [
     "read_tile",
     "rescale_row",
     "round_tile",
+    "row_codes",
+    "row_sums",
     "shift_tile",
     "shuffle_tile",
     "slice_run",

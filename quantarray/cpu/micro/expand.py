@@ -14,17 +14,17 @@ _ROW = ir.VectorType(I8, _BITS)
 
 
 @intrinsic
-def expand(typingctx, words, word, apart, planes, count, base, unit, codes, start):
-    """codes[start + 64 * k + i] = base + unit * sum_j 2^j * (bit i of words[word + j * apart + k]), for k < count.
+def expand(typingctx, words, word, step, apart, planes, count, base, unit, codes, start):
+    """codes[start + 64 * k + i] = base + unit * sum_j 2^j * (bit i of words[word + k * step + j * apart]), k < count.
 
     Modulo 256: int8 too. Arrays are C-contiguous and indexed flat, words uint64 and codes uint8.
     """
     i64 = types.int64
-    signature = types.void(words, i64, i64, i64, i64, i64, i64, codes, i64)
+    signature = types.void(words, i64, i64, i64, i64, i64, i64, i64, codes, i64)
 
     def codegen(context, builder, signature, args):
-        words, codes = (pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (7, 8)))
-        builder.call(_function(builder.module), [words, *args[2:7], codes])
+        words, codes = (pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (8, 9)))
+        builder.call(_function(builder.module), [words, *args[2:8], codes])
 
     return signature, codegen
 
@@ -34,9 +34,9 @@ def _function(module):
     name = "quantarray.expand"
     if name in module.globals:
         return module.globals[name]
-    made = own_function(module, name, [I64.as_pointer(), *[I64] * 5, I8.as_pointer()])
+    made = own_function(module, name, [I64.as_pointer(), *[I64] * 6, I8.as_pointer()])
     builder = ir.IRBuilder(made.append_basic_block())
-    words, apart, planes, count, base, unit, codes = made.args
+    words, step, apart, planes, count, base, unit, codes = made.args
     first, low = (splat(builder, builder.trunc(value, I8), _BITS) for value in (base, unit))
     after = made.append_basic_block()
     choice = builder.switch(planes, after)
@@ -44,23 +44,23 @@ def _function(module):
         block = made.append_basic_block()
         choice.add_case(const(number), block)
         builder.position_at_end(block)
-        _expand(builder, words, apart, number, count, first, low, codes)
+        _expand(builder, words, step, apart, number, count, first, low, codes)
         builder.branch(after)
     builder.position_at_end(after)
     builder.ret_void()
     return made
 
 
-def _expand(builder, words, apart, planes, count, base, unit, codes):
+def _expand(builder, words, stride, apart, planes, count, base, unit, codes):
     """A loop for each number of planes: as an inner loop they took twice as long."""
     steps = [unit]
     for _ in range(planes - 1):
         steps.append(builder.add(steps[-1], steps[-1]))
     rows = [builder.gep(words, [builder.mul(apart, const(j))]) for j in range(planes)]
     with cgutils.for_range(builder, count) as k:
-        total = base
+        total, at = base, builder.mul(k.index, stride)
         for row, step in zip(rows, steps, strict=True):
-            bits = builder.bitcast(builder.load(builder.gep(row, [k.index])), ir.VectorType(ir.IntType(1), _BITS))
+            bits = builder.bitcast(builder.load(builder.gep(row, [at])), ir.VectorType(ir.IntType(1), _BITS))
             total = builder.add(total, builder.select(bits, step, ir.Constant(_ROW, None)))
         builder.store(total, place_of(builder, codes, builder.mul(k.index, const(_BITS)), _ROW), align=1)
 

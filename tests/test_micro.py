@@ -149,9 +149,10 @@ def test_mask_counts(differ, data):
     given, counts, rng = drawn_planes(data, differ)
     limits, masks = rng.integers(-1, counts.max() + 2, LANES + 3), np.zeros(3 + TILE, np.uint64)
     limits[3:] = np.where(rng.random(LANES) < 0.5, counts[0] - rng.integers(0, 2, LANES), limits[3:])
-    masked(*given, limits, 3, masks)
+    lanes = data.draw(st.integers(1, LANES))
+    masked(*given, limits, 3, masks, lanes)
     bits = masks[3:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
-    np.testing.assert_array_equal(bits[:, :LANES], counts > limits[3:])
+    np.testing.assert_array_equal(bits[:, :lanes], (counts > limits[3:])[:, :lanes])
     assert not bits[:, LANES:].any()
 
 
@@ -201,9 +202,9 @@ def streamed(lanes, start, out, at):
 
 
 @njit
-def masked(words, planes, apart, origins, weights, runs, differ, limits, limits_at, masks):
+def masked(words, planes, apart, origins, weights, runs, differ, limits, limits_at, masks, lanes):
     mask_counts(
-        words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks, 3
+        words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks, 3, lanes
     )
 
 

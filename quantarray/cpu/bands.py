@@ -176,15 +176,16 @@ def store_pairs(
 
 @inner
 def mask_band(
-    left, i0, planes_i, origins, kinds, band, right, j0, block, runs, first_run, differ, limits, masks, half
+    left, i0, planes_i, origins, kinds, band, right, j0, block, runs, first_run, differ, limits, masks, half, lanes
 ):  # fmt: skip
-    """masks[half, tile, p] of a block: which of its counts are above the limits of the tile's class (`mask_counts`)."""
+    """masks[half, tile, p] of a block's first `lanes`: which of its counts are above the limits of the tile's class."""
     plane, weight = left.shape[1], (j0 * right.shape[1] + block) * right.shape[2] * LANES
     for i in range(np.uint64(band)):
         tile, kind = np.int64(i) * TILE, kinds[i]
         mask_counts(
             left, i0 * plane, planes_i, plane, origins, tile, right, weight, runs, first_run[kind], first_run[kind + 1],
-            differ, limits, kind * limits.shape[1] + block * LANES, masks, half * masks.shape[1] * TILE + tile,
+            differ, limits, kind * limits.shape[1] + block * LANES, masks,
+            half * masks.shape[1] * TILE + tile, lanes,
         )  # fmt: skip
 
 

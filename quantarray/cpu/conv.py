@@ -138,7 +138,7 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                     half, done = (block - first) % 2, near
                     mask_band(
                         left, i0, planes_i, origins, kinds, band, right, j0, block, runs, first_run, differ, limits,
-                        band_masks, half,
+                        band_masks, half, group_lanes - (block - group * group_blocks) * LANES,
                     )  # fmt: skip
                     if half or block + 1 == last:
                         lane = (block - half - group * group_blocks) * LANES

@@ -80,7 +80,7 @@ def _nearest_by_lanes(words, queries, first, last, out):
         _turn(words, row, 1, lanes, 0)
         for tile in range(len(origins)):
             mask_counts(
-                queries, 0, 1, 0, origins, tile * TILE, lanes, 0, runs, 0, 1, -1, limits, tile * LANES, masks, 0
+                queries, 0, 1, 0, origins, tile * TILE, lanes, 0, runs, 0, 1, -1, limits, tile * LANES, masks, 0, LANES
             )
             if _keep_near(masks, words, row, queries, tile, out):
                 limits[tile] = _worst(out, tile) - 1

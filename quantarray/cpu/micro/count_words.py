@@ -20,7 +20,7 @@ def lay_out(words):
     return words
 
 
-def count(builder, combine, pixels, words, planes, apart, origins, weights, runs, first, last):
+def count(builder, combine, pixels, words, planes, apart, origins, weights, runs, first, last, vectors=VECTORS):
     """[pixel][vector] of counts of the first `pixels` by one way to combine two words, of plain pointers.
 
     Of `planes` planes of words that lie `apart`, the highest first: what is there is doubled before the next one.
@@ -29,7 +29,7 @@ def count(builder, combine, pixels, words, planes, apart, origins, weights, runs
     kind = ir.FunctionType(vector, [vector])
     ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
     # Registers that live through both loops
-    slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in range(VECTORS)] for _ in range(pixels)]
+    slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in range(vectors)] for _ in range(pixels)]
     with cgutils.for_range(builder, planes) as done:
         with builder.if_then(builder.icmp_signed("!=", done.index, const(0)), likely=False):
             for slot in chain(*slots):
@@ -41,11 +41,11 @@ def count(builder, combine, pixels, words, planes, apart, origins, weights, runs
                 lane = builder.mul(builder.add(weight, step.index), const(LANES))
                 column = [
                     builder.load(place_of(builder, weights, builder.add(lane, const(v * WIDTH)), vector), align=8)
-                    for v in range(VECTORS)
+                    for v in range(vectors)
                 ]
                 for p in range(pixels):
                     word = splat(builder, builder.load(builder.gep(pixel[p], [step.index])), WIDTH)
-                    for v in range(VECTORS):
+                    for v in range(vectors):
                         ones = builder.call(ctpop, [combine(word, column[v])])
                         builder.store(builder.add(builder.load(slots[p][v]), ones), slots[p][v])
     return [[builder.load(slot) for slot in row] for row in slots]
@@ -60,14 +60,14 @@ def store_counts(builder, sums, counts):
             builder.store(found, place_of(builder, counts, p * LANES + v * WIDTH, kind), align=4)
 
 
-def _either(builder, pixels, differ, *rest):
+def _either(builder, pixels, differ, *rest, vectors=VECTORS):
     """then(sums) of `count` by and, or where `differ` is not 0 by exclusive or, for all pixels of a tile."""
     # Two loops: choosing inside one, by a mask, costs a register or an instruction more than LLVM has to spare
     *operands, then = rest
     with builder.if_else(builder.icmp_signed("==", differ, const(0))) as branches:
         for branch, combine in zip(branches, (builder.and_, builder.xor), strict=True):
             with branch:
-                then(count(builder, combine, pixels, *operands) * (TILE // pixels))
+                then(count(builder, combine, pixels, *operands, vectors) * (TILE // pixels))
 
 
 def _count_tile(builder, pixels, differ, words, *rest):
@@ -109,15 +109,16 @@ def plane_counts(
 @intrinsic
 def mask_counts(
     typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, limits,
-    limits_at, masks, masks_at,
+    limits_at, masks, masks_at, lanes,
 ):  # fmt: skip
     """Bit l of uint64 masks[masks_at + p] is limits[limits_at + l] < what `plane_counts` counts for pixel p and lane l.
 
-    The limits are int64: counts are compared in the registers in which they were added up, and stored nowhere.
+    The limits are int64: counts are compared in the registers in which they were added up, and stored nowhere. Of the
+    first `lanes`; others may be 0, as half of them are where no more are asked for, in half the time.
     """
     i64 = types.int64
     signature = types.void(
-        words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, limits, i64, masks, i64
+        words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, limits, i64, masks, i64, i64
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
@@ -127,17 +128,26 @@ def mask_counts(
         vector = ir.VectorType(I64, WIDTH)
 
         def compare(sums):
-            bounds = [builder.load(place_of(builder, limits, v * WIDTH, vector), align=8) for v in range(VECTORS)]
+            bounds = [builder.load(place_of(builder, limits, v * WIDTH, vector), align=8) for v in range(len(sums[0]))]
             for p in range(TILE):
                 parts = [
-                    builder.zext(builder.bitcast(builder.icmp_signed(">", sums[p][v], bounds[v]), I8), I64)
-                    for v in range(VECTORS)
+                    builder.zext(builder.bitcast(builder.icmp_signed(">", *pair), I8), I64)
+                    for pair in zip(sums[p], bounds, strict=True)
                 ]
                 mask = reduce(builder.or_, (builder.shl(part, const(v * WIDTH)) for v, part in enumerate(parts)))
                 builder.store(mask, builder.gep(masks, [const(p)]))
 
-        rest = differ, *operands, compare
-        by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
+        def emit(pixels):
+            if pixels < TILE:  # a row alone is left as it is: each way is a loop more to compile
+                _either(builder, pixels, differ, *operands, compare)
+                return
+            half = builder.icmp_signed("<=", args[16], const(LANES // 2))
+            with builder.if_else(half, likely=False) as branches:
+                for branch, vectors in zip(branches, (VECTORS // 2, VECTORS), strict=True):
+                    with branch:
+                        _either(builder, pixels, differ, *operands, compare, vectors=vectors)
+
+        by_pixels(builder, origins, emit)
 
     return signature, codegen
 

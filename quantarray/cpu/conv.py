@@ -174,7 +174,7 @@ def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, 
                         else:
                             count(
                                 left, i0, planes_i, origins, i, right, j0, planes_j, block + nth, runs, start, stop,
-                                differ, part, dot,
+                                differ, valid, part, dot,
                             )  # fmt: skip
                         if thresholds.shape[0] == 1:
                             if not limits.size:

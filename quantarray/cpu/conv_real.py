@@ -118,7 +118,7 @@ def _real_range(x, w, plan, finish, values, words, chunks, stretches, tiles, dea
                                 else:
                                     count(
                                         left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop,
-                                        0, spare, dot,
+                                        0, LANES, spare, dot,
                                     )  # fmt: skip
                                 w_at = (part * w_terms.shape[0] + s) * lanes + at
                                 sums_at = (run * w_terms.shape[0] + s) * lanes + at

@@ -12,7 +12,7 @@ from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
-from .tiles import differing
+from .tiles import IN_REGISTERS, differing
 from .windows import BAND
 from .winograd import BAND as SQUARES
 from .winograd import EFFORT as WINOGRAD
@@ -93,8 +93,10 @@ def _counting(x_terms, w_terms, rows, channels, words):
 
 
 def _sharing(channels):
-    """What a block costs of those that are counted together, and share shuffles or tables."""
+    """What a block costs of those that are counted together, and share shuffles or tables; or of which one is half."""
     blocks = max(1, -(-channels // LANES))
+    if IN_REGISTERS:
+        return 1 - (0 < channels % LANES <= LANES // 2) / 2 / blocks
     whole, rest = divmod(blocks, BLOCKS)
     return (BLOCKS * whole + (0, COUNTING.alone, COUNTING.alone, BLOCKS)[rest]) / blocks
 

@@ -57,10 +57,13 @@ def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
 
 
 @inline
-def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, counts, total):
+def count(
+    left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, lanes, counts, total
+):  # fmt: skip
     """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop.
 
-    The pixels begin at words origins[tile, p]. Where `differ` is -1 and not 0, |left_i ^ right_j|.
+    Of the first `lanes`; others may be anything. The pixels begin at words origins[tile, p]. Where `differ` is -1 and
+    not 0, |left_i ^ right_j|.
     """
     plane = left.shape[1]
     block_size = right.shape[2] * LANES
@@ -70,12 +73,12 @@ def count(left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, s
             if j == 0:
                 plane_counts(
                     left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
-                    total,
+                    total, lanes,
                 )  # fmt: skip
             else:
                 plane_counts(
                     left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
-                    counts,
+                    counts, lanes,
                 )  # fmt: skip
                 add_counts(counts, j, total)
         else:

@@ -52,9 +52,9 @@ def count(builder, combine, pixels, words, planes, apart, origins, weights, runs
 
 
 def store_counts(builder, sums, counts):
-    """What `count` found as int32 or int64 [4 32]."""
+    """What `count` found as int32 or int64 [4 32], or the first lanes of that."""
     for p in range(TILE):
-        for v in range(VECTORS):
+        for v in range(len(sums[p])):
             kind = ir.VectorType(counts.type.pointee, WIDTH)
             found = sums[p][v] if kind == sums[p][v].type else builder.trunc(sums[p][v], kind)
             builder.store(found, place_of(builder, counts, p * LANES + v * WIDTH, kind), align=4)
@@ -68,6 +68,23 @@ def _either(builder, pixels, differ, *rest, vectors=VECTORS):
         for branch, combine in zip(branches, (builder.and_, builder.xor), strict=True):
             with branch:
                 then(count(builder, combine, pixels, *operands, vectors) * (TILE // pixels))
+
+
+def _by_lanes(builder, origins, lanes, *rest):
+    """`_either`, of half the vectors where the first lanes are no more than that; not for a row alone, as each way is a
+    loop more to compile."""
+
+    def emit(pixels):
+        if pixels < TILE:
+            _either(builder, pixels, *rest)
+            return
+        half = builder.icmp_signed("<=", lanes, const(LANES // 2))
+        with builder.if_else(half, likely=False) as branches:
+            for branch, vectors in zip(branches, (VECTORS // 2, VECTORS), strict=True):
+                with branch:
+                    _either(builder, pixels, *rest, vectors=vectors)
+
+    by_pixels(builder, origins, emit)
 
 
 def _count_tile(builder, pixels, differ, words, *rest):
@@ -88,20 +105,21 @@ def _operands(context, builder, signature, args):
 
 @intrinsic
 def plane_counts(
-    typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, counts
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, counts, lanes
 ):
     """counts[p, l] = sum over i of 2^i * what `count_tile` counts for pixel p and lane l and plane i of the words.
 
-    Planes lie `apart` words; the rest as in `count_tile`.
+    Planes lie `apart` words; the rest as in `count_tile`. Of the first `lanes`; others may stay as they are: where no
+    more than half of them are asked for, it takes half the time.
     """
     i64 = types.int64
-    signature = types.void(words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts)
+    signature = types.void(words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, counts, i64)
 
     def codegen(context, builder, signature, args):
         origins, differ, operands = _operands(context, builder, signature, args)
         counts = pointer(context, builder, signature, args, 12)
         rest = differ, *operands, lambda sums: store_counts(builder, sums, counts)
-        by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
+        _by_lanes(builder, origins, args[13], *rest)
 
     return signature, codegen
 
@@ -114,7 +132,7 @@ def mask_counts(
     """Bit l of uint64 masks[masks_at + p] is limits[limits_at + l] < what `plane_counts` counts for pixel p and lane l.
 
     The limits are int64: counts are compared in the registers in which they were added up, and stored nowhere. Of the
-    first `lanes`; others may be 0, as half of them are where no more are asked for, in half the time.
+    first `lanes`, as there; bits of others may be 0.
     """
     i64 = types.int64
     signature = types.void(
@@ -137,17 +155,7 @@ def mask_counts(
                 mask = reduce(builder.or_, (builder.shl(part, const(v * WIDTH)) for v, part in enumerate(parts)))
                 builder.store(mask, builder.gep(masks, [const(p)]))
 
-        def emit(pixels):
-            if pixels < TILE:  # a row alone is left as it is: each way is a loop more to compile
-                _either(builder, pixels, differ, *operands, compare)
-                return
-            half = builder.icmp_signed("<=", args[16], const(LANES // 2))
-            with builder.if_else(half, likely=False) as branches:
-                for branch, vectors in zip(branches, (VECTORS // 2, VECTORS), strict=True):
-                    with branch:
-                        _either(builder, pixels, differ, *operands, compare, vectors=vectors)
-
-        by_pixels(builder, origins, emit)
+        _by_lanes(builder, origins, args[16], differ, *operands, compare)
 
     return signature, codegen
 

@@ -162,6 +162,20 @@ def test_integers(data, case):
     check(data.draw, case, *ours, expected.astype(np.int64 if wide else np.int32), bias)
 
 
+@pytest.mark.parametrize("outputs", [1, 8, 15, 16, 17, 31, 48, 49, 80])
+@pytest.mark.parametrize("bits", [1, 2])
+def test_outputs_that_leave_lanes_of_a_block(outputs, bits):
+    """No more than half of a block of 32, or more."""
+    rng = np.random.default_rng(outputs)
+    x, w = rng.integers(0, 2**bits, (2, 7, 9, 20)), rng.choice((-1, 1), (outputs, 3, 3, 20))
+    sums = naive.conv2d(x, w, padding=((1, 1), (1, 1))).astype(np.int32)
+    a, b = qa.encode(x, range(2**bits)), qa.encode(w, (-1, 1))
+    assert_bits(qa.conv2d(a, b, padding=1), sums)
+    for limits in ([0], [-3, 0, 5]):
+        law = qa.Thresholds(limits)
+        np.testing.assert_array_equal(qa.conv2d(a, b, padding=1, requantize=law).codes(), law(sums).codes())
+
+
 def few_bits(draw):
     """A law of codes and one of levels that the kernel of squares takes, if only in terms of codes."""
     low, step, bits = draw(st.integers(-40, 40)), draw(st.sampled_from([-3, -1, 1, 2, 5])), draw(st.integers(1, 4))

@@ -203,8 +203,27 @@ def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, dtype, copies, mon
     assert dtype is None or {call.right.values.dtype for call in calls} == {np.dtype(dtype)}
 
 
+@pytest.mark.parametrize("levels", [range(4), range(256), (3, 2, 1, 0)])
+def test_thresholds_that_no_sum_reaches(levels):
+    """Beyond what sums' 16 or 32 bits hold, before and behind those that some reach."""
+    rng, far = np.random.default_rng(5), [2**16 + 3, 2**31 - 1, 2**40]
+    x, w = rng.choice(levels, (1, 5, 9, 70)), rng.integers(-99, 99, (70, 3, 3, 1))
+    a, b = qa.encode(x, levels), qa.encode(w, range(-128, 128), axis=0)
+    sums = naive.conv2d(x, w, groups=70).astype(np.int64)
+    for limits in ([far[0]], [-far[0]], [far[1]], [-far[2]], [-far[2], -far[0], 0], [0, *far], [-far[1], 0, far[2]]):
+        law = qa.Thresholds(np.tile(limits, (70, 1)), greater=np.arange(70) % 2 == 0)
+        got = qa.conv2d(a, b, groups=70, requantize=law)
+        np.testing.assert_array_equal(got.codes(), law(sums).codes())
+
+
 @pytest.mark.parametrize(
-    "how", [{}, {"stride": 2, "padding": 1}, {"stride": (3, 1), "dilation": (1, 4), "padding": (0, 9)}]
+    "how",
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"stride": (3, 1), "dilation": (1, 4), "padding": (0, 9)},
+        {"stride": (5, 19)},  # columns behind the last window
+    ],
 )
 @pytest.mark.parametrize("many", [False, True])
 def test_depthwise_rows_that_are_not_bytes_all_at_once(how, many):

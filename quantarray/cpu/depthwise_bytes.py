@@ -43,12 +43,12 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
         image, top = row // rows, row % rows
         behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
-            done = there
+            done, begins = there, _begins(plan, word, start)
             for i in range(top, behind):
-                done = _bring(x, w, plan, image, i, word, done, codes, pairs, start)
-                taps = _see(w, plan, i, word, start, seen)
+                done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
+                taps = _see(w, plan, i, begins, seen)
                 row_codes(
-                    pairs, 0, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
+                    pairs, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
                     cuts.limits, word * CHANNELS, cuts.changes, word, words, (image * rows + i) * columns,
                 )  # fmt: skip
         row += behind - top
@@ -68,21 +68,21 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
         image, top = row // rows, row % rows
         behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
-            done, channels = there, min(CHANNELS, w.channels - word * CHANNELS)
+            done, begins, channels = there, _begins(plan, word, start), min(CHANNELS, w.channels - word * CHANNELS)
             for task in range(top * copies, behind * copies):
                 i, copy = task // copies, task % copies
                 into, lane = (image * rows + i) * columns, (copy * w.period + word) * CHANNELS
                 weight = copy * w.values.shape[1] * w.values.shape[2] + word * PAIRS
-                done = _bring(x, w, plan, image, i, word, done, codes, pairs, start)
-                taps = _see(w, plan, i, word, start, seen)
+                done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
+                taps = _see(w, plan, i, begins, seen)
                 if dense and copies == 1 and channels == CHANNELS:
                     row_sums(
-                        pairs, 0, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns,
+                        pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns,
                         extra, lane, unit, values, into * values.shape[1] + lane, values.shape[1],
                     )  # fmt: skip
                     continue
                 row_sums(
-                    pairs, 0, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
+                    pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
                     lane, unit, lanes, 0, CHANNELS,
                 )  # fmt: skip
                 for part in range(0, channels, LANES):
@@ -105,12 +105,18 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
 @inline
 def _buffers(plan, w):
     """Zero bytes of a padded row, pairs of so many rows of each word, and what a row of the result sees."""
-    pairs = np.empty(plan.slots * plan.pairs * w.period * PAIRS + CHANNELS, np.uint8)
+    pairs = np.empty(_begins(plan, w.period - 1, 0) + plan.slots * plan.pairs * PAIRS + CHANNELS, np.uint8)
     return np.zeros(plan.width * CHANNELS, np.uint8), pairs, np.empty((w.values.shape[1], 2), np.int64)
 
 
 @inline
-def _bring(x, w, plan, image, row, word, done, codes, pairs, start):
+def _begins(plan, word, start):
+    """Where the pairs of a word of channels begin: all of them where the next one is, if none is come back to."""
+    return start + (word * plan.slots * plan.pairs * PAIRS if len(plan.seen) > _ROWS else 0)
+
+
+@inline
+def _bring(x, w, plan, image, row, word, done, codes, pairs, begins):
     """Make pairs of the rows that a row of the result sees, of a word of channels, but for those before `done`.
 
     The row after the last one that is there then.
@@ -121,24 +127,17 @@ def _bring(x, w, plan, image, row, word, done, codes, pairs, start):
         expand(
             x.words, first, w.period, x.words.shape[1], x.terms[0, 1], plan.visible, 0, 1, codes, plan.left * CHANNELS
         )
-        pair_pixels(
-            codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, _line(plan, at, word, start)
-        )
+        to = begins + at % plan.slots * plan.pairs * PAIRS
+        pair_pixels(codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, to)
     return max(done, behind)
 
 
 @inline
-def _line(plan, row, word, start):
-    """Where the pairs of a word of a row of the image begin."""
-    return start + (word * plan.slots + row % plan.slots) * plan.pairs * PAIRS
-
-
-@inline
-def _see(w, plan, row, word, start, seen):
+def _see(w, plan, row, begins, seen):
     """How many pairs of taps a row of the result sees, and in `seen` where they lie, and the weights of each."""
     at, tap, count = plan.seen[row, 2], plan.seen[row, 3], plan.seen[row, 4]
     for i in range(count):
-        line = _line(plan, at + i * plan.row_step, word, start)
+        line = begins + (at + i * plan.row_step) % plan.slots * plan.pairs * PAIRS
         for j in range(plan.window_pairs):
             k = i * plan.window_pairs + j
             seen[k, 0] = line + j * plan.apart * PAIRS

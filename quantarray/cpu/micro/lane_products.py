@@ -15,35 +15,35 @@ _PLANES = 8  # of a code
 
 @intrinsic
 def row_sums(
-    typingctx, pairs, place, step, pixels, seen, count, values, at, kinds, first, extra, lane, unit, out, to, pitch
+    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, extra, lane, unit, out, to, pitch
 ):  # fmt: skip
     """out[to + p * pitch + l] = extra[kinds[first + p], lane + l] + unit * total[p, l], the sum of
 
-        pairs[place + p * step + offset + 2 * l + i] * values[at + tap + 2 * l + i]
+        pairs[p * step + offset + 2 * l + i] * values[at + tap + 2 * l + i]
 
     over i = 0, 1 and the first `count` (offset, tap) of `seen`, for p < pixels and CHANNELS channels l, modulo 2**32.
 
-    pairs are uint8. Values are int8, where no sum passes 2**15, or int16; extra and out int32, seen int64[.. 2] and
-    kinds int64. All are C-contiguous, those of one or two axes that are not named indexed flat.
+    pairs are uint8; values int8, where no sum passes 2**15, or int16; seen is int64[.. 2], kinds int64, extra int32
+    [classes lanes] and out int32. All are C-contiguous, and indexed flat but for `seen`, `kinds` and `extra`.
     """
     i64 = types.int64
     signature = types.void(
-        pairs, i64, i64, i64, seen, i64, values, i64, kinds, i64, extra, i64, i64, out, i64, i64
+        pairs, i64, i64, seen, i64, values, i64, kinds, i64, extra, i64, i64, out, i64, i64
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        extra, out = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (10, 13))
-        unit = splat(builder, builder.trunc(args[12], I32), BITS // 32)
+        extra, out = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (9, 12))
+        _, lanes = _shape(context, builder, signature, args, 9)
+        unit = splat(builder, builder.trunc(args[11], I32), BITS // 32)
 
         def finish(members, channel, sums):
             for (pixel, kind), totals in zip(members, sums, strict=True):
-                fixed, row = _row(builder, extra, kind, _shape(context, builder, signature, args, 10)[1]), None
-                row = builder.gep(out, [builder.mul(pixel, args[15])])
+                fixed, row = _row(builder, extra, kind, lanes), _row(builder, out, pixel, args[14])
                 for i, total in enumerate(_widened(builder, totals)):
-                    lanes = channel + i * unit.type.count
-                    base = builder.load(place_of(builder, fixed, lanes, unit.type), align=4)
+                    lane = channel + i * unit.type.count
+                    base = builder.load(place_of(builder, fixed, lane, unit.type), align=4)
                     made = builder.add(base, builder.mul(unit, total))
-                    builder.store(made, place_of(builder, row, lanes, unit.type), align=4)
+                    builder.store(made, place_of(builder, row, lane, unit.type), align=4)
 
         _each_group(context, builder, signature, args, finish)
 
@@ -52,7 +52,7 @@ def row_sums(
 
 @intrinsic
 def row_codes(
-    typingctx, pairs, place, step, pixels, seen, count, values, at, kinds, first, limits, lane, changes, word, out, row
+    typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, limits, lane, changes, word, out, row
 ):  # fmt: skip
     """Bit l of out[j, row + p, word] = that of changes[word, 0, j] ^ those of changes[word, 1 + t, j] with
 
@@ -63,17 +63,17 @@ def row_codes(
     """
     i64 = types.int64
     signature = types.void(
-        pairs, i64, i64, i64, seen, i64, values, i64, kinds, i64, limits, i64, changes, i64, out, i64
+        pairs, i64, i64, seen, i64, values, i64, kinds, i64, limits, i64, changes, i64, out, i64
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        _, thresholds, width = _shape(context, builder, signature, args, 10)
-        _, rows, planes = _shape(context, builder, signature, args, 12)
-        _, out_rows, words = _shape(context, builder, signature, args, 14)
-        limits = pointer(context, builder, signature, args, 10, args[11])
-        changes = pointer(context, builder, signature, args, 12, builder.mul(args[13], builder.mul(rows, planes)))
-        at = builder.add(builder.mul(args[15], words), args[13])
-        out, apart = pointer(context, builder, signature, args, 14, at), builder.mul(out_rows, words)
+        (_, thresholds, width), (_, rows, planes), (_, out_rows, words) = (
+            _shape(context, builder, signature, args, i) for i in (9, 11, 13)
+        )
+        limits = pointer(context, builder, signature, args, 9, args[10])
+        changes = pointer(context, builder, signature, args, 11, builder.mul(args[12], builder.mul(rows, planes)))
+        at = builder.add(builder.mul(args[14], words), args[12])
+        out, apart = pointer(context, builder, signature, args, 13, at), builder.mul(out_rows, words)
         of_kind = builder.mul(thresholds, width)
         made = cgutils.alloca_once(builder, ir.ArrayType(I64, _PLANES * PIXELS))
         made = builder.bitcast(made, I64.as_pointer())
@@ -147,15 +147,15 @@ def _row(builder, data, index, size):
 
 def _each_group(context, builder, signature, args, use, begin=None, end=None):
     """The pixels of a row PIXELS at a time, the last ones again where fewer are left: `begin`, `use` and `end` take
+    (pixel, class) of each; `use` besides a channel, and the sums of each pixel from it on, as registers.
 
-    (pixel, class) of each; `use` besides a channel, and the sums of each pixel from it on, as registers. `args` are
-    those that both functions begin with.
+    `args` begin as both functions' do.
     """
     pairs, seen, values, kinds = (
         pointer(context, builder, signature, args, i, offset)
-        for i, offset in ((0, args[1]), (4, None), (6, args[7]), (8, args[9]))
+        for i, offset in ((0, None), (3, None), (5, args[6]), (7, args[8]))
     )
-    pixels, last = args[3], builder.sub(args[3], const(PIXELS))
+    pixels, last = args[2], builder.sub(args[2], const(PIXELS))
     last = builder.select(builder.icmp_signed("<", last, const(0)), const(0), last)
     most = builder.sub(pixels, const(1))
     within = [builder.select(builder.icmp_signed("<", const(p), most), const(p), most) for p in range(PIXELS)]
@@ -167,14 +167,14 @@ def _each_group(context, builder, signature, args, use, begin=None, end=None):
         for p in within:
             pixel = builder.add(first, p)
             members.append((pixel, builder.load(builder.gep(kinds, [pixel]))))
-            places.append(builder.gep(pairs, [builder.mul(pixel, args[2])]))
+            places.append(_row(builder, pairs, pixel, args[1]))
         if begin:
             begin(members)
         kind = I16 if values.type.pointee == I8 else I32
         vector = ir.VectorType(kind, BITS // kind.width)
         held = min(CHANNELS // vector.count, _HELD // PIXELS)
         for channel in range(0, CHANNELS, held * vector.count):
-            use(members, channel, _sums(builder, vector, held, places, seen, args[5], values, channel))
+            use(members, channel, _sums(builder, vector, held, places, seen, args[4], values, channel))
         if end:
             end(members)
 

@@ -302,8 +302,8 @@ def rescale(
     Divided by float64 inside[class] before it is rounded, unless `inside` is empty.
 
     sums int32[rows channels], which may be the memory of out[rows channels]. x_scale, x_offset float64[images] or [1],
-    kinds int64[pixels] the class of each pixel of an image; scale, bias float64[channels]; ones int64 and pad float64,
-    [classes channels].
+    kinds int64[pixels] the class of each pixel of an image; scale, bias float64[channels], no bias -0.0; ones int64 and
+    pad float64, [classes channels], pad of no elements where nothing is added.
     """
 
 

@@ -176,6 +176,19 @@ def test_outputs_that_leave_lanes_of_a_block(outputs, bits):
         np.testing.assert_array_equal(qa.conv2d(a, b, padding=1, requantize=law).codes(), law(sums).codes())
 
 
+@pytest.mark.parametrize("depthwise", [False, True])
+@pytest.mark.parametrize("bias", [None, -0.0, 0.0])
+def test_no_real_sum_is_a_negative_zero(depthwise, bias):
+    """A sum of 0 by a negative scale, and a bias of -0.0: in the documented order all begins with 0.0."""
+    values = np.tile([[-1], [1]], (1, 4, 2, 18))  # of neighbours in a row
+    x, w = qa.encode(values, (-1, 1)), qa.encode(np.ones((18, 1, 2, 1 if depthwise else 18), int), (-1, 1), axis=0)
+    w = w if depthwise else w.repack(3)
+    shift = None if bias is None else np.full(18, bias, np.float32)
+    made = qa.conv2d(x, w * np.float32(-0.5), bias=shift, groups=18 if depthwise else 1)
+    assert made.size and made.dtype == np.float32
+    np.testing.assert_array_equal(made.view(np.uint32), 0)
+
+
 def few_bits(draw):
     """A law of codes and one of levels that the kernel of squares takes, if only in terms of codes."""
     low, step, bits = draw(st.integers(-40, 40)), draw(st.sampled_from([-3, -1, 1, 2, 5])), draw(st.integers(1, 4))

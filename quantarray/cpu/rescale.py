@@ -20,17 +20,20 @@ def rescale(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, inside, out)
 @Kernel
 def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, inside, out, first, last):
     channels, pixels = out.shape[1], kinds.size
-    factor, shift, before, shifted = np.empty(channels), np.zeros(ones.shape), -1, x_offset.any()
+    factor, before, shifted = np.empty(channels), -1, x_offset.any()
+    plain = not shifted and not pad.size  # all that is added is the bias
+    shift = np.zeros((1, 1) if plain else ones.shape)
+    pads = pad if pad.size else np.zeros(shift.shape)
     for row in range(first, last):
         image, kind = row // pixels, kinds[row % pixels]
         if image != before:
             _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shift)
             before = image
         n = inside[kind] if inside.size else 1.0
-        rescale_row(sums, factor, shift, pad, kind * channels, bias, n, out, row * channels, channels)
+        rescale_row(sums, factor, shift, pads, kind * channels, bias, n, plain, out, row * channels, channels)
         for c in range(channels & -WIDTH, channels):
-            value = (0.0 + factor[c] * sums[row, c]) + shift[kind, c]
-            out[row, c] = ((value + pad[kind, c]) + bias[c]) / n
+            value = 0.0 + factor[c] * sums[row, c]
+            out[row, c] = ((value if plain else (value + shift[kind, c]) + pads[kind, c]) + bias[c]) / n
 
 
 @inner

@@ -124,7 +124,7 @@ def prepare(job: Job, exact_inside: bool = False) -> Channelwise:
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
         divisor = inside.astype(np.float64) if job.mean else np.empty(0)
         constants = scale, job.sums[:, 0], *job.real_extras, divisor
-        fast = scaled.Scaled(_sums(job.of_integers), images, of_pixel, *constants)
+        fast = scaled.Scaled.of(_sums(job.of_integers), images, of_pixel, *constants)
     return Channelwise(call, fast)
 
 

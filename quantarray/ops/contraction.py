@@ -212,7 +212,7 @@ def _prepare_scaled(job: Job) -> Contraction:
     scale, offset = _weight_constants(job.b, job.shape[3])
     n_outside = (~inside).sum(axis=1) * job.w.shape[3]
     pad, bias = products.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
-    call = scaled.Scaled(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
+    call = scaled.Scaled.of(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
     return exact._replace(images=job.shape[0], call=call)
 
 

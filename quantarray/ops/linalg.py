@@ -237,7 +237,7 @@ def _scaled(
     _, ones = _right(device, sums.name, w, b, part)
     scale, zeros = products.full_lane(b.constants(2)[0][0, :, 0], outputs), np.zeros((1, outputs))
     bias = zeros[0] if shift is None else shift.astype(np.float64)
-    return scaled.Scaled(sums, 1, np.zeros(1, np.int64), np.ascontiguousarray(scale), ones[:, 0], zeros, bias)
+    return scaled.Scaled.of(sums, 1, np.zeros(1, np.int64), np.ascontiguousarray(scale), ones[:, 0], zeros, bias)
 
 
 def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:

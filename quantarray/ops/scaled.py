@@ -19,6 +19,8 @@ from ..thresholds import Thresholds
 from . import products
 from .operand import Operand, exact_inside
 
+_EMPTY = np.empty(0)
+
 
 def possible(device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int) -> bool:
     """True where sums of `k` products are exact, and there is a kernel for what comes after them.
@@ -36,9 +38,9 @@ class Scaled(NamedTuple):
     kinds: Array  # int64[pixels]: the border class of each output pixel
     scale: Array  # float64[channels]
     ones: Array  # int64[classes channels]: sums of w's levels over the taps inside
-    pad: Array  # float64[classes channels]
-    bias: Array  # float64[channels]
-    inside: Array = np.empty(0)  # float64[classes]: what results are divided by, if they are means
+    pad: Array  # float64[classes channels], or of no elements
+    bias: Array  # float64[channels], no -0.0
+    inside: Array  # float64[classes]: what results are divided by, if they are means
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -51,6 +53,15 @@ class Scaled(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.sums.shape
+
+    @classmethod
+    def of(
+        cls, sums: products.Sums, images: int, kinds: Array, scale: Array, ones: Array, pad: Array, bias: Array,
+        inside: Array = _EMPTY,
+    ) -> Scaled:  # fmt: skip
+        """The same with what adds nothing left out."""
+        added = pad if pad.any() else np.empty((0, 0))
+        return cls(sums, images, kinds, scale, ones, added, bias + 0.0, inside)
 
     def __call__(self, x: Left, out: Array | None = None) -> Array:
         """A dense array, C-contiguous, which is `out` if it is given."""

@@ -78,6 +78,7 @@ class Slices(NamedTuple):
     image_words: int
     result_words: int
     period: int
+    turned: bool  # x's bits are, once for each channel of a group
 
 
 class Taps(NamedTuple):

@@ -4,13 +4,14 @@ from . import threads
 from .deal import Kernel
 from .micro import slice_run
 
-_LEAST = 1 << 16  # taps times words that are worth a parallel region
+_LEAST = 1 << 17  # taps times words that are worth a parallel region
+_TURNED = 4  # times as many, where one thread has just made x's bits: another has to fetch them from its cache
 
 
 def sliced(x, w, out):
     arguments = x.words, int(x.terms[0, 0]), w, out
     tasks, work = x.images * len(w.runs), x.images * w.result_words * len(w.taps)
-    threads.run(_sliced_range, arguments, tasks, threads.workers(work, _LEAST))
+    threads.run(_sliced_range, arguments, tasks, threads.workers(work, _LEAST * (_TURNED if w.turned else 1)))
 
 
 @Kernel

@@ -102,6 +102,7 @@ def prepare(
         first_seen=np.concatenate([[0], inside.sum(axis=1).cumsum()]),
         runs=np.stack([origin[first] * period, first * period, count * period, kind], axis=1),
         image_words=turns * pixels * period,
+        turned=turns > 1,
         result_words=window.pixels * period,
         period=period,
     )

@@ -203,6 +203,16 @@ def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, dtype, copies, mon
     assert dtype is None or {call.right.values.dtype for call in calls} == {np.dtype(dtype)}
 
 
+@pytest.mark.parametrize("size", [(1, 3), (3, 1), (1, 1)])
+def test_a_dilation_of_one_tap_may_be_anything(size):
+    rng = np.random.default_rng(7)
+    x, w = rng.integers(0, 4, (1, 6, 7, 70)), rng.integers(-2, 2, (70, *size, 1))
+    dilation = tuple(2 if taps > 1 else 2**31 - 1 for taps in size)
+    a, b = qa.encode(x, range(4)), qa.encode(w, range(-2, 2), axis=0)
+    expected = naive.conv2d(x, w, dilation=tuple(2 if taps > 1 else 1 for taps in size), groups=70)
+    np.testing.assert_array_equal(qa.conv2d(a, b, groups=70, dilation=dilation), expected)
+
+
 @pytest.mark.parametrize("levels", [range(4), range(256), (3, 2, 1, 0)])
 def test_thresholds_that_no_sum_reaches(levels):
     """Beyond what sums' 16 or 32 bits hold, before and behind those that some reach."""

@@ -115,6 +115,7 @@ def _rows(window: Window, period: int) -> PairedRows:
     (down, across), (row_step, near) = window.stride, window.dilation
     (top, _), (left, _) = window.pads
     rows, width = window.output
+    near = near if columns > 1 else 1  # a dilation of one tap may be anything
     spans = (size - 1) * row_step + 1
     begin = np.arange(rows) * down - top
     ends = np.clip(begin, 0, image_rows), np.clip(begin + spans, 0, image_rows)

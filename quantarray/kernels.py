@@ -90,12 +90,13 @@ class Taps(NamedTuple):
 
 
 class PairedRows(NamedTuple):
-    """A window over rows that are padded on both sides, in which pixels `near` each other are pairs."""
+    """A window over rows that are padded on both sides, in which pixels `near` each other are pairs.
 
-    seen: (
-        Array  # int64[rows 5]: for a row of the result, the rows of the image from the first under the window to behind
-    )
-    # the last; the first one that a row of the window meets, which one that is, and how many do
+    A row of the result has in `seen` the rows of the image from the first under the window to behind the last, the
+    first of these that a row of the window meets, which row of the window that is, and how many do.
+    """
+
+    seen: Array  # int64[rows 5]
     kinds: Array  # int64[pixels]: the class of each pixel of the result
     image_rows: int
     row_words: int  # of the image
@@ -124,11 +125,14 @@ class Finish(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """From a depthwise sum to a code, a channel a lane: the same as a `Finish` of integers for the sum alone."""
+    """From a depthwise sum to a code, a channel a lane: the same as a `Finish` of integers for the sum alone.
 
-    limits: Array  # [classes T lanes] of int16 or int32, as values are of int8 or not: sums pass a threshold above it
+    Limits are as wide as sums: int16 where values are int8, or int32.
+    """
+
+    limits: Array  # [classes T lanes]: sums above it pass a threshold
     changes: (
-        Array  # uint64[words T + 1 planes]: bits of the code of the lowest sums, and those that a threshold changes
+        Array  # uint64[words T + 1 planes]: bits of the code of the lowest sums, then those that a threshold changes
     )
 
 

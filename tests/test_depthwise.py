@@ -237,7 +237,7 @@ def test_thresholds_that_no_sum_reaches(levels):
 )
 @pytest.mark.parametrize("many", [False, True])
 def test_depthwise_rows_that_are_not_bytes_all_at_once(how, many):
-    """More words than are expanded at a time, two images of them, and single rows of as many."""
+    """More rows than are done for one word of channels, two images of them, and few long ones."""
     rng = np.random.default_rng(4)
     geometry = {name: v if isinstance(v, tuple) else (v, v) for name, v in how.items()}
     for shape in ((2, 60, 45, 100), (1, 3, 1500, 130)):

@@ -404,7 +404,7 @@ def _frozen(a: Array) -> Array:
     if not isinstance(a, np.ndarray):  # CuPy's arrays know no read-only
         return a
     view = a.view()
-    view.setflags(write=False)  # 0.27 us; `flags.writeable = False`, which calls it by name, 0.46
+    view.setflags(False)  # type: ignore[call-arg]  # `write`, which takes 0.3 us by name and 0.15 by place
     return view
 
 

@@ -124,6 +124,15 @@ class Finish(NamedTuple):
     toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
 
 
+class Fixed(NamedTuple):
+    """What a product of operands of one form, with a result of one, has from call to call."""
+
+    w: Right
+    plan: Plan | Squares
+    finish: Finish
+    made: dict[Any, Any]  # what a backend keeps of it
+
+
 class Cuts(NamedTuple):
     """From a depthwise sum to a code, a channel a lane: the same as a `Finish` of integers for the sum alone.
 
@@ -261,7 +270,7 @@ def conv_weights(words: Array, groups: int, out: Array) -> None:
     """Lay words uint64[planes channels words] out as uint64[planes blocks words lanes], groups in whole blocks."""
 
 
-def conv(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
+def conv(x: Left, fixed: Fixed, out: Array) -> None:
     """Convolution or matrix product of integer levels, by and-popcount.
 
     out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes.
@@ -272,21 +281,21 @@ def dot_weights(words: Array, groups: int, out: Array) -> None:
     """The same shapes for `dot`."""
 
 
-def dot(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
+def dot(x: Left, fixed: Fixed, out: Array) -> None:
     """`conv` for results that int32 holds, of at most 8 planes a side, by dot products of bytes.
 
-    w.words are laid out by `dot_weights`.
+    fixed.w.words are laid out by `dot_weights`.
     """
 
 
-def winograd(x: Left, w: Right, plan: Squares, finish: Finish, out: Array) -> None:
+def winograd(x: Left, fixed: Fixed, out: Array) -> None:
     """`dot` for 3x3 windows at stride 1 and few bits, by Winograd's F(2x2, 3x3).
 
-    w.sums and w.inside are those of each of the 9 taps, not of border classes.
+    The plan are `Squares`. w.sums and w.inside are those of each of the 9 taps, not of border classes.
     """
 
 
-def conv_real(x: Left, w: Right, plan: Plan, finish: Finish, out: Array) -> None:
+def conv_real(x: Left, fixed: Fixed, out: Array) -> None:
     """The same with float constants: out float32[rows channels], or uint64[planes rows words]."""
 
 
@@ -312,7 +321,7 @@ def rescale(
     """
 
 
-def depthwise(x: Left, w: Right, plan: Plan, finish: Finish, mean: bool, out: Array) -> None:
+def depthwise(x: Left, fixed: Fixed, mean: bool, out: Array) -> None:
     """One input channel an output channel. w.words int64[terms multiplier taps lanes] are the terms' values.
 
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and

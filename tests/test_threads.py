@@ -1,5 +1,6 @@
 """Kernels called from many threads, forked children and worker pools: right results, no abort, no deadlock."""
 
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -15,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.cpu.deal import Kernel, dealer
+from quantarray.cpu.deal import Held, Kernel, dealer
 from quantarray.cpu.drive import cut
 
 WORK = """
@@ -231,6 +232,37 @@ def test_what_fails_in_a_kernel_is_raised(workers, pieces):
     fail((100,), None, 100, pieces, workers, dealer())
     with pytest.raises(MemoryError, match="no memory for a kernel's buffers"):
         fail((57,), None, 100, pieces, workers, dealer())
+
+
+@Kernel
+def weigh(weights, rest, flag, unit, x, out, first, last):
+    columns, (offsets, shift) = rest
+    for i in range(first, last):
+        out[i] += weights[i] * x[i] + columns[i, 1] + offsets.size + shift
+        if flag and unit is None:
+            out[i] += 1000
+
+
+@pytest.mark.parametrize("pieces", [1, 10])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_held_arguments(workers, pieces):
+    """Arrays with strides and of no elements, tuples in tuples, flags and None; others' memory is neither kept nor
+    freed, but what is held lives as long as it is."""
+    n = 100
+    weights, columns = np.arange(n), np.arange(4 * n).reshape(n, 4)[:, ::2]
+    held = Held((weights, (columns, (np.zeros((0, 3)), 7)), True, None))
+    owned, x, before = sys.getrefcount(weights), np.arange(n) % 5, sys.getrefcount(held)
+    for _ in range(3):
+        out = np.zeros(n, np.int64)
+        weigh((x, out), "of integers", n, pieces, workers, dealer(), held)
+        np.testing.assert_array_equal(out, weights * x + columns[:, 1] + 7 + 1000)
+        assert sys.getrefcount(out) == 2
+    assert (sys.getrefcount(weights), sys.getrefcount(held)) == (owned, before)
+    del weights, columns
+    gc.collect()
+    again = np.zeros(n, np.int64)
+    weigh((x, again), "of integers", n, pieces, workers, dealer(), held)
+    np.testing.assert_array_equal(again, out)
 
 
 @given(

@@ -8,7 +8,7 @@ where |a| sums the codes of x. sum v depends on the output channel and the borde
 integer results `finish.extra` holds it already, times base_x, with padding and bias.
 """
 
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from .bands import (
     store_pairs,
 )
 from .deal import Kernel
-from .drive import Effort, drive
+from .drive import Effort, Task, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .micro import (
     LANES,
@@ -65,18 +65,18 @@ def conv_weights(words, groups, out):
     lay_out_blocks(words, groups, lay_out, out)
 
 
-def conv(x, w, plan, finish, out):
-    tiles, no_values = x.images * len(plan.counts), _NO_VALUES[finish.extra.dtype]
-    drive(_conv_range, x, w, plan, tiles, finish, no_values, out, _effort(x.words.shape[0] * w.words.shape[0]))
+def conv(x, fixed, out):
+    drive(_conv_range, x, fixed, out, _task)
 
 
-@cache
-def _effort(pairs):
-    return Effort(word=pairs, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
+def _task(x, fixed):
+    pairs = x.words.shape[0] * fixed.w.words.shape[0]
+    effort = Effort(word=pairs, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
+    return Task(x.images * len(fixed.plan.counts), _NO_VALUES[fixed.finish.extra.dtype], effort)
 
 
 @partial(Kernel, takes=True)
-def _conv_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, worker):
+def _conv_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, worker):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, runs = x.words, w.words, plan.runs
     pixels, counts, classes, origin, first_run = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run

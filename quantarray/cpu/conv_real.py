@@ -4,14 +4,14 @@
 counts of the same words, which stay in L1 between them: a tile's words are read from memory once.
 """
 
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
 from .bands import BLOCKS, IN_BANDS, TOGETHER, band_scratch, count_band, read_band
 from .compiled import inline
 from .deal import Kernel
-from .drive import Effort, drive
+from .drive import Effort, Task, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
@@ -20,14 +20,14 @@ from .tiles import blocks, count, next_stretch, place_tiles, scratch, sum_codes
 _NO_VALUES = np.empty((0, 0), np.float32)
 
 
-def conv_real(x, w, plan, finish, out):
-    tiles, pairs = x.images * len(plan.counts), x.words.shape[0] * w.words.shape[0]
-    drive(_real_range, x, w, plan, tiles, finish, _NO_VALUES, out, _effort(pairs))
+def conv_real(x, fixed, out):
+    drive(_real_range, x, fixed, out, _task)
 
 
-@cache
-def _effort(pairs):
-    return Effort(word=pairs, tile=6 * pairs, together=TOGETHER)
+def _task(x, fixed):
+    pairs = x.words.shape[0] * fixed.w.words.shape[0]
+    effort = Effort(word=pairs, tile=6 * pairs, together=TOGETHER)
+    return Task(x.images * len(fixed.plan.counts), _NO_VALUES, effort)
 
 
 @inline
@@ -63,7 +63,7 @@ def _row_constants(constants, part, t, rows, tile, out):
 
 
 @partial(Kernel, takes=True)
-def _real_range(x, w, plan, finish, values, words, chunks, stretches, tiles, dealt, worker):
+def _real_range(w, plan, finish, chunks, stretches, tiles, x, values, words, dealt, worker):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, terms, x_scale, x_offset = x.words, x.terms, x.scale, np.expand_dims(x.offset, 0)
     right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside

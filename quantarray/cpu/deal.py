@@ -24,7 +24,7 @@ from llvmlite import ir
 from numba import njit, prange, typeof, types
 from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 from .compiled import entry, inline, inner, kept
 from .micro.vectors import I8, I32, I64, const, pointer
@@ -34,6 +34,45 @@ _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
 _DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
 _LINE = 8  # numbers of a cache line
 _NUMBERS = (types.int64,) * 6  # what `_deal` takes, and `_call` besides arguments
+
+
+class _HeldType(types.Type):
+    """The address at which a tuple's copy lies, whose type is `of`."""
+
+    def __init__(self, of):
+        self.of = of
+        super().__init__(f"Held({of})")
+
+
+@register_model(_HeldType)
+class _HeldModel(models.PrimitiveModel):
+    def __init__(self, manager, of):
+        super().__init__(manager, of, I64)
+
+
+@unbox(_HeldType)
+def _unbox_held(of, number, c):
+    return NativeValue(c.pyapi.long_as_longlong(number))
+
+
+class Held:
+    """First arguments of a kernel that stay as they are from call to call.
+
+    They are taken out of Python's objects once, which takes 1.2 us for weights, a plan and a last step.
+    """
+
+    def __init__(self, arguments):
+        of = typeof(arguments)
+        self.arguments = arguments  # whose memory the copies point to
+        self.type = _HeldType(of)
+        self._copies = _compiled(_hold, (of,)).entry_point(arguments)
+        self.address = self._copies.ctypes.data
+
+
+class NOTHING:
+    """A `Held` of no arguments."""
+
+    type, address = _HeldType(typeof(())), 0
 
 
 class Kernel:
@@ -47,24 +86,25 @@ class Kernel:
         self._takes = int(takes)
         self._made = {}
 
-    def __call__(self, arguments, kind, tasks, pieces, workers, deal):
-        """The function of `arguments` for all tasks in so many pieces, one of them here, or more by `deal`.
+    def __call__(self, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
+        """The function of what is held and `arguments` for all tasks in so many pieces, one of them here, or more by
+        `deal`.
 
-        `kind` tells types of arguments apart; None where these have to be looked at, 0.2 us each with those in tuples.
-        Raises MemoryError where a call fails: kernels raise nothing else.
+        `kind` tells types of arguments apart, and of what is held; None where the arguments have to be looked at, 0.2
+        us each with those in tuples. Raises MemoryError where a call fails: kernels raise nothing else.
         """
         if kind is None:
             kind = compute_fingerprint(arguments)
-        call, address = self._made.get(kind) or self._make(kind, arguments)
-        call(arguments, address, tasks, pieces, workers, self._takes, deal)
+        call, address = self._made.get(kind) or self._make(kind, arguments, held.type)
+        call(arguments, held.address, address, tasks, pieces, workers, self._takes, deal)
 
-    def _make(self, kind, arguments):
+    def _make(self, kind, arguments, held):
         """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
         given = typeof(arguments)
-        made = _compiled(self.compiled, (*given.types, types.int64, types.int64))
+        made = _compiled(self.compiled, (*held.of.types, *given.types, types.int64, types.int64))
         assert made.signature.return_type == types.none
         address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
-        found = _compiled(_call, (given, *_NUMBERS)).entry_point, address
+        found = _compiled(_call, (given, held, *_NUMBERS)).entry_point, address
         self._made[kind] = found
         return found
 
@@ -160,20 +200,63 @@ def dealer():
     return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
 
 
-def _of_a_piece(context, module, types_of_arguments, held):
+def _borrowed(context, builder, of, value):
+    """A tuple, an array or a number as one whose memory others own: it counts no references."""
+    if isinstance(of, types.BaseTuple):
+        items = zip(of.types, cgutils.unpack_tuple(builder, value), strict=True)
+        return context.make_tuple(builder, of, [_borrowed(context, builder, *item) for item in items])
+    if not isinstance(of, types.Array):
+        return value
+    array = context.make_array(of)(context, builder, value)
+    for owner in ("meminfo", "parent"):
+        setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
+    return array._getvalue()
+
+
+@intrinsic
+def _size(typingctx, arguments):
+    """Bytes of a tuple."""
+
+    def codegen(context, builder, signature, args):
+        return const(context.get_abi_sizeof(args[0].type))
+
+    return types.int64(arguments), codegen
+
+
+@intrinsic
+def _copy(typingctx, arguments, to):
+    """A tuple to an array of bytes."""
+
+    def codegen(context, builder, signature, args):
+        value = _borrowed(context, builder, signature.args[0], args[0])
+        place = pointer(context, builder, signature, args, 1)
+        builder.store(value, builder.bitcast(place, value.type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(arguments, to), codegen
+
+
+@entry
+def _hold(arguments):
+    copies = np.empty(_size(arguments), np.uint8)
+    _copy(arguments, copies)
+    return copies
+
+
+def _of_a_piece(context, module, held, given, told):
     """A function of an address and two numbers that calls a kernel.
 
-    At the address lies a struct `held`: the kernel's address, and pointers to its other arguments and to where 1 goes
-    if it fails.
+    At the address lies a struct `told`: the kernel's address, those of its arguments that are held, of types `held`,
+    and that are given, and where 1 goes if it fails.
     """
-    takes = (*types_of_arguments, types.int64, types.int64)
+    takes = (*held, *given, types.int64, types.int64)
     function = ir.Function(module, _PIECE, module.get_unique_name("of_a_piece"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
     address, *tasks = function.args
-    kernel, given, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, held.as_pointer())))
+    kernel, *places, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, told.as_pointer())))
     called = builder.inttoptr(kernel, context.call_conv.get_function_type(types.none, takes).as_pointer())
-    arguments = [*cgutils.unpack_tuple(builder, builder.load(given)), *tasks]
+    arguments = [one for place in places for one in cgutils.unpack_tuple(builder, builder.load(place))] + tasks
     status, _ = context.call_conv.call_function(builder, called, types.none, takes, arguments)
     with builder.if_then(status.is_error):
         builder.store(ir.Constant(I32, 1), failed)
@@ -182,34 +265,36 @@ def _of_a_piece(context, module, types_of_arguments, held):
 
 
 @intrinsic
-def _spread(typingctx, arguments, kernel, tasks, pieces, workers, takes, deal):
+def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, deal):
     """All tasks of the kernel at an address: one piece at once, more by what lies at the address `deal`."""
 
     def codegen(context, builder, signature, args):
         given = cgutils.alloca_once_value(builder, args[0])
         failed = cgutils.alloca_once_value(builder, ir.Constant(I32, 0))
-        held = cgutils.pack_struct(builder, (args[1], given, failed))
-        place = cgutils.alloca_once_value(builder, held)
-        function = _of_a_piece(context, builder.module, signature.args[0].types, held.type)
-        with builder.if_else(builder.icmp_signed("==", args[3], const(1))) as (one, more):
+        given_types, held_types = signature.args[0].types, signature.args[1].of
+        at = builder.inttoptr(args[1], context.get_value_type(held_types).as_pointer())
+        told = cgutils.pack_struct(builder, (args[2], at, given, failed))
+        place = cgutils.alloca_once_value(builder, told)
+        function = _of_a_piece(context, builder.module, held_types.types, given_types, told.type)
+        with builder.if_else(builder.icmp_signed("==", args[4], const(1))) as (one, more):
             with one:
                 dealt = cgutils.alloca_once(builder, I64, 2 * _LINE)  # to one worker
-                for i, number in ((0, const(1)), (1, args[2]), (_LINE, const(0))):
+                for i, number in ((0, const(1)), (1, args[3]), (_LINE, const(0))):
                     builder.store(number, builder.gep(dealt, [const(i)]))
-                takes = builder.icmp_signed("!=", args[5], const(0))
+                takes = builder.icmp_signed("!=", args[6], const(0))
                 first = builder.select(takes, builder.ptrtoint(dealt, I64), const(0))
-                last = builder.select(takes, const(0), args[2])
+                last = builder.select(takes, const(0), args[3])
                 builder.call(function, [builder.bitcast(place, _ADDRESS), first, last])
             with more:
-                run = builder.inttoptr(args[6], _DEAL.as_pointer())
-                builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), *args[2:6]])
+                run = builder.inttoptr(args[7], _DEAL.as_pointer())
+                builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), *args[3:7]])
         with builder.if_then(builder.trunc(builder.load(failed), ir.IntType(1))):
             context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
         return context.get_dummy_value()
 
-    return types.void(arguments, kernel, tasks, pieces, workers, takes, deal), codegen
+    return types.void(arguments, held, kernel, tasks, pieces, workers, takes, deal), codegen
 
 
 @entry
-def _call(arguments, kernel, tasks, pieces, workers, takes, deal):
-    _spread(arguments, kernel, tasks, pieces, workers, takes, deal)
+def _call(arguments, held, kernel, tasks, pieces, workers, takes, deal):
+    _spread(arguments, held, kernel, tasks, pieces, workers, takes, deal)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .compiled import entry, inner
 from .deal import Kernel
-from .drive import Effort, drive
+from .drive import Effort, Task, drive
 from .finish import codes_are_ranks, flips_and_lanes, or_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
@@ -31,8 +31,12 @@ def dot_weights(words, groups, out):
     lay_out_blocks(words, groups, lay_out_quads, out)
 
 
-def dot(x, w, plan, finish, out):
-    drive(_dot_range, x, w, plan, x.images * len(plan.counts), finish, _NO_VALUES, out, EFFORT, UNIT)
+def dot(x, fixed, out):
+    drive(_dot_range, x, fixed, out, _task)
+
+
+def _task(x, fixed):
+    return Task(x.images * len(fixed.plan.counts), _NO_VALUES, EFFORT, (UNIT,))
 
 
 @entry
@@ -63,7 +67,7 @@ def sum_windows(codes, places, tile, kind, firsts, spans, ones):
 
 
 @partial(Kernel, takes=True)
-def _dot_range(x, w, plan, finish, values, words, matrix, chunks, parts, tiles, dealt, worker):
+def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, dealt, worker):
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import threads
+from .deal import Held
 from .isa import NAME
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
@@ -26,16 +27,51 @@ class Effort(NamedTuple):
     together: int = 2  # blocks of 32 channels that a task has at least
 
 
-def drive(kernel, x, w, plan, tiles, finish, no_values, out, effort, *more):
-    """Deal stretches of tiles and chunks of blocks out to threads, or do all as one task.
+class Task(NamedTuple):
+    """What a kernel has to do."""
 
-    Kernels take values, words, *more, chunks, parts, tiles and then, as `deal` has it, their tasks. The contract fixes
-    the types of their arguments but those of x's words, which may be bytes, and of results; `more` keeps its own.
+    tiles: int
+    no_values: np.ndarray  # of the type that values of the result would have
+    effort: Effort
+    more: tuple = ()  # arguments of the kernel's own
+
+
+class _Ready(NamedTuple):
+    """All of a call but its left operand and its result."""
+
+    pieces: int
+    workers: int
+    kind: tuple
+    held: Held | None  # None where there is nothing to do
+    no_values: np.ndarray | None  # None where the result has values
+
+
+_NOTHING = _Ready(0, 0, (), None, None)
+
+
+def drive(kernel, x, fixed, out, task):
+    """Deal stretches of tiles and chunks of blocks out to threads, or do all as one piece.
+
+    Kernels take the weights, the plan, the last step, `more`, chunks, parts and tiles; x, values and words; and then,
+    as `deal` has it, their tasks. All before x is kept ready: `task(x, fixed)` is asked once for a number of threads.
+    The contract fixes the types of arguments but those of x's words, which may be bytes, and of results; `more` keeps
+    its own.
     """
-    values, words = (no_values, out) if out.ndim == 3 else (out, _NO_WORDS)
+    count = threads.count()
+    ready = fixed.made.get(count)
+    if ready is None:
+        ready = fixed.made[count] = _make_ready(x, fixed, out, *task(x, fixed))
+    pieces, workers, kind, held, no_values = ready
+    if held is not None:
+        arguments = (x, out, _NO_WORDS) if no_values is None else (x, no_values, out)
+        threads.run(kernel, arguments, pieces, workers, pieces, kind, held)
+
+
+def _make_ready(x, fixed, out, tiles, no_values, effort, more):
+    w, packed = fixed.w, out.ndim == 3
     _, blocks, length, _ = w.words.shape
     if not tiles or not blocks:
-        return
+        return _NOTHING
     work = tiles * blocks * (length * effort.word + effort.tile)
     workers, chunks, parts = threads.workers(work, _LEAST), 1, 1
     if workers > 1:
@@ -43,8 +79,9 @@ def drive(kernel, x, w, plan, tiles, finish, no_values, out, effort, *more):
         split = max(1, blocks // effort.together if w.groups == 1 else 1)
         ready = effort.weight * w.words.size, effort.pixel * x.words.size
         chunks, parts = cut(workers, split, tiles, work, *ready, -(-tiles // effort.band))
-    arguments = x, w, plan, finish, values, words, *more, chunks, parts, tiles
-    threads.run(kernel, arguments, chunks * parts, workers, chunks * parts, (x.words.dtype, values.dtype))
+    held = Held((w, fixed.plan, fixed.finish, *more, chunks, parts, tiles))
+    kind = x.words.dtype, (no_values if packed else out).dtype
+    return _Ready(chunks * parts, workers, kind, held, no_values if packed else None)
 
 
 @lru_cache(1 << 12)

@@ -11,7 +11,7 @@ import numpy as np
 from .compiled import entry, inline, inner
 from .deal import Kernel
 from .dot import bytes_of_levels
-from .drive import Effort, drive
+from .drive import Effort, Task, drive
 from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
 from .lines import empty_lines, first_line
 from .micro import (
@@ -44,10 +44,13 @@ MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
 MOST_PLANES = 6  # of pixels: 4 of them are at most 252
 
 
-def winograd(x, w, plan, finish, out):
-    squares, band = x.images * len(plan.targets), band_of.py_func(w.words.shape[2] // TAPS)
-    effort = EFFORT._replace(band=band)
-    drive(_winograd_range, x, w, plan, squares, finish, _NO_VALUES, out, effort)
+def winograd(x, fixed, out):
+    drive(_winograd_range, x, fixed, out, _task)
+
+
+def _task(x, fixed):
+    band = band_of.py_func(fixed.w.words.shape[2] // TAPS)
+    return Task(x.images * len(fixed.plan.targets), _NO_VALUES, EFFORT._replace(band=band))
 
 
 @entry
@@ -206,7 +209,7 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
 
 
 @partial(Kernel, takes=True)
-def _winograd_range(x, w, plan, finish, values, words, chunks, parts, tiles, dealt, worker):
+def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, worker):
     # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
     left, right, extra, targets, kinds = x.words, w.words, finish.extra, plan.targets, plan.kinds
     thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles

@@ -72,7 +72,8 @@ def _lay_out(words, groups, out):
         block += cuda.gridDim.y
 
 
-def conv(x, w, plan, finish, out):
+def conv(x, fixed, out):
+    w, plan, finish, _ = fixed
     shape = tiles.shape_of(x, w, plan)
     if not out.size or not shape.rows:
         return

@@ -41,7 +41,8 @@ class Last(NamedTuple):
     changed: object
 
 
-def conv_real(x, w, plan, finish, out):
+def conv_real(x, fixed, out):
+    w, plan, finish, _ = fixed
     shape = tiles.shape_of(x, w, plan)
     if not out.size or not shape.rows:
         return

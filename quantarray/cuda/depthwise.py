@@ -52,7 +52,8 @@ class Shape(NamedTuple):
     mean: int
 
 
-def depthwise(x, w, plan, finish, mean, out):
+def depthwise(x, fixed, mean, out):
+    w, plan, finish, _ = fixed
     if not out.size:
         return
     taps, codes, real = tiles.taps(plan), out.dtype == np.uint64, finish.thresholds.dtype == np.float64

@@ -12,7 +12,7 @@ from ..array import QuantArray
 from ..device import has_kernel
 from ..dtypes import Array
 from ..format import WORD_BITS
-from ..kernels import Finish, Right
+from ..kernels import Finish, Fixed, Right
 from ..thresholds import Thresholds
 from ..window import Window, classes, plan
 from . import folded, products, scaled, slices, taps, thresholding
@@ -147,8 +147,8 @@ def _sums(job: Job) -> products.Sums:
 
 def _by_planes(job: Job) -> products.Call:
     where, last = plan(job.window, job.lanes.width // WORD_BITS, 1, 1), _last_step(job, np.dtype(np.int64))
-    results = last, job.packed, job.dtype, job.shape, (job.mean,)
-    return products.Call(job.device, "depthwise", _right(job), where, *results)
+    results = job.packed, job.dtype, job.shape, (job.mean,)
+    return products.Call(job.device, "depthwise", Fixed(_right(job), where, last, {}), *results)
 
 
 def _right(job: Job) -> Right:

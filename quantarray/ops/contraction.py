@@ -12,7 +12,7 @@ from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Left, Plan, Right, Squares
+from ..kernels import Fixed, Left, Plan, Right, Squares
 from ..thresholds import Thresholds
 from ..window import Window, classes, over_images, plan, squares, unrolled_plan
 from . import folded, products, scaled, slices, thresholding
@@ -184,7 +184,7 @@ def _prepare(job: Job) -> Contraction:
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
     packed = thresholding.packed(job.device, job.requantize, shape)
-    call = products.Call(job.device, name, right, where, finish, packed, job.dtype, shape)
+    call = products.Call(job.device, name, Fixed(right, where, finish, {}), packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
     unrolled = UnrolledBits(per_group, job.window, job.words) if job.unrolled else None

@@ -84,9 +84,7 @@ def conv2d(
     if prepared.channels_first:
         shape = (shape[0], shape[3], *shape[1:3])
     last = 1 if prepared.channels_first else 3
-    return products.write_to(
-        OP, w.device, out, requantize, dtype, shape, last, lambda rows: prepared.channels_last(x, rows)
-    )
+    return products.write_to(OP, w.device, out, requantize, dtype, shape, last, lambda rows: prepared(x, rows))
 
 
 class Prepared(NamedTuple):
@@ -96,19 +94,17 @@ class Prepared(NamedTuple):
     pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
     run: channelwise.Channelwise | contraction.Contraction | contraction.InTurns | products.OfNothing
 
-    def __call__(self, x: Any) -> Any:
-        made = self.channels_last(x)
-        return made.transpose(0, 3, 1, 2) if self.channels_first else made
-
-    def channels_last(self, x: Any, out: Array | None = None) -> Any:
-        """The result as [n i j o], in `out` if it is given."""
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
+        """The result, which lies in `out` [n i j o] if it is given."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
         if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
             x = self.pack(x)
         if isinstance(self.run, (contraction.Contraction, contraction.InTurns)):
-            return self.run(x, out)
-        return self.run(x, lower(OP, "x", x), out=out)
+            made = self.run(x, out)
+        else:
+            made = self.run(x, lower(OP, "x", x), out=out)
+        return made.transpose(0, 3, 1, 2) if self.channels_first else made
 
 
 def _prepare(

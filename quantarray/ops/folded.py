@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..dtypes import Array
-from ..kernels import Finish, Left, Right
+from ..kernels import Finish, Left
 from ..thresholds import Thresholds
 from . import products, thresholding
 from .operand import Operand, exact_inside
@@ -95,8 +95,7 @@ class Folded(NamedTuple):
 
 def fold(real: products.Call, exact: products.Sums, images: int, inside: int = 1) -> Folded:
     """The two calls, of the same lanes, as one."""
-    assert isinstance(real.right, Right)
-    return Folded(real, Exact(exact, real.right.scale[0, 0], real.finish, real.packed, {}, inside), images)
+    return Folded(real, Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside), images)
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:

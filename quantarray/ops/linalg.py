@@ -12,7 +12,7 @@ from ..array import QuantArray
 from ..device import common_device, contiguous, device_of, namespace
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Right
+from ..kernels import Fixed, Right
 from ..thresholds import Thresholds
 from ..window import row_plan
 from . import checks, few, folded, preparation, products, scaled, thresholding
@@ -225,7 +225,7 @@ def _call(
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
     packed = thresholding.packed(device, requantize, shape)
-    return products.Call(device, name, right, where, finish, packed, dtype, shape)
+    return products.Call(device, name, Fixed(right, where, finish, {}), packed, dtype, shape)
 
 
 def _scaled(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
 from ..dtypes import Array
-from ..kernels import Finish, Left, Plan, Right, Squares
+from ..kernels import Finish, Fixed, Left
 from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
@@ -98,17 +98,19 @@ class Call(NamedTuple):
 
     device: str
     name: str
-    right: Right
-    plan: Plan | Squares
-    finish: Finish
+    fixed: Fixed
     packed: thresholding.Packed | None  # the result, if it is thresholded
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     flags: tuple[bool, ...] = ()  # arguments that a kernel has besides
 
+    @property
+    def finish(self) -> Finish:
+        return self.fixed.finish
+
     def finished(self, finish: Finish, packed: thresholding.Packed | None) -> Call:
         """The same with another last step."""
-        return self._replace(finish=finish, packed=packed)
+        return self._replace(fixed=self.fixed._replace(finish=finish, made={}), packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
         """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
@@ -116,10 +118,10 @@ class Call(NamedTuple):
         if self.packed is None:
             made = empty(self.device, self.shape, self.dtype) if out is None else out
             rows = math.prod(self.shape[:-1]), self.shape[-1]
-            run(x, self.right, self.plan, self.finish, *self.flags, made.reshape(rows))
+            run(x, self.fixed, *self.flags, made.reshape(rows))
             return made
         words = self.packed.empty()
-        run(x, self.right, self.plan, self.finish, *self.flags, words.reshape(self.packed.rows))
+        run(x, self.fixed, *self.flags, words.reshape(self.packed.rows))
         return self.packed(words)
 
 
@@ -149,7 +151,10 @@ def write_to(
     op: str, device: str, out: Any, requantize: Thresholds | None, dtype: np.dtype[Any], shape: tuple[int, ...],
     last: int, call: Callable[[Array | None], Any],
 ) -> Any:  # fmt: skip
-    """`call(buffer)` into an array of the caller's, whose channels are axis `last`; a copy where it lies otherwise."""
+    """`call(buffer)` into an array of the caller's, whose channels are axis `last`; a copy where it lies otherwise.
+
+    A buffer has channels last, whatever axis of the result they are.
+    """
     if requantize is not None:
         raise TypeError(f"{op}: out takes dense results; with requantize= the result is packed, and a new array")
     dense = isinstance(out, np.ndarray) or hasattr(out, "__cuda_array_interface__")
@@ -162,7 +167,7 @@ def write_to(
     if rows.flags.c_contiguous:
         call(rows)
     else:
-        rows[...] = call(None)
+        out[...] = call(None)
     return out
 
 

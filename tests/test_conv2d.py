@@ -413,6 +413,11 @@ def test_integers_with_a_real_bias(data, case):
     check(data.draw, case, *ours, (exact + bias).astype(np.float32), bias)
 
 
+def on_two_threads(run):
+    """What `drive` takes for `threads`: two of them for any work, and `run`."""
+    return SimpleNamespace(run=run, count=lambda: 2, workers=lambda work, least: 2)
+
+
 @cache
 def called_by_python(kernel):
     return numba.njit(error_model="numpy")(kernel.compiled.py_func)
@@ -429,20 +434,20 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
         pytest.skip("no dot products, or others")
     pieces = []
 
-    def one_by_one(kernel, arguments, tasks, *_):
-        x, w, plan, finish, values, words, *rest = arguments
+    def one_by_one(kernel, arguments, tasks, workers, dealt, kind, held):
+        x, values, words = arguments
         written = np.zeros(words.shape, bool)
         for task in range(tasks):
             alone = np.zeros_like(words)
             dealt = np.zeros(16, np.int64)  # this task to one worker, as `deal.next_task` has it
             dealt[0], dealt[1], dealt[8] = 1, task + 1, task
-            called_by_python(kernel)(x, w, plan, finish, values, alone, *rest, dealt.ctypes.data, 0)
+            called_by_python(kernel)(*held.arguments, x, values, alone, dealt.ctypes.data, 0)
             assert not (written & (alone != 0)).any()
             written |= alone != 0
             words |= alone
         pieces.append(tasks)
 
-    monkeypatch.setattr(drive, "threads", SimpleNamespace(run=one_by_one, workers=lambda work, least: 2))
+    monkeypatch.setattr(drive, "threads", on_two_threads(one_by_one))
     monkeypatch.setattr(folded, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 1, 1, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)
@@ -463,11 +468,11 @@ def test_one_thread_takes_all_chunks_of_channels_and_stretches_of_tiles(levels, 
     exact = naive.conv2d(x, w, padding=((1, 1), (1, 1)))
     taken = []
 
-    def run(kernel, arguments, tasks, workers, dealt, kind):
+    def run(kernel, arguments, tasks, workers, dealt, kind, held):
         taken.append(tasks)
-        cpu_threads.run(kernel, arguments, tasks, 1, dealt, kind)
+        cpu_threads.run(kernel, arguments, tasks, 1, dealt, kind, held)
 
-    monkeypatch.setattr(drive, "threads", SimpleNamespace(run=run, workers=lambda work, least: 2))
+    monkeypatch.setattr(drive, "threads", on_two_threads(run))
     monkeypatch.setattr(drive, "cut", lambda *given: (3, 3))
     for real_constants in (folded, scaled):  # so that they are summed
         monkeypatch.setattr(real_constants, "possible", lambda *operands: False)

@@ -13,7 +13,7 @@ import numba
 import pytest
 from hypothesis import HealthCheck, settings
 
-from quantarray.cpu.deal import Kernel
+from quantarray.cpu.deal import NOTHING, Kernel
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
 settings.register_profile("short", max_examples=20, deadline=None, derandomize=True, suppress_health_check=_SLOW)
@@ -42,11 +42,11 @@ def types_of_a_kind():
     """Arguments of one kind, of a kernel, have one type; it is not looked at where a kind is given."""
     called, types = Kernel.__call__, {}
 
-    def looked_at(kernel, arguments, kind, *rest):
+    def looked_at(kernel, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
         if kind is not None:
-            found = str(numba.typeof(arguments)).replace("readonly ", "")
+            found = str((held.type, numba.typeof(arguments))).replace("readonly ", "")
             assert types.setdefault((kernel, kind), found) == found
-        called(kernel, arguments, kind, *rest)
+        called(kernel, arguments, kind, tasks, pieces, workers, deal, held)
 
     Kernel.__call__ = looked_at
     yield

@@ -10,6 +10,7 @@ import quantarray as qa
 from quantarray.array import validate
 from quantarray.device import kernel as kernel_of
 from quantarray.ops import encoding
+from quantarray.ops import given as prepared
 
 QUANTIZERS = [
     qa.Sign(),
@@ -30,6 +31,7 @@ def both_ways(x, quantizer, **kwargs):
     for kernel in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(encoding, "pays", lambda *_, kernel=kernel: kernel)
+            patch.setattr(prepared, "_kept", {})
             made.append(qa.quantize(x, quantizer, **kwargs))
     return made
 
@@ -184,3 +186,79 @@ def test_codes_in_any_order(planes, count, tables):
         expected = codes[table, 0][np.searchsorted(thresholds[table, 0], x[r], "right")]
         np.testing.assert_array_equal(got[r, :200], expected)
     assert not got[:, 200:].any() and not nan.any()
+
+
+FIXED = [qa.Sign(), qa.Sign(scale=0.5), qa.Uniform(2, signed=False, step=0.5), qa.Uniform(3, step=1e-3)]
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """What is kept of calls, nothing at first."""
+    monkeypatch.setattr(prepared, "_kept", {})
+    return prepared._kept
+
+
+def unaligned(x):
+    """The same, read-only and from an odd address on."""
+    return np.frombuffer(b" " + x.tobytes(), x.dtype, offset=1).reshape(x.shape)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.uint8])
+@pytest.mark.parametrize("quantizer", FIXED, ids=repr)
+def test_a_call_that_is_known_gives_what_the_first_did(quantizer, dtype, kept):
+    """Whatever the memory order, and with other values in it."""
+    rng = np.random.default_rng(0)
+    for axis in (-1, 0, 1):
+        for laid_out in (np.copy, np.asfortranarray, np.flip, unaligned):
+            x = laid_out((rng.standard_normal((130, 64, 3)) * 2).astype(dtype))
+            q = qa.quantize(x, quantizer, axis)
+            validate(q)
+            np.testing.assert_array_equal(q.codes(), quantizer.encode(x, q.constants))
+            first = qa.quantize(x.tolist(), quantizer, axis) if dtype == np.float64 else q
+            assert (q.scheme, q.axis, q.constants.form) == (repr(quantizer), axis % 3, first.constants.form)
+    assert len(kept) == 3
+
+
+def test_what_tells_calls_apart(kept):
+    x, ones = np.float32([[0.6, -0.6, 0.3]] * 64), np.ones((64, 3), np.float32)
+    sign = qa.Sign(scale=1.0)
+    first = qa.quantize(x, sign)
+    sign.scale = 0.5  # the same object
+    assert qa.quantize(x, sign).dequantize().max() == 0.5 and first.dequantize().max() == 1
+    sign.scale = True  # equal to 1.0, and fitted
+    np.testing.assert_allclose(qa.quantize(x, sign).dequantize().max(), 0.5)
+    assert qa.quantize(x, qa.Sign(scale=1.0), axis=0).axis == 0
+    assert qa.quantize(x, qa.Sign(scale=1.0), scale_axis=0).scale.shape == (64, 1)
+    assert qa.quantize(x, qa.Sign(scale=1.0), calibration=ones).scale.max() == 1
+    with pytest.raises(ValueError, match="calibration must have 2 axes"):
+        qa.quantize(x, qa.Sign(scale=1.0), calibration=ones[0])
+    assert qa.quantize(x, qa.Sign(scale=1.0), 1).axis == 1
+    with pytest.raises(TypeError, match="axis must be an integer, got True"):
+        qa.quantize(x, qa.Sign(scale=1.0), True)
+    with pytest.raises(TypeError, match="both"):
+        qa.quantize(x, qa.Sign(scale=1.0), bits=1)
+    with pytest.raises(TypeError, match="masked"):
+        qa.quantize(np.ma.masked_array(x), qa.Sign(scale=1.0))
+
+
+def test_a_nan_in_a_call_that_is_known(kept):
+    x = np.ones((64, 64), np.float32)
+    qa.quantize(x, qa.Sign())
+    assert len(kept) == 1
+    x[3, 5] = np.nan
+    with pytest.raises(ValueError, match=r"quantize: x must hold no NaN, got one at \(3, 5\)"):
+        qa.quantize(x, qa.Sign())
+
+
+def test_which_calls_are_known(kept, monkeypatch):
+    class Own(qa.Sign):
+        """May depend on more than its settings."""
+
+    x = np.ones((64, 64), np.float32)
+    for quantizer, array in ((Own(), x), (qa.Sign(scale=True), x), (qa.Sign(), x[:0]), (qa.Sign(), x.astype(int))):
+        qa.quantize(array, quantizer)
+    assert not kept
+    monkeypatch.setattr(prepared, "_MOST_KEPT", 3)
+    for rows in range(1, 9):
+        qa.quantize(x[:rows], qa.Sign())
+    assert len(kept) == 3 and {key[2] for key in kept} == {(6, 64), (7, 64), (8, 64)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,31 +66,47 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
     return bool(sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size)
 
 
-def encode(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Array | None:
-    """Words [bits, *outer, word] of x packed along an axis; None where x holds a NaN. See `pays`.
+class Encoder(NamedTuple):
+    """The kernel with all that does not depend on the values of x."""
 
-    Codes are those of x widened to float32, on which none depends.
-    """
+    device: str
+    axis: int
+    thresholds: Array
+    codes: Array
+    row: Array
+    group: int
+    words: tuple[int, ...]  # the shape of the result
+    rows: tuple[int, int, int]  # the same as the kernel has it
+
+    def __call__(self, x: Array) -> Array | None:
+        """Words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
+        out, nan = empty(self.device, self.words), zeros(self.device, (_PIECES,), np.bool_)
+        runs = _in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
+        constants = self.thresholds, self.codes, self.row, self.group
+        kernel(self.device, "encode")(runs, *constants, nan, out.reshape(self.rows))
+        return None if nan.any() else out
+
+
+def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Encoder:
+    """What encodes arrays of x's form. See `pays`. Codes are those of x widened to float32, on which none depends."""
     ndim, dtype = x.ndim, np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
     thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
-    device = device_of(x)
     outer, length = x.shape[:axis] + x.shape[axis + 1 :], x.shape[axis]
     dims = thresholds.shape[:-2]
     row = np.arange(math.prod(dims))
     if row.size > 1:  # of one table a GPU would be sent as many zeros as there are rows, each time
         row = np.ascontiguousarray(np.broadcast_to(row.reshape(dims), outer).reshape(-1))
-    out = empty(device, (quantizer.dtype.bits, *outer, word_count(length)))
-    nan = zeros(device, (_PIECES,), np.bool_)
-    kernel(device, "encode")(
-        _in_runs(x.bits if isinstance(x, Bfloat16) else x, axis),
+    bits, words = quantizer.dtype.bits, word_count(length)
+    return Encoder(
+        device_of(x),
+        axis,
         np.ascontiguousarray(thresholds.reshape(-1, *thresholds.shape[-2:])),
         np.ascontiguousarray(by_rank.reshape(-1, *by_rank.shape[-2:])),
         row,
         constants.group or max(length, 1),
-        nan,
-        out.reshape(out.shape[0], -1, out.shape[-1]),
+        (bits, *outer, words),
+        (bits, math.prod(outer), words),
     )
-    return None if nan.any() else out
 
 
 def _in_runs(x: Array, axis: int) -> Array:
@@ -107,14 +123,13 @@ def _kept_thresholds(
 ) -> tuple[Array, Array]:
     """`_thresholds`, kept for schemes of the package: finding them takes ten times as long as encoding a small image.
 
-    A quantiser of the caller's own may depend on more than its attributes, and many constants would not be met again.
+    Many constants would not be met again.
     """
-    own = type(quantizer).__module__.startswith("quantarray.")
-    if not own or constants.nbytes > _MOST_BYTES:
+    known = settings(quantizer)
+    if known is None or constants.nbytes > _MOST_BYTES:
         return _thresholds(op, quantizer, constants, axis, ndim, dtype)
-    names, settings = zip(*sorted(vars(quantizer).items()), strict=True) if vars(quantizer) else ((), ())
     stored = tuple((name, a.shape, a.tobytes()) for name, a, _ in constants.items())
-    key = (type(quantizer), names, settings, tuple(map(type, settings)), stored, constants.group, axis, ndim, dtype)
+    key = (known, stored, constants.group, axis, ndim, dtype)
     try:
         found = _kept.get(key)
     except TypeError:  # a setting that is an array
@@ -126,6 +141,15 @@ def _kept_thresholds(
                 del _kept[next(iter(_kept))]
             _kept[key] = found
     return found
+
+
+def settings(quantizer: Any) -> tuple[Any, ...] | None:
+    """All that a scheme of the package depends on; None for one of the caller's own, which may depend on more."""
+    if not type(quantizer).__module__.startswith("quantarray."):
+        return None
+    held = vars(quantizer)
+    values = tuple(held.values())
+    return type(quantizer), tuple(held), values, tuple(map(type, values))  # True is not 1.0, though the two are equal
 
 
 def _thresholds(

@@ -188,7 +188,15 @@ def test_codes_in_any_order(planes, count, tables):
     assert not got[:, 200:].any() and not nan.any()
 
 
-FIXED = [qa.Sign(), qa.Sign(scale=0.5), qa.Uniform(2, signed=False, step=0.5), qa.Uniform(3, step=1e-3)]
+FIXED = [
+    qa.Sign(),
+    qa.Sign(scale=0.5),
+    qa.Uniform(2, signed=False, step=0.5),
+    qa.Uniform(3, step=1e-3),
+    qa.PACT(2, alpha=1.5),
+    qa.ABCActivations([-0.5, 0.5], [1.0, 0.25]),
+    qa.LQ(2, basis=[0.5, 1.5]),
+]
 
 
 @pytest.fixture
@@ -235,6 +243,8 @@ def test_what_tells_calls_apart(kept):
     assert qa.quantize(x, qa.Sign(scale=1.0), 1).axis == 1
     with pytest.raises(TypeError, match="axis must be an integer, got True"):
         qa.quantize(x, qa.Sign(scale=1.0), True)
+    with pytest.raises(TypeError, match="quantizer must be a quantiser such as Sign"):
+        qa.quantize(x, qa.quantize(x, sign))
     with pytest.raises(TypeError, match="both"):
         qa.quantize(x, qa.Sign(scale=1.0), bits=1)
     with pytest.raises(TypeError, match="masked"):

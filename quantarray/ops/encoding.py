@@ -132,7 +132,7 @@ def _kept_thresholds(
     key = (known, stored, constants.group, axis, ndim, dtype)
     try:
         found = _kept.get(key)
-    except TypeError:  # a setting that is an array
+    except TypeError:  # a setting that has no hash
         return _thresholds(op, quantizer, constants, axis, ndim, dtype)
     if found is None:
         found = _thresholds(op, quantizer, constants, axis, ndim, dtype)
@@ -143,7 +143,7 @@ def _kept_thresholds(
     return found
 
 
-def settings(quantizer: Any) -> tuple[Any, ...] | None:
+def settings(quantizer: Quantizer) -> tuple[Any, ...] | None:
     """All that a scheme of the package depends on; None for one of the caller's own, which may depend on more."""
     if not type(quantizer).__module__.startswith("quantarray."):
         return None

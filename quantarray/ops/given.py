@@ -39,15 +39,16 @@ class Ready(NamedTuple):
 
 def form(x: Any, quantizer: Any, axis: Any) -> tuple[Any, ...] | None:
     """By what a call is known again; None where it is not to be."""
-    settings = encoding.settings(quantizer) if type(x) is np.ndarray and type(axis) is int else None
+    plain = type(x) is np.ndarray and type(axis) is int and isinstance(quantizer, Quantizer)
+    settings = encoding.settings(quantizer) if plain else None
     return None if settings is None else (settings, x.dtype, x.shape, axis)
 
 
-def found(key: tuple[Any, ...] | None) -> Ready | None:
+def found(key: tuple[Any, ...]) -> Ready | None:
     """What `keep` has kept."""
     try:
         return _kept.get(key)
-    except TypeError:  # a setting that is an array
+    except TypeError:  # a setting that has no hash
         return None
 
 

@@ -139,4 +139,4 @@ class ABCActivations(Quantizer):
         return codes
 
     def __repr__(self) -> str:
-        return f"ABCActivations({self.shifts}, {self.betas})"
+        return f"ABCActivations({list(self.shifts)}, {list(self.betas)})"

@@ -156,13 +156,13 @@ def is_number(value: Any) -> bool:
     return -_LARGEST <= exact <= _LARGEST
 
 
-def numbers(op: str, name: str, given: Any, least: int, most: int) -> list[float]:
+def numbers(op: str, name: str, given: Any, least: int, most: int) -> tuple[float, ...]:
     """A sequence of so many numbers that float32 can hold, or ValueError."""
     values = list(given) if isinstance(given, Sequence) or (isinstance(given, np.ndarray) and given.ndim) else []
     if not least <= len(values) <= most or not all(map(is_number, values)):
         count = most if least == most else f"{least} to {most}"
         raise ValueError(f"{op}: {name} must be {count} float32 numbers, got {given!r}")
-    return [float(v) for v in values]
+    return tuple(float(v) for v in values)  # no list: a scheme's settings are what its thresholds are kept by
 
 
 def is_positive(value: Any) -> bool:

@@ -120,6 +120,7 @@ class LQ(Quantizer):
     def __repr__(self) -> str:
         usual = {"activations": False, "starts": 1, "basis": None, "ridge": RIDGE, "iterations": ITERATIONS}
         given = {name: getattr(self, name) for name in usual}
+        given["basis"] = None if self.basis is None else list(self.basis)
         return f"LQ({self.bits}{''.join(f', {n}={v}' for n, v in given.items() if v != usual[n])})"
 
 

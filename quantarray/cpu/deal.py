@@ -18,6 +18,7 @@ compiled once: a function around it that Python calls would have it compiled aga
 """
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 from llvmlite import ir
@@ -69,10 +70,7 @@ class Held:
         self.address = self._copies.ctypes.data
 
 
-class NOTHING:
-    """A `Held` of no arguments."""
-
-    type, address = _HeldType(typeof(())), 0
+NOTHING = SimpleNamespace(type=_HeldType(typeof(())), address=0)  # a `Held` of no arguments
 
 
 class Kernel:

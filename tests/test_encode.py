@@ -272,3 +272,48 @@ def test_which_calls_are_known(kept, monkeypatch):
     for rows in range(1, 9):
         qa.quantize(x[:rows], qa.Sign())
     assert len(kept) == 3 and {key[2] for key in kept} == {(6, 64), (7, 64), (8, 64)}
+
+
+def any_float(dtype):
+    return st.floats(width=np.dtype(dtype).itemsize * 8, allow_nan=False)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(data=st.data(), places=st.integers(1, 255))
+def test_the_least_float_that_passes(dtype, data, places):
+    """Wherever it is looked for first."""
+    numbers = st.lists(any_float(dtype), min_size=3, max_size=3)
+    least = np.array(data.draw(numbers), dtype)
+    with np.errstate(over="ignore"):
+        below = np.nextafter(least, dtype(-np.inf))
+    near = data.draw(st.one_of(st.none(), numbers, st.just(below)))
+    near = None if near is None else np.array(near, np.float64)
+    rounds = []
+
+    def passed(x):
+        rounds.append(x.shape)
+        return x >= least[:, None]
+
+    found = encoding._least_float(passed, (3,), places, np.dtype(dtype), near)
+    np.testing.assert_array_equal(found, least)
+    if near is not None and places > 2 and np.array_equal(near, below):
+        assert rounds == [(3, places)]
+    assert np.isnan(encoding._least_float(lambda x: x > np.inf, (3,), places, np.dtype(dtype), near)).all()
+
+
+def test_thresholds_of_schemes_of_nearest_levels_are_found_in_one_round(monkeypatch):
+    for quantizer in (
+        *FIXED[:5],
+        FIXED[6],
+        qa.Uniform(4, step=0.3),
+        qa.Uniform(3, step=1e30),
+        qa.Uniform(3, step=1e-40),
+    ):
+        asked, encode = [], type(quantizer).encode
+        monkeypatch.setattr(
+            type(quantizer), "encode", lambda *a, asked=asked, encode=encode: asked.append(0) or encode(*a)
+        )
+        monkeypatch.setattr(encoding, "_kept", {})
+        qa.quantize(np.ones((64, 64), np.float32), quantizer)
+        assert len(asked) == 1, quantizer
+        monkeypatch.undo()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..device import contiguous, device_of, empty, kernel, moveaxis, zeros
-from ..dtypes import Array, Constants, level_ranks
+from ..dtypes import Array, Constants, level_ranks, level_values
 from ..format import WORD_BITS, word_count
 from ..quantizers.base import Quantizer, ones_like_reduced
 from . import checks
@@ -176,23 +176,39 @@ def _thresholds(
             found = np.moveaxis(codes(op, quantizer, laid_out, wide), axis, -1).reshape(1, *x.shape)
         return np.asarray(np.take_along_axis(ranks, found.astype(np.intp), 0)[0] >= wanted)
 
-    thresholds = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype))
+    near = _middles(quantizer, constants, dims, axis) if quantizer.nearest else None
+    thresholds = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype, near))
     by_group = np.moveaxis(np.moveaxis(order, 0, -1), axis, -2)
     return thresholds, np.ascontiguousarray(by_group, np.uint8)
 
 
-def _least_float(passed: Callable[[Array], Array], shape: tuple[int, ...], places: int, dtype: np.dtype[Any]) -> Array:
+def _middles(quantizer: Quantizer, constants: Constants, dims: list[int], axis: int) -> Array:
+    """[*outer, groups, T]: halfway between neighbouring levels, where a scheme of nearest levels has its thresholds."""
+    levels = level_values(quantizer.dtype, constants).astype(np.float64)
+    levels = levels.reshape(len(levels), *(levels.shape[1:] or (1,) * len(dims)))
+    levels = np.sort(np.broadcast_to(levels, (len(levels), *dims)), axis=0)
+    return np.moveaxis(np.moveaxis((levels[:-1] + levels[1:]) / 2, 0, -1), axis, -2)
+
+
+def _least_float(
+    passed: Callable[[Array], Array], shape: tuple[int, ...], places: int, dtype: np.dtype[Any],
+    near: Array | None = None,
+) -> Array:  # fmt: skip
     """The least float of each entry of `shape` that passes, NaN where none does; what is above one that passes, passes.
 
     `passed` takes floats [*shape, places]. Each round looks at so many places between the largest that is known to fail
     and the smallest that passes: one call of `encode` takes as long as its Python, whether for one value or a thousand.
+    The first round looks at neighbouring floats about `near`, if that is given: it most often is the last one.
     """
-    keys, value = _float_keys(dtype)
+    keys, key, value = _float_keys(dtype)
     low, high = np.full((*shape, 1), keys[0] - np.uint64(1)), np.full((*shape, 1), keys[1] + np.uint64(1))
     step = np.arange(1, places + 1, dtype=np.uint64)
     while (open := high - low > 1).any():
-        gap = np.maximum((high - low) // np.uint64(places + 1), np.uint64(1))
-        at = low + np.minimum(gap * step, np.maximum(high - low, np.uint64(2)) - np.uint64(1))
+        if near is not None:
+            at, near = np.clip(key(near)[..., None] + step - np.uint64(1 + places // 2), *keys), None
+        else:
+            gap = np.maximum((high - low) // np.uint64(places + 1), np.uint64(1))
+            at = low + np.minimum(gap * step, np.maximum(high - low, np.uint64(2)) - np.uint64(1))
         failed = (~passed(value(np.minimum(at, keys[1])))).sum(axis=-1, keepdims=True)
         ends = np.concatenate([low, at, high], axis=-1)
         below, above = (np.take_along_axis(ends, failed + n, -1) for n in (0, 1))
@@ -219,14 +235,20 @@ def _repeat(constants: Constants, axis: int, count: int) -> Constants:
     return Constants(made.get("scale"), made.get("offset"), made.get("table"))
 
 
-def _float_keys(dtype: np.dtype[Any]) -> tuple[tuple[np.uint64, np.uint64], Callable[[Array], Array]]:
-    """uint64 numbers in the order of the floats from -inf to inf, and the float of a number."""
+def _float_keys(
+    dtype: np.dtype[Any],
+) -> tuple[tuple[np.uint64, np.uint64], Callable[[Array], Array], Callable[[Array], Array]]:
+    """uint64 numbers in the order of the floats from -inf to inf, the number of a float, and the float of a number."""
     whole = np.int32 if dtype == np.float32 else np.int64
     top = np.uint64(np.array(np.inf, dtype).view(whole))
+
+    def key(x: Array) -> Array:
+        magnitude = np.abs(x).astype(dtype).view(whole).astype(np.uint64)
+        return np.where(x < 0, _ZERO - magnitude, _ZERO + magnitude)
 
     def value(k: Array) -> Array:
         negative = k < _ZERO
         magnitude = np.where(negative, _ZERO - k, k - _ZERO).astype(whole).view(dtype)
         return np.where(negative, -magnitude, magnitude)
 
-    return (_ZERO - top, _ZERO + top), value
+    return (_ZERO - top, _ZERO + top), key, value

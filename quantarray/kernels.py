@@ -125,7 +125,10 @@ class Finish(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What a product of operands of one form, with a result of one, has from call to call."""
+    """What a product of operands of one form, with a result of one, has from call to call.
+
+    The kernels below that take it call its parts w, plan and finish.
+    """
 
     w: Right
     plan: Plan | Squares
@@ -284,14 +287,14 @@ def dot_weights(words: Array, groups: int, out: Array) -> None:
 def dot(x: Left, fixed: Fixed, out: Array) -> None:
     """`conv` for results that int32 holds, of at most 8 planes a side, by dot products of bytes.
 
-    fixed.w.words are laid out by `dot_weights`.
+    w.words are laid out by `dot_weights`.
     """
 
 
 def winograd(x: Left, fixed: Fixed, out: Array) -> None:
     """`dot` for 3x3 windows at stride 1 and few bits, by Winograd's F(2x2, 3x3).
 
-    The plan are `Squares`. w.sums and w.inside are those of each of the 9 taps, not of border classes.
+    The plan is `Squares`. w.sums and w.inside are those of each of the 9 taps, not of border classes.
     """
 
 

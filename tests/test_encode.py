@@ -11,6 +11,7 @@ from quantarray.array import validate
 from quantarray.device import kernel as kernel_of
 from quantarray.ops import encoding
 from quantarray.ops import given as prepared
+from quantarray.ops.kept import Kept
 
 QUANTIZERS = [
     qa.Sign(),
@@ -31,7 +32,7 @@ def both_ways(x, quantizer, **kwargs):
     for kernel in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(encoding, "pays", lambda *_, kernel=kernel: kernel)
-            patch.setattr(prepared, "_kept", {})
+            patch.setattr(prepared, "_kept", Kept(256))
             made.append(qa.quantize(x, quantizer, **kwargs))
     return made
 
@@ -202,8 +203,8 @@ FIXED = [
 @pytest.fixture
 def kept(monkeypatch):
     """What is kept of calls, nothing at first."""
-    monkeypatch.setattr(prepared, "_kept", {})
-    return prepared._kept
+    monkeypatch.setattr(prepared, "_kept", Kept(256))
+    return prepared._kept.entries
 
 
 def unaligned(x):
@@ -268,9 +269,10 @@ def test_which_calls_are_known(kept, monkeypatch):
     for quantizer, array in ((Own(), x), (qa.Sign(scale=True), x), (qa.Sign(), x[:0]), (qa.Sign(), x.astype(int))):
         qa.quantize(array, quantizer)
     assert not kept
-    monkeypatch.setattr(prepared, "_MOST_KEPT", 3)
+    monkeypatch.setattr(prepared, "_kept", Kept(3))
     for rows in range(1, 9):
         qa.quantize(x[:rows], qa.Sign())
+    kept = prepared._kept.entries
     assert len(kept) == 3 and {key[2] for key in kept} == {(6, 64), (7, 64), (8, 64)}
 
 
@@ -313,7 +315,7 @@ def test_thresholds_of_schemes_of_nearest_levels_are_found_in_one_round(monkeypa
         monkeypatch.setattr(
             type(quantizer), "encode", lambda *a, asked=asked, encode=encode: asked.append(0) or encode(*a)
         )
-        monkeypatch.setattr(encoding, "_kept", {})
+        monkeypatch.setattr(encoding, "_kept", Kept(256))
         qa.quantize(np.ones((64, 64), np.float32), quantizer)
         assert len(asked) == 1, quantizer
         monkeypatch.undo()

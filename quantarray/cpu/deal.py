@@ -66,7 +66,7 @@ class Held:
         of = typeof(arguments)
         self.arguments = arguments  # whose memory the copies point to
         self.type = _HeldType(of)
-        self._copies = _compiled(_hold, (of,)).entry_point(arguments)
+        self._copies = version(_hold, (of,)).entry_point(arguments)
         self.address = self._copies.ctypes.data
 
 
@@ -99,15 +99,16 @@ class Kernel:
     def _make(self, kind, arguments, held):
         """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
         given = typeof(arguments)
-        made = _compiled(self.compiled, (*held.of.types, *given.types, types.int64, types.int64))
+        made = version(self.compiled, (*held.of.types, *given.types, types.int64, types.int64))
         assert made.signature.return_type == types.none
         address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
-        found = _compiled(_call, (given, held, *_NUMBERS)).entry_point, address
+        found = version(_call, (given, held, *_NUMBERS)).entry_point, address
         self._made[kind] = found
         return found
 
 
-def _compiled(function, takes):
+def version(function, takes):
+    """What is compiled of a function for arguments of some types."""
     function.compile(takes)
     return function.overloads[takes]
 
@@ -194,7 +195,7 @@ def _deal(function, held, tasks, pieces, workers, takes):
 @cache
 def dealer():
     """The address of `_deal`."""
-    made = _compiled(_deal, _NUMBERS)
+    made = version(_deal, _NUMBERS)
     return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
 
 

@@ -1,7 +1,6 @@
 """How a product is shared out to threads: stretches of tiles by chunks of blocks of 32 output channels, cut by cost."""
 
 import math
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +45,7 @@ class _Ready(NamedTuple):
     no_values: np.ndarray | None  # None where the result has values
 
 
-_NOTHING = _Ready(0, 0, (), None, None)
+_NO_WORK = _Ready(0, 0, (), None, None)
 
 
 def drive(kernel, x, fixed, out, task):
@@ -71,7 +70,7 @@ def _make_ready(x, fixed, out, tiles, no_values, effort, more):
     w, packed = fixed.w, out.ndim == 3
     _, blocks, length, _ = w.words.shape
     if not tiles or not blocks:
-        return _NOTHING
+        return _NO_WORK
     work = tiles * blocks * (length * effort.word + effort.tile)
     workers, chunks, parts = threads.workers(work, _LEAST), 1, 1
     if workers > 1:
@@ -84,7 +83,6 @@ def _make_ready(x, fixed, out, tiles, no_values, effort, more):
     return _Ready(chunks * parts, workers, kind, held, no_values if packed else None)
 
 
-@lru_cache(1 << 12)
 def cut(workers, split, tiles, work, weights, pixels, bands):
     """(chunks of channels, parts of tiles) for which threads are done first, one piece being dealt after the other.
 

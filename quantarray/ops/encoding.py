@@ -7,7 +7,6 @@ its codes change are found by bisection over all floats, so that the kernel's co
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,15 +18,15 @@ from ..format import WORD_BITS, word_count
 from ..quantizers.base import Quantizer, ones_like_reduced
 from . import checks
 from .bfloat16 import Bfloat16
+from .kept import Kept
 
 MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's way, on a CPU
 _TAKEN = (np.float16, np.float32, np.float64, np.int8, np.uint8)
 _PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
 _ZERO = np.uint64(2**63)
 _PIECES = 8  # ranges of words in which a NaN is looked for
-_MOST_KEPT, _MOST_BYTES = 256, 1 << 12
-_kept: dict[tuple[Any, ...], tuple[Array, Array]] = {}
-_lock = threading.Lock()
+_MOST_BYTES = 1 << 12  # of constants that may be met again
+_kept = Kept(256)
 
 
 def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Constants:
@@ -130,16 +129,10 @@ def _kept_thresholds(
         return _thresholds(op, quantizer, constants, axis, ndim, dtype)
     stored = tuple((name, a.shape, a.tobytes()) for name, a, _ in constants.items())
     key = (known, stored, constants.group, axis, ndim, dtype)
-    try:
-        found = _kept.get(key)
-    except TypeError:  # a setting that has no hash
-        return _thresholds(op, quantizer, constants, axis, ndim, dtype)
+    found: tuple[Array, Array] | None = _kept.found(key)
     if found is None:
         found = _thresholds(op, quantizer, constants, axis, ndim, dtype)
-        with _lock:
-            if len(_kept) >= _MOST_KEPT:
-                del _kept[next(iter(_kept))]
-            _kept[key] = found
+        _kept.keep(key, found)
     return found
 
 
@@ -184,9 +177,7 @@ def _thresholds(
 
 def _middles(quantizer: Quantizer, constants: Constants, dims: list[int], axis: int) -> Array:
     """[*outer, groups, T]: halfway between neighbouring levels, where a scheme of nearest levels has its thresholds."""
-    levels = level_values(quantizer.dtype, constants).astype(np.float64)
-    levels = levels.reshape(len(levels), *(levels.shape[1:] or (1,) * len(dims)))
-    levels = np.sort(np.broadcast_to(levels, (len(levels), *dims)), axis=0)
+    levels = np.sort(_in_full(level_values(quantizer.dtype, constants).astype(np.float64), dims), axis=0)
     return np.moveaxis(np.moveaxis((levels[:-1] + levels[1:]) / 2, 0, -1), axis, -2)
 
 
@@ -222,9 +213,13 @@ def _without(shape: list[int], axis: int) -> list[int]:
 
 def _order(quantizer: Quantizer, constants: Constants, dims: list[int]) -> Array:
     """The code of each rank, [codes, *dims]."""
-    ranks = level_ranks(quantizer.dtype, constants)
-    ranks = ranks.reshape(len(ranks), *(ranks.shape[1:] or (1,) * len(dims)))
-    return np.argsort(np.broadcast_to(ranks, (len(ranks), *dims)), axis=0)
+    return np.argsort(_in_full(level_ranks(quantizer.dtype, constants), dims), axis=0)
+
+
+def _in_full(values: Array, dims: list[int]) -> Array:
+    """A value of each code, [codes, *constants' shape], as [codes, *dims]."""
+    values = values.reshape(len(values), *(values.shape[1:] or (1,) * len(dims)))
+    return np.broadcast_to(values, (len(values), *dims))
 
 
 def _repeat(constants: Constants, axis: int, count: int) -> Constants:

@@ -5,8 +5,6 @@ What it checks and looks up is the same for all images of a network, and takes t
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +13,9 @@ from ..array import QuantArray
 from ..dtypes import Array, Constants, DType
 from ..quantizers.base import Quantizer
 from . import encoding
+from .kept import Kept
 
-_MOST_KEPT = 256
-_kept: dict[Any, Ready] = {}
-_lock = threading.Lock()
+_kept = Kept(256)
 
 
 class Ready(NamedTuple):
@@ -46,10 +43,8 @@ def form(x: Any, quantizer: Any, axis: Any) -> tuple[Any, ...] | None:
 
 def found(key: tuple[Any, ...]) -> Ready | None:
     """What `keep` has kept."""
-    try:
-        return _kept.get(key)
-    except TypeError:  # a setting that has no hash
-        return None
+    ready: Ready | None = _kept.found(key)
+    return ready
 
 
 def keep(op: str, key: tuple[Any, ...], x: Array, quantizer: Quantizer, axis: int, law: Constants) -> None:
@@ -58,8 +53,4 @@ def keep(op: str, key: tuple[Any, ...], x: Array, quantizer: Quantizer, axis: in
     if own_words or not quantizer.fixed or not encoding.pays(x, quantizer, law, axis):
         return
     encoder = encoding.encoder(op, x, quantizer, law, axis)
-    ready = Ready(encoder, quantizer.dtype, x.shape, axis, law, repr(quantizer))
-    with _lock, suppress(TypeError):  # as in `found`
-        if len(_kept) >= _MOST_KEPT:
-            del _kept[next(iter(_kept))]
-        _kept[key] = ready
+    _kept.keep(key, Ready(encoder, quantizer.dtype, x.shape, axis, law, repr(quantizer)))

@@ -1,0 +1,29 @@
+"""What is made once and kept for calls that ask for the same."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import Any
+
+
+class Kept:
+    """Entries by a key, `most` of them: the first is dropped for another. None is kept by a key that has no hash."""
+
+    def __init__(self, most: int) -> None:
+        self.entries: dict[Any, Any] = {}
+        self._most = most
+        self._lock = threading.Lock()
+
+    def found(self, key: Any) -> Any:
+        """The entry of a key, or None."""
+        with suppress(TypeError):
+            return self.entries.get(key)
+        return None
+
+    def keep(self, key: Any, entry: Any) -> None:
+        """Keep an entry."""
+        with self._lock, suppress(TypeError):
+            self.entries[key] = entry
+            if len(self.entries) > self._most:
+                del self.entries[next(iter(self.entries))]

@@ -24,7 +24,8 @@ from quantarray.cpu.micro import (
     mask_words,
     value_sums,
 )
-from quantarray.cpu.tiles import empty_table, fill_least
+from quantarray.cpu.tiles import Places, empty_table, fill_least
+from quantarray.kernels import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 
@@ -39,13 +40,11 @@ def counter(way):
     ready_size = njit(ready_size)
 
     @njit
-    def count(left, origins, kinds, sizes, right, block, near, runs, first_run, differ):
-        size = ready_size(right.shape[2])
-        sums, ready, steps = bands.band_buffers(left.shape[0], right.shape[0], len(kinds), lanes, size)
-        count_band(
-            left, origins, kinds, sizes, len(kinds), right, block, near, runs, first_run, differ, ready, steps, sums
-        )
-        return sums
+    def count(left, places, right, block, near, plan, differ):
+        tiles = len(places.kinds)
+        band = bands.band_buffers(left.shape[0], right.shape[0], tiles, lanes, ready_size(right.shape[2]))
+        count_band(left, right, plan, places, tiles, block, near, differ, band)
+        return band.sums
 
     return count
 
@@ -58,7 +57,9 @@ def read(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
 def check(way, left, origins, kinds, sizes, weights, block, near, runs, first_run, differ):
     """weights uint64[planes blocks words lanes] as they are; all pixels that count. The sums of others become zero."""
     laid_out = count_bytes.lay_out(weights)
-    got = counter(way)(left, origins, kinds, sizes, laid_out, block, near, runs, first_run, -1 if differ else 0)
+    none = np.empty(0, np.int64)
+    plan = Plan(origins, sizes, kinds, none, first_run, runs, 0, 1)
+    got = counter(way)(left, Places(origins, origins, kinds, sizes), laid_out, block, near, plan, -1 if differ else 0)
     expected = np.zeros_like(got[..., : near * LANES])
     for tile in range(len(kinds)):
         got[:, :, tile * TILE + sizes[tile] : (tile + 1) * TILE] = 0

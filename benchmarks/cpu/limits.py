@@ -10,9 +10,11 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from quantarray.cpu.bands import BAND, BLOCKS, IN_BANDS, WIDE, band_scratch, count_band
+from quantarray.cpu.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_band, empty_band
 from quantarray.cpu.isa import NAME
 from quantarray.cpu.micro import LANES, TILE, count_tile, lay_out
+from quantarray.cpu.tiles import Places
+from quantarray.kernels import Plan
 
 _WORDS = 64  # of a run: 16 KiB of weights, which stay in L1
 _TRIES = 60
@@ -75,9 +77,9 @@ def _count(words, origins, weights, runs, counts, repeats):
 
 
 @njit(nogil=True, error_model="numpy")
-def _count_band(words, origins, zeros, sizes, weights, runs, first_run, ready, steps, sums, repeats):
+def _count_band(words, weights, plan, places, band, repeats):
     for _ in range(repeats):
-        count_band(words, origins, zeros, sizes, len(sizes), weights, 0, BLOCKS, runs, first_run, 0, ready, steps, sums)
+        count_band(words, weights, plan, places, len(places.sizes), 0, BLOCKS, 0, band)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -143,9 +145,9 @@ def _bands():
     words = rng.integers(0, 1 << 64, (1, BAND * TILE * _WORDS), np.uint64)
     weights = lay_out(rng.integers(0, 1 << 64, (1, BLOCKS, _WORDS, LANES), np.uint64))
     origins, zeros = np.arange(BAND * TILE).reshape(BAND, TILE) * _WORDS, np.zeros(BAND, np.int64)
-    left = words, origins, zeros, zeros + TILE, weights, np.array([[0, 0, _WORDS]]), np.array([0, 1])
-    sums, ready, steps = band_scratch(words, weights, np.array([TILE]), BAND, 1)
-    seconds = _fastest(lambda t: _count_band(*left, ready, steps, sums, repeats), 1)
+    plan = Plan(origins, zeros + TILE, zeros, origins[0], np.array([0, 1]), np.array([[0, 0, _WORDS]]), 0, 1)
+    places, band = Places(origins, origins, zeros, zeros + TILE), empty_band(words, weights, plan.counts[:1], BAND, 1)
+    seconds = _fastest(lambda t: _count_band(words, weights, plan, places, band, repeats), 1)
     return repeats * BAND * TILE * WIDE * _WORDS * 64 / seconds
 
 

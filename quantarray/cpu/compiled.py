@@ -12,7 +12,10 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import llvmlite.binding as llvm
 from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 
 def sources(package):
@@ -31,11 +34,43 @@ def kept(function):
     return function
 
 
-def entry(function, **options):
+class _Part(JITCodeLibrary):
+    """Code that is only ever a part of other functions': it is neither optimised nor assembled by itself.
+
+    All that is left to assemble is the variable that Numba keeps for each function.
+    """
+
+    def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        part, kept = self._final_module, self._codegen._create_empty_module(self.name)
+        for function in part.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = llvm.Linkage.linkonce_odr
+        variables = [str(one) for one in part.global_variables if "NumbaEnv" in one.name]
+        self._shared_module = part
+        self._final_module = llvm.parse_assembly("\n".join([str(kept), *variables]))
+        super()._finalize_final_module()
+
+
+class _PartCompiler(Compiler):
+    def __init__(self, typingctx, targetctx, library, *rest):
+        library = _Part(targetctx.codegen(), "part")
+        library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, *rest)
+
+
+def entry(function, _nrt=True, **options):
     """For functions that Python calls."""
-    return kept(njit(function, cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options))
+    options |= {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
+    return kept(njit(function, **options))
 
 
 SOURCES = sources(Path(__file__).parents[1])
-inner = partial(entry, no_cpython_wrapper=True)  # what only compiled functions call: from Python, it crashes
-inline = partial(inner, forceinline=True)
+kernel = partial(entry, no_cpython_wrapper=True)  # for functions that are called by their address
+inner = partial(kernel, pipeline_class=_PartCompiler)  # what only compiled functions call: from Python, it crashes
+# Without reference counts, so that tuples and slices cost nothing: for functions that allocate nothing and return no
+# arrays (docs/decisions/0016)
+inline = partial(inner, forceinline=True, _nrt=False)

@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from .bands import BLOCKS, IN_BANDS, TOGETHER, band_scratch, count_band, read_band
+from .bands import BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
 from .compiled import inline
 from .deal import Kernel
 from .drive import Effort, Task, drive
-from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
+from .finish import store_tile, target
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import blocks, count, next_stretch, place_tiles, scratch, sum_codes
+from .tiles import Group, blocks, count, empty_dots, empty_places, lanes_of, next_stretch, place_tiles, sum_codes
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
@@ -31,117 +31,107 @@ def _task(x, fixed):
 
 
 @inline
-def _add_offsets(
-    x_scale, x_offset, terms, w_scale, w_offset, sums, inside, run, rows, tile, block, ones, scales, value
-):  # fmt: skip
+def _place_constants(x, plan, tile, rows, i):
+    """rows[i, p] = the rows of x's constants that the pixels of a tile have."""
+    image, at = tile // plan.counts.size, tile % plan.counts.size
+    for p in range(TILE):
+        rows[i, p] = plan.pixels[at, p] if x.row_is_pixel else image
+
+
+@inline
+def _add_products(x, w, plan, places, i, block, beside, rows, ones, band, spare, dots, scales, value):
+    """value = the scaled sums of codes' products, of all terms of all parts."""
+    at, lanes = block * LANES, w.words.shape[1] * LANES
+    clear_tile(value)
+    for part in range(plan.parts):
+        run = places.kinds[i] * plan.parts + part
+        for t in range(x.terms.shape[0]):
+            i0, planes_i, base, step = x.terms[t, 0], x.terms[t, 1], x.terms[t, 2], x.terms[t, 3]
+            _row_constants(x.scale[part, t], rows[i], scales)
+            for s in range(w.terms.shape[0]):
+                j0, planes_j = w.terms[s, 0], w.terms[s, 1]
+                if IN_BANDS and band.sums.size:
+                    read_band(band.sums, i0, planes_i, j0, planes_j, i, beside, spare, dots)
+                else:
+                    count(
+                        x.words, i0, planes_i, places.origins, i, w.words, j0, planes_j, block, plan.runs,
+                        plan.first_run[run], plan.first_run[run + 1], 0, LANES, spare, dots,
+                    )  # fmt: skip
+                w_at = (part * w.terms.shape[0] + s) * lanes + at
+                sums_at = (run * w.terms.shape[0] + s) * lanes + at
+                ones_at = ((i * plan.parts + part) * x.terms.shape[0] + t) * TILE
+                add_tile(
+                    value, scales, w.scale, w_at, base, w.sums, sums_at, step * w.terms[s, 2], ones, ones_at,
+                    step * w.terms[s, 3], dots,
+                )  # fmt: skip
+
+
+@inline
+def _add_offsets(x, w, places, i, block, rows, ones, scales, value):
     """value += what the operands' offsets add: terms of x times w's offset, of w times x's, then both.
 
     An offset is a term of its own whose integer is 1 everywhere.
     """
-    parts, w_terms, lanes, at = ones.shape[1], w_scale.shape[1], w_scale.shape[2], block * LANES
+    parts, terms, w_terms, lanes = ones.shape[1], x.terms.shape[0], w.terms.shape[0], w.words.shape[1] * LANES
+    run, at = places.kinds[i] * parts, block * LANES
     for part in range(parts):
-        for t in range(terms.shape[0]):
-            _row_constants(x_scale, part, t, rows, tile, scales)
-            base, ones_at = terms[t, 2] * inside[run + part], ((tile * parts + part) * terms.shape[0] + t) * TILE
-            add_tile(value, scales, w_offset, part * lanes + at, base, None, 0, terms[t, 3], ones, ones_at, 0, None)
+        for t in range(terms):
+            _row_constants(x.scale[part, t], rows[i], scales)
+            base, ones_at = x.terms[t, 2] * w.inside[run + part], ((i * parts + part) * terms + t) * TILE
+            add_tile(value, scales, w.offset, part * lanes + at, base, None, 0, x.terms[t, 3], ones, ones_at, 0, None)
     for part in range(parts):
-        _row_constants(x_offset, 0, part, rows, tile, scales)
+        _row_constants(x.offset[part], rows[i], scales)
         for s in range(w_terms):
             w_at, sums_at = (part * w_terms + s) * lanes + at, ((run + part) * w_terms + s) * lanes + at
-            add_tile(value, scales, w_scale, w_at, 1, sums, sums_at, 0, None, 0, 0, None)
+            add_tile(value, scales, w.scale, w_at, 1, w.sums, sums_at, 0, None, 0, 0, None)
     for part in range(parts):
-        _row_constants(x_offset, 0, part, rows, tile, scales)
-        add_tile(value, scales, w_offset, part * lanes + at, inside[run + part], None, 0, 0, None, 0, 0, None)
+        _row_constants(x.offset[part], rows[i], scales)
+        add_tile(value, scales, w.offset, part * lanes + at, w.inside[run + part], None, 0, 0, None, 0, 0, None)
 
 
 @inline
-def _row_constants(constants, part, t, rows, tile, out):
-    """out[p] = the constant of row rows[tile, p]; constants float64[parts terms rows 1]."""
-    last = constants.shape[2] - 1
+def _row_constants(constants, rows, out):
+    """out[p] = the constant of row rows[p], or of all; constants float64[rows 1]."""
     for p in range(TILE):
-        out[p] = constants[part, t, min(rows[tile, p], last), 0]
+        out[p] = constants[min(rows[p], constants.shape[0] - 1), 0]
 
 
 @partial(Kernel, takes=True)
 def _real_range(w, plan, finish, chunks, stretches, tiles, x, values, words, dealt, worker):
-    # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
-    left, terms, x_scale, x_offset = x.words, x.terms, x.scale, np.expand_dims(x.offset, 0)
-    right, w_terms, w_scale, w_offset, sums, inside = w.words, w.terms, w.scale, w.offset, w.sums, w.inside
-    pixels, counts, origin, first_run, runs = plan.pixels, plan.counts, plan.origin, plan.first_run, plan.runs
-    pad, bias, parts = finish.pad, finish.bias, plan.parts
-    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
-    plain = codes_are_ranks(thresholds, toggles)
-    groups, group_lanes, group_blocks = w.groups, w.group_lanes, right.shape[1] // w.groups
-    counted, ready, steps = band_scratch(left, right, counts, -(-tiles // stretches), parts)
-    size = counted.shape[2] // TILE if counted.size else 1
-    origins, rows = np.empty((size, TILE), np.int64), np.empty((size, TILE), np.int64)
-    kinds, sizes = np.empty(size, np.int64), np.empty(size, np.int64)
-    ones = np.zeros((size, parts, terms.shape[0], TILE), np.int64)
-    dot, spare, _, made = scratch(sums)
-    value, scales, lanes = empty_lines(TILE, np.float64), np.empty(TILE, np.float64), right.shape[1] * LANES
+    parts, group_blocks = plan.parts, w.words.shape[1] // w.groups
+    band = empty_band(x.words, w.words, plan.counts, -(-tiles // stretches), parts)
+    size = band.sums.shape[2] // TILE if band.sums.size else 1
+    places, rows = empty_places(size), np.empty((size, TILE), np.int64)
+    ones = np.zeros((size, parts, x.terms.shape[0], TILE), np.int64)
+    dots, spare = empty_dots(w.sums)
+    value, scales, to = empty_lines(TILE, np.float64), np.empty(TILE, np.float64), target(finish, values, words)
     chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)
     while low < end:
-        band = min(size, end - low)
-        for group in range(groups):
-            place_tiles(plan, low, band, group * w.group_words, origins, kinds, sizes)
-            for i in range(band):
-                for p in range(TILE):
-                    rows[i, p] = pixels[(low + i) % counts.size, p] if x.row_is_pixel else (low + i) // counts.size
+        near = min(size, end - low)
+        for nth in range(w.groups):
+            group = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes)
+            place_tiles(plan, low, near, nth * w.group_words, places)
+            for i in range(near):
+                _place_constants(x, plan, low + i, rows, i)
                 for part in range(parts):
-                    run = kinds[i] * parts + part
-                    for t in range(terms.shape[0]):
-                        start, stop = first_run[run], first_run[run + 1]
-                        sum_codes(left, terms[t, 0], terms[t, 1], origins, i, runs, start, stop, ones[i, part], t)
-            first, last = blocks(group * group_blocks, group_blocks, TOGETHER, chunk, chunks)
+                    for t in range(x.terms.shape[0]):
+                        run = places.kinds[i] * parts + part
+                        start, stop = plan.first_run[run], plan.first_run[run + 1]
+                        sum_codes(
+                            x.words, x.terms[t, 0], x.terms[t, 1], places.origins, i, plan.runs, start, stop,
+                            ones[i, part], t,
+                        )  # fmt: skip
+            first, last = blocks(group.block, group_blocks, TOGETHER, chunk, chunks)
             for block in range(first, last):
-                at, lane = block * LANES, (block - group * group_blocks) * LANES
-                channel, valid = group * group_lanes + lane, min(LANES, group_lanes - lane)
-                nth = (block - first) % BLOCKS
-                if IN_BANDS and counted.size and not nth:
-                    count_band(
-                        left, origins, kinds, sizes, band, right, block, min(BLOCKS, last - block), runs, first_run, 0,
-                        ready, steps, counted,
-                    )  # fmt: skip
-                for i in range(band):
-                    clear_tile(value)
-                    for part in range(parts):
-                        run = kinds[i] * parts + part
-                        start, stop = first_run[run], first_run[run + 1]
-                        for t in range(terms.shape[0]):
-                            i0, planes_i, base_x, step_x = terms[t, 0], terms[t, 1], terms[t, 2], terms[t, 3]
-                            _row_constants(x_scale, part, t, rows, i, scales)
-                            for s in range(w_terms.shape[0]):
-                                j0, planes_j = w_terms[s, 0], w_terms[s, 1]
-                                along, step = step_x * w_terms[s, 2], step_x * w_terms[s, 3]
-                                if IN_BANDS and counted.size:
-                                    read_band(counted, i0, planes_i, j0, planes_j, i, nth, spare, dot)
-                                else:
-                                    count(
-                                        left, i0, planes_i, origins, i, right, j0, planes_j, block, runs, start, stop,
-                                        0, LANES, spare, dot,
-                                    )  # fmt: skip
-                                w_at = (part * w_terms.shape[0] + s) * lanes + at
-                                sums_at = (run * w_terms.shape[0] + s) * lanes + at
-                                ones_at = ((i * parts + part) * terms.shape[0] + t) * TILE
-                                add_tile(
-                                    value, scales, w_scale, w_at, base_x, sums, sums_at, along, ones, ones_at, step, dot
-                                )
-                    _add_offsets(
-                        x_scale, x_offset, terms, w_scale, w_offset, sums, inside, kinds[i] * parts, rows, i, block,
-                        ones, scales, value,
-                    )  # fmt: skip
-                    round_tile(value, pad, kinds[i] * lanes + at, bias, at)
-                    image, tile = (low + i) // counts.size, (low + i) % counts.size
-                    for p in range(counts[tile]):
-                        row = image * origin.size + pixels[tile, p]
-                        if not words.size:
-                            store_values(value, p, 0, channel, valid, 1, values, row)
-                        elif thresholds.shape[0] == 1:
-                            store_bits(value, p, 0, thresholds, flip, at, channel, valid, 1, words, row)
-                        elif plain:
-                            store_ranks(value, p, 0, thresholds, flip, at, channel, valid, words, row)
-                        else:
-                            store_codes(value, p, 0, thresholds, flip, toggles, at, channel, valid, 1, made, words, row)
-        low += band
+                lanes, beside = lanes_of(group, block), (block - first) % BLOCKS
+                if IN_BANDS and band.sums.size and not beside:
+                    count_band(x.words, w.words, plan, places, near, block, min(BLOCKS, last - block), 0, band)
+                for i in range(near):
+                    _add_products(x, w, plan, places, i, block, beside, rows, ones, band, spare, dots, scales, value)
+                    _add_offsets(x, w, places, i, block, rows, ones, scales, value)
+                    fixed = places.kinds[i] * finish.pad.shape[1] + lanes.at
+                    round_tile(value, finish.pad, fixed, finish.bias, lanes.at)
+                    store_tile(value, 0, lanes, places.rows, i, places.sizes[i], to)
+        low += near
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)

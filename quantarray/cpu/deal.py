@@ -27,7 +27,7 @@ from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
-from .compiled import entry, inline, inner, kept
+from .compiled import entry, inline, inner, kept, kernel
 from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
@@ -80,7 +80,7 @@ class Kernel:
     """
 
     def __init__(self, function, takes=False):
-        self.compiled = inner(function)
+        self.compiled = kernel(function)
         self._takes = int(takes)
         self._made = {}
 

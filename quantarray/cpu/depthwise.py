@@ -9,7 +9,7 @@ import numpy as np
 from . import threads
 from .compiled import inline, inner
 from .deal import Kernel
-from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
+from .finish import Lanes, store, target
 from .micro import LANES, add_chosen, fix_lanes
 
 _LANES = 64
@@ -58,28 +58,18 @@ def _dot(x, w, plan, kind, t, s, copy, word, origin, dot):
 
 
 @inline
-def _store(lanes, w, finish, plain, copy, word, row, made, values, words):
-    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
-    copies = w.words.shape[1]
-    at = (copy * w.group_words + word) * _LANES
+def _store(dots, w, copy, word, row, to):
+    copies, at = w.words.shape[1], (copy * w.group_words + word) * _LANES
     for start in range(0, min(_LANES, w.group_lanes - word * _LANES), LANES):
         valid = min(LANES, w.group_lanes - word * _LANES - start)
-        channel, lane = (word * _LANES + start) * copies + copy, at + start
-        if not words.size:
-            store_values(lanes, 0, start, channel, valid, copies, values, row)
-        elif thresholds.shape[0] == 1:
-            store_bits(lanes, 0, start, thresholds, flip, lane, channel, valid, copies, words, row)
-        elif plain and copies == 1:
-            store_ranks(lanes, 0, start, thresholds, flip, lane, channel, valid, words, row)
-        else:
-            store_codes(lanes, 0, start, thresholds, flip, toggles, lane, channel, valid, copies, made, words, row)
+        lanes = Lanes(at + start, (word * _LANES + start) * copies + copy, valid, copies)
+        store(dots, 0, start, lanes, row, to)
 
 
 @Kernel
 def _integer_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
-    dot, made = np.empty((1, _LANES), np.int64), np.empty(8, np.uint64)
-    plain = codes_are_ranks(finish.thresholds, finish.toggles)
+    dot, to = np.empty((1, _LANES), np.int64), target(finish, values, words)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -90,7 +80,7 @@ def _integer_range(x, w, plan, finish, mean, values, words, first, last):
                 dot[:] = 0
                 _add_weights(x, w, plan, kind, 0, 0, copy, word, origin, dot)
                 fix_lanes(dot, finish.extra, kind * finish.extra.shape[1] + at, x.terms[0, 3])
-                _store(dot, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
+                _store(dot, w, copy, word, image * pixels + pixel, to)
 
 
 @inner
@@ -131,8 +121,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
 def _real_range(x, w, plan, finish, mean, values, words, first, last):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
-    made = np.empty(8, np.uint64)
-    plain = codes_are_ranks(finish.thresholds, finish.toggles)
+    to = target(finish, values, words)
     for task in range(first, last):
         image, tile = task // pixels, task % pixels
         pixel, kind = plan.pixels[tile, 0], plan.classes[tile]
@@ -144,4 +133,4 @@ def _real_range(x, w, plan, finish, mean, values, words, first, last):
                 for lane in range(_LANES):
                     total = (value[0, lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
                     value[0, lane] = np.float32(total / w.inside[kind] if mean else total)
-                _store(value, w, finish, plain, copy, word, image * pixels + pixel, made, values, words)
+                _store(value, w, copy, word, image * pixels + pixel, to)

@@ -3,9 +3,9 @@
 import numpy as np
 
 from . import threads
-from .compiled import inline
+from .compiled import inline, inner
 from .deal import Kernel
-from .finish import codes_are_ranks, store_codes, store_ranks, store_values
+from .finish import Lanes, store, target
 from .lines import first_line
 from .micro import CHANNELS, LANES, PAIRS, expand, pair_pixels, row_codes, row_sums
 
@@ -56,14 +56,12 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
 
 @Kernel
 def _sums_range(x, w, plan, finish, values, words, begin, end):
-    # Taken out of their tuples once: see `finish.py` for what passing tuples costs, and for why no function does all
-    # that comes after the sums: 40 ns a word and pixel, twice what it took to add them up
-    thresholds, flip, toggles, extra = finish.thresholds, finish.flip, finish.toggles, finish.extra
+    to, extra = target(finish, values, words), finish.extra
     codes, pairs, seen = _buffers(plan, w)
     rows, done, row = len(plan.seen), 0, begin
     columns, start, unit = plan.kinds.size // rows, first_line(pairs), abs(x.terms[0, 3])
-    copies, dense, plain = w.values.shape[0], words.size == 0, codes_are_ranks(thresholds, toggles)
-    lanes, made = np.empty((columns, CHANNELS), np.int32), np.empty(8, np.uint64)
+    copies, dense = w.values.shape[0], words.size == 0
+    lanes = np.empty((columns, CHANNELS), np.int32)
     while row < end:
         image, top = row // rows, row % rows
         behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
@@ -86,23 +84,14 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
                     lane, unit, lanes, 0, CHANNELS,
                 )  # fmt: skip
                 for part in range(0, channels, LANES):
-                    channel, valid = (word * CHANNELS + part) * copies + copy, min(LANES, channels - part)
+                    channel = (word * CHANNELS + part) * copies + copy
+                    near = Lanes(lane + part, channel, min(LANES, channels - part), copies)
                     for p in range(columns):
-                        if dense:
-                            store_values(lanes, p, part, channel, valid, copies, values, into + p)
-                        elif plain and copies == 1:
-                            store_ranks(
-                                lanes, p, part, thresholds, flip, lane + part, channel, valid, words, into + p
-                            )  # fmt: skip
-                        else:
-                            store_codes(
-                                lanes, p, part, thresholds, flip, toggles, lane + part, channel, valid, copies, made,
-                                words, into + p,
-                            )  # fmt: skip
+                        store(lanes, p, part, near, into + p, to)
         row += behind - top
 
 
-@inline
+@inner
 def _buffers(plan, w):
     """Zero bytes of a padded row, pairs of so many rows of each word, and what a row of the result sees."""
     pairs = np.empty(_begins(plan, w.period - 1, 0) + plan.slots * plan.pairs * PAIRS + CHANNELS, np.uint8)

@@ -1,11 +1,13 @@
 """What both convolutions do with a tile: 4 pixels of one border class by blocks of 32 output channels."""
 
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from .compiled import entry, inline, inner
 from .deal import next_task, share
+from .finish import Lanes
 from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, plane_counts, popcount
 
@@ -26,19 +28,49 @@ def lay_out_blocks(words, groups, lay_out, out):
         out[plane, block, start:stop] = lay_out(lanes)
 
 
+class Places(NamedTuple):
+    """Tiles that are worked on together."""
+
+    origins: np.ndarray  # int64[tiles 4]: the words where their pixels begin
+    rows: np.ndarray  # int64[tiles 4]: of the result
+    kinds: np.ndarray  # int64[tiles]: border classes
+    sizes: np.ndarray  # int64[tiles]: how many pixels count
+
+
 @inner
-def place_tiles(plan, low, band, word, origins, kinds, sizes):
-    """For `band` tiles from tile `low` on: the words where their pixels begin, `word` words behind the plan's, their
-    border classes, and how many pixels they have."""
+def empty_places(tiles):
+    origins, rows = np.empty((tiles, TILE), np.int64), np.empty((tiles, TILE), np.int64)
+    return Places(origins, rows, np.empty(tiles, np.int64), np.empty(tiles, np.int64))
+
+
+@inline
+def place_tiles(plan, low, band, word, places):
+    """Fill in `band` tiles from tile `low` on, whose pixels begin `word` words behind the plan's."""
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
-    tile, start = np.uint64(low % counts.size), low // counts.size * plan.image_words + word
+    tile, image = np.uint64(low % counts.size), low // counts.size
+    start, row = image * plan.image_words + word, image * origin.size
     for i in range(np.uint64(band)):
-        kinds[i], sizes[i] = classes[tile], counts[tile]
+        places.kinds[i], places.sizes[i] = classes[tile], counts[tile]
         for p in range(np.uint64(TILE)):
-            origins[i, p] = start + origin[np.uint64(pixels[tile, p])]
+            places.origins[i, p] = start + origin[np.uint64(pixels[tile, p])]
+            places.rows[i, p] = row + pixels[tile, p]
         tile += np.uint64(1)
         if tile == np.uint64(counts.size):
-            tile, start = np.uint64(0), start + plan.image_words
+            tile, start, row = np.uint64(0), start + plan.image_words, row + origin.size
+
+
+class Group(NamedTuple):
+    """Output channels that see the same channels of x."""
+
+    block: int  # the first of its own
+    channel: int  # likewise
+    channels: int
+
+
+@inline
+def lanes_of(group, block):
+    lane = (block - group.block) * LANES
+    return Lanes(block * LANES, group.channel + lane, min(LANES, group.channels - lane), 1)
 
 
 @inline
@@ -58,27 +90,26 @@ def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
 
 @inline
 def count(
-    left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, lanes, counts, total
+    left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, valid, counts, total
 ):  # fmt: skip
     """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop.
 
-    Of the first `lanes`; others may be anything. The pixels begin at words origins[tile, p]. Where `differ` is -1 and
-    not 0, |left_i ^ right_j|.
+    Of the first `valid` lanes; others may be anything. The pixels begin at words origins[tile, p]. Where `differ` is -1
+    and not 0, |left_i ^ right_j|.
     """
-    plane = left.shape[1]
-    block_size = right.shape[2] * LANES
+    plane, block_size = left.shape[1], right.shape[2] * LANES
     for j in range(planes_j):  # a plane of weights, the longer one, stays in L1
         weight = ((j0 + j) * right.shape[1] + block) * block_size
         if IN_REGISTERS:
             if j == 0:
                 plane_counts(
                     left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
-                    total, lanes,
+                    total, valid,
                 )  # fmt: skip
             else:
                 plane_counts(
                     left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
-                    counts, lanes,
+                    counts, valid,
                 )  # fmt: skip
                 add_counts(counts, j, total)
         else:
@@ -114,17 +145,53 @@ def differing(w_terms):
     return w_terms[0, 1] == 1 and 2 * w_terms[0, 2] + w_terms[0, 3] == 0
 
 
+class Added(NamedTuple):
+    """A sum is fixed[kind, lane] + along * |a| + step * sum_ij 2^(i+j) |a_j & b_i|.
+
+    Or where `differ` is -1 and not 0, fixed - (step_x * step_w / 2) * sum_j 2^j |a_j ^ b|.
+    """
+
+    fixed: np.ndarray  # of the type that results are summed in
+    along: int
+    step: int
+    differ: int
+
+
 @inner
 def as_counts(extra, x_terms, w_terms):
-    """(fixed, along, step, differ): a sum is fixed[kind, lane] + along * |a| + step * sum_ij 2^(i+j) |a_j & b_i|.
-
-    Where `differing`, fixed - (step_x * step_w / 2) * sum_j 2^j |a_j ^ b| instead, and `differ` -1 and not 0:
-    `fill_fixed` has to fill `fixed`.
-    """
+    """What is added to counts; where bits of x and w differ `fill_added` has to fill it in."""
     step, along = x_terms[0, 3] * w_terms[0, 3], x_terms[0, 3] * w_terms[0, 2]
     if differing(w_terms):
-        return np.empty_like(extra), 0, -(step // 2), -1
-    return extra, along, step, 0
+        return Added(np.empty_like(extra), 0, -(step // 2), -1)
+    return Added(extra, along, step, 0)
+
+
+class Limits(NamedTuple):
+    """Thresholds on counts themselves, [kinds lanes], of no elements where there are none: a bit of a result is whether
+    a count is above its limit, or with `turned` is not."""
+
+    counts: np.ndarray  # int64
+    least: np.ndarray  # uint16, where counts are: the first that is above
+    turned: int  # all ones or none
+
+
+@inner
+def empty_limits(like, step):
+    """Of no elements where `like` has none."""
+    least = np.empty((0, 0), np.uint16) if IN_REGISTERS else empty_table(like, np.uint16)
+    return Limits(empty_table(like, np.int64), least, np.uint64(-(step < 0)))
+
+
+@inline
+def fill_added(x, w, finish, lanes, added, limits):
+    """What is added to counts of lanes first .. last, or what is compared with them."""
+    if limits.counts.size:
+        fill_fixed(finish.extra, x.terms, w.terms, w.sums, w.inside, added.differ, lanes, limits.counts)
+        turn_to_limits(finish.thresholds, added.step, lanes, limits.counts)
+        if not IN_REGISTERS:
+            fill_least(limits.counts, lanes, limits.least)
+    elif added.differ:
+        fill_fixed(finish.extra, x.terms, w.terms, w.sums, w.inside, added.differ, lanes, added.fixed)
 
 
 @inner
@@ -177,7 +244,7 @@ def empty_table(like, dtype):
 
 
 @inner
-def scratch(lanes):
-    """Counts of a tile twice over, of the dtype of `lanes`, its masks, and a code's planes."""
-    both = empty_lines(2 * TILE, lanes.dtype)
-    return both[:TILE], both[TILE:], np.empty(TILE, np.uint64), np.empty(8, np.uint64)
+def empty_dots(like):
+    """Sums of a tile, and as many of what is added to them, of the dtype of an array."""
+    both = empty_lines(2 * TILE, like.dtype)
+    return both[:TILE], both[TILE:]

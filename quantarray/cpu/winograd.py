@@ -12,7 +12,7 @@ from .compiled import entry, inline, inner
 from .deal import Kernel
 from .dot import bytes_of_levels
 from .drive import Effort, Task, drive
-from .finish import codes_are_ranks, store_bits, store_codes, store_ranks, store_values
+from .finish import store_tile, target
 from .lines import empty_lines, first_line
 from .micro import (
     DOT_PASSES,
@@ -28,7 +28,7 @@ from .micro import (
     popcount,
     unfold,
 )
-from .tiles import blocks, next_stretch
+from .tiles import Group, blocks, lanes_of, next_stretch
 from .windows import WORD, expand_missing
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -210,13 +210,10 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
 
 @partial(Kernel, takes=True)
 def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, worker):
-    # Taken out of their tuples once: see `finish.py` for what passing tuples and slices costs
-    left, right, extra, targets, kinds = x.words, w.words, finish.extra, plan.targets, plan.kinds
-    thresholds, flip, toggles = finish.thresholds, finish.flip, finish.toggles
-    plain = codes_are_ranks(thresholds, toggles)
+    left, right, extra = x.words, w.words, finish.extra
     base, unit, shift, step = small_bytes_of_levels(w.terms)
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
-    groups, group_lanes, group_words, group_blocks = w.groups, w.group_lanes, w.group_words, right.shape[1] // w.groups
+    groups, group_words, group_blocks = w.groups, w.group_words, right.shape[1] // w.groups
     length, squares = right.shape[2] // TAPS, len(plan.sources)
     size = band_of(length)
     weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
@@ -227,26 +224,32 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
     sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
     codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
     places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
-    ones, made = np.zeros(size * TILE, np.int64), np.empty(8, np.uint64)
-    excess, filled = empty_lines(TILE * right.shape[1], np.int32).reshape(TILE, -1), -1
+    results = np.empty((size, TILE), np.int64)  # rows, -1 where there is none
+    ones, filled = np.zeros(size * TILE, np.int64), -1
+    excess = empty_lines(TILE * right.shape[1], np.int32).reshape(TILE, -1)
+    to = target(finish, values, words)
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
         for group in range(groups if chunk != filled else 0):
             first, last = blocks(group * group_blocks, group_blocks, _PAIR, chunk, chunks)
             add_excess(w, first * LANES, last * LANES, offset, length, excess)
         filled, band = chunk, 0
-        for group in range(groups):
-            mark, shifted = mark + 1, group * group_words
+        for nth in range(groups):
+            group = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes)
+            mark, shifted = mark + 1, nth * group_words
             band, codes, marks = bring_squares(
                 left, x.terms, plan, length, low, end, shifted, codes, marks, mark, places
             )
             for s in range(band):
                 fold_pixels(codes, places, s * PLACES, length, offset, pixels, rows[s], apart)
+                image, square = (low + s) // squares, (low + s) % squares
                 for p in range(TILE):
-                    fixed[s * TILE + p] = kinds[(low + s) % squares, p] * extra.shape[1]
+                    fixed[s * TILE + p] = plan.kinds[square, p] * extra.shape[1]
+                    row = plan.targets[square, p]
+                    results[s, p] = -1 if row < 0 else image * plan.image_rows + row
             if along:
                 sum_squares(left, x.terms, plan, length, low, band, shifted, ones)
-            first, last = blocks(group * group_blocks, group_blocks, _PAIR, chunk, chunks)
+            first, last = blocks(group.block, group_blocks, _PAIR, chunk, chunks)
             for pair in range(first, last, _PAIR):
                 near = min(_PAIR, last - pair)
                 fold_weights(right, w.terms, pair, near, length, base, unit, weights, weight)
@@ -254,29 +257,14 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
                     if s % (TILE * together) == 0:
                         some = min(together, -(-(band - s) // TILE))
                         multiply(pixels, rows, s // TILE, some, weights, weight, near, spans, sums)
-                    image, square = (low + s) // squares, (low + s) % squares
                     at = s % (TILE * together) // TILE * PLACES * _APART + s % TILE * LANES
                     for b in range(near):
-                        lane, inside = (pair + b) * LANES, (pair + b) % group_blocks * LANES
-                        channel, valid = group * group_lanes + inside, min(LANES, group_lanes - inside)
+                        lanes = lanes_of(group, pair + b)
                         unfold(
-                            sums, at + b * TILE * LANES, _APART, excess, lane, step, extra, fixed, along, ones,
+                            sums, at + b * TILE * LANES, _APART, excess, lanes.at, step, extra, fixed, along, ones,
                             s * TILE, tile,
                         )  # fmt: skip
-                        for p in range(TILE):
-                            row = image * plan.image_rows + targets[square, p]
-                            if targets[square, p] < 0:
-                                continue
-                            if words.size == 0:
-                                store_values(tile, p, 0, channel, valid, 1, values, row)
-                            elif thresholds.shape[0] == 1:
-                                store_bits(tile, p, 0, thresholds, flip, lane, channel, valid, 1, words, row)
-                            elif plain:
-                                store_ranks(tile, p, 0, thresholds, flip, lane, channel, valid, words, row)
-                            else:
-                                store_codes(
-                                    tile, p, 0, thresholds, flip, toggles, lane, channel, valid, 1, made, words, row
-                                )
+                        store_tile(tile, 0, lanes, results, s, TILE, to)
         low += band
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)

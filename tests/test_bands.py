@@ -11,6 +11,7 @@ from numba import njit
 from test_micro import AVX512BW
 
 from quantarray.cpu import bands
+from quantarray.cpu.added import empty_table, fill_least
 from quantarray.cpu.micro import (
     LANES,
     PAIR,
@@ -24,7 +25,7 @@ from quantarray.cpu.micro import (
     mask_words,
     value_sums,
 )
-from quantarray.cpu.tiles import Places, empty_table, fill_least
+from quantarray.cpu.tiles import Places
 from quantarray.kernels import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from .added import as_counts, empty_limits, fill_added, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
 from .compiled import inline, inner
 from .deal import Kernel
@@ -21,14 +22,10 @@ from .micro import LANES, STREAMED, TILE, lay_out
 from .tiles import (
     IN_REGISTERS,
     Group,
-    as_counts,
     blocks,
     count,
     empty_dots,
-    empty_limits,
     empty_places,
-    fill_added,
-    is_power,
     lanes_of,
     lay_out_blocks,
     next_stretch,

@@ -7,12 +7,13 @@ what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md
 
 from typing import NamedTuple
 
+from .added import differing
 from .bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
-from .tiles import IN_REGISTERS, differing
+from .tiles import IN_REGISTERS
 from .windows import BAND
 from .winograd import BAND as SQUARES
 from .winograd import EFFORT as WINOGRAD

@@ -73,17 +73,13 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
                 weight = copy * w.values.shape[1] * w.values.shape[2] + word * PAIRS
                 done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
                 taps = _see(w, plan, i, begins, seen)
-                if dense and copies == 1 and channels == CHANNELS:
-                    row_sums(
-                        pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns,
-                        extra, lane, unit, values, into * values.shape[1] + lane, values.shape[1],
-                    )  # fmt: skip
-                    continue
+                whole = dense and copies == 1 and channels == CHANNELS  # and may lie where it belongs at once
                 row_sums(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
-                    lane, unit, lanes, 0, CHANNELS,
+                    lane, unit, values if whole else lanes, into * values.shape[1] + lane if whole else 0,
+                    values.shape[1] if whole else CHANNELS,
                 )  # fmt: skip
-                for part in range(0, channels, LANES):
+                for part in range(0, 0 if whole else channels, LANES):
                     channel = (word * CHANNELS + part) * copies + copy
                     near = Lanes(lane + part, channel, min(LANES, channels - part), copies)
                     for p in range(columns):

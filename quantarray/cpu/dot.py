@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from .added import Added
 from .compiled import entry, inline
 from .deal import Kernel
 from .drive import Effort, Task, drive
@@ -18,7 +19,7 @@ from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads
 from .rows import line_up, most_tiles, row_bytes
-from .tiles import Added, Group, blocks, empty_places, lanes_of, lay_out_blocks, next_stretch, place_tiles
+from .tiles import Group, blocks, empty_places, lanes_of, lay_out_blocks, next_stretch, place_tiles
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)

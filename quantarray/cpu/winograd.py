@@ -208,13 +208,24 @@ def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
             )  # fmt: skip
 
 
+@inline
+def _place_results(plan, low, band, width, fixed, results):
+    """Of result p of each square s of a band: fixed[4 * s + p], where what is added to it begins, and its row
+    results[s, p]."""
+    squares = len(plan.sources)
+    for s in range(band):
+        image, square = (low + s) // squares, (low + s) % squares
+        for p in range(TILE):
+            fixed[s * TILE + p] = plan.kinds[square, p] * width
+            row = plan.targets[square, p]
+            results[s, p] = -1 if row < 0 else image * plan.image_rows + row
+
+
 @partial(Kernel, takes=True)
 def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, worker):
-    left, right, extra = x.words, w.words, finish.extra
     base, unit, shift, step = small_bytes_of_levels(w.terms)
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
-    groups, group_words, group_blocks = w.groups, w.group_words, right.shape[1] // w.groups
-    length, squares = right.shape[2] // TAPS, len(plan.sources)
+    length, group_blocks = w.words.shape[2] // TAPS, w.words.shape[1] // w.groups
     size = band_of(length)
     weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
     pixels, apart = np.empty(PLACES * size * length * WORD + WORD, np.uint8), size * length * WORD
@@ -224,35 +235,31 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
     sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
     codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
     places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
-    results = np.empty((size, TILE), np.int64)  # rows, -1 where there is none
+    results = np.empty((size, TILE), np.int64)  # -1 where there is none
     ones, filled = np.zeros(size * TILE, np.int64), -1
-    excess = empty_lines(TILE * right.shape[1], np.int32).reshape(TILE, -1)
+    excess = empty_lines(TILE * w.words.shape[1], np.int32).reshape(TILE, -1)
     to = target(finish, values, words)
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
-        for group in range(groups if chunk != filled else 0):
-            first, last = blocks(group * group_blocks, group_blocks, _PAIR, chunk, chunks)
+        for nth in range(w.groups if chunk != filled else 0):
+            first, last = blocks(nth * group_blocks, group_blocks, _PAIR, chunk, chunks)
             add_excess(w, first * LANES, last * LANES, offset, length, excess)
         filled, band = chunk, 0
-        for nth in range(groups):
+        for nth in range(w.groups):
             group = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes)
-            mark, shifted = mark + 1, nth * group_words
+            mark, shifted = mark + 1, nth * w.group_words
             band, codes, marks = bring_squares(
-                left, x.terms, plan, length, low, end, shifted, codes, marks, mark, places
+                x.words, x.terms, plan, length, low, end, shifted, codes, marks, mark, places
             )
+            _place_results(plan, low, band, finish.extra.shape[1], fixed, results)
             for s in range(band):
                 fold_pixels(codes, places, s * PLACES, length, offset, pixels, rows[s], apart)
-                image, square = (low + s) // squares, (low + s) % squares
-                for p in range(TILE):
-                    fixed[s * TILE + p] = plan.kinds[square, p] * extra.shape[1]
-                    row = plan.targets[square, p]
-                    results[s, p] = -1 if row < 0 else image * plan.image_rows + row
             if along:
-                sum_squares(left, x.terms, plan, length, low, band, shifted, ones)
+                sum_squares(x.words, x.terms, plan, length, low, band, shifted, ones)
             first, last = blocks(group.block, group_blocks, _PAIR, chunk, chunks)
             for pair in range(first, last, _PAIR):
                 near = min(_PAIR, last - pair)
-                fold_weights(right, w.terms, pair, near, length, base, unit, weights, weight)
+                fold_weights(w.words, w.terms, pair, near, length, base, unit, weights, weight)
                 for s in range(band):
                     if s % (TILE * together) == 0:
                         some = min(together, -(-(band - s) // TILE))
@@ -261,8 +268,8 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
                     for b in range(near):
                         lanes = lanes_of(group, pair + b)
                         unfold(
-                            sums, at + b * TILE * LANES, _APART, excess, lanes.at, step, extra, fixed, along, ones,
-                            s * TILE, tile,
+                            sums, at + b * TILE * LANES, _APART, excess, lanes.at, step, finish.extra, fixed, along,
+                            ones, s * TILE, tile,
                         )  # fmt: skip
                         store_tile(tile, 0, lanes, results, s, TILE, to)
         low += band

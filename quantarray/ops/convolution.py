@@ -156,14 +156,21 @@ def _prepare(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x),
     )  # fmt: skip
+    return Prepared(data_format == "NCHW", *_contracted(job))
+
+
+def _contracted(
+    job: contraction.Job,
+) -> tuple[Callable[[Array], QuantArray] | None, contraction.Contraction | contraction.InTurns]:
+    """(what packs an image of bytes first, the product): in whatever way is the fastest."""
     turned, whole, pack = slicing.turned(job), job, None
     if turned is None or job.real:
         job = unrolling.unrolled(merging.merged(job))
     if turned is not None:
-        return Prepared(data_format == "NCHW", None, contraction.in_turns(whole, turned, job))
+        return None, contraction.in_turns(whole, turned, job)
     if job.of_bytes and job.kernel != "dot":
         job, pack = _packed(job)
-    return Prepared(data_format == "NCHW", pack, contraction.prepare(job))
+    return pack, contraction.prepare(job)
 
 
 def _pack(x: Array) -> QuantArray:

@@ -32,6 +32,13 @@ def test_codes_count_thresholds(data, shape, dtype, axis):
     assert_packed(got, np.moveaxis(expected, -1, axis))
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+def test_values_may_be_read_only(dtype):
+    values = np.frombuffer(np.arange(6, dtype=dtype).tobytes(), dtype).reshape(2, 3)
+    for cuts in ([2], [1, 3, 4], [1, 3]):
+        np.testing.assert_array_equal(qa.Thresholds(cuts)(values).codes(), (values[..., None] > cuts).sum(-1))
+
+
 @pytest.mark.parametrize("greater", [True, False])
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("values", [np.array(INTEGERS)[:, None], FLOATS[:, None]], ids=["integers", "floats"])

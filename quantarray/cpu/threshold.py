@@ -14,7 +14,8 @@ def threshold(values, finish, out):
 @entry
 def _threshold(values, finish, out):
     rows, channels = values.shape
-    near, to = np.zeros((1, LANES), values.dtype), target(finish, values, out)
+    near = np.zeros((1, LANES), values.dtype)
+    to = target(finish, near[:0], out)  # not `values`, which nobody may write to
     for row in range(rows):
         for channel in range(0, channels, LANES):
             valid = min(LANES, channels - channel)

@@ -224,4 +224,4 @@ def value_blocks(x, w, plan, places, tiles, group, first, last, added, band, dot
                     to.values if whole else dots, to.begins, places.sizes[i],
                 )  # fmt: skip
                 for p in range(0 if whole else places.sizes[i]):
-                    store_values(dots, p, 0, lanes, to.values, places.rows[i, p])
+                    store_values(dots, p, 0, lanes, places.rows[i, p], to.values)

@@ -120,4 +120,4 @@ def _tile_blocks(x, w, plan, places, tiles, group, first, last, added, ones, ban
                         x.words, i0, planes_i, places.origins, i, w.words, j0, planes_j, block + nth, plan.runs, start,
                         stop, added.differ, lanes.valid, spare, dots,
                     )  # fmt: skip
-                finish_tile(dots, 0, added, ones, i, lanes, places, to)
+                finish_tile(dots, 0, i, lanes, places, added, ones, to)

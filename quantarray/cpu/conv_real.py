@@ -31,11 +31,11 @@ def _task(x, fixed):
 
 
 @inline
-def _place_constants(x, plan, tile, rows, i):
-    """rows[i, p] = the rows of x's constants that the pixels of a tile have."""
-    image, at = tile // plan.counts.size, tile % plan.counts.size
+def _place_constants(x, plan, nth, rows, i):
+    """rows[i, p] = the rows of x's constants that the pixels of the nth tile of all have."""
+    image, tile = nth // plan.counts.size, nth % plan.counts.size
     for p in range(TILE):
-        rows[i, p] = plan.pixels[at, p] if x.row_is_pixel else image
+        rows[i, p] = plan.pixels[tile, p] if x.row_is_pixel else image
 
 
 @inline
@@ -131,7 +131,7 @@ def _real_range(w, plan, finish, chunks, stretches, tiles, x, values, words, dea
                     _add_offsets(x, w, places, i, block, rows, ones, scales, value)
                     fixed = places.kinds[i] * finish.pad.shape[1] + lanes.at
                     round_tile(value, finish.pad, fixed, finish.bias, lanes.at)
-                    store_tile(value, 0, lanes, places.rows, i, places.sizes[i], to)
+                    store_tile(value, 0, i, lanes, places.rows, places.sizes[i], to)
         low += near
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)

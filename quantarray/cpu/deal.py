@@ -32,9 +32,9 @@ from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
-_DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
+_DEAL = ir.FunctionType(_ADDRESS, [I64] * 5)
 _LINE = 8  # numbers of a cache line
-_NUMBERS = (types.int64,) * 6  # what `_deal` takes, and `_call` besides arguments
+_NUMBERS = (types.int64,) * 6  # what `_call` takes besides arguments
 
 
 class _HeldType(types.Type):
@@ -120,14 +120,6 @@ def share(piece, pieces, tasks):
 
 
 @intrinsic
-def _address(typingctx, array):
-    def codegen(context, builder, signature, args):
-        return builder.ptrtoint(pointer(context, builder, signature, args, 0), I64)
-
-    return types.int64(array), codegen
-
-
-@intrinsic
 def _number(typingctx, address, i):
     def codegen(context, builder, signature, args):
         return builder.load(builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
@@ -176,26 +168,24 @@ def _run(typingctx, function, held, first, last):
 
 @kept
 @njit(cache=True, parallel=True, nogil=True)
-def _deal(function, held, tasks, pieces, workers, takes):
-    dealt = np.empty((1 + workers) * _LINE, np.int64)
-    dealt[0], dealt[1] = workers, pieces
-    for worker in range(workers):  # `np.zeros` would be a parallel loop of its own
-        dealt[(1 + worker) * _LINE] = share(worker, workers, pieces)[0]
+def _deal(function, held, dealt, tasks, takes):
+    # Allocates nothing: what it raised would be printed, and results would be missing without a word
+    workers, pieces = _number(dealt, 0), _number(dealt, 1)
     for worker in prange(workers):
         if takes:
-            _run(function, held, _address(dealt), worker)
+            _run(function, held, dealt, worker)
         else:
-            piece = next_task(_address(dealt), worker)
+            piece = next_task(dealt, worker)
             while piece >= 0:
                 first, last = share(piece, pieces, tasks)
                 _run(function, held, first, last)
-                piece = next_task(_address(dealt), worker)
+                piece = next_task(dealt, worker)
 
 
 @cache
 def dealer():
     """The address of `_deal`."""
-    made = version(_deal, _NUMBERS)
+    made = version(_deal, (types.int64,) * 5)
     return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
 
 
@@ -263,6 +253,19 @@ def _of_a_piece(context, module, held, given, told):
     return function
 
 
+def _shares(builder, pieces, workers):
+    """What `next_task` reads, on the stack."""
+    dealt = builder.alloca(I64, builder.mul(builder.add(workers, const(1)), const(_LINE)))
+    dealt.align = _LINE * 8
+    for i, number in enumerate((workers, pieces)):
+        builder.store(number, builder.gep(dealt, [const(i)]))
+    with cgutils.for_range(builder, workers) as worker:
+        first = builder.sdiv(builder.mul(pieces, worker.index), workers)
+        line = builder.mul(builder.add(worker.index, const(1)), const(_LINE))
+        builder.store(first, builder.gep(dealt, [line]))
+    return dealt
+
+
 @intrinsic
 def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, deal):
     """All tasks of the kernel at an address: one piece at once, more by what lies at the address `deal`."""
@@ -275,18 +278,18 @@ def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, d
         told = cgutils.pack_struct(builder, (args[2], at, given, failed))
         place = cgutils.alloca_once_value(builder, told)
         function = _of_a_piece(context, builder.module, held_types.types, given_types, told.type)
-        with builder.if_else(builder.icmp_signed("==", args[4], const(1))) as (one, more):
+        tasks, pieces, workers, takes = args[3:7]
+        at_once = builder.icmp_signed("==", pieces, const(1))
+        dealt = builder.ptrtoint(_shares(builder, builder.select(at_once, tasks, pieces), workers), I64)
+        with builder.if_else(at_once) as (one, more):
             with one:
-                dealt = cgutils.alloca_once(builder, I64, 2 * _LINE)  # to one worker
-                for i, number in ((0, const(1)), (1, args[3]), (_LINE, const(0))):
-                    builder.store(number, builder.gep(dealt, [const(i)]))
-                takes = builder.icmp_signed("!=", args[6], const(0))
-                first = builder.select(takes, builder.ptrtoint(dealt, I64), const(0))
-                last = builder.select(takes, const(0), args[3])
+                by_itself = builder.icmp_signed("!=", takes, const(0))
+                first = builder.select(by_itself, dealt, const(0))
+                last = builder.select(by_itself, const(0), tasks)
                 builder.call(function, [builder.bitcast(place, _ADDRESS), first, last])
             with more:
                 run = builder.inttoptr(args[7], _DEAL.as_pointer())
-                builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), *args[3:7]])
+                builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), dealt, tasks, takes])
         with builder.if_then(builder.trunc(builder.load(failed), ir.IntType(1))):
             context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
         return context.get_dummy_value()

@@ -55,16 +55,16 @@ def bytes_of_levels(terms):
 
 
 @inline
-def _sum_windows(codes, windows, tile, kind, firsts, spans, ones):
-    """ones[tile, p] = sum of the codes in the windows of a tile's pixels."""
+def _sum_windows(codes, windows, i, kind, firsts, spans, ones):
+    """ones[i, p] = sum of the codes in the windows of the pixels of tile i."""
     for p in range(TILE):
         total = 0
         for s in range(len(firsts)):
-            for i in range(firsts[s, kind], firsts[s, kind + 1]):
-                begin = np.uint64(windows[tile, p] + spans[i, 0] * QUAD)
-                for k in range(np.uint64(spans[i, 2] * QUAD)):
+            for span in range(firsts[s, kind], firsts[s, kind + 1]):
+                begin = np.uint64(windows[i, p] + spans[span, 0] * QUAD)
+                for k in range(np.uint64(spans[span, 2] * QUAD)):
                     total += codes[begin + k]
-        ones[tile, p] = total
+        ones[i, p] = total
 
 
 @inline
@@ -130,7 +130,7 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
                         )  # fmt: skip
                     for b in range(near if s + 1 == stretches else 0):
                         lanes = lanes_of(group, pair + b)
-                        finish_tile(totals, total + b * apart_blocks, added, ones, i, lanes, places, to)
+                        finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
         low += band
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)

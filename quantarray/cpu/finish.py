@@ -20,9 +20,9 @@ class Lanes(NamedTuple):
 class Target(NamedTuple):
     """Where the results of a kernel go, and what makes them codes."""
 
-    values: np.ndarray  # [rows channels], or
+    values: np.ndarray  # [rows channels]; of no elements where codes are asked for
     words: np.ndarray  # uint64[planes rows words], zero on entry; of no elements where values are asked for
-    thresholds: np.ndarray  # as in a `Finish`
+    thresholds: np.ndarray  # as in a `Finish`; none where values are asked for
     flip: np.ndarray
     toggles: np.ndarray
     plain: bool  # `codes_are_ranks`
@@ -40,7 +40,7 @@ def target(finish, values, words):
 
 
 @inline
-def finish_tile(dots, dot, added, ones, i, lanes, places, to):
+def finish_tile(dots, dot, i, lanes, places, added, ones, to):
     """Results of tile i of some: dots[dot + p] for its pixels p, and what is `added` to them."""
     fixed, thresholds = places.kinds[i] * added.fixed.shape[1] + lanes.at, to.thresholds
     if thresholds.shape[0] == 1:
@@ -51,7 +51,7 @@ def finish_tile(dots, dot, added, ones, i, lanes, places, to):
         put_masks(i, np.uint64(0), lanes, places, to)
     else:
         shift_tile(dots, dot * LANES, added.fixed, fixed, added.along, ones, i * TILE, added.step)
-        store_tile(dots, dot, lanes, places.rows, i, places.sizes[i], to)
+        store_tile(dots, dot, i, lanes, places.rows, places.sizes[i], to)
 
 
 @inline
@@ -64,8 +64,10 @@ def put_masks(i, turned, lanes, places, to):
 
 @inline
 def place_values(i, lanes, places, to):
-    """True where values of 32 lanes of tile i may lie in the result at to.begins[p]; those of fewer channels, or where
-    they would, at to.begins[p] in [4, 32] that `store_values` has to take them from."""
+    """True where all lanes of tile i are channels: to.begins[p] is where they lie in to.values.
+
+    Or else in a buffer [4, 32], from which `store_values` takes those that are.
+    """
     whole = lanes.valid == LANES
     for p in range(TILE):
         to.begins[p] = places.rows[i, p] * to.values.shape[1] + lanes.channel if whole else p * LANES
@@ -73,7 +75,7 @@ def place_values(i, lanes, places, to):
 
 
 @inline
-def store_tile(dots, dot, lanes, rows, i, count, to):
+def store_tile(dots, dot, i, lanes, rows, count, to):
     """dots[dot + p] as channels of rows[i, p], where there is one, for the first `count` p.
 
     A loop for each form of results: where it was chosen in one loop, 1x28x28x64 by 128 x 1x1 took 9 to 14 % longer.
@@ -82,7 +84,7 @@ def store_tile(dots, dot, lanes, rows, i, count, to):
     if to.words.size == 0:
         for p in range(end):
             if rows[tile, p] >= 0:
-                store_values(dots, dot + np.int64(p), 0, lanes, to.values, rows[tile, p])
+                store_values(dots, dot + np.int64(p), 0, lanes, rows[tile, p], to.values)
     elif to.thresholds.shape[0] == 1:
         for p in range(end):
             if rows[tile, p] >= 0:
@@ -101,7 +103,7 @@ def store_tile(dots, dot, lanes, rows, i, count, to):
 def store(dots, p, start, lanes, row, to):
     """dots[p, start ..], 32 results, as channels of a row."""
     if to.words.size == 0:
-        store_values(dots, p, start, lanes, to.values, row)
+        store_values(dots, p, start, lanes, row, to.values)
     elif to.thresholds.shape[0] == 1:
         _store_bits(dots, p, start, lanes, row, to)
     elif to.plain and lanes.stride == 1:
@@ -111,7 +113,7 @@ def store(dots, p, start, lanes, row, to):
 
 
 @inline
-def store_values(dots, p, start, lanes, out, row):
+def store_values(dots, p, start, lanes, row, out):
     """out[row, channel + l * stride] = dots[p, start + l].
 
     Indices are unsigned: for signed ones Numba checks for negative values, and LLVM then does not vectorise.

@@ -34,8 +34,8 @@ def mask_blocks(x, w, plan, places, tiles, group, first, last, added, limits, ba
 
 @inline
 def _store_masks(places, tiles, lanes, beside, whole, turned, masks, to):
-    """The bits of one or two blocks: as `whole` words, over what was there, or where words are others' too added to it,
-    a block after the other."""
+    """The bits of a block and of that `beside` it, or of the same one: as `whole` words, over what was there, or where
+    words are others' too added to it, a block after the other."""
     flips, used = flips_and_lanes(to.flip, lanes)
     others, more = flips_and_lanes(to.flip, beside)
     if beside.at == lanes.at:
@@ -56,7 +56,7 @@ def _store_masks(places, tiles, lanes, beside, whole, turned, masks, to):
 
 @inline
 def value_blocks(x, w, plan, places, tiles, group, first, last, added, band, dots, to):
-    """Values of blocks first .. last of a group."""
+    """Values of blocks first .. last of a group, without a `band`, which bands need."""
     left, right, runs, first_run, plane = x.words, w.words, plan.runs, plan.first_run, x.words.shape[1]
     for block in range(first, last):
         lanes = lanes_of(group, block)
@@ -67,6 +67,7 @@ def value_blocks(x, w, plan, places, tiles, group, first, last, added, band, dot
                 left, x.terms[0, 0] * plane, x.terms[0, 1], plane, places.origins, i * TILE, right, weight, runs,
                 first_run[kind], first_run[kind + 1], added.differ, added.fixed,
                 kind * added.fixed.shape[1] + lanes.at, added.step, to.values if whole else dots, to.begins,
+                lanes.valid,
             )  # fmt: skip
             for p in range(0 if whole else places.sizes[i]):
-                store_values(dots, p, 0, lanes, to.values, places.rows[i, p])
+                store_values(dots, p, 0, lanes, places.rows[i, p], to.values)

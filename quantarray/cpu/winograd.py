@@ -271,7 +271,7 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
                             sums, at + b * TILE * LANES, _APART, excess, lanes.at, step, finish.extra, fixed, along,
                             ones, s * TILE, tile,
                         )  # fmt: skip
-                        store_tile(tile, 0, lanes, results, s, TILE, to)
+                        store_tile(tile, 0, s, lanes, results, TILE, to)
         low += band
         if low == end:
             chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)

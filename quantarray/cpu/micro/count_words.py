@@ -163,15 +163,16 @@ def mask_counts(
 @intrinsic
 def value_counts(
     typingctx, words, word, planes, apart, origins, origin, weights, weight, runs, first, last, differ, extra, extra_at,
-    step, values, places,
+    step, values, places, lanes,
 ):  # fmt: skip
     """values[places[p] + l] = extra[extra_at + l] + step * what `plane_counts` counts for pixel p and lane l.
 
-    The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64.
+    The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64. Of the
+    first `lanes`, as there.
     """
     i64 = types.int64
     signature = types.void(
-        words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, extra, i64, i64, values, places
+        words, i64, i64, i64, origins, i64, weights, i64, runs, i64, i64, i64, extra, i64, i64, values, places, i64
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
@@ -191,8 +192,7 @@ def value_counts(
                     found = value(fixed[i], counts)
                     builder.store(found, place_of(builder, row, i * vector.count, vector), align=4)
 
-        rest = differ, *operands, store
-        by_pixels(builder, origins, lambda pixels: _either(builder, pixels, *rest))
+        _by_lanes(builder, origins, args[17], differ, *operands, store)
 
     return signature, codegen
 

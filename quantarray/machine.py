@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import subprocess
 from functools import cache
@@ -29,6 +30,15 @@ def facts() -> dict[str, str]:
         "quantarray": __version__,
         "numba": numba.__version__,
     }
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/quantarray, in ~/.cache where that is not set; in %LOCALAPPDATA% on Windows."""
+    if os.name == "nt":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "quantarray"
 
 
 def cpu_name() -> str:

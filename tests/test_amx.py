@@ -5,7 +5,9 @@ Products as a whole run on tiles in memory in `test_micro.py`, `test_other_cpus`
 """
 
 import ctypes
+import os
 import re
+import sys
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -16,7 +18,7 @@ from llvmlite import ir
 from numba import njit
 from test_micro import FEATURES, run
 
-from quantarray.cpu import costs, isa, matrix_unit
+from quantarray.cpu import costs, isa, matrix_unit, trial
 from quantarray.cpu.micro import LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows
 from quantarray.cpu.micro.vectors import I8, I32, I64
 
@@ -199,9 +201,77 @@ def test_right_products_are_used(monkeypatch):
     assert matrix_unit.found() == dot_amx.Tiles()
 
 
-def test_not_used_unasked(monkeypatch):
+@pytest.mark.parametrize(
+    ("refused", "found", "chosen", "tried"),
+    [("", "", "amx", 1), ("", "ended by SIGILL", "avx512", 1), ("no registers", "", "avx512", 0)],
+)
+def test_used_unasked_where_the_trial_was_right(monkeypatch, refused, found, chosen, tried):
+    tries = []
     monkeypatch.setattr(isa, "_features", lambda: {feature for needed, *_ in isa.SETS.values() for feature in needed})
-    assert isa._best() == "avx512"
+    monkeypatch.setattr(isa, "refusal", lambda: refused)
+    monkeypatch.setattr(trial, "verdict", lambda *told: tries.append(told) or found)
+    assert isa._best() == chosen and len(tries) == tried
+    monkeypatch.setattr(isa, "_features", lambda: set(isa.SETS["avx2"][0]))
+    assert isa._best() == "avx2" and len(tries) == tried  # other CPUs try nothing
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Nothing is known of it yet; where it will be kept."""
+    monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "quantarray"
+
+
+def tried(*code):
+    return trial.verdict(isa.EMULATED, isa.FEATURES, *code)
+
+
+def test_trial(machine):
+    """The real product, on tiles in memory: right, and remembered for this machine alone."""
+    assert tried() == ""
+    assert tried("raise SystemExit(1)") == ""
+    assert trial.verdict(isa.EMULATED, {"another"}, "raise ImportError").endswith("ImportError")
+    assert len(list(machine.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "a first product was ended by SIGILL"),
+        (f"print({trial.WRONG!r})", "a first product failed: products are wrong"),
+        ("raise ImportError('no tiles')", "a first product failed: ImportError: no tiles"),
+        (f"print({trial.RIGHT!r}); raise SystemExit(3)", f"a first product failed: {trial.RIGHT}"),
+        ("raise SystemExit(3)", "a first product failed: without a word"),
+        ("import time; time.sleep(60)", "a first product took more than 0.5 s"),
+    ],
+)
+def test_trials_that_fail(machine, monkeypatch, code, said):
+    monkeypatch.setattr(trial, "SECONDS", 0.5 if "sleep" in code else 60)
+    assert tried(code) == said
+    assert tried(f"print({trial.RIGHT!r})") == said  # is remembered, until the file is removed or damaged
+    (file,) = machine.iterdir()
+    file.write_text('{"verdict"')
+    assert tried(f"print({trial.RIGHT!r})") == ""
+
+
+def test_a_trial_finds_wrong_sums(machine, monkeypatch, tmp_path):
+    """The product that is tried, its rows of weights too far apart."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "broken"))
+    broken = "from quantarray.cpu.micro import dot_amx; dot_amx._WEIGHT_STRIDE += 4"
+    assert tried(trial._PRODUCT.replace("from quantarray", f"{broken}\nfrom quantarray", 1)).endswith(trial.WRONG)
+
+
+def test_trials_where_nothing_can_be_kept(machine):
+    machine.write_text("a file where the folder should be")
+    assert tried(f"print({trial.RIGHT!r})") == "" and machine.is_file()
+
+
+@pytest.mark.parametrize("executable", ["", None, "/opt/app/editor"])
+def test_no_trial_in_an_application(machine, monkeypatch, executable):
+    """Its executable is no Python: it would start itself."""
+    monkeypatch.setattr(sys, "executable", executable)
+    assert "no Python" in tried("raise SystemExit(1)")
+    assert not machine.exists()
 
 
 @pytest.mark.skipif(FEATURES.get("amx-tile", False), reason="AMX is there")

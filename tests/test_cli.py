@@ -12,7 +12,7 @@ from plain_files import Builder, rewrite, small
 import quantarray as qa
 from quantarray import progress
 from quantarray.cli import main, output, picture
-from quantarray.cli.info import kernels
+from quantarray.cli.info import isa, kernels
 
 
 @pytest.fixture(scope="module")
@@ -251,15 +251,22 @@ def test_info_without_a_gpu(capsys, monkeypatch):
     [
         ("amx", {"avx2", "avx512f", "avx512vpopcntdq", "amx-int8"}, "tdpbusd"),
         ("avx512", {"avx2", "avx512f", "avx512vpopcntdq"}, "avx512vpopcntdq"),
-        ("avx512", {"avx2", "avx512f", "amx-int8"}, "QUANTARRAY_CPU=amx would"),
+        ("avx512", {"avx2", "avx512f", "amx-int8"}, "its matrix unit is not used: ended by SIGILL"),
         ("avx512bw", {"avx2", "avx512f"}, "two pixels"),
         ("avx2", {"avx2", "avx512f", "avx512vpopcntdq"}, "byte shuffles"),
         ("neon", {"neon"}, "cnt"),
         ("portable", set(), "bit arithmetic"),
     ],
 )
-def test_info_says_how_ones_are_counted(name, features, said):
+def test_info_says_how_ones_are_counted(name, features, said, monkeypatch):
+    monkeypatch.delenv("QUANTARRAY_CPU", raising=False)
+    monkeypatch.setattr(isa, "why_no_matrix_unit", lambda: "ended by SIGILL")
     assert said in kernels(name, features)
+
+
+def test_info_says_who_asked_for_no_matrix_unit(monkeypatch):
+    monkeypatch.setenv("QUANTARRAY_CPU", "avx512")
+    assert "not used: QUANTARRAY_CPU asks for none" in kernels("avx512", {"amx-int8"})
 
 
 def test_info_on_a_container(tmp_path, capsys):

@@ -94,7 +94,8 @@ def kernels(name: str, features: set[str]) -> str:
     else:
         how = "ctpop on vectors, for which LLVM uses bit arithmetic"
     if "amx-int8" in features and name == "avx512":
-        how += "; QUANTARRAY_CPU=amx would use the matrix unit, which nobody has tried yet"
+        why = f"{isa.VARIABLE} asks for none" if os.environ.get(isa.VARIABLE) else isa.why_no_matrix_unit()
+        how += f"; its matrix unit is not used: {why}"
     return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"
 
 

@@ -2,8 +2,8 @@
 
 `QUANTARRAY_CPU=portable`, `neon`, `avx2` or `avx512bw` also keeps Numba from using more than that, so that a machine of
 today shows what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx`
-has to be asked for (docs/decisions/0010); `amx-emulated` is for tests: the kernels for AMX on any CPU, with tiles in
-memory.
+is used unasked once its first product on the machine was right (docs/decisions/0010); `amx-emulated` is for tests: the
+kernels for AMX on any CPU, with tiles in memory.
 """
 
 import ctypes
@@ -12,6 +12,8 @@ import platform
 
 import llvmlite.binding
 from numba.core import config
+
+from . import trial
 
 VARIABLE = "QUANTARRAY_CPU"
 _AVX512 = "avx512f", "avx512bw", "avx512dq", "avx512vl"
@@ -45,6 +47,11 @@ def refusal():
     return f"Linux does not give this process the registers of AMX: {os.strerror(ctypes.get_errno())}"
 
 
+def why_no_matrix_unit() -> str:
+    """Why AMX is not used unasked on a CPU that has it, or ""."""
+    return refusal() or trial.verdict("amx", _features())
+
+
 def _force(name):
     known = ", ".join(SETS)
     if name == EMULATED:
@@ -66,9 +73,10 @@ def _force(name):
 
 
 def _best():
-    """The last set whose features Numba may use, of those that are used unasked."""
+    """The last set whose features Numba may use, and whose first product was right where there is a matrix unit."""
     features = _features()
-    return [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed) and name != "amx"][-1]
+    there = [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)]
+    return there[-2] if there[-1] == "amx" and why_no_matrix_unit() else there[-1]
 
 
 NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()

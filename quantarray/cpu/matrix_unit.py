@@ -1,7 +1,7 @@
 """Whether a matrix unit multiplies bytes in this process, and what that changes for `costs.py`.
 
-Nobody has run these kernels on a machine with AMX yet. So a unit that was asked for has to show first, once a process,
-that its products are right.
+Nobody has run these kernels on a machine with AMX yet. So a unit that is to be used has to show first, once a process,
+that its products are right; `trial.py` has it do so in another process before, where nobody asked for it.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def found():
     if count := wrong(unit):
         raise ImportError(
             f"quantarray: AMX gave {count} wrong sums in a first product; please report this with the output of "
-            f"`quantarray info`, and unset {isa.VARIABLE} to multiply by vector instructions"
+            f"`quantarray info`, and set {isa.VARIABLE}=avx512 to multiply by vector instructions"
         )
     return unit
 

@@ -19,22 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError
-from ..machine import facts
+from ..machine import cache_folder, facts
 from ..tuned import Problem, Row
 from .files import whole
 
 MAGIC, VERSION = "quantarray autotune", 1
-_FOLDER, _NAME = "quantarray", "autotune.json"
+_NAME = "autotune.json"
 Table = dict[tuple[int, Problem], Row]
 
 
 def default_path() -> Path:
-    """$XDG_CACHE_HOME/quantarray/autotune.json, in ~/.cache where that is not set; in %LOCALAPPDATA% on Windows."""
-    if os.name == "nt":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / _FOLDER / _NAME
+    """autotune.json in `cache_folder`."""
+    return cache_folder() / _NAME
 
 
 def read(op: str, path: Path) -> Table:

@@ -1,35 +1,11 @@
-"""The machine that a process runs on, as far as times of kernels depend on it."""
+"""The machine that a process runs on: its processor, and where the package keeps what it learnt about it."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import subprocess
-from functools import cache
 from pathlib import Path
-
-
-@cache
-def facts() -> dict[str, str]:
-    """Processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
-
-    `target` is LLVM's name of the processor: virtual machines may call several generations by one name.
-    """
-    import llvmlite.binding
-    import numba  # not with the package: it takes longer to import than all the rest
-
-    from . import __version__
-    from .cpu import isa
-
-    return {
-        "cpu": cpu_name(),
-        "target": llvmlite.binding.get_host_cpu_name(),
-        "kernels": isa.NAME,
-        "features": hashlib.sha256(" ".join(sorted(isa.FEATURES)).encode()).hexdigest()[:16],
-        "quantarray": __version__,
-        "numba": numba.__version__,
-    }
 
 
 def cache_folder() -> Path:

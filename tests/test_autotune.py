@@ -25,7 +25,7 @@ from results import assert_bits
 from strategies import Law, laws, samples, threads
 
 import quantarray as qa
-from quantarray import kernel_choice, machine, timing, tuning
+from quantarray import kernel_choice, timing, tuning
 from quantarray.cli import main
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
 from quantarray.io import tuned as files
@@ -458,11 +458,11 @@ def test_a_file_is_written_and_read(times, monkeypatch, tmp_path):
 def test_a_file_keeps_what_others_wrote(monkeypatch, tmp_path):
     file = tmp_path / "tuned.json"
     files.merge("autotune", file, [row(1), row(2)])
-    here = machine.facts()
-    monkeypatch.setattr(files, "facts", lambda: {**here, "cpu": "another"})
+    here = files.this_machine()
+    monkeypatch.setattr(files, "this_machine", lambda: {**here, "cpu": "another"})
     assert not files.read("autotune", file)
     files.merge("autotune", file, [row(3)])
-    monkeypatch.setattr(files, "facts", lambda: here)
+    monkeypatch.setattr(files, "this_machine", lambda: here)
     newer = row(2)._replace(kernel="dot")
     files.merge("autotune", file, [newer, row(2, threads=2)])
     assert list(files.read("autotune", file).values()) == [row(1), newer, row(2, threads=2)]
@@ -471,7 +471,7 @@ def test_a_file_keeps_what_others_wrote(monkeypatch, tmp_path):
         here["cpu"]: 3,
     }
     for fact in ("target", "kernels", "features", "quantarray", "numba"):
-        monkeypatch.setattr(files, "facts", lambda fact=fact: {**here, fact: "another"})
+        monkeypatch.setattr(files, "this_machine", lambda fact=fact: {**here, fact: "another"})
         assert not files.read("autotune", file)
 
 

@@ -57,13 +57,15 @@ def imports(name, path):
 
 
 GRAPH = {name: imports(name, path) for name, path in modules().items()}
+ABOUT = "quantarray.machine", "quantarray.__version__"  # what a verdict about a machine's matrix unit holds for
 RULES = [  # (whose modules, what they must not import)
     ("quantarray.format", "quantarray"),
     ("quantarray.errors", "quantarray"),
+    ("quantarray.machine", "quantarray"),
     ("quantarray.dtypes", "quantarray", "quantarray.format"),
     ("quantarray.window", "quantarray", "quantarray.dtypes", "quantarray.kernels"),
     ("quantarray.kernels", "quantarray", "quantarray.dtypes"),
-    ("quantarray.cpu", "quantarray", "quantarray.cpu", "quantarray.format"),
+    ("quantarray.cpu", "quantarray", "quantarray.cpu", "quantarray.format", *ABOUT),
     ("quantarray.cuda", "quantarray.cpu"),
     ("quantarray.cuda", "quantarray.nn"),
     ("quantarray.ops", "numba"),

@@ -11,15 +11,17 @@ Tables of other machines are neither used nor lost.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError
-from ..machine import cache_folder, facts
+from ..machine import cache_folder, cpu_name
 from ..tuned import Problem, Row
 from .files import whole
 
@@ -33,18 +35,40 @@ def default_path() -> Path:
     return cache_folder() / _NAME
 
 
+@cache
+def this_machine() -> dict[str, str]:
+    """Processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
+
+    `target` is LLVM's name of the processor: virtual machines may call several generations by one name.
+    """
+    import llvmlite.binding
+    import numba  # not with the package: it takes longer to import than all the rest
+
+    from .. import __version__
+    from ..cpu import isa
+
+    return {
+        "cpu": cpu_name(),
+        "target": llvmlite.binding.get_host_cpu_name(),
+        "kernels": isa.NAME,
+        "features": hashlib.sha256(" ".join(sorted(isa.FEATURES)).encode()).hexdigest()[:16],
+        "quantarray": __version__,
+        "numba": numba.__version__,
+    }
+
+
 def read(op: str, path: Path) -> Table:
     """The rows for this machine, of all numbers of threads; none where there is no file. FormatError for any other."""
-    return _rows(_tables(op, path), facts())
+    return _rows(_tables(op, path), this_machine())
 
 
 def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
     """Add rows to those of this machine in a file, in place of those of the same problems; whole or not at all."""
     with _alone(path.parent):
         tables = _tables(op, path)
-        both = _rows(tables, facts()) | {(row.threads, row.problem): row for row in rows}
-        others = [table for table in tables if table["machine"] != facts()]
-        mine = {"machine": facts(), "rows": [row.to_json() for row in both.values()]}
+        both = _rows(tables, this_machine()) | {(row.threads, row.problem): row for row in rows}
+        others = [table for table in tables if table["machine"] != this_machine()]
+        mine = {"machine": this_machine(), "rows": [row.to_json() for row in both.values()]}
         made = {"format": MAGIC, "version": VERSION, "tables": [*others, mine]}
         whole(op, path, lambda file: _write(file, json.dumps(made, indent=1)))
 

@@ -50,6 +50,7 @@ _FILES = {
     "dot_weights": "dot",
     "dot": "dot",
     "winograd": "winograd",
+    "framed": "framed",
     "conv_real": "conv_real",
     "rescale": "rescale",
     "depthwise": "depthwise",

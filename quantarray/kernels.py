@@ -37,6 +37,39 @@ class Squares(NamedTuple):
     image_rows: int  # output pixels of an image
 
 
+class Frame(NamedTuple):
+    """A window at stride 1 over images between zeros; those behind a row are those before the next.
+
+    Some images are worked on `together`: a row of one, the same row of the next and so on, then their next rows. A
+    position is where a window begins, and from one to the next it is a pixel. Made as a `Plan` is.
+    """
+
+    runs: Array  # int64[runs 3]: words from a position, first word of the weight, words; all taps
+    first_run: Array  # int64[2]: of the one class that there is
+    strips: Array  # int64[strips 3]: column, how many output pixels from there on, their class
+    first_strip: Array  # int64[rows + 1]: strips of an output row
+    columns: int  # output pixels of a row
+    image_rows: int
+    image_words: int
+    row_words: int  # of the image
+    pixel_words: int
+    top: int  # rows of zeros above the image
+    left: int  # pixels of zeros before its first
+    pitch: int  # positions of an output row
+    together: int
+    row: int  # positions of a row of all images together
+    seen: int  # rows of the image from the first to the last under a window
+
+
+class Forms(NamedTuple):
+    """What else a product is than rows of windows, for kernels that know such forms; 0 where it is not."""
+
+    tiles: int = 0  # of windows of one class, those that are not full among them
+    squares: int = 0  # of 2 by 2 windows of 3x3 at stride 1, in all images
+    positions: int = 0  # in all images, as a `Frame` has them
+    position_words: int = 0
+
+
 class Left(NamedTuple):
     """The left operand: images or rows."""
 
@@ -131,7 +164,7 @@ class Fixed(NamedTuple):
     """
 
     w: Right
-    plan: Plan | Squares
+    plan: Plan | Squares | Frame
     finish: Finish
     made: dict[Any, Any]  # what a backend keeps of it
 
@@ -295,6 +328,13 @@ def winograd(x: Left, fixed: Fixed, out: Array) -> None:
     """`dot` for 3x3 windows at stride 1 and few bits, by Winograd's F(2x2, 3x3).
 
     The plan is `Squares`. w.sums and w.inside are those of each of the 9 taps, not of border classes.
+    """
+
+
+def framed(x: Left, fixed: Fixed, out: Array) -> None:
+    """`dot` for windows at stride 1 of one group, multiplied where they lie in images between zeros.
+
+    The plan is a `Frame`.
     """
 
 

@@ -8,16 +8,19 @@ and walks that class' runs of words.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import chain, pairwise, product
 
 import numpy as np
 
 from .dtypes import Array
-from .kernels import Plan, Squares
+from .kernels import Frame, Plan, Squares
 
 _FAR = 1 << 62
+_POSITIONS = 512  # of images that are worked on together
+_WIDEST = 4 * _POSITIONS  # row of an image
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,27 @@ class Window:
         return math.prod(-(-n // 2) for n in self.output) if plain else 0
 
     @cached_property
+    def pitch(self) -> int:
+        """Pixels from one row to the next where zeros lie between them that serve both; of images at stride 1."""
+        return max(self.image[1] + max(self.pads[1]), self.output[1])
+
+    def together(self, images: int) -> int:
+        """How many images a `Frame` has together: as many as have _POSITIONS, all but the last ones the same number."""
+        most = max(1, _POSITIONS // (self.output[0] * self.pitch))
+        return -(-images // -(-images // most))
+
+    def positions(self, images: int) -> int:
+        """How many a `Frame` has, in whole pieces of 16; 0 where the stride is not 1, or rows are too wide."""
+        if self.stride != (1, 1) or not self.pixels or not images or self.pitch > _WIDEST:
+            return 0
+        together = self.together(images)
+        return -(-images // together) * (-(-together * self.output[0] * self.pitch // 16) * 16)
+
+    def seen_words(self, words: int) -> int:
+        """Words between zeros that the windows of one output row see, for pixels of `words` words."""
+        return ((self.size[0] - 1) * self.dilation[0] + 1) * self.pitch * words
+
+    @cached_property
     def padding_only(self) -> bool:
         """True where a window without dilation sees padding and nothing of the image."""
         ends = zip(self.image, self.size, self.stride, self.pads, self.output, strict=True)
@@ -72,6 +96,11 @@ def over_images(window: Window, images: int) -> Window:
     return Window(
         (images, *window.image), (1, *window.size), (1, *window.stride), ((0, 0), *window.pads), (1, *window.dilation)
     )
+
+
+def images_of_a_tile(images: int, tile: int) -> int:
+    """Of how many images each tile takes pixels, where all have the same constants."""
+    return math.gcd(max(images, 1), tile)
 
 
 def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
@@ -115,6 +144,14 @@ def classes(window: Window) -> Classes:
         of_pixel = (of_pixel[:, None] * len(kinds) + of).reshape(-1)
         origin = (origin[:, None] * n + start).reshape(-1)
     return Classes(of_pixel, np.array(inside).reshape(-1, window.taps), origin)
+
+
+@lru_cache(maxsize=256)
+def tile_count(window: Window, images: int, tile: int) -> int:
+    """Tiles of all images, each with pixels of one class."""
+    together = images_of_a_tile(images, tile)
+    pixels = np.bincount(classes(window).of_pixel) * together
+    return int((-(-pixels // tile)).sum()) * images // together
 
 
 def tap_offsets(window: Window) -> Array:
@@ -195,6 +232,42 @@ def squares(window: Window, words: int, groups: int) -> Squares:
         image_words=height * width * words * groups,
         image_rows=rows * columns,
     )
+
+
+@lru_cache(maxsize=256)
+def frame(window: Window, words: int, images: int) -> Frame:
+    """A window at stride 1 over some images, for pixels of `words` words."""
+    together, found = window.together(images), classes(window)
+    (height, width), (rows, columns) = window.image, window.output
+    strips = [
+        [(begin, end - begin, row[begin]) for begin, end in _equal(row)]
+        for row in found.of_pixel.reshape(rows, columns)
+    ]
+    offsets = tap_offsets(replace(window, image=(0, together * window.pitch)))
+    runs = _runs(np.arange(window.taps), offsets, words, 1)
+    return Frame(
+        runs=np.array(runs, np.int64),
+        first_run=np.array([0, len(runs)], np.int64),
+        strips=np.array(list(chain.from_iterable(strips)), np.int64),
+        first_strip=np.cumsum([0, *map(len, strips)], dtype=np.int64),
+        columns=columns,
+        image_rows=height,
+        image_words=height * width * words,
+        row_words=width * words,
+        pixel_words=words,
+        top=window.pads[0][0],
+        left=window.pads[1][0],
+        pitch=window.pitch,
+        together=together,
+        row=together * window.pitch,
+        seen=(window.size[0] - 1) * window.dilation[0] + 1,
+    )
+
+
+def _equal(numbers: Array) -> Iterator[tuple[int, int]]:
+    """(begin, end) of each stretch of equal numbers."""
+    cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    return pairwise(cuts)
 
 
 def _tiles(members: Array, tile: int) -> tuple[Array, Array]:

@@ -49,7 +49,7 @@ def threads(many):
         yield
 
 
-PRODUCTS = ("conv", "dot", "winograd")
+PRODUCTS = ("conv", "dot", "winograd", "framed")
 products_by = forced  # one of them, wherever it can make a product of integers and whatever it costs
 
 

@@ -8,50 +8,133 @@ import ctypes
 import os
 import re
 import sys
+from itertools import pairwise
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from llvmlite import ir
 from numba import njit
 from test_micro import FEATURES, run
 
-from quantarray.cpu import costs, isa, matrix_unit, trial
-from quantarray.cpu.micro import LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows
+from quantarray.cpu import costs, framed, isa, matrix_unit, trial
+from quantarray.cpu.micro import BLENDED, LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows, put_strip
 from quantarray.cpu.micro.vectors import I8, I32, I64
+from quantarray.kernels import Forms
+from quantarray.window import Window, frame, tile_count
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 TILES = dot_amx.EmulatedTiles()
 
 
 @njit
-def dotted(unit, codes, code, stride, pixels, weights, weight, apart, blocks, words, fresh, totals, beside):
-    dot_rows(unit, codes, code, stride, pixels, weights, weight, apart, blocks, words, fresh, totals, beside)
+def dotted(unit, codes, code, stride, pixels, weights, weight, apart, blocks, spans, fresh, totals, total, beside):
+    dot_rows(
+        unit, codes, code, stride, pixels, weights, weight, apart, blocks, spans, 1, len(spans), fresh, totals, total,
+        beside,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
 @given(data=st.data())
 def test_rows(blocks, data):
-    """Rows of any distance from any byte on; what lies between, before and behind them is not touched."""
+    """Rows of any distance from any byte on, in spans; what lies between, before and behind them is not touched."""
     rng, fresh = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.booleans())
     pixels, words = data.draw(st.integers(1, 100)), data.draw(st.integers(0, 5))
-    code, weight, gap, between = (data.draw(st.integers(0, 70)) for _ in range(4))
-    pieces, stride = -(-pixels // 16), 64 * words + gap
-    codes = rng.integers(0, 256, code + 16 * pieces * stride, np.uint8)
+    code, weight, gap, between, total = (data.draw(st.integers(0, 70)) for _ in range(5))
+    pieces, stride = -(-pixels // 16), data.draw(st.sampled_from([64, 64 * words + gap]))
+    cuts = [0, *sorted(data.draw(st.lists(st.integers(0, words), max_size=2))), words]
+    apart = data.draw(st.integers(0, 9))  # quads that lie between spans in a row, and not in the weights
+    spans = [(16 * a + apart * i, 16 * a, 16 * (b - a)) for i, (a, b) in enumerate(pairwise(cuts))]
+    codes = rng.integers(0, 256, code + 16 * pieces * stride + 64 * words + 4 * 3 * apart, np.uint8)
     weights = rng.integers(-128, 128, (2, 16 * words + between, LANES, QUAD))
     if data.draw(st.booleans()):
         codes[:], weights[:] = 255, -128
     before = rng.integers(-99, 99, (2, 16 * pieces + between, LANES), np.int32)
-    totals, laid = before.copy(), np.concatenate([np.zeros(weight), weights.ravel()]).astype(np.int8).view(np.uint8)
-    apart, beside = weights[0].size, before[0].size
-    dotted(TILES, codes, code, stride, pixels, laid, weight, apart, blocks, words, fresh, totals, beside)
-    quads = codes[code:].reshape(16 * pieces, stride)[:, : 64 * words].reshape(16 * pieces, 16 * words, QUAD)
+    totals, laid = (
+        np.concatenate([np.zeros(total, np.int32), before.ravel()]),
+        np.concatenate([np.zeros(weight), weights.ravel()]).astype(np.int8).view(np.uint8),
+    )
+    spans = np.array([(7, 7, 7), *spans])
+    sizes = weights[0].size, before[0].size
+    dotted(TILES, codes, code, stride, pixels, laid, weight, sizes[0], blocks, spans, fresh, totals, total, sizes[1])
+    bytes_of = np.concatenate([4 * at + np.arange(4 * length) for at, _, length in spans[1:]])
+    rows = codes[code + stride * np.arange(16 * pieces)[:, None] + bytes_of[None]]
+    quads = rows.reshape(16 * pieces, 16 * words, QUAD)
     expected, ours = before.copy(), np.s_[:blocks, : 16 * pieces]
     expected[ours] *= not fresh
     expected[ours] += np.einsum("pqk,bqlk->bpl", quads.astype(int), weights[:blocks, : 16 * words])
-    np.testing.assert_array_equal(totals, expected)
+    np.testing.assert_array_equal(totals[total:].reshape(before.shape), expected)
+    assert not totals[:total].any()
+
+
+@njit
+def put(dots, dot, pixels, extra, at, thresholds, lane, step, flips, used, channel, words, place, apart):
+    put_strip(dots, dot, pixels, extra, at, thresholds, lane, step, flips, used, channel, words, place, apart)
+
+
+@pytest.mark.parametrize("planes", range(1, BLENDED + 1))
+@given(data=st.data())
+def test_strips(planes, data):
+    """Sums of a stretch of pixels as codes of 32 channels; all other bits are as they were."""
+    rng, pixels = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
+    dot, before, place, apart = (data.draw(st.integers(1, 9)) for _ in range(4))
+    at, lane, channel = (LANES * data.draw(st.integers(0, 2)) for _ in range(3))
+    step, most = data.draw(st.sampled_from([1, 2, 8, 3, -1, -2, -7])), data.draw(st.sampled_from([9, 2**28]))
+    dots = rng.integers(-most, most, (dot + pixels, LANES)).astype(np.int32)
+    extra, limits = rng.integers(-9, 9, 96, np.int32), np.sort(rng.integers(-most, most, (2**planes - 1, 96)), axis=0)
+    flips, used = (int(rng.choice([0, 2**32 - 1, rng.integers(2**32)])) for _ in range(2))
+    words = rng.integers(0, 2**64, (planes, before, place + 10 * apart + 2), np.uint64)
+    bits = np.unpackbits(words.reshape(planes, -1).view(np.uint8), axis=1, bitorder="little")
+    sums = extra[at : at + LANES] + step * dots[dot:]
+    codes = (sums[..., None] > limits[:, lane : lane + LANES].T).sum(-1)
+    for p, j, n in np.ndindex(pixels, planes, LANES):
+        bit = (int(codes[p, n]) >> j & 1) ^ (flips >> n & 1)
+        bits[j, 64 * (place + p * apart) + channel + n] = bit & (used >> n & 1)
+    limits = limits.astype(np.int32)
+    put(dots, dot * LANES, pixels, extra, at, limits, lane, step, flips, used, channel, words, place, apart)
+    np.testing.assert_array_equal(
+        np.packbits(bits, axis=1, bitorder="little").view(np.uint64), words.reshape(planes, -1)
+    )
+
+
+@njit
+def framed_rows(words, terms, plan, images, low, end, positions, behind):
+    """A band, and its pixels between zeros and bytes that are none of them."""
+    band = framed.next_band(plan, images, low, end)
+    codes = np.full(framed.words_of(plan, positions) * 64 + behind, 77, np.uint8)
+    framed.frame(words, terms, plan, band, codes, 0)
+    return band, codes
+
+
+@given(data=st.data())
+def test_rows_between_zeros(data):
+    """Windows at all positions of a band are those of the padded image, and nothing is written behind them."""
+    most = (1, 9), (0, 9), (0, 9), (1, 4), (1, 3)
+    size, before, after, taps, spread = (data.draw(st.tuples(*[st.integers(*ends)] * 2)) for ends in most)
+    window = Window(size, taps, (1, 1), tuple(zip(before, after, strict=True)), spread)
+    assume(window.pixels)
+    images, words = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 3))
+    rng, plan = np.random.default_rng(0), frame(window, words, images)
+    x = rng.integers(0, 2**64, (1, images, *size, words), np.uint64)
+    rows = -(-images // plan.together) * window.output[0]
+    low = data.draw(st.integers(0, rows - 1))
+    positions = min(framed.rows_of_band.py_func(plan), rows, window.output[0]) * plan.row
+    terms = np.array([[0, 1, 0, 1]])
+    band, codes = framed_rows(x.reshape(1, -1), terms, plan, images, low, rows, positions, 999)
+    assert band.rows * plan.row <= positions and (codes[-999:] == 77).all()
+    reach = (plan.runs[:, 0] + plan.runs[:, 2]).max()
+    assert ((positions - 1) * words + reach) * 64 <= len(codes) - 999
+    bits = np.unpackbits(x.view(np.uint8), axis=-1, bitorder="little").reshape(images, *size, -1)
+    bits = np.pad(bits, ((0, 0), *window.pads, (0, 0)))
+    for row, image, column in np.ndindex(band.rows, band.images, window.output[1]):
+        begin = ((row * plan.together + image) * plan.pitch + column) * words
+        seen = [codes[(begin + at) * 64 : (begin + at + length) * 64] for at, _, length in plan.runs]
+        ends = [first + (n - 1) * d + 1 for first, n, d in zip((band.row + row, column), taps, spread, strict=True)]
+        expected = bits[band.image + image, band.row + row : ends[0] : spread[0], column : ends[1] : spread[1]]
+        np.testing.assert_array_equal(np.concatenate(seen), expected.ravel())
 
 
 # What the emulation refuses, as the processor does
@@ -125,7 +208,7 @@ def assembly():
     module = ir.Module()
     module.triple = TRIPLE
     codes, totals = I8.as_pointer(), I32.as_pointer()
-    args = [codes, I64, I64, codes, I64, I64, I64, ir.IntType(1), totals, I64]
+    args = [codes, I64, I64, codes, I64, I64, I64.as_pointer(), I64, I64, ir.IntType(1), totals, I64]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), args), "multiply")
     builder = ir.IRBuilder(function.append_basic_block())
     dot_amx.multiply(builder, amx.Amx(None, builder), *function.args)
@@ -296,9 +379,9 @@ def test_nothing_of_it_without_amx():
 COMPILE = """
 import numpy as np
 from numba import typeof
-from quantarray.cpu import dot, matrix_unit
+from quantarray.cpu import dot, framed, matrix_unit
 from quantarray.cpu.micro import dot_amx
-from quantarray.kernels import Finish, Left, Plan, Right
+from quantarray.kernels import Finish, Frame, Left, Plan, Right
 
 def array(dimensions, dtype=np.int64):
     return np.zeros([1] * dimensions, dtype)
@@ -309,11 +392,16 @@ x = Left(array(2, words), array(2), array(4, reals), array(3, reals), 1, False)
 w = Right(array(4, words), array(2), array(3, reals), array(2, reals), array(3), array(1), 1, 1, 1)
 limits, flip = array(2, whole), array(1, np.uint32)
 finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip, array(2, words))
-held, given = (w, plan, finish), (x, array(2, whole), array(3, words))
-for unit in (None, dot_amx.Tiles()):
-    signature = tuple(map(typeof, (*held, unit, 1, 1, 1, *given, 0, 1)))
-    dot._dot_range.compiled.compile(signature)
-    code = dot._dot_range.compiled.inspect_asm(signature)
+frame = Frame(array(2), array(1), array(2), array(1), *[1] * 11)
+given = x, array(2, whole), array(3, words)
+for kernel, where, unit in (
+    (dot._dot_range, plan, None),
+    (dot._dot_range, plan, dot_amx.Tiles()),
+    (framed._framed_range, frame, dot_amx.Tiles()),
+):
+    signature = tuple(map(typeof, (w, where, finish, unit, 1, 1, 1, *given, 0, 1)))
+    kernel.compiled.compile(signature)
+    code = kernel.compiled.inspect_asm(signature)
     print(*(code.count(name) for name in ("ldtilecfg", "tilerelease", "tdpbusd", "vpdpbusd")))
 """
 
@@ -322,21 +410,30 @@ def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
     """By Numba as it is; compiled and not run. With no unit nothing of it is there, and with one no other product."""
     features = ",".join(f"+{name}" for name in isa.SETS["amx"][0])
     made = run(COMPILE, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES=features, NUMBA_CACHE_DIR=str(tmp_path))
-    without, with_unit = (list(map(int, line.split())) for line in made.stdout.splitlines())
+    without, *with_unit = (list(map(int, line.split())) for line in made.stdout.splitlines())
     assert without[:3] == [0, 0, 0] and without[3] > 0, made.stderr
-    assert all(with_unit[:3]) and with_unit[3] == 0
+    assert len(with_unit) == 2
+    assert all(all(counts[:3]) and counts[3] == 0 for counts in with_unit)
 
 
 @pytest.mark.parametrize(
-    ("channels", "size", "bits", "chosen"),
-    [(64, 56, 1, "conv"), (128, 28, 1, "dot"), (256, 14, 1, "dot"), (512, 7, 1, "dot"), (64, 56, 2, "dot")],
+    ("channels", "size", "stride", "bits", "chosen"),
+    [
+        *[(channels, 3584 // channels, 1, bits, "framed") for channels in (64, 128, 256, 512) for bits in (1, 2)],
+        (64, 56, 2, 1, "conv"),
+        (128, 28, 2, 1, "dot"),
+        (512, 14, 2, 1, "dot"),
+        (64, 56, 2, 2, "dot"),
+    ],
 )
-def test_choice_with_amx(monkeypatch, channels, size, bits, chosen):
-    """Windows are copied: that pays for single bits from some channels on, and for more bits nearly always."""
+def test_choice_with_amx(monkeypatch, channels, size, stride, bits, chosen):
+    """Windows are copied but at stride 1: that pays for single bits from some channels on, and for more bits always."""
     for name in ("DOT_ALONE", "DOT_COPY", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
     monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES, tile=6))
     monkeypatch.setattr(costs, "COUNTING", costs.BY_WORDS)  # every CPU with a matrix unit has VPOPCNTDQ
+    monkeypatch.setattr(costs, "FRAMED", costs.FRAMED._replace(word=dot_amx.DOT_PASSES))
     monkeypatch.setattr(costs, "UNIT", dot_amx.EmulatedTiles())
-    term, pixels = np.array([[0, bits, -1, 2]]), size * size
-    assert costs.integer_kernel(term, term, pixels, channels, 9 * channels // 64, pixels // 4) == chosen
+    term, window = np.array([[0, bits, -1, 2]]), Window((size, size), (3, 3), (stride,) * 2, ((1, 1),) * 2, (1, 1))
+    forms = Forms(tile_count(window, 1, 4), window.squares, window.positions(1), channels // 64)
+    assert costs.integer_kernel(term, term, window.pixels, channels, 9 * channels // 64, forms) == chosen

@@ -29,6 +29,7 @@ from quantarray import kernel_choice, timing, tuning
 from quantarray.cli import main
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
 from quantarray.io import tuned as files
+from quantarray.kernels import Forms
 from quantarray.ops import products
 from quantarray.tuned import Problem, Row, Tuned
 
@@ -317,11 +318,11 @@ def test_a_broken_choice_would_be_seen(times):
     for name in ("conv", "dot"):
         with kernel_choice.forced(name):
             qa.linear(x, w.copy())
-            assert products.integer_kernel("cpu")(*terms(), 3, 5, 2, 0) == name
+            assert products.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) == name
     with kernel_choice.forced("winograd"):
-        assert products.integer_kernel("cpu")(*terms(), 3, 5, 2, 0) in ("conv", "dot")
+        assert products.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) in ("conv", "dot")
         with kernel_choice.forced("dot"):  # 9 planes: only one kernel can
-            assert products.integer_kernel("cpu")(terms(9)[0], terms()[0], 3, 5, 2, 0) == "conv"
+            assert products.integer_kernel("cpu")(terms(9)[0], terms()[0], 3, 5, 2, Forms()) == "conv"
 
 
 def terms(planes=4):

@@ -10,14 +10,15 @@ import naive
 import numba
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import assert_bits, assert_packed, thresholds
 from strategies import PRODUCTS, Law, channels, laws, products_by, samples, seeds, threads
 
 import quantarray as qa
+from quantarray import kernel_choice
 from quantarray.array import validate
-from quantarray.cpu import conv, conv_real, dot, drive, winograd
+from quantarray.cpu import conv, conv_real, dot, drive, framed, winograd
 from quantarray.cpu import threads as cpu_threads
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
 from quantarray.ops import contraction, folded, merging, scaled, slicing, unrolling
@@ -51,9 +52,9 @@ class Case:
 
 
 @st.composite
-def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=False):
+def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=False, framed=False):
     """Sizes that fit: a window that is larger than the padded image takes more padding. `squares`: 3x3 at stride 1.
-    `few`: groups of few channels with an output each.
+    `few`: groups of few channels with an output each. `framed`: one group at stride 1, many images.
     """
     if depthwise:
         groups, per_group, outputs = draw(channels()), 1, draw(st.integers(1, 3))
@@ -67,6 +68,8 @@ def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=Fal
     stride, dilation = (draw(st.integers(1, 3) | st.tuples(*[st.integers(1, 3)] * 2)) for _ in range(2))
     if squares:
         kernel, image, stride, dilation = [3, 3], [draw(st.integers(1, 9)) for _ in range(2)], 1, 1
+    if framed:
+        groups, stride, image[1] = 1, 1, draw(st.integers(1, 40))
     spread = dilation if isinstance(dilation, tuple) else (dilation, dilation)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True)]
     padding = draw(st.sampled_from(["same", "valid", "one", "pairs", "pairs", "pairs"]))
@@ -78,7 +81,7 @@ def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=Fal
     padding = {"pairs": tuple(map(tuple, pads)), "one": pads[0][0]}.get(padding, padding)
     options = {"stride": stride, "dilation": dilation, "groups": groups, "pad_value": draw(pad_values)}
     options["flip_kernel"] = draw(st.booleans())
-    x = (draw(st.integers(0, 3)), *image, groups * per_group)
+    x = (draw(st.integers(0, 20 if framed else 3)), *image, groups * per_group)
     return Case(x, (groups * outputs, *kernel, per_group), options, padding, draw(st.sampled_from(["NHWC", "NCHW"])))
 
 
@@ -216,6 +219,42 @@ def test_squares_that_see_padding_only():
     dirt.clear()
     with threads(True), products_by("winograd"):
         np.testing.assert_array_equal(qa.conv2d(a, b, padding=9, pad_value=-3), expected)
+
+
+@pytest.mark.skipif(UNIT is None, reason="no matrix unit, not even an emulated one")
+@settings(max_examples=60)
+@given(st.data(), cases(framed=True))
+def test_integers_between_zeros(data, case):
+    w_law = data.draw(laws(8, ["integer"]).filter(lambda law: max(map(abs, law.dtype.levels)) < 128))
+    x, w, *ours = arrays(data.draw, case, INTEGER, w_law)
+    bias = integer_bias(data.draw, len(w.codes))
+    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
+    check(data.draw, case, *ours, expected.astype(np.int32), bias, by=["framed"])
+
+
+@pytest.mark.skipif(UNIT is None, reason="no matrix unit, not even an emulated one")
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    ("images", "size", "channels", "outputs"),
+    [
+        (20, (7, 7), 130, 200),  # 7 together at most: the last are fewer; weights that are not kept
+        (3, (30, 40), 70, 33),  # rows in bands
+        (2, (3, 600), 65, 64),  # a row is more than a band
+        (2, (9, 30), 640, 40),  # more words than a band has, in stretches of the contraction
+    ],
+)
+def test_bands_between_zeros(images, size, channels, outputs, many):
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(0, 4, (images, *size, channels)), rng.integers(-2, 2, (outputs, 3, 3, channels))
+    a, b = qa.encode(x, range(4)), qa.encode(w, range(-2, 2))
+    expected = naive.conv2d(x, w, padding=((1, 1), (1, 1))).astype(np.int32)
+    with kernel_choice.heard() as asked, products_by("framed"), threads(many):
+        np.testing.assert_array_equal(qa.conv2d(a, b, padding=1), expected)
+        for planes in range(1, 6):
+            law = qa.Thresholds(np.sort(rng.integers(-300, 300, (outputs, 2**planes - 1))))
+            bits = qa.conv2d(a, b, padding=1, requantize=law)
+            np.testing.assert_array_equal(bits.codes(), law(expected).codes())
+    assert asked and all("framed" in question.candidates for question in asked)
 
 
 @pytest.mark.parametrize("x_levels", [(0, 1), (-1, 1), range(4), range(-8, 8)])
@@ -425,12 +464,19 @@ def called_by_python(kernel):
 
 @pytest.mark.parametrize(
     "module, name, scale",
-    [(conv, "conv", None), (dot, "dot", None), (winograd, "winograd", None), (conv_real, "real", 2.0)],
+    [
+        (conv, "conv", None),
+        (dot, "dot", None),
+        (winograd, "winograd", None),
+        (framed, "framed", None),
+        (conv_real, "real", 2.0),
+    ],
 )
 @pytest.mark.parametrize("groups, outputs", [(1, 400), (2, 200), (3, 129)])
 def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, monkeypatch):
     """Threads set bits without atomic operations. All bits are ones here, so that every word written shows."""
-    if (module in (dot, winograd) and not DOTS) or (module is winograd and UNIT is not None):
+    unit = {winograd: UNIT is None, framed: UNIT is not None and groups == 1}.get(module, True)
+    if (module in (dot, winograd) and not DOTS) or not unit:
         pytest.skip("no dot products, or others")
     pieces = []
 

@@ -32,6 +32,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "depthwise_codes",
         "dot",
         "dot_weights",
+        "framed",
         "pack_seen",
         "rescale",
         "sliced",

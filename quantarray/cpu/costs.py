@@ -11,6 +11,8 @@ from .added import differing
 from .bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
+from .framed import EFFORT as FRAMED
+from .framed import POSITIONS
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import IN_REGISTERS
@@ -46,22 +48,21 @@ BY_TABLES = BY_WORDS._replace(unroll=0.25, alone=1.9, one_shift=0)
 COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
-def integer_kernel(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
+def integer_kernel(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     """The kernel of operands of one term: `rows` pixels of windows of `words` words, by `channels` a group.
 
-    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others. Pixels `of_bytes` are multiplied as they are, and
-    packed before they are counted.
+    `forms` are what they are besides. Pixels `of_bytes` are multiplied as they are, and packed before they are counted.
     """
-    found = costs(x_terms, w_terms, rows, channels, words, squares, of_bytes)
+    found = costs(x_terms, w_terms, rows, channels, words, forms, of_bytes)
     return min(found, key=found.get)
 
 
-def candidates(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
+def candidates(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     """The kernels that can make a product; arguments as of `integer_kernel`."""
-    return tuple(costs(x_terms, w_terms, rows, channels, words, squares, of_bytes))
+    return tuple(costs(x_terms, w_terms, rows, channels, words, forms, of_bytes))
 
 
-def costs(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
+def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     """What each kernel that can make a product costs."""
     sizes = rows, channels, words
     found = {"conv": _counting(x_terms, w_terms, *sizes)}
@@ -69,8 +70,10 @@ def costs(x_terms, w_terms, rows, channels, words, squares, of_bytes=False):
         found["conv"] += _PACK * words / max(1, -(-channels // LANES))
     if _dot_fits(x_terms, w_terms):
         found["dot"] = _dot(x_terms, w_terms, *sizes)
-    if squares and _winograd_fits(x_terms, w_terms, words):
-        found["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * squares / max(1, rows)
+    if forms.squares and _winograd_fits(x_terms, w_terms, words):
+        found["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * forms.squares / max(1, rows)
+    if forms.positions and _framed_fits(x_terms, w_terms):
+        found["framed"] = _framed(x_terms, w_terms, channels, words, forms)
     return found
 
 
@@ -113,6 +116,18 @@ def _dot(x_terms, w_terms, rows, channels, words):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
     return words * (DOT.word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
+
+
+def _framed_fits(x_terms, w_terms):
+    """Where a matrix unit multiplies levels as they are: no sum of codes alone is left to add."""
+    return UNIT is not None and _dot_fits(x_terms, w_terms) and not bytes_of_levels.py_func(w_terms)[2]
+
+
+def _framed(x_terms, w_terms, channels, words, forms):
+    tiles, blocks = min(POSITIONS, forms.positions) / TILE, max(1, -(-channels // LANES))
+    product = words * (FRAMED.word * _pairing(blocks) + COUNTING.expand * w_terms[0, 1] * LANES / tiles)
+    pixels = COUNTING.expand * x_terms[0, 1] * TILE / blocks * forms.position_words
+    return (product + pixels) * forms.positions / (TILE * forms.tiles) + FRAMED.tile
 
 
 def _winograd_fits(x_terms, w_terms, words):

@@ -18,12 +18,12 @@ from .finish import finish_tile, target
 from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads
-from .rows import line_up, most_tiles, row_bytes
+from .rows import line_up, most_tiles, row_bytes, whole_spans
 from .tiles import Group, blocks, empty_places, lanes_of, lay_out_blocks, next_stretch, place_tiles
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
-_PAIR = 2  # blocks of 32 channels whose weights are expanded at once
+PAIR = 2  # blocks of 32 channels whose weights are expanded at once
 STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
 EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
 
@@ -68,7 +68,7 @@ def _sum_windows(codes, windows, i, kind, firsts, spans, ones):
 
 
 @inline
-def _expand_blocks(w, block, near, begin, end, base, unit, weights, weight, apart):
+def expand_blocks(w, block, near, begin, end, base, unit, weights, weight, apart):
     """Words begin .. end of `near` blocks as bytes, those of a block `apart` from the one before."""
     j0, planes, length, plane = w.terms[0, 0], w.terms[0, 1], w.words.shape[2], w.words.shape[1] * w.words.shape[2]
     for b in range(near):
@@ -86,16 +86,17 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
     stretches = -(-length // STRETCH)
     firsts, spans = spans_of(x.words, plan, length, stretches)
     apart = -(-length // stretches) * LANES * WORD
-    weights = np.empty(_PAIR * apart + WORD, np.uint8)
+    weights = np.empty(PAIR * apart + WORD, np.uint8)
     weight = first_line(weights)
     codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
     places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
     if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
-        most, slots, apart_slots, apart_blocks = BAND, BAND if stretches > 1 else 1, _PAIR * TILE, TILE
-        totals = empty_lines(slots * _PAIR * TILE, np.int32)
+        most, slots, apart_slots, apart_blocks = BAND, BAND if stretches > 1 else 1, PAIR * TILE, TILE
+        totals = empty_lines(slots * PAIR * TILE, np.int32)
     else:  # sums[block, slot, pixel]
         most, slots, apart_slots, apart_blocks = most_tiles(matrix, length), BAND, TILE, BAND * TILE
-        totals, rows, row = empty_lines(_PAIR * BAND * TILE, np.int32), np.empty(0, np.uint8), 0
+        totals, rows, row = empty_lines(PAIR * BAND * TILE, np.int32), np.empty(0, np.uint8), 0
+        whole = whole_spans(length, stretches)
     to = target(finish, values, words)
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
@@ -111,15 +112,15 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
                 rows, row = line_up(matrix, codes, windows, plan, low, band, firsts, spans, length, rows)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
-            first, last = blocks(group.block, group_blocks, _PAIR, chunk, chunks)
-            for task in range(-(-(last - first) // _PAIR) * stretches):
-                pair, s = first + task // stretches * _PAIR, task % stretches
-                near, begin, stop = min(_PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
-                _expand_blocks(w, pair, near, begin, stop, base, unit, weights, weight, apart)
+            first, last = blocks(group.block, group_blocks, PAIR, chunk, chunks)
+            for task in range(-(-(last - first) // PAIR) * stretches):
+                pair, s = first + task // stretches * PAIR, task % stretches
+                near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
+                expand_blocks(w, pair, near, begin, stop, base, unit, weights, weight, apart)
                 if matrix is not None:
                     dot_rows(
-                        matrix, rows, row + begin * WORD, row_bytes(length), band * TILE, weights, weight, apart, near,
-                        stop - begin, s == 0, totals, apart_blocks * LANES,
+                        matrix, rows, row, row_bytes(length), band * TILE, weights, weight, apart, near, whole, s,
+                        s + 1, s == 0, totals, 0, apart_blocks * LANES,
                     )  # fmt: skip
                 for i in range(band):
                     total = i % slots * apart_slots

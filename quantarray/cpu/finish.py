@@ -50,7 +50,8 @@ def finish_tile(dots, dot, i, lanes, places, added, ones, to):
         )  # fmt: skip
         put_masks(i, np.uint64(0), lanes, places, to)
     else:
-        shift_tile(dots, dot * LANES, added.fixed, fixed, added.along, ones, i * TILE, added.step)
+        at = dot * LANES
+        shift_tile(dots, at, added.fixed, fixed, added.along, ones, i * TILE, added.step, dots, at)
         store_tile(dots, dot, i, lanes, places.rows, places.sizes[i], to)
 
 

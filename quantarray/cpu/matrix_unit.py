@@ -11,12 +11,14 @@ from .compiled import entry
 from .micro import LANES, QUAD, dot_amx, dot_rows
 
 _WORDS, _PIXELS = 3, 48  # two tiles of pixels at once, and one
+_QUADS = 16  # of a word
 
 
 @entry
 def _multiply(unit, codes, stride, weights, fresh, totals):
     apart, beside = weights.size // 2, totals.size // 2
-    dot_rows(unit, codes, 0, stride, _PIXELS, weights, 0, apart, 2, _WORDS, fresh, totals, beside)
+    spans = np.array([[0, 0, _QUADS], [_QUADS, _QUADS, apart // (LANES * QUAD) - _QUADS]])
+    dot_rows(unit, codes, 0, stride, _PIXELS, weights, 0, apart, 2, spans, 0, 2, fresh, totals, 0, beside)
 
 
 def wrong(unit, multiply=_multiply):

@@ -22,6 +22,16 @@ def most_tiles(matrix, length):
 
 
 @inner
+def whole_spans(length, stretches):
+    """int64[stretches 3]: (at, to, length) in quads of the words of each stretch, in a row and in its weights."""
+    spans = np.zeros((stretches, 3), np.int64)
+    for s in range(stretches):
+        begin, end = length * s // stretches, length * (s + 1) // stretches
+        spans[s, 0], spans[s, 2] = begin * WORD // QUAD, (end - begin) * WORD // QUAD
+    return spans
+
+
+@inner
 def line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows):
     """(rows, row): the windows of the tiles from `low` on, whole, with zeros for the taps outside.
 

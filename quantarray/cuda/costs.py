@@ -1,19 +1,20 @@
-"""Which kernel takes a product of integers: `conv` always, since `dot` and `winograd` have no twins."""
+"""Which kernel takes a product of integers: `conv` always, since `dot`, `winograd` and `framed` have no twins."""
 
 from __future__ import annotations
 
 from ..dtypes import Array
+from ..kernels import Forms
 
 
 def candidates(
-    x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int, of_bytes: bool = False
+    x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> tuple[str, ...]:
     """The kernels that can make a product."""
     return ("conv",)
 
 
 def integer_kernel(
-    x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, squares: int, of_bytes: bool = False
+    x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> str:
     """ "conv", whatever the operands of one term are."""
     return "conv"

@@ -12,12 +12,14 @@ from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Fixed, Left, Plan, Right, Squares
+from ..kernels import Fixed, Forms, Frame, Left, Plan, Right, Squares
 from ..thresholds import Thresholds
-from ..window import Window, classes, over_images, plan, squares, unrolled_plan
+from ..window import Window, classes, frame, images_of_a_tile, over_images, plan, squares, tile_count, unrolled_plan
 from . import folded, products, scaled, slices, thresholding
 from .lanes import TILE, CopyLanes, GroupLanes
 from .operand import Operand, lower
+
+_MOST_SEEN = 1 << 15  # words of the rows under the windows of one row that are made bytes at a time: 2 MiB
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,15 @@ class Job:
         return math.prod(self.shape[:-1])
 
     @property
-    def squares(self) -> int:
-        """Squares of 2 by 2 windows in all images, where they are a form that kernels know."""
-        return 0 if self.side_by_side else self.shape[0] * self.window.squares
+    def forms(self) -> Forms:
+        """What the windows of all images are besides."""
+        if self.side_by_side:
+            return Forms()
+        images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window
+        fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN
+        positions = window.positions(images) if fits else 0
+        tiles = tile_count(window, images, TILE) if positions else 0
+        return Forms(tiles, images * window.squares, positions, words)
 
     @property
     def scaled(self) -> bool:
@@ -88,7 +96,7 @@ class Job:
     @property
     def kernel(self) -> str:
         """The kernel that is the fastest."""
-        size = self.pixels, self.shape[3] // self.groups, self.words, self.squares
+        size = self.pixels, self.shape[3] // self.groups, self.words, self.forms
         dtype = np.dtype(np.int32) if self.scaled else self.dtype
         return products.product_name(self.device, dtype, self.terms, self.b.terms, *size, self.of_bytes)
 
@@ -191,12 +199,14 @@ def _prepare(job: Job) -> Contraction:
     return Contraction(per_group * groups, split, images, terms, job.of_bytes, unrolled, call)
 
 
-def _where(job: Job, name: str) -> tuple[int, Plan | Squares]:
+def _where(job: Job, name: str) -> tuple[int, Plan | Squares | Frame]:
     """(images, plan): where a kernel finds its windows; as the plan counts images."""
     if name == "winograd":
         return job.shape[0], squares(job.window, _unit(job), job.groups)
+    if name == "framed":
+        return job.shape[0], frame(job.window, _unit(job), job.shape[0])
     # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
-    together = 1 if job.real else math.gcd(max(job.shape[0], 1), TILE)
+    together = 1 if job.real else images_of_a_tile(job.shape[0], TILE)
     window = over_images(job.window, together)
     if job.unrolled:
         return job.shape[0] // together, unrolled_plan(window, job.words, TILE)

@@ -12,7 +12,7 @@ from ..array import QuantArray
 from ..device import common_device, contiguous, device_of, namespace
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
-from ..kernels import Fixed, Right
+from ..kernels import Fixed, Forms, Right
 from ..thresholds import Thresholds
 from ..window import row_plan
 from . import checks, few, folded, preparation, products, scaled, thresholding
@@ -213,7 +213,7 @@ def _call(
     dtype: np.dtype[Any], shape: tuple[int, ...],
 ) -> products.Call:  # fmt: skip
     (outputs, k), rows = w.shape, math.prod(shape[:-1])
-    name = products.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k), 0)
+    name = products.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k), Forms())
     right, sums = _right(device, name, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None

@@ -51,7 +51,7 @@ def merged(job: Job) -> Job:
 def _cost(costs: Callable[..., dict[str, float]], job: Job, terms: Array, times: int) -> float:
     """What a tile costs with so many groups merged, by the fastest kernel."""
     channels = job.shape[3] // job.groups * times
-    sizes = job.pixels, channels, job.words_of(job.w.shape[3] * times), job.squares
+    sizes = job.pixels, channels, job.words_of(job.w.shape[3] * times), job.forms
     return min(costs(job.terms, terms, *sizes).values()) * -(-channels // LANES) * (job.groups // times)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
 from ..dtypes import Array
-from ..kernels import Finish, Fixed, Left
+from ..kernels import Finish, Fixed, Forms, Left
 from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
@@ -46,7 +46,7 @@ def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
 
 def layout_of(name: str) -> str:
     """The kernel that lays weights out for the kernel `name`."""
-    return "dot_weights" if name in ("dot", "winograd") else "conv_weights"
+    return "dot_weights" if name in ("dot", "winograd", "framed") else "conv_weights"
 
 
 def real_extras(
@@ -133,18 +133,18 @@ def product_name(
     rows: int,
     channels: int,
     words: int,
-    squares: int,
+    forms: Forms,
     of_bytes: bool = False,
 ) -> str:
     """The kernel of products of a dtype: `rows` windows of `words` words, by `channels` a group.
 
-    `squares` of 2 by 2 windows are 3x3 at stride 1; 0 for others. `of_bytes`: x is not packed yet.
+    `of_bytes`: x is not packed yet.
     """
     if dtype == np.float32:
         return "conv_real"
     if dtype == np.int64:
         return "conv"
-    return integer_kernel(device)(x_terms, w_terms, rows, channels, words, squares, of_bytes)
+    return integer_kernel(device)(x_terms, w_terms, rows, channels, words, forms, of_bytes)
 
 
 def write_to(

@@ -28,7 +28,7 @@ def _pays(job: Job, made: Job) -> bool:
     model = product_costs(job.device)
     if model is None:
         return False
-    plain, rows = (model.costs(j.terms, j.b.terms, j.pixels, j.shape[3], j.words, j.squares) for j in (job, made))
+    plain, rows = (model.costs(j.terms, j.b.terms, j.pixels, j.shape[3], j.words, j.forms) for j in (job, made))
     blocks = -(-job.shape[3] // LANES)
     unrolling = model.unrolling(job.terms, job.pixels, job.window.taps)
     return bool(model.COUNTING.sure * (blocks * min(rows.values()) + unrolling) < blocks * min(plain.values()))

@@ -16,12 +16,13 @@ from .lane_products import row_codes, row_sums
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .largest import SIDE, keep_largest
 from .pairs import CHANNELS, PAIRS, pair_pixels
-from .ranks import put_ranks
+from .ranks import BLENDED, put_ranks
 from .rescale_row import rescale_row
 from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
 from .stream import STREAMED, stream_lanes
+from .strips import put_strip
 from .sums import mask_sums, mask_words, read_tile, value_sums
 from .tables import TABLES, WORDS, add_rows, fill_tables
 from .taps import add_chosen, fix_lanes
@@ -56,6 +57,7 @@ else:
     pick_bits = None  # bits of words are moved by shifts
 
 __all__ = [
+    "BLENDED",
     "CHANNELS",
     "DOT_ALONE",
     "DOT_PASSES",
@@ -113,6 +115,7 @@ __all__ = [
     "prefetch",
     "put_plane",
     "put_ranks",
+    "put_strip",
     "read_tile",
     "rescale_row",
     "round_tile",

@@ -4,6 +4,7 @@ A tile of codes is 16 pixels by 64 bytes, so windows have to lie evenly spaced (
 quads of 16 channels: rows of the int8 [quads 32 4] of `dot.py` as they are, 128 bytes apart.
 """
 
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -43,31 +44,38 @@ _INSTRUCTIONS = {Tiles: Amx, EmulatedTiles: EmulatedAmx}
 
 @intrinsic
 def dot_rows(
-    typingctx, unit, codes, code, stride, pixels, weights, weight, apart, blocks, words, fresh, totals, beside
-):
-    """totals[b * beside + p * 32 + l] += sum over k < 64 * words of a * w, or = that where `fresh`, with
+    typingctx, unit, codes, code, stride, pixels, weights, weight, apart, blocks, spans, start, stop, fresh, totals,
+    total, beside,
+):  # fmt: skip
+    """totals[total + b * beside + p * 32 + l] += sum of a * w, or = that where `fresh`, with
 
-        a = codes[code + p * stride + k],   w = weights[weight + b * apart + 4 * (32 * (k // 4) + l) + k % 4]
+        a = codes[code + p * stride + 4 * (at + q) + i]
+        w = weights[weight + b * apart + 4 * (32 * (to + q) + l) + i]
 
-    for l < 32, b < blocks and p < pixels, rounded up to a multiple of 16: as many rows of codes and totals must be
-    there. codes uint8, weights uint8 that are read as int8, totals int32, C-contiguous and indexed flat. Sums may wrap,
-    as in `dot_tile`. Fast where rows begin on cache lines.
+    for spans start .. stop of int64 spans[n 3], rows (at, to, length), over q < length and i < 4, as in `dot_tile`;
+    lengths are multiples of 16. For l < 32, b < blocks and p < pixels, rounded up to a multiple of 16: as many rows of
+    codes and totals must be there. codes uint8, weights uint8 that are read as int8, totals int32, C-contiguous and
+    indexed flat. Sums may wrap. Fast where rows begin on cache lines.
     """
     i64 = types.int64
     signature = types.void(
-        unit, codes, i64, i64, i64, weights, i64, i64, i64, i64, types.boolean, totals, i64
+        unit, codes, i64, i64, i64, weights, i64, i64, i64, spans, i64, i64, types.boolean, totals, i64, i64
     )  # fmt: skip
     instructions = _INSTRUCTIONS[unit.instance_class]
 
     def codegen(context, builder, signature, args):
         codes, weights = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 5))
-        totals = pointer(context, builder, signature, args, 11)
-        multiply(builder, instructions(context, builder), codes, *args[3:5], weights, *args[7:11], totals, args[12])
+        spans, totals = (pointer(context, builder, signature, args, i) for i in (9, 13))
+        totals = builder.gep(totals, [args[14]])
+        multiply(
+            builder, instructions(context, builder), codes, *args[3:5], weights, *args[7:9], spans, *args[10:13],
+            totals, args[15],
+        )  # fmt: skip
 
     return signature, codegen
 
 
-def multiply(builder, tiles, codes, stride, pixels, weights, apart, blocks, words, fresh, totals, beside):
+def multiply(builder, tiles, codes, stride, pixels, weights, apart, blocks, spans, start, stop, fresh, totals, beside):
     """The code of `dot_rows` for pointers.
 
     A block's weights meet all pixels before the next block's, and stay in L1 up to 18 words. Tiles are configured here
@@ -84,7 +92,7 @@ def multiply(builder, tiles, codes, stride, pixels, weights, apart, blocks, word
             first = builder.mul(piece, const(ROWS))
             from_code = builder.gep(codes, [builder.mul(first, stride)])
             to_row = builder.gep(rows, [builder.mul(first, const(LANES))])
-            _product(builder, tiles, many, from_code, stride, column, words, fresh, to_row)
+            _product(builder, tiles, many, from_code, stride, column, (spans, start, stop), fresh, to_row)
 
         with cgutils.for_range(builder, builder.udiv(pieces, const(2))) as pair:
             product(2, builder.mul(pair.index, const(2)))
@@ -93,7 +101,7 @@ def multiply(builder, tiles, codes, stride, pixels, weights, apart, blocks, word
     tiles.release()
 
 
-def _product(builder, tiles, many, codes, stride, weights, words, fresh, totals):
+def _product(builder, tiles, many, codes, stride, weights, spans, fresh, totals):
     """16 or 32 pixels by 32 channels: sums stay in tiles for the whole contraction."""
     sums = [(side, m, m * SIDES + side) for m in range(many) for side in range(SIDES)]
     places = {total: _at(builder, totals, (m * LANES + side) * ROWS) for side, m, total in sums}
@@ -105,9 +113,7 @@ def _product(builder, tiles, many, codes, stride, weights, words, fresh, totals)
             for total, place in places.items():
                 tiles.load(total, place, const(_TOTAL_STRIDE))
     below = builder.mul(stride, const(ROWS))
-    with cgutils.for_range(builder, words) as word:
-        column = builder.gep(weights, [builder.mul(word.index, const(ROWS * _WEIGHT_STRIDE))])
-        row = builder.gep(codes, [builder.mul(word.index, const(BYTES))])
+    with _words(builder, codes, weights, *spans) as (row, column):
         for side in range(SIDES):
             tiles.load(WEIGHTS + side, builder.gep(column, [const(side * BYTES)]), const(_WEIGHT_STRIDE))
         for m in range(many):
@@ -116,6 +122,19 @@ def _product(builder, tiles, many, codes, stride, weights, words, fresh, totals)
                 tiles.dot(m * SIDES + side, CODES + m, WEIGHTS + side)
     for total, place in places.items():
         tiles.store(total, place, const(_TOTAL_STRIDE))
+
+
+@contextmanager
+def _words(builder, codes, weights, spans, start, stop):
+    """(where its codes, where its weights begin) for each word of some spans."""
+    with cgutils.for_range(builder, builder.sub(stop, start)) as span:
+        line = builder.mul(builder.add(start, span.index), const(3))
+        at, to, length = (builder.load(builder.gep(spans, [builder.add(line, const(i))])) for i in range(3))
+        first = builder.gep(codes, [builder.mul(at, const(QUAD))])
+        first_weight = builder.gep(weights, [builder.mul(to, const(_WEIGHT_STRIDE))])
+        with cgutils.for_range(builder, builder.udiv(length, const(ROWS))) as word:
+            row = builder.gep(first, [builder.mul(word.index, const(BYTES))])
+            yield row, builder.gep(first_weight, [builder.mul(word.index, const(ROWS * _WEIGHT_STRIDE))])
 
 
 def _at(builder, totals, index):

@@ -13,19 +13,20 @@ from .vectors import F32, F64, I64, LANES, TILE, WIDTH, const, full, place_of, p
 
 
 @intrinsic
-def shift_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step):
-    """d[p, l] = extra[at + l] + along * ones[ones_at + p] + step * d[p, l] for the 4 by 32 lanes d from dot[dot_at] on.
+def shift_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step, made, made_at):
+    """m[p, l] = extra[at + l] + along * ones[ones_at + p] + step * d[p, l] for the 4 by 32 lanes d from dot[dot_at] on
+    and as many m from made[made_at] on, which may be the same.
 
-    dot and extra are both int32 or both int64, ones int64.
+    dot, made and extra are all int32 or all int64, ones int64.
     """
     i64 = types.int64
-    signature = types.void(dot, i64, extra, i64, i64, ones, i64, i64)
+    signature = types.void(dot, i64, extra, i64, i64, ones, i64, i64, made, i64)
 
     def codegen(context, builder, signature, args):
-        dots = pointer(context, builder, signature, args, 0, args[1])
+        made = pointer(context, builder, signature, args, 8, args[9])
 
         def store(p, lane, exact):
-            builder.store(exact, place_of(builder, dots, p * LANES + lane, exact.type), align=8)
+            builder.store(exact, place_of(builder, made, p * LANES + lane, exact.type), align=8)
 
         _each_exact(context, builder, signature, args, store)
 

@@ -7,7 +7,7 @@ from numba.extending import intrinsic
 
 from .vectors import I64, LANES, const, full, own_function, place_of, pointer, splat
 
-_BLENDED = 4  # planes up to which all thresholds are loaded as vectors; beyond, each lane loads its own
+BLENDED = 4  # planes up to which all thresholds are loaded as vectors; beyond, each lane loads its own
 
 
 @intrinsic
@@ -53,11 +53,12 @@ def _function(module, kind, compare):
     store = _storing(builder, flip, valid, channel, words, between)
     many = builder.append_basic_block()
     choice = builder.switch(planes, many)
-    for number in range(2, _BLENDED + 1):
+    for number in range(2, BLENDED + 1):
         block = builder.append_basic_block()
         choice.add_case(const(number), block)
         builder.position_at_end(block)
-        masks = [_blended(builder, *pair, apart, number, compare) for pair in zip(found, columns, strict=True)]
+        limits = [limits_of(builder, column, apart, number, vector) for column in columns]
+        masks = [bisect(builder, *pair, compare) for pair in zip(found, limits, strict=True)]
         for plane, parts in enumerate(zip(*masks, strict=True), 1):
             store(const(number - plane), parts)
         builder.ret_void()
@@ -90,12 +91,14 @@ def _storing(builder, flip, valid, channel, words, between):
     return store
 
 
-def _blended(builder, value, limits, apart, planes, compare):
+def limits_of(builder, limits, apart, planes, vector):
+    """The thresholds of a vector's lanes, from those in row `limits` on, as vectors."""
+    rows = [builder.gep(limits, [builder.mul(apart, const(t))]) for t in range(2**planes - 1)]
+    return [builder.load(place_of(builder, row, 0, vector), align=4) for row in rows]
+
+
+def bisect(builder, value, candidates, compare):
     """The masks of a vector's planes, the highest first. The candidates are halved by each mask."""
-    candidates = []
-    for t in range(2**planes - 1):
-        row = builder.gep(limits, [builder.mul(apart, const(t))])
-        candidates.append(builder.load(place_of(builder, row, 0, value.type), align=4))
     masks = []
     while candidates:
         middle = len(candidates) // 2

@@ -18,7 +18,7 @@ from .finish import finish_tile, target
 from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
 from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads
-from .rows import line_up, most_tiles, row_bytes, whole_spans
+from .rows import line_up, row_bytes, whole_spans
 from .tiles import Group, blocks, empty_places, lanes_of, lay_out_blocks, next_stretch, place_tiles
 from .windows import BAND, WORD, bring, spans_of
 
@@ -84,32 +84,35 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
     added = Added(finish.extra, x.terms[0, 3] * shift, x.terms[0, 3] * step, 0)
     length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
     stretches = -(-length // STRETCH)
-    firsts, spans = spans_of(x.words, plan, length, stretches)
     apart = -(-length // stretches) * LANES * WORD
     weights = np.empty(PAIR * apart + WORD, np.uint8)
     weight = first_line(weights)
     codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
     places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
     if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
-        most, slots, apart_slots, apart_blocks = BAND, BAND if stretches > 1 else 1, PAIR * TILE, TILE
+        slots, apart_slots, apart_blocks = BAND if stretches > 1 else 1, PAIR * TILE, TILE
         totals = empty_lines(slots * PAIR * TILE, np.int32)
+        firsts, spans = spans_of(x.words, plan, length, stretches)
     else:  # sums[block, slot, pixel]
-        most, slots, apart_slots, apart_blocks = most_tiles(matrix, length), BAND, TILE, BAND * TILE
-        totals, rows, row = empty_lines(PAIR * BAND * TILE, np.int32), np.empty(0, np.uint8), 0
-        whole = whole_spans(length, stretches)
+        slots, apart_slots, apart_blocks = BAND, TILE, BAND * TILE
+        totals = empty_lines(PAIR * BAND * TILE, np.int32)
+        firsts, spans = whole_spans(plan, length, stretches)
     to = target(finish, values, words)
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
         band = 0
         for nth in range(w.groups):
             group, mark = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes), mark + 1
-            band, codes, marks = bring(
-                x.words, x.terms, plan, length, low, min(end, low + most), nth * w.group_words, codes, marks, mark,
-                places.origins, windows,
-            )  # fmt: skip
-            place_tiles(plan, low, band, nth * w.group_words, places)
-            if matrix is not None:
-                rows, row = line_up(matrix, codes, windows, plan, low, band, firsts, spans, length, rows)
+            shifted = nth * w.group_words
+            if matrix is None:
+                band, codes, marks = bring(
+                    x.words, x.terms, plan, length, low, end, shifted, codes, marks, mark, places.origins, windows
+                )  # fmt: skip
+            else:
+                band, codes = line_up(
+                    matrix, x.words, x.terms, plan, length, low, end, shifted, codes, places.origins, windows
+                )  # fmt: skip
+            place_tiles(plan, low, band, shifted, places)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
             first, last = blocks(group.block, group_blocks, PAIR, chunk, chunks)
@@ -119,8 +122,8 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
                 expand_blocks(w, pair, near, begin, stop, base, unit, weights, weight, apart)
                 if matrix is not None:
                     dot_rows(
-                        matrix, rows, row, row_bytes(length), band * TILE, weights, weight, apart, near, whole, s,
-                        s + 1, s == 0, totals, 0, apart_blocks * LANES,
+                        matrix, codes, windows[0, 0], row_bytes(length), band * TILE, weights, weight, apart, near,
+                        spans, firsts[s, 0], firsts[s, 1], s == 0, totals, 0, apart_blocks * LANES,
                     )  # fmt: skip
                 for i in range(band):
                     total = i % slots * apart_slots

@@ -1,11 +1,28 @@
-"""The windows of a band side by side, as rows of bytes at equal distances: what a matrix unit takes."""
+"""Windows as rows of bytes side by side at equal distances, zeros for taps outside: what a matrix unit takes."""
 
 import numpy as np
+from numba.extending import overload
 
 from .compiled import inner
 from .lines import first_line
-from .micro import HALF, QUAD, TILE, clear_bytes, copy_windows
-from .windows import BAND, WINDOWS, WORD
+from .micro import QUAD, TILE, clear_bytes, expand
+from .windows import BAND, WORD, copy_rows
+
+_WORDS = 1 << 14  # of the rows of a band, or one piece: 1 MiB of the 2 MiB of L2 that every CPU with a matrix unit has
+
+
+def line_up(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
+    """(tiles, rows): the windows of a band from tile `begin` on, whole, in `rows` from places[tile, pixel] on.
+
+    From one to the next it is `row_bytes(length)`, and there is room for as many as the unit takes at once. Origins
+    are `shift` from the plan's; `rows` is a larger buffer where it has to be.
+    """
+    raise NotImplementedError
+
+
+@overload(line_up)
+def _line_up(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
+    return _expand_rows if words.dtype.bitwidth == 64 else _copy_rows
 
 
 @inner
@@ -15,43 +32,49 @@ def row_bytes(length):
 
 
 @inner
-def most_tiles(matrix, length):
-    """The tiles of a band, whole pieces of what the matrix unit takes at once: WINDOWS words at most, or one piece."""
-    piece = matrix.rows // TILE
-    return max(1, min(BAND, WINDOWS // (TILE * (length + 1))) // piece) * piece
-
-
-@inner
-def whole_spans(length, stretches):
-    """int64[stretches 3]: (at, to, length) in quads of the words of each stretch, in a row and in its weights."""
-    spans = np.zeros((stretches, 3), np.int64)
+def whole_spans(plan, length, stretches):
+    """(firsts, spans) as `spans_of` has them, for windows that have all taps."""
+    kinds = plan.first_run.size - 1
+    firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.zeros((stretches * kinds, 3), np.int64)
     for s in range(stretches):
-        begin, end = length * s // stretches, length * (s + 1) // stretches
-        spans[s, 0], spans[s, 2] = begin * WORD // QUAD, (end - begin) * WORD // QUAD
-    return spans
+        first, last = length * s // stretches * WORD // QUAD, length * (s + 1) // stretches * WORD // QUAD
+        for kind in range(kinds + 1):
+            firsts[s, kind] = s * kinds + kind
+        for i in range(s * kinds, (s + 1) * kinds):
+            spans[i, 0], spans[i, 2] = first, last - first
+    return firsts, spans
 
 
 @inner
-def line_up(matrix, codes, places, plan, low, band, firsts, spans, length, rows):
-    """(rows, row): the windows of the tiles from `low` on, whole, with zeros for the taps outside.
+def _band_and_room(matrix, length, tiles, rows):
+    """(tiles, rows): how many of the next tiles a band has, whole pieces if there are more; and room for them."""
+    piece = matrix.rows // TILE
+    most = max(1, min(BAND, _WORDS // (TILE * (length + 1))) // piece) * piece
+    room = (-(-min(tiles, most) // piece) * matrix.rows) * row_bytes(length) + WORD
+    return min(tiles, most), np.empty(room, np.uint8) if rows.size < room else rows
 
-    That of pixel p of tile i begins at rows[row + (i * TILE + p) * row_bytes(length)]; there is room for as many as the
-    unit takes at once. `rows` is a larger buffer where it has to be.
-    """
-    apart, classes, stretches = row_bytes(length), plan.classes, firsts.shape[0]
-    pixels = -(-band * TILE // matrix.rows) * matrix.rows
-    if rows.size < pixels * apart + WORD:
-        rows = np.empty(pixels * apart + WORD, np.uint8)
-    row = first_line(rows)
+
+def _expand_rows(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
+    band, rows = _band_and_room(matrix, length, end - begin, rows)
+    pixels, classes, origin, runs, first_run = plan.pixels, plan.classes, plan.origin, plan.runs, plan.first_run
+    at, first = first_line(rows), terms[0, 0] * words.shape[1] + shift
     for i in range(band):
-        kind, begin, covered = classes[(low + i) % classes.size], row + i * TILE * apart, 0
-        for s in range(stretches):
-            for j in range(firsts[s, kind], firsts[s, kind + 1]):
-                covered += -(-spans[j, 2] * QUAD // HALF)
-        if covered * HALF < length * WORD:
-            clear_bytes(rows, begin, TILE * apart)
-        for s in range(stretches):
-            to = begin + length * s // stretches * WORD
-            spans_first, spans_last = firsts[s, kind], firsts[s, kind + 1]
-            copy_windows(codes, places, i * TILE, spans, spans_first, spans_last, QUAD, 0, rows, to, apart)
-    return rows, row
+        image, tile = (begin + i) // classes.size, (begin + i) % classes.size
+        start, stop, there = first_run[classes[tile]], first_run[classes[tile] + 1], 0
+        for r in range(start, stop):
+            there += runs[r, 2]
+        if there < length:
+            clear_bytes(rows, at, TILE * row_bytes(length))
+        for p in range(TILE):
+            places[i, p], word = at, first + image * plan.image_words + origin[pixels[tile, p]]
+            for r in range(start, stop):
+                to = at + runs[r, 1] * WORD
+                expand(words, word + runs[r, 0], 1, words.shape[1], terms[0, 1], runs[r, 2], 0, 1, rows, to)
+            at += row_bytes(length)
+    return band, rows
+
+
+def _copy_rows(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
+    band, rows = _band_and_room(matrix, length, end - begin, rows)
+    copy_rows(words, terms, plan, length * WORD, begin, band, shift, rows, row_bytes(length), origins, places)
+    return band, rows

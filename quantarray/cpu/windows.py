@@ -159,12 +159,21 @@ def quads_used(runs):
 
 
 def _bring_bytes(words, terms, plan, length, begin, end, shift, codes, marks, mark, origins, places):
-    stride, runs, first_run, base = (length + 1) * WORD, plan.runs, plan.first_run, terms[0, 2]
-    pixels, classes, origin = plan.pixels, plan.classes, plan.origin
+    stride = (length + 1) * WORD
     band = min(BAND, end - begin, max(1, WINDOWS * WORD // (TILE * stride)))
     if codes.size < (band * TILE + 1) * stride:
         codes = np.empty((band * TILE + 1) * stride, np.uint8)
-    code, used = first_line(codes), quads_used(runs) * QUAD
+    used = quads_used(plan.runs) * QUAD
+    copy_rows(words, terms, plan, used, begin, band, shift, codes, stride, origins, places)
+    return band, codes, marks
+
+
+@inner
+def copy_rows(words, terms, plan, used, begin, band, shift, codes, stride, origins, places):
+    """The windows of `band` tiles side by side, `used` bytes of each being read; arguments as of `bring`."""
+    runs, first_run, base = plan.runs, plan.first_run, terms[0, 2]
+    pixels, classes, origin = plan.pixels, plan.classes, plan.origin
+    code = first_line(codes)
     reach, gaps = reach_and_gaps(runs, first_run, used)
     for i in range(band):
         image, tile = (begin + i) // classes.size, (begin + i) % classes.size
@@ -183,7 +192,6 @@ def _bring_bytes(words, terms, plan, length, begin, end, shift, codes, marks, ma
             for r in range(start, stop):
                 at, to = origins[i, p] + runs[r, 0], places[i, p] + runs[r, 1]
                 copy_bytes(words, at, words.size, runs[r, 2], base, codes, to)
-    return band, codes, marks
 
 
 @inner

@@ -19,7 +19,7 @@ from .vectors import I8, LANES, const, pointer
 
 DOT_PASSES = 0.47  # of `count_tile`, as 1.27 and 2.7 T products/s on the same CPU: see `../costs.py`
 DOT_ALONE = 1
-DOT_COPY = 0.2  # of a pass, for a line of 64 bytes of a window that is copied: 1.2 ns of 6.4
+DOT_COPY = 0.2  # of a pass, for a word of a window besides its expansion: runs of 1 to 3 words take 3 ns each
 MOST_PRODUCT = 2**15  # of two bytes: all
 SIDES = LANES // ROWS  # tiles of 16 channels in a block
 CODES, WEIGHTS = 4, 6  # the first tiles of each; sums are 0 .. 3, since two products wait for each other in any fewer

@@ -2,7 +2,7 @@
 
 Rows that fit into L1 meet all queries before the next ones are read from memory, and distances are looked at only where
 one of some is below the worst that is kept. With AVX-512 and several queries, rows are turned into the lanes of the
-inner loop of products, and 4 queries are its pixels; else 8 rows are counted by one query, a row at a time.
+lanes of vectors, and up to 5 queries are counted at once; else 8 rows are counted by one query, a row at a time.
 """
 
 import numpy as np
@@ -15,26 +15,28 @@ from .lines import empty_lines
 from .micro import (
     LANES,
     PAIR,
+    QUERIES,
     ROWS,
     SHUFFLED,
     SPLIT,
     TILE,
     WIDTH,
-    mask_counts,
     mask_sums,
+    near_lanes,
     near_rows,
     popcount,
     shuffle_tile,
     split_lanes,
 )
 from .micro.transpose import weave_lanes
+from .tiles import IN_REGISTERS
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 _LEAST = 1 << 16  # words compared that are worth a parallel region
 _FAR = np.iinfo(np.int64).max
 _SEVERAL = 4  # queries for which rows are turned into lanes
 _BEYOND = 65535  # all sums of MOST words
-BY_LANES = mask_counts is not None  # a branch on a global is not even compiled where it is False
+BY_LANES = IN_REGISTERS  # a branch on a global is not even compiled where it is False
 
 
 def nearest(words, queries, out):
@@ -71,19 +73,17 @@ def _nearest_range(words, queries, found, piece, _):
 @inner
 def _nearest_by_lanes(words, queries, first, last, out):
     """Of 32 rows after the other, as far as they go; returns the first row that is left."""
-    length, origins = words.shape[1], _tiles(queries)
-    runs, masks = np.array([[0, 0, length]]), np.empty(TILE, np.uint64)
-    lanes, limits = empty_lines(length, np.uint64), empty_lines(len(origins), np.int64)
-    for tile in range(len(origins)):
-        limits[tile] = _worst(out, tile) - 1
+    (asked, length), kept = queries.shape, out.shape[2]
+    tiles, lanes, masks = -(-asked // QUERIES), empty_lines(length, np.uint64), np.empty(QUERIES, np.uint64)
+    limits = out[0, :, kept - 1].copy()
     for row in range(first, last - LANES + 1, LANES):
         _turn(words, row, 1, lanes, 0)
-        for tile in range(len(origins)):
-            mask_counts(
-                queries, 0, 1, 0, origins, tile * TILE, lanes, 0, runs, 0, 1, -1, limits, tile * LANES, masks, 0, LANES
-            )
-            if _keep_near(masks, words, row, queries, tile, out):
-                limits[tile] = _worst(out, tile) - 1
+        for tile in range(tiles):
+            query, end = share(tile, tiles, asked)
+            near_lanes(lanes, length, queries, query * length, end - query, limits, query, masks)
+            if _keep_near(masks, words, row, queries, query, end, out):
+                for q in range(query, end):
+                    limits[q] = out[0, q, kept - 1]
     return first + max(0, last - first) // LANES * LANES
 
 
@@ -108,7 +108,11 @@ def _nearest_by_shuffles(words, queries, first, last, out):
             found = False
             for block in range(SHUFFLED // LANES):
                 mask_sums(sums, block * LANES, SHUFFLED, least, tile * LANES, masks)
-                found |= _keep_near(masks, words, row + block * LANES, queries, tile, out)
+                for p in range(TILE):
+                    masks[p] = ~masks[p] & np.uint64(0xFFFFFFFF)
+                query = tile * TILE
+                end = min(query + TILE, queries.shape[0])
+                found |= _keep_near(masks, words, row + block * LANES, queries, query, end, out)
             if found:
                 least[tile] = min(_worst(out, tile), _BEYOND)
     return first + max(0, last - first) // SHUFFLED * SHUFFLED
@@ -132,11 +136,14 @@ def _worst(out, tile):
 
 
 @inline
-def _keep_near(masks, words, row, queries, tile, out):
-    """Insert those of 32 rows whose bit in a query's mask is 0 and that are near enough; True where there are any."""
+def _keep_near(masks, words, row, queries, first, last, out):
+    """Insert those of 32 rows whose bit in the mask of a query, first .. last, is 1 and that are near enough.
+
+    True where there are any.
+    """
     found, kept = False, out.shape[2]
-    for q in range(tile * TILE, min((tile + 1) * TILE, queries.shape[0])):
-        near = ~masks[q - tile * TILE] & np.uint64(0xFFFFFFFF)
+    for q in range(first, last):
+        near = masks[q - first]
         for lane in range(LANES if near else 0):
             if (near >> np.uint64(lane)) & np.uint64(1):
                 distance = _distance(words, row + lane, queries, q)

@@ -8,7 +8,7 @@ the words of a run stream by. `lay_out` puts the weights in the order in which i
 from ..isa import COUNTING, FEATURES
 from .bits import add_bits, low_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .copy_windows import HALF, copy_windows
-from .distances import ROWS, near_rows
+from .distances import QUERIES, ROWS, near_lanes, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
@@ -68,6 +68,7 @@ __all__ = [
     "PAIRS",
     "PLACES",
     "QUAD",
+    "QUERIES",
     "ROWS",
     "SHUFFLED",
     "SIDE",
@@ -107,6 +108,7 @@ __all__ = [
     "mask_sums",
     "mask_tile",
     "mask_words",
+    "near_lanes",
     "near_rows",
     "pair_pixels",
     "pick_bits",

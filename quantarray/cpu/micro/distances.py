@@ -1,13 +1,16 @@
-"""Hamming distances of 8 rows at a time, and which of them are near enough to look at."""
+"""Hamming distances of 8 or 32 rows at a time, and which of them are near enough to look at."""
+
+from functools import reduce
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I64, WIDTH, const, place_of, pointer, slot_of, splat
+from .vectors import I64, LANES, WIDTH, const, place_of, pointer, slot_of, splat
 
 ROWS = WIDTH
+QUERIES = 5  # by 32 rows at once: 20 of 32 registers
 
 
 @intrinsic
@@ -35,6 +38,47 @@ def near_rows(typingctx, words, row, query, at, length, limit, out):
         return builder.zext(builder.bitcast(near, ir.IntType(WIDTH)), I64)
 
     return signature, codegen
+
+
+@intrinsic
+def near_lanes(typingctx, lanes, length, queries, query, count, limits, limit, masks):
+    """Bit l of masks[q], q < count, is whether row l of 32 differs from query q in fewer than limits[limit + q] bits.
+
+    Word k of the rows is lanes[32 * k + l], of the queries queries[query + q * length + k]; 1 to QUERIES of them. All
+    are uint64 but limits, int64, C-contiguous and indexed flat. Sums stay in registers while the words stream by.
+    """
+    i64 = types.int64
+    signature = types.void(lanes, i64, queries, i64, i64, limits, i64, masks)
+
+    def codegen(context, builder, signature, args):
+        lanes = pointer(context, builder, signature, args, 0)
+        queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (2, 5))
+        masks = pointer(context, builder, signature, args, 7)
+        for number in range(1, QUERIES + 1):
+            with builder.if_then(builder.icmp_signed("==", args[4], const(number))):
+                sums = _count_lanes(builder, lanes, args[1], queries, number)
+                for q, row in enumerate(sums):
+                    least = splat(builder, builder.load(builder.gep(limits, [const(q)])), WIDTH)
+                    near = [builder.bitcast(builder.icmp_signed("<", one, least), ir.IntType(WIDTH)) for one in row]
+                    bits = [builder.shl(builder.zext(one, I64), const(v * WIDTH)) for v, one in enumerate(near)]
+                    builder.store(reduce(builder.or_, bits), builder.gep(masks, [const(q)]))
+
+    return signature, codegen
+
+
+def _count_lanes(builder, lanes, length, queries, number):
+    """[query][vector of 8 rows] of distances."""
+    vector, vectors = ir.VectorType(I64, WIDTH), range(0, LANES, WIDTH)
+    slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in vectors] for _ in range(number)]
+    with cgutils.for_range(builder, length) as step:
+        at = builder.mul(step.index, const(LANES))
+        column = [builder.load(place_of(builder, lanes, builder.add(at, const(v)), vector), align=8) for v in vectors]
+        for q, row in enumerate(slots):
+            place = builder.add(builder.mul(const(q), length), step.index)
+            word = splat(builder, builder.load(builder.gep(queries, [place])), WIDTH)
+            for slot, rows in zip(row, column, strict=True):
+                builder.store(builder.add(builder.load(slot), _ones(builder, word, rows)), slot)
+    return [[builder.load(slot) for slot in row] for row in slots]
 
 
 def _ones(builder, a, b):

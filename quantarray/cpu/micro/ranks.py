@@ -24,8 +24,8 @@ def put_ranks(typingctx, values, start, thresholds, at, flip, valid, channel, wo
 
     def codegen(context, builder, signature, args):
         values, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
-        apart = _shape(context, builder, signature, args, 2)[1]
-        planes, rows, length = _shape(context, builder, signature, args, 7)
+        apart = shape_of(context, builder, signature, args, 2)[1]
+        planes, rows, length = shape_of(context, builder, signature, args, 7)
         bits = pointer(context, builder, signature, args, 7, builder.mul(args[8], length))
         between = builder.mul(rows, length)
         made = _function(builder.module, values.type.pointee, compare)
@@ -34,7 +34,8 @@ def put_ranks(typingctx, values, start, thresholds, at, flip, valid, channel, wo
     return signature, codegen
 
 
-def _shape(context, builder, signature, args, i):
+def shape_of(context, builder, signature, args, i):
+    """The shape of array argument i."""
     return cgutils.unpack_tuple(builder, context.make_array(signature.args[i])(context, builder, args[i]).shape)
 
 

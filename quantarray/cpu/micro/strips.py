@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .ranks import BLENDED, bisect, limits_of
+from .ranks import BLENDED, bisect, limits_of, shape_of
 from .vectors import LANES, const, full, place_of, pointer, splat
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
@@ -33,8 +33,8 @@ def put_strip(
         dots, extras, limits, words = (
             pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3, 5, 11)
         )
-        count, lanes = _shape(context, builder, signature, args, 5)
-        _, rows, row_words = _shape(context, builder, signature, args, 11)
+        count, lanes = shape_of(context, builder, signature, args, 5)
+        _, rows, row_words = shape_of(context, builder, signature, args, 11)
         pixels, step, flips, used, channel, apart = (args[i] for i in (2, 7, 8, 9, 10, 13))
         vector, plane = full(dots.type.pointee), builder.mul(rows, row_words)
 
@@ -81,8 +81,3 @@ def put_strip(
                 put(lambda found: builder.mul(found, times))
 
     return signature, codegen
-
-
-def _shape(context, builder, signature, args, i):
-    """The shape of array argument i."""
-    return cgutils.unpack_tuple(builder, context.make_array(signature.args[i])(context, builder, args[i]).shape)

@@ -1,6 +1,7 @@
 """The counting micro-kernels, each against NumPy, whatever this CPU would choose; and the choice itself."""
 
 import os
+import platform
 import subprocess
 import sys
 from functools import cache
@@ -32,6 +33,7 @@ from quantarray.cpu.micro import (
 from quantarray.cpu.micro.count_words import mask_counts, plane_counts, value_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
+FOLDER = os.path.dirname(__file__)
 FEATURES = llvmlite.binding.get_host_cpu_features()
 AVX2 = FEATURES.get("avx2", False)
 WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
@@ -364,22 +366,29 @@ def test_environment_chooses():
         assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_bytes"]
 
 
-OTHERS = [
+# Tile instructions trap here, and `tile_processor.py` can carry them out
+PLAYED = (sys.platform, platform.machine()) == ("linux", "x86_64") and {
+    feature for feature in isa.SETS["amx"][0] if not FEATURES.get(feature, False)
+} == {"amx-tile", "amx-int8"}
+LESS = [
     name
-    for name in ("portable", "avx2", "avx512bw", isa.EMULATED)
-    if name != isa.NAME and FEATURES.items() >= dict.fromkeys(isa.SETS.get(name, ((),))[0], True).items()
+    for name in ("portable", "avx2", "avx512bw")
+    if name != isa.NAME and all(FEATURES.get(feature, False) for feature in isa.SETS[name][0])
 ]
+OTHERS = [*LESS, "amx"] if PLAYED else [*LESS, isa.EMULATED] if isa.NAME != isa.EMULATED else LESS
 PRODUCTS = "conv2d", "depthwise", "linalg", "networks"
 CHAPTERS = {
     "avx2": ("bands", *PRODUCTS),
     "avx512bw": ("bands", "nearest", *PRODUCTS),
     "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
+    "amx": ("amx", *PRODUCTS),
     isa.EMULATED: PRODUCTS,
 }
+PLAY = ["-p", "no:faulthandler", "-p", "tile_processor"]  # pytest's handler would take the place of the processor's
 BESIDE = {
     f"test_other_cpus[{name}]": (
-        [f"tests/test_{chapter}.py" for chapter in CHAPTERS[name]],
-        {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"},
+        [*(PLAY if name == "amx" else ()), *(f"tests/test_{chapter}.py" for chapter in CHAPTERS[name])],
+        {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | ({"PYTHONPATH": FOLDER} if name == "amx" else {}),
     )
     for name in OTHERS
 }
@@ -387,8 +396,8 @@ BESIDE = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_cpus(name, request):
-    """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, or
-    for a matrix unit in memory."""
+    """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, for
+    a matrix unit whose instructions are carried out by a handler of their traps, or for one in memory."""
     made = beside.result(request)
     assert made.returncode == 0, made.stdout[-3000:]
 

@@ -177,13 +177,35 @@ def stretches(window: Window, most: int) -> Array:
     return np.stack([first, np.minimum(most, np.repeat(begin + size, parts) - first), found.of_pixel[first]], axis=1)
 
 
+def along(window: Window, axes: int) -> Window:
+    """What is left of a window whose taps along the last `axes` axes lie side by side in pixels made for it."""
+    kept, ones = len(window.size) - axes, (1,) * axes
+    return Window(
+        image=(*window.image[:kept], *window.output[kept:]),
+        size=(*window.size[:kept], *ones),
+        stride=(*window.stride[:kept], *ones),
+        pads=(*window.pads[:kept], *((0, 0),) * axes),
+        dilation=(*window.dilation[:kept], *ones),
+    )
+
+
+def counted(window: Window, axes: int) -> Array:
+    """Taps that are counted, bool[classes, taps]: with one that lies inside, all that lie beside it."""
+    inside = classes(window).inside
+    beside = math.prod(window.size[len(window.size) - axes :])
+    return np.repeat(inside.reshape(len(inside), -1, beside).any(axis=2), beside, axis=1)
+
+
 @lru_cache(maxsize=256)
-def plan(window: Window, words: int, groups: int, tile: int) -> Plan:
-    """The window as tiles of output pixels and runs of words, for pixels of `groups` times `words` words."""
-    found = classes(window)
-    offsets = tap_offsets(window)
+def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> Plan:
+    """The window as tiles of output pixels and runs of words, for pixels of `groups` times `words` words.
+
+    Taps along the last `axes` axes lie side by side in these, with zeros for those outside the image.
+    """
+    found, left = classes(window), along(window, axes)
+    offsets = tap_offsets(left)
     first_run, runs = [0], []
-    for mask in found.inside:
+    for mask in counted(window, axes)[:, :: window.taps // left.taps]:
         runs += _runs(np.flatnonzero(mask), offsets, words, groups)
         first_run.append(len(runs))
     tiles = [_tiles(np.flatnonzero(found.of_pixel == c), tile) for c in range(len(found.inside))]
@@ -193,24 +215,11 @@ def plan(window: Window, words: int, groups: int, tile: int) -> Plan:
         pixels=np.concatenate([pixels for pixels, _ in tiles]),
         counts=np.concatenate([counts for _, counts in tiles]),
         classes=np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
-        origin=found.origin * pixel_words,
+        origin=classes(left).origin * pixel_words,
         first_run=np.array(first_run, np.int64),
         runs=np.array(runs, np.int64).reshape(-1, 3),
-        image_words=math.prod(window.image) * pixel_words,
+        image_words=math.prod(left.image) * pixel_words,
         parts=1,
-    )
-
-
-@lru_cache(maxsize=256)
-def unrolled_plan(window: Window, words: int, tile: int) -> Plan:
-    """The same where each window is a row of `words` words, with zeros for the taps outside the image."""
-    one = plan(window, 1, 1, tile)
-    every = np.arange(len(classes(window).inside) + 1, dtype=np.int64)
-    return one._replace(
-        origin=np.arange(window.pixels, dtype=np.int64) * words,
-        first_run=every,
-        runs=np.tile(np.array([[0, 0, words]], np.int64), (len(every) - 1, 1)),
-        image_words=window.pixels * words,
     )
 
 

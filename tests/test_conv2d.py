@@ -112,10 +112,11 @@ def merged_groups(how):
 
 @contextmanager
 def windows_unrolled(how):
-    """Windows of few channels are made rows of bits as the cost model has it, or never, or wherever that can be."""
+    """Windows of few channels are made rows of bits as the cost model has it, or never, or wherever that can be: whole,
+    or row by row."""
     with pytest.MonkeyPatch.context() as patch:
         if how != "chosen":
-            patch.setattr(unrolling, "_pays", lambda job, made: how == "all")
+            patch.setattr(unrolling, "_fastest", lambda job, ways: {"none": job, "all": ways[-1]}.get(how, ways[0]))
         yield
 
 
@@ -137,7 +138,7 @@ def check(draw, case, x, w, expected, bias=None, by=PRODUCTS, **more):
         threads(draw(st.booleans())),
         products_by(draw(st.sampled_from(by))),
         merged_groups(draw(WAYS)),
-        windows_unrolled(draw(WAYS)),
+        windows_unrolled(draw(st.sampled_from(["chosen", "none", "all", "rows"]))),
         bits_in_slices(draw(WAYS)),
     ):
         got = qa.conv2d(x, w, bias=bias, **case.ours(), **more)
@@ -311,18 +312,21 @@ def test_groups_are_merged_where_that_is_faster():
     assert layouts == [True, False]
 
 
+@pytest.mark.parametrize("rows", ["all", "rows"])
 @pytest.mark.parametrize("x_levels, w_levels", [((-1, 1), (-1, 1)), ((0, 1), (-1, 1)), (range(4), (-2, -1, 0, 1))])
 @pytest.mark.parametrize("channels", [1, 3, 13, 16, 21, 32, 63])
 @pytest.mark.parametrize(
     "size, how",
     [
         ((9, 8), {"padding": 1}),
+        ((3, 21), {"padding": 1}),
         ((3, 2), {"padding": ((2, 0), (1, 3)), "stride": (1, 2)}),
         ((12, 7), {"dilation": 2, "padding": (2, 0), "stride": 3}),
     ],
 )
-def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, size, how, monkeypatch):
-    """Borders, and bits that lie over two words. Nine taps of 63 channels are nine words either way."""
+def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, size, how, rows, monkeypatch):
+    """Borders, bits that lie over two words, rows of which a thread begins with any one, and of which vectors leave
+    some. Nine taps of 63 channels are nine words either way."""
     rng, seen = np.random.default_rng(3), []
     unroll = contraction.UnrolledBits.__call__
     monkeypatch.setattr(contraction.UnrolledBits, "__call__", lambda *given: seen.append(1) or unroll(*given))
@@ -331,7 +335,7 @@ def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, 
     exact = naive.conv2d(x, w, padding=how["padding"], pad_value=2, **geometry)
     x, w = qa.encode(x, x_levels), qa.encode(w, w_levels)
     law = qa.Thresholds(np.quantile(exact, [0.3, 0.6, 0.8], axis=(0, 1, 2)).T, into=qa.uint2)
-    with windows_unrolled("all"):
+    with windows_unrolled(rows), threads(True):
         got = qa.conv2d(x, w, pad_value=2, **how)
         codes = qa.conv2d(x, w, pad_value=2, requantize=law, **how)
         scaled_by = qa.conv2d(x, w * np.float32(0.5), pad_value=2, **how)

@@ -381,7 +381,7 @@ CHAPTERS = {
     "avx2": ("bands", *PRODUCTS),
     "avx512bw": ("bands", "nearest", *PRODUCTS),
     "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
-    "amx": ("amx", *PRODUCTS),
+    "amx": ("amx", "autotune", *PRODUCTS),
     isa.EMULATED: PRODUCTS,
 }
 PLAY = ["-p", "no:faulthandler", "-p", "tile_processor"]  # pytest's handler would take the place of the processor's

@@ -34,9 +34,9 @@ def network(request, tmp_path_factory):
     """A network and a batch for which every layer's data is larger than its constants."""
     if request.param == "digits":
         made = load_network(DIGITS)
-        return made, made.plain.input[:256]
+        return made, made.plain.input
     # Images enough that their data is larger than the buffers of all threads, which do not grow with it
-    built = Builder(0, (12, 12, 3), table=range(-64, 64), samples=512)
+    built = Builder(0, (12, 12, 3), table=range(-64, 64), samples=1024)
     built.conv((128, 3, 3), values=range(8), thresholds=7, pad=1, invert="mixed", strict=False).pool(2, 2)
     built.conv((70, 3, 3), values=(-1, 0, 3), thresholds=2, weights=(-1, 0, 1), pad=1, pad_value=-1)
     built.dense(3000, values=(1, -1), thresholds=1).dense(10)

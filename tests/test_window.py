@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantarray.window import Window, classes, plan, row_plan, same_padding, tap_offsets
+from quantarray.window import Window, along, classes, plan, row_plan, same_padding, tap_offsets
 
 
 @st.composite
@@ -81,6 +81,26 @@ def test_plan_visits_every_pixel_and_word_once(window, words, groups, tile):
             assert pairs == expected and sum(n for _, _, n in runs) == len(expected)
         visited += made.pixels[t][: made.counts[t]].tolist()
     assert sorted(visited) == list(range(window.pixels))
+
+
+@given(windows(2), st.integers(1, 2), st.integers(1, 3), st.integers(1, 4))
+def test_plan_of_taps_side_by_side(window, axes, words, tile):
+    """Pixels lie where outputs do along the last axes; those are counted that have a tap inside the image."""
+    axes = min(axes, len(window.size))
+    left, made = along(window, axes), plan(window, words, 1, tile, axes)
+    kept, beside = len(window.size) - axes, window.taps // left.taps
+    geometry = list(zip(window.stride, window.pads, window.dilation, strict=True))[:kept]
+    assert left.output == window.output and made.image_words == int(np.prod(left.image)) * words
+    for pixel, (out, taps) in enumerate(zip(itertools.product(*map(range, window.output)), seen(window), strict=True)):
+        expected = set()
+        for row, tap in enumerate(itertools.product(*map(range, window.size[:kept]))):
+            if any(at is not None for at in taps[row * beside : (row + 1) * beside]):
+                place = [o * s - p[0] + t * d for o, t, (s, p, d) in zip(out, tap, geometry, strict=False)]
+                at = int(np.ravel_multi_index((*place, *out[kept:]), left.image))
+                expected |= {(at * words + i, row * words + i) for i in range(words)}
+        kind = classes(window).of_pixel[pixel]
+        runs = made.runs[made.first_run[kind] : made.first_run[kind + 1]]
+        assert {(at + made.origin[pixel] + i, weight + i) for at, weight, n in runs for i in range(n)} == expected
 
 
 @given(st.integers(0, 9), st.integers(1, 7), st.integers(1, 4), st.integers(1, 4))

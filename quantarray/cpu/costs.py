@@ -35,6 +35,8 @@ class Counting(NamedTuple):
     one_sum: float  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
     expand: float  # a word of one plane becomes 64 bytes
     unroll: float  # a tap of one plane of a tile goes to a row of bits
+    step: float  # the same where windows are more than a pixel apart
+    order: float  # a word of a row, of more than one, is put in its place
     split: float = 0  # a word of one plane of weights is made ready for shuffles, by each band
     # A word of a block or two by shuffles, where four, which share them, take 4; by tables of a block, where two take 2
     alone: float = 0
@@ -42,9 +44,11 @@ class Counting(NamedTuple):
     sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.35, one_shift=0.8)
-BY_SHUFFLES = Counting(one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.25, split=2, alone=2.75, sure=1.55)
-BY_TABLES = BY_WORDS._replace(unroll=0.25, alone=1.9, one_shift=0)
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=0.8, sure=1.1)
+BY_SHUFFLES = Counting(
+    one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.15, step=0.55, order=0.3, split=2, alone=2.75, sure=1.3
+)
+BY_TABLES = BY_WORDS._replace(unroll=0.15, step=0.55, order=0.3, alone=1.9, one_shift=0)
 COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT is None else BY_WORDS
 
 
@@ -77,9 +81,10 @@ def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     return found
 
 
-def unrolling(x_terms, rows, taps):
-    """What it costs to make the windows of a tile rows of bits, by a call of its own."""
-    return COUNTING.unroll * taps * int(x_terms[0, 1]) + _CALL * TILE / max(1, rows)
+def unrolling(x_terms, rows, made, taps, words, step):
+    """What it costs a tile to make rows of bits, of so many taps and words each, by a call of its own."""
+    cost = (COUNTING.unroll if step == 1 else COUNTING.step) * taps + (COUNTING.order * words if words > 1 else 0)
+    return (cost * int(x_terms[0, 1]) * made + _CALL * TILE) / max(1, rows)
 
 
 def _counting(x_terms, w_terms, rows, channels, words):

@@ -14,7 +14,18 @@ from ..dtypes import Array
 from ..format import WORD_BITS, word_count
 from ..kernels import Fixed, Forms, Frame, Left, Plan, Right, Squares
 from ..thresholds import Thresholds
-from ..window import Window, classes, frame, images_of_a_tile, over_images, plan, squares, tile_count, unrolled_plan
+from ..window import (
+    Window,
+    along,
+    classes,
+    counted,
+    frame,
+    images_of_a_tile,
+    over_images,
+    plan,
+    squares,
+    tile_count,
+)
 from . import folded, products, scaled, slices, thresholding
 from .lanes import TILE, CopyLanes, GroupLanes
 from .operand import Operand, lower
@@ -39,7 +50,7 @@ class Job:
     requantize: Thresholds | None
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
-    unrolled: bool = False  # windows are made rows of bits before the kernel
+    unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
 
     @property
     def real(self) -> bool:
@@ -51,14 +62,20 @@ class Job:
         return self.words_of(self.w.shape[3])
 
     @property
-    def side_by_side(self) -> bool:
-        """The taps of a window lie so, with no bits between."""
-        return self.of_bytes or self.unrolled
+    def side_by_side(self) -> int:
+        """Axes of windows, the last ones, along which taps lie so, with no bits between."""
+        return 2 if self.of_bytes else self.unrolled
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """(rows of taps side by side in a window, taps in each)."""
+        size = self.window.size
+        return math.prod(size[: 2 - self.side_by_side]), math.prod(size[2 - self.side_by_side :])
 
     def words_of(self, channels: int) -> int:
         """Words that a window would span with so many channels a group."""
-        taps = self.window.taps
-        return word_count(taps * channels) if self.side_by_side else taps * word_count(channels)
+        rows, taps = self.rows
+        return rows * word_count(taps * channels)
 
     @property
     def pixels(self) -> int:
@@ -102,18 +119,24 @@ class Job:
 
 
 class UnrolledBits(NamedTuple):
-    """What makes rows of bits of windows."""
+    """What makes rows of bits of windows, or of rows of these."""
 
     length: int  # bits a pixel
-    window: Window
-    words: int  # words a row
+    rows: tuple[tuple[int, ...], ...]  # size, stride, padding before and dilation along the axes that are left out, too
+    made: tuple[int, ...]  # [i j word]
+
+    @classmethod
+    def of(cls, job: Job) -> UnrolledBits:
+        window, kept = job.window, 2 - job.unrolled
+        before = tuple(pair[0] for pair in window.pads)
+        given = (window.size, 1), (window.stride, 1), (before, 0), (window.dilation, 1)
+        rows = tuple((*(none,) * kept, *of[kept:]) for of, none in given)
+        return cls(job.w.shape[3], rows, (*along(window, job.unrolled).image, _unit(job)))
 
     def __call__(self, device: str, words: Array) -> Array:
         """Words [planes n h w 1] as [planes n i j word]."""
-        window, out = self.window, empty(device, (*words.shape[:2], *self.window.output, self.words))
-        before = tuple(pair[0] for pair in window.pads)
-        images = contiguous(words).reshape(words.shape[:4])
-        kernel(device, "unroll")(images, self.length, window.size, window.stride, before, window.dilation, out)
+        out = empty(device, (*words.shape[:2], *self.made))
+        kernel(device, "unroll")(contiguous(words).reshape(words.shape[:4]), self.length, *self.rows, out)
         return out
 
 
@@ -195,7 +218,7 @@ def _prepare(job: Job) -> Contraction:
     call = products.Call(job.device, name, Fixed(right, where, finish, {}), packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
-    unrolled = UnrolledBits(per_group, job.window, job.words) if job.unrolled else None
+    unrolled = UnrolledBits.of(job) if job.unrolled else None
     return Contraction(per_group * groups, split, images, terms, job.of_bytes, unrolled, call)
 
 
@@ -208,9 +231,7 @@ def _where(job: Job, name: str) -> tuple[int, Plan | Squares | Frame]:
     # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
     together = 1 if job.real else images_of_a_tile(job.shape[0], TILE)
     window = over_images(job.window, together)
-    if job.unrolled:
-        return job.shape[0] // together, unrolled_plan(window, job.words, TILE)
-    return job.shape[0] // together, plan(window, _unit(job), job.groups, TILE)
+    return job.shape[0] // together, plan(window, _unit(job), job.groups, TILE, job.unrolled)
 
 
 def _prepare_scaled(job: Job) -> Contraction:
@@ -260,14 +281,14 @@ def _prepare_folded(job: Job) -> Contraction:
 
 def _unit(job: Job) -> int:
     """Words of a group in a pixel, or bytes."""
-    if job.unrolled:
-        return job.words
-    return job.w.shape[3] if job.of_bytes else word_count(job.w.shape[3])
+    return job.w.shape[3] if job.of_bytes else word_count(job.rows[1] * job.w.shape[3])
 
 
-def side_by_side(w: QuantArray) -> QuantArray:
-    """Weights [o kh kw c] as [o 1 1 taps*c]."""
-    flat: QuantArray = w.cached("side by side", lambda: w.reshape(w.shape[0], 1, 1, math.prod(w.shape[1:])))
+def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
+    """Weights [o kh kw c] as [o rows 1 taps*c]."""
+    flat: QuantArray = w.cached(
+        ("side by side", rows), lambda: w.reshape(w.shape[0], rows, 1, math.prod(w.shape[1:]) // rows)
+    )
     return flat
 
 
@@ -290,7 +311,8 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
         by_tap = job.b.words.reshape(job.b.words.shape[0], channels, job.window.taps, -1)
         words = by_tap
         if job.side_by_side:
-            words = lower("conv2d", "w", side_by_side(job.w)).words.reshape(len(by_tap), channels, 1, -1)
+            rows = job.rows[0]
+            words = lower("conv2d", "w", side_by_side(job.w, rows)).words.reshape(len(by_tap), channels, rows, -1)
         return products.weight_words(job.device, name, words, job.groups), products.term_sums(
             job.b.terms, per_group, by_tap
         )
@@ -299,14 +321,10 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
     lanes = GroupLanes(channels, job.groups)
     scale, offset = _weight_constants(job.b, channels)
-    kept, elements = sums, inside.sum(axis=1) * per_group
+    taken = counted(job.window, job.unrolled).astype(np.int64)  # pixels have no bits at those of them that are outside
+    kept, elements = np.moveaxis(by_tap @ taken.T, -1, 0), taken.sum(axis=1) * per_group
     if name == "winograd":
         kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
-    if job.unrolled:  # all taps are counted; pixels have no bits at those outside
-        kept, elements = (
-            np.broadcast_to(by_tap.sum(axis=-1), sums.shape),
-            np.full_like(elements, job.window.taps * per_group),
-        )
     right = Right(
         words=words,
         terms=job.b.terms,

@@ -18,6 +18,7 @@ from .largest import SIDE, keep_largest
 from .pairs import CHANNELS, PAIRS, pair_pixels
 from .ranks import BLENDED, put_ranks
 from .rescale_row import rescale_row
+from .shifted import put_shifted
 from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
 from .slices import slice_run
 from .squares import PLACES, TAPS, fold_pixels, fold_taps, unfold
@@ -117,6 +118,7 @@ __all__ = [
     "prefetch",
     "put_plane",
     "put_ranks",
+    "put_shifted",
     "put_strip",
     "read_tile",
     "rescale_row",

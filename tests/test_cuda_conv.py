@@ -7,12 +7,12 @@ kernels where the CPU's would run.
 import naive
 import numpy as np
 import pytest
+from conv_cases import Case, arrays, check, integer_bias, real, real_bias
 from cuda_backend import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import assert_bits
 from strategies import laws
-from test_conv2d import Case, arrays, check, integer_bias, real, real_bias
 from test_linalg import check as check_product
 from test_linalg import operands
 from test_linalg import real as real_product

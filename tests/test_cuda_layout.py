@@ -3,12 +3,12 @@
 import naive
 import numpy as np
 import pytest
+from conv_cases import Case, arrays, check, integer_bias, real_bias, real_depthwise
 from cuda_backend import both, twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import assert_bits
 from strategies import laws
-from test_conv2d import Case, arrays, check, integer_bias, real_bias, real_depthwise
 
 import quantarray as qa
 from quantarray.cuda import launch

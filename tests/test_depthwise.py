@@ -3,21 +3,21 @@
 import naive
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from results import assert_bits
-from strategies import Law, laws, threads
-from test_conv2d import (
+from conv_cases import (
     INTEGER,
     PAD_REALS,
     arrays,
     cases,
     check,
-    folded_calls,
     integer_bias,
     real_bias,
     real_depthwise,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from results import assert_bits
+from strategies import Law, laws, threads
+from test_folded import folded_calls
 
 import quantarray as qa
 from quantarray.array import validate

@@ -376,12 +376,12 @@ LESS = [
     if name != isa.NAME and all(FEATURES.get(feature, False) for feature in isa.SETS[name][0])
 ]
 OTHERS = [*LESS, "amx"] if PLAYED else [*LESS, isa.EMULATED] if isa.NAME != isa.EMULATED else LESS
-PRODUCTS = "conv2d", "depthwise", "linalg", "networks"
+PRODUCTS = "conv2d", "depthwise", "few_channels", "folded", "linalg", "networks"
 CHAPTERS = {
     "avx2": ("bands", *PRODUCTS),
     "avx512bw": ("bands", "nearest", *PRODUCTS),
     "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
-    "amx": ("amx", "autotune", *PRODUCTS),
+    "amx": ("amx", *PRODUCTS),
     isa.EMULATED: PRODUCTS,
 }
 PLAY = ["-p", "no:faulthandler", "-p", "tile_processor"]  # pytest's handler would take the place of the processor's

@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -12,6 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from cuda_compile import TARGETS, assemble, launches, link, name_of, needs_toolkit, opcodes
+from strategies import PRODUCTS, products_by
 
 import quantarray as qa
 from quantarray.device import kernel
@@ -81,14 +83,15 @@ def encode(dtype, after=1, planes=2):
 
 
 def public(name, function):
-    """A call of a public function with the CUDA twin in place of its kernel `name`."""
+    """A call of a public function with the CUDA twin in place of its kernel `name`, whatever this CPU would choose."""
 
     def run():
         def twin(device, asked):
             return kernel("cuda" if asked == name else device, asked)
 
         none = [patch.object(module, "has_kernel", lambda device, name: False) for module in (taps, channelwise)]
-        with patch.object(products, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1]:
+        chosen = products_by(name) if name in PRODUCTS else nullcontext()
+        with patch.object(products, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1], chosen:
             function()
 
     return run

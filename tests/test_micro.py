@@ -375,7 +375,7 @@ LESS = [
     for name in ("portable", "avx2", "avx512bw")
     if name != isa.NAME and all(FEATURES.get(feature, False) for feature in isa.SETS[name][0])
 ]
-OTHERS = [*LESS, "amx"] if PLAYED else [*LESS, isa.EMULATED] if isa.NAME != isa.EMULATED else LESS
+OTHERS = [name for name in (*LESS, "amx" if PLAYED else isa.EMULATED) if name != isa.NAME]
 PRODUCTS = "conv2d", "depthwise", "few_channels", "folded", "linalg", "networks"
 CHAPTERS = {
     "avx2": ("bands", *PRODUCTS),
@@ -384,13 +384,15 @@ CHAPTERS = {
     "amx": ("amx", *PRODUCTS),
     isa.EMULATED: PRODUCTS,
 }
-PLAY = ["-p", "no:faulthandler", "-p", "tile_processor"]  # pytest's handler would take the place of the processor's
+# (options, environment): pytest's handler of faults would take the place of the processor's
+MORE = {"amx": (["-p", "no:faulthandler", "-p", "tile_processor"], {"PYTHONPATH": FOLDER})}
 BESIDE = {
     f"test_other_cpus[{name}]": (
-        [*(PLAY if name == "amx" else ()), *(f"tests/test_{chapter}.py" for chapter in CHAPTERS[name])],
-        {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | ({"PYTHONPATH": FOLDER} if name == "amx" else {}),
+        [*options, *(f"tests/test_{chapter}.py" for chapter in CHAPTERS[name])],
+        {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | environment,
     )
     for name in OTHERS
+    for options, environment in [MORE.get(name, ([], {}))]
 }
 
 

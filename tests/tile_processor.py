@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 _host_features = llvmlite.binding.get_host_cpu_features
-_granted = np.zeros(1, np.int64)
+_granted = np.zeros(1, np.uint64)
 
 
 def _features():
@@ -43,9 +43,10 @@ llvmlite.binding.get_host_cpu_features = _features
 ctypes.CDLL = _Library
 
 from quantarray.cpu.micro import amx_emulated  # noqa: E402  it asks for the features when it is imported
+from quantarray.cpu.micro.vectors import words_at  # noqa: E402
 
 THREADS, FREE = 256, 0
-owners, states = np.zeros(THREADS, np.int64), np.zeros((THREADS, amx_emulated._SIZE), np.uint8)
+owners, states = np.zeros(THREADS, np.uint64), np.zeros((THREADS, amx_emulated._SIZE), np.uint8)
 OWNERS, STATES, GRANTED = (array.ctypes.data for array in (owners, states, _granted))
 configure, release, zero, load, store, dot = (
     njit(getattr(amx_emulated, f"_{name}")) for name in ("configure", "release", "zero", "load", "store", "dot")
@@ -61,7 +62,7 @@ NO_INDEX = 4
 CONFIGURE, MOVE, DOT = 0x49, 0x4B, 0x5E
 PLAIN, X66, XF3, XF2 = range(4)
 
-thread = types.ExternalFunction("pthread_self", types.int64())
+thread = types.ExternalFunction("pthread_self", types.uint64())
 default = types.ExternalFunction("signal", types.intp(types.int32, types.intp))
 
 
@@ -74,14 +75,6 @@ def at(typingctx, address):
 
 
 @intrinsic
-def words_at(typingctx, address):
-    def codegen(context, builder, signature, args):
-        return builder.inttoptr(args[0], args[0].type.as_pointer())
-
-    return types.CPointer(types.int64)(types.int64), codegen
-
-
-@intrinsic
 def claimed(typingctx, address, owner):
     """Whether the word at an address was free; it is the owner's then."""
 
@@ -90,7 +83,7 @@ def claimed(typingctx, address, owner):
         found = builder.cmpxchg(place, args[1].type(FREE), args[1], "seq_cst", "seq_cst")
         return builder.extract_value(found, 1)
 
-    return types.boolean(types.int64, types.int64), codegen
+    return types.boolean(types.int64, types.uint64), codegen
 
 
 @njit

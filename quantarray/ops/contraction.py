@@ -129,8 +129,16 @@ class UnrolledBits(NamedTuple):
     def of(cls, job: Job) -> UnrolledBits:
         window, kept = job.window, 2 - job.unrolled
         before = tuple(pair[0] for pair in window.pads)
-        given = (window.size, 1), (window.stride, 1), (before, 0), (window.dilation, 1)
-        rows = tuple((*(none,) * kept, *of[kept:]) for of, none in given)
+
+        def along_those(axes: tuple[int, ...], left_out: int) -> tuple[int, ...]:
+            return (left_out,) * kept + axes[kept:]
+
+        rows = (
+            along_those(window.size, 1),
+            along_those(window.stride, 1),
+            along_those(before, 0),
+            along_those(window.dilation, 1),
+        )
         return cls(job.w.shape[3], rows, (*along(window, job.unrolled).image, _unit(job)))
 
     def __call__(self, device: str, words: Array) -> Array:
@@ -318,11 +326,16 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
         )
 
     words, by_tap = job.w.cached((products.layout_of(name), job.groups, job.side_by_side), layout)
-    sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
+
+    def over(taps: Array) -> Array:
+        """Sums over some taps of a window, for each class: [classes terms channels]."""
+        return np.moveaxis(by_tap @ taps.T.astype(np.int64), -1, 0)
+
+    sums = over(inside)
     lanes = GroupLanes(channels, job.groups)
     scale, offset = _weight_constants(job.b, channels)
-    taken = counted(job.window, job.unrolled).astype(np.int64)  # pixels have no bits at those of them that are outside
-    kept, elements = np.moveaxis(by_tap @ taken.T, -1, 0), taken.sum(axis=1) * per_group
+    taken = counted(job.window, job.unrolled)  # pixels have no bits at those of them that are outside
+    kept, elements = over(taken), taken.sum(axis=1) * per_group
     if name == "winograd":
         kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
     right = Right(

@@ -8,7 +8,7 @@ from hypothesis import given
 import quantarray as qa
 from quantarray.cpu import nearest
 
-LENGTHS = (1, 31, 63, 64, 65, 200, 512, 513, 1024, 1100, 2048)
+LENGTHS = (1, 31, 63, 64, 65, 192, 200, 300, 512, 513, 1024, 1100, 1200, 2048)
 
 
 def expected(queries, codes, k):
@@ -28,13 +28,26 @@ def check(queries, codes, k):
 @given(st.data())
 def test_nearest(least, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    rows, asked = data.draw(st.integers(1, 300)), data.draw(st.integers(0, 9))
+    rows, asked = data.draw(st.integers(1, 300)), data.draw(st.integers(0, 12))
     length = data.draw(st.sampled_from(LENGTHS))
     few = data.draw(st.integers(1, rows))  # rows that occur again and again: equal distances
     codes = rng.integers(0, 2, (few, length), np.uint8)[rng.integers(0, few, rows)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nearest, "_LEAST", least)
         check(rng.integers(0, 2, (asked, length), np.uint8), codes, data.draw(st.integers(1, rows)))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@given(seed=st.integers(0, 10**6))
+def test_every_bit_counts(length, seed):
+    """A row that differs in one bit, and behind it the query itself, anywhere: a wrong word in any lane hides it."""
+    rng, asked, rows = np.random.default_rng(seed), 12, 200
+    queries = rng.integers(0, 2, (asked, length), np.uint8)
+    codes = rng.integers(0, 2, (rows, length), np.uint8)
+    near, same = np.sort(rng.permutation(rows)[: 2 * asked].reshape(asked, 2)).T
+    codes[near] = codes[same] = queries
+    codes[near, rng.integers(0, length, asked)] ^= 1
+    check(queries, codes, 1)
 
 
 @pytest.mark.parametrize("least", [0, 1 << 62])

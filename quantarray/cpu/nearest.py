@@ -1,8 +1,8 @@
 """The nearest rows by Hamming distance. `docs/kernels/nearest.md` explains the order of the loops.
 
 Rows that fit into L1 meet all queries before the next ones are read from memory, and distances are looked at only where
-one of some is below the worst that is kept. With AVX-512 and several queries, rows are turned into the lanes of the
-lanes of vectors, and up to 5 queries are counted at once; else 8 rows are counted by one query, a row at a time.
+one of some is below the worst that is kept. With AVX-512 and several queries, rows are made lanes of vectors, while
+others are counted, and up to 5 queries meet them at once; else 8 rows are counted by one query, a row at a time.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from .micro import (
     shuffle_tile,
     split_lanes,
 )
-from .micro.transpose import weave_lanes
+from .micro.transpose import TURNED, part_1, part_2, part_3, weave_lanes
 from .tiles import IN_REGISTERS
 
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
@@ -72,19 +72,33 @@ def _nearest_range(words, queries, found, piece, _):
 
 @inner
 def _nearest_by_lanes(words, queries, first, last, out):
-    """Of 32 rows after the other, as far as they go; returns the first row that is left."""
+    """Of 32 rows after the other, as far as they go; returns the first row that is left.
+
+    While rows meet the first queries, the next ones are turned into lanes.
+    """
     (asked, length), kept = queries.shape, out.shape[2]
-    tiles, lanes, masks = -(-asked // QUERIES), empty_lines(length, np.uint64), np.empty(QUERIES, np.uint64)
-    limits = out[0, :, kept - 1].copy()
-    for row in range(first, last - LANES + 1, LANES):
-        _turn(words, row, 1, lanes, 0)
+    tiles, masks, limits = -(-asked // QUERIES), np.empty(QUERIES, np.uint64), out[0, :, kept - 1].copy()
+    lanes, here, beside = empty_lines(2 * length, np.uint64), 0, length // TURNED * TURNED
+    stop = first + max(0, last - first) // LANES * LANES
+    if first < stop:
+        _turn(words, first, 1, 0, lanes, here)
+    for row in range(first, stop, LANES):
+        ahead, there = row + LANES, length - here
+        turned = beside if ahead < stop else 0
         for tile in range(tiles):
             query, end = share(tile, tiles, asked)
-            near_lanes(lanes, length, queries, query * length, end - query, limits, query, masks)
-            if _keep_near(masks, words, row, queries, query, end, out):
+            near = near_lanes(
+                lanes, here * LANES, length, queries, query * length, end - query, limits, query, masks, words,
+                ahead * length, turned, there * LANES,
+            )  # fmt: skip
+            turned = 0
+            if near and _keep_near(masks, words, row, queries, query, end, out):
                 for q in range(query, end):
                     limits[q] = out[0, q, kept - 1]
-    return first + max(0, last - first) // LANES * LANES
+        if ahead < stop:
+            _turn(words, ahead, 1, beside, lanes, there)
+        here = there
+    return stop
 
 
 @inner
@@ -99,7 +113,7 @@ def _nearest_by_shuffles(words, queries, first, last, out):
     for row in range(first, last - SHUFFLED + 1, SHUFFLED):
         for pair in range(SHUFFLED // PAIR):
             for block in range(2):
-                _turn(words, row + pair * PAIR + block * LANES, LANES // WIDTH, lanes, block * length * LANES)
+                _turn(words, row + pair * PAIR + block * LANES, LANES // WIDTH, 0, lanes, block * length)
             split_lanes(lanes, 0, length * LANES, length, split, pair * length * SPLIT)
         for tile in range(len(origins)):
             shuffle_tile(
@@ -154,17 +168,35 @@ def _keep_near(masks, words, row, queries, first, last, out):
 
 
 @inner
-def _turn(words, row, apart, lanes, to):
-    """Word k of 32 rows side by side: lanes[to + 32 * k + 8 * j + i] is that of row + 8 * j + i where `apart` is 1, and
-    of row + j + 4 * i where it is 4."""
+def _turn(words, row, apart, start, lanes, to):
+    """Word k of 32 rows side by side, from word `start` on, a multiple of 4: lanes[to + k, 8 * j + i] is that of
+    row + 8 * j + i where `apart` is 1, and of row + j + 4 * i where it is 4."""
     length, ahead = words.shape[1], WIDTH if apart == 1 else 1
     for j in range(LANES // WIDTH):
         first = row + j * ahead
-        for k in range(0, length // WIDTH * WIDTH, WIDTH):
-            weave_lanes(words, first * length + k, apart * length, lanes, to + k * LANES + j * WIDTH)
-        for k in range(length // WIDTH * WIDTH, length):
+        if length < TURNED:
+            _turn_few(words, first, apart, lanes, to, j * WIDTH)
+            continue
+        for k in range(start, length, TURNED):
+            k = min(k, length - TURNED)  # the last words lie over those before
+            weave_lanes(words, first * length + k, apart * length, lanes, (to + k) * LANES + j * WIDTH)
+
+
+@inline
+def _turn_few(words, row, apart, lanes, to, lane):
+    """The same of 8 rows of 1, 2 or 3 words."""
+    length = words.shape[1]
+    at, place = row * length, to * LANES + lane
+    if apart > 1:
+        for k in range(length):
             for i in range(WIDTH):
-                lanes[to // LANES + k, j * WIDTH + i] = words[first + i * apart, k]
+                lanes[to + k, lane + i] = words[row + i * apart, k]
+    elif length == 1:
+        part_1(words, at, lanes, place)
+    elif length == 2:
+        part_2(words, at, lanes, place)
+    else:
+        part_3(words, at, lanes, place)
 
 
 @inner

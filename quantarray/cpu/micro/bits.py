@@ -150,12 +150,17 @@ def prefetch(typingctx, values, start):
     signature = types.void(values, types.int64)
 
     def codegen(context, builder, signature, args):
-        byte = ir.IntType(8).as_pointer()
-        first = builder.bitcast(pointer(context, builder, signature, args, 0, args[1]), byte)
-        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
-        read, keep, data = (ir.Constant(I32, n) for n in (0, 3, 1))
-        for line in range(AHEAD, AHEAD + 256, 64):
-            builder.call(ask, [builder.gep(first, [ir.Constant(I64, line)]), read, keep, data])
+        ask_for(builder, pointer(context, builder, signature, args, 0, args[1]), ir.Constant(I64, AHEAD), 4, 3)
 
     return signature, codegen
+
+
+def ask_for(builder, data, at, lines, level):
+    """Ask for cache lines from `at` bytes behind a pointer on, to be in L1 (3) or L2 (2)."""
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+    ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
+    first = builder.gep(builder.bitcast(data, byte), [at])
+    for line in range(lines):
+        where = builder.gep(first, [ir.Constant(I64, 64 * line)])
+        builder.call(ask, [where, *(ir.Constant(I32, n) for n in (0, level, 1))])

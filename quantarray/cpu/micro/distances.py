@@ -1,15 +1,19 @@
 """Hamming distances of 8 or 32 rows at a time, and which of them are near enough to look at."""
 
 from functools import reduce
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I64, LANES, WIDTH, const, place_of, pointer, slot_of, splat
+from .bits import ask_for
+from .transpose import TURNED, turn_words
+from .vectors import I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of, splat
 
 ROWS = WIDTH
+AHEAD = 1 << 13  # bytes: rows that are asked for while others are turned
 QUERIES = 5  # by 32 rows at once: 20 of 32 registers
 
 
@@ -41,44 +45,112 @@ def near_rows(typingctx, words, row, query, at, length, limit, out):
 
 
 @intrinsic
-def near_lanes(typingctx, lanes, length, queries, query, count, limits, limit, masks):
-    """Bit l of masks[q], q < count, is whether row l of 32 differs from query q in fewer than limits[limit + q] bits.
+def near_lanes(
+    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, turned, to
+):  # fmt: skip
+    """Bit l of masks[q], q < count, is whether row l of 32 differs from query q in fewer than limits[limit + q] bits;
+    the result is whether any mask has it.
 
-    Word k of the rows is lanes[32 * k + l], of the queries queries[query + q * length + k]; 1 to QUERIES of them. All
-    are uint64 but limits, int64, C-contiguous and indexed flat. Sums stay in registers while the words stream by.
+    Word k of the rows is lanes[at + 32 * k + l], of the queries queries[query + q * length + k]; 1 to QUERIES of them.
+    All are uint64 but limits, int64, C-contiguous and indexed flat. Sums stay in registers while the words stream by.
+
+    Besides, the first `turned` words, a multiple of 4, of 32 other rows from words[row] on become
+    lanes[to + 32 * k + l], 8 rows by 4 words a step: shuffles and stores take the place that counting leaves.
     """
     i64 = types.int64
-    signature = types.void(lanes, i64, queries, i64, i64, limits, i64, masks)
+    signature = types.uint64(lanes, i64, i64, queries, i64, i64, limits, i64, masks, words, i64, i64, i64)
 
     def codegen(context, builder, signature, args):
-        lanes = pointer(context, builder, signature, args, 0)
-        queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (2, 5))
-        masks = pointer(context, builder, signature, args, 7)
+        here, there = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
+        queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (3, 6))
+        masks, words = (pointer(context, builder, signature, args, i, at) for i, at in ((8, const(0)), (9, args[10])))
+        given, found = (here, args[2], queries, limits, masks, words, args[11], there), slot_of(builder, const(0))
+        alone = builder.icmp_signed("==", args[11], const(0))
         for number in range(1, QUERIES + 1):
-            with builder.if_then(builder.icmp_signed("==", args[4], const(number))):
-                sums = _count_lanes(builder, lanes, args[1], queries, number)
-                for q, row in enumerate(sums):
-                    least = splat(builder, builder.load(builder.gep(limits, [const(q)])), WIDTH)
-                    near = [builder.bitcast(builder.icmp_signed("<", one, least), ir.IntType(WIDTH)) for one in row]
-                    bits = [builder.shl(builder.zext(one, I64), const(v * WIDTH)) for v, one in enumerate(near)]
-                    builder.store(reduce(builder.or_, bits), builder.gep(masks, [const(q)]))
+            with builder.if_then(builder.icmp_signed("==", args[5], const(number))):
+                # One loop alone: between two, sums would be moved to and fro for a few words a row
+                with builder.if_else(alone) as branches:
+                    for branch, ahead in zip(branches, (False, True), strict=True):
+                        with branch:
+                            builder.store(builder.call(_function(builder.module, number, ahead), given), found)
+        return builder.load(found)
 
     return signature, codegen
 
 
-def _count_lanes(builder, lanes, length, queries, number):
+def _function(module, number, ahead):
+    """A function for each loop: inlined, its addresses do not fit into registers beside those of a kernel."""
+    name = f"quantarray.near_lanes.{number}{'.ahead' * ahead}"
+    if name in module.globals:
+        return module.globals[name]
+    word = I64.as_pointer()
+    made = own_function(module, name, [word, I64, *[word] * 4, I64, word], I64)
+    builder = ir.IRBuilder(made.append_basic_block())
+    here, length, queries, limits, masks, words, turned, there = made.args
+    besides = _Ahead(words, length, turned, there) if ahead else None
+    sums = _count_lanes(builder, here, length, queries, number, besides)
+    builder.ret(_mask_lanes(builder, sums, limits, masks))
+    return made
+
+
+class _Ahead(NamedTuple):
+    """Rows that are turned while others are counted."""
+
+    words: ir.Value
+    length: ir.Value
+    turned: ir.Value
+    lanes: ir.Value
+
+    def turn(self, builder, step):
+        """4 words of 8 rows."""
+        row, word = builder.mul(builder.and_(step, const(3)), const(WIDTH)), builder.and_(step, const(-TURNED))
+        source = builder.gep(self.words, [builder.add(builder.mul(row, self.length), word)])
+        turn_words(
+            builder, source, self.length, builder.gep(self.lanes, [builder.add(row, builder.mul(word, const(LANES)))])
+        )
+
+    def ask(self, builder, step):
+        """For as many words of rows behind them, evenly: many at once are waited for."""
+        at = builder.add(builder.mul(step, const(8 * LANES)), const(AHEAD))
+        ask_for(builder, self.words, at, LANES // WIDTH, 2)
+
+
+def _count_lanes(builder, lanes, length, queries, number, ahead):
     """[query][vector of 8 rows] of distances."""
     vector, vectors = ir.VectorType(I64, WIDTH), range(0, LANES, WIDTH)
     slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in vectors] for _ in range(number)]
-    with cgutils.for_range(builder, length) as step:
-        at = builder.mul(step.index, const(LANES))
+
+    def count(step):
+        at = builder.mul(step, const(LANES))
         column = [builder.load(place_of(builder, lanes, builder.add(at, const(v)), vector), align=8) for v in vectors]
         for q, row in enumerate(slots):
-            place = builder.add(builder.mul(const(q), length), step.index)
+            place = builder.add(builder.mul(const(q), length), step)
             word = splat(builder, builder.load(builder.gep(queries, [place])), WIDTH)
             for slot, rows in zip(row, column, strict=True):
                 builder.store(builder.add(builder.load(slot), _ones(builder, word, rows)), slot)
+        if ahead:
+            ahead.ask(builder, step)
+
+    done = ahead.turned if ahead else const(0)
+    if ahead:
+        with cgutils.for_range(builder, done) as step:
+            count(step.index)
+            ahead.turn(builder, step.index)
+    with cgutils.for_range(builder, builder.sub(length, done)) as step:
+        count(builder.add(done, step.index))
     return [[builder.load(slot) for slot in row] for row in slots]
+
+
+def _mask_lanes(builder, sums, limits, masks):
+    """Store which sums are below the limit of their query, and return which are in any of them."""
+    found = []
+    for q, row in enumerate(sums):
+        least = splat(builder, builder.load(builder.gep(limits, [const(q)])), WIDTH)
+        near = [builder.bitcast(builder.icmp_signed("<", one, least), ir.IntType(WIDTH)) for one in row]
+        bits = [builder.shl(builder.zext(one, I64), const(v * WIDTH)) for v, one in enumerate(near)]
+        found.append(reduce(builder.or_, bits))
+        builder.store(found[-1], builder.gep(masks, [const(q)]))
+    return reduce(builder.or_, found)
 
 
 def _ones(builder, a, b):

@@ -12,6 +12,7 @@ from ..compiled import inner
 from .vectors import I32, I64, LANES, WIDTH, const, place_of, pointer
 
 SQUARES = 64 * WIDTH  # words of eight matrices
+TURNED = 4  # words of a row that `weave_lanes` turns at a time
 _VECTOR = ir.VectorType(I64, WIDTH)
 
 
@@ -85,17 +86,75 @@ def _weaver(near):
 
 @intrinsic
 def weave_lanes(typingctx, words, at, apart, lanes, to):
-    """lanes[to + 32 * k + i] = words[at + i * apart + k] for 8 words of 8 rows."""
+    """lanes[to + 32 * k + i] = words[at + i * apart + k] for 4 words of 8 rows."""
     signature = types.void(words, types.int64, types.int64, lanes, types.int64)
 
     def codegen(context, builder, signature, args):
         data = pointer(context, builder, signature, args, 0, args[1])
-        found = woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
-        data = pointer(context, builder, signature, args, 3, args[4])
-        for n, vector in enumerate(found):
-            _store(builder, vector, data, n * LANES)
+        turn_words(builder, data, args[2], pointer(context, builder, signature, args, 3, args[4]))
 
     return signature, codegen
+
+
+def turn_words(builder, words, apart, lanes):
+    """`weave_lanes` of plain pointers.
+
+    Halves of vectors are put beside each other as they are loaded, so that two shuffles, which need no orders in
+    registers, are left for each vector, and no more than 5 registers are in use at a time.
+    """
+    half = ir.VectorType(I64, WIDTH // 2)
+
+    def rows(first, second):
+        """Words of a row and of another one behind them."""
+        places = [builder.gep(words, [builder.mul(apart, const(row))]) for row in (first, second)]
+        halves = [builder.load(place_of(builder, place, 0, half), align=8) for place in places]
+        return chosen(builder, halves, range(WIDTH))
+
+    # Pairs of words, of rows 0, 2, 4 and 6, and of 1, 3, 5 and 7
+    even, odd = (
+        [chosen(builder, sides, [k + i for k in (at, at + 4, at + 8, at + 12) for i in (0, 1)]) for at in (0, 2)]
+        for sides in ([rows(first, first + 2), rows(first + 4, first + 6)] for first in (0, 1))
+    )
+    for n in range(WIDTH // 2):
+        order = [i + n % 2 + side for i in range(0, WIDTH, 2) for side in (0, WIDTH)]
+        _store(builder, chosen(builder, (even[n // 2], odd[n // 2]), order), lanes, const(n * LANES))
+
+
+def chosen(builder, vectors, order):
+    """Elements of two vectors, those of the second numbered behind those of the first."""
+    order = list(order)
+    return builder.shuffle_vector(*vectors, ir.Constant(ir.VectorType(I32, len(order)), order))
+
+
+def _parter(length):
+    @intrinsic
+    def part(typingctx, words, at, lanes, to):
+        """lanes[to + 32 * k + i] = words[at + length * i + k] for 8 rows of so many words, one behind the other."""
+        signature = types.void(words, types.int64, lanes, types.int64)
+
+        def codegen(context, builder, signature, args):
+            source = pointer(context, builder, signature, args, 0, args[1])
+            target = pointer(context, builder, signature, args, 2, args[3])
+            vectors = [_load(builder, source, const(n * WIDTH)) for n in range(length)]
+            for k in range(length):
+                _store(builder, _every(builder, vectors, length, k), target, const(k * LANES))
+
+        return signature, codegen
+
+    return part
+
+
+def _every(builder, vectors, apart, first):
+    """Elements first, first + apart .. of vectors one behind the other; 8 of them."""
+    wanted = range(first, first + WIDTH * apart, apart)
+    found = vectors[0]
+    for n, vector in enumerate(vectors):  # places of earlier vectors' elements are taken, those of later ones are free
+        order = [WIDTH + w % WIDTH if w // WIDTH == n else i if n else 0 for i, w in enumerate(wanted)]
+        found = chosen(builder, (found, vector), order)
+    return found
+
+
+part_1, part_2, part_3 = (_parter(length) for length in (1, 2, 3))
 
 
 @intrinsic
@@ -129,7 +188,7 @@ def zipped(builder, even, odd, half, parts=1):
     count = even.type.count // parts
     firsts = [part * count + half * (count // 2) for part in range(parts)]
     order = [first + i // 2 + i % 2 * even.type.count for first in firsts for i in range(count)]
-    return builder.shuffle_vector(even, odd, ir.Constant(ir.VectorType(I32, len(order)), order))
+    return chosen(builder, (even, odd), order)
 
 
 weave_1, weave_2, weave_4, weave_8 = (_weaver(near) for near in (1, 2, 4, 8))

@@ -17,6 +17,7 @@ PAIR = 2 * LANES  # of two blocks
 WIDTH = 8  # 64-bit lanes of a vector
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
+NOTHING = ir.VoidType()
 
 
 def const(n):
@@ -60,9 +61,9 @@ def lanes_of(builder, vector, first, count):
     return builder.shuffle_vector(vector, vector, lanes)
 
 
-def own_function(module, name, arguments):
-    """A void function without a body yet, compiled once for all places of a kernel that call it, and not inlined."""
-    made = ir.Function(module, ir.FunctionType(ir.VoidType(), arguments), name)
+def own_function(module, name, arguments, result=NOTHING):
+    """A function without a body yet, compiled once for all places of a kernel that call it, and not inlined."""
+    made = ir.Function(module, ir.FunctionType(result, arguments), name)
     made.linkage = "linkonce_odr"
     made.attributes.add("noinline")
     return made

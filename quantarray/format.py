@@ -20,6 +20,7 @@ WORD_BITS = 64
 WORD = np.dtype("<u8")
 MAX_BITS = 8
 LINE = 64  # bytes of the CPU's cache
+RUN_WORDS = 1 << 16  # that follow one another in a plan, at most: 32 bits hold twice their counts over 8 planes
 
 
 def word_count(n: int) -> int:

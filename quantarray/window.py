@@ -16,6 +16,7 @@ from itertools import chain, pairwise, product
 import numpy as np
 
 from .dtypes import Array
+from .format import RUN_WORDS
 from .kernels import Frame, Plan, Squares
 
 _FAR = 1 << 62
@@ -296,22 +297,28 @@ def _runs(taps: Array, offsets: Array, words: int, groups: int) -> list[tuple[in
             runs[-1] = (runs[-1][0], runs[-1][1], runs[-1][2] + words)
         else:
             runs.append((at, weight, words))
-    return runs
+    return [part for run in runs for part in _parts(*run)]
+
+
+def _parts(at: int, weight: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """A run as runs of at most RUN_WORDS words."""
+    for start in range(0, length, RUN_WORDS):
+        yield at + start, weight + start, min(RUN_WORDS, length - start)
 
 
 @lru_cache(maxsize=64)
 def row_plan(rows: int, words: int, part_words: int, tile: int) -> Plan:
     """Rows of a matrix as pixels of one class; the contraction in parts of `part_words` words."""
     pixels, counts = _tiles(np.arange(rows), tile)
-    starts = range(0, words, part_words)
-    runs = [(at, at, min(part_words, words - at)) for at in starts] or [(0, 0, 0)]
+    parts = [[*_parts(at, at, min(part_words, words - at))] for at in range(0, words, part_words)] or [[(0, 0, 0)]]
+    runs = [run for part in parts for run in part]
     return Plan(
         pixels=pixels,
         counts=counts,
         classes=np.zeros(len(counts), np.int64),
         origin=np.arange(rows, dtype=np.int64) * words,
-        first_run=np.arange(len(runs) + 1, dtype=np.int64),
+        first_run=np.cumsum([0, *map(len, parts)], dtype=np.int64),
         runs=np.array(runs, np.int64).reshape(-1, 3),
         image_words=rows * words,
-        parts=len(runs),
+        parts=len(parts),
     )

@@ -30,7 +30,7 @@ from quantarray.cpu.micro import (
     pair_pixels,
     stream_lanes,
 )
-from quantarray.cpu.micro.count_words import mask_counts, plane_counts, value_counts
+from quantarray.cpu.micro.count_halves import lay_out, mask_counts, plane_counts, value_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
 FOLDER = os.path.dirname(__file__)
@@ -38,7 +38,8 @@ FEATURES = llvmlite.binding.get_host_cpu_features()
 AVX2 = FEATURES.get("avx2", False)
 WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
 AVX512BW = isa.NAME == "avx512bw" or set(isa.SETS["avx512bw"][0]) <= isa.FEATURES
-KERNELS = ["count_words", "count_ones", pytest.param("count_nibbles", marks=WITHOUT), "full_adder"]
+KERNELS = ["count_ones", pytest.param("count_nibbles", marks=WITHOUT), "full_adder"]
+HALVES = pytest.mark.skipif("avx512vpopcntdq" not in isa.FEATURES, reason="no AVX512-VPOPCNTDQ")
 KERNELS += [pytest.param("ternary_adder", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 DOTS = [
     pytest.param("dot_pairs", marks=WITHOUT),
@@ -114,22 +115,26 @@ def test_counts(name, differ, data):
     check(name, differ, words, origins, weights, runs, first, last, dtype)
 
 
-def drawn_planes(data, differ):
+def drawn_planes(data, differ, blocks=1):
     """(arguments from the words on to `differ`, what `plane_counts` counts of them, their rng)."""
     rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
     planes, apart = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
     words = rng.integers(0, 1 << 64, 30 + planes * apart, np.uint64)
-    weights, origins = rng.integers(0, 1 << 64, (length, LANES), np.uint64), drawn_origins(rng)
-    counts = np.zeros((TILE, LANES), np.int64)
+    weights, origins = rng.integers(0, 1 << 64, (length, blocks * LANES), np.uint64), drawn_origins(rng)
+    counts = np.zeros((TILE, blocks * LANES), np.int64)
+    low, high = weights & np.uint64(0xFFFFFFFF), weights >> np.uint64(32)
+    left_out = np.bitwise_count(low ^ high if differ else low & high).sum(0, dtype=np.int64)
     for i in range(planes):
         pairs = words[i * apart + origins[:, None] + np.arange(length), None], weights
-        counts += (
-            np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64) << i
-        )
+        ones = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64)
+        counts += (ones - left_out) << i
     runs = np.array([[0, 0, length // 2], [length // 2, length // 2, length - length // 2]])
-    return (words, planes, apart, origins, weights, runs, -1 if differ else 0), counts, rng
+    # A block behind the other, with one between that must not be read
+    laid = np.stack([lay_out(part) for part in np.split(weights, blocks, axis=1) for _ in range(2)])[: 2 * blocks - 1]
+    return (words, planes, apart, origins, laid, 2 * length * LANES, runs, -1 if differ else 0), counts, rng
 
 
+@HALVES
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("differ", [False, True])
 @given(data=st.data())
@@ -141,35 +146,49 @@ def test_plane_counts(differ, dtype, data):
 
 
 @njit
-def planes_counted(words, planes, apart, origins, weights, runs, differ, counts, lanes):
-    plane_counts(words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, counts, lanes)
+def planes_counted(words, planes, apart, origins, weights, beside, runs, differ, counts, lanes):
+    plane_counts(words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, counts, lanes)
 
 
+@HALVES
 @pytest.mark.parametrize("differ", [False, True])
 @given(data=st.data())
 def test_mask_counts(differ, data):
-    given, counts, rng = drawn_planes(data, differ)
-    limits, masks = rng.integers(-1, counts.max() + 2, LANES + 3), np.zeros(3 + TILE, np.uint64)
-    limits[3:] = np.where(rng.random(LANES) < 0.5, counts[0] - rng.integers(0, 2, LANES), limits[3:])
-    lanes = data.draw(st.integers(1, LANES))
+    blocks = data.draw(st.integers(1, 2))
+    given, counts, rng = drawn_planes(data, differ, blocks)
+    width = blocks * LANES
+    limits, masks = rng.integers(counts.min() - 1, counts.max() + 2, width + 3, np.int32), np.zeros(TILE, np.uint64)
+    limits[3:] = np.where(rng.random(width) < 0.5, counts[0] - rng.integers(0, 2, width), limits[3:])
+    lanes = data.draw(st.integers(1, width))
     masked(*given, limits, 3, masks, lanes)
-    bits = masks[3:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
+    bits = masks[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
     np.testing.assert_array_equal(bits[:, :lanes], (counts > limits[3:])[:, :lanes])
-    assert not bits[:, LANES:].any()
 
 
+@njit
+def masked(words, planes, apart, origins, weights, beside, runs, differ, limits, limits_at, masks, lanes):
+    mask_counts(
+        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, limits, limits_at, masks,
+        lanes,
+    )  # fmt: skip
+
+
+@HALVES
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("differ", [False, True])
 @given(data=st.data())
 def test_value_counts(differ, dtype, data):
-    given, counts, rng = drawn_planes(data, differ)
-    origins, places = given[3], rng.permutation(5)[:TILE] * LANES + data.draw(st.integers(0, 3))
+    blocks = data.draw(st.integers(1, 2))
+    given, counts, rng = drawn_planes(data, differ, blocks)
+    width = blocks * LANES
+    origins, places = given[3], rng.permutation(5)[:TILE] * width + data.draw(st.integers(0, 3))
     if origins[0] == origins[-1]:
         places[1:] = places[0]
-    extra, values = rng.integers(-99, 99, LANES + 3).astype(dtype), np.full(6 * LANES, 7, dtype)
+    extra, values = rng.integers(-99, 99, width + 3).astype(dtype), np.full(6 * width, 7, dtype)
     step = data.draw(st.sampled_from([1, -1])) << data.draw(st.integers(0, 20))
-    lanes, expected = data.draw(st.integers(1, LANES)), values.copy()
-    stored = LANES // 2 if lanes <= LANES // 2 and origins[0] != origins[-1] else LANES
+    lanes, expected = data.draw(st.integers(1, width)), values.copy()
+    alone = origins[0] == origins[-1]
+    stored = next(n for n in (LANES // 2, LANES, 2 * LANES) if n >= lanes and (n >= LANES or not alone))
     for p, place in enumerate(places):
         expected[place : place + stored] = (extra[3:] + step * counts[p]).astype(dtype)[:stored]
     valued(*given, extra, 3, step, values, places, lanes)
@@ -177,10 +196,10 @@ def test_value_counts(differ, dtype, data):
 
 
 @njit
-def valued(words, planes, apart, origins, weights, runs, differ, extra, extra_at, step, values, places, lanes):
+def valued(words, planes, apart, origins, weights, beside, runs, differ, extra, extra_at, step, values, places, lanes):
     value_counts(
-        words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, extra, extra_at, step, values,
-        places, lanes,
+        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, extra, extra_at, step,
+        values, places, lanes,
     )  # fmt: skip
 
 
@@ -203,13 +222,6 @@ def test_lanes_past_the_cache(kinds, at):
 @njit
 def streamed(lanes, start, out, at):
     return stream_lanes(lanes, start, out, at)
-
-
-@njit
-def masked(words, planes, apart, origins, weights, runs, differ, limits, limits_at, masks, lanes):
-    mask_counts(
-        words, 0, planes, apart, origins, 0, weights, 0, runs, 0, len(runs), differ, limits, limits_at, masks, 3, lanes
-    )
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from quantarray.cpu.micro import LANES, TILE, count_bytes, count_ones, count_words
+from quantarray.cpu.micro import LANES, TILE, count_bytes, count_ones
 from quantarray.cpu.micro.vectors import I64
 
 TRIPLE = "aarch64-unknown-linux-gnu"
@@ -36,8 +36,8 @@ def constant(module, name, values):
     return found.bitcast(I64.as_pointer())
 
 
-def program(kernel, differ):
-    """A module with `wrong_counts()`: how many of the kernel's counts are not NumPy's."""
+def program(differ):
+    """A module with `wrong_counts()`: how many of its counts are not NumPy's."""
     rng = np.random.default_rng(0)
     words, weights = rng.integers(0, 1 << 64, 60, np.uint64), rng.integers(0, 1 << 64, (30, LANES), np.uint64)
     origins, runs = np.array([0, 3, 3, 20]), np.array([(0, 9, 2), (4, 0, 9), (30, 11, 7), (1, 1, 0)])
@@ -51,17 +51,13 @@ def program(kernel, differ):
     module.triple = TRIPLE
     function = ir.Function(module, ir.FunctionType(I64, []), "wrong_counts")
     builder = ir.IRBuilder(function.append_basic_block())
-    data = {"words": words, "origins": origins, "weights": kernel.lay_out(weights), "runs": runs, "expected": expected}
+    laid_out = count_bytes.lay_out(weights)
+    data = {"words": words, "origins": origins, "weights": laid_out, "runs": runs, "expected": expected}
     at = {name: constant(module, name, values) for name, values in data.items()}
     counts = constant(module, "counts", np.full(expected.shape, -1))
     first, last = (ir.Constant(I64, n) for n in (0, len(runs)))
     rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last)
-    if kernel is count_words:
-        combine, one_plane = builder.xor if differ else builder.and_, (ir.Constant(I64, 1), ir.Constant(I64, 0))
-        sums = count_words.count(builder, combine, TILE, rest[0], *one_plane, *rest[1:])
-        count_words.store_counts(builder, sums, counts)
-    else:
-        count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)
+    count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)
     wrong = ir.Constant(I64, 0)
     for i in range(expected.size):
         got, right = (builder.load(builder.gep(p, [ir.Constant(I64, i)])) for p in (counts, at["expected"]))
@@ -70,13 +66,13 @@ def program(kernel, differ):
     return module
 
 
-@pytest.fixture(params=[(k, d) for k in (count_words, count_ones) for d in (False, True)])
+@pytest.fixture(params=[False, True])
 def compiled(request):
     """(machine, module), optimised."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="generic", opt=3, reloc="static")
-    module = llvm.parse_assembly(str(program(*request.param)))
+    module = llvm.parse_assembly(str(program(request.param)))
     module.verify()
     passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3))
     passes.getModulePassManager().run(module, passes)

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..format import empty_lines
 from .compiled import entry, inline, inner
-from .lines import empty_lines
-from .micro import LANES
 from .tiles import IN_REGISTERS
+
+_COMPARED = np.dtype(np.int32 if IN_REGISTERS else np.uint16)
 
 
 @entry
@@ -19,7 +20,8 @@ def differing(w_terms):
 class Added(NamedTuple):
     """A sum is fixed[kind, lane] + along * |a| + step * sum_ij 2^(i+j) |a_j & b_i|.
 
-    Or where `differ` is -1 and not 0, fixed - (step_x * step_w / 2) * sum_j 2^j |a_j ^ b|.
+    Or where `differ` is -1 and not 0, fixed - (step_x * step_w / 2) * sum_j 2^j |a_j ^ b|. Where counts stay
+    IN_REGISTERS they are less by what halves of words add, which `fixed` has then.
     """
 
     fixed: np.ndarray  # of the type that results are summed in
@@ -28,55 +30,55 @@ class Added(NamedTuple):
     differ: int
 
 
-@inner
-def as_counts(extra, x_terms, w_terms):
-    """What is added to counts; where bits of x and w differ `fill_added` has to fill it in."""
-    step, along = x_terms[0, 3] * w_terms[0, 3], x_terms[0, 3] * w_terms[0, 2]
-    if differing(w_terms):
-        return Added(np.empty_like(extra), 0, -(step // 2), -1)
-    return Added(extra, along, step, 0)
+def as_counts(x, fixed, halves):
+    """(what is added to the counts of a product, limits on counts [kinds lanes]), made once.
+
+    With one threshold a lane, and a step that is plus or minus a power of two, a bit of a result is whether a count is
+    above its limit, or for a negative step is not. Limits are int32 where counts stay IN_REGISTERS, or uint16, the
+    first count above; there are none otherwise. `halves` are what `sums_of_halves` makes.
+    """
+    if "added" not in fixed.made:
+        w, _, finish, _ = fixed
+        step, along, differ = map(int, _factors(x.terms, w.terms))
+        table = empty_lines(finish.extra.shape, finish.extra.dtype)
+        limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step))
+        limits = empty_lines(finish.extra.shape if limited else (0, 0), _COMPARED)
+        _fill(finish.extra, x.terms, w.terms, w.sums, w.inside, halves, step, differ, finish.thresholds, table, limits)
+        fixed.made["added"] = Added(table, along, step, differ), limits
+    return fixed.made["added"]
 
 
-class Limits(NamedTuple):
-    """Thresholds on counts themselves, [kinds lanes], of no elements where there are none: a bit of a result is whether
-    a count is above its limit, or with `turned` is not."""
-
-    counts: np.ndarray  # int64
-    least: np.ndarray  # uint16, where counts are: the first that is above
-    turned: int  # all ones or none
+@entry
+def _factors(x_terms, w_terms):
+    """(step, along, differ)."""
+    step = x_terms[0, 3] * w_terms[0, 3]
+    return (-(step // 2), 0, -1) if differing(w_terms) else (step, x_terms[0, 3] * w_terms[0, 2], 0)
 
 
-@inner
-def empty_limits(like, step):
-    """Of no elements where `like` has none."""
-    least = np.empty((0, 0), np.uint16) if IN_REGISTERS else empty_table(like, np.uint16)
-    return Limits(empty_table(like, np.int64), least, np.uint64(-(step < 0)))
+@entry
+def _fill(extra, x_terms, w_terms, sums, inside, halves, step, differ, thresholds, fixed, limits):
+    """fixed[kind, lane]: `extra`, and what differing bits and halves of words add to it. limits, if there are any.
+
+    As |a_j & b| is (|a_j| + |b| - |a_j ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside +
+    step_w * |b|. In int64 nothing wraps: an extra may stand for a code that x's levels do not have.
+    """
+    most = (1 << x_terms[0, 1]) - 1
+    times = x_terms[0, 3] * most if differ else 0
+    for kind in range(extra.shape[0]):
+        base = w_terms[0, 2] * inside[kind]
+        for lane in range(extra.shape[1]):
+            found = np.int64(extra[kind, lane]) + times * ((sums[kind, 0, lane] - base) // 2)
+            if IN_REGISTERS:
+                found += step * most * halves[kind, 0, lane]
+            fixed[kind, lane] = found
+            if limits.size:
+                limits[kind, lane] = _compared(_limit(np.int64(thresholds[0, lane]) - found, step))
 
 
 @inline
-def fill_added(x, w, finish, lanes, added, limits):
-    """What is added to counts of lanes first .. last, or what is compared with them."""
-    if limits.counts.size:
-        fill_fixed(finish.extra, x.terms, w.terms, w.sums, w.inside, added.differ, lanes, limits.counts)
-        turn_to_limits(finish.thresholds, added.step, lanes, limits.counts)
-        if not IN_REGISTERS:
-            fill_least(limits.counts, lanes, limits.least)
-    elif added.differ:
-        fill_fixed(finish.extra, x.terms, w.terms, w.sums, w.inside, added.differ, lanes, added.fixed)
-
-
-@inner
-def fill_fixed(extra, x_terms, w_terms, sums, inside, differ, lanes, fixed):
-    """fixed[kind, lane] of lanes first .. last: `extra`, and for differing bits what they add to it.
-
-    As |a_j & b| is (|a_j| + |b| - |a_j ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside +
-    step_w * |b|. In int64 nothing wraps.
-    """
-    times = x_terms[0, 3] * ((1 << x_terms[0, 1]) - 1) if differ else 0
-    for kind in range(extra.shape[0]):
-        base = w_terms[0, 2] * inside[kind]
-        for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
-            fixed[kind, lane] = extra[kind, lane] + times * ((sums[kind, 0, lane] - base) // 2)
+def turned(added):
+    """All ones where a bit is that a count is not above its limit, or none."""
+    return np.uint64(-(added.step < 0))
 
 
 @inner
@@ -86,29 +88,18 @@ def is_power(number):
 
 
 @inner
-def turn_to_limits(thresholds, step, lanes, limits):
-    """int64 limits[kind, lane] of lanes first .. last from what is fixed, which they held before.
-
-    fixed + step * c > threshold where the count c > limit, or for a negative step is not. The step is a power of two,
-    or minus one.
-    """
-    turned, shift = -(step < 0), np.int64(0)
+def _limit(room, step):
+    """step * c > room where the count c is above this, or for a negative step is not; steps are plus or minus a power
+    of two."""
+    shift = np.int64(0)
     while abs(step) >> (shift + 1):
         shift += 1
-    for kind in range(limits.shape[0]):
-        for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
-            limits[kind, lane] = ((np.int64(thresholds[0, lane]) - limits[kind, lane]) >> shift) ^ turned
+    return (room >> shift) ^ -(step < 0)
 
 
 @inner
-def fill_least(limits, lanes, least):
-    """uint16 least[kind, lane]: the count c > limit where c >= this, for counts of 16 bits below the last."""
-    for kind in range(limits.shape[0]):
-        for lane in range(np.uint64(lanes[0]), np.uint64(lanes[1])):
-            least[kind, lane] = max(-1, min(limits[kind, lane], 65534)) + 1
-
-
-@inner
-def empty_table(like, dtype):
-    """A table of so many lanes, of a dtype, for some kinds; from a cache line on."""
-    return empty_lines(like.size // LANES, dtype).reshape(like.shape)
+def _compared(limit):
+    """A limit as what counts are compared with; those of 16 bits are below the last."""
+    if IN_REGISTERS:
+        return max(-(1 << 31), min(limit, (1 << 31) - 1))
+    return max(-1, min(limit, 65534)) + 1

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..format import WORD_BITS
+from .added import turned
 from .compiled import entry, inline, inner
 from .finish import flips_and_lanes, place_values, put_masks, store_values
 from .isa import COUNTING
@@ -28,7 +29,7 @@ from .micro import (
     split_weights,
     value_sums,
 )
-from .tiles import IN_REGISTERS, lanes_of
+from .tiles import lanes_of
 
 BAND = 64  # tiles that meet one block of weights, which stays in L1, before the next block comes
 BY_SHUFFLES = COUNTING == "avx512bw"
@@ -50,7 +51,6 @@ class Band(NamedTuple):
     sums: np.ndarray  # uint16[planes of x, planes of w, pixels, lanes]; empty where tiles are better counted one by one
     ready: np.ndarray  # uint8: the weights made ready
     steps: np.ndarray  # int64[words 2]
-    masks: np.ndarray  # uint64[2, tiles, 4]: bits of two blocks, where counts are compared in registers
 
 
 @entry
@@ -85,8 +85,7 @@ def band_buffers(planes, others, tiles, lanes, size):
     shape = planes, others, min(tiles, band_tiles(planes)) * TILE, lanes
     sums = empty_lines(shape[0] * shape[1] * shape[2] * (lanes // LANES), np.uint16).reshape(shape)
     ready = empty_lines(size // LANES if tiles else 0, np.uint8).ravel()
-    masks = np.empty((2, BAND if IN_REGISTERS else 0, TILE), np.uint64)
-    return Band(sums, ready, np.empty((WORDS, 2), np.int64), masks)
+    return Band(sums, ready, np.empty((WORDS, 2), np.int64))
 
 
 @inner
@@ -180,32 +179,32 @@ def mask_blocks(x, w, plan, places, tiles, group, first, last, added, limits, ba
         stored = near // 2 * 2 if whole else 0
         for nth in range(0, stored, 2):
             pair = lanes_of(group, block + nth), lanes_of(group, block + nth + 1)
-            _store_words(places, tiles, nth, pair, limits, band, to)
+            _store_words(places, tiles, nth, pair, added, limits, band, to)
         for i in range(tiles if stored < near else 0):
             for nth in range(stored, near):
                 lanes, at = lanes_of(group, block + nth), i * TILE * WIDE + nth * LANES
-                fixed = places.kinds[i] * limits.least.shape[1] + lanes.at
-                mask_sums(band.sums, at, WIDE, limits.least, fixed, to.masks)
-                put_masks(i, limits.turned, lanes, places, to)
+                fixed = places.kinds[i] * limits.shape[1] + lanes.at
+                mask_sums(band.sums, at, WIDE, limits, fixed, to.masks)
+                put_masks(i, turned(added), lanes, places, to)
 
 
 @inline
-def _store_words(places, tiles, nth, pair, limits, band, to):
+def _store_words(places, tiles, nth, pair, added, limits, band, to):
     """The bits of two of a band's blocks from the n-th on, a word of a result's rows.
 
     Both blocks are stored at once and over what was there: `or_bits` for each took three times as long.
     """
-    words, begins, least = to.words, to.begins, limits.least
+    words, begins = to.words, to.begins
     flips, used = flips_and_lanes(to.flip, pair[0])
     others, more = flips_and_lanes(to.flip, pair[1])
-    flips, used = limits.turned ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES)
+    flips, used = turned(added) ^ flips ^ others << np.uint64(LANES), used | more << np.uint64(LANES)
     word = pair[0].channel // WORD_BITS
     for i in range(np.uint64(tiles)):
         for p in range(np.uint64(TILE)):
             begins[p] = places.rows[i, p] * words.shape[2] + word
         mask_words(
-            band.sums, np.int64(i) * TILE * WIDE + nth * LANES, WIDE, least,
-            places.kinds[i] * least.shape[1] + pair[0].at, flips, used, words, begins, places.sizes[i],
+            band.sums, np.int64(i) * TILE * WIDE + nth * LANES, WIDE, limits,
+            places.kinds[i] * limits.shape[1] + pair[0].at, flips, used, words, begins, places.sizes[i],
         )  # fmt: skip
 
 

@@ -12,13 +12,15 @@ from functools import partial
 
 import numpy as np
 
-from .added import as_counts, empty_limits, fill_added, is_power
+from ..format import RUN_WORDS
+from .added import as_counts, differing, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
 from .compiled import inline, inner
 from .deal import Kernel
 from .drive import Effort, Task, drive
 from .finish import finish_tile, target
-from .micro import LANES, STREAMED, TILE, lay_out
+from .halves import sums_of_halves
+from .micro import STREAMED, TILE, lay_out
 from .tiles import (
     IN_REGISTERS,
     Group,
@@ -53,27 +55,22 @@ def conv(x, fixed, out):
 def _task(x, fixed):
     pairs = x.words.shape[0] * fixed.w.words.shape[0]
     effort = Effort(word=pairs, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
-    return Task(x.images * len(fixed.plan.counts), _NO_VALUES[fixed.finish.extra.dtype], effort)
+    more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
+    return Task(x.images * len(fixed.plan.counts), _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 
 
 @partial(Kernel, takes=True)
-def _conv_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, worker):
-    added = as_counts(finish.extra, x.terms, w.terms)
+def _conv_range(w, plan, finish, added, limits, chunks, parts, tiles, x, values, words, dealt, worker):
     band = empty_band(x.words, w.words, plan.counts, -(-tiles // parts), 1)
     size = band.sums.shape[2] // TILE if band.sums.size else BAND
     straight = _is_straight(x, w, added, band)
-    compared = straight and finish.thresholds.shape[0] == 1
+    compared = straight and limits.size > 0
     dense = straight and words.size == 0 and values.size * values.itemsize < STREAMED
-    limits = empty_limits(finish.extra if compared else values[:0], added.step)
     places, ones = empty_places(size), np.zeros((size, TILE), np.int64)
     dots, spare = empty_dots(finish.extra)
-    to, filled, group_blocks = target(finish, values, words), -1, w.words.shape[1] // w.groups
+    to, group_blocks = target(finish, values, words), w.words.shape[1] // w.groups
     chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
     while low < end:
-        if chunk != filled:
-            first, last = blocks(0, group_blocks, TOGETHER, chunk, chunks)
-            lanes, filled = (first * LANES, ((w.groups - 1) * group_blocks + last) * LANES), chunk
-            fill_added(x, w, finish, lanes, added, limits)
         near = min(size, end - low)
         for nth in range(w.groups):
             group = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes)
@@ -97,7 +94,7 @@ def _conv_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, 
 def _is_straight(x, w, added, band):
     """True where a result is what is fixed and a power of two times one count, which need not go through a tile."""
     planes, others = x.terms[0, 1], w.terms[0, 1]
-    counted = IN_REGISTERS or (planes == 1 and band.sums.size > 0)
+    counted = w.words.shape[2] <= RUN_WORDS if IN_REGISTERS else planes == 1 and band.sums.size > 0
     return counted and others == 1 and added.along == 0 and is_power(abs(added.step))
 
 

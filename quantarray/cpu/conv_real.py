@@ -13,9 +13,21 @@ from .compiled import inline
 from .deal import Kernel
 from .drive import Effort, Task, drive
 from .finish import store_tile, target
+from .halves import sums_of_halves
 from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
-from .tiles import Group, blocks, count, empty_dots, empty_places, lanes_of, next_stretch, place_tiles, sum_codes
+from .tiles import (
+    IN_REGISTERS,
+    Group,
+    blocks,
+    count,
+    empty_dots,
+    empty_places,
+    lanes_of,
+    next_stretch,
+    place_tiles,
+    sum_codes,
+)
 
 _NO_VALUES = np.empty((0, 0), np.float32)
 
@@ -27,7 +39,7 @@ def conv_real(x, fixed, out):
 def _task(x, fixed):
     pairs = x.words.shape[0] * fixed.w.words.shape[0]
     effort = Effort(word=pairs, tile=6 * pairs, together=TOGETHER)
-    return Task(x.images * len(fixed.plan.counts), _NO_VALUES, effort)
+    return Task(x.images * len(fixed.plan.counts), _NO_VALUES, effort, (sums_of_halves(fixed, False),))
 
 
 @inline
@@ -39,7 +51,7 @@ def _place_constants(x, plan, nth, rows, i):
 
 
 @inline
-def _add_products(x, w, plan, places, i, block, beside, rows, ones, band, spare, dots, scales, value):
+def _add_products(x, w, plan, halves, places, i, block, beside, rows, ones, band, spare, dots, scales, value):
     """value = the scaled sums of codes' products, of all terms of all parts."""
     at, lanes = block * LANES, w.words.shape[1] * LANES
     clear_tile(value)
@@ -57,6 +69,8 @@ def _add_products(x, w, plan, places, i, block, beside, rows, ones, band, spare,
                         x.words, i0, planes_i, places.origins, i, w.words, j0, planes_j, block, plan.runs,
                         plan.first_run[run], plan.first_run[run + 1], 0, LANES, spare, dots,
                     )  # fmt: skip
+                    if IN_REGISTERS:
+                        _add_halves(halves[run, s], at, (1 << planes_i) - 1, dots)
                 w_at = (part * w.terms.shape[0] + s) * lanes + at
                 sums_at = (run * w.terms.shape[0] + s) * lanes + at
                 ones_at = ((i * plan.parts + part) * x.terms.shape[0] + t) * TILE
@@ -64,6 +78,14 @@ def _add_products(x, w, plan, places, i, block, beside, rows, ones, band, spare,
                     value, scales, w.scale, w_at, base, w.sums, sums_at, step * w.terms[s, 2], ones, ones_at,
                     step * w.terms[s, 3], dots,
                 )  # fmt: skip
+
+
+@inline
+def _add_halves(halves, at, times, dots):
+    """dots[p, l] += times * halves[at + l]: what counting leaves out."""
+    for p in range(TILE):
+        for lane in range(np.uint64(LANES)):
+            dots[p, lane] += times * halves[np.uint64(at) + lane]
 
 
 @inline
@@ -97,7 +119,7 @@ def _row_constants(constants, rows, out):
 
 
 @partial(Kernel, takes=True)
-def _real_range(w, plan, finish, chunks, stretches, tiles, x, values, words, dealt, worker):
+def _real_range(w, plan, finish, halves, chunks, stretches, tiles, x, values, words, dealt, worker):
     parts, group_blocks = plan.parts, w.words.shape[1] // w.groups
     band = empty_band(x.words, w.words, plan.counts, -(-tiles // stretches), parts)
     size = band.sums.shape[2] // TILE if band.sums.size else 1
@@ -127,7 +149,9 @@ def _real_range(w, plan, finish, chunks, stretches, tiles, x, values, words, dea
                 if IN_BANDS and band.sums.size and not beside:
                     count_band(x.words, w.words, plan, places, near, block, min(BLOCKS, last - block), 0, band)
                 for i in range(near):
-                    _add_products(x, w, plan, places, i, block, beside, rows, ones, band, spare, dots, scales, value)
+                    _add_products(
+                        x, w, plan, halves, places, i, block, beside, rows, ones, band, spare, dots, scales, value
+                    )
                     _add_offsets(x, w, places, i, block, rows, ones, scales, value)
                     fixed = places.kinds[i] * finish.pad.shape[1] + lanes.at
                     round_tile(value, finish.pad, fixed, finish.bias, lanes.at)

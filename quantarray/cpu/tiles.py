@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..format import RUN_WORDS
 from .compiled import inline, inner
 from .deal import next_task, share
 from .finish import Lanes
@@ -95,23 +96,16 @@ def count(
     """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop.
 
     Of the first `valid` lanes; others may be anything. The pixels begin at words origins[tile, p]. Where `differ` is -1
-    and not 0, |left_i ^ right_j|.
+    and not 0, |left_i ^ right_j|. Where counts stay IN_REGISTERS, less what `sum_halves` sums up.
     """
     plane, block_size = left.shape[1], right.shape[2] * LANES
     for j in range(planes_j):  # a plane of weights, the longer one, stays in L1
         weight = ((j0 + j) * right.shape[1] + block) * block_size
         if IN_REGISTERS:
-            if j == 0:
-                plane_counts(
-                    left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
-                    total, valid,
-                )  # fmt: skip
-            else:
-                plane_counts(
-                    left, i0 * plane, planes_i, plane, origins, tile * TILE, right, weight, runs, start, stop, differ,
-                    counts, valid,
-                )  # fmt: skip
-                add_counts(counts, j, total)
+            _count_planes(
+                left, i0 * plane, planes_i, plane, origins, tile, right, weight, runs, start, stop, differ, valid, j,
+                counts, total,
+            )  # fmt: skip
         else:
             for i in range(planes_i):
                 word = (i0 + i) * plane
@@ -120,6 +114,27 @@ def count(
                 else:
                     count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, counts)
                     add_counts(counts, i + j, total)
+
+
+@inline
+def _count_planes(
+    left, word, planes, apart, origins, tile, right, weight, runs, start, stop, differ, valid, j, counts, total
+):  # fmt: skip
+    """All planes of x at once by plane j of w: of all runs, or where 32 bits do not hold their sums run after run."""
+    at_once = 1 if right.shape[2] > RUN_WORDS else max(1, stop - start)
+    for first in range(start, max(stop, start + 1), at_once):
+        last = min(first + at_once, stop)
+        if j == 0 and first == start:
+            plane_counts(
+                left, word, planes, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, total,
+                valid,
+            )  # fmt: skip
+        else:
+            plane_counts(
+                left, word, planes, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, counts,
+                valid,
+            )  # fmt: skip
+            add_counts(counts, j, total)
 
 
 @inline

@@ -1,8 +1,9 @@
 """Micro-kernels: what the compiler would not write by itself, one file for each way to count or to multiply bytes.
 
 `count_tile` is the inner loop of every product: the counts of 4 pixels by 32 output channels stay in registers while
-the words of a run stream by. `lay_out` puts the weights in the order in which it reads them. In that order
-`fill_tables` of `tables.py` reads them too, where a band of pixels is counted by tables instead: see `../bands.py`.
+the words of a run stream by. With VPOPCNTDQ `plane_counts` and those beside it are, which use counts in the registers
+that added them up. `lay_out` puts the weights in the order in which they are read. In that order `fill_tables` of
+`tables.py` reads them too, where a band of pixels is counted by tables instead: see `../bands.py`.
 """
 
 from ..isa import COUNTING, FEATURES
@@ -30,13 +31,13 @@ from .taps import add_chosen, fix_lanes
 from .vectors import LANES, PAIR, TILE, WIDTH
 from .widening import widen
 
-mask_counts = plane_counts = value_counts = None  # only where counts are used in the registers that added them up
+count_tile = mask_counts = plane_counts = value_counts = None  # either the first, or the others
 if COUNTING in ("avx2", "avx512bw"):
     from .count_nibbles import count_tile, lay_out
 elif COUNTING in ("neon", "portable"):
     from .count_ones import count_tile, lay_out
 else:
-    from .count_words import count_tile, lay_out, mask_counts, plane_counts, value_counts
+    from .count_halves import lay_out, mask_counts, plane_counts, value_counts
 
 if "avx512vnni" in FEATURES:
     from .dot_vnni import DOT_ALONE, DOT_PASSES, MOST_PRODUCT, dot_tile

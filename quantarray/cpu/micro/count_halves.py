@@ -1,0 +1,280 @@
+"""Counting both halves of a word by one popcount, for AVX-512 with VPOPCNTDQ.
+
+With a and b the lower halves of two words, A and B the exclusive ors of both their halves, a full adder of a ^ b, A and
+~B has the upper halves' a' ^ b' as its sum's complement, so that for each of the 32 bits
+
+    (a ^ b) + (a' ^ b')  =  2 majority(a ^ b, A, ~B) - A + B
+
+|A| is the pixel's alone and |B| the channel's, so what is left to count is the majority: exclusive or, majority,
+popcount, add for 64 products, where a popcount of each half takes six instructions, and one of the whole word on lanes
+of 64 bits takes three for half the lanes (docs/kernels/conv.md).
+"""
+
+from functools import reduce
+from itertools import chain
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .count import by_pixels
+from .lanes import by_step
+from .vectors import I32, I64, LANES, PAIR, TILE, const, each_run, full, place_of, pointer, slot_of, splat
+
+_ROW = full(I32)
+_WIDTH = _ROW.count
+_WORD = 2 * LANES  # numbers of 32 bits that a word of a block is
+_MAJORITY = 0xE8
+# Here and not where code is made: what another process kept on disk is assembled in this one
+llvmlite.binding.initialize_native_asmparser()
+
+
+def lay_out(words):
+    """Weight words[.. 32] as they are counted: the lower halves of 32 channels, then ~B of each."""
+    low, high = (words >> np.uint64(shift) & np.uint64(0xFFFFFFFF) for shift in (0, 32))
+    halves = np.concatenate([low, ~(low ^ high)], axis=-1).astype(np.uint32)
+    return halves.view(np.uint64)
+
+
+class _Sums:
+    """What is counted of the first `pixels` of a tile by some vectors of channels, of plain pointers."""
+
+    def __init__(self, builder, pixels, vectors):
+        self.builder, self.shape = builder, (pixels, vectors)
+        kind = ir.FunctionType(I32, [I32])
+        self._ctpop = cgutils.get_or_insert_function(builder.module, kind, "llvm.ctpop.i32")
+        # Registers that live through all loops
+        self.slots = [[slot_of(builder, ir.Constant(_ROW, None)) for _ in range(vectors)] for _ in range(pixels)]
+        self.ones = [slot_of(builder, ir.Constant(I32, 0)) for _ in range(pixels)]
+
+    def count(self, words, planes, apart, origins, weights, beside, runs, first, last, differ):
+        """Of `planes` planes of words that lie `apart`, the highest first: what is there is doubled before the next."""
+        builder = self.builder
+        either = builder.not_(builder.trunc(differ, I32))  # all ones where |a & b| is asked for
+        with cgutils.for_range(builder, planes) as done:
+            with builder.if_then(builder.icmp_signed("!=", done.index, const(0)), likely=False):
+                for slot in chain(*self.slots, self.ones):
+                    value = builder.load(slot)
+                    builder.store(builder.add(value, value), slot)
+            plane = builder.sub(builder.sub(planes, const(1)), done.index)
+            plane = builder.gep(words, [builder.mul(plane, apart)])
+            with each_run(builder, plane, origins, runs, first, last) as (pixel, weight, length):
+                with cgutils.for_range(builder, length) as step:
+                    at = builder.mul(builder.add(weight, step.index), const(LANES))
+                    blocks = [builder.gep(weights, [at]), builder.gep(weights, [builder.add(at, beside)])]
+                    self._word(blocks, [builder.gep(place, [step.index]) for place in pixel], either)
+
+    def _word(self, blocks, places, either):
+        builder, (pixels, vectors) = self.builder, self.shape
+        column = [part for v in range(vectors) for part in self._weights(blocks, v)]
+        for p in range(pixels):
+            sums = [builder.load(slot) for slot in self.slots[p]]
+            for slot, added in zip(self.slots[p], self._added(places[p], sums, column), strict=True):
+                builder.store(added, slot)
+            word = builder.load(places[p], align=8)
+            low, high = (builder.trunc(part, I32) for part in (word, builder.lshr(word, const(32))))
+            ones = builder.call(self._ctpop, [builder.or_(builder.xor(low, high), builder.and_(low, either))])
+            builder.store(builder.add(builder.load(self.ones[p]), ones), self.ones[p])
+
+    def _added(self, place, sums, column):
+        """Sums of a pixel and what a word of it adds to each.
+
+        As LLVM orders these instructions they need more than 32 registers, and moves and spills take a fifth of the
+        time; an exclusive or of two splats it would make in a register of numbers, and move to a vector.
+        """
+        count = len(sums)
+        a, both, most = (f"${count + i}" for i in range(3))
+        code = [f"vpbroadcastd (${count + 3}), {a}", f"vpbroadcastd 4(${count + 3}), {both}"]
+        code += [f"vpxord {a}, {both}, {both}"]
+        for v in range(count):
+            b, alike = (f"${count + 4 + 2 * v + i}" for i in range(2))
+            code += [f"vpxord {b}, {a}, {most}", f"vpternlogd $${_MAJORITY}, {alike}, {both}, {most}"]
+            code += [f"vpopcntd {most}, {most}", f"vpaddd {most}, ${v}, ${v}"]
+        registers = ["=v"] * count + ["=&v"] * 3 + ["r"] + ["v"] * len(column) + [str(v) for v in range(count)]
+        kind = ir.FunctionType(
+            ir.LiteralStructType([_ROW] * (count + 3)), [place.type] + [_ROW] * (len(column) + count)
+        )
+        asm = ir.InlineAsm(kind, "\n".join(code), ",".join([*registers, "~{memory}"]), side_effect=False)
+        found = self.builder.call(asm, [place, *column, *sums])
+        return [self.builder.extract_value(found, v) for v in range(count)]
+
+    def _weights(self, blocks, v):
+        """(lower halves, ~B) of a vector of channels."""
+        block, lane = divmod(v * _WIDTH, LANES)
+        words = self.builder.bitcast(blocks[block], I32.as_pointer())
+        return [
+            self.builder.load(place_of(self.builder, words, lane + half * LANES, _ROW), align=4) for half in range(2)
+        ]
+
+    def found(self, differ, then):
+        """then([pixel][vector]) of counts for all pixels of a tile: of |a ^ b| less |B|, or of |a & b| less what b's
+        halves have in common."""
+        builder, (pixels, _) = self.builder, self.shape
+        majorities = [[builder.load(slot) for slot in row] for row in self.slots]
+        ones = [splat(builder, builder.load(slot), _WIDTH) for slot in self.ones]
+        with builder.if_else(builder.icmp_signed("==", differ, const(0))) as (common, apart):
+            with common:
+                rows = [[builder.sub(n, most) for most in row] for n, row in zip(ones, majorities, strict=True)]
+                then(rows * (TILE // pixels))
+            with apart:
+                rows = [
+                    [builder.sub(builder.add(most, most), n) for most in row]
+                    for n, row in zip(ones, majorities, strict=True)
+                ]
+                then(rows * (TILE // pixels))
+
+
+def _by_lanes(builder, origins, lanes, most, operands, differ, then):
+    """Count by as few vectors as the first `lanes` need, of at most so many, and then(sums)."""
+
+    def emit(pixels):
+        # A row alone is bound by reading its weights, and each size is a loop more to compile
+        sizes = [size for size in (1, 2, 4) if size * _WIDTH <= most and (pixels == TILE or size > 1)]
+        narrower(pixels, sizes)
+
+    def narrower(pixels, sizes):
+        size, *rest = sizes
+        if not rest:
+            sums = _Sums(builder, pixels, size)
+            sums.count(*operands, differ)
+            sums.found(differ, then)
+            return
+        with builder.if_else(builder.icmp_signed("<=", lanes, const(size * _WIDTH)), likely=False) as (few, more):
+            with few:
+                narrower(pixels, [size])
+            with more:
+                narrower(pixels, rest)
+
+    by_pixels(builder, origins, emit)
+
+
+def _operands(context, builder, signature, args):
+    """(origins, differ, what `_Sums.count` takes) of the arguments that the functions below share."""
+    words, origins, weights = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 4, 6))
+    runs = pointer(context, builder, signature, args, 9)
+    return origins, args[12], (words, args[2], args[3], origins, weights, args[8], runs, args[10], args[11])
+
+
+_i64 = types.int64
+
+
+def _takes(words, origins, weights, runs):
+    """Types of the arguments that the functions below share."""
+    return (words, _i64, _i64, _i64, origins, _i64, weights, _i64, _i64, runs, _i64, _i64, _i64)
+
+
+@intrinsic
+def plane_counts(
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, beside, runs, first, last, differ, counts,
+    lanes,
+):  # fmt: skip
+    """counts[p, l] = sum over i of 2^i * (|a_i & b| - |b's halves in common|) over the runs, or where `differ` is -1
+    and not 0 of 2^i * (|a_i ^ b| - |B|), with
+
+        a_i = words[word + i * apart + origins[origin + p] + at + k],   b = weights[weight + ..][l]
+
+    The last pixel fills a tile up: the first and the last of a tile begin at one place only where all do. Runs
+    first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes, laid out by `lay_out`.
+    words and weights are uint64 of any shape, origins int64; counts, int32 or int64 [4 32], is overwritten. All arrays
+    are C-contiguous and indexed flat from `word`, `origin` and `weight`: a slice would cost two atomic operations. Sums
+    are of 32 bits, modulo 2^32. Of the first `lanes`, 32 at most; others may stay as they are. The block that lies
+    `beside` is not asked for.
+    """
+    signature = types.void(*_takes(words, origins, weights, runs), counts, _i64)
+
+    def codegen(context, builder, signature, args):
+        origins, differ, operands = _operands(context, builder, signature, args)
+        counts = pointer(context, builder, signature, args, 13)
+
+        def store(sums):
+            for p in range(TILE):
+                for v, found in enumerate(sums[p]):
+                    for lane, part in _as_elements(builder, found, counts.type.pointee):
+                        at = p * LANES + v * _WIDTH + lane
+                        builder.store(part, place_of(builder, counts, at, part.type), align=4)
+
+        _by_lanes(builder, origins, args[14], LANES, operands, differ, store)
+
+    return signature, codegen
+
+
+@intrinsic
+def mask_counts(
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, beside, runs, first, last, differ, limits,
+    limits_at, masks, lanes,
+):  # fmt: skip
+    """Bit l of uint64 masks[p] is limits[limits_at + l] < what `plane_counts` counts for pixel p and lane l.
+
+    The limits are int32: counts are compared in the registers in which they were added up, and stored nowhere. Of the
+    first `lanes` of 64: those behind the first 32 are of the block that lies `beside`, so many words on; bits of others
+    may be anything.
+    """
+    signature = types.void(*_takes(words, origins, weights, runs), limits, _i64, masks, _i64)
+
+    def codegen(context, builder, signature, args):
+        origins, differ, operands = _operands(context, builder, signature, args)
+        limits = pointer(context, builder, signature, args, 13, args[14])
+        masks = pointer(context, builder, signature, args, 15)
+
+        def compare(sums):
+            bounds = [builder.load(place_of(builder, limits, v * _WIDTH, _ROW), align=4) for v in range(len(sums[0]))]
+            for p in range(TILE):
+                parts = [
+                    builder.zext(builder.bitcast(builder.icmp_signed(">", *pair), ir.IntType(_WIDTH)), I64)
+                    for pair in zip(sums[p], bounds, strict=True)
+                ]
+                mask = reduce(builder.or_, (builder.shl(part, const(v * _WIDTH)) for v, part in enumerate(parts)))
+                builder.store(mask, builder.gep(masks, [const(p)]))
+
+        _by_lanes(builder, origins, args[16], PAIR, operands, differ, compare)
+
+    return signature, codegen
+
+
+@intrinsic
+def value_counts(
+    typingctx, words, word, planes, apart, origins, origin, weights, weight, beside, runs, first, last, differ, extra,
+    extra_at, step, values, places, lanes,
+):  # fmt: skip
+    """values[places[p] + l] = extra[extra_at + l] + step * what `plane_counts` counts for pixel p and lane l.
+
+    The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64. Of the
+    first `lanes` of 64, as in `mask_counts`.
+    """
+    signature = types.void(*_takes(words, origins, weights, runs), extra, _i64, _i64, values, places, _i64)
+
+    def codegen(context, builder, signature, args):
+        origins, differ, operands = _operands(context, builder, signature, args)
+        extras = pointer(context, builder, signature, args, 13, args[14])
+        values, places = (pointer(context, builder, signature, args, i) for i in (16, 17))
+        element = values.type.pointee
+        value = by_step(builder, args[15], full(element))
+
+        def store(sums):
+            for p in range(TILE):
+                row = builder.gep(values, [builder.load(builder.gep(places, [const(p)]))])
+                for v, counts in enumerate(sums[p]):
+                    for lane, part in _as_elements(builder, counts, element):
+                        at = v * _WIDTH + lane
+                        fixed = builder.load(place_of(builder, extras, at, part.type), align=4)
+                        builder.store(value(fixed, part), place_of(builder, row, at, part.type), align=4)
+
+        _by_lanes(builder, origins, args[18], PAIR, operands, differ, store)
+
+    return signature, codegen
+
+
+def _as_elements(builder, counts, element):
+    """(first lane, vector) of counts as int32 or int64."""
+    if element == I32:
+        return [(0, counts)]
+    vector = full(element)
+    parts = range(0, _WIDTH, vector.count)
+    lanes = [ir.Constant(ir.VectorType(I32, vector.count), list(range(at, at + vector.count))) for at in parts]
+    return [
+        (at, builder.sext(builder.shuffle_vector(counts, counts, lane), vector))
+        for at, lane in zip(parts, lanes, strict=True)
+    ]

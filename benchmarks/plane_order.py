@@ -14,7 +14,8 @@ import time
 import numpy as np
 from numba import njit
 
-from quantarray.cpu.micro import LANES, TILE, count_tile
+from quantarray.cpu.micro import LANES, TILE, count_tile, plane_counts
+from quantarray.cpu.tiles import IN_REGISTERS
 
 BLOCKS = 2  # 64 output channels
 
@@ -30,9 +31,15 @@ def convolve(words, plane_step, pixel_step, height, width, planes, weights, runs
                 origins[p] = (y * width + x + p) * pixel_step
             for block in range(BLOCKS):
                 for plane in range(planes):
-                    count_tile(
-                        words, plane * plane_step, origins, 0, weights, block * size, runs, 0, len(runs), 0, counts
-                    )  # fmt: skip
+                    if IN_REGISTERS:
+                        plane_counts(
+                            words, plane * plane_step, 1, 0, origins, 0, weights, block * size, 0, runs, 0, len(runs),
+                            0, counts, LANES,
+                        )  # fmt: skip
+                    else:
+                        count_tile(
+                            words, plane * plane_step, origins, 0, weights, block * size, runs, 0, len(runs), 0, counts
+                        )  # fmt: skip
                     out[y, x] += counts[0, 0]
 
 

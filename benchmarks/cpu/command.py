@@ -72,7 +72,8 @@ def main(args):
         rounds.say("")
         for worker in workers:
             worker.stop()
-    print(f"\n{table.legend(limits.products(args.threads), args.threads)}")
+    popcounts = args.threads * limits.popcounts()
+    print(f"\n{table.legend(limits.products(args.threads), popcounts, args.threads)}")
     print(f"{quiet.disturbed} of {quiet.turns} turns began while others used the CPU")
     if args.json:
         write(args.json, rows, workers, absent, quiet, args)
@@ -94,6 +95,7 @@ def write(path, rows, workers, absent, quiet, args):
         "rounds": args.rounds,
         "turns": {"all": quiet.turns, "disturbed": quiet.disturbed},
         "products_per_second": limits.products(args.threads),
+        "popcounts_per_second": args.threads * limits.popcounts(),  # products by a popcount of each word
         "versions": {worker.name: worker.version for worker in workers},
         "absent": absent,
         "rows": [row.record() for row in rows],

@@ -12,11 +12,12 @@ from numba.extending import intrinsic
 
 from quantarray.cpu.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_band, empty_band
 from quantarray.cpu.isa import NAME
-from quantarray.cpu.micro import LANES, TILE, count_tile, lay_out
-from quantarray.cpu.tiles import Places
+from quantarray.cpu.micro import LANES, PAIR, TILE, count_tile, lay_out, mask_counts
+from quantarray.cpu.tiles import IN_REGISTERS, Places
+from quantarray.format import empty_lines
 from quantarray.kernels import Plan
 
-_WORDS = 64  # of a run: 16 KiB of weights, which stay in L1
+_WORDS = 32  # of a run: at most 16 KiB of weights, which stay in L1
 _TRIES = 60
 _SUMS = 8
 _AVX512 = NAME in ("avx512bw", "avx512", "amx")
@@ -54,6 +55,20 @@ def _count_registers(typingctx, repeats):
 
 
 @intrinsic
+def _count_halves(typingctx, repeats):
+    """`repeats` times 8 steps of exclusive or, majority, popcount, add: both halves of words of twice the channels."""
+
+    def codegen(context, builder, signature, args):
+        steps = []
+        for i in range(_SUMS):
+            steps += [f"vpxord %zmm0, %zmm1, %zmm{16 + i}", f"vpternlogd $$0xe8, %zmm2, %zmm3, %zmm{16 + i}"]
+            steps += [f"vpopcntd %zmm{16 + i}, %zmm{16 + i}", f"vpaddd %zmm{16 + i}, %zmm{8 + i}, %zmm{8 + i}"]
+        return _loop(builder, steps, args, _spoilt((0, 1, 2, 3, *range(8, 24))))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
 def _read_lines(typingctx, address, lines):
     """Load 8 cache lines at a time; the sum of nothing."""
 
@@ -68,6 +83,19 @@ def _read_lines(typingctx, address, lines):
 @njit(nogil=True, error_model="numpy")
 def _registers(repeats):
     return _count_registers(repeats)
+
+
+@njit(nogil=True, error_model="numpy")
+def _halves(repeats):
+    return _count_halves(repeats)
+
+
+@njit(nogil=True, error_model="numpy")
+def _count_pair(words, origins, weights, runs, limits, masks, repeats):
+    for _ in range(repeats):
+        mask_counts(
+            words, 0, 1, 0, origins, 0, weights, 0, _WORDS * LANES, runs, 0, 1, 0, limits, 0, masks, PAIR
+        )  # fmt: skip
 
 
 @njit(nogil=True, error_model="numpy")
@@ -118,11 +146,21 @@ def products(threads):
 
 @lru_cache
 def _of_a_thread():
-    """And, popcount and add of registers, and the package's inner loop where that is more."""
-    if not _VPOPCNTDQ:
-        return inner_loop()
+    """Popcounts of both halves of words in registers, or the package's inner loop where that is more."""
+    return max(of_registers(_halves, 1024), inner_loop()) if _VPOPCNTDQ else inner_loop()
+
+
+@lru_cache
+def popcounts():
+    """Products of bits a second of one thread by a popcount of each word: what the package's loop goes beyond; 0 where
+    there is none of vectors."""
+    return of_registers(_registers, 512) if _VPOPCNTDQ else 0
+
+
+def of_registers(loop, step):
+    """Products a second of a loop of 8 steps that have so many each."""
     repeats = 200_000
-    return max(repeats * _SUMS * 512 / _fastest(lambda t: _registers(repeats), 1), inner_loop())
+    return repeats * _SUMS * step / _fastest(lambda t: loop(repeats), 1)
 
 
 @lru_cache
@@ -131,12 +169,16 @@ def inner_loop():
     if IN_BANDS:
         return _bands()
     rng, repeats = np.random.default_rng(0), 3_000
-    words = rng.integers(0, 1 << 64, TILE * _WORDS, np.uint64)
-    weights = lay_out(rng.integers(0, 1 << 64, (_WORDS, LANES), np.uint64))
+    words, lanes = rng.integers(0, 1 << 64, TILE * _WORDS, np.uint64), PAIR if IN_REGISTERS else LANES
+    weights = empty_lines((lanes // LANES, _WORDS, LANES))
+    weights[:] = lay_out(rng.integers(0, 1 << 64, weights.shape, np.uint64))
     origins, runs = np.arange(TILE) * _WORDS, np.array([[0, 0, _WORDS]])
-    counts = np.zeros((TILE, LANES), np.int64)
-    seconds = _fastest(lambda t: _count(words, origins, weights, runs, counts, repeats), 1)
-    return repeats * TILE * LANES * _WORDS * 64 / seconds
+    if IN_REGISTERS:
+        loop, found = _count_pair, (np.zeros(PAIR, np.int32), np.zeros(TILE, np.uint64))
+    else:
+        loop, found = _count, (np.zeros((TILE, LANES), np.int64),)
+    seconds = _fastest(lambda t: loop(words, origins, weights, runs, *found, repeats), 1)
+    return repeats * TILE * lanes * _WORDS * 64 / seconds
 
 
 def _bands():

@@ -60,9 +60,10 @@ def notes(rows):
     ]
 
 
-def legend(products, threads):
+def legend(products, popcounts, threads):
     """What the last columns mean."""
-    rate = f"{products / 1e12:.2f} T/s ({of_threads(threads)})"
+    rate = f"{products / 1e12:.2f} T/s ({of_threads(threads)}"
+    rate += f"; by a popcount of each word {popcounts / 1e12:.2f})" if popcounts else ")"
     return (
         "ratio: the fastest peer's time over ours. limit: the longer of the case's products of bits at "
         f"{rate} and of its bytes at the speed of reading as many. share: limit over ours."

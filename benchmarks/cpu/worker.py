@@ -25,15 +25,15 @@ class WorkerError(RuntimeError):
     """A worker that died, or gave no answer in time."""
 
 
-def median_seconds(call, seconds):
-    """Median of the calls that fit into `seconds`, at least two. One before them, which wakes threads that sleep and
-    fills the cache, and a first eighth of them do not count."""
+def median_seconds(call, seconds, counted=None):
+    """Median of the calls that fit into `seconds`, at least two, or of what `counted` says of them. One before them,
+    which wakes threads that sleep and fills the cache, and a first eighth of them do not count."""
     call()
     times, began = [], time.perf_counter()
     while len(times) < 2 or time.perf_counter() - began < seconds:
         start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
+        found = call()
+        times.append(time.perf_counter() - start if counted is None else counted(found))
     return statistics.median(times[len(times) // 8 :])
 
 
@@ -56,7 +56,7 @@ def serve(name, pipe):
                 )
             else:
                 title, seconds = args
-                answer = median_seconds(entries[title].call, seconds)
+                answer = median_seconds(entries[title].call, seconds, entries[title].seconds)
         except ImportError as error:
             pipe.send(("absent", f"not installed ({error})"))
         except Exception as error:

@@ -23,6 +23,7 @@ from .halves import sums_of_halves
 from .micro import STREAMED, TILE, lay_out
 from .tiles import (
     IN_REGISTERS,
+    WORD,
     Group,
     blocks,
     count,
@@ -54,7 +55,7 @@ def conv(x, fixed, out):
 
 def _task(x, fixed):
     pairs = x.words.shape[0] * fixed.w.words.shape[0]
-    effort = Effort(word=pairs, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
+    effort = Effort(word=pairs * WORD, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
     more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
     return Task(x.images * len(fixed.plan.counts), _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 

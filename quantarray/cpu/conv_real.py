@@ -18,6 +18,7 @@ from .lines import empty_lines
 from .micro import LANES, TILE, add_tile, clear_tile, round_tile
 from .tiles import (
     IN_REGISTERS,
+    WORD,
     Group,
     blocks,
     count,
@@ -38,7 +39,7 @@ def conv_real(x, fixed, out):
 
 def _task(x, fixed):
     pairs = x.words.shape[0] * fixed.w.words.shape[0]
-    effort = Effort(word=pairs, tile=6 * pairs, together=TOGETHER)
+    effort = Effort(word=pairs * WORD, tile=6 * pairs, together=TOGETHER)
     return Task(x.images * len(fixed.plan.counts), _NO_VALUES, effort, (sums_of_halves(fixed, False),))
 
 

@@ -1,6 +1,7 @@
 """Which kernel takes a product of integers: the one place where that is chosen.
 
-Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of what counting takes for a pair of planes.
+Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of what counting takes for a pair of planes,
+with VPOPCNTDQ of what it takes by a popcount of each word (`tiles.WORD` is what it takes by one of both halves).
 They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, and for AVX2; `docs/kernels/conv.md` has
 what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
@@ -15,7 +16,7 @@ from .framed import EFFORT as FRAMED
 from .framed import POSITIONS
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
-from .tiles import IN_REGISTERS
+from .tiles import IN_REGISTERS, WORD
 from .windows import BAND
 from .winograd import BAND as SQUARES
 from .winograd import EFFORT as WINOGRAD
@@ -25,7 +26,7 @@ _PLANES = 8  # that a byte holds
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded
 _PACK = 50  # a word of a tile's windows is made of bytes
 _CALL = 1000  # a kernel's call
-_ALONE = 0.4  # of what counting four pixels takes, where a product is of one
+_ALONE = 0.53 if IN_REGISTERS else 0.4  # of what counting four pixels takes, where a product is of one
 
 
 class Counting(NamedTuple):
@@ -44,7 +45,7 @@ class Counting(NamedTuple):
     sure: float = 1.2  # costs so many times apart are in the order of the times, of tiles of few words too
 
 
-BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=0.8, sure=1.1)
+BY_WORDS = Counting(one_pass=3, one_sum=0.25, expand=0.08, unroll=0.24, step=0.9, order=0.45, one_shift=0.3, sure=1.1)
 BY_SHUFFLES = Counting(
     one_pass=5.5, one_sum=0.1, expand=0.12, unroll=0.15, step=0.55, order=0.3, split=2, alone=2.75, sure=1.3
 )
@@ -93,7 +94,7 @@ def _counting(x_terms, w_terms, rows, channels, words):
     in_bands = IN_BANDS and pays.py_func(tiles, planes_x, alone)
     word = _ALONE if alone and not in_bands else _sharing(channels)
     passes = planes_w * (1 if COUNTING.one_shift else planes_x)
-    cost = planes_x * planes_w * (words * word + COUNTING.one_shift) + passes * COUNTING.one_pass
+    cost = planes_x * planes_w * (words * word * WORD + COUNTING.one_shift) + passes * COUNTING.one_pass
     if in_bands:
         cost += COUNTING.split * planes_w * words / min(tiles, band_tiles.py_func(planes_x))
     if w_terms[0, 2] and not differing.py_func(w_terms):
@@ -105,7 +106,7 @@ def _sharing(channels):
     """What a block costs of those that are counted together, and share shuffles or tables; or of which one is half."""
     blocks = max(1, -(-channels // LANES))
     if IN_REGISTERS:
-        return 1 - (0 < channels % LANES <= LANES // 2) / 2 / blocks
+        return 1 - 0.35 * (0 < channels % LANES <= LANES // 2) / blocks
     whole, rest = divmod(blocks, BLOCKS)
     return (BLOCKS * whole + (0, COUNTING.alone, COUNTING.alone, BLOCKS)[rest]) / blocks
 

@@ -13,6 +13,7 @@ from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, plane_counts, popcount
 
 IN_REGISTERS = plane_counts is not None  # a branch on a global is not even compiled where it is False
+WORD = 0.75 if IN_REGISTERS else 1  # counting a word in units of `costs.py`
 _CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
 
 

@@ -19,11 +19,13 @@ LIBRARIES = (OURS, "torch", "openvino", "onnxruntime", "larq", "numkong", "simsi
 
 
 class Entry(NamedTuple):
-    """`tolerance` is relative to the largest expected magnitude; 0 asks for equality."""
+    """`tolerance` is relative to the largest expected magnitude; 0 asks for equality. `seconds` says what of a call
+    counts, from what it gave, where that is not all of it."""
 
     call: Callable[[], Any]
     read: Callable[[Any], np.ndarray]
     tolerance: float = 0.0
+    seconds: Callable[[Any], float] | None = None
 
 
 def load(name):

@@ -14,6 +14,7 @@ from strategies import Law, channels, laws, lengths, products_by, samples, seeds
 
 import quantarray as qa
 from quantarray.cpu.micro import STREAMED
+from quantarray.format import RUN_WORDS
 from quantarray.ops import few
 
 INTEGER = laws(kinds=["integer"])
@@ -284,3 +285,19 @@ def test_requantize_needs_a_matrix_on_the_right():
             qa.matmul(left, right, requantize=law)
     packed = qa.matmul(a[0, 0], b[0], requantize=law)
     assert_packed(packed, [1, 1, 1])
+
+
+@pytest.mark.parametrize("levels", [(-1, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("weights", [(-1, 1), (0, 1)])
+def test_contractions_longer_than_a_run(levels, weights):
+    """More words than sums of 32 bits are counted over at once; all bits set in the last row, as far as levels go."""
+    rng, k = np.random.default_rng(0), 64 * RUN_WORDS + 70
+    x, w = rng.choice(np.array(levels, np.int8), (5, k)), rng.choice(np.array(weights, np.int8), (3, k))
+    x[-1], w[-1] = levels[-1], weights[-1]
+    expected = np.array([[np.dot(row.astype(np.float64), column) for column in w.astype(np.float64)] for row in x])
+    q, v = qa.encode(x, levels), qa.encode(w, weights)
+    for dtype in np.int32, np.int64:
+        y = qa.linear(q, v, out_dtype=dtype)
+        np.testing.assert_array_equal(y, expected.astype(dtype), strict=True)
+    law = qa.Thresholds(expected[1, :, None].astype(np.int64))
+    np.testing.assert_array_equal(qa.linear(q, v, requantize=law).codes(), expected > expected[1])

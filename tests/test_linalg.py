@@ -301,3 +301,16 @@ def test_contractions_longer_than_a_run(levels, weights):
         np.testing.assert_array_equal(y, expected.astype(dtype), strict=True)
     law = qa.Thresholds(expected[1, :, None].astype(np.int64))
     np.testing.assert_array_equal(qa.linear(q, v, requantize=law).codes(), expected > expected[1])
+
+
+@pytest.mark.parametrize("weights", [(0, 1), (0, -1), (-1, 1)])
+def test_limits_beyond_32_bits(weights):
+    """Sums near the end of int32, and thresholds beyond it: a limit on the count alone lies farther out."""
+    rng = np.random.default_rng(0)
+    x, w = rng.choice([0, 1], (9, 100)), rng.choice(weights, (70, 100))
+    bias = rng.choice([-(2**31) + 101, 0, 2**31 - 101], 70)
+    expected = x @ w.T + bias
+    q, v = qa.encode(x, [0, 1]), qa.encode(w, weights)
+    for cut in -(2**40), -(2**31), 2**31 - 1, 2**40:
+        got = qa.linear(q, v, bias=bias, requantize=qa.Thresholds([cut]), out_dtype=np.int32)
+        np.testing.assert_array_equal(got.codes(), expected > cut)

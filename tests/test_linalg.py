@@ -287,20 +287,29 @@ def test_requantize_needs_a_matrix_on_the_right():
     assert_packed(packed, [1, 1, 1])
 
 
-@pytest.mark.parametrize("levels", [(-1, 1), (0, 1, 2, 3)])
-@pytest.mark.parametrize("weights", [(-1, 1), (0, 1)])
-def test_contractions_longer_than_a_run(levels, weights):
-    """More words than sums of 32 bits are counted over at once; all bits set in the last row, as far as levels go."""
-    rng, k = np.random.default_rng(0), 64 * RUN_WORDS + 70
-    x, w = rng.choice(np.array(levels, np.int8), (5, k)), rng.choice(np.array(weights, np.int8), (3, k))
-    x[-1], w[-1] = levels[-1], weights[-1]
-    expected = np.array([[np.dot(row.astype(np.float64), column) for column in w.astype(np.float64)] for row in x])
-    q, v = qa.encode(x, levels), qa.encode(w, weights)
+@pytest.mark.parametrize("bits", [1, 2])
+@pytest.mark.parametrize("w_dtype", [qa.bipolar, qa.uint1])
+def test_contractions_longer_than_a_run(bits, w_dtype):
+    """More words than sums of 32 bits are counted over at once; the last row and column have all bits set."""
+    rng, words = np.random.default_rng(0), RUN_WORDS + 2
+    a, b = (rng.integers(0, 1 << 64, (planes, rows, words), np.uint64) for planes, rows in ((bits, 5), (1, 64)))
+    a[:, -1], b[:, -1] = ~np.uint64(0), ~np.uint64(0)
+    common = np.zeros((5, 64), np.int64)
+    ones = np.zeros((5, 1), np.int64)
+    for i in range(bits):
+        for row in range(5):
+            common[row] += np.bitwise_count(a[i, row] & b[0]).sum(axis=1, dtype=np.int64) << i
+        ones += np.bitwise_count(a[i]).sum(axis=1, dtype=np.int64)[:, None] << i
+    expected = 2 * common - ones if w_dtype == qa.bipolar else common
+    x = qa.from_words(a, (qa.uint1, qa.uint2)[bits - 1], (5, 64 * words))
+    w = qa.from_words(b, w_dtype, (64, 64 * words))
     for dtype in np.int32, np.int64:
-        y = qa.linear(q, v, out_dtype=dtype)
+        with products_by("conv"):
+            y = qa.linear(x, w, out_dtype=dtype)
         np.testing.assert_array_equal(y, expected.astype(dtype), strict=True)
-    law = qa.Thresholds(expected[1, :, None].astype(np.int64))
-    np.testing.assert_array_equal(qa.linear(q, v, requantize=law).codes(), expected > expected[1])
+    with products_by("conv"):
+        law = qa.Thresholds(expected[1, :, None])
+        np.testing.assert_array_equal(qa.linear(x, w, requantize=law).codes(), expected > expected[1])
 
 
 @pytest.mark.parametrize("weights", [(0, 1), (0, -1), (-1, 1)])

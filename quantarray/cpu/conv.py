@@ -54,10 +54,11 @@ def conv(x, fixed, out):
 
 
 def _task(x, fixed):
-    pairs = x.words.shape[0] * fixed.w.words.shape[0]
-    effort = Effort(word=pairs * WORD, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
+    pairs, counts = x.words.shape[0] * fixed.w.words.shape[0], fixed.plan.counts
+    word = 1 if x.images * counts.sum() == 1 else WORD  # a row alone waits for its weights
+    effort = Effort(word=pairs * word, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
     more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
-    return Task(x.images * len(fixed.plan.counts), _NO_VALUES[fixed.finish.extra.dtype], effort, more)
+    return Task(x.images * len(counts), _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 
 
 @partial(Kernel, takes=True)

@@ -50,13 +50,16 @@ class _Sums:
         self.slots = [[slot_of(builder, ir.Constant(_ROW, None)) for _ in range(vectors)] for _ in range(pixels)]
         self.ones = [slot_of(builder, ir.Constant(I32, 0)) for _ in range(pixels)]
 
-    def count(self, words, planes, apart, origins, weights, beside, runs, first, last, differ):
-        """Of `planes` planes of words that lie `apart`, the highest first: what is there is doubled before the next."""
-        builder = self.builder
+    def count(self, words, planes, apart, origins, weights, beside, runs, first, last, differ, columns, ones=True):
+        """Of `planes` planes of words that lie `apart`, the highest first: what is there is doubled before the next.
+
+        Vectors of some `columns`; a pixel's `ones` only where no others have been counted before.
+        """
+        builder, sums = self.builder, [row[columns] for row in self.slots]
         either = builder.not_(builder.trunc(differ, I32))  # all ones where |a & b| is asked for
         with cgutils.for_range(builder, planes) as done:
             with builder.if_then(builder.icmp_signed("!=", done.index, const(0)), likely=False):
-                for slot in chain(*self.slots, self.ones):
+                for slot in chain(*sums, self.ones if ones else ()):
                     value = builder.load(slot)
                     builder.store(builder.add(value, value), slot)
             plane = builder.sub(builder.sub(planes, const(1)), done.index)
@@ -65,19 +68,22 @@ class _Sums:
                 with cgutils.for_range(builder, length) as step:
                     at = builder.mul(builder.add(weight, step.index), const(LANES))
                     blocks = [builder.gep(weights, [at]), builder.gep(weights, [builder.add(at, beside)])]
-                    self._word(blocks, [builder.gep(place, [step.index]) for place in pixel], either)
+                    column = [part for v in range(self.shape[1])[columns] for part in self._weights(blocks, v)]
+                    for p, slots in enumerate(sums):
+                        place = builder.gep(pixel[p], [step.index])
+                        added = self._added(place, [builder.load(slot) for slot in slots], column)
+                        for slot, value in zip(slots, added, strict=True):
+                            builder.store(value, slot)
+                        if ones:
+                            self._add_ones(self.ones[p], place, either)
 
-    def _word(self, blocks, places, either):
-        builder, (pixels, vectors) = self.builder, self.shape
-        column = [part for v in range(vectors) for part in self._weights(blocks, v)]
-        for p in range(pixels):
-            sums = [builder.load(slot) for slot in self.slots[p]]
-            for slot, added in zip(self.slots[p], self._added(places[p], sums, column), strict=True):
-                builder.store(added, slot)
-            word = builder.load(places[p], align=8)
-            low, high = (builder.trunc(part, I32) for part in (word, builder.lshr(word, const(32))))
-            ones = builder.call(self._ctpop, [builder.or_(builder.xor(low, high), builder.and_(low, either))])
-            builder.store(builder.add(builder.load(self.ones[p]), ones), self.ones[p])
+    def _add_ones(self, slot, place, either):
+        """What a word of a pixel has besides: |A|, or |a | a'|."""
+        builder = self.builder
+        word = builder.load(place, align=8)
+        low, high = (builder.trunc(part, I32) for part in (word, builder.lshr(word, const(32))))
+        ones = builder.call(self._ctpop, [builder.or_(builder.xor(low, high), builder.and_(low, either))])
+        builder.store(builder.add(builder.load(slot), ones), slot)
 
     def _added(self, place, sums, column):
         """Sums of a pixel and what a word of it adds to each.
@@ -109,11 +115,11 @@ class _Sums:
             self.builder.load(place_of(self.builder, words, lane + half * LANES, _ROW), align=4) for half in range(2)
         ]
 
-    def found(self, differ, then):
+    def found(self, differ, then, columns=slice(None)):
         """then([pixel][vector]) of counts for all pixels of a tile: of |a ^ b| less |B|, or of |a & b| less what b's
         halves have in common."""
         builder, (pixels, _) = self.builder, self.shape
-        majorities = [[builder.load(slot) for slot in row] for row in self.slots]
+        majorities = [[builder.load(slot) for slot in row[columns]] for row in self.slots]
         ones = [splat(builder, builder.load(slot), _WIDTH) for slot in self.ones]
         with builder.if_else(builder.icmp_signed("==", differ, const(0))) as (common, apart):
             with common:
@@ -131,24 +137,40 @@ def _by_lanes(builder, origins, lanes, most, operands, differ, then):
     """Count by as few vectors as the first `lanes` need, of at most so many, and then(sums)."""
 
     def emit(pixels):
-        # A row alone is bound by reading its weights, and each size is a loop more to compile
-        sizes = [size for size in (1, 2, 4) if size * _WIDTH <= most and (pixels == TILE or size > 1)]
-        narrower(pixels, sizes)
+        if pixels < TILE:
+            _alone(builder, lanes, most, operands, differ, then)
+        else:
+            narrower([size for size in (1, 2, 4) if size * _WIDTH <= most])
 
-    def narrower(pixels, sizes):
+    def narrower(sizes):
         size, *rest = sizes
         if not rest:
-            sums = _Sums(builder, pixels, size)
-            sums.count(*operands, differ)
+            sums = _Sums(builder, TILE, size)
+            sums.count(*operands, differ, slice(None))
             sums.found(differ, then)
             return
         with builder.if_else(builder.icmp_signed("<=", lanes, const(size * _WIDTH)), likely=False) as (few, more):
             with few:
-                narrower(pixels, [size])
+                narrower([size])
             with more:
-                narrower(pixels, rest)
+                narrower(rest)
 
     by_pixels(builder, origins, emit)
+
+
+def _alone(builder, lanes, most, operands, differ, then):
+    """A row alone, one block after the other: it waits for its weights, and reads them as they lie."""
+    sums, first, second = _Sums(builder, 1, most // _WIDTH), slice(0, LANES // _WIDTH), slice(LANES // _WIDTH, None)
+    sums.count(*operands, differ, first)
+    if most == LANES:
+        sums.found(differ, then)
+        return
+    with builder.if_else(builder.icmp_signed("<=", lanes, const(LANES)), likely=False) as (few, more):
+        with few:
+            sums.found(differ, then, first)
+        with more:
+            sums.count(*operands, differ, second, ones=False)
+            sums.found(differ, then)
 
 
 def _operands(context, builder, signature, args):

@@ -70,22 +70,21 @@ class _Sums:
                     blocks = [builder.gep(weights, [at]), builder.gep(weights, [builder.add(at, beside)])]
                     column = [part for v in range(self.shape[1])[columns] for part in self._weights(blocks, v)]
                     for p, slots in enumerate(sums):
-                        place = builder.gep(pixel[p], [step.index])
-                        added = self._added(place, [builder.load(slot) for slot in slots], column)
+                        added = self._added(pixel[p], step.index, [builder.load(slot) for slot in slots], column)
                         for slot, value in zip(slots, added, strict=True):
                             builder.store(value, slot)
                         if ones:
-                            self._add_ones(self.ones[p], place, either)
+                            self._add_ones(self.ones[p], builder.gep(pixel[p], [step.index]), either)
 
     def _add_ones(self, slot, place, either):
         """What a word of a pixel has besides: |A|, or |a | a'|."""
         builder = self.builder
-        word = builder.load(place, align=8)
-        low, high = (builder.trunc(part, I32) for part in (word, builder.lshr(word, const(32))))
+        halves = builder.bitcast(place, I32.as_pointer())
+        low, high = (builder.load(builder.gep(halves, [const(half)]), align=4) for half in range(2))
         ones = builder.call(self._ctpop, [builder.or_(builder.xor(low, high), builder.and_(low, either))])
         builder.store(builder.add(builder.load(slot), ones), slot)
 
-    def _added(self, place, sums, column):
+    def _added(self, pixel, step, sums, column):
         """Sums of a pixel and what a word of it adds to each.
 
         As LLVM orders these instructions they need more than 32 registers, and moves and spills take a fifth of the
@@ -93,18 +92,18 @@ class _Sums:
         """
         count = len(sums)
         a, both, most = (f"${count + i}" for i in range(3))
-        code = [f"vpbroadcastd (${count + 3}), {a}", f"vpbroadcastd 4(${count + 3}), {both}"]
-        code += [f"vpxord {a}, {both}, {both}"]
+        place = f"(${count + 3}, ${count + 4}, 8)"
+        code = [f"vpbroadcastd {place}, {a}", f"vpbroadcastd 4{place}, {both}", f"vpxord {a}, {both}, {both}"]
         for v in range(count):
-            b, alike = (f"${count + 4 + 2 * v + i}" for i in range(2))
+            b, alike = (f"${count + 5 + 2 * v + i}" for i in range(2))
             code += [f"vpxord {b}, {a}, {most}", f"vpternlogd $${_MAJORITY}, {alike}, {both}, {most}"]
             code += [f"vpopcntd {most}, {most}", f"vpaddd {most}, ${v}, ${v}"]
-        registers = ["=v"] * count + ["=&v"] * 3 + ["r"] + ["v"] * len(column) + [str(v) for v in range(count)]
+        registers = ["=v"] * count + ["=&v"] * 3 + ["r"] * 2 + ["v"] * len(column) + [str(v) for v in range(count)]
         kind = ir.FunctionType(
-            ir.LiteralStructType([_ROW] * (count + 3)), [place.type] + [_ROW] * (len(column) + count)
+            ir.LiteralStructType([_ROW] * (count + 3)), [pixel.type, I64] + [_ROW] * (len(column) + count)
         )
         asm = ir.InlineAsm(kind, "\n".join(code), ",".join([*registers, "~{memory}"]), side_effect=False)
-        found = self.builder.call(asm, [place, *column, *sums])
+        found = self.builder.call(asm, [pixel, step, *column, *sums])
         return [self.builder.extract_value(found, v) for v in range(count)]
 
     def _weights(self, blocks, v):

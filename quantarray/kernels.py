@@ -167,6 +167,7 @@ class Fixed(NamedTuple):
     plan: Plan | Squares | Frame
     finish: Finish
     made: dict[Any, Any]  # what a backend keeps of it
+    kept: dict[Any, Any]  # what it keeps of w and the plan, whatever the finish
 
 
 class Cuts(NamedTuple):

@@ -11,7 +11,7 @@ from numba import njit
 from test_micro import AVX512BW
 
 from quantarray.cpu import bands
-from quantarray.cpu.added import empty_table, fill_least
+from quantarray.cpu.added import least_above
 from quantarray.cpu.micro import (
     LANES,
     PAIR,
@@ -122,8 +122,10 @@ def test_no_sum_overflows(way, differ):
 
 @njit
 def least_counts(limits):
-    least = empty_table(limits, np.uint16)
-    fill_least(limits, (0, limits.shape[1]), least)
+    least = np.empty(limits.shape, np.uint16)
+    for i in range(limits.shape[0]):
+        for lane in range(limits.shape[1]):
+            least[i, lane] = least_above(limits[i, lane])
     return least
 
 

@@ -8,7 +8,7 @@ from ..format import empty_lines
 from .compiled import entry, inline, inner
 from .tiles import IN_REGISTERS
 
-_COMPARED = np.dtype(np.int32 if IN_REGISTERS else np.uint16)
+_LIMIT = np.dtype(np.int32 if IN_REGISTERS else np.uint16)
 
 
 @entry
@@ -38,11 +38,11 @@ def as_counts(x, fixed, halves):
     first count above; there are none otherwise. `halves` are what `sums_of_halves` makes.
     """
     if "added" not in fixed.made:
-        w, _, finish, _ = fixed
+        w, finish = fixed.w, fixed.finish
         step, along, differ = map(int, _factors(x.terms, w.terms))
         table = empty_lines(finish.extra.shape, finish.extra.dtype)
         limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step))
-        limits = empty_lines(finish.extra.shape if limited else (0, 0), _COMPARED)
+        limits = empty_lines(finish.extra.shape if limited else (0, 0), _LIMIT)
         _fill(finish.extra, x.terms, w.terms, w.sums, w.inside, halves, step, differ, finish.thresholds, table, limits)
         fixed.made["added"] = Added(table, along, step, differ), limits
     return fixed.made["added"]
@@ -72,7 +72,8 @@ def _fill(extra, x_terms, w_terms, sums, inside, halves, step, differ, threshold
                 found += step * most * halves[kind, 0, lane]
             fixed[kind, lane] = found
             if limits.size:
-                limits[kind, lane] = _compared(_limit(np.int64(thresholds[0, lane]) - found, step))
+                limit = _limit(np.int64(thresholds[0, lane]) - found, step)
+                limits[kind, lane] = _narrowed(limit) if IN_REGISTERS else least_above(limit)
 
 
 @inline
@@ -98,8 +99,12 @@ def _limit(room, step):
 
 
 @inner
-def _compared(limit):
-    """A limit as what counts are compared with; those of 16 bits are below the last."""
-    if IN_REGISTERS:
-        return max(-(1 << 31), min(limit, (1 << 31) - 1))
+def _narrowed(limit):
+    """As int32: counts are above its lowest and none is above its highest."""
+    return max(-(1 << 31), min(limit, (1 << 31) - 1))
+
+
+@inner
+def least_above(limit):
+    """The first count of 16 bits that is above a limit; counts are below the last."""
     return max(-1, min(limit, 65534)) + 1

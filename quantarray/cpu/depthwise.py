@@ -19,7 +19,7 @@ _LEAST = 1 << 14  # taps times words that are worth a parallel region
 
 
 def depthwise(x, fixed, mean, out):
-    w, plan, finish, _ = fixed
+    w, plan, finish = fixed[:3]
     real = finish.thresholds.dtype == np.float64
     words, values = (out, _NO_VALUES[np.float32 if real else np.int32]) if out.ndim == 3 else (_NO_WORDS, out)
     rows = x.images * plan.origin.size

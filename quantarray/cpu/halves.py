@@ -16,12 +16,12 @@ def sums_of_halves(fixed, differ):
     """
     if not IN_REGISTERS:
         return _NONE
-    if "halves" not in fixed.made:
+    if ("halves", differ) not in fixed.kept:
         w, plan = fixed.w, fixed.plan
         sums = np.zeros((plan.first_run.size - 1, len(w.terms), w.words.shape[1] * LANES), np.int64)
         sum_halves(w.words, w.terms, differ, plan.first_run, plan.runs, sums)
-        fixed.made["halves"] = sums
-    return fixed.made["halves"]
+        fixed.kept["halves", differ] = sums
+    return fixed.kept["halves", differ]
 
 
 @entry

@@ -73,7 +73,7 @@ def _lay_out(words, groups, out):
 
 
 def conv(x, fixed, out):
-    w, plan, finish, _ = fixed
+    w, plan, finish = fixed[:3]
     shape = tiles.shape_of(x, w, plan)
     if not out.size or not shape.rows:
         return

@@ -53,7 +53,7 @@ class Shape(NamedTuple):
 
 
 def depthwise(x, fixed, mean, out):
-    w, plan, finish, _ = fixed
+    w, plan, finish = fixed[:3]
     if not out.size:
         return
     taps, codes, real = tiles.taps(plan), out.dtype == np.uint64, finish.thresholds.dtype == np.float64

@@ -148,7 +148,7 @@ def _sums(job: Job) -> products.Sums:
 def _by_planes(job: Job) -> products.Call:
     where, last = plan(job.window, job.lanes.width // WORD_BITS, 1, 1), _last_step(job, np.dtype(np.int64))
     results = job.packed, job.dtype, job.shape, (job.mean,)
-    return products.Call(job.device, "depthwise", Fixed(_right(job), where, last, {}), *results)
+    return products.Call(job.device, "depthwise", Fixed(_right(job), where, last, {}, {}), *results)
 
 
 def _right(job: Job) -> Right:

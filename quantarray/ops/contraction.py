@@ -223,7 +223,7 @@ def _prepare(job: Job) -> Contraction:
     lanes = GroupLanes(shape[3], groups)
     finish = thresholding.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
     packed = thresholding.packed(job.device, job.requantize, shape)
-    call = products.Call(job.device, name, Fixed(right, where, finish, {}), packed, job.dtype, shape)
+    call = products.Call(job.device, name, Fixed(right, where, finish, {}, {}), packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
     unrolled = UnrolledBits.of(job) if job.unrolled else None

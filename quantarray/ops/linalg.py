@@ -225,7 +225,7 @@ def _call(
     finish = thresholding.finish(requantize, outputs, dtype == np.float32, extra, pad, real_shift, lanes=lanes)
     where = row_plan(rows, word_count(k), max(1, part // WORD_BITS), TILE)
     packed = thresholding.packed(device, requantize, shape)
-    return products.Call(device, name, Fixed(right, where, finish, {}), packed, dtype, shape)
+    return products.Call(device, name, Fixed(right, where, finish, {}, {}), packed, dtype, shape)
 
 
 def _scaled(

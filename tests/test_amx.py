@@ -422,13 +422,13 @@ def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
     [
         *[(channels, 3584 // channels, 1, bits, "framed") for channels in (64, 128, 256, 512) for bits in (1, 2)],
         (64, 56, 2, 1, "conv"),
-        (128, 28, 2, 1, "dot"),
-        (512, 14, 2, 1, "dot"),
+        (128, 28, 2, 1, "conv"),
+        (512, 28, 2, 1, "dot"),
         (64, 56, 2, 2, "dot"),
     ],
 )
 def test_choice_with_amx(monkeypatch, channels, size, stride, bits, chosen):
-    """Windows are copied but at stride 1: that pays for single bits from some channels on, and for more bits always."""
+    """Windows are copied but at stride 1: for single bits that pays where channels and pixels are many."""
     for name in ("DOT_ALONE", "DOT_COPY", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
     monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES, tile=6))

@@ -23,6 +23,7 @@ from .micro import (
     WIDTH,
     mask_sums,
     near_lanes,
+    near_pairs,
     near_rows,
     popcount,
     shuffle_tile,
@@ -34,7 +35,9 @@ from .tiles import IN_REGISTERS
 STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 _LEAST = 1 << 16  # words compared that are worth a parallel region
 _FAR = np.iinfo(np.int64).max
+_ROOM = 1 << 62  # more than any distance, to which a number of ones can be added
 _SEVERAL = 4  # queries for which rows are turned into lanes
+_PAIRED = 12  # words of a row, an even number, from which on pairs of them are worth what making them takes
 _BEYOND = 65535  # all sums of MOST words
 BY_LANES = IN_REGISTERS  # a branch on a global is not even compiled where it is False
 
@@ -77,7 +80,10 @@ def _nearest_by_lanes(words, queries, first, last, out):
     While rows meet the first queries, the next ones are turned into lanes.
     """
     (asked, length), kept = queries.shape, out.shape[2]
-    tiles, masks, limits = -(-asked // QUERIES), np.empty(QUERIES, np.uint64), out[0, :, kept - 1].copy()
+    tiles, masks, ones = -(-asked // QUERIES), np.empty(QUERIES, np.uint64), np.empty(LANES, np.int64)
+    paired = length >= _PAIRED and length % 2 == 0
+    searched, more = _in_pairs(queries, paired)
+    limits = np.minimum(out[0, :, kept - 1], _ROOM) + more
     lanes, here, beside = empty_lines(2 * length, np.uint64), 0, length // TURNED * TURNED
     stop = first + max(0, last - first) // LANES * LANES
     if first < stop:
@@ -87,18 +93,36 @@ def _nearest_by_lanes(words, queries, first, last, out):
         turned = beside if ahead < stop else 0
         for tile in range(tiles):
             query, end = share(tile, tiles, asked)
-            near = near_lanes(
-                lanes, here * LANES, length, queries, query * length, end - query, limits, query, masks, words,
-                ahead * length, turned, there * LANES,
-            )  # fmt: skip
+            if paired:
+                near = near_pairs(
+                    lanes, here * LANES, length, searched, query * length, end - query, limits, query, masks, words,
+                    ahead * length, turned, there * LANES, ones, tile == 0,
+                )  # fmt: skip
+            else:
+                near = near_lanes(
+                    lanes, here * LANES, length, queries, query * length, end - query, limits, query, masks, words,
+                    ahead * length, turned, there * LANES,
+                )  # fmt: skip
             turned = 0
             if near and _keep_near(masks, words, row, queries, query, end, out):
                 for q in range(query, end):
-                    limits[q] = out[0, q, kept - 1]
+                    limits[q] = min(out[0, q, kept - 1], _ROOM) + more[q]
         if ahead < stop:
             _turn(words, ahead, 1, beside, lanes, there)
         here = there
     return stop
+
+
+@inner
+def _in_pairs(queries, paired):
+    """(queries whose odd words are exclusive ors of these and the ones before, if words are `paired`; how many ones
+    those have)."""
+    found, ones = queries.copy(), np.zeros(len(queries), np.int64)
+    for q in range(len(queries) if paired else 0):
+        for k in range(1, queries.shape[1], 2):
+            found[q, k] ^= queries[q, k - 1]
+            ones[q] += popcount(found[q, k])
+    return found, ones
 
 
 @inner

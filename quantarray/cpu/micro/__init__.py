@@ -9,6 +9,7 @@ that added them up. `lay_out` puts the weights in the order in which they are re
 from ..isa import COUNTING, FEATURES
 from .bits import add_bits, low_bits, mask_above, mask_at_least, mask_nan, mask_of_plane, popcount, prefetch, put_plane
 from .copy_windows import HALF, copy_windows
+from .distance_pairs import near_pairs
 from .distances import QUERIES, ROWS, near_lanes, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
@@ -111,6 +112,7 @@ __all__ = [
     "mask_tile",
     "mask_words",
     "near_lanes",
+    "near_pairs",
     "near_rows",
     "pair_pixels",
     "pick_bits",

@@ -7,7 +7,7 @@ With a and b the lower halves of two words, A and B the exclusive ors of both th
 
 |A| is the pixel's alone and |B| the channel's, so what is left to count is the majority: exclusive or, majority,
 popcount, add for 64 products, where a popcount of each half takes six instructions, and one of the whole word on lanes
-of 64 bits takes three for half the lanes (docs/kernels/conv.md).
+of 64 bits takes three for half the lanes (docs/kernels/halves.md).
 """
 
 from functools import reduce
@@ -26,8 +26,7 @@ from .vectors import I32, I64, LANES, PAIR, TILE, const, each_run, full, place_o
 
 _ROW = full(I32)
 _WIDTH = _ROW.count
-_WORD = 2 * LANES  # numbers of 32 bits that a word of a block is
-_MAJORITY = 0xE8
+MAJORITY = 0xE8
 # Here and not where code is made: what another process kept on disk is assembled in this one
 llvmlite.binding.initialize_native_asmparser()
 
@@ -96,9 +95,9 @@ class _Sums:
         code = [f"vpbroadcastd {place}, {a}", f"vpbroadcastd 4{place}, {both}", f"vpxord {a}, {both}, {both}"]
         for v in range(count):
             b, alike = (f"${count + 5 + 2 * v + i}" for i in range(2))
-            code += [f"vpxord {b}, {a}, {most}", f"vpternlogd $${_MAJORITY}, {alike}, {both}, {most}"]
+            code += [f"vpxord {b}, {a}, {most}", f"vpternlogd $${MAJORITY}, {alike}, {both}, {most}"]
             code += [f"vpopcntd {most}, {most}", f"vpaddd {most}, ${v}, ${v}"]
-        registers = ["=v"] * count + ["=&v"] * 3 + ["r"] * 2 + ["v"] * len(column) + [str(v) for v in range(count)]
+        registers = ["=&v"] * (count + 3) + ["r"] * 2 + ["v"] * len(column) + [str(v) for v in range(count)]
         kind = ir.FunctionType(
             ir.LiteralStructType([_ROW] * (count + 3)), [pixel.type, I64] + [_ROW] * (len(column) + count)
         )

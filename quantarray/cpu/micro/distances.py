@@ -87,13 +87,13 @@ def _function(module, number, ahead):
     made = own_function(module, name, [word, I64, *[word] * 4, I64, word], I64)
     builder = ir.IRBuilder(made.append_basic_block())
     here, length, queries, limits, masks, words, turned, there = made.args
-    besides = _Ahead(words, length, turned, there) if ahead else None
+    besides = Ahead(words, length, turned, there) if ahead else None
     sums = _count_lanes(builder, here, length, queries, number, besides)
-    builder.ret(_mask_lanes(builder, sums, limits, masks))
+    builder.ret(mask_lanes(builder, sums, limits, masks))
     return made
 
 
-class _Ahead(NamedTuple):
+class Ahead(NamedTuple):
     """Rows that are turned while others are counted."""
 
     words: ir.Value
@@ -141,7 +141,7 @@ def _count_lanes(builder, lanes, length, queries, number, ahead):
     return [[builder.load(slot) for slot in row] for row in slots]
 
 
-def _mask_lanes(builder, sums, limits, masks):
+def mask_lanes(builder, sums, limits, masks):
     """Store which sums are below the limit of their query, and return which are in any of them."""
     found = []
     for q, row in enumerate(sums):
@@ -153,11 +153,15 @@ def _mask_lanes(builder, sums, limits, masks):
     return reduce(builder.or_, found)
 
 
+def popcounts(builder, vector):
+    """The ones of each lane."""
+    kind = ir.FunctionType(vector.type, [vector.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64"), [vector])
+
+
 def _ones(builder, a, b):
     """How many bits differ in each lane of two vectors."""
-    kind = ir.FunctionType(a.type, [a.type])
-    ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64")
-    return builder.call(ctpop, [builder.xor(a, b)])
+    return popcounts(builder, builder.xor(a, b))
 
 
 def _count_vectors(builder, query, rows, length, sums):

@@ -13,7 +13,6 @@ of 64 bits takes three for half the lanes (docs/kernels/halves.md).
 from functools import reduce
 from itertools import chain
 
-import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -22,13 +21,11 @@ from numba.extending import intrinsic
 
 from .count import by_pixels
 from .lanes import by_step
+from .majorities import add_majorities
 from .vectors import I32, I64, LANES, PAIR, TILE, const, each_run, full, place_of, pointer, slot_of, splat
 
 _ROW = full(I32)
 _WIDTH = _ROW.count
-MAJORITY = 0xE8
-# Here and not where code is made: what another process kept on disk is assembled in this one
-llvmlite.binding.initialize_native_asmparser()
 
 
 def lay_out(words):
@@ -69,7 +66,8 @@ class _Sums:
                     blocks = [builder.gep(weights, [at]), builder.gep(weights, [builder.add(at, beside)])]
                     column = [part for v in range(self.shape[1])[columns] for part in self._weights(blocks, v)]
                     for p, slots in enumerate(sums):
-                        added = self._added(pixel[p], step.index, [builder.load(slot) for slot in slots], column)
+                        held = [builder.load(slot) for slot in slots]
+                        added = add_majorities(builder, (pixel[p], step.index), held, column)
                         for slot, value in zip(slots, added, strict=True):
                             builder.store(value, slot)
                         if ones:
@@ -82,28 +80,6 @@ class _Sums:
         low, high = (builder.load(builder.gep(halves, [const(half)]), align=4) for half in range(2))
         ones = builder.call(self._ctpop, [builder.or_(builder.xor(low, high), builder.and_(low, either))])
         builder.store(builder.add(builder.load(slot), ones), slot)
-
-    def _added(self, pixel, step, sums, column):
-        """Sums of a pixel and what a word of it adds to each.
-
-        As LLVM orders these instructions they need more than 32 registers, and moves and spills take a fifth of the
-        time; an exclusive or of two splats it would make in a register of numbers, and move to a vector.
-        """
-        count = len(sums)
-        a, both, most = (f"${count + i}" for i in range(3))
-        place = f"(${count + 3}, ${count + 4}, 8)"
-        code = [f"vpbroadcastd {place}, {a}", f"vpbroadcastd 4{place}, {both}", f"vpxord {a}, {both}, {both}"]
-        for v in range(count):
-            b, alike = (f"${count + 5 + 2 * v + i}" for i in range(2))
-            code += [f"vpxord {b}, {a}, {most}", f"vpternlogd $${MAJORITY}, {alike}, {both}, {most}"]
-            code += [f"vpopcntd {most}, {most}", f"vpaddd {most}, ${v}, ${v}"]
-        registers = ["=&v"] * (count + 3) + ["r"] * 2 + ["v"] * len(column) + [str(v) for v in range(count)]
-        kind = ir.FunctionType(
-            ir.LiteralStructType([_ROW] * (count + 3)), [pixel.type, I64] + [_ROW] * (len(column) + count)
-        )
-        asm = ir.InlineAsm(kind, "\n".join(code), ",".join([*registers, "~{memory}"]), side_effect=False)
-        found = self.builder.call(asm, [pixel, step, *column, *sums])
-        return [self.builder.extract_value(found, v) for v in range(count)]
 
     def _weights(self, blocks, v):
         """(lower halves, ~B) of a vector of channels."""

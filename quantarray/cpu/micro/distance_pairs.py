@@ -7,8 +7,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .count_halves import MAJORITY
 from .distances import QUERIES, Ahead, mask_lanes, popcounts
+from .majorities import add_majorities
 from .vectors import I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of
 
 _ROW, _VECTORS = ir.VectorType(I64, WIDTH), range(0, LANES, WIDTH)
@@ -78,7 +78,7 @@ def _count_pairs(builder, lanes, length, queries, number, ones, ahead):
         column = list(chain(*zip(low, alike, strict=True)))
         for q, row in enumerate(slots):
             query = builder.gep(queries, [builder.add(builder.mul(const(q), length), step)])
-            added = _added(builder, query, [builder.load(slot) for slot in row], column)
+            added = add_majorities(builder, (query,), [builder.load(slot) for slot in row], column)
             for slot, value in zip(row, added, strict=True):
                 builder.store(value, slot)
         for more in range(2 if ahead else 0):
@@ -107,19 +107,3 @@ def _pair(builder, low, high, places, ones):
         found.append(builder.not_(differing))
         builder.store(found[-1], place, align=8)
     return found
-
-
-def _added(builder, query, sums, column):
-    """Sums of a query and what a pair of words adds to each, in the order of `count_halves.py` and for its reasons."""
-    count = len(sums)
-    a, both, most = (f"${count + i}" for i in range(3))
-    code = [f"vpbroadcastq (${count + 3}), {a}", f"vpbroadcastq 8(${count + 3}), {both}"]
-    for v in range(count):
-        b, alike = (f"${count + 4 + 2 * v + i}" for i in range(2))
-        code += [f"vpxorq {b}, {a}, {most}", f"vpternlogq $${MAJORITY}, {alike}, {both}, {most}"]
-        code += [f"vpopcntq {most}, {most}", f"vpaddq {most}, ${v}, ${v}"]
-    registers = ["=&v"] * (count + 3) + ["r"] + ["v"] * len(column) + [str(v) for v in range(count)]
-    kind = ir.FunctionType(ir.LiteralStructType([_ROW] * (count + 3)), [query.type] + [_ROW] * (len(column) + count))
-    asm = ir.InlineAsm(kind, "\n".join(code), ",".join([*registers, "~{memory}"]), side_effect=False)
-    found = builder.call(asm, [query, *column, *sums])
-    return [builder.extract_value(found, v) for v in range(count)]

@@ -199,6 +199,10 @@ def test_the_first_call_of_a_turn_does_not_count():
     assert 0 <= median_seconds(lambda: time.sleep(next(naps)), 0) < 0.1
 
 
+def test_what_of_a_call_counts():
+    assert median_seconds(lambda: 3, 0, lambda found: found / 2) == 1.5
+
+
 COMMAND = ["cpu", "--suite", "product", "--library", OURS, "--rounds", "1", "--threads", "1", "--patience", "0"]
 
 

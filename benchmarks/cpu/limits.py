@@ -147,17 +147,17 @@ def products(threads):
 @lru_cache
 def _of_a_thread():
     """Popcounts of both halves of words in registers, or the package's inner loop where that is more."""
-    return max(of_registers(_halves, 1024), inner_loop()) if _VPOPCNTDQ else inner_loop()
+    return max(_of_registers(_halves, 1024), inner_loop()) if _VPOPCNTDQ else inner_loop()
 
 
 @lru_cache
 def popcounts():
     """Products of bits a second of one thread by a popcount of each word: what the package's loop goes beyond; 0 where
     there is none of vectors."""
-    return of_registers(_registers, 512) if _VPOPCNTDQ else 0
+    return _of_registers(_registers, 512) if _VPOPCNTDQ else 0
 
 
-def of_registers(loop, step):
+def _of_registers(loop, step):
     """Products a second of a loop of 8 steps that have so many each."""
     repeats = 200_000
     return repeats * _SUMS * step / _fastest(lambda t: loop(repeats), 1)

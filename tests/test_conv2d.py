@@ -250,8 +250,12 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
 @pytest.mark.parametrize("scale", [None, 2.0])
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("levels", [(-1, 1), (0, 1, 2, 3)])
-def test_one_thread_takes_all_chunks_of_channels_and_stretches_of_tiles(levels, name, scale, monkeypatch):
-    """What a kernel makes ready for a chunk's channels it makes anew for the next chunk's."""
+@pytest.mark.parametrize("chunks, parts, threads", [(3, 3, 1), (3, 4, 2), (2, 150, 2)])
+def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
+    chunks, parts, threads, levels, name, scale, monkeypatch
+):
+    """What a kernel makes ready for a chunk's channels it makes anew for the next chunk's; some of so many stretches
+    have no tiles."""
     rng = np.random.default_rng(0)
     x, w = rng.choice(levels, (2, 9, 7, 70)), rng.choice((-1, 1), (400, 3, 3, 70))
     limits = rng.integers(-9, 9, (400, 1))
@@ -260,10 +264,10 @@ def test_one_thread_takes_all_chunks_of_channels_and_stretches_of_tiles(levels, 
 
     def run(kernel, arguments, tasks, workers, dealt, kind, held):
         taken.append(tasks)
-        cpu_threads.run(kernel, arguments, tasks, 1, dealt, kind, held)
+        cpu_threads.run(kernel, arguments, tasks, threads, dealt, kind, held)
 
     monkeypatch.setattr(drive, "threads", on_two_threads(run))
-    monkeypatch.setattr(drive, "cut", lambda *given: (3, 3))
+    monkeypatch.setattr(drive, "cut", lambda *given: (chunks, parts))
     for real_constants in (folded, scaled):  # so that they are summed
         monkeypatch.setattr(real_constants, "possible", lambda *operands: False)
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
@@ -273,7 +277,7 @@ def test_one_thread_takes_all_chunks_of_channels_and_stretches_of_tiles(levels, 
         bits = qa.conv2d(a, real, padding=1, requantize=qa.Thresholds((scale or 1) * limits))
     np.testing.assert_array_equal(sums, exact * (scale or 1))
     np.testing.assert_array_equal(bits.dequantize() > 0, exact > limits[:, 0])
-    assert taken == [9, 9]
+    assert taken == [chunks * parts] * 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.cpu.deal import Held, Kernel, dealer
-from quantarray.cpu.drive import cut
+from quantarray.cpu.drive import cut, starts
 
 WORK = """
 import sys, threading
@@ -267,18 +267,31 @@ def test_held_arguments(workers, pieces):
 
 @given(
     workers=st.integers(1, 64), split=st.integers(1, 20), tiles=st.integers(1, 5000), bands=st.integers(1, 50),
-    work=st.floats(1, 1e8), weights=st.floats(0, 1e6), pixels=st.floats(0, 1e6),
+    work=st.floats(1, 1e8), weights=st.floats(0, 1e6), pixels=st.floats(0, 1e6), shared=st.floats(0, 1e6),
 )  # fmt: skip
-def test_cutting_tiles_and_channels(workers, split, tiles, bands, work, weights, pixels):
-    chunks, parts = cut(workers, split, tiles, work, weights, pixels, bands)
+def test_cutting_tiles_and_channels(workers, split, tiles, bands, work, weights, pixels, shared):
+    chunks, parts = cut(workers, split, tiles, work, weights, pixels, bands, shared)
     assert 1 <= chunks <= split and 1 <= parts <= tiles
     assert chunks * parts >= min(workers, tiles)
 
 
 def test_where_products_are_cut():
     """Few pieces where each makes all weights ready; whole bands where weights are made ready for each band anyway."""
-    chunks, parts = cut(2, 8, 1000, 1e6, 0, 0, 1)
+    chunks, parts = cut(2, 8, 1000, 1e6, 0, 0, 1, 0)
     assert chunks * parts >= 8  # pieces are free: a late thread holds up little
-    assert cut(2, 8, 1000, 1e5, 1e5, 0, 1)[1] == 1  # weights are dear: channels are split
-    assert cut(2, 8, 1000, 1e5, 0, 1e5, 1)[0] == 1
-    assert cut(2, 8, 256, 1e6, 1e5, 1e5, 4)[0] == 1
+    assert cut(2, 8, 1000, 1e5, 1e5, 0, 1, 0)[1] == 1  # weights are dear: channels are split
+    assert cut(2, 8, 1000, 1e5, 0, 1e5, 1, 0)[0] == 1
+    assert cut(2, 8, 256, 1e6, 1e5, 1e5, 4, 0)[0] == 1
+    assert cut(2, 8, 1000, 1e5, 1e4, 0, 1, 1e5)[1] % 2 == 0  # words of a cache line are, and tiles would be split
+
+
+@given(
+    costs=st.lists(st.integers(1, 100), min_size=1, max_size=50), images=st.integers(1, 20), parts=st.integers(1, 40)
+)  # fmt: skip
+def test_stretches_of_equal_cost(costs, images, parts):
+    """All tiles, in order, and a stretch no dearer than an equal share and a tile."""
+    found = starts(np.array(costs, float), images, parts)
+    assert found.shape == (parts + 1,) and found.dtype == np.int64
+    assert (found[0], found[-1]) == (0, len(costs) * images) and (np.diff(found) >= 0).all()
+    every = np.append(0, np.cumsum(np.tile(costs, images)))
+    assert np.diff(every[found]).max() <= every[-1] / parts + max(costs)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quantarray.cpu.drive import by_place, tile_words
 from quantarray.window import Window, along, classes, plan, row_plan, same_padding, tap_offsets
 
 
@@ -61,9 +62,11 @@ def test_classes_say_which_taps_are_inside(window):
         assert all(found.origin[pixel] + offsets[t] == at for t, at in enumerate(taps) if at is not None)
 
 
-@given(windows(2), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
-def test_plan_visits_every_pixel_and_word_once(window, words, groups, tile):
+@given(windows(2), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_plan_visits_every_pixel_and_word_once(window, words, groups, tile, placed):
     made = plan(window, words, groups, tile)
+    made = by_place(made) if placed else made
+    counted = tile_words(made)
     pixels, visited = seen(window), []
     assert made.image_words == int(np.prod(window.image)) * words * groups and made.parts == 1
     for t in range(len(made.counts)):
@@ -78,9 +81,11 @@ def test_plan_visits_every_pixel_and_word_once(window, words, groups, tile):
                 if at is not None
                 for i in range(words)
             }
-            assert pairs == expected and sum(n for _, _, n in runs) == len(expected)
+            assert pairs == expected and sum(n for _, _, n in runs) == len(expected) == counted[t]
         visited += made.pixels[t][: made.counts[t]].tolist()
     assert sorted(visited) == list(range(window.pixels))
+    first = made.pixels[:, 0] if placed else made.classes
+    assert (np.diff(first) >= 0).all()
 
 
 @given(windows(2), st.integers(1, 2), st.integers(1, 3), st.integers(1, 4))

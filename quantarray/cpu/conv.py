@@ -17,7 +17,7 @@ from .added import as_counts, differing, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
 from .compiled import inline, inner
 from .deal import Kernel
-from .drive import Effort, Task, drive
+from .drive import Effort, Task, drive, tiles_of
 from .finish import finish_tile, target
 from .halves import sums_of_halves
 from .micro import STREAMED, TILE, lay_out
@@ -31,6 +31,7 @@ from .tiles import (
     empty_places,
     lanes_of,
     lay_out_blocks,
+    longest,
     next_stretch,
     place_tiles,
     sum_codes,
@@ -41,6 +42,7 @@ if IN_REGISTERS:
 elif IN_BANDS:
     from .bands import mask_blocks, value_blocks
 
+_WEIGHT = 0.01 if IN_REGISTERS else 0.04
 _AT_ONCE = IN_REGISTERS or IN_BANDS  # a branch on a global is not even compiled where it is False
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 
@@ -56,14 +58,14 @@ def conv(x, fixed, out):
 def _task(x, fixed):
     pairs, counts = x.words.shape[0] * fixed.w.words.shape[0], fixed.plan.counts
     word = 1 if x.images * counts.sum() == 1 else WORD  # a row alone waits for its weights
-    effort = Effort(word=pairs * word, tile=6, weight=0.04, pixel=0.03, together=TOGETHER)
+    effort = Effort(word=pairs * word, tile=6, weight=_WEIGHT, pixel=0.03, together=TOGETHER)
     more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
-    return Task(x.images * len(counts), _NO_VALUES[fixed.finish.extra.dtype], effort, more)
+    return Task(*tiles_of(fixed), x.images, _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 
 
 @partial(Kernel, takes=True)
-def _conv_range(w, plan, finish, added, limits, chunks, parts, tiles, x, values, words, dealt, worker):
-    band = empty_band(x.words, w.words, plan.counts, -(-tiles // parts), 1)
+def _conv_range(w, plan, finish, added, limits, chunks, starts, x, values, words, dealt, worker):
+    band = empty_band(x.words, w.words, plan.counts, longest(starts), 1)
     size = band.sums.shape[2] // TILE if band.sums.size else BAND
     straight = _is_straight(x, w, added, band)
     compared = straight and limits.size > 0
@@ -71,7 +73,7 @@ def _conv_range(w, plan, finish, added, limits, chunks, parts, tiles, x, values,
     places, ones = empty_places(size), np.zeros((size, TILE), np.int64)
     dots, spare = empty_dots(finish.extra)
     to, group_blocks = target(finish, values, words), w.words.shape[1] // w.groups
-    chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
     while low < end:
         near = min(size, end - low)
         for nth in range(w.groups):
@@ -89,7 +91,7 @@ def _conv_range(w, plan, finish, added, limits, chunks, parts, tiles, x, values,
                 _tile_blocks(x, w, plan, places, near, group, first, last, added, ones, band, dots, spare, to)
         low += near
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+            chunk, low, end = next_stretch(dealt, worker, chunks, starts)
 
 
 @inner

@@ -11,7 +11,7 @@ import numpy as np
 from .bands import BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
 from .compiled import inline
 from .deal import Kernel
-from .drive import Effort, Task, drive
+from .drive import Effort, Task, drive, tiles_of
 from .finish import store_tile, target
 from .halves import sums_of_halves
 from .lines import empty_lines
@@ -25,6 +25,7 @@ from .tiles import (
     empty_dots,
     empty_places,
     lanes_of,
+    longest,
     next_stretch,
     place_tiles,
     sum_codes,
@@ -40,7 +41,7 @@ def conv_real(x, fixed, out):
 def _task(x, fixed):
     pairs = x.words.shape[0] * fixed.w.words.shape[0]
     effort = Effort(word=pairs * WORD, tile=6 * pairs, together=TOGETHER)
-    return Task(x.images * len(fixed.plan.counts), _NO_VALUES, effort, (sums_of_halves(fixed, False),))
+    return Task(*tiles_of(fixed), x.images, _NO_VALUES, effort, (sums_of_halves(fixed, False),))
 
 
 @inline
@@ -120,15 +121,15 @@ def _row_constants(constants, rows, out):
 
 
 @partial(Kernel, takes=True)
-def _real_range(w, plan, finish, halves, chunks, stretches, tiles, x, values, words, dealt, worker):
+def _real_range(w, plan, finish, halves, chunks, starts, x, values, words, dealt, worker):
     parts, group_blocks = plan.parts, w.words.shape[1] // w.groups
-    band = empty_band(x.words, w.words, plan.counts, -(-tiles // stretches), parts)
+    band = empty_band(x.words, w.words, plan.counts, longest(starts), parts)
     size = band.sums.shape[2] // TILE if band.sums.size else 1
     places, rows = empty_places(size), np.empty((size, TILE), np.int64)
     ones = np.zeros((size, parts, x.terms.shape[0], TILE), np.int64)
     dots, spare = empty_dots(w.sums)
     value, scales, to = empty_lines(TILE, np.float64), np.empty(TILE, np.float64), target(finish, values, words)
-    chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)
+    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
     while low < end:
         near = min(size, end - low)
         for nth in range(w.groups):
@@ -159,4 +160,4 @@ def _real_range(w, plan, finish, halves, chunks, stretches, tiles, x, values, wo
                     store_tile(value, 0, i, lanes, places.rows, places.sizes[i], to)
         low += near
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, stretches, tiles)
+            chunk, low, end = next_stretch(dealt, worker, chunks, starts)

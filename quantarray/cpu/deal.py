@@ -138,6 +138,12 @@ def _count_up(typingctx, address, i):
     return types.int64(address, i), codegen
 
 
+@inline
+def workers_of(dealt):
+    """Over how many threads tasks are dealt out."""
+    return _number(dealt, 0)
+
+
 @inner
 def next_task(dealt, worker):
     """The next piece for a thread, or -1: of its own share, then of others'.
@@ -145,7 +151,7 @@ def next_task(dealt, worker):
     At the address `dealt` lie the numbers of workers and of pieces, and a cache line on, a line each, the number of the
     piece that comes next of each worker's share.
     """
-    workers, pieces = _number(dealt, 0), _number(dealt, 1)
+    workers, pieces = workers_of(dealt), _number(dealt, 1)
     for other in range(workers):
         whose = (worker + other) % workers
         piece = _count_up(dealt, (1 + whose) * _LINE)

@@ -13,7 +13,7 @@ import numpy as np
 from .added import Added
 from .compiled import entry, inline
 from .deal import Kernel
-from .drive import Effort, Task, drive
+from .drive import Effort, Task, drive, tiles_of
 from .finish import finish_tile, target
 from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
@@ -37,7 +37,7 @@ def dot(x, fixed, out):
 
 
 def _task(x, fixed):
-    return Task(x.images * len(fixed.plan.counts), _NO_VALUES, EFFORT, (UNIT,))
+    return Task(*tiles_of(fixed), x.images, _NO_VALUES, EFFORT, (UNIT,))
 
 
 @entry
@@ -77,7 +77,7 @@ def expand_blocks(w, block, near, begin, end, base, unit, weights, weight, apart
 
 
 @partial(Kernel, takes=True)
-def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, dealt, worker):
+def _dot_range(w, plan, finish, matrix, chunks, starts, x, values, words, dealt, worker):
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     base, unit, shift, step = bytes_of_levels(w.terms)
@@ -98,7 +98,7 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
         totals = empty_lines(PAIR * BAND * TILE, np.int32)
         firsts, spans = whole_spans(plan, length, stretches)
     to = target(finish, values, words)
-    chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
     while low < end:
         band = 0
         for nth in range(w.groups):
@@ -137,4 +137,4 @@ def _dot_range(w, plan, finish, matrix, chunks, parts, tiles, x, values, words, 
                         finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
         low += band
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+            chunk, low, end = next_stretch(dealt, worker, chunks, starts)

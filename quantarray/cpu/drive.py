@@ -8,11 +8,13 @@ import numpy as np
 from . import threads
 from .deal import Held
 from .isa import NAME
+from .tiles import IN_REGISTERS
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _LEAST = 1 << (11 if NAME in ("portable", "neon", "avx2") else 13)  # units that are worth a parallel region, some 25 us
 _PIECE = 40  # units that a piece takes besides, 0.15 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
+_SHARED = 3, 16  # units that a pixel's words take by each chunk besides, where other threads write words beside them
 
 
 class Effort(NamedTuple):
@@ -29,7 +31,9 @@ class Effort(NamedTuple):
 class Task(NamedTuple):
     """What a kernel has to do."""
 
-    tiles: int
+    plan: NamedTuple
+    words: np.ndarray  # what each tile of an image counts for a block
+    images: int
     no_values: np.ndarray  # of the type that values of the result would have
     effort: Effort
     more: tuple = ()  # arguments of the kernel's own
@@ -48,13 +52,38 @@ class _Ready(NamedTuple):
 _NO_WORK = _Ready(0, 0, (), None, None)
 
 
+def tiles_of(fixed):
+    """(plan, words) of a `Task`.
+
+    Where each tile is counted for itself its tiles are put in the order of their first pixels, so that a stretch of
+    them reads and writes memory of its own. Shuffles, which bands of tiles share, take 5 % longer then: from tile to
+    tile the class changes, and with it how long loops are.
+    """
+    if "tiles" not in fixed.kept:
+        plan = by_place(fixed.plan) if IN_REGISTERS else fixed.plan
+        fixed.kept["tiles"] = plan, tile_words(plan)
+    return fixed.kept["tiles"]
+
+
+def by_place(plan):
+    """The plan with its tiles in the order of their first pixels and not of their classes."""
+    order = np.argsort(plan.pixels[:, 0], kind="stable")
+    return plan._replace(pixels=plan.pixels[order], counts=plan.counts[order], classes=plan.classes[order])
+
+
+def tile_words(plan):
+    """int64[tiles]: the words under the window of a pixel of each tile."""
+    before = np.append(0, np.cumsum(plan.runs[:, 2]))[plan.first_run]
+    return np.diff(before[:: plan.parts])[plan.classes]
+
+
 def drive(kernel, x, fixed, out, task):
     """Deal stretches of tiles and chunks of blocks out to threads, or do all as one piece.
 
-    Kernels take the weights, the plan, the last step, `more`, chunks, parts and tiles; x, values and words; and then,
-    as `deal` has it, their tasks. All before x is kept ready: `task(x, fixed)` is asked once for a number of threads.
-    The contract fixes the types of arguments but those of x's words, which may be bytes, and of results; `more` keeps
-    its own.
+    Kernels take the weights, the plan, the last step, `more`, chunks and where stretches of tiles begin; x, values and
+    words; and then, as `deal` has it, their tasks. All before x is kept ready: `task(x, fixed)` is asked once for a
+    number of threads. The contract fixes the types of arguments but those of x's words, which may be bytes, and of
+    results; `more` keeps its own.
     """
     count = threads.count()
     ready = fixed.made.get(count)
@@ -66,28 +95,46 @@ def drive(kernel, x, fixed, out, task):
         threads.run(kernel, arguments, pieces, workers, pieces, kind, held)
 
 
-def _make_ready(x, fixed, out, tiles, no_values, effort, more):
-    w, packed = fixed.w, out.ndim == 3
-    _, blocks, length, _ = w.words.shape
+def _make_ready(x, fixed, out, plan, words, images, no_values, effort, more):
+    w, packed, tiles = fixed.w, out.ndim == 3, len(words) * images
+    blocks = w.words.shape[1]
     if not tiles or not blocks:
         return _NO_WORK
-    work = tiles * blocks * (length * effort.word + effort.tile)
+    costs = words * effort.word + effort.tile
+    work = costs.sum() * images * blocks
     workers, chunks, parts = threads.workers(work, _LEAST), 1, 1
     if workers > 1:
         # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
         split = max(1, blocks // effort.together if w.groups == 1 else 1)
         ready = effort.weight * w.words.size, effort.pixel * x.words.size
-        chunks, parts = cut(workers, split, tiles, work, *ready, -(-tiles // effort.band))
-    held = Held((w, fixed.plan, fixed.finish, *more, chunks, parts, tiles))
+        shared = _shared(*out.shape[:2]) if packed else 0  # values of a chunk are whole cache lines
+        chunks, parts = cut(workers, split, tiles, work, *ready, -(-tiles // effort.band), shared)
+    held = Held((w, plan, fixed.finish, *more, chunks, starts(costs, images, parts)))
     kind = x.words.dtype, (no_values if packed else out).dtype
     return _Ready(chunks * parts, workers, kind, held, no_values if packed else None)
 
 
-def cut(workers, split, tiles, work, weights, pixels, bands):
+def _shared(planes, rows):
+    """What a chunk costs where pixels' words lie beside other threads': one is stored, of several each is read, too."""
+    return planes * rows * _SHARED[planes > 1]
+
+
+def starts(costs, images, parts):
+    """int64[parts + 1]: stretches of tiles, which cost so much in each image, and in all about as much as each other.
+
+    Stretch i is tiles starts[i] .. starts[i + 1]; of few tiles it may have none.
+    """
+    ends = np.cumsum(costs)
+    whole, rest = np.divmod(ends[-1] * images * np.arange(parts) / parts, ends[-1])
+    begin = whole.astype(np.int64) * len(costs) + np.searchsorted(ends - costs / 2, rest)
+    return np.append(begin, len(costs) * images)
+
+
+def cut(workers, split, tiles, work, weights, pixels, bands, shared):
     """(chunks of channels, parts of tiles) for which threads are done first, one piece being dealt after the other.
 
     `weights` is what it costs to make all weights ready, `pixels` all pixels; where tiles are not split, weights are
-    made ready `bands` times.
+    made ready `bands` times. `shared` is what a chunk costs where threads do not have tiles of their own.
     """
     best = math.inf, 1, 1
     for pieces in (workers * rounds for rounds in (1, 2, 4, 8)):
@@ -97,6 +144,8 @@ def cut(workers, split, tiles, work, weights, pixels, bands):
             parts = min(tiles, -(-pieces // chunks))
             dealt = chunks * parts
             total = work + max(parts, bands) * weights + chunks * pixels + dealt * _PIECE
+            if chunks > 1 and parts % workers:
+                total += chunks * shared
             cost = total * -(-dealt // workers) / dealt + _LATE * work / dealt
             best = min(best, (cost, chunks, parts))
     return best[1:]

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..format import RUN_WORDS
 from .compiled import inline, inner
-from .deal import next_task, share
+from .deal import next_task, share, workers_of
 from .finish import Lanes
 from .lines import empty_lines
 from .micro import LANES, TILE, add_counts, count_tile, plane_counts, popcount
@@ -139,13 +139,31 @@ def _count_planes(
 
 
 @inline
-def next_stretch(dealt, worker, chunks, parts, tiles):
-    """(chunk of channels, first tile, last): the next task of a product for a thread, of no tiles if none is left."""
+def next_stretch(dealt, worker, chunks, starts):
+    """(chunk of channels, first tile, last): the next task of a product for a thread, of no tiles if none is left.
+
+    Threads begin with tiles of their own where there are as many parts for each: two that wrote words of one pixel
+    would send its cache line to and fro. A chunk's tasks follow each other, as some kernels keep what they made of it.
+    """
+    parts = starts.size - 1
+    near = parts // workers_of(dealt) if parts % workers_of(dealt) == 0 else parts
     task = next_task(dealt, worker)
-    if task < 0:
-        return -1, 0, 0
-    first, last = share(task % parts, parts, tiles)
-    return task // parts, first, last
+    while task >= 0:
+        whose, nth = task // (chunks * near), task % (chunks * near)
+        part = whose * near + nth % near
+        if starts[part] < starts[part + 1]:
+            return nth // near, starts[part], starts[part + 1]
+        task = next_task(dealt, worker)
+    return -1, 0, 0
+
+
+@inline
+def longest(starts):
+    """Tiles of the longest stretch."""
+    most = 0
+    for part in range(starts.size - 1):
+        most = max(most, starts[part + 1] - starts[part])
+    return most
 
 
 @inline

@@ -50,7 +50,8 @@ def winograd(x, fixed, out):
 
 def _task(x, fixed):
     band = band_of.py_func(fixed.w.words.shape[2] // TAPS)
-    return Task(x.images * len(fixed.plan.targets), _NO_VALUES, EFFORT._replace(band=band))
+    words = np.full(len(fixed.plan.targets), fixed.w.words.shape[2])
+    return Task(fixed.plan, words, x.images, _NO_VALUES, EFFORT._replace(band=band))
 
 
 @entry
@@ -222,7 +223,7 @@ def _place_results(plan, low, band, width, fixed, results):
 
 
 @partial(Kernel, takes=True)
-def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dealt, worker):
+def _winograd_range(w, plan, finish, chunks, starts, x, values, words, dealt, worker):
     base, unit, shift, step = small_bytes_of_levels(w.terms)
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
     length, group_blocks = w.words.shape[2] // TAPS, w.words.shape[1] // w.groups
@@ -239,7 +240,7 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
     ones, filled = np.zeros(size * TILE, np.int64), -1
     excess = empty_lines(TILE * w.words.shape[1], np.int32).reshape(TILE, -1)
     to = target(finish, values, words)
-    chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
     while low < end:
         for nth in range(w.groups if chunk != filled else 0):
             first, last = blocks(nth * group_blocks, group_blocks, _PAIR, chunk, chunks)
@@ -274,4 +275,4 @@ def _winograd_range(w, plan, finish, chunks, parts, tiles, x, values, words, dea
                         store_tile(tile, 0, s, lanes, results, TILE, to)
         low += band
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, parts, tiles)
+            chunk, low, end = next_stretch(dealt, worker, chunks, starts)

@@ -22,6 +22,7 @@ from benchmarks.cpu import quiet, rounds, suites, table
 from benchmarks.cpu.cases import Bases, Case, Conv, Network, Pack, Product, Search, Unpack
 from benchmarks.cpu.contenders import OURS, Entry, attempt, fastest, quantarray, split
 from benchmarks.cpu.contenders import numpy as numpy_contender
+from benchmarks.cpu.cores import Cores
 from benchmarks.cpu.quiet import Quiet
 from benchmarks.cpu.worker import Worker, WorkerError, median_seconds
 from benchmarks.gpu import checks, clock, contenders, limits
@@ -178,14 +179,32 @@ def test_a_library_that_fails_says_why():
 def test_a_busy_machine_is_waited_for_and_told(monkeypatch):
     spent = iter([(0, 0), (9, 10), (9, 10), (9, 20), (0, 0), (9, 10), None, None])
     monkeypatch.setattr(quiet, "ticks", lambda: next(spent))
-    pause = Quiet(0.002, 0.001)
+    pause = Quiet(60, 0.001)
     pause.wait()
-    assert pause.patience == 0.001 and (pause.turns, pause.disturbed) == (1, 0)
+    assert 0 < pause.patience < 60 and (pause.turns, pause.disturbed) == (1, 0)
     pause.patience = 0
     pause.wait()
     assert (pause.turns, pause.disturbed) == (2, 1)
     pause.wait()
     assert (pause.turns, pause.disturbed) == (3, 1)
+
+
+def test_cores_that_are_worse_than_they_were_are_waited_for(monkeypatch):
+    """Others on the same core, then a cache line that goes far, then as good as at first."""
+    found = iter([(1.0, 1.0), (1.9, 1.0), (1.0, 3.0), (1.1, 1.5), (1.0, 9.0)])
+    monkeypatch.setattr(quiet, "ticks", lambda: None)
+    monkeypatch.setattr(Cores, "measured", lambda self: next(found))
+    pause = Quiet(60, 0.001, Cores())
+    pause.wait()
+    assert 0 < pause.patience < 60 and (pause.turns, pause.disturbed) == (1, 0)
+    pause.patience = 0
+    pause.wait()
+    assert (pause.turns, pause.disturbed) == (2, 1)
+
+
+def test_two_threads_are_timed():
+    spent, line = Cores().best
+    assert 0 < spent < 60 and line > 0
 
 
 def test_attempt_and_fastest():

@@ -286,12 +286,14 @@ def test_where_products_are_cut():
 
 
 @given(
-    costs=st.lists(st.integers(1, 100), min_size=1, max_size=50), images=st.integers(1, 20), parts=st.integers(1, 40)
+    costs=st.lists(st.integers(1, 100), min_size=1, max_size=50), images=st.integers(1, 20), chunks=st.integers(1, 9),
+    parts=st.integers(1, 40),
 )  # fmt: skip
-def test_stretches_of_equal_cost(costs, images, parts):
-    """All tiles, in order, and a stretch no dearer than an equal share and a tile."""
-    found = starts(np.array(costs, float), images, parts)
-    assert found.shape == (parts + 1,) and found.dtype == np.int64
-    assert (found[0], found[-1]) == (0, len(costs) * images) and (np.diff(found) >= 0).all()
+def test_stretches_of_equal_cost(costs, images, chunks, parts):
+    """All tiles, in order; and the same stretches of all chunks together no dearer than an equal share and a tile."""
+    found = starts(np.array(costs, float), images, chunks, parts)
+    assert found.shape == (chunks, parts + 1) and found.dtype == np.int64
+    assert (found[:, 0] == 0).all() and (found[:, -1] == len(costs) * images).all()
+    assert (np.diff(found) >= 0).all()
     every = np.append(0, np.cumsum(np.tile(costs, images)))
-    assert np.diff(every[found]).max() <= every[-1] / parts + max(costs)
+    assert np.diff(every[found].sum(axis=0)).max() <= chunks * every[-1] / parts + max(costs)

@@ -4,7 +4,8 @@
 - `worker` is a process that serves one library, so that its threads, allocator and settings stay away from the others.
 - `rounds` compares all outputs with the expected ones, then lets the workers take short turns with pauses between them:
   drift falls on all, and threads that spin for work are quiet. A row has medians over the turns.
-- `quiet` waits between turns for a machine that does nothing else, and counts where it did not get one.
+- `quiet` waits between turns for a machine that does nothing else, and for the best `cores` that were met; it counts
+  where it did not get them.
 - `limits` measures what the CPU could do at most, `table` and `plot` show the rows, `command` is the command.
 
 A peer gets what its documentation offers: weights packed before, its best layout, as many threads as we have. What a

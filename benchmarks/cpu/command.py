@@ -13,6 +13,7 @@ from quantarray.cli.output import count
 
 from . import limits, rounds, table
 from .contenders import LIBRARIES
+from .cores import Cores
 from .quiet import Quiet
 from .suites import SUITES
 
@@ -50,7 +51,7 @@ def main(args):
         sys.exit("cpu: --plot needs matplotlib, which is missing: pip install '.[bench]', or leave --plot out")
     chosen = {name: SUITES[name] for name in args.suite or SUITES}
     workers, absent = rounds.start_all(args.library or LIBRARIES, args.threads, dict(args.python))
-    quiet = Quiet(args.patience)
+    quiet = Quiet(args.patience, cores=Cores() if min(args.threads, os.cpu_count() or 1) > 1 else None)
     rows, failed, total, done = [], [], sum(map(len, chosen.values())), 0
     try:
         print("  ".join(f"{worker.name} {worker.version}" for worker in workers))
@@ -74,7 +75,7 @@ def main(args):
             worker.stop()
     popcounts = args.threads * limits.popcounts()
     print(f"\n{table.legend(limits.products(args.threads), popcounts, args.threads)}")
-    print(f"{quiet.disturbed} of {quiet.turns} turns began while others used the CPU")
+    print(f"{quiet.disturbed} of {quiet.turns} turns began while others used the CPU, or on cores worse than before")
     if args.json:
         write(args.json, rows, workers, absent, quiet, args)
     if args.plot and rows:
@@ -94,6 +95,7 @@ def write(path, rows, workers, absent, quiet, args):
         "threads": args.threads,
         "rounds": args.rounds,
         "turns": {"all": quiet.turns, "disturbed": quiet.disturbed},
+        "line_ns": None if quiet.cores is None else quiet.cores.best[1] * 1e9,  # of a cache line to and fro
         "products_per_second": limits.products(args.threads),
         "popcounts_per_second": args.threads * limits.popcounts(),  # products by a popcount of each word
         "versions": {worker.name: worker.version for worker in workers},

@@ -1,4 +1,7 @@
-"""Waiting for a machine that does nothing else: between turns all workers sleep, so what is busy then is not ours."""
+"""Waiting for a machine that does nothing else: between turns all workers sleep, so what is busy then is not ours.
+
+And for cores as good as they were: a virtual machine's CPUs may share one for some seconds (`cores.py`).
+"""
 
 import time
 from pathlib import Path
@@ -18,23 +21,26 @@ def ticks():
 
 
 class Quiet:
-    """Pauses between turns. They last until nobody else computes, at most `patience` seconds longer in all.
+    """Pauses between turns. They last until nobody else computes, and until `cores`, if they are given, are no worse
+    than at their best; at most `patience` seconds longer in all.
 
-    `turns` counts the pauses, `disturbed` those after which others were still busy.
+    `turns` counts the pauses, `disturbed` those after which it was still not so.
     """
 
-    def __init__(self, patience, pause=PAUSE):
-        self.patience, self.pause = patience, pause
+    def __init__(self, patience, pause=PAUSE, cores=None):
+        self.patience, self.pause, self.cores = patience, pause, cores
         self.turns = self.disturbed = 0
 
     def wait(self):
         time.sleep(self.pause)
-        while busy := self._busy():
+        start = time.perf_counter()
+        while disturbed := self._busy() or (self.cores is not None and self.cores.worse()):
+            now = time.perf_counter()
+            self.patience, start = self.patience - (now - start), now
             if self.patience <= 0:
                 break
-            self.patience -= self.pause
         self.turns += 1
-        self.disturbed += busy
+        self.disturbed += disturbed
 
     def _busy(self):
         before = ticks()

@@ -35,6 +35,7 @@ BAND = 64  # tiles that meet one block of weights, which stays in L1, before the
 BY_SHUFFLES = COUNTING == "avx512bw"
 # A branch on a global is not even compiled where it is False
 IN_BANDS = BY_SHUFFLES or COUNTING in ("portable", "avx2")
+_ALONE = 0.37  # of what four pixels take that share their weights
 # Pixels, times planes of them, for which tables or split weights are worth making: what a tile at a time takes for them
 # is more
 _LEAST = 32 if COUNTING == "avx2" else 8
@@ -62,6 +63,13 @@ def empty_band(left, right, counts, tiles, parts):
     if not (IN_BANDS and fit and pays(tiles, planes, alone)):
         tiles = 0
     return band_buffers(planes, others, tiles, WIDE, 2 * words * SPLIT if BY_SHUFFLES else WORDS * TABLES)
+
+
+def counted(counts):
+    """What of a tile's words is counted where it has so many pixels: of each pixel by tables, or of all or one."""
+    if BY_SHUFFLES:
+        return np.ones(len(counts))
+    return counts / TILE if IN_BANDS else np.where(counts == 1, _ALONE, 1)
 
 
 @inner

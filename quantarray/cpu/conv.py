@@ -14,7 +14,7 @@ import numpy as np
 
 from ..format import RUN_WORDS
 from .added import as_counts, differing, is_power
-from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
+from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, counted, empty_band, read_band
 from .compiled import inline, inner
 from .deal import Kernel
 from .drive import Effort, Task, drive, tiles_of
@@ -58,13 +58,14 @@ def conv(x, fixed, out):
 def _task(x, fixed):
     pairs, counts = x.words.shape[0] * fixed.w.words.shape[0], fixed.plan.counts
     word = 1 if x.images * counts.sum() == 1 else WORD  # a row alone waits for its weights
+    plan, words = tiles_of(fixed)
     effort = Effort(word=pairs * word, tile=6, weight=_WEIGHT, pixel=0.03, together=TOGETHER)
     more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
-    return Task(*tiles_of(fixed), x.images, _NO_VALUES[fixed.finish.extra.dtype], effort, more)
+    return Task(plan, words * counted(plan.counts), x.images, _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 
 
 @partial(Kernel, takes=True)
-def _conv_range(w, plan, finish, added, limits, chunks, starts, x, values, words, dealt, worker):
+def _conv_range(w, plan, finish, added, limits, starts, x, values, words, dealt, worker):
     band = empty_band(x.words, w.words, plan.counts, longest(starts), 1)
     size = band.sums.shape[2] // TILE if band.sums.size else BAND
     straight = _is_straight(x, w, added, band)
@@ -73,7 +74,7 @@ def _conv_range(w, plan, finish, added, limits, chunks, starts, x, values, words
     places, ones = empty_places(size), np.zeros((size, TILE), np.int64)
     dots, spare = empty_dots(finish.extra)
     to, group_blocks = target(finish, values, words), w.words.shape[1] // w.groups
-    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+    chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         near = min(size, end - low)
         for nth in range(w.groups):
@@ -82,7 +83,7 @@ def _conv_range(w, plan, finish, added, limits, chunks, starts, x, values, words
             for i in range(near if added.along else 0):
                 start, stop = plan.first_run[places.kinds[i]], plan.first_run[places.kinds[i] + 1]
                 sum_codes(x.words, x.terms[0, 0], x.terms[0, 1], places.origins, i, plan.runs, start, stop, ones, i)
-            first, last = blocks(group.block, group_blocks, TOGETHER, chunk, chunks)
+            first, last = blocks(group.block, group_blocks, TOGETHER, chunk, len(starts))
             if _AT_ONCE and compared:
                 mask_blocks(x, w, plan, places, near, group, first, last, added, limits, band, to)
             elif _AT_ONCE and dense:
@@ -91,7 +92,7 @@ def _conv_range(w, plan, finish, added, limits, chunks, starts, x, values, words
                 _tile_blocks(x, w, plan, places, near, group, first, last, added, ones, band, dots, spare, to)
         low += near
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+            chunk, low, end = next_stretch(dealt, worker, starts)
 
 
 @inner

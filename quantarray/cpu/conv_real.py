@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from .bands import BLOCKS, IN_BANDS, TOGETHER, count_band, empty_band, read_band
+from .bands import BLOCKS, IN_BANDS, TOGETHER, count_band, counted, empty_band, read_band
 from .compiled import inline
 from .deal import Kernel
 from .drive import Effort, Task, drive, tiles_of
@@ -40,8 +40,9 @@ def conv_real(x, fixed, out):
 
 def _task(x, fixed):
     pairs = x.words.shape[0] * fixed.w.words.shape[0]
+    plan, words = tiles_of(fixed)
     effort = Effort(word=pairs * WORD, tile=6 * pairs, together=TOGETHER)
-    return Task(*tiles_of(fixed), x.images, _NO_VALUES, effort, (sums_of_halves(fixed, False),))
+    return Task(plan, words * counted(plan.counts), x.images, _NO_VALUES, effort, (sums_of_halves(fixed, False),))
 
 
 @inline
@@ -121,7 +122,7 @@ def _row_constants(constants, rows, out):
 
 
 @partial(Kernel, takes=True)
-def _real_range(w, plan, finish, halves, chunks, starts, x, values, words, dealt, worker):
+def _real_range(w, plan, finish, halves, starts, x, values, words, dealt, worker):
     parts, group_blocks = plan.parts, w.words.shape[1] // w.groups
     band = empty_band(x.words, w.words, plan.counts, longest(starts), parts)
     size = band.sums.shape[2] // TILE if band.sums.size else 1
@@ -129,7 +130,7 @@ def _real_range(w, plan, finish, halves, chunks, starts, x, values, words, dealt
     ones = np.zeros((size, parts, x.terms.shape[0], TILE), np.int64)
     dots, spare = empty_dots(w.sums)
     value, scales, to = empty_lines(TILE, np.float64), np.empty(TILE, np.float64), target(finish, values, words)
-    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+    chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         near = min(size, end - low)
         for nth in range(w.groups):
@@ -145,7 +146,7 @@ def _real_range(w, plan, finish, halves, chunks, starts, x, values, words, dealt
                             x.words, x.terms[t, 0], x.terms[t, 1], places.origins, i, plan.runs, start, stop,
                             ones[i, part], t,
                         )  # fmt: skip
-            first, last = blocks(group.block, group_blocks, TOGETHER, chunk, chunks)
+            first, last = blocks(group.block, group_blocks, TOGETHER, chunk, len(starts))
             for block in range(first, last):
                 lanes, beside = lanes_of(group, block), (block - first) % BLOCKS
                 if IN_BANDS and band.sums.size and not beside:
@@ -160,4 +161,4 @@ def _real_range(w, plan, finish, halves, chunks, starts, x, values, words, dealt
                     store_tile(value, 0, i, lanes, places.rows, places.sizes[i], to)
         low += near
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+            chunk, low, end = next_stretch(dealt, worker, starts)

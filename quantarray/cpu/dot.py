@@ -77,7 +77,7 @@ def expand_blocks(w, block, near, begin, end, base, unit, weights, weight, apart
 
 
 @partial(Kernel, takes=True)
-def _dot_range(w, plan, finish, matrix, chunks, starts, x, values, words, dealt, worker):
+def _dot_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker):
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     base, unit, shift, step = bytes_of_levels(w.terms)
@@ -98,7 +98,7 @@ def _dot_range(w, plan, finish, matrix, chunks, starts, x, values, words, dealt,
         totals = empty_lines(PAIR * BAND * TILE, np.int32)
         firsts, spans = whole_spans(plan, length, stretches)
     to = target(finish, values, words)
-    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+    chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = 0
         for nth in range(w.groups):
@@ -115,7 +115,7 @@ def _dot_range(w, plan, finish, matrix, chunks, starts, x, values, words, dealt,
             place_tiles(plan, low, band, shifted, places)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
-            first, last = blocks(group.block, group_blocks, PAIR, chunk, chunks)
+            first, last = blocks(group.block, group_blocks, PAIR, chunk, len(starts))
             for task in range(-(-(last - first) // PAIR) * stretches):
                 pair, s = first + task // stretches * PAIR, task % stretches
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
@@ -137,4 +137,4 @@ def _dot_range(w, plan, finish, matrix, chunks, starts, x, values, words, dealt,
                         finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
         low += band
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+            chunk, low, end = next_stretch(dealt, worker, starts)

@@ -138,7 +138,7 @@ def _store_band(totals, total, band, lanes, plan, added, made, places, to):
 
 
 @partial(Kernel, takes=True)
-def _framed_range(w, plan, finish, matrix, chunks, starts, x, values, words, dealt, worker):
+def _framed_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker):
     base, unit, _, step = bytes_of_levels(w.terms)
     added = Added(finish.extra, 0, x.terms[0, 3] * step, 0)
     length, all_blocks = w.words.shape[2], w.words.shape[1]
@@ -148,7 +148,7 @@ def _framed_range(w, plan, finish, matrix, chunks, starts, x, values, words, dea
     keeps = all_blocks * length * LANES <= _KEPT  # then there is one stretch
     weights = np.empty((-(-all_blocks // PAIR) if keeps else 1) * PAIR * apart + WORD, np.uint8)
     weight, ready = first_line(weights), -1
-    most = min(rows_of_band(plan), starts[-1])
+    most = min(rows_of_band(plan), starts[0, -1])
     positions = -(-most * plan.row // matrix.rows) * matrix.rows
     codes = np.empty((words_of(plan, positions) + 1) * WORD, np.uint8)
     code, totals, made = first_line(codes), empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
@@ -156,11 +156,11 @@ def _framed_range(w, plan, finish, matrix, chunks, starts, x, values, words, dea
     places.origins[...] = 0
     several = to.words.size > 0 and to.plain and to.words.shape[0] <= BLENDED
     in_strips = to.thresholds.shape[0] == 1 or several
-    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+    chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         band = next_band(plan, x.images, low, end)
         frame(x.words, x.terms, plan, band, codes, code)
-        first, last = blocks(0, all_blocks, PAIR, chunk, chunks)
+        first, last = blocks(0, all_blocks, PAIR, chunk, len(starts))
         for task in range(-(-(last - first) // PAIR) * stretches):
             pair, s = first + task // stretches * PAIR, task % stretches
             near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
@@ -180,4 +180,4 @@ def _framed_range(w, plan, finish, matrix, chunks, starts, x, values, words, dea
         ready = chunk
         low += band.rows
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+            chunk, low, end = next_stretch(dealt, worker, starts)

@@ -139,20 +139,20 @@ def _count_planes(
 
 
 @inline
-def next_stretch(dealt, worker, chunks, starts):
+def next_stretch(dealt, worker, starts):
     """(chunk of channels, first tile, last): the next task of a product for a thread, of no tiles if none is left.
 
     Threads begin with tiles of their own where there are as many parts for each: two that wrote words of one pixel
     would send its cache line to and fro. A chunk's tasks follow each other, as some kernels keep what they made of it.
     """
-    parts = starts.size - 1
+    chunks, parts = starts.shape[0], starts.shape[1] - 1
     near = parts // workers_of(dealt) if parts % workers_of(dealt) == 0 else parts
     task = next_task(dealt, worker)
     while task >= 0:
         whose, nth = task // (chunks * near), task % (chunks * near)
-        part = whose * near + nth % near
-        if starts[part] < starts[part + 1]:
-            return nth // near, starts[part], starts[part + 1]
+        chunk, part = nth // near, whose * near + nth % near
+        if starts[chunk, part] < starts[chunk, part + 1]:
+            return chunk, starts[chunk, part], starts[chunk, part + 1]
         task = next_task(dealt, worker)
     return -1, 0, 0
 
@@ -161,8 +161,9 @@ def next_stretch(dealt, worker, chunks, starts):
 def longest(starts):
     """Tiles of the longest stretch."""
     most = 0
-    for part in range(starts.size - 1):
-        most = max(most, starts[part + 1] - starts[part])
+    for chunk in range(starts.shape[0]):
+        for part in range(starts.shape[1] - 1):
+            most = max(most, starts[chunk, part + 1] - starts[chunk, part])
     return most
 
 

@@ -223,7 +223,7 @@ def _place_results(plan, low, band, width, fixed, results):
 
 
 @partial(Kernel, takes=True)
-def _winograd_range(w, plan, finish, chunks, starts, x, values, words, dealt, worker):
+def _winograd_range(w, plan, finish, starts, x, values, words, dealt, worker):
     base, unit, shift, step = small_bytes_of_levels(w.terms)
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
     length, group_blocks = w.words.shape[2] // TAPS, w.words.shape[1] // w.groups
@@ -240,10 +240,10 @@ def _winograd_range(w, plan, finish, chunks, starts, x, values, words, dealt, wo
     ones, filled = np.zeros(size * TILE, np.int64), -1
     excess = empty_lines(TILE * w.words.shape[1], np.int32).reshape(TILE, -1)
     to = target(finish, values, words)
-    chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+    chunk, low, end = next_stretch(dealt, worker, starts)
     while low < end:
         for nth in range(w.groups if chunk != filled else 0):
-            first, last = blocks(nth * group_blocks, group_blocks, _PAIR, chunk, chunks)
+            first, last = blocks(nth * group_blocks, group_blocks, _PAIR, chunk, len(starts))
             add_excess(w, first * LANES, last * LANES, offset, length, excess)
         filled, band = chunk, 0
         for nth in range(w.groups):
@@ -257,7 +257,7 @@ def _winograd_range(w, plan, finish, chunks, starts, x, values, words, dealt, wo
                 fold_pixels(codes, places, s * PLACES, length, offset, pixels, rows[s], apart)
             if along:
                 sum_squares(x.words, x.terms, plan, length, low, band, shifted, ones)
-            first, last = blocks(group.block, group_blocks, _PAIR, chunk, chunks)
+            first, last = blocks(group.block, group_blocks, _PAIR, chunk, len(starts))
             for pair in range(first, last, _PAIR):
                 near = min(_PAIR, last - pair)
                 fold_weights(w.words, w.terms, pair, near, length, base, unit, weights, weight)
@@ -275,4 +275,4 @@ def _winograd_range(w, plan, finish, chunks, starts, x, values, words, dealt, wo
                         store_tile(tile, 0, s, lanes, results, TILE, to)
         low += band
         if low == end:
-            chunk, low, end = next_stretch(dealt, worker, chunks, starts)
+            chunk, low, end = next_stretch(dealt, worker, starts)

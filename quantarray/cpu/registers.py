@@ -16,24 +16,25 @@ def mask_blocks(x, w, plan, places, tiles, group, first, last, added, limits, ba
     """Bits of blocks first .. last of a group, two at a time: whether counts are above their limits."""
     left, right, plane, size = x.words, w.words, x.words.shape[1], w.words.shape[2] * LANES
     whole = w.groups == 1 or w.group_lanes % WORD_BITS == 0
+    aside, pixels = to.masks.reshape(1, 1, TILE), to.begins.reshape(1, TILE)
+    for p in range(TILE):
+        pixels[0, p] = p
     for block in range(first, last, 2):
         lanes = _pair_of(group, block, last)
         flips, used = _flips_and_lanes(to.flip, lanes)
-        flips, word = flips ^ turned(added), np.uint64(lanes.channel // WORD_BITS)
-        weight = (w.terms[0, 0] * right.shape[1] + block) * size
+        flips, weight = flips ^ turned(added), (w.terms[0, 0] * right.shape[1] + block) * size
+        out, rows, row, at = to.words, places.rows, to.words.shape[2], lanes.channel // WORD_BITS
+        if not whole:
+            out, rows, row, at = aside, pixels, 1, 0
         for i in range(np.uint64(tiles)):
             tile, kind = np.int64(i) * TILE, places.kinds[i]
             mask_counts(
                 left, x.terms[0, 0] * plane, x.terms[0, 1], plane, places.origins, tile, right, weight, size, plan.runs,
                 plan.first_run[kind], plan.first_run[kind + 1], added.differ, limits,
-                kind * limits.shape[1] + lanes.at, to.masks, lanes.valid,
+                kind * limits.shape[1] + lanes.at, flips, used, out, rows, tile if whole else 0, row, at, lanes.valid,
             )  # fmt: skip
-            for p in range(np.uint64(places.sizes[i])):
-                mask = (to.masks[p] ^ flips) & used
-                if whole:
-                    to.words[0, np.uint64(places.rows[i, p]), word] = mask
-                else:
-                    or_bits(mask, lanes.channel, lanes.valid, to.words, 0, places.rows[i, p])
+            for p in range(0 if whole else places.sizes[i]):
+                or_bits(aside[0, 0, p], lanes.channel, lanes.valid, to.words, 0, places.rows[i, p])
 
 
 @inline

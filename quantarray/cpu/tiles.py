@@ -49,16 +49,19 @@ def empty_places(tiles):
 def place_tiles(plan, low, band, word, places):
     """Fill in `band` tiles from tile `low` on, whose pixels begin `word` words behind the plan's."""
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
-    tile, image = np.uint64(low % counts.size), low // counts.size
-    start, row = image * plan.image_words + word, image * origin.size
-    for i in range(np.uint64(band)):
-        places.kinds[i], places.sizes[i] = classes[tile], counts[tile]
-        for p in range(np.uint64(TILE)):
-            places.origins[i, p] = start + origin[np.uint64(pixels[tile, p])]
-            places.rows[i, p] = row + pixels[tile, p]
-        tile += np.uint64(1)
-        if tile == np.uint64(counts.size):
-            tile, start, row = np.uint64(0), start + plan.image_words, row + origin.size
+    done = 0
+    while done < band:
+        image, tile = (low + done) // counts.size, (low + done) % counts.size
+        start, row, near = image * plan.image_words + word, image * origin.size, min(band - done, counts.size - tile)
+        at, first = np.uint64(done), np.uint64(tile)
+        for i in range(np.uint64(near)):
+            places.kinds[at + i], places.sizes[at + i] = classes[first + i], counts[first + i]
+        for i in range(np.uint64(near)):
+            for p in range(np.uint64(TILE)):
+                pixel = pixels[first + i, p]
+                places.origins[at + i, p] = start + origin[np.uint64(pixel)]
+                places.rows[at + i, p] = row + pixel
+        done += near
 
 
 class Group(NamedTuple):

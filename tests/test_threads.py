@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import quantarray as qa
 from quantarray.cpu.deal import Held, Kernel, dealer
 from quantarray.cpu.drive import cut, starts
+from quantarray.cpu.team import team
 
 WORK = """
 import sys, threading
@@ -73,12 +74,28 @@ sys.exit(str(wrong) if wrong else 0)
 FORK = """
 import multiprocessing
 if __name__ == "__main__":
-    assert right()  # the parent has used parallel kernels
+    first()
     with multiprocessing.get_context("fork").Pool(2) as pool:
         results = [pool.apply_async(right) for _ in range(4)]
         assert all(r.get(timeout=300) for r in results)
     assert right()
 """
+
+
+BEFORE_FORKS = {
+    "kernels": "first = right",
+    "number": "def first(): qa.set_num_threads(2)",  # which starts threads: Numba's loops end children of that
+    "others": """
+        import numba
+        @numba.njit(parallel=True)
+        def sums(x):
+            total = 0
+            for i in numba.prange(x.size):
+                total += x[i]
+            return total
+        def first(): assert sums(np.arange(1000)) == 499500
+        """,
+}
 
 
 def python(code, layer):
@@ -100,9 +117,11 @@ def test_eight_python_threads(layer):
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
+@pytest.mark.parametrize("before", BEFORE_FORKS)
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
-def test_forked_children(layer):
-    done = python(WORK + FORK, layer)
+def test_forked_children(layer, before):
+    """Of a process that ran kernels, or asked for threads, or ran loops of others on Numba's."""
+    done = python(WORK + textwrap.dedent(BEFORE_FORKS[before]) + FORK, layer)
     if "No threading layer could be loaded" in done.stderr:
         pytest.skip(f"this machine has no {layer}")
     assert done.returncode == 0, done.stderr[-2000:]
@@ -190,6 +209,13 @@ def test_compilation_is_announced_once(tmp_path):
     assert said[0].count("compiling kernels") == 1 and said[1] == "."
 
 
+@pytest.fixture(params=[dealer, team])
+def deal(request):
+    """The address of what deals pieces out."""
+    numba.get_num_threads()  # there are threads from here on
+    return request.param() or pytest.skip("threads are not GNU OpenMP's")
+
+
 @Kernel
 def take(slow, takers, sums, first, last):
     """takers[i, piece] counts who took a piece; piece `slow` takes as long as thousands of others."""
@@ -200,13 +226,13 @@ def take(slow, takers, sums, first, last):
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
-def test_pieces_go_to_who_is_free():
+def test_pieces_go_to_who_is_free(deal):
     """Each piece once; whoever has the long one gets no other, where `prange` would have dealt out half of them."""
     workers, pieces = min(2, numba.get_num_threads()), 1000
     takers, sums = np.zeros((numba.config.NUMBA_NUM_THREADS, pieces), np.int64), np.zeros(pieces)
     for _ in range(5):  # a second thread that comes late finds nothing left
         takers[...] = 0
-        take((0, takers, sums), None, pieces, pieces, workers, dealer())
+        take((0, takers, sums), None, pieces, pieces, workers, deal)
         assert (takers.sum(0) == 1).all()
         if workers < 2 or takers[takers[:, 0] == 1].sum() < pieces // 4:
             return
@@ -215,8 +241,14 @@ def test_pieces_go_to_who_is_free():
 
 @given(tasks=st.integers(0, 100), pieces=st.integers(1, 20), workers=st.integers(1, 4))
 def test_every_task_is_done_once(tasks, pieces, workers):
-    takers, sums = np.zeros((numba.config.NUMBA_NUM_THREADS, tasks), np.int64), np.zeros(tasks)
-    take((-1, takers, sums), None, tasks, pieces, workers, dealer())
+    numba.get_num_threads()
+    for spread in filter(None, (dealer(), team())):
+        _take_once(tasks, pieces, workers, spread)
+
+
+def _take_once(tasks, pieces, workers, deal):
+    takers, sums = np.zeros((max(4, numba.config.NUMBA_NUM_THREADS), tasks), np.int64), np.zeros(tasks)
+    take((-1, takers, sums), None, tasks, pieces, workers, deal)
     assert (takers.sum(0) == 1).all()
 
 
@@ -228,10 +260,10 @@ def fail(at, first, last):
 
 @pytest.mark.parametrize("pieces", [1, 10])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_fails_in_a_kernel_is_raised(workers, pieces):
-    fail((100,), None, 100, pieces, workers, dealer())
+def test_what_fails_in_a_kernel_is_raised(workers, pieces, deal):
+    fail((100,), None, 100, pieces, workers, deal)
     with pytest.raises(MemoryError, match="no memory for a kernel's buffers"):
-        fail((57,), None, 100, pieces, workers, dealer())
+        fail((57,), None, 100, pieces, workers, deal)
 
 
 @Kernel
@@ -245,7 +277,7 @@ def weigh(weights, rest, flag, unit, x, out, first, last):
 
 @pytest.mark.parametrize("pieces", [1, 10])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_held_arguments(workers, pieces):
+def test_held_arguments(workers, pieces, deal):
     """Arrays with strides and of no elements, tuples in tuples, flags and None; others' memory is neither kept nor
     freed, but what is held lives as long as it is."""
     n = 100
@@ -254,14 +286,14 @@ def test_held_arguments(workers, pieces):
     owned, x, before = sys.getrefcount(weights), np.arange(n) % 5, sys.getrefcount(held)
     for _ in range(3):
         out = np.zeros(n, np.int64)
-        weigh((x, out), "of integers", n, pieces, workers, dealer(), held)
+        weigh((x, out), "of integers", n, pieces, workers, deal, held)
         np.testing.assert_array_equal(out, weights * x + columns[:, 1] + 7 + 1000)
         assert sys.getrefcount(out) == 2
     assert (sys.getrefcount(weights), sys.getrefcount(held)) == (owned, before)
     del weights, columns
     gc.collect()
     again = np.zeros(n, np.int64)
-    weigh((x, again), "of integers", n, pieces, workers, dealer(), held)
+    weigh((x, again), "of integers", n, pieces, workers, deal, held)
     np.testing.assert_array_equal(again, out)
 
 

@@ -113,6 +113,12 @@ def version(function, takes):
     return function.overloads[takes]
 
 
+def address_of(function, takes):
+    """Where C finds a function for arguments of some types."""
+    made = version(function, takes)
+    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+
+
 @inline
 def share(piece, pieces, tasks):
     """(first, last): the tasks of a piece, as many as of any other or one fewer."""
@@ -172,27 +178,31 @@ def _run(typingctx, function, held, first, last):
     return types.void(function, held, first, last), codegen
 
 
+@inline
+def work(function, held, dealt, tasks, takes, worker):
+    """What one thread does of a kernel's tasks."""
+    # Allocates nothing: what it raised would be printed, and results would be missing without a word
+    if takes:
+        _run(function, held, dealt, worker)
+    else:
+        pieces, piece = _number(dealt, 1), next_task(dealt, worker)
+        while piece >= 0:
+            first, last = share(piece, pieces, tasks)
+            _run(function, held, first, last)
+            piece = next_task(dealt, worker)
+
+
 @kept
 @njit(cache=True, parallel=True, nogil=True)
 def _deal(function, held, dealt, tasks, takes):
-    # Allocates nothing: what it raised would be printed, and results would be missing without a word
-    workers, pieces = _number(dealt, 0), _number(dealt, 1)
-    for worker in prange(workers):
-        if takes:
-            _run(function, held, dealt, worker)
-        else:
-            piece = next_task(dealt, worker)
-            while piece >= 0:
-                first, last = share(piece, pieces, tasks)
-                _run(function, held, first, last)
-                piece = next_task(dealt, worker)
+    for worker in prange(workers_of(dealt)):
+        work(function, held, dealt, tasks, takes, worker)
 
 
 @cache
 def dealer():
     """The address of `_deal`."""
-    made = version(_deal, (types.int64,) * 5)
-    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+    return address_of(_deal, (types.int64,) * 5)
 
 
 def _borrowed(context, builder, of, value):

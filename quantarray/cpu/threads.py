@@ -14,10 +14,12 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.ufunc import parallel
 
 from .compiled import entry
 from .deal import NOTHING, dealer, version
 from .micro.vectors import I32, I64
+from .team import team
 
 PIECES = 4
 _lock = threading.Lock()
@@ -27,7 +29,8 @@ _state = {"used": False, "forked": False}
 def _after_fork():
     global _lock
     _lock = threading.Lock()
-    _state["forked"] = _state["forked"] or _state["used"]
+    # Whoever started Numba's threads: `team` does not look at whose they are, as Numba's own loops do
+    _state["forked"] = _state["forked"] or _state["used"] or parallel._is_initialized
 
 
 if hasattr(os, "register_at_fork"):
@@ -80,6 +83,13 @@ def pieces(tasks, workers):
     return min(tasks, PIECES * workers)
 
 
+@cache
+def _spreader():
+    """(the address of what deals pieces out to threads, whether several calls may be in it at once)."""
+    numba.get_num_threads()  # from here on there is a threading layer
+    return team() or dealer(), layer() in ("omp", "tbb")
+
+
 def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):
     """Do all tasks of a kernel: here, or by more threads than one, in `dealt` pieces if that is given.
 
@@ -91,8 +101,9 @@ def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):
         return
     _state["used"] = True
     dealt = pieces(tasks, workers) if dealt is None else dealt
-    given = arguments, kind, tasks, dealt, workers, dealer(), held
-    if layer() in ("omp", "tbb"):
+    deal, safe = _spreader()
+    given = arguments, kind, tasks, dealt, workers, deal, held
+    if safe:
         kernel(*given)
         return
     with _lock:

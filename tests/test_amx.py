@@ -400,7 +400,7 @@ for kernel, where, unit in (
     (dot._dot_range, plan, dot_amx.Tiles()),
     (framed._framed_range, frame, dot_amx.Tiles()),
 ):
-    signature = tuple(map(typeof, (w, where, finish, unit, 1, 1, 1, *given, 0, 1)))
+    signature = tuple(map(typeof, (w, where, finish, unit, array(2), *given, 0, 1)))
     kernel.compiled.compile(signature)
     code = kernel.compiled.inspect_asm(signature)
     print(*(code.count(name) for name in ("ldtilecfg", "tilerelease", "tdpbusd", "vpdpbusd")))

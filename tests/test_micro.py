@@ -157,19 +157,33 @@ def test_mask_counts(differ, data):
     blocks = data.draw(st.integers(1, 2))
     given, counts, rng = drawn_planes(data, differ, blocks)
     width = blocks * LANES
-    limits, masks = rng.integers(counts.min() - 1, counts.max() + 2, width + 3, np.int32), np.zeros(TILE, np.uint64)
+    limits = rng.integers(counts.min() - 1, counts.max() + 2, width + 3, np.int32)
     limits[3:] = np.where(rng.random(width) < 0.5, counts[0] - rng.integers(0, 2, width), limits[3:])
-    lanes = data.draw(st.integers(1, width))
-    masked(*given, limits, 3, masks, lanes)
-    bits = masks[:, None] >> np.arange(64, dtype=np.uint64) & np.uint64(1)
-    np.testing.assert_array_equal(bits[:, :lanes], (counts > limits[3:])[:, :lanes])
+    lanes, origins = data.draw(st.integers(1, width)), given[3]
+    size, at, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2)), rng.permutation(6)[: TILE + 1]
+    if origins[0] == origins[-1]:
+        rows[1:] = rows[1]
+    flips, used = rng.integers(0, 1 << 64, 2, np.uint64)
+    out = rng.integers(0, 1 << 64, 6 * size + 3, np.uint64)
+    expected = out.copy()
+    for p in range(TILE):
+        mask = np.uint64(sum(1 << lane for lane in range(lanes) if counts[p, lane] > limits[3 + lane]))
+        expected[rows[1 + p] * size + at] = (mask ^ flips) & used
+    masked(*given, limits, 3, flips, used, out, rows, size, at, lanes)
+    asked = used & np.uint64((1 << lanes) - 1)
+    stored = rows[1:] * size + at
+    np.testing.assert_array_equal(out[stored] & asked, expected[stored] & asked)
+    np.testing.assert_array_equal(np.delete(out, stored), np.delete(expected, stored))
 
 
 @njit
-def masked(words, planes, apart, origins, weights, beside, runs, differ, limits, limits_at, masks, lanes):
+def masked(
+    words, planes, apart, origins, weights, beside, runs, differ, limits, limits_at, flips, used, out, rows, size, at,
+    lanes,
+):  # fmt: skip
     mask_counts(
-        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, limits, limits_at, masks,
-        lanes,
+        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, limits, limits_at, flips,
+        used, out, rows, 1, size, at, lanes,
     )  # fmt: skip
 
 

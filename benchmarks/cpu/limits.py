@@ -20,6 +20,7 @@ from quantarray.kernels import Plan
 _WORDS = 32  # of a run: at most 16 KiB of weights, which stay in L1
 _TRIES = 60
 _SUMS = 8
+_ALL = np.uint64(2**64 - 1)
 _AVX512 = NAME in ("avx512bw", "avx512", "amx")
 _VPOPCNTDQ = NAME in ("avx512", "amx")
 
@@ -91,10 +92,11 @@ def _halves(repeats):
 
 
 @njit(nogil=True, error_model="numpy")
-def _count_pair(words, origins, weights, runs, limits, masks, repeats):
+def _count_pair(words, origins, weights, runs, limits, masks, rows, repeats):
     for _ in range(repeats):
         mask_counts(
-            words, 0, 1, 0, origins, 0, weights, 0, _WORDS * LANES, runs, 0, 1, 0, limits, 0, masks, PAIR
+            words, 0, 1, 0, origins, 0, weights, 0, _WORDS * LANES, runs, 0, 1, 0, limits, 0, np.uint64(0), _ALL, masks,
+            rows, 0, 1, 0, PAIR,
         )  # fmt: skip
 
 
@@ -174,7 +176,7 @@ def inner_loop():
     weights[:] = lay_out(rng.integers(0, 1 << 64, weights.shape, np.uint64))
     origins, runs = np.arange(TILE) * _WORDS, np.array([[0, 0, _WORDS]])
     if IN_REGISTERS:
-        loop, found = _count_pair, (np.zeros(PAIR, np.int32), np.zeros(TILE, np.uint64))
+        loop, found = _count_pair, (np.zeros(PAIR, np.int32), np.zeros(TILE, np.uint64), np.arange(TILE))
     else:
         loop, found = _count, (np.zeros((TILE, LANES), np.int64),)
     seconds = _fastest(lambda t: loop(words, origins, weights, runs, *found, repeats), 1)

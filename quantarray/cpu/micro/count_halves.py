@@ -40,8 +40,6 @@ class _Sums:
 
     def __init__(self, builder, pixels, vectors):
         self.builder, self.shape = builder, (pixels, vectors)
-        kind = ir.FunctionType(I32, [I32])
-        self._ctpop = cgutils.get_or_insert_function(builder.module, kind, "llvm.ctpop.i32")
         # Registers that live through all loops
         self.slots = [[slot_of(builder, ir.Constant(_ROW, None)) for _ in range(vectors)] for _ in range(pixels)]
         self.ones = [slot_of(builder, ir.Constant(I32, 0)) for _ in range(pixels)]
@@ -66,20 +64,11 @@ class _Sums:
                     blocks = [builder.gep(weights, [at]), builder.gep(weights, [builder.add(at, beside)])]
                     column = [part for v in range(self.shape[1])[columns] for part in self._weights(blocks, v)]
                     for p, slots in enumerate(sums):
-                        held = [builder.load(slot) for slot in slots]
-                        added = add_majorities(builder, (pixel[p], step.index), held, column)
-                        for slot, value in zip(slots, added, strict=True):
+                        held, slots = [builder.load(slot) for slot in slots], [*slots, *self.ones[p : p + 1]]
+                        counted = (builder.load(self.ones[p]), either) if ones else None  # |A|, or |a | a'|
+                        added = add_majorities(builder, (pixel[p], step.index), held, column, counted)
+                        for slot, value in zip(slots, added, strict=False):
                             builder.store(value, slot)
-                        if ones:
-                            self._add_ones(self.ones[p], builder.gep(pixel[p], [step.index]), either)
-
-    def _add_ones(self, slot, place, either):
-        """What a word of a pixel has besides: |A|, or |a | a'|."""
-        builder = self.builder
-        halves = builder.bitcast(place, I32.as_pointer())
-        low, high = (builder.load(builder.gep(halves, [const(half)]), align=4) for half in range(2))
-        ones = builder.call(self._ctpop, [builder.or_(builder.xor(low, high), builder.and_(low, either))])
-        builder.store(builder.add(builder.load(slot), ones), slot)
 
     def _weights(self, blocks, v):
         """(lower halves, ~B) of a vector of channels."""

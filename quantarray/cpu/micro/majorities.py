@@ -3,37 +3,51 @@
 import llvmlite.binding
 from llvmlite import ir
 
-from .vectors import I64
+from .vectors import I32
 
 MAJORITY = 0xE8  # of vpternlog: of three bits
 # Here and not where code is made: what another process kept on disk is assembled in this one
 llvmlite.binding.initialize_native_asmparser()
 
 
-def add_majorities(builder, place, sums, column):
+def add_majorities(builder, place, sums, column, ones=None):
     """Each of the vectors `sums` and the ones of majority(a ^ b, A, alike) in its lanes.
 
-    a lies at a place (pointer, index in 64 bits or none), and behind it A, or for lanes of 32 bits the half whose
-    exclusive or with a is A; both go to all lanes. The column has b and alike of each sum, one after the other.
+    a lies at a place (pointer, index in 64 bits or none), and behind it A, or for lanes of 32 bits the half a' whose
+    exclusive or with a is A; both go to all lanes. The column has b and alike of each sum, one after the other. `ones`
+    are (a sum, either), to which then is added |A | a & either|: it is returned as the last.
 
     As LLVM orders these instructions they need more than 32 registers, and moves and spills take a fifth of the time;
-    an exclusive or of two splats it would make in a register of numbers, and move to a vector.
+    an exclusive or of two splats it would make in a register of numbers, and move to a vector. And it keeps addresses
+    of its own for the halves that `ones` need, for which there are too few registers.
     """
     row, count = sums[0].type, len(sums)
-    bits, registers = row.element.width, [f"${count + i}" for i in range(3 + len(place))]
-    a, both, most, *address = registers
-    size, address = "d" if bits == 32 else "q", ", ".join([*address, *["8"] * (len(place) - 1)])
-    code = [f"vpbroadcast{size} ({address}), {a}", f"vpbroadcast{size} {bits // 8}({address}), {both}"]
+    bits, numbers = row.element.width, [] if ones is None else [I32] * 3
+    made = count + 3 + len(numbers)
+    a, both, most = (f"${count + i}" for i in range(3))
+    registers = [f"${made + i}" for i in range(len(place))]
+    size, address = "d" if bits == 32 else "q", ", ".join([*registers, *["8"] * (len(place) - 1)])
+    code = [f"vpbroadcast{size} ({address}), {a}"]
     if bits == 32:
-        code.append(f"vpxord {a}, {both}, {both}")
+        code.append(f"vpxord 4({address}){{1to16}}, {a}, {both}")
+    else:
+        code.append(f"vpbroadcast{size} {bits // 8}({address}), {both}")
+    if ones is not None:
+        low, high, total = (f"${made - 3 + i}" for i in range(3))
+        either = f"${made + len(place) + 2 * count}"
+        code += [f"movl ({address}), {low}", f"movl 4({address}), {high}", f"xorl {low}, {high}"]
+        code += [f"andl {either}, {low}", f"orl {high}, {low}", f"popcntl {low}, {low}", f"addl {low}, {total}"]
     for v in range(count):
-        b, alike = (f"${count + len(registers) + 2 * v + i}" for i in range(2))
+        b, alike = (f"${made + len(place) + 2 * v + i}" for i in range(2))
         code += [f"vpxor{size} {b}, {a}, {most}", f"vpternlog{size} $${MAJORITY}, {alike}, {both}, {most}"]
         code += [f"vpopcnt{size} {most}, {most}", f"vpadd{size} {most}, ${v}, ${v}"]
-    made = ["=&v"] * (count + 3)
-    given = ["r"] * len(place) + ["v"] * len(column) + [str(v) for v in range(count)]
-    takes = [place[0].type, *[I64] * (len(place) - 1), *[row] * (len(column) + count)]
-    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3)), takes)
-    asm = ir.InlineAsm(kind, "\n".join(code), ",".join([*made, *given, "~{memory}"]), side_effect=False)
-    found = builder.call(asm, [*place, *column, *sums])
-    return [builder.extract_value(found, v) for v in range(count)]
+    outputs = ["=&v"] * (count + 3) + ["=&r"] * len(numbers)
+    inputs = ["r"] * len(place) + ["v"] * len(column) + ["r"] * (len(numbers) // 3)
+    tied = [str(v) for v in range(count)] + [str(made - 1)] * (len(numbers) // 3)
+    given = [*place, *column, *([] if ones is None else [ones[1]]), *sums, *([] if ones is None else [ones[0]])]
+    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3) + numbers), [value.type for value in given])
+    spoilt = ["~{memory}", "~{flags}"]
+    asm = ir.InlineAsm(kind, "\n".join(code), ",".join(outputs + inputs + tied + spoilt), side_effect=False)
+    found = builder.call(asm, given)
+    kept = [*range(count), *([] if ones is None else [made - 1])]
+    return [builder.extract_value(found, i) for i in kept]

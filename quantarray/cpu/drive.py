@@ -11,7 +11,7 @@ from .isa import NAME
 from .tiles import IN_REGISTERS
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
-_LEAST = 1 << (11 if NAME in ("portable", "neon", "avx2") else 13)  # units that are worth a parallel region, some 25 us
+_LEAST = 3 << (8 if NAME in ("portable", "neon", "avx2") else 10)  # units that are worth a parallel region, some 11 us
 _PIECE = 40  # units that a piece takes besides, 0.15 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
 _SHARED = 1, 16  # units that a pixel's words take by each chunk besides, where other threads write words beside them

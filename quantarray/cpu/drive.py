@@ -11,10 +11,13 @@ from .isa import NAME
 from .tiles import IN_REGISTERS
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
-_LEAST = 3 << (8 if NAME in ("portable", "neon", "avx2") else 10)  # units that are worth a parallel region, some 11 us
+_LONG = NAME in ("portable", "neon", "avx2")  # units are three times as long as with AVX-512
+_LEAST = 3 << (8 if _LONG else 10)  # units that are worth a parallel region, some 11 us
 _PIECE = 40  # units that a piece takes besides, 0.15 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
-_SHARED = 1, 16  # units that a pixel's words take by each chunk besides, where other threads write words beside them
+# Units that a pixel's words take by each chunk besides, where other threads write words beside them: one is stored, of
+# several each is read, too
+_SHARED = (0.3, 5) if _LONG else (1, 16)
 
 
 class Effort(NamedTuple):
@@ -114,7 +117,7 @@ def _make_ready(x, fixed, out, plan, words, images, no_values, effort, more):
 
 
 def _shared(planes, rows):
-    """What a chunk costs where pixels' words lie beside other threads': one is stored, of several each is read, too."""
+    """What a chunk costs where pixels' words lie beside other threads'."""
     return planes * rows * _SHARED[planes > 1]
 
 

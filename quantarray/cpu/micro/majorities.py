@@ -21,9 +21,9 @@ def add_majorities(builder, place, sums, column, ones=None):
     an exclusive or of two splats it would make in a register of numbers, and move to a vector. And it keeps addresses
     of its own for the halves that `ones` need, for which there are too few registers.
     """
-    row, count = sums[0].type, len(sums)
-    bits, numbers = row.element.width, [] if ones is None else [I32] * 3
-    made = count + 3 + len(numbers)
+    row, count, numbers = sums[0].type, len(sums), 0 if ones is None else 3
+    bits, made = row.element.width, count + 3 + numbers
+    total, either = ([], []) if ones is None else ([ones[0]], [ones[1]])
     a, both, most = (f"${count + i}" for i in range(3))
     registers = [f"${made + i}" for i in range(len(place))]
     size, address = "d" if bits == 32 else "q", ", ".join([*registers, *["8"] * (len(place) - 1)])
@@ -32,22 +32,21 @@ def add_majorities(builder, place, sums, column, ones=None):
         code.append(f"vpxord 4({address}){{1to16}}, {a}, {both}")
     else:
         code.append(f"vpbroadcast{size} {bits // 8}({address}), {both}")
-    if ones is not None:
-        low, high, total = (f"${made - 3 + i}" for i in range(3))
-        either = f"${made + len(place) + 2 * count}"
+    if numbers:
+        low, high, found = (f"${made - 3 + i}" for i in range(3))
         code += [f"movl ({address}), {low}", f"movl 4({address}), {high}", f"xorl {low}, {high}"]
-        code += [f"andl {either}, {low}", f"orl {high}, {low}", f"popcntl {low}, {low}", f"addl {low}, {total}"]
+        code += [f"andl ${made + len(place) + len(column)}, {low}", f"orl {high}, {low}"]
+        code += [f"popcntl {low}, {low}", f"addl {low}, {found}"]
     for v in range(count):
         b, alike = (f"${made + len(place) + 2 * v + i}" for i in range(2))
         code += [f"vpxor{size} {b}, {a}, {most}", f"vpternlog{size} $${MAJORITY}, {alike}, {both}, {most}"]
         code += [f"vpopcnt{size} {most}, {most}", f"vpadd{size} {most}, ${v}, ${v}"]
-    outputs = ["=&v"] * (count + 3) + ["=&r"] * len(numbers)
-    inputs = ["r"] * len(place) + ["v"] * len(column) + ["r"] * (len(numbers) // 3)
-    tied = [str(v) for v in range(count)] + [str(made - 1)] * (len(numbers) // 3)
-    given = [*place, *column, *([] if ones is None else [ones[1]]), *sums, *([] if ones is None else [ones[0]])]
-    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3) + numbers), [value.type for value in given])
+    kept = [*range(count), *[made - 1] * len(total)]
+    outputs = ["=&v"] * (count + 3) + ["=&r"] * numbers
+    inputs = ["r"] * len(place) + ["v"] * len(column) + ["r"] * len(either) + [str(i) for i in kept]
+    given = [*place, *column, *either, *sums, *total]
+    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3) + [I32] * numbers), [v.type for v in given])
     spoilt = ["~{memory}", "~{flags}"]
-    asm = ir.InlineAsm(kind, "\n".join(code), ",".join(outputs + inputs + tied + spoilt), side_effect=False)
+    asm = ir.InlineAsm(kind, "\n".join(code), ",".join(outputs + inputs + spoilt), side_effect=False)
     found = builder.call(asm, given)
-    kept = [*range(count), *([] if ones is None else [made - 1])]
     return [builder.extract_value(found, i) for i in kept]

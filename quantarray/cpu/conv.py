@@ -42,7 +42,7 @@ if IN_REGISTERS:
 elif IN_BANDS:
     from .bands import mask_blocks, value_blocks
 
-_WEIGHT = 0.01 if IN_REGISTERS else 0.04
+_WEIGHT = 0.01 if IN_REGISTERS else 0.04  # of `Effort`: read from L2 while others are counted, or split up anew
 _AT_ONCE = IN_REGISTERS or IN_BANDS  # a branch on a global is not even compiled where it is False
 _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), np.dtype(np.int64))}
 

@@ -1,7 +1,7 @@
 """Threads of GNU OpenMP, called as compiled loops of C are.
 
 A `prange` is such a team too, but Numba makes tables for it, and threads wait for each other at the end of its loop and
-once more at the end of the team: 1.7 us by two threads, of which this takes 0.6.
+once more at the end of the team: 1.7 us by two threads, where this takes 1.05 (docs/decisions/0015).
 """
 
 import ctypes
@@ -75,14 +75,10 @@ def _body(context, module, told):
     kind = ir.FunctionType(I32, [])
     number = builder.call(cgutils.get_or_insert_function(module, kind, "quantarray_thread"), [])
     takes = signed(types.none, *[types.int64] * (_ARGUMENTS + 1))
-    compiled = context.compile_subroutine(builder, _work, takes)
+    compiled = context.compile_subroutine(builder, work.py_func, takes)
     context.call_internal_no_propagate(builder, compiled.fndesc, takes, [*given, builder.sext(number, I64)])
     builder.ret_void()
     return body
-
-
-def _work(function, held, dealt, tasks, takes, worker):
-    work(function, held, dealt, tasks, takes, worker)
 
 
 @kept

@@ -1,8 +1,9 @@
 """How kernels are spread over threads, safely.
 
 The tasks of a kernel (`deal.py`) are done by the caller alone where there is little work, and in forked children of a
-process that used threads already: GNU OpenMP would kill the child. Numba's `workqueue` layer aborts the process when
-two Python threads use it at once, so there one lock is held around each call.
+process in which Numba's threads were started, by whomever: they are not there in the child, for which GNU OpenMP would
+wait, and Numba's own loops end it. Numba's `workqueue` layer aborts the process when two Python threads use it at once,
+so there one lock is held around each call.
 """
 
 import os
@@ -23,14 +24,13 @@ from .team import team
 
 PIECES = 4
 _lock = threading.Lock()
-_state = {"used": False, "forked": False}
+_state = {"forked": False}
 
 
 def _after_fork():
     global _lock
     _lock = threading.Lock()
-    # Whoever started Numba's threads: `team` does not look at whose they are, as Numba's own loops do
-    _state["forked"] = _state["forked"] or _state["used"] or parallel._is_initialized
+    _state["forked"] = _state["forked"] or parallel._is_initialized
 
 
 if hasattr(os, "register_at_fork"):
@@ -99,7 +99,6 @@ def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):
     if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0, held)
         return
-    _state["used"] = True
     dealt = pieces(tasks, workers) if dealt is None else dealt
     deal, safe = _spreader()
     given = arguments, kind, tasks, dealt, workers, deal, held

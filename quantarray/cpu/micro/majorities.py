@@ -33,10 +33,10 @@ def add_majorities(builder, place, sums, column, ones=None):
     else:
         code.append(f"vpbroadcast{size} {bits // 8}({address}), {both}")
     if numbers:
-        low, high, found = (f"${made - 3 + i}" for i in range(3))
+        low, high, counted = (f"${made - 3 + i}" for i in range(3))
         code += [f"movl ({address}), {low}", f"movl 4({address}), {high}", f"xorl {low}, {high}"]
         code += [f"andl ${made + len(place) + len(column)}, {low}", f"orl {high}, {low}"]
-        code += [f"popcntl {low}, {low}", f"addl {low}, {found}"]
+        code += [f"popcntl {low}, {low}", f"addl {low}, {counted}"]
     for v in range(count):
         b, alike = (f"${made + len(place) + 2 * v + i}" for i in range(2))
         code += [f"vpxor{size} {b}, {a}, {most}", f"vpternlog{size} $${MAJORITY}, {alike}, {both}, {most}"]

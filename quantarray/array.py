@@ -320,15 +320,15 @@ class QuantArray(Operators, Reductions, Shaping):
     # What kernels keep
 
     @property
-    def form(self) -> tuple[Any, ...]:
+    def _form(self) -> tuple[Any, ...]:
         """What a call that is made ready needs to know: all but the words and the values of the constants."""
-        return self._dtype, self._shape, self._axis, self._constants.form, self.device
+        return self._dtype, self._shape, self._axis, self._constants._form, self.device
 
-    def found(self, key: Any) -> Any:
-        """What `cached` keeps by a key, or None."""
+    def _found(self, key: Any) -> Any:
+        """What `_cached` keeps by a key, or None."""
         return self._cache.get(key)
 
-    def cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
+    def _cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
         """What `build(*args)` made of this array for a kernel, once a key and kept; of many the first is dropped."""
         found = self._cache.get(key)
         if found is None:
@@ -339,7 +339,7 @@ class QuantArray(Operators, Reductions, Shaping):
                 self._drop_first()
         return found
 
-    def keep(self, key: Any, entry: Any) -> None:
+    def _keep(self, key: Any, entry: Any) -> None:
         """Keep an entry by a key, in place of what was there."""
         with self._lock:
             self._cache[key] = entry

@@ -264,7 +264,7 @@ class Constants:
     uint16. `items`, `shapes` and `nbytes` are about what is stored.
     """
 
-    __slots__ = ("_stored", "form")
+    __slots__ = ("_form", "_stored")
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class Constants:
     ) -> None:
         given = {"scale": scale, "offset": offset, "table": table}
         self._stored = {name: np.asarray(a) for name, a in given.items() if a is not None}
-        self.form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
+        self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
 
     @property
     def scale(self) -> Array | None:
@@ -291,7 +291,7 @@ class Constants:
 
     @property
     def group(self) -> int | None:
-        return self.form[0]
+        return self._form[0]
 
     def _read(self, name: str) -> Array | None:
         a = self._stored.get(name)
@@ -317,7 +317,7 @@ class Constants:
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each array that is there."""
-        return self.form[1]
+        return self._form[1]
 
     def items(self) -> list[tuple[str, Array, int]]:
         """(name, array as stored, leading axes that are not the logical shape's) of each constant that is there."""

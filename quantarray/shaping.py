@@ -16,7 +16,7 @@ class Shaping:
     @property
     def T(self: Any) -> QuantArray:
         """The array with its axes reversed; no word moves. Kept, so that `x @ w.T` lays the words of w out once."""
-        found: QuantArray = self.cached("T", self.transpose)
+        found: QuantArray = self._cached("T", self.transpose)
         return found
 
     @property

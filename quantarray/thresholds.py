@@ -115,7 +115,7 @@ class Thresholds:
 
     def law(self, ndim: int) -> Constants:
         """The result's constants for an array of `ndim` axes."""
-        law: Constants = self.cached(
+        law: Constants = self._cached(
             ("law", ndim),
             lambda: _plain_law(self.into, ndim) if self._plain else _law(self.into, ndim, **self.constants),
         )
@@ -134,7 +134,7 @@ class Thresholds:
         counted = _below_float32(values, step_back) if real else _below_int(values, step_back)
         return np.ascontiguousarray(counted.T), ~greater
 
-    def cached(self, key: Any, build: Callable[[], Any]) -> Any:
+    def _cached(self, key: Any, build: Callable[[], Any]) -> Any:
         """What `build` made of these thresholds for a kernel, built once a key and kept."""
         if key not in self._cache:
             self._cache[key] = build()

@@ -234,7 +234,7 @@ def test_cached_builds_once():
         calls.append(1)
         return np.ones(3)
 
-    assert q.cached("key", build) is q.cached("key", build) and calls == [1] and q.nbytes_cached == 24
+    assert q._cached("key", build) is q._cached("key", build) and calls == [1] and q.nbytes_cached == 24
 
 
 # equality
@@ -299,7 +299,7 @@ def test_threads_share_what_is_built():
 
     def work():
         barrier.wait()
-        found.append(q.cached("key", lambda: np.ones(1)))
+        found.append(q._cached("key", lambda: np.ones(1)))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for t in threads:

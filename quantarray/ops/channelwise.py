@@ -36,7 +36,7 @@ def weights(w: QuantArray, b: Operand) -> Weights:
     if w.group is not None:
         index = np.arange(channels) // w.group
         scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
-    values = w.cached("depthwise", lambda: term_values(b, channels))
+    values = w._cached("depthwise", lambda: term_values(b, channels))
     return Weights(values, products.full_lane(scale, channels), products.full_lane(offset, channels))
 
 

@@ -294,7 +294,7 @@ def _unit(job: Job) -> int:
 
 def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
     """Weights [o kh kw c] as [o rows 1 taps*c]."""
-    flat: QuantArray = w.cached(
+    flat: QuantArray = w._cached(
         ("side by side", rows), lambda: w.reshape(w.shape[0], rows, 1, math.prod(w.shape[1:]) // rows)
     )
     return flat
@@ -325,7 +325,7 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
             job.b.terms, per_group, by_tap
         )
 
-    words, by_tap = job.w.cached((products.layout_of(name), job.groups, job.side_by_side), layout)
+    words, by_tap = job.w._cached((products.layout_of(name), job.groups, job.side_by_side), layout)
 
     def over(taps: Array) -> Array:
         """Sums over some taps of a window, for each class: [classes terms channels]."""

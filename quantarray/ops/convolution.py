@@ -138,7 +138,7 @@ def _prepare(
     geometry.room(OP, window, shape, into)
     packed = from_dense(x[:0], 3) if is_dense(x) else x
     _check_constants(packed, w, depthwise)
-    a, b = lower(OP, "x", packed), w.cached("operand", lambda: lower(OP, "w", w))
+    a, b = lower(OP, "x", packed), w._cached("operand", lambda: lower(OP, "w", w))
     exact = a.exact and b.exact and (bias is None or bias.dtype == np.int64)
     if exact and not isinstance(pad, int):
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
@@ -184,7 +184,7 @@ def _packed(job: contraction.Job) -> tuple[contraction.Job, Callable[[Array], Qu
     if not saves or job.groups != 1 or job.pad != 0:
         return replace(job, of_bytes=False), _pack
     unroll, w = UnrolledBytes(window), contraction.side_by_side(job.w)
-    b = w.cached("operand", lambda: lower(OP, "w", w))
+    b = w._cached("operand", lambda: lower(OP, "w", w))
     return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
 
 
@@ -250,7 +250,7 @@ def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
         made = w.transpose(0, 2, 3, 1) if data_format == "NCHW" else w
         return made[:, ::-1, ::-1] if flip else made
 
-    found: QuantArray = w.cached(("channels last", data_format, flip), build)
+    found: QuantArray = w._cached(("channels last", data_format, flip), build)
     return found
 
 

@@ -112,7 +112,7 @@ def _transposed(b: Any) -> QuantArray:
     """A matrix [k, n] as weights [n, k] packed on k, kept on the array so that kernel layouts are made once."""
     if not isinstance(b, QuantArray):
         return from_dense(b.T, 1)
-    found: QuantArray = b.cached("transposed", lambda: b.transpose())
+    found: QuantArray = b._cached("transposed", lambda: b.transpose())
     return found
 
 
@@ -139,7 +139,7 @@ def _result(
     op: str, x: QuantArray, w: QuantArray, k: int, shift: Array | None, out_dtype: Any
 ) -> tuple[Operand, Operand, np.dtype[Any]]:
     """The operands in their form for products of k elements, and the type of the result."""
-    a, b = lower(op, "x", x), w.cached("operand", lambda: lower(op, "w", w))
+    a, b = lower(op, "x", x), w._cached("operand", lambda: lower(op, "w", w))
     exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
     bound = k * (x.dtype.max_abs * w.dtype.max_abs if exact else a.reach * b.reach)
     return a, b, result_type(op, exact, bound, shift, out_dtype)
@@ -293,5 +293,5 @@ def _right(device: str, name: str, w: QuantArray, b: Operand, part: int) -> tupl
         )
         return right, sums
 
-    found: tuple[Right, Array] = w.cached(("linear", products.layout_of(name), part), build)
+    found: tuple[Right, Array] = w._cached(("linear", products.layout_of(name), part), build)
     return found

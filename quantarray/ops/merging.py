@@ -44,8 +44,8 @@ def merged(job: Job) -> Job:
     times = min(found, key=found.__getitem__)
     if times == 1:
         return job
-    w: QuantArray = job.w.cached(("merged", job.groups, times), lambda: _merged(job.w, dtype, job.groups, times))
-    return replace(job, w=w, b=w.cached("operand", lambda: lower("conv2d", "w", w)), groups=job.groups // times)
+    w: QuantArray = job.w._cached(("merged", job.groups, times), lambda: _merged(job.w, dtype, job.groups, times))
+    return replace(job, w=w, b=w._cached("operand", lambda: lower("conv2d", "w", w)), groups=job.groups // times)
 
 
 def _cost(costs: Callable[..., dict[str, float]], job: Job, terms: Array, times: int) -> float:

@@ -29,18 +29,18 @@ def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | N
     """
     shift = None if bias is None else (bias.dtype, bias.tobytes())
     mark = tuning.mark() if tuning.state.used else None
-    form = x.form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
+    form = x._form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
     rest = mark, form, shift
-    latest: _Latest | None = w.found(op)
+    latest: _Latest | None = w._found(op)
     if latest is not None and all(map(is_, given, latest.given)) and rest == latest.rest:
         return latest.made
     device = common_device(op, x=x, w=w)
     key = (op, rest, given, tuple(map(type, given)))  # True is not 1 here, though the two are equal
     try:
-        made = w.found(key)
+        made = w._found(key)
     except TypeError:  # something that was given has no hash
         return tuning.prepared(op, device, x, w, given, bias, build)
     if made is None:
-        made = w.cached(key, tuning.prepared, op, device, x, w, given, bias, build)
-    w.keep(op, _Latest(given, rest, made))
+        made = w._cached(key, tuning.prepared, op, device, x, w, given, bias, build)
+    w._keep(op, _Latest(given, rest, made))
     return made

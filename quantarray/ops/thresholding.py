@@ -38,7 +38,7 @@ def finish(
     dtype = np.dtype(np.float64) if real else np.dtype(np.int64) if extra is None else extra.dtype
     laid_out = (np.zeros((0, 0), dtype), np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
     if requantize is not None:
-        laid_out = requantize.cached((channels, dtype, lanes), lambda: _lay_out(requantize, channels, dtype, lanes))
+        laid_out = requantize._cached((channels, dtype, lanes), lambda: _lay_out(requantize, channels, dtype, lanes))
     return Finish(
         _NO_EXTRA if extra is None else lanes(extra),
         _NO_PAD if pad is None else lanes(pad),

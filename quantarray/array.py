@@ -136,7 +136,7 @@ class QuantArray(Operators, Reductions, Shaping):
     def scheme(self) -> str | None:
         """The repr of the quantiser that made this array, or the one that this is a view of; else None.
 
-        A note for people: `array_equal` and `digest` don't look at it. Pickles keep it, files of `save` don't.
+        A note for people: `array_equal` and `digest` don't look at it. Pickles and files of `save` keep it.
 
         >>> import quantarray as qa
         >>> qa.quantize([[-3.0, 1.0]], qa.XNOR()).T.scheme

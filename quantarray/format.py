@@ -19,6 +19,7 @@ import numpy.typing as npt
 WORD_BITS = 64
 WORD = np.dtype("<u8")
 MAX_BITS = 8
+MAX_AXES = 63  # beside the planes: NumPy has 64
 LINE = 64  # bytes of the CPU's cache
 RUN_WORDS = 1 << 16  # that follow one another in a plan, at most: 32 bits hold twice their counts over 8 planes
 

@@ -5,8 +5,10 @@ import doctest
 import io
 import itertools
 import json
+import math
 import os
 import pickle
+import re
 import stat
 import sys
 import tempfile
@@ -141,6 +143,19 @@ def test_numpy_integers_in_headers():
     q = qa.from_codes(np.zeros((2, 4), int), qa.uniform(n, n + 1), axis=n - 1, scale=np.ones((1, 2)), group=n)
     assert q.digest() == qa.from_codes(np.zeros((2, 4), int), qa.uniform(2, 3), scale=np.ones((1, 2)), group=2).digest()
     assert q.reshape(n, n, n).digest() and q[: np.int64(1)].digest()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_files_keep_the_scheme(ending, tmp_path):
+    """Beside the header: the digest is that of an array without one, whose file has no such key."""
+    path, bare = tmp_path / f"q{ending}", tmp_path / f"bare{ending}"
+    x = np.arange(140.0).reshape(2, 70)
+    for q in (qa.quantize(x, bits=2), qa.quantize(x, qa.XNOR(), scale_axis=0).T, qa.quantize(x, qa.LloydMax(2))[:, :9]):
+        qa.save(path, q)
+        qa.save(bare, qa.QuantArray(q.words, q.dtype, q.shape, q.axis, q.constants))
+        assert q.scheme is not None and qa.load(path).scheme == q.scheme
+        assert same(qa.load(path), q) and same(qa.load(bare), q) and qa.load(bare).scheme is None
+        assert b'"scheme": ' not in bare.read_bytes().replace(b"\0", b"")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -350,6 +365,143 @@ def test_foreign_safetensors(tmp_path):
     assert assert_whole_or_refused(path, example())
 
 
+WRONG = (
+    *(None, True, False, 0, -1, 9, 300, 2**31, 2**64, 10**400, 0.0, 1.0, 2.0, 1e300, math.inf, math.nan),
+    *("", "1", "2", "bipolar", "\0", {}, {"a": 1}),
+    *([], [0], [-1], [2.0, 3], [True, 3], [[2, 3]], ["2", 3], [None], [2, 3] * 32, [2**62, 2**62]),
+    *([0, 1, 2, 3, 0], [3, 3, 3, 3], [0, 1, 2, 2**31], list(range(300))),
+)
+
+
+def metas():
+    """A meta text of every kind of law, and the array that it is of."""
+    codes = [[3, 0, 1], [2, 2, 3]]
+    yield example()
+    yield qa.from_codes(codes, qa.uint2)
+    yield qa.from_codes(codes, qa.uint2, axis=0, scale=2)
+    yield qa.from_codes(codes, qa.basis(2), scale=[1.0, -3.0], offset=0.5)
+    yield qa.from_codes(codes, qa.table(2), table=[3.0, 1, 2, -5])
+    yield qa.from_codes(codes, qa.uniform(2), scale=[[0.5, 1.0]] * 2, group=2)
+    yield qa.quantize(np.arange(6.0).reshape(2, 3), qa.Uniform(2))
+
+
+def rewritten(path, change):
+    """Change the dictionary of a file's meta text, and its arrays, in place; of either kind of file."""
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    if path.suffix == ".npz":
+        with np.load(path) as file:
+            entries = dict(file)
+        meta = json.loads(str(entries.pop("meta")))
+        change(meta, entries)
+        np.savez(path, meta=np.array(json.dumps(meta)), **entries)
+    else:
+        with safe_open(path, framework="numpy") as f:
+            meta, entries = json.loads(f.metadata()["quantarray"]), {name: f.get_tensor(name) for name in f.keys()}
+        change(meta, entries)
+        save_file(entries, path, metadata={"quantarray": json.dumps(meta)})
+
+
+def refusal(path):
+    """What `load` says of a file that it refuses, after the file's name."""
+    with pytest.raises(qa.FormatError) as caught:
+        qa.load(path)
+    start = f"load: {path} is not a whole quantarray file: "
+    assert str(caught.value).startswith(start) and str(caught.value).count("\n") == 0
+    return str(caught.value).removeprefix(start)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("q", list(metas()), ids=lambda q: str(q.dtype))
+def test_every_wrong_value_of_every_key(ending, q, tmp_path):
+    """Each key of the meta text over a list of wrong values, and left out: refused with a text that says of what."""
+    path = tmp_path / f"q{ending}"
+    qa.save(path, q)
+    whole = path.read_bytes()
+    keys = {"format", "version", "digest", "shape", "axis", "kind", "bits", "n_levels", "levels", "group"}
+    for key in sorted(keys):
+        path.write_bytes(whole)
+        rewritten(path, lambda meta, entries, key=key: meta.pop(key))
+        assert refusal(path) == f"it lacks '{key}'"
+        for value in WRONG:
+            right = [None]
+
+            def change(meta, entries, key=key, value=value, right=right):
+                right[0] = meta[key]
+                meta[key] = value
+
+            path.write_bytes(whole)
+            rewritten(path, change)
+            if type(value) is type(right[0]) and value == right[0] and repr(value) == repr(right[0]):
+                assert same(qa.load(path), q)
+            else:
+                assert refusal(path), (key, value)
+    for value in WRONG:
+        if not isinstance(value, str):
+            path.write_bytes(whole)
+            rewritten(path, lambda meta, entries, value=value: meta.update(scheme=value))
+            assert "'scheme' must be a text, or left out" in refusal(path)
+
+
+def test_what_is_told_of_wrong_keys(tmp_path):
+    path = tmp_path / "q.npz"
+    for change, reason in [
+        ({"bits": 0}, "its 'bits' must be an integer from 1 to 8, got 0"),
+        ({"bits": 9}, "its 'bits' must be an integer from 1 to 8, got 9"),
+        ({"bits": 2.0}, "its 'bits' must be an integer from 1 to 8, got 2.0"),
+        ({"bits": None}, "its 'bits' must be an integer from 1 to 8, got None"),
+        ({"n_levels": 0}, "its 'n_levels' must be an integer from 1 to 256, got 0"),
+        ({"n_levels": 5}, "DType: 2 bits hold 1 to 4 levels, got 5"),
+        ({"axis": True}, "its 'axis' must be an integer from 0, got True"),
+        ({"axis": -1}, "its 'axis' must be an integer from 0, got -1"),
+        ({"axis": 2}, "its 'axis' must be one of the 2 axes of its shape, got 2"),
+        ({"version": 1.0}, "it has version 1.0, this library reads version 1"),
+        ({"version": True}, "it has version True, this library reads version 1"),
+        ({"group": 3}, "its 'group' must be null where no constant varies along axis 1, got 3"),
+        ({"kind": "integer"}, "DType: integer levels go with the kind 'integer' and with no other"),
+        ({"levels": [0, 1, 2, 3]}, "DType: integer levels go with the kind 'integer' and with no other"),
+        ({"shape": [True, 3]}, r"its 'shape' must be a list of 1 to 63 lengths, got \[True, 3\]"),
+    ]:
+        forge(path, change)
+        assert re.fullmatch(reason, refusal(path)), refusal(path)
+
+
+def test_groups_without_constants_are_refused(tmp_path):
+    qa.save(tmp_path / "q.npz", qa.encode([[3, 0, 1]], values=range(4)))
+    rewritten(tmp_path / "q.npz", lambda meta, entries: meta.update(group=2))
+    assert "'group' must be null where no constant varies along axis 1" in refusal(tmp_path / "q.npz")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_constants_are_stored_in_one_way(ending, tmp_path):
+    """Of the same values and digest, but in another dtype or shape, or with -0 for 0: refused by name."""
+    path = tmp_path / f"q{ending}"
+    q = qa.from_codes([[3, 0, 1], [2, 2, 3]], qa.uniform(2), scale=[[0.5], [0.25]], offset=0.0)
+    for name, other, reason in [
+        ("scale", lambda a: a.astype(np.float64), "its entry 'scale' must be <f4 or <u2, got <f8"),
+        ("scale", lambda a: a.astype(np.float16), "its entry 'scale' must be <f4 or <u2, got <f2"),
+        ("offset", lambda a: a.astype(np.int32), "its entry 'offset' must be <f4 or <u2, got <i4"),
+        ("offset", lambda a: a.reshape(1), r"offset must have the shape \(2, 3\)"),
+        ("offset", lambda a: np.broadcast_to(a, (2, 3)).copy(), r"offset must have the shape \(2, 3\)"),
+        ("offset", lambda a: -a, "its entry 'offset' must not hold -0"),
+        ("words", lambda a: a.view(np.int64), "its entry 'words' must be <u8, got <i8"),
+    ]:
+        qa.save(path, q)
+        rewritten(path, lambda meta, entries, name=name, other=other: entries.update({name: other(entries[name])}))
+        assert re.search(reason, refusal(path)), refusal(path)
+
+
+def test_laws_with_bits_to_spare(tmp_path):
+    """A dtype may have more bits than its levels need; such an array comes back as it is."""
+    for dtype in (qa.DType("integer", 3, 2, (-1, 1)), qa.uniform(8, 3)):
+        q = qa.from_codes([0, 1, 1], dtype, **({} if dtype.is_integer else {"scale": 1}))
+        qa.save(tmp_path / "q.npz", q)
+        assert same(qa.load(tmp_path / "q.npz"), q)
+    qa.save(tmp_path / "q.npz", qa.encode([1, -1], values=(-1, 1)))
+    assert qa.load(tmp_path / "q.npz").dtype is qa.bipolar
+
+
 def test_what_is_told_of_foreign_files(tmp_path):
     path = tmp_path / "q.npz"
     for name, reason in {
@@ -368,7 +520,7 @@ def test_what_is_told_of_foreign_files(tmp_path):
         FOREIGN[name](path)
         with pytest.raises(qa.FormatError, match=reason):
             qa.load(path)
-    forge(path, {"group": 10**400, "more": 1}, another=b"entry")  # what does not matter is ignored
+    forge(path, {"more": 1}, another=b"entry")  # what does not matter is ignored
     assert same(qa.load(path), example())
 
 

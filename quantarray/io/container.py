@@ -26,8 +26,8 @@ _NAMES = ("words", "scale", "offset", "table")
 def save(file: str | os.PathLike[str], q: QuantArray) -> None:
     """Write one array to a `.npz` or `.safetensors` file, whole or not at all.
 
-    The file holds words, constants and a digest of both; docs/format.md describes it. Raises TypeError for anything
-    but a QuantArray, ValueError for another ending, ImportError where the safetensors extra is missing.
+    The file holds words, constants, a digest of both, and the scheme; docs/format.md describes it. Raises TypeError for
+    anything but a QuantArray, ValueError for another ending, ImportError where the safetensors extra is missing.
 
     >>> import quantarray as qa, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "q.npz")
@@ -40,6 +40,8 @@ def save(file: str | os.PathLike[str], q: QuantArray) -> None:
     if not isinstance(q, QuantArray):
         raise TypeError(f"save: needs a QuantArray, got {type(q).__name__}; quantize or encode it first")
     meta = {"format": MAGIC, "version": VERSION, "digest": canonical.digest(q), **canonical.header(q)}
+    if q.scheme is not None:
+        meta["scheme"] = q.scheme
     text = json.dumps(meta, sort_keys=True)
     whole("save", path, lambda target: write(target, text, canonical.arrays(q)))
 
@@ -70,10 +72,10 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
             raise FormatError("it is a network of plain integers, which quantarray.nn.load_network reads")
         if meta["format"] != MAGIC:
             raise FormatError(f"it says {meta['format']!r} where {MAGIC!r} should be")
-        if meta["version"] != VERSION:
-            raise FormatError(f"it has version {meta['version']}, this library reads version {VERSION}")
-        q = canonical.rebuild(meta, parts)
-        if canonical.digest(q) != meta["digest"]:
+        if type(meta["version"]) is not int or meta["version"] != VERSION:
+            raise FormatError(f"it has version {meta['version']!r}, this library reads version {VERSION}")
+        q, digest = canonical.rebuild(meta, parts), meta["digest"]
+        if canonical.digest(q) != digest:
             raise FormatError("its digest does not match its content")
     except ImportError:
         raise
@@ -98,7 +100,10 @@ def _read_npz(path: Path) -> tuple[str, dict[str, Array]]:
         if "meta.npy" not in found:
             raise FormatError("it has no 'meta' entry")
         parts = {name: _entry(archive, name) for name in _NAMES if f"{name}.npy" in found}
-        return str(_entry(archive, "meta")), parts
+        text = _entry(archive, "meta")
+        if text.shape != () or text.dtype.kind != "U":
+            raise FormatError(f"its 'meta' must be one Unicode text, got {text.dtype} {text.shape}")
+        return str(text), parts
 
 
 def _entry(archive: zipfile.ZipFile, name: str) -> Array:

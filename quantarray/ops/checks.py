@@ -13,14 +13,13 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 from ..errors import DeviceError
-from ..format import WORD, word_count
+from ..format import MAX_AXES, WORD, word_count
 from .exchange import as_cupy, lies_on_gpu
 
 _HOST, _DEVICES = (
     (1, 3),
     {2: "a CUDA device", 4: "an OpenCL device", 7: "a Vulkan device", 8: "a Metal device", 10: "a ROCm device"},
 )
-_MOST_AXES = 63
 _FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
 
 
@@ -48,8 +47,8 @@ def lengths(op: str, shape: Any) -> tuple[int, ...]:
 
 def dimensions(op: str, ndim: int) -> None:
     """An error where there are more axes than NumPy's arrays have room for beside the planes."""
-    if ndim > _MOST_AXES:
-        raise ValueError(f"{op}: a packed array has at most {_MOST_AXES} axes, got {ndim}")
+    if ndim > MAX_AXES:
+        raise ValueError(f"{op}: a packed array has at most {MAX_AXES} axes, got {ndim}")
 
 
 def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:

@@ -169,6 +169,16 @@ def _size(a: Any, axis: Any = None) -> int:
     return math.prod(a.shape if axis is None else (a.shape[d] for d in checks.axes("size", axis, a.ndim)))
 
 
+def _cumulated(name: str) -> Callable[..., Any]:
+    def cumulated(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+        from .ops import repacking, searching
+
+        a, axis = (repacking.flattened(a), 0) if axis is None else (a, axis)
+        return getattr(searching, name)(a, axis=axis, dtype=dtype)
+
+    return cumulated
+
+
 def _divmod(x1: Any, x2: Any) -> Any:
     from .ops import elementwise
 
@@ -198,6 +208,8 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 _ADAPTED: dict[Any, Callable[..., Any]] = {
     np.copy: lambda a: a.copy(),
+    np.cumprod: _cumulated("cumulative_prod"),  # which ask for an axis where there are several
+    np.cumsum: _cumulated("cumulative_sum"),
     np.divmod: _divmod,
     np.ndim: lambda a: a.ndim,
     np.shape: lambda a: a.shape,

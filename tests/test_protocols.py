@@ -19,6 +19,7 @@ BITS = Q > 1
 ROW = Q[0, 0]
 REAL = Q * 0.25 + 0.125  # 0.125 .. 0.875: in the domain of every function but arccosh
 
+
 FUNCTIONS = {
     "all": [lambda q: np.all(q, axis=1)],
     "amax": [lambda q: np.amax(q, 2)],
@@ -26,7 +27,8 @@ FUNCTIONS = {
     "any": [lambda q: np.any(q, axis=(0, 2))],
     "argmax": [lambda q: np.argmax(q), lambda q: np.argmax(q, 2, keepdims=True)],
     "argmin": [lambda q: np.argmin(q, axis=-1)],
-    "argsort": [lambda q: np.argsort(q, kind="stable"), lambda q: np.argsort(q, 0, stable=True)],
+    "argsort": [lambda q: np.argsort(q, kind="stable"), lambda q: np.argsort(q, 0, stable=True),
+                lambda q: np.argsort(q, axis=None, kind="stable")],
     "around": [np.around],
     "array_equal": [lambda q: np.array_equal(q, q)],
     "array_split": [lambda q: np.array_split(q, 3, axis=2)],
@@ -36,11 +38,11 @@ FUNCTIONS = {
     "concatenate": [lambda q: np.concatenate([q, q], axis=1), lambda q: np.concatenate((q, q), 2)],
     "copy": [np.copy],
     "count_nonzero": [lambda q: np.count_nonzero(q, axis=2, keepdims=True)],
-    "cumprod": [lambda q: np.cumprod(q, axis=0)],
-    "cumsum": [lambda q: np.cumsum(q, axis=2)],
+    "cumprod": [lambda q: np.cumprod(q, axis=0), lambda q: np.cumprod(q[:, 0, :9])],
+    "cumsum": [lambda q: np.cumsum(q, axis=2), np.cumsum],
     "cumulative_prod": [lambda q: np.cumulative_prod(q, axis=1, include_initial=True)],
     "cumulative_sum": [lambda q: np.cumulative_sum(q, axis=2)],
-    "diff": [np.diff, lambda q: np.diff(q, 2, 0), lambda q: np.diff(q, n=2)],
+    "diff": [np.diff, lambda q: np.diff(q, 2, 0), lambda q: np.diff(q, n=2), lambda q: np.diff(q, n=0)],
     "dot": [lambda q: np.dot(q[0, 0], q[1, 0])],
     "einsum": [lambda q: np.einsum("abk,cbk->ac", q, q, optimize=True)],
     "expand_dims": [lambda q: np.expand_dims(q, (0, 2))],
@@ -65,13 +67,13 @@ FUNCTIONS = {
     "real": [np.real],
     "repeat": [lambda q: np.repeat(q, 2, axis=2)],
     "reshape": [lambda q: np.reshape(q, (3, 7, 10))],
-    "roll": [lambda q: np.roll(q, 3, axis=2)],
+    "roll": [lambda q: np.roll(q, 3, axis=2), lambda q: np.roll(q, 3), lambda q: np.roll(q, (1, 2))],
     "rot90": [np.rot90],
     "round": [lambda q: np.round(q, 1)],
     "searchsorted": [lambda q: np.searchsorted(np.sort(q[0, 0]), 1, side="right")],
     "shape": [np.shape],
     "size": [np.size],
-    "sort": [np.sort, lambda q: np.sort(q, 0, kind="stable")],
+    "sort": [np.sort, lambda q: np.sort(q, 0, kind="stable"), lambda q: np.sort(q, axis=None)],
     "split": [lambda q: np.split(q, 2, axis=2)],
     "squeeze": [np.squeeze, lambda q: np.squeeze(q, axis=1)],
     "stack": [lambda q: np.stack([q, q], axis=-1)],
@@ -79,7 +81,8 @@ FUNCTIONS = {
     "sum": [np.sum, lambda q: np.sum(q, 0), lambda q: np.sum(q, axis=(0, 2), keepdims=True)],
     "swapaxes": [lambda q: np.swapaxes(q, 0, 2)],
     "take": [lambda q: np.take(q, [2, 0], 0)],
-    "take_along_axis": [lambda q: np.take_along_axis(q, np.zeros((3, 1, 2), int), 2)],
+    "take_along_axis": [lambda q: np.take_along_axis(q, np.zeros((3, 1, 2), int), 2),
+                        lambda q: np.take_along_axis(q, np.array([5, -1]), None)],
     "tensordot": [lambda q: np.tensordot(q, q, axes=((2,), (2,)))],
     "tile": [lambda q: np.tile(q, (2, 1, 1))],
     "transpose": [np.transpose, lambda q: np.transpose(q, (0, 2, 1))],
@@ -134,6 +137,56 @@ def test_functions(name):
 def test_functions_of_linalg(name):
     for call in LINALG[name]:
         check(call(Q), call(Q.dequantize().astype(np.float64)))
+
+
+# Functions without an axis, which NumPy mostly takes for all axes or for the array in C order
+WITHOUT_AXIS = {
+    "all": np.all, "amax": np.amax, "any": np.any, "argmax": np.argmax, "argmin": np.argmin,
+    "argsort": lambda q: np.argsort(q, kind="stable"),
+    "concatenate": lambda q: np.concatenate([q, q]), "count_nonzero": np.count_nonzero, "cumprod": np.cumprod,
+    "cumsum": np.cumsum, "diff": np.diff, "diff 0": lambda q: np.diff(q, n=0), "diff 2": lambda q: np.diff(q, n=2),
+    "diff of too many": lambda q: np.diff(q, n=100), "flip": np.flip, "max": np.max, "mean": np.mean,
+    "roll": lambda q: np.roll(q, 5), "roll back": lambda q: np.roll(q, -1000), "roll 0": lambda q: np.roll(q, 0),
+    "roll of several": lambda q: np.roll(q, (2, 3)), "roll of one axis twice": lambda q: np.roll(q, (1, 2), (0, 0)),
+    "roll of all axes": lambda q: np.roll(q, 1, (0, 1, 2)), "sort": np.sort, "sort of all": lambda q: np.sort(q, None),
+    "argsort of all": lambda q: np.argsort(q, None, kind="stable"), "squeeze": np.squeeze,
+    "stack": lambda q: np.stack([q, q]),
+    "std": np.std, "sum": np.sum, "tile": lambda q: np.tile(q, 2), "transpose": np.transpose, "var": np.var,
+    "take_along_axis": lambda q: np.take_along_axis(q, np.array([5, 0, -1]), None), "add.reduce": np.add.reduce,
+    "add.accumulate": np.add.accumulate, "split": lambda q: np.split(q, 2), "trace": np.linalg.trace,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("name", WITHOUT_AXIS)
+def test_default_axes(name, axis):
+    """Those of NumPy, whichever axis is packed, and in what order the levels are."""
+    call = WITHOUT_AXIS[name]
+    codes = np.random.default_rng(1).integers(0, 3, (2, 4, 6))
+    for dtype in (qa.ternary, qa.integers(1, -1, 0)):
+        q = qa.from_codes(codes, dtype, axis)
+        check(call(q), call(q.dequantize().astype(np.int64)))
+    assert not name.startswith("roll") or call(q).axis == axis
+
+
+def test_roll_of_all_elements_where_constants_vary():
+    """Runs that stay whole move with their constants; others are refused, as along an axis."""
+    q = qa.from_codes(np.arange(24).reshape(3, 8) % 4, qa.uniform(2), scale=[[1.0], [2], [3]], offset=0)
+    check(np.roll(q, 8), np.roll(q.dequantize(), 8))
+    with pytest.raises(IndexError, match=r"roll: .* cuts through a group; .* compute on"):
+        np.roll(q, 3)
+
+
+def test_differences_of_many():
+    q = qa.encode(np.arange(300) % 2, values=range(2))
+    assert np.diff(q, n=40).dtype == np.int64 and np.diff(q[:30], n=40).shape == (0,)
+    check(np.diff(q, n=62 - 1), np.diff(q.dequantize().astype(object), n=61).astype(np.int64))
+    with pytest.raises(OverflowError, match="diff: the exact result may reach 9223372036854775808"):
+        np.diff(q, n=63)
+    assert np.diff(q * 0.5, n=70).dtype == np.float32
+    assert np.diff(q, n=0).dtype == np.int32 and np.diff(q, n=0, prepend=q).shape == (300,)
+    with pytest.raises(ValueError, match="diff: n must be at least 0, got -1"):
+        np.diff(q, n=-1)
 
 
 def test_where_and_choices_of_dtype():

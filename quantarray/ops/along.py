@@ -12,16 +12,18 @@ from ..device import contiguous, empty, kernel
 from ..dtypes import Array
 from ..format import word_count
 from . import checks
+from .repacking import flattened
 from .rows import derived, flat, words_axis
 from .views import broadcast_to
 
 
-def take_along_axis(q: QuantArray, indices: Any, axis: int = -1) -> QuantArray:
+def take_along_axis(q: QuantArray, indices: Any, axis: int | None = -1) -> QuantArray:
     """The elements of an axis that `indices` name, for each place of the other axes by itself.
 
     out[i, j, k] = q[i, indices[i, j, k], k] for axis 1 of 3. indices: integers with as many axes as q, whose other
-    axes broadcast against q's. Bits are moved one by one. Raises IndexError for an index out of bounds, ValueError
-    for shapes that do not broadcast and where constants vary along the axis.
+    axes broadcast against q's; with axis=None places in C order, of one axis. Bits are moved one by one. Raises
+    IndexError for an index out of bounds, ValueError for shapes that do not broadcast and where constants vary along
+    the axis.
 
     >>> import quantarray as qa
     >>> q = qa.encode([[1, -1, 0], [0, 1, -1]], values=(-1, 0, 1))
@@ -32,6 +34,8 @@ def take_along_axis(q: QuantArray, indices: Any, axis: int = -1) -> QuantArray:
     """
     op = "take_along_axis"
     q = checks.packed(op, "q", q)
+    if axis is None:
+        q, axis = flattened(q), 0
     d = checks.axis(op, axis, q.ndim)
     a = checks.numbers(op, "indices", indices)
     if a.dtype.kind not in "iu" and a.size:

@@ -11,7 +11,8 @@ from ..device import namespace
 from ..format import WORD
 from . import checks
 from .indexing import index
-from .reshaping import ravel, reshape
+from .repacking import flattened, repack
+from .reshaping import reshape
 from .rows import Run, derived, lay, run_constants, words_axis
 from .taking import taken_constants
 from .views import broadcast_to, swapaxes
@@ -54,7 +55,8 @@ def rot90(q: QuantArray, k: int = 1, axes: Any = (0, 1)) -> QuantArray:
 def roll(q: QuantArray, shift: Any, axis: Any = None) -> QuantArray:
     """Element i moves to i + shift, modulo the length of the axis; without an axis of all elements in C order.
 
-    `shift` and `axis` may be several. Along the packed axis constants in groups must stay whole groups.
+    `shift` and `axis` may be several. The packed axis stays the packed one. Along it constants in groups must stay
+    whole groups; without an axis, they must not vary, but for runs of elements in C order that stay whole.
 
     >>> import quantarray as qa
     >>> qa.roll(qa.encode([1, -1, -1, 0], values=(-1, 0, 1)), 1).dequantize().tolist()
@@ -63,7 +65,7 @@ def roll(q: QuantArray, shift: Any, axis: Any = None) -> QuantArray:
     op = "roll"
     q = checks.packed(op, "q", q)
     if axis is None:
-        return reshape(roll(ravel(q), shift, 0), q.shape)
+        return repack(reshape(roll(flattened(q), shift, 0), q.shape), q.axis)
     shifts, axes = np.broadcast_arrays(checks.numbers(op, "shift", shift), checks.numbers(op, "axis", axis))
     for by, d in zip(shifts.reshape(-1).tolist(), axes.reshape(-1).tolist(), strict=True):
         q = _rolled(op, q, checks.integer(op, "shift", by, -(2**63)), checks.axis(op, d, q.ndim))

@@ -10,6 +10,7 @@ from ..dtypes import Array, Constants
 from ..format import word_count
 from . import checks
 from .conversion import expand
+from .reshaping import ravel
 from .rows import derived, words_axis
 
 
@@ -30,6 +31,11 @@ def repack(q: QuantArray, axis: int = -1) -> QuantArray:
     if new == q.axis:
         return q
     return derived(q, _repacked_words(q, new), q.shape, new, _repacked_constants(q, new))
+
+
+def flattened(q: QuantArray) -> QuantArray:
+    """All elements in C order along one axis: `ravel`, whatever axis is packed."""
+    return ravel(repack(q))
 
 
 def _repacked_words(q: QuantArray, new: int) -> Array:

@@ -19,6 +19,7 @@ from .lines import Lines, steps
 from .reduction import count_nonzero, exact, integer_type, product_type, restored, sum_type
 from .reduction import max as largest
 from .reduction import min as smallest
+from .repacking import flattened
 from .sets import isin, tallied
 from .views import moveaxis
 
@@ -145,8 +146,9 @@ def diff(
 ) -> Array:
     """out[.., i, ..] = value i + 1 less value i along an axis; of these differences again, n times in all.
 
-    prepend, append: arrays that `concatenate` joins with q first. Integer levels give int32, or int64 where
-    2**n * max|level| >= 2**31. Others give float32, each difference rounded once.
+    n=0 gives the values themselves, as `dequantize` does. prepend, append: arrays that `concatenate` joins with q
+    first, unless n is 0. Integer levels give int32, or int64 where 2**n * max|level| >= 2**31, and OverflowError from
+    2**63 on. Others give float32, each difference rounded once.
 
     >>> import quantarray as qa
     >>> qa.diff(qa.encode([1, -1, 1, 1], values=(-1, 1)))
@@ -154,11 +156,14 @@ def diff(
     """
     op = "diff"
     q = checks.packed(op, "q", q)
-    at, times = checks.axis(op, axis, q.ndim), checks.integer(op, "n", n, 1, 62)
+    at, times = checks.axis(op, axis, q.ndim), checks.integer(op, "n", n, 0)
+    if not times:
+        return dequantize(q)
     if prepend is not None or append is not None:
         ends = [None if a is None else checks.packed(op, n, a) for n, a in (("prepend", prepend), ("append", append))]
         q = concatenated(op, [a for a in (ends[0], q, ends[1]) if a is not None], at)
-    dtype = integer_type(op, 2**times * q.dtype.max_abs) if exact(q) else np.float32
+    dtype = _difference_type(op, q, times, q.shape[at] > times)
+    times = min(times, max(q.shape[at], 1))
     out = empty(q.device, tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
     outer = [d for d in range(q.ndim) if d != q.axis]
     for block in blocks(tuple(out.shape[d] for d in outer), max(1, _BLOCK // max(1, q.shape[q.axis]))):
@@ -171,10 +176,18 @@ def diff(
     return out if times == 1 else np.diff(out, times - 1, at)
 
 
-def sort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: bool = True) -> QuantArray:
+def _difference_type(op: str, q: QuantArray, times: int, some: bool) -> Any:
+    """The type of differences of differences, so many times; where none are left, no bound is too large."""
+    if not exact(q):
+        return np.float32
+    return integer_type(op, 2**times * q.dtype.max_abs if some else min(2 ** min(times, 62) * q.dtype.max_abs, 2**62))
+
+
+def sort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> QuantArray:
     """The values along an axis in order, as a packed array of the same law: codes are counted, and written in order.
 
-    Equal values cannot be told apart, so every sort is stable. Raises ValueError where constants vary along the axis.
+    Equal values cannot be told apart, so every sort is stable. With axis=None the array is flattened first. Raises
+    ValueError where constants vary along the axis.
 
     >>> import quantarray as qa
     >>> qa.sort(qa.encode([2, 0, 3, 2, 1], values=range(4)), descending=True).dequantize()
@@ -192,8 +205,10 @@ def sort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: boo
     return QuantArray(Lines(q, at).sort(order), q.dtype, q.shape, q.axis, q.constants, q.scheme)
 
 
-def argsort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
     """The places along an axis in the order of their values, int64; equal values in the order of their places.
+
+    With axis=None they are places in C order.
 
     >>> import quantarray as qa
     >>> qa.argsort(qa.encode([2, 0, 3, 2, 1], values=range(4)))
@@ -213,6 +228,8 @@ def argsort(q: QuantArray, *, axis: int = -1, descending: bool = False, stable: 
 def _sorting(op: str, q: Any, axis: Any, descending: Any, stable: Any) -> tuple[QuantArray, int, bool]:
     q = checks.packed(op, "q", q)
     checks.flag(op, "stable", stable)
+    if axis is None:
+        q, axis = flattened(q), 0
     return q, checks.axis(op, axis, q.ndim), checks.flag(op, "descending", descending)
 
 

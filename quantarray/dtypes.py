@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .format import MAX_BITS, bits_for
+from .format import MAX_BITS, bits_for, is_locked, locked
 
 Array = np.ndarray[Any, Any]
 
@@ -72,10 +72,10 @@ class DType:
         return self.levels is not None and all(a < b for a, b in pairwise(self.levels))
 
     @cached_property
-    def term_rows(self) -> Array:
+    def _term_rows(self) -> Array:
         """int64[terms 4]: first plane, planes, base and step of each of `terms(self)`.
 
-        Nobody writes to it. Not read-only, which to Numba would be another type to compile for.
+        Private, since nobody may write to it. Not read-only, which to Numba would be another type to compile for.
         """
         return np.array([(t.first, t.planes, t.base, t.step) for t in terms(self)], np.int64)
 
@@ -260,6 +260,8 @@ class Constants:
     Those that a quantiser fits have 1 for the axes that it was told to reduce. `from_codes` takes scale, offset and
     table by name and needs none.
 
+    They are read-only for good: an array that its maker could still write to is copied.
+
     They are stored as they were given, either all as float32 or all as bfloat16, which NumPy lacks: as its bits in
     uint16. `items`, `shapes` and `nbytes` are about what is stored.
     """
@@ -274,7 +276,7 @@ class Constants:
         group: int | None = None,
     ) -> None:
         given = {"scale": scale, "offset": offset, "table": table}
-        self._stored = {name: np.asarray(a) for name, a in given.items() if a is not None}
+        self._stored = {name: _read_only(np.asarray(a)) for name, a in given.items() if a is not None}
         self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
 
     @property
@@ -311,7 +313,6 @@ class Constants:
         made = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
         for bits in made.values():
             bits[bits == 0x8000] = 0
-            bits.flags.writeable = False
         return Constants(**made, group=self.group)
 
     @property
@@ -333,12 +334,8 @@ class Constants:
         return any(a.shape[lead + axis] != 1 for _, a, lead in self.items())
 
     def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
-        """Constants with each array, as stored, replaced by change(array, leading axes), read-only."""
-        made: dict[str, Array] = {}
-        for name, a, lead in self.items():
-            made[name] = change(a, lead).view()
-            made[name].flags.writeable = False
-        return Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
+        """Constants with each array, as stored, replaced by change(array, leading axes)."""
+        return Constants(**{name: change(a, lead) for name, a, lead in self.items()}, group=group)
 
     @property
     def nbytes(self) -> int:
@@ -347,6 +344,10 @@ class Constants:
     def __repr__(self) -> str:
         listed = [f"{name}={getattr(self, name)!r}" for name, _, _ in self.items()]
         return f"Constants({', '.join([*listed, f'group={self.group}'])}{', in bfloat16' if self.bfloat16 else ''})"
+
+
+def _read_only(a: Array) -> Array:
+    return a if is_locked(a) else locked(a.copy())
 
 
 def level_values(dtype: DType, constants: Constants) -> Array:

@@ -44,6 +44,41 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any] = WORD) -> npt.NDAr
     return np.ndarray(shape, dtype, raw, -address % LINE)
 
 
+def locked(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A view of an array that is read-only for good: what owns the memory is locked too, so no flag unlocks the view.
+
+    Memory that another library owns cannot be locked, and is seen through a read-only buffer. Others take 0.2 to 0.3 us
+    (`setflags` sets `write` by place; by name it takes 0.3 us more), of which a view that is read-only by its own flag
+    alone would take 0.15.
+
+    >>> import numpy as np
+    >>> locked(np.zeros(3)).flags.writeable = True
+    Traceback (most recent call last):
+    ValueError: cannot set WRITEABLE flag to True of this array
+    """
+    owner = a.base
+    if owner is not None:
+        if type(owner) is not np.ndarray or owner.base is not None:
+            return np.asarray(a.data.toreadonly())
+        owner.setflags(False)  # type: ignore[call-arg]
+    a.setflags(False)  # type: ignore[call-arg]
+    return a.view()
+
+
+def is_locked(a: npt.NDArray[Any]) -> bool:
+    """True for what `locked` gives, and views of it.
+
+    >>> import numpy as np
+    >>> a = np.zeros(3)
+    >>> is_locked(a), is_locked(locked(a)), is_locked(locked(a)[1:])
+    (False, True, True)
+    """
+    base = a.base
+    if a.flags.writeable or base is None:
+        return False
+    return base.readonly if isinstance(base, memoryview) else type(base) is np.ndarray and not base.flags.writeable
+
+
 def tail_mask(n: int) -> int:
     """The bits in use in the last word of a row of n bits.
 

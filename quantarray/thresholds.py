@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .dtypes import Array, Constants, DType, bipolar, integers, level_values
+from .format import locked
 from .ops import checks, encoding
 from .quantizers.base import Quantizer, is_number
 
@@ -83,7 +84,7 @@ class Thresholds:
             )
         given = {"scale": scale, "offset": offset, "table": table}
         self._plain = all(a is None for a in given.values())
-        self.constants: dict[str, Any] = given if self._plain else deepcopy(given)
+        self.constants: dict[str, Any] = given if self._plain else {n: _copied(c) for n, c in given.items()}
         self._cache: dict[Any, Any] = {}
         ranked = checks.flag("Thresholds", "by_rank", by_rank)
         self.codes = self._codes() if ranked else _frozen(np.arange(count + 1, dtype=np.uint8))
@@ -178,9 +179,12 @@ def _ranked(levels: Array) -> Array:
     return _frozen(np.argsort(levels.reshape(len(levels), -1)[:, 0], kind="stable").astype(np.uint8))
 
 
+def _copied(constant: Any) -> Any:
+    return _frozen(constant.copy()) if isinstance(constant, np.ndarray) else deepcopy(constant)
+
+
 def _frozen(a: Array) -> Array:
-    a.flags.writeable = False
-    return a
+    return locked(a)
 
 
 def _below_int(values: Array, step_back: Array) -> Array:

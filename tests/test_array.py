@@ -131,12 +131,12 @@ def broken():
     q = example()
     words, law = q.words.copy(), q.constants
 
-    def scale(a, writeable=False):
-        a.flags.writeable = writeable
+    def scale(a):
         return Constants(scale=a)
 
-    writeable = qa.QuantArray(words, q.dtype, q.shape, 3, law)
-    writeable._words = words
+    writeable, changed = qa.QuantArray(words, q.dtype, q.shape, 3, law), scale(law.scale)
+    writeable._words = words.copy()
+    changed._stored["scale"] = law.scale.copy()
     tail = qa.QuantArray(np.full((1, 1), 8, np.uint64), qa.bipolar, (3,), 0)
     return {
         "packed one among them": qa.QuantArray(words, q.dtype, q.shape, 4, law),
@@ -151,7 +151,7 @@ def broken():
         "group needs at least one": qa.QuantArray(words, q.dtype, q.shape, 3, Constants(law.scale, group=0)),
         "finite read-only float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.ones((1,) * 4))),
         "must be finite": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, np.nan, np.float32))),
-        "must be .*read-only": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.ones((1,) * 4, np.float32), True)),
+        "must be .*read-only": qa.QuantArray(words, q.dtype, q.shape, 3, changed),
         "within float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, 3e38, np.float32))),
     }
 

@@ -55,7 +55,6 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
         allowed = ("<u8",) if name == "words" else ("<f4", "<u2")
         if a.dtype not in map(np.dtype, allowed):
             raise ValueError(f"its entry {name!r} must be {' or '.join(allowed)}, got {a.dtype.str}")
-        a.flags.writeable = False
     words = empty_lines(parts["words"].shape)
     words[...] = parts["words"]
     constants = Constants(parts.get("scale"), parts.get("offset"), parts.get("table"), meta["group"])

@@ -42,22 +42,19 @@ def make_constants(
         a = checks.numbers(op, name, value)
         if a.ndim == lead[name]:  # one value for the whole array
             a = a.reshape(a.shape + (1,) * len(shape))
-        a = np.atleast_1d(checks.float32(op, name, a)) + np.float32(0)  # no -0: equal constants, equal digests
-        a.flags.writeable = False
-        made[name] = a
+        made[name] = np.atleast_1d(checks.float32(op, name, a)) + np.float32(0)  # no -0: equal constants, equal digests
     if dtype.kind in ("uniform", "basis"):
         if "scale" not in made:
             raise ValueError(f"{op}: {dtype} needs a scale; its offset is 0 if none is given")
         if "offset" not in made:
             made["offset"] = np.zeros((1,) * len(shape), np.float32)
-            made["offset"].flags.writeable = False
     constants = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
     try:
         validate_constants(dtype, shape, axis, constants)
     except ValueError as error:
         raise ValueError(f"{op}: {error}") from None
     varies = any(a.shape[n + axis] != 1 for _, a, n in constants.items())
-    return Constants(constants.scale, constants.offset, constants.table, group if varies else None)
+    return constants if varies or group is None else constants.map(lambda a, lead: a)
 
 
 @created

@@ -30,7 +30,6 @@ def joined_constants(op: str, arrays: list[QuantArray], axis: int) -> Constants:
     for i, name in enumerate(names):
         lead = stored[0][i][2]
         made[name] = _joined(op, [s[i][1] for s in stored], lead, arrays, axis, group)
-        made[name].flags.writeable = False
     found = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
     return found if found.varies(arrays[0].axis) else found.map(lambda a, lead: a)
 
@@ -46,7 +45,7 @@ def _joined(op: str, parts: list[Array], lead: int, arrays: list[QuantArray], ax
     at = lead + axis
     same = all(a.shape == parts[0].shape and np.array_equal(a, parts[0]) for a in parts)
     if parts[0].shape[at] == 1 and same:
-        return np.array(parts[0])
+        return parts[0]
     lengths = [q.shape[axis] for q in arrays]
     if axis == arrays[0].axis:
         lengths = _group_counts(op, lengths, group)

@@ -76,7 +76,7 @@ def term_values(w: Operand, length: int) -> Array:
 
 def plain_terms(q: QuantArray) -> Array | None:
     """The terms of an array of evenly spaced integer levels without a scale, whose words `lower` leaves as they are."""
-    return q.dtype.term_rows if q.dtype.step is not None and not q.constants.shapes else None
+    return q.dtype._term_rows if q.dtype.step is not None and not q.constants.shapes else None
 
 
 def lower(op: str, name: str, q: QuantArray) -> Operand:
@@ -89,16 +89,16 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
         return _lower_table(op, name, q)
     if dtype.kind in ("uniform", "basis"):
         assert scale is not None
-        return Operand(q.words, dtype.term_rows, scale[None] if dtype.kind == "uniform" else scale, offset)
+        return Operand(q.words, dtype._term_rows, scale[None] if dtype.kind == "uniform" else scale, offset)
     words, rows = q.words, None
     if dtype.step is None:
         words, rows = _integer_grid(q)
-    return Operand(words, dtype.term_rows if rows is None else rows, None if scale is None else scale[None], None)
+    return Operand(words, dtype._term_rows if rows is None else rows, None if scale is None else scale[None], None)
 
 
 @lru_cache(maxsize=256)
 def _neutral(terms: int, ndim: int) -> tuple[Array, Array]:
-    """The scales and the offset of an array that has none; shared, as `DType.term_rows` are."""
+    """The scales and the offset of an array that has none; shared, as `DType._term_rows` are."""
     return np.ones((terms, *(1,) * ndim)), np.zeros((1,) * ndim)
 
 

@@ -157,8 +157,10 @@ def read_variable() -> None:
             return
         try:
             path = _path(True if named == "1" else named)
-            if path is None or not path.is_file():
+            if path is None or not path.exists():
                 raise FileNotFoundError(f"there is no file {named!r}")
+            if path.is_dir():
+                raise IsADirectoryError(f"{named!r} is a folder, not a file that `autotune` has written")
             state.in_force(_read(path))
         except (FormatError, OSError) as error:
             warnings.warn(f"{VARIABLE}: {error}; the cost model chooses kernels", RuntimeWarning, stacklevel=2)

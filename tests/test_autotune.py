@@ -501,6 +501,8 @@ def damaged():
         "a list": [],
         "another format": {"format": "something"},
         "a version to come": {**sound, "version": 2},
+        "a version that is no integer": {**sound, "version": 1.0},
+        "a version that is true": {**sound, "version": True},
         "no tables": {k: v for k, v in sound.items() if k != "tables"},
         "tables of text": {**sound, "tables": "ab"},
         "no machine": {**sound, "tables": [{"rows": []}]},
@@ -534,6 +536,18 @@ def test_damaged_files_are_refused_and_left_alone(name, monkeypatch, tmp_path):
         warnings.simplefilter("error")
         qa.linear(*operands())  # said once
     assert file.read_bytes() == before
+
+
+def test_a_variable_that_names_no_file(monkeypatch, tmp_path):
+    """A folder is called one; what is missing is said to be missing."""
+    for name, reason in ((tmp_path, "is a folder, not a file that"), (tmp_path / "t.json", "there is no file")):
+        monkeypatch.setenv(tuning.VARIABLE, str(name))
+        monkeypatch.setattr(tuning, "state", tuning._State())
+        with pytest.warns(RuntimeWarning, match=f"QUANTARRAY_AUTOTUNE: .*{reason}.*; the cost model chooses"):
+            assert tuning.known() == 0
+    with pytest.raises(IsADirectoryError):
+        with qa.autotune(tmp_path):
+            raise AssertionError("nothing is timed in vain")
 
 
 def test_the_default_place(times, monkeypatch, tmp_path):

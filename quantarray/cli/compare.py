@@ -24,6 +24,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """The command."""
     x = load_npy("compare", args.array)
+    if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
+        raise ValueError(f"compare: {args.array} must hold bool, integers or floats up to 64 bits, got {x.dtype}")
     found = compare(x, bits=args.bits, plot=args.plot)
     choice = repr(choose(x, args.bits))
     if args.json:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
+import sys
 from typing import Any
 
 from ..array import QuantArray
@@ -27,6 +30,27 @@ def amount(nbytes: int) -> str:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
+
+
+def say(text: str) -> None:
+    """A line on stderr, if that is open and takes it."""
+    with contextlib.suppress(OSError):
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+
+
+def finish() -> None:
+    """Write what is left to stdout and stderr; where that fails, drop it.
+
+    Python would try again at exit, say so, and leave with 120 whatever the command returned.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError, ValueError):  # a stream without a file
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def layer_rows(network: Network) -> list[dict[str, Any]]:

@@ -49,13 +49,15 @@ def whole(op: str, path: Path, write: Callable[[Path], None]) -> None:
 
 
 def load_npy(op: str, path: Path) -> Array:
-    """The array of a .npy file, or ValueError."""
+    """The array of a .npy file, or ValueError; errors of the system pass through."""
     if zipfile.is_zipfile(path):
         raise ValueError(f"{op}: {path} must be one array (.npy), got an archive")
     try:
         with open(path, "rb") as f:
             return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
-    except ValueError as error:
+    except OSError as error:
+        raise OSError(error.errno, f"{op}: {error.strerror or error}", str(path)) from error
+    except Exception as error:  # a damaged header comes as anything: syntax, types, memory, overflow
         raise ValueError(f"{op}: {path} is not a whole .npy file: {reason(error)}") from error
 
 

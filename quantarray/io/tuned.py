@@ -104,8 +104,9 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
         content = json.loads(text)
         if not isinstance(content, dict) or content.get("format") != MAGIC:
             raise ValueError(f"it does not say {MAGIC!r}")
-        if content.get("version") != VERSION:
-            raise ValueError(f"it has version {content.get('version')}, this library reads version {VERSION}")
+        version = content.get("version")
+        if type(version) is not int or version != VERSION:
+            raise ValueError(f"it has version {version!r}, this library reads version {VERSION}")
         tables: list[dict[str, Any]] = content["tables"]
         for table in tables:
             _rows([table], table["machine"])

@@ -82,8 +82,9 @@ def test_differences_of_differences():
     assert_same(qa.diff(q, n=2), np.array([2**31, -(3 * 2**29)]))
     assert_same(qa.diff(q, prepend=q[:1], append=q[-1:]), np.array([0, -(2**30), 2**30, -(2**29), 0], np.int32))
     assert qa.diff(q[:2], n=2).shape == (0,) and qa.diff(q * 0.5, n=3).dtype == np.float32
+    assert_same(qa.diff(q, n=0), q.dequantize())
     with pytest.raises(ValueError, match="diff: n must be"):
-        qa.diff(q, n=0)
+        qa.diff(q, n=-1)
 
 
 @given(cases(), st.booleans())

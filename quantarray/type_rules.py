@@ -53,9 +53,9 @@ _BOOL = Rule("bool", "bool")
 _FLOAT32 = Rule("float32", "float32")
 _EXTREME = Rule("int32", "float32")
 _VALUES = "values as of unique_values; counts and indices int64"
-_PRODUCT = Rule("int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32")
+_PRODUCT = Rule("int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32")
 _REQUANTIZED = Rule(
-    "int32; int64 where n * max|x| * max|w| >= 2**31, OverflowError from 2**53 on; out_dtype if given; with requantize "
+    "int32; int64 where n * max|x| * max|w| >= 2**31, OverflowError from 2**63 on; out_dtype if given; with requantize "
     "the dtype of its levels",
     "float32; with requantize the law of its levels",
 )
@@ -175,7 +175,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
             f"of two: {_PRODUCT.exact}; of one: as sum, or its dtype where all letters stay",
             "float32; of one: as sum, or its law where all letters stay",
         ),
-        "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32"),
+        "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32"),
         "hamming": _INT64,
         "top_k": Rule(*["distances and indices int64, of one bit an element; more are refused"] * 2),
         **dict.fromkeys(("matmul", "linear", "conv2d"), _REQUANTIZED),

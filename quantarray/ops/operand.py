@@ -173,11 +173,11 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
                 f"on both sides and an integer bias"
             )
         if bound >= 2**63:
-            raise OverflowError(f"{op}: sums of levels may reach {bound}, beyond 2**63; contract fewer elements")
+            raise OverflowError(f"{op}: exact sums may reach {bound}, which int64 cannot hold; contract fewer elements")
         return chosen
     reach = bound + (int(np.abs(bias).max()) if bias is not None and bias.size else 0)
-    if reach >= 2**53:
-        raise OverflowError(f"{op}: the exact result may reach {reach}, beyond 2**53; contract fewer elements")
+    if reach >= 2**63:
+        raise OverflowError(f"{op}: the exact result may reach {reach}, which int64 cannot hold; contract fewer elements")
     if chosen == np.int32 and reach >= 2**31:
         raise OverflowError(
             f"{op}: the exact result may reach {reach}, which int32 cannot hold; pass out_dtype=np.int64"
@@ -194,6 +194,6 @@ def bias_values(op: str, bias: Any, channels: int) -> Array | None:
         raise ValueError(f"{op}: bias must be numbers [{channels}], one an output channel, got {b.dtype} {b.shape}")
     if b.dtype.kind == "f":
         return checks.float32(op, "bias", b)
-    if b.size and max(-int(b.min()), int(b.max())) >= 2**53:
-        raise OverflowError(f"{op}: bias must lie within +-2**53, got {b.min()} to {b.max()}")
+    if b.size and max(-int(b.min()), int(b.max())) >= 2**63:
+        raise OverflowError(f"{op}: bias must lie within int64, got {b.min()} to {b.max()}")
     return b.astype(np.int64)

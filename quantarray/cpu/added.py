@@ -43,7 +43,8 @@ def as_counts(x, fixed, halves):
         w, finish = fixed.w, fixed.finish
         step, along, differ = map(int, _factors(x.terms, w.terms))
         table = empty_lines(finish.extra.shape, finish.extra.dtype)
-        limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step))
+        wraps = abs(int(x.terms[0, 3]) * int(w.terms[0, 3])) >= 2**62
+        limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step)) and not wraps
         limits = empty_lines(finish.extra.shape if limited else (0, 0), _LIMIT)
         given = finish.extra, x.terms, w.terms, w.sums, w.inside, halves, step, differ, finish.thresholds
         held = _fill(*given, table, limits)
@@ -53,9 +54,9 @@ def as_counts(x, fixed, halves):
 
 @entry
 def _factors(x_terms, w_terms):
-    """(step, along, differ)."""
-    step = x_terms[0, 3] * w_terms[0, 3]
-    return (-(step // 2), 0, -1) if differing(w_terms) else (step, x_terms[0, 3] * w_terms[0, 2], 0)
+    """(step, along, differ); of two steps of 2**32 the product wraps, so that w's is halved before."""
+    step, other = x_terms[0, 3], w_terms[0, 3]
+    return (-(step * (other // 2)), 0, -1) if differing(w_terms) else (step * other, step * w_terms[0, 2], 0)
 
 
 @entry

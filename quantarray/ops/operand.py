@@ -27,7 +27,7 @@ MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the 
 
 
 class Operand(NamedTuple):
-    """`terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with the array's axes, or None for integer levels
+    """`terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with the array's axes, None for integer levels
     without a scale."""
 
     source: QuantArray
@@ -201,7 +201,9 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
         return chosen
     reach = bound + (int(np.abs(bias).max()) if bias is not None and bias.size else 0)
     if reach >= 2**63:
-        raise OverflowError(f"{op}: the exact result may reach {reach}, which int64 cannot hold; contract fewer elements")
+        raise OverflowError(
+            f"{op}: the exact result may reach {reach}, which int64 cannot hold; contract fewer elements"
+        )
     if chosen == np.int32 and reach >= 2**31:
         raise OverflowError(
             f"{op}: the exact result may reach {reach}, which int32 cannot hold; pass out_dtype=np.int64"

@@ -33,7 +33,8 @@ class Operand:
 
 def magnitude(rng: np.random.Generator, low: float, high: float) -> int:
     """A whole number whose logarithm is even in low .. high."""
-    return max(1, min(MOST, int(2 ** rng.uniform(np.log2(max(low, 1)), np.log2(max(high, 1))))))
+    low, high = sorted(np.log2(np.clip([low, high], 1, MOST)))
+    return min(MOST, int(2 ** rng.uniform(low, high)))
 
 
 def integer_law(rng: np.random.Generator, most: int) -> qa.DType:
@@ -93,7 +94,8 @@ def real_operand(
 ) -> Operand:
     """An array of real levels, or of scaled integers; constants vary along the axis `apart` if it is given."""
     kind = rng.choice(["scaled", "uniform", "basis", "table"], p=[0.55, 0.15, 0.15, 0.15])
-    varies = tuple(n if d == apart and rng.random() < 0.5 else 1 for d, n in enumerate(shape))
+    free = apart is not None and apart != axis % len(shape) and rng.random() < 0.5
+    varies = tuple(n if free and d == apart else 1 for d, n in enumerate(shape))
 
     def some(*lead: int) -> np.ndarray[Any, Any]:
         drawn = rng.standard_normal((*lead, *varies)) * 2.0 ** rng.uniform(-9, 9)

@@ -8,6 +8,7 @@ factor of 4 of a bound at which some kernel changes its ways.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from .proof import Proof
 WORK = 2**19  # products of a case, about
 # Where kernels change their ways: bytes, sums of 15 and 16 bits, of 32, of 32 with each of 8 planes, of 53, 62 and 63
 BOUNDS = (2**7, 2**8, 2**15, 2**16, 2**24, 2**31, 2**32, 2**39, 2**53, 2**62, 2**63)
+SHARES = {"linear": 0.4, "matmul": 0.1, "einsum": 0.05, "conv2d": 0.3, "groups": 0.1, "depthwise": 0.05}
 Array = np.ndarray[Any, Any]
 
 
@@ -74,9 +76,7 @@ def _reals(rng: np.random.Generator, call: Call, most_x: int, most_w: int) -> tu
 
 
 def _call(rng: np.random.Generator) -> Call:
-    op = str(
-        rng.choice(["linear", "matmul", "einsum", "conv2d", "groups", "depthwise"], p=[0.4, 0.1, 0.05, 0.3, 0.1, 0.05])
-    )
+    op = str(rng.choice(list(SHARES), p=list(SHARES.values())))
     k = int(2 ** rng.uniform(0, np.log2(10**6)))
     if op in ("linear", "matmul", "einsum"):
         rows, outputs = _sizes(rng, max(1, WORK // k), 2)
@@ -190,9 +190,8 @@ def _check_codes(
         drawn = drawn - rng.integers(0, 2, drawn.shape).astype(drawn.dtype) if dense.dtype.kind == "i" else -drawn
     greater = rng.random(channels) < 0.7
     thresholds = qa.Thresholds(drawn, greater=greater, strict=bool(rng.random() < 0.5), into=_into(rng, count))
-    found = _made(
-        call, x.packed, w.packed, {**{k: v for k, v in args.items() if k != "out_dtype"}, "requantize": thresholds}
-    )
+    args = {name: value for name, value in args.items() if name != "out_dtype"} | {"requantize": thresholds}
+    found = _made(call, x.packed, w.packed, args)
     at = np.sort(drawn, axis=-1)
     rows = dense[..., None]
     passed = np.where(
@@ -214,14 +213,15 @@ def _oracle(call: Call, x: Array, w: Array, pad: int) -> Array:
     if call.op != "conv2d":
         right = w if call.op == "matmul" else w.T
         return exactly(np.matmul, x, right, call.elements)
+
+    def convolved(pad_value: int) -> Callable[[Array, Array], Array]:
+        return lambda a, b: naive.conv2d(a, b, **_geometry(call), pad_value=pad_value)
+
+    inside = exactly(convolved(0), x, w, call.elements)
     if not pad:
-        return exactly(lambda a, b: naive.conv2d(a, b, **_geometry(call)), x, w, call.elements)
-    # What padding adds comes from an image of zeros, padded by ones
-    inside = exactly(lambda a, b: naive.conv2d(a, b, **_geometry(call)), x, w, call.elements)
-    ones = exactly(
-        lambda a, b: naive.conv2d(a, b, **_geometry(call), pad_value=1), np.zeros_like(x[:1]), w, call.elements
-    )
-    return inside + ones * pad
+        return inside
+    # What padding adds comes from an image of zeros between ones
+    return inside + exactly(convolved(1), np.zeros_like(x[:1]), w, call.elements) * pad
 
 
 def _values(call: Call, x: Array, w: Array, pad: float) -> Array:

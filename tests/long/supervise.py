@@ -111,7 +111,5 @@ class Progress:
         self.shown = now
         rate = (at - self.start) / max(now - self.began, 1e-9)
         left = (run.count - at) / rate if rate else 0
-        print(
-            f"\r{run.name}: {at:,} of {run.count:,}, {len(run.failures)} failed, {rate:.0f}/s, {left / 60:.0f} min left",
-            end="", file=sys.stderr, flush=True,
-        )  # fmt: skip
+        state = f"{at:,} of {run.count:,}, {len(run.failures)} failed, {rate:.0f}/s, {left / 60:.0f} min left"
+        print(f"\r{run.name}: {state}    ", end="", file=sys.stderr, flush=True)

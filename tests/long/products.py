@@ -111,8 +111,8 @@ def _check_reals(rng: np.random.Generator, call: Call, x: Operand, w: Operand) -
     expected = call.result(np.matmul(a, b))
     if (reach := call.elements * _counted(x) * _counted(w)) >= 2**63:
         return _refused(call, x, w, args, reach)
-    # A table is summed up by products of planes, whose numbers may all be as large as its largest
-    most = call.elements * max(np.abs(x.real).max(), abs(pad)) * np.abs(w.real).max()
+    # A table is summed up by products of planes, whose numbers may be as large as a level that does not occur
+    most = call.elements * max(_largest(x), abs(pad)) * _largest(w)
 
     def check(found: Array, expected: Array) -> None:
         assert found.dtype == np.float32 and found.shape == expected.shape, (found.dtype, found.shape)
@@ -144,7 +144,8 @@ def _check_codes(
     channels, count = dense.shape[-1], int(rng.choice([1, 1, 1, 3, 7, 2]))
     values = rng.choice(dense.ravel(), (channels, count))
     if rng.random() < 0.3:
-        values = values + rng.integers(-1, 2, values.shape).astype(values.dtype) if kind_of(dense) == "i" else -values
+        whole = dense.dtype.kind == "i"
+        values = values + rng.integers(-1, 2, values.shape).astype(values.dtype) if whole else -values
     greater, strict = rng.random(channels) < 0.7, bool(rng.random() < 0.5)
     levels = [int(v) for v in rng.permutation(count + 1)]
     into = qa.integers(levels) if count > 1 and rng.random() < 0.5 else None
@@ -156,10 +157,6 @@ def _check_codes(
     expected = passed if into is None else np.argsort(levels)[passed]
     wrong = found != expected
     assert not wrong.any(), (found[wrong][:4].tolist(), expected[wrong][:4].tolist(), values[:2])
-
-
-def kind_of(a: Array) -> str:
-    return a.dtype.kind
 
 
 def _made(call: Call, x: Any, w: qa.QuantArray, args: dict[str, Any]) -> Any:
@@ -183,6 +180,11 @@ def _most(operand: Operand) -> int:
     if isinstance(operand.packed, qa.QuantArray):
         return operand.packed.dtype.max_abs
     return int(max(np.iinfo(operand.packed.dtype).max, -np.iinfo(operand.packed.dtype).min))
+
+
+def _largest(operand: Operand) -> float:
+    """The largest magnitude of a level, scaled."""
+    return float(np.abs(operand.packed.levels.astype(np.float64)).max())
 
 
 def _counted(operand: Operand) -> int:

@@ -32,7 +32,8 @@ class LQ(Quantizer):
 
     `center=True` has levels c + v . e, c one more number of the least squares: offset c - sum v, or c. Values are
     then measured from their mean (of activations from the smallest), where every descent starts with c = 0; one more
-    starts from the even levels of `least_squares_grid`. A `basis` gives c behind v. This is no part of LQ-Nets.
+    starts from the even levels of `least_squares_grid`, which take as long to find as `Uniform(bits, symmetric=False,
+    mse=True)` does: long, for thousands of channels. A `basis` gives c behind v. This is no part of LQ-Nets.
 
     Codes are those of the nearest level, on a tie the upper one. A fitted v ascends, without signs in {-1, 1}. An
     array of one value decodes to itself, rounded to float32, by the last v alone, or by c. Of nothing at all, v is

@@ -21,7 +21,8 @@ WORD = np.dtype("<u8")
 MAX_BITS = 8
 MAX_AXES = 63  # beside the planes: NumPy has 64
 LINE = 64  # bytes of the CPU's cache
-RUN_WORDS = 1 << 16  # that follow one another in a plan, at most: 32 bits hold twice their counts over 8 planes
+RUN_WORDS = 1 << 16  # words of a run of a plan, at most
+RUN_PLANES = 9  # whose counts over a run 32 bits hold: (2**9 - 1) * 64 * 2**16 < 2**31
 
 
 def word_count(n: int) -> int:

@@ -31,9 +31,9 @@ _ONLY_UINT1 = Rule("uint1 of uint1; others are refused", "refused")
 _WHOLE = Rule("the array itself", _SAME_TABLE)
 _SUM = Rule(
     f"integers; {_PAIRS}integers of all sums in ascending order",
-    "uniform and basis: the same with another offset. Integers, scaled or with a float or a vector: uniform if their "
-    f"step is even and, without scale and vector, rounding is exact; else {_SAME_TABLE}. Table: the same. {_PAIRS}"
-    "table with one level a pair",
+    "uniform and basis: the same with another offset. Integers with a scale: uniform if their levels have one step, a "
+    "power of two; with a vector: if they have one step that is a float32; with a float: if they have one step and "
+    f"each level is rounded once so; else {_SAME_TABLE}. Table: the same. {_PAIRS}table with one level a pair",
 )
 _LIKE = Rule("the dtype of q", "the law of q")
 _GIVEN = Rule(
@@ -53,9 +53,9 @@ _BOOL = Rule("bool", "bool")
 _FLOAT32 = Rule("float32", "float32")
 _EXTREME = Rule("int32", "float32")
 _VALUES = "values as of unique_values; counts and indices int64"
-_PRODUCT = Rule("int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32")
+_PRODUCT = Rule("int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32")
 _REQUANTIZED = Rule(
-    "int32; int64 where n * max|x| * max|w| >= 2**31, OverflowError from 2**53 on; out_dtype if given; with requantize "
+    "int32; int64 where n * max|x| * max|w| >= 2**31, OverflowError from 2**63 on; out_dtype if given; with requantize "
     "the dtype of its levels",
     "float32; with requantize the law of its levels",
 )
@@ -175,7 +175,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
             f"of two: {_PRODUCT.exact}; of one: as sum, or its dtype where all letters stay",
             "float32; of one: as sum, or its law where all letters stay",
         ),
-        "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**53 on", "float32"),
+        "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32"),
         "hamming": _INT64,
         "top_k": Rule(*["distances and indices int64, of one bit an element; more are refused"] * 2),
         **dict.fromkeys(("matmul", "linear", "conv2d"), _REQUANTIZED),
@@ -205,6 +205,32 @@ int32, int64, float32, float64 and bool are NumPy arrays; all else is packed. *n
 of, *max|level|* the largest magnitude among the levels that the dtype has.
 """
 
+_ERRORS = """\
+## The error of level algebra
+
+`+ - * /` with a number or a vector compute constants in float64 and round each to float32 once; `dequantize` computes
+a level in float64 and rounds it once more. The exact result is the law's formula on the operand's constants, and on
+the number or vector in float64, without any rounding. From it every level of the result is away by at most
+
+| law of the result | `q + t` `q - t` `t - q` | `q * s` `q / s` |
+|---|---|---|
+| integers | 0 | 0 |
+| integers with a scale | | 1.5 ulp of the level |
+| uniform, basis | 1 ulp of the largest level | `2**-22` of the largest level, 2 to 4 of its ulp |
+| table | half an ulp of the level | half an ulp of the level |
+
+An ulp is the spacing of float32 at a number; the largest level is that of the largest magnitude among those that the
+result has under the same constants (in one channel, one group), also if it does not occur. `-q` is exact. A product's
+constants below `2**-126`, where float32 has fewer digits, are within `2**-150` only. Levels beyond float32 are refused.
+
+So an addend smaller than an ulp of the largest level may leave an array as it was, as in float32 itself:
+`from_codes([64, 65], int7, scale=1e6)` is [0, 1e6], its levels go from -64e6 to 63e6, where an ulp is 4, and 1.7936
+more gives [0, 1e6] again. `map(lambda v: v + 1.7936, q)` rounds each level at its own size, [1.7936, 1000001.8], and
+gives a table. Every step of a chain adds an error of its own, at the size of the levels it has: `q + 1e6 - 1e6`
+keeps of q what is above an ulp of 1e6. Two packed arrays, and functions of levels, start from float32 levels and round
+each result once. Why: [decision 19](decisions/0019-error-of-offsets.md).
+"""
+
 
 def page() -> str:
     """The page, as Markdown; functions of one rule share a row."""
@@ -217,7 +243,7 @@ def page() -> str:
         cells = ((" ".join(names), rule.exact, rule.real) for rule, names in shared.items())
         lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, _ERRORS])
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def test_numbers(x, t, name, swapped):
         assert_packed(got, expected)
         assert got.dequantize().dtype == np.int32
         return
-    t64 = np.float64(np.float32(t))
+    t64 = np.float64(t)
     value = roundings(x)
     if name == "multiply":
         return near(x, got, value.sum * t64, value.magnitude * t64)
@@ -63,7 +63,7 @@ def test_vectors(x, data):
         t = np.where(t == 0, 1, t)
     with within_memory():
         got = getattr(qa, name)(q, t)
-    t64 = t.astype(np.float32).astype(np.float64)
+    t64 = t.astype(np.float64)
     expected = f(value.sum, t64)
     near(x, got, expected, *((f(value.magnitude, t64),) if name in ("multiply", "divide") else (value.magnitude, t64)))
     assert np.shares_memory(got.words, q.words) == (q.words.size > 0)
@@ -73,9 +73,9 @@ def test_vectors(x, data):
 def test_division(x, s):
     value = roundings(x)
     got = x.q / s
-    near(x, got, value.sum / np.float64(np.float32(s)), value.magnitude / np.float64(np.float32(s)))
+    near(x, got, value.sum / np.float64(s), value.magnitude / np.float64(s))
     if x.exact:
-        expected = (x.values / np.float64(np.float32(s))).astype(np.float32)
+        expected = (x.values / np.float64(s)).astype(np.float32)
         assert (np.abs(got.dequantize() - expected) <= np.spacing(np.abs(expected))).all()
 
 
@@ -118,7 +118,7 @@ def test_a_level_is_rounded_once():
     """Uniform with a rounded offset would be 1 ulp off; a table is not."""
     q = qa.encode([0, 1], values=range(2))
     for t in (0.1, -0.1, 1e-9, 2**24 + 0.5, 0.7):
-        assert (q + t).dequantize().tolist() == [float(np.float32(v + float(np.float32(t)))) for v in (0, 1)]
+        assert (q + t).dequantize().tolist() == [float(np.float32(v + t)) for v in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_level_is_rounded_once():
     [
         (lambda q: q + 2**31, ["add: integer levels lie within", "2147483649", "a float operand"]),
         (lambda q: q * 2**40, ["multiply: integer levels lie within"]),
-        (lambda q: q + 1e39, ["add: offset must be finite"]),
+        (lambda q: q + 1e39, ["add: offset must lie within float32, got 1e+39"]),
         (lambda q: q * float("nan"), ["multiply: scale must be finite"]),
         (lambda q: q / 0, ["divide: division by 0", "take the zeros out"]),
         (lambda q: q / [[1.0], [0.0]], ["divide: division by 0"]),

@@ -19,8 +19,10 @@ TINY = np.float32(1e-45)  # the smallest there is
 FITTED = [qa.ABC(m) for m in (1, 2, 3, 5)]
 FITTED += [qa.Greedy(b, refit) for b in (1, 2, 4) for refit in (False, True)]
 FITTED += [qa.LQ(b, activations) for b in (1, 2, 3, 8) for activations in (False, True)] + [qa.LQ(3, starts=8)]
+FITTED += [qa.LQ(b, activations, center=True) for b in (1, 2, 3, 8) for activations in (False, True)]
 FIXED = [qa.ABCActivations([-1, 1], [1, 1]), qa.ABCActivations([0.25], [-2]), qa.ABCActivations([0, 0, 0], [1, 0, 3])]
 FIXED += [qa.LQ(3, basis=[0.5, -2, 1]), qa.LQ(2, True, basis=[1, 2]), qa.LQ(2, True, basis=[0, 0])]
+FIXED += [qa.LQ(2, basis=[0.5, 2, -7], center=True), qa.LQ(2, True, basis=[1, -2, 1e3], center=True)]
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +108,99 @@ def test_lq_errors_on_rectified_normal_values(normal):
     x = np.maximum(normal, 0)
     found = [error(x, qa.LQ(bits, activations=True)) for bits in (1, 2, 3, 4)]
     assert np.round(found, 6).tolist() == expected
+
+
+# a center
+
+
+@pytest.mark.parametrize("activations", [False, True])
+@pytest.mark.parametrize("mean", [0, 0.5, 1, 2, -30, 1e6])
+def test_centered_lq_follows_the_mean(mean, activations):
+    x = np.random.default_rng(1).normal(mean, 1, 100_000)
+    for bits, most in ((1, 1.01), (2, 1.01), (3, 1.03)):
+        best = error(x, qa.LloydMax(bits))
+        assert error(x, qa.LQ(bits, activations, starts=3, center=True)) <= most * best
+        assert bits == 3 or error(x.astype(np.float32), qa.LQ(bits, activations, center=True)) <= most * best
+
+
+@pytest.mark.parametrize("activations", [False, True])
+def test_centered_lq_of_each_channel(activations):
+    means, deviations = np.float64([0, 5, -1e3, 1e6])[:, None], np.float64([1, 1e-3, 7, 1])[:, None]
+    x = np.random.default_rng(2).normal(size=(4, 20_000)) * deviations + means
+    q = quantize(x, qa.LQ(2, activations, center=True), scale_axis=0)
+    assert q.scale.shape == (2, 4, 1) and q.offset.shape == (4, 1)
+    found = ((x - q.dequantize().astype(np.float64)) ** 2).mean(1, keepdims=True)
+    assert (found <= 0.122 * deviations**2).all()
+    for row, scale, offset in zip(x, q.scale[:, :, 0].T, q.offset, strict=True):  # as if it were alone
+        alone = quantize(row, qa.LQ(2, activations, center=True))
+        assert scale.tolist() == alone.scale.ravel().tolist() and offset.tolist() == alone.offset.tolist()
+
+
+CLUSTERS = {
+    "exponential": lambda rng: rng.exponential(size=4096),
+    "lognormal": lambda rng: np.exp(rng.normal(size=4096)),
+    "relu": lambda rng: np.maximum(rng.normal(size=4096), 0),
+    "two clusters": lambda rng: rng.normal(np.where(rng.random(4096) < 0.2, 0, 5), 0.3),
+    "spike": lambda rng: np.where(rng.random(4096) < 0.8, 0, rng.normal(3, 1, 4096)),
+    "even": lambda rng: rng.random(4096),
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+@pytest.mark.parametrize("activations", [False, True])
+def test_centered_lq_is_no_worse_than_even_levels(name, activations):
+    x = CLUSTERS[name](np.random.default_rng(3))
+    for bits in (1, 2, 3, 4):
+        even = error(x, qa.Uniform(bits, symmetric=False, mse=True))
+        assert error(x, qa.LQ(bits, activations, center=True)) <= (1 + 1e-6) * even
+
+
+@pytest.mark.parametrize("activations", [False, True])
+def test_centered_lq_is_near_the_best_of_random_starts(activations):
+    rng = np.random.default_rng(4)
+    for draw in CLUSTERS.values():
+        x = draw(rng)
+        at, size = x.mean(), x.std()
+        v = np.hstack([np.abs(rng.normal(size=(100, 2))) * size, rng.normal(size=(100, 1)) * size])
+        *_, (_, least) = qem(np.tile(x - at, (100, 1)), v, activations, center=True)
+        assert error(x, qa.LQ(2, activations, starts=8, center=True)) <= 1.01 * least.min()
+
+
+@given(
+    hnp.arrays(np.float32, (3, 2), elements=st.floats(-100, 100, width=16)),
+    st.integers(1, 8),
+    st.booleans(),
+    st.sampled_from([0, 1e3, -1e6]),
+)
+def test_a_center_reaches_two_values_exactly(x, bits, activations, at):
+    x = np.repeat(np.float32(x + np.float32(at)), 3, axis=1)
+    q = quantize(x, qa.LQ(bits, activations, center=True), scale_axis=0)
+    ulp = np.spacing(np.abs(x).max(1, keepdims=True))
+    assert (np.abs(q.dequantize() - x) <= (0 if (x == x[:, :1]).all() else 2) * ulp).all()
+
+
+@pytest.mark.parametrize("activations", [False, True])
+def test_a_center_of_nothing_of_one_value_and_a_given_one(activations):
+    scheme = qa.LQ(2, activations, center=True)
+    for value in (0.1, -7, 1e6 + 1 / 3, 3e38, -1e-45, 0):
+        q = quantize(np.full((2, 3), value), scheme, scale_axis=0)
+        assert (q.dequantize() == np.float32(value)).all() and (q.scale == 0).all()
+    assert quantize(np.zeros((0, 2)), scheme, scale_axis=1).offset.shape == (1, 2)
+    fixed = qa.LQ(2, activations, basis=[1, 2, 100], center=True)
+    expected = [100, 101, 102, 103] if activations else [97, 99, 101, 103]
+    assert fixed.fixed and quantize([-np.inf, 0, np.inf], fixed).levels.ravel().tolist() == expected
+    assert quantize([], fixed).levels.ravel().tolist() == expected
+
+
+def test_qem_with_a_center_is_least_squares_with_ones():
+    x = np.random.default_rng(5).normal(9, 2, (1, 500))
+    for activations in (False, True):
+        *_, (v, found) = qem(x, np.array([[1.0, 2, 8]]), activations, center=True)
+        e = np.array([[i >> j & 1 for j in range(2)] for i in range(4)], float)
+        b = np.hstack([e if activations else 2 * e - 1, np.ones((4, 1))])
+        rows = b[np.abs(x[0] - (b @ v[0])[:, None]).argmin(0)]
+        np.testing.assert_allclose(v[0], np.linalg.lstsq(rows, x[0], rcond=None)[0], rtol=1e-6)
+        np.testing.assert_allclose(found[0], np.mean((x[0] - rows @ v[0]) ** 2), rtol=1e-9)
 
 
 def test_abc_activations_of_the_golden_vector():
@@ -400,7 +495,7 @@ def test_subnormals_zeros_and_refusals(quantizer):
     small = np.float32([TINY, -TINY, 5 * TINY, 0])
     assert np.abs(quantize(small, quantizer).dequantize()).max() <= 20 * TINY
     half = quantize(np.float32([TINY, 0, TINY, 0, 0, -TINY]), quantizer)
-    if not getattr(quantizer, "activations", False):
+    if not (getattr(quantizer, "activations", False) or getattr(quantizer, "center", False)):
         assert half.offset[0] == -half.scale.astype(np.float64).sum() / 2
     zeros = quantize(np.float32([0.0, -0.0, 0.0]), quantizer)
     assert zeros.dequantize().tolist() == [0, 0, 0]
@@ -450,6 +545,8 @@ def test_wrong_arguments():
         (lambda: qa.LQ(9), "bits must be an integer from 1 to 8, got 9"),
         (lambda: qa.LQ(2, starts=9), "starts must be an integer from 1 to 8, got 9"),
         (lambda: qa.LQ(2, activations=1), "activations must be True or False"),
+        (lambda: qa.LQ(2, center=1), "center must be True or False"),
+        (lambda: qa.LQ(2, basis=[1, 2], center=True), "basis with its center behind it must be 3 float32 numbers"),
         (lambda: qa.LQ(2, ridge=0), "ridge must be a positive float32, got 0"),
         (lambda: qa.LQ(2, iterations=0), "iterations must be"),
         (lambda: qa.LQ(2, basis=[1]), "basis must be 2 float32 numbers"),
@@ -462,7 +559,7 @@ def test_wrong_arguments():
 
 def test_reprs_make_the_same_quantizer():
     names = {name: getattr(qa, name) for name in ("ABC", "ABCActivations", "LQ", "Greedy")}
-    for quantizer in (*FITTED, *FIXED, qa.LQ(2, ridge=1e-3, iterations=7)):
+    for quantizer in (*FITTED, *FIXED, qa.LQ(2, ridge=1e-3, iterations=7, center=True)):
         assert vars(eval(repr(quantizer), names)) == vars(quantizer)
 
 

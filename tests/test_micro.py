@@ -402,7 +402,7 @@ LESS = [
     if name != isa.NAME and all(FEATURES.get(feature, False) for feature in isa.SETS[name][0])
 ]
 OTHERS = [name for name in (*LESS, "amx" if PLAYED else isa.EMULATED) if name != isa.NAME]
-PRODUCTS = "conv2d", "depthwise", "few_channels", "folded", "linalg", "networks"
+PRODUCTS = "accumulators", "conv2d", "depthwise", "few_channels", "folded", "linalg", "networks"
 CHAPTERS = {
     "avx2": ("bands", *PRODUCTS),
     "avx512bw": ("bands", "nearest", *PRODUCTS),

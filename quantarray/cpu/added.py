@@ -9,6 +9,7 @@ from .compiled import entry, inline, inner
 from .tiles import IN_REGISTERS
 
 _LIMIT = np.dtype(np.int32 if IN_REGISTERS else np.uint16)
+_FAR = 2.0**61  # of what is fixed, so that thresholds within +-2**62 less that are int64
 
 
 @entry
@@ -35,24 +36,27 @@ def as_counts(x, fixed, halves):
 
     With one threshold a lane, and a step that is plus or minus a power of two, a bit of a result is whether a count is
     above its limit, or for a negative step is not. Limits are int32 where counts stay IN_REGISTERS, or uint16, the
-    first count above; there are none otherwise. `halves` are what `sums_of_halves` makes.
+    first count above; there are none otherwise, nor where int64 could not hold them: what is fixed is right modulo
+    2**64, and a limit must be right itself. `halves` are what `sums_of_halves` makes.
     """
     if "added" not in fixed.made:
         w, finish = fixed.w, fixed.finish
         step, along, differ = map(int, _factors(x.terms, w.terms))
         table = empty_lines(finish.extra.shape, finish.extra.dtype)
-        limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step))
+        wraps = abs(int(x.terms[0, 3]) * int(w.terms[0, 3])) >= 2**62
+        limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step)) and not wraps
         limits = empty_lines(finish.extra.shape if limited else (0, 0), _LIMIT)
-        _fill(finish.extra, x.terms, w.terms, w.sums, w.inside, halves, step, differ, finish.thresholds, table, limits)
-        fixed.made["added"] = Added(table, along, step, differ), limits
+        given = finish.extra, x.terms, w.terms, w.sums, w.inside, halves, step, differ, finish.thresholds
+        held = _fill(*given, table, limits)
+        fixed.made["added"] = Added(table, along, step, differ), limits if held else limits[:0, :0]
     return fixed.made["added"]
 
 
 @entry
 def _factors(x_terms, w_terms):
-    """(step, along, differ)."""
-    step = x_terms[0, 3] * w_terms[0, 3]
-    return (-(step // 2), 0, -1) if differing(w_terms) else (step, x_terms[0, 3] * w_terms[0, 2], 0)
+    """(step, along, differ); of two steps of 2**32 the product wraps, so that w's is halved before."""
+    step, other = x_terms[0, 3], w_terms[0, 3]
+    return (-(step * (other // 2)), 0, -1) if differing(w_terms) else (step * other, step * w_terms[0, 2], 0)
 
 
 @entry
@@ -60,20 +64,25 @@ def _fill(extra, x_terms, w_terms, sums, inside, halves, step, differ, threshold
     """fixed[kind, lane]: `extra`, and what differing bits and halves of words add to it. limits, if there are any.
 
     As |a_j & b| is (|a_j| + |b| - |a_j ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside +
-    step_w * |b|. In int64 nothing wraps: an extra may stand for a code that x's levels do not have.
+    step_w * |b|. An extra may stand for a code that x's levels do not have. False where int64 may have wrapped.
     """
     most = (1 << x_terms[0, 1]) - 1
-    times = x_terms[0, 3] * most if differ else 0
+    times, held = x_terms[0, 3] * most if differ else 0, True
     for kind in range(extra.shape[0]):
         base = w_terms[0, 2] * inside[kind]
         for lane in range(extra.shape[1]):
-            found = np.int64(extra[kind, lane]) + times * ((sums[kind, 0, lane] - base) // 2)
+            ones = (sums[kind, 0, lane] - base) // 2
+            found, far = np.int64(extra[kind, lane]) + times * ones, abs(float(extra[kind, lane]))
+            far += abs(float(times) * ones)
             if IN_REGISTERS:
                 found += step * most * halves[kind, 0, lane]
-            fixed[kind, lane] = found
+                far += abs(float(step) * most * halves[kind, 0, lane])
+            fixed[kind, lane], held = found, held and far < _FAR
             if limits.size:
-                limit = _limit(np.int64(thresholds[0, lane]) - found, step)
+                threshold = max(-(1 << 62), min(np.int64(thresholds[0, lane]), 1 << 62))
+                limit = _limit(threshold - found, step)
                 limits[kind, lane] = _narrowed(limit) if IN_REGISTERS else least_above(limit)
+    return held
 
 
 @inline

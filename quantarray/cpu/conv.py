@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ..format import RUN_WORDS
+from ..format import RUN_PLANES, RUN_WORDS
 from .added import as_counts, differing, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, counted, empty_band, read_band
 from .compiled import inline, inner
@@ -97,9 +97,13 @@ def _conv_range(w, plan, finish, added, limits, starts, x, values, words, dealt,
 
 @inner
 def _is_straight(x, w, added, band):
-    """True where a result is what is fixed and a power of two times one count, which need not go through a tile."""
+    """True where a result is what is fixed and a power of two times one count, which need not go through a tile.
+
+    The count itself is compared with limits, so that 32 bits must hold it, not only the result modulo 2**32.
+    """
     planes, others = x.terms[0, 1], w.terms[0, 1]
-    counted = w.words.shape[2] <= RUN_WORDS if IN_REGISTERS else planes == 1 and band.sums.size > 0
+    held = planes <= RUN_PLANES and w.words.shape[2] <= RUN_WORDS
+    counted = held if IN_REGISTERS else planes == 1 and band.sums.size > 0
     return counted and others == 1 and added.along == 0 and is_power(abs(added.step))
 
 

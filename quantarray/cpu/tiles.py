@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..format import RUN_WORDS
+from ..format import RUN_PLANES, RUN_WORDS
 from .compiled import inline, inner
 from .deal import next_task, share, workers_of
 from .finish import Lanes
@@ -124,21 +124,27 @@ def count(
 def _count_planes(
     left, word, planes, apart, origins, tile, right, weight, runs, start, stop, differ, valid, j, counts, total
 ):  # fmt: skip
-    """All planes of x at once by plane j of w: of all runs, or where 32 bits do not hold their sums run after run."""
+    """Count planes of x by plane j of w, as many planes and runs at once as 32 bits hold the sums of.
+
+    A call sums over all runs where they have RUN_WORDS together, or else over one, and over RUN_PLANES planes: grids of
+    uneven levels have up to 32.
+    """
     at_once = 1 if right.shape[2] > RUN_WORDS else max(1, stop - start)
-    for first in range(start, max(stop, start + 1), at_once):
-        last = min(first + at_once, stop)
-        if j == 0 and first == start:
-            plane_counts(
-                left, word, planes, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, total,
-                valid,
-            )  # fmt: skip
-        else:
-            plane_counts(
-                left, word, planes, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, counts,
-                valid,
-            )  # fmt: skip
-            add_counts(counts, j, total)
+    for low in range(0, planes, RUN_PLANES):
+        near, here = min(RUN_PLANES, planes - low), word + low * apart
+        for first in range(start, max(stop, start + 1), at_once):
+            last = min(first + at_once, stop)
+            if j == 0 and low == 0 and first == start:
+                plane_counts(
+                    left, here, near, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, total,
+                    valid,
+                )  # fmt: skip
+            else:
+                plane_counts(
+                    left, here, near, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, counts,
+                    valid,
+                )  # fmt: skip
+                add_counts(counts, low + j, total)
 
 
 @inline

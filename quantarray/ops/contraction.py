@@ -316,7 +316,7 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     per_group, channels = job.w.shape[3], job.shape[3]
 
     def layout() -> tuple[Array, Array]:
-        by_tap = job.b.words.reshape(job.b.words.shape[0], channels, job.window.taps, -1)
+        by_tap = job.b.words.reshape(job.b.planes, channels, job.window.taps, -1)
         words = by_tap
         if job.side_by_side:
             rows = job.rows[0]

@@ -138,7 +138,7 @@ def _prepare(
     geometry.room(OP, window, shape, into)
     packed = from_dense(x[:0], 3) if is_dense(x) else x
     _check_constants(packed, w, depthwise)
-    a, b = lower(OP, "x", packed), w._cached("operand", lambda: lower(OP, "w", w))
+    a, b = lower(OP, "x", packed), lower(OP, "w", w)
     exact = a.exact and b.exact and (bias is None or bias.dtype == np.int64)
     if exact and not isinstance(pad, int):
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
@@ -184,7 +184,7 @@ def _packed(job: contraction.Job) -> tuple[contraction.Job, Callable[[Array], Qu
     if not saves or job.groups != 1 or job.pad != 0:
         return replace(job, of_bytes=False), _pack
     unroll, w = UnrolledBytes(window), contraction.side_by_side(job.w)
-    b = w._cached("operand", lambda: lower(OP, "w", w))
+    b = lower(OP, "w", w)
     return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
 
 

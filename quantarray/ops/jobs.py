@@ -43,6 +43,39 @@ class IntegerSum(_Histogram):
         return (total if self._over is None else total / np.float64(self._over)).astype(self.dtype)
 
 
+class PlaneProducts:
+    """The exact sum of u * v, of two terms (first plane, planes, base, step) whose planes are counted side by side.
+
+        sum u * v = sum over sets S of coefficient[S] * count[S],   S empty, a plane of one, or one plane of each
+
+    A table of all pairs of codes would have 2**64 entries for terms of 32 planes; these are (32 + 1)**2.
+    """
+
+    def __init__(self, u: Array, v: Array, ndim: int) -> None:
+        (_, planes, base, step), (_, others, low, by) = u.tolist(), v.tolist()
+        ours = [(0, base), *((1 << i, step << i) for i in range(planes))]
+        theirs = [(0, low), *((1 << j, by << j) for j in range(others))]
+        self._coefficients = {s | t << planes: _wrapped(a * b) for s, a in ours for t, b in theirs}
+        self.sets = {s for s, value in self._coefficients.items() if s and value}
+        self.table, self.dtype = np.zeros((1,) * (1 + ndim), np.int64), np.dtype(np.int64)
+
+    def start(self, shape: tuple[int, ...]) -> Array:
+        return np.zeros(shape, np.int64)
+
+    def add(self, total: Array, counts: Counts, table: Array) -> Array:
+        for s in (0, *sorted(self.sets)):  # in int64 with wraps, as of `IntegerSum`
+            total = total + (counts[s] * self._coefficients[s]).sum(axis=-1)
+        return total
+
+    def finish(self, total: Array) -> Array:
+        return total
+
+
+def _wrapped(number: int) -> np.int64:
+    """An integer modulo 2**64."""
+    return np.uint64(number % 2**64).astype(np.int64)
+
+
 class RealSum(_Histogram):
     """The sum of a float64 table in float64: of each run, codes in ascending order; then of runs, in C order."""
 

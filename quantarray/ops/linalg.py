@@ -139,7 +139,7 @@ def _result(
     op: str, x: QuantArray, w: QuantArray, k: int, shift: Array | None, out_dtype: Any
 ) -> tuple[Operand, Operand, np.dtype[Any]]:
     """The operands in their form for products of k elements, and the type of the result."""
-    a, b = lower(op, "x", x), w._cached("operand", lambda: lower(op, "w", w))
+    a, b = lower(op, "x", x), lower(op, "w", w)
     exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
     bound = k * (x.dtype.max_abs * w.dtype.max_abs if exact else a.reach * b.reach)
     return a, b, result_type(op, exact, bound, shift, out_dtype)
@@ -173,6 +173,8 @@ class _Product(NamedTuple):
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = x if isinstance(x, QuantArray) else from_dense(x, x.ndim - 1)
+        if isinstance(self.call, FewOutputs):
+            return self.call(q, out)
         if self.terms is not None:
             return self.call(products.left(q.words, self.terms, 1, True), out)
         a = lower(self.op, "x", q)
@@ -197,7 +199,7 @@ def _prepare(
         return products.OfNothing(device, shift, requantize, dtype, shape)
     part, terms = _part_length(op, q, w, k), plain_terms(q) if dtype != np.float32 else None
     if part >= k and few.pays(x, w, b):
-        return _Product(op, part, terms, FewOutputs(device, b, k, shift, requantize, dtype, shape))
+        return _Product(op, part, terms, FewOutputs(device, w[:], shift, requantize, dtype, shape))
     whole = dtype == np.float32 and part >= k
     if whole and scaled.possible(device, requantize, a.terms, b, k):
         return _Product(op, part, terms, _scaled(device, w, a, b, part, shift, shape))
@@ -268,7 +270,7 @@ def _right(device: str, name: str, w: QuantArray, b: Operand, part: int) -> tupl
 
     def build() -> tuple[Right, Array]:
         outputs, k = w.shape
-        words = b.words.reshape(len(b.words), outputs, 1, -1)
+        words = b.words.reshape(b.planes, outputs, 1, -1)
         starts = range(0, max(k, 1), part)
         step = max(1, part // WORD_BITS)
         parts = [

@@ -8,15 +8,15 @@ plane; a table of real values becomes a term for each product of planes, a table
 
 from __future__ import annotations
 
-import operator
-from functools import lru_cache, reduce
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import asnumpy, namespace
-from ..dtypes import Array, arithmetic, level_values
+from ..dtypes import Array, DType, arithmetic, level_values
 from ..format import bits_for
 from . import checks
 from .conversion import recode
@@ -27,13 +27,23 @@ MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the 
 
 
 class Operand(NamedTuple):
-    """`words` uint64[planes *outer word], `terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with the
-    array's axes, or None for integer levels without a scale."""
+    """`terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with the array's axes, None for integer levels
+    without a scale."""
 
-    words: Array
+    source: QuantArray
+    planes: int
     terms: Array
     scale: Array | None
     offset: Array | None
+    recoded: Callable[[QuantArray], Array] | None = None  # planes of a source, where they are not its own
+
+    @property
+    def words(self) -> Array:
+        """uint64[planes *outer word], made anew each time where the array's own planes do not do.
+
+        Uneven levels take up to 32 planes for 2, so products bring a block of rows at a time (`parts.py`, `few.py`).
+        """
+        return self.source.words if self.recoded is None else self.recoded(self.source)
 
     @property
     def exact(self) -> bool:
@@ -65,7 +75,8 @@ def exact_inside(terms: Array, b: Operand, k: int) -> bool:
 
 def term_values(w: Operand, length: int) -> Array:
     """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
-    words = np.ascontiguousarray(asnumpy(w.words)).reshape(len(w.words), -1, w.words.shape[-1])
+    words = asnumpy(w.words)
+    words = np.ascontiguousarray(words).reshape(len(words), -1, words.shape[-1])
     bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
     values = []
     for first, planes, base, step in w.terms.tolist():
@@ -83,17 +94,18 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
     """The operand form of an array; see above."""
     plain, dtype, c = plain_terms(q), q.dtype, q.constants
     if plain is not None:
-        return Operand(q.words, plain, None, None)
+        return Operand(q, q.bits, plain, None, None)
     scale, offset = (None if a is None else a.astype(np.float64) for a in (c.scale, c.offset))
     if dtype.kind == "table":
         return _lower_table(op, name, q)
     if dtype.kind in ("uniform", "basis"):
         assert scale is not None
-        return Operand(q.words, dtype._term_rows, scale[None] if dtype.kind == "uniform" else scale, offset)
-    words, rows = q.words, None
-    if dtype.step is None:
-        words, rows = _integer_grid(q)
-    return Operand(words, dtype._term_rows if rows is None else rows, None if scale is None else scale[None], None)
+        return Operand(q, q.bits, dtype._term_rows, scale[None] if dtype.kind == "uniform" else scale, offset)
+    by_term = None if scale is None else scale[None]
+    if dtype.step is not None:
+        return Operand(q, q.bits, dtype._term_rows, by_term, None)
+    planes, terms, recoded = _integer_grid(dtype)
+    return Operand(q, planes, terms, by_term, None, recoded)
 
 
 @lru_cache(maxsize=256)
@@ -102,14 +114,18 @@ def _neutral(terms: int, ndim: int) -> tuple[Array, Array]:
     return np.ones((terms, *(1,) * ndim)), np.zeros((1,) * ndim)
 
 
-def _integer_grid(q: QuantArray) -> tuple[Array, Array]:
-    """Codes of uneven integer levels become numbers on the coarsest grid that holds all levels."""
-    assert q.dtype.levels is not None
-    low, step = arithmetic(q.dtype.levels)
-    grid = (np.array(q.dtype.levels) - low) // step
+def _integer_grid(dtype: DType) -> tuple[int, Array, Callable[[QuantArray], Array]]:
+    """(planes, terms, what makes the planes): codes of uneven integer levels become numbers on the coarsest grid that
+    holds all levels."""
+    assert dtype.levels is not None
+    low, step = arithmetic(dtype.levels)
+    grid = (np.array(dtype.levels) - low) // step
     bits = bits_for(int(grid.max()) + 1)
-    words = recode(q, grid.reshape(-1, *(1,) * q.ndim), bits)
-    return words, np.array([(0, bits, low, step)], np.int64)
+
+    def recoded(q: QuantArray) -> Array:
+        return recode(q, grid.reshape(-1, *(1,) * q.ndim), bits)
+
+    return bits, np.array([(0, bits, low, step)], np.int64), recoded
 
 
 def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
@@ -122,11 +138,19 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
     value = np.zeros((2**q.bits, *levels.shape[1:]))
     value[: len(levels)] = levels
     value = coefficients(value)  # value[S] becomes what the product of the planes in S adds
-    sets = range(1, len(value))
-    both = [reduce(operator.and_, [q.words[k] for k in range(q.bits) if s >> k & 1]) for s in sets]
-    words = namespace(q.device).stack(both)
-    rows = np.array([(i, 1, 0, 1) for i in range(len(sets))], np.int64)
-    return Operand(words, rows, value[1:], value[0])
+    terms = np.array([(i, 1, 0, 1) for i in range(len(value) - 1)], np.int64)
+    return Operand(q, len(terms), terms, value[1:], value[0], _common_ones)
+
+
+def _common_ones(q: QuantArray) -> Array:
+    """Words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
+    xp = namespace(q.device)
+    out = xp.empty((2**q.bits - 1, *q.words.shape[1:]), np.uint64)
+    for s in range(1, len(out) + 1):
+        rest = s & (s - 1)  # without its lowest plane
+        plane = q.words[(s ^ rest).bit_length() - 1]
+        out[s - 1] = plane if not rest else xp.bitwise_and(plane, out[rest - 1])
+    return out
 
 
 def from_dense(x: Array, axis: int) -> QuantArray:
@@ -173,11 +197,13 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
                 f"on both sides and an integer bias"
             )
         if bound >= 2**63:
-            raise OverflowError(f"{op}: sums of levels may reach {bound}, beyond 2**63; contract fewer elements")
+            raise OverflowError(f"{op}: exact sums may reach {bound}, which int64 cannot hold; contract fewer elements")
         return chosen
     reach = bound + (int(np.abs(bias).max()) if bias is not None and bias.size else 0)
-    if reach >= 2**53:
-        raise OverflowError(f"{op}: the exact result may reach {reach}, beyond 2**53; contract fewer elements")
+    if reach >= 2**63:
+        raise OverflowError(
+            f"{op}: the exact result may reach {reach}, which int64 cannot hold; contract fewer elements"
+        )
     if chosen == np.int32 and reach >= 2**31:
         raise OverflowError(
             f"{op}: the exact result may reach {reach}, which int32 cannot hold; pass out_dtype=np.int64"
@@ -194,6 +220,6 @@ def bias_values(op: str, bias: Any, channels: int) -> Array | None:
         raise ValueError(f"{op}: bias must be numbers [{channels}], one an output channel, got {b.dtype} {b.shape}")
     if b.dtype.kind == "f":
         return checks.float32(op, "bias", b)
-    if b.size and max(-int(b.min()), int(b.max())) >= 2**53:
-        raise OverflowError(f"{op}: bias must lie within +-2**53, got {b.min()} to {b.max()}")
+    if b.size and max(-int(b.min()), int(b.max())) >= 2**63:
+        raise OverflowError(f"{op}: bias must lie within int64, got {b.min()} to {b.max()}")
     return b.astype(np.int64)

@@ -23,6 +23,7 @@ from ..kernels import Finish, Left, Slices
 from ..window import Window, classes, stretches, tap_offsets
 from . import thresholding
 from .lanes import CopyLanes
+from .operand import reach
 
 _PLANES = (4, 6, 8)  # of a count that kernels know
 _AHEAD = 8  # words of a vector, and of a cache line
@@ -77,10 +78,14 @@ class Sliced:
 
 
 def possible(device: str, terms: Array, values: Array) -> bool:
-    """True for exact results of single bits by +-c to single bits; values int64[taps * turns, channels]."""
+    """True for exact results of single bits by +-c to single bits; values int64[taps * turns, channels].
+
+    Sums stay below 2**61, so that a threshold within +-2**62 less what is added to them is an int64.
+    """
     few = len(terms) == 1 and terms[0, 1] == 1 and len(values) + 2 <= 1 << _PLANES[-1]
     sizes = np.abs(values)
-    return few and bool(sizes.any() and (sizes == sizes.flat[0]).all()) and has_kernel(device, "sliced")
+    same = few and bool(sizes.any() and (sizes == sizes.flat[0]).all())
+    return same and len(values) * int(sizes.flat[0]) * reach(terms) < 2**61 and has_kernel(device, "sliced")
 
 
 def prepare(

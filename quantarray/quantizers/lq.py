@@ -9,10 +9,12 @@ import numpy as np
 
 from ..dtypes import Array, Constants, DType, basis, level_values
 from .base import Quantizer, bits_of, by_channel, float32, is_positive, nearest_code, numbers, ones_like_reduced
+from .least_squares import least_squares_grid
 from .planes import plus_minus
 from .rows import Ascending
 
 RIDGE, ITERATIONS = 1e-8, 256
+_SAMPLE = 1 << 12  # values a channel that a grid to start from is fitted to
 _QUARTILE = 0.6745  # of the normal distribution
 # Further starts, as (ratio of neighbours in the basis, their sum in standard deviations). On normal values the first
 # ends best of 300 random ones at 3 and at 4 bits; the others are for values of other distributions.
@@ -28,15 +30,23 @@ class LQ(Quantizer):
     counts. `basis` gives v instead, for instance a `moving_average` kept in training. Bit j of a code is that of
     v_j: the law has scale 2v and offset -sum v, or scale v and offset 0.
 
+    `center=True` has levels c + v . e, c one more number of the least squares: offset c - sum v, or c. Values are
+    then measured from their mean (of activations from the smallest), where every descent starts with c = 0; one more
+    starts from the even levels of `least_squares_grid`, which take as long to find as `Uniform(bits, symmetric=False,
+    mse=True)` does: long, for thousands of channels. A `basis` gives c behind v. This is no part of LQ-Nets.
+
     Codes are those of the nearest level, on a tie the upper one. A fitted v ascends, without signs in {-1, 1}. An
-    array of one value decodes to itself, rounded to float32, by the last v alone. Of nothing at all, v is where
-    `qem` would start with s = 1. Infinities need a given `basis`. Values beyond float32, and those whose scale is, are
-    refused.
+    array of one value decodes to itself, rounded to float32, by the last v alone, or by c. Of nothing at all, v is
+    where `qem` would start with s = 1. Infinities need a given `basis`. Values beyond float32, and those whose scale
+    is, are refused.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.quantize(np.float32([-6, -4, -1, 1, 4, 6]), qa.LQ(2))
     >>> q.scale.ravel(), q.codes(), q.dequantize().tolist()
     (array([4., 6.], dtype=float32), array([0, 0, 1, 2, 3, 3], dtype=uint8), [-5.0, -5.0, -1.0, 1.0, 5.0, 5.0])
+    >>> q = qa.quantize(np.float32([4, 6, 9, 11, 14, 16]), qa.LQ(2, center=True))
+    >>> q.scale.ravel().round(4), q.offset.round(4), q.dequantize().round(4).tolist()
+    (array([4., 6.], dtype=float32), array([5.], dtype=float32), [5.0, 5.0, 9.0, 11.0, 15.0, 15.0])
     """
 
     nearest = True
@@ -52,17 +62,20 @@ class LQ(Quantizer):
         basis: Sequence[float] | Array | None = None,
         ridge: float = RIDGE,
         iterations: int = ITERATIONS,
+        center: bool = False,
     ) -> None:
         for name, n, most in (("starts", starts, 1 + len(_STARTS)), ("iterations", iterations, 10**9)):
             if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
                 raise ValueError(f"LQ: {name} must be an integer from 1 to {most}, got {n!r}")
-        if not isinstance(activations, (bool, np.bool_)):
-            raise ValueError(f"LQ: activations must be True or False, got {activations!r}")
+        for name, yes in (("activations", activations), ("center", center)):
+            if not isinstance(yes, (bool, np.bool_)):
+                raise ValueError(f"LQ: {name} must be True or False, got {yes!r}")
         if not is_positive(ridge):
             raise ValueError(f"LQ: ridge must be a positive float32, got {ridge!r}")
         self.bits, self.starts, self.iterations = bits_of("LQ", bits), int(starts), int(iterations)
-        self.activations, self.ridge = bool(activations), float(ridge)
-        self.basis = None if basis is None else numbers("LQ", "basis", basis, self.bits, self.bits)
+        self.activations, self.ridge, self.center = bool(activations), float(ridge), bool(center)
+        name, count = ("basis with its center behind it", self.bits + 1) if self.center else ("basis", self.bits)
+        self.basis = None if basis is None else numbers("LQ", name, basis, count, count)
 
     @property
     def dtype(self) -> DType:
@@ -78,36 +91,60 @@ class LQ(Quantizer):
             v = np.tile(np.array(self.basis), (math.prod(shape), 1))
         else:
             v = self._fit(by_channel(x, axes))
+        v, center = v[:, : self.bits], v[:, self.bits :].sum(axis=1)
         if not self.activations:
-            return plus_minus("LQ", v, shape)
-        float32("LQ", "level", np.abs(v).sum(axis=1))
-        return Constants(float32("LQ", "scale", v.T).reshape(self.bits, *shape), np.zeros(shape, np.float32))
+            return plus_minus("LQ", v, shape, center)
+        ends = np.minimum(v, 0).sum(axis=1) + center, np.maximum(v, 0).sum(axis=1) + center
+        float32("LQ", "level", np.stack(ends))
+        scale, offset = float32("LQ", "scale", v.T), float32("LQ", "offset", center)
+        return Constants(scale.reshape(self.bits, *shape), offset.reshape(shape))
 
     def _fit(self, x: Array) -> Array:
-        """v [channels bits] for rows x."""
+        """v [channels bits] for rows x, the center behind it if there is one."""
         if not x.size:
-            return np.tile(self._start(0, np.ones(1)), (len(x), 1))
-        float32("LQ", "value", np.stack([x.min(axis=1), x.max(axis=1)]).astype(np.float64))
+            return self._start(0, np.ones(len(x)))
+        low, high = x.min(axis=1), x.max(axis=1)
+        float32("LQ", "value", np.stack([low, high]).astype(np.float64))
+        origin = np.zeros(len(x))
+        if self.center:  # differences are exact enough in float64 where squares of the values are not
+            origin = low.astype(np.float64) if self.activations else x.mean(axis=1, dtype=np.float64)
+            x = x - origin[:, None]
         rows = Ascending(x)
-        best, least = np.zeros((len(x), self.bits)), np.full(len(x), np.inf)
-        for start in range(self.starts):
-            v = self._start(start, np.sqrt(rows.squares / rows.length))
-            *_, (v, error) = qem(rows, v, self.activations, self.ridge, self.iterations)
+        best, least = np.zeros((len(x), self.bits + self.center)), np.full(len(x), np.inf)
+        for v in self._start_points(rows):
+            *_, (v, error) = qem(rows, v, self.activations, self.ridge, self.iterations, self.center)
             better = error < least
             best, least = np.where(better[:, None], v, best), np.where(better, error, least)
-        best = np.sort(best if self.activations else np.abs(best), axis=1)
-        low, high = rows.ends
+        best = self._ascending(best)
         alone = np.zeros_like(best)
-        alone[:, -1] = high if self.activations else np.abs(high)
+        alone[:, -1] = high if self.activations or self.center else np.abs(high)
+        best[:, self.bits :] += origin[:, None]
         return np.where((low == high)[:, None], alone, best)
 
+    def _ascending(self, v: Array) -> Array:
+        """The same levels by a basis that ascends; without signs, unless activations have no center to take them."""
+        v, center = v[:, : self.bits], v[:, self.bits :]
+        if self.activations and self.center:
+            center = center + np.minimum(v, 0).sum(axis=1, keepdims=True)
+        unsigned = self.center or not self.activations
+        return np.hstack([np.sort(np.abs(v) if unsigned else v, axis=1), center])
+
+    def _start_points(self, rows: Ascending) -> Iterator[Array]:
+        """Every v [channels bits], the center behind it if there is one, that `qem` descends from."""
+        size = np.sqrt(rows.squares / rows.length)
+        yield from (self._start(start, size) for start in range(self.starts))
+        if self.center:
+            step, low = least_squares_grid(rows.sample(_SAMPLE), 2**self.bits)
+            v = step[:, None] * 2.0 ** np.arange(self.bits)
+            yield np.column_stack([v, low] if self.activations else [v / 2, low + v.sum(axis=1) / 2])
+
     def _start(self, start: int, size: Array) -> Array:
-        """v [channels bits] to start from, for values of root mean square `size`."""
+        """v [channels bits] to start from, for values of root mean square `size`; the center, if any, is 0."""
         published = 2.0, _QUARTILE * (2 if self.activations else 2 - 2.0 ** (1 - self.bits))
         ratio, top = _STARTS[start - 1] if start else published
         v = ratio ** np.arange(self.bits)
         deviation = size * np.sqrt(2) if self.activations else size
-        return np.asarray(deviation[:, None] * (top / v.sum()) * v)
+        return np.pad(deviation[:, None] * (top / v.sum()) * v, ((0, 0), (0, int(self.center))))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         levels = level_values(self.dtype, constants)
@@ -119,6 +156,7 @@ class LQ(Quantizer):
 
     def __repr__(self) -> str:
         usual = {"activations": False, "starts": 1, "basis": None, "ridge": RIDGE, "iterations": ITERATIONS}
+        usual["center"] = False
         given = {name: getattr(self, name) for name in usual}
         given["basis"] = None if self.basis is None else list(self.basis)
         return f"LQ({self.bits}{''.join(f', {n}={v}' for n, v in given.items() if v != usual[n])})"
@@ -139,12 +177,14 @@ def qem(
     activations: bool = False,
     ridge: float = RIDGE,
     iterations: int = ITERATIONS,
+    center: bool = False,
 ) -> Iterator[tuple[Array, Array]]:
     """(v, mean squared error) after each half-step of the quantisation error minimisation of LQ-Nets.
 
-    x [channels elements], v float64 [channels bits]. One half-step takes the nearest levels, the next moves v to
+    x [channels elements], v float64 [channels bits], with `center` one number more behind them, which is added to every
+    level. One half-step takes the nearest levels, the next moves v to
 
-        argmin |x - B v|**2 + ridge * elements * |v - v_before|**2,    B the signs (or bits) of the codes
+        argmin |x - B v|**2 + ridge * elements * |v - v_before|**2,    B the signs (or bits) of the codes, and ones
 
     so the error never rises, and a number that no code depends on stays. The ridge is that of the authors' code.
     It ends where codes stay, each channel for itself, or after `iterations` pairs of half-steps.
@@ -154,16 +194,18 @@ def qem(
     """
     rows = x if isinstance(x, Ascending) else Ascending(x)
     v = np.array(v, np.float64)
-    bits = v.shape[1]
+    width = v.shape[1]
+    bits = width - center
     e = (np.arange(2**bits)[:, None] >> np.arange(bits) & 1).astype(np.float64)  # [codes bits]
     e = e if activations else 2 * e - 1
+    e = np.pad(e, ((0, 0), (0, int(center))), constant_values=1)
     pairs = (e[:, :, None] * e[:, None, :]).reshape(len(e), -1)
-    ridges = ridge * rows.length * np.eye(bits)
+    ridges = ridge * rows.length * np.eye(width)
     before = np.full((len(v), len(e)), -1)
     for _ in range(iterations):
         count, total = _cells(rows, (v[:, None] * e).sum(axis=2))
         # Counts are integers, so this product is exact in any order; sums are not, and each row adds up its own
-        gram = (count @ pairs).reshape(-1, bits, bits)
+        gram = (count @ pairs).reshape(-1, width, width)
         moment = (total[:, None] * e.T).sum(axis=2)
         yield v, _error(rows, gram, moment, v)
         moved = (count != before).any(axis=1)

@@ -57,6 +57,7 @@ def published(bits: int) -> list[Quantizer]:
     found += [Uniform(bits), Uniform(bits, mse=True), Uniform(bits, midrise=True, mse=True)]
     found += [PowerOfTwo(bits), NormalFloat(bits)] if bits > 1 else []
     found += [LloydMax(bits), Uniform(bits, symmetric=False), Uniform(bits, symmetric=False, mse=True), Grouped(bits)]
+    found += [LQ(bits, starts=3, center=True)]
     activations = DoReFa(bits, activations=True), LQ(bits, activations=True, starts=3)
     return [*found, PACT(bits), *activations, Uniform(bits, signed=False, mse=True)]
 

@@ -86,10 +86,9 @@ def _stretch(proof: Proof, run: Run, last: int, progress: Any) -> None:
             break
     worker.kill() if counted != last else worker.wait()
     code = worker.wait()
-    run.first = last
-    if counted != last and len(run.failures) < MOST_FAILURES:
+    run.first = last if counted == last else at + 1
+    if counted != last and at not in run.failures:
         run.failures[at] = f"{why} (exit code {code})"
-        run.first = at + 1
         run.counts["passed"] += max(0, at - counted)  # begun after the last report, and not failed
 
 
@@ -112,7 +111,5 @@ class Progress:
         self.shown = now
         rate = (at - self.start) / max(now - self.began, 1e-9)
         left = (run.count - at) / rate if rate else 0
-        print(
-            f"\r{run.name}: {at:,} of {run.count:,}, {len(run.failures)} failed, {rate:.0f}/s, {left / 60:.0f} min left ",
-            end="", file=sys.stderr, flush=True,
-        )  # fmt: skip
+        state = f"{at:,} of {run.count:,}, {len(run.failures)} failed, {rate:.0f}/s, {left / 60:.0f} min left"
+        print(f"\r{run.name}: {state}    ", end="", file=sys.stderr, flush=True)

@@ -114,16 +114,21 @@ def _as(builder, value, kind):
 
 @intrinsic
 def add_counts(typingctx, counts, shift, total):
-    """total[p, l] += counts[p, l] << shift, of 4 pixels and 32 lanes, both int32 or both int64."""
+    """total[p, l] += counts[p, l] << shift, of 4 pixels and 32 lanes, both int32 or both int64.
+
+    Shifts reach 62, of two grids of 32 planes; one by all bits of a lane or more adds nothing.
+    """
 
     def codegen(context, builder, signature, args):
         counts, total = (pointer(context, builder, signature, args, i) for i in (0, 2))
         vector = full(total.type.pointee)
+        fits = builder.icmp_signed("<", args[1], const(vector.element.width))
         shift = splat(builder, _as(builder, args[1], vector.element), vector.count)
-        for at in range(0, TILE * LANES, vector.count):
-            more = builder.shl(builder.load(place_of(builder, counts, at, vector), align=4), shift)
-            place = place_of(builder, total, at, vector)
-            builder.store(builder.add(builder.load(place, align=4), more), place, align=4)
+        with builder.if_then(fits, likely=True):
+            for at in range(0, TILE * LANES, vector.count):
+                more = builder.shl(builder.load(place_of(builder, counts, at, vector), align=4), shift)
+                place = place_of(builder, total, at, vector)
+                builder.store(builder.add(builder.load(place, align=4), more), place, align=4)
 
     return types.void(counts, types.int64, total), codegen
 

@@ -6,7 +6,7 @@ Factorisations and inverses have no low-bit results: NumPy's take `.dequantize()
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -32,11 +32,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    from .array_api import REFUSED
+def __dir__() -> list[str]:
+    return list(__all__)
 
-    reason = REFUSED.get(f"linalg.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")
+
+if not TYPE_CHECKING:  # type checkers would take every name for an attribute
+
+    def __getattr__(name: str) -> NoReturn:
+        from .array_api import REFUSED
+
+        reason = REFUSED.get(f"linalg.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")
 
 
 def diagonal(q: QuantArray, *, offset: int = 0) -> QuantArray:

@@ -11,7 +11,7 @@ from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, cast, overload
 
 import numpy as np
 
@@ -167,7 +167,11 @@ def move(q: QuantArray, device: str) -> QuantArray:
     return QuantArray(words, q.dtype, q.shape, q.axis, q.constants, q.scheme)
 
 
-def asnumpy(x: Any) -> Any:
+@overload
+def asnumpy(x: QuantArray) -> QuantArray: ...
+@overload
+def asnumpy(x: Any) -> Array: ...
+def asnumpy(x: Any) -> Array | QuantArray:
     """A QuantArray or a dense array on the CPU; itself if it is there.
 
     >>> import quantarray as qa
@@ -180,7 +184,7 @@ def asnumpy(x: Any) -> Any:
         return x
     if isinstance(x, QuantArray):
         return x.to_device("cpu")
-    return cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
+    return cast("Array", cupy("asnumpy").asnumpy(x)) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
 
 
 # Arrays of a device

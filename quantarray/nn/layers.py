@@ -7,6 +7,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from ..array import QuantArray
+from ..dtypes import Array
+from ..hints import Bytes, Padding, Pair
 from ..ops import checks
 from ..ops.convolution import conv2d
 from ..ops.linalg import linear
@@ -24,15 +26,15 @@ class Conv2d:
 
     weight: QuantArray
     _: KW_ONLY
-    stride: Any = 1
-    padding: Any = 0
+    stride: Pair = 1
+    padding: Padding = 0
     pad_value: float = 0
     requantize: Thresholds | None = None
 
     def __post_init__(self) -> None:
         _check_weight("Conv2d", self.weight, 4, "[o kh kw c]")
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
         return conv2d(
             x,
             self.weight,
@@ -68,13 +70,13 @@ class Dense:
     def __post_init__(self) -> None:
         _check_weight("Dense", self.weight, 2, "[o k]")
 
-    def __call__(self, x: Any) -> Any:
-        x, k = operand("Dense", "x", x), self.weight.shape[1]
-        if x.ndim > 2:
-            if math.prod(x.shape[1:]) != k:
-                raise ValueError(f"Dense: x {x.shape} must have the {k} elements a sample that weight takes")
-            x = x.reshape(len(x), k)
-        return linear(x, self.weight, requantize=self.requantize)
+    def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
+        rows, k = operand("Dense", "x", x), self.weight.shape[1]
+        if rows.ndim > 2:
+            if math.prod(rows.shape[1:]) != k:
+                raise ValueError(f"Dense: x {rows.shape} must have the {k} elements a sample that weight takes")
+            rows = rows.reshape(len(rows), k)
+        return linear(rows, self.weight, requantize=self.requantize)
 
     def to_device(self, device: str) -> Dense:
         """The layer with its weight on a device."""
@@ -89,9 +91,9 @@ class Dense:
 class MaxPool2d:
     """`max_pool2d(x, size, ...)` as a layer."""
 
-    size: Any
-    stride: Any = None
-    padding: Any = 0
+    size: Pair
+    stride: Pair | None = None
+    padding: Padding = 0
 
     def __post_init__(self) -> None:
         checks.pair("MaxPool2d", "size", self.size, 1)

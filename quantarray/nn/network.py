@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import device_of, graph, namespace, settle
 from ..dtypes import Array, DType, arithmetic, integers
+from ..hints import Bytes
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
 from ..ops import checks
 from ..ops.conversion import pack_codes
@@ -117,12 +118,13 @@ class Network:
     plain: PlainNetwork
     _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # the input table on each device
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
         """Integer scores of raw inputs (uint8, see `encode_input`) or of inputs that are encoded already.
 
         A network whose last layer has thresholds returns a QuantArray.
         """
-        return self.layers(x if self._is_encoded(x) else self.encode_input(x))
+        scores: Array | QuantArray = self.layers(x if self._is_encoded(x) else self.encode_input(x))
+        return scores
 
     def _is_encoded(self, x: Any) -> bool:
         return isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
@@ -161,7 +163,7 @@ class Network:
         table = self._input_law[1]
         return table.dtype == np.uint8 and bool((table == np.arange(len(table))).all())
 
-    def encode_input(self, x: Any) -> Any:
+    def encode_input(self, x: Any) -> Array | QuantArray:
         """Raw bytes, uint8 [n ..], as what the first layer takes: value = input_table[x].
 
         Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Raises TypeError for
@@ -179,7 +181,7 @@ class Network:
             raise ValueError(f"{op}: the input table has {entries} entries, got the byte {a.max()}")
         return self._looked_up(a)
 
-    def _looked_up(self, a: Any) -> Any:
+    def _looked_up(self, a: Any) -> Array | QuantArray:
         """Raw bytes as the first layer takes them, made where they lie and without waiting for them."""
         if self.plain.layers[0].op == "dense" and a.ndim > 2:
             a = a.reshape(len(a), math.prod(a.shape[1:]))  # before packing, while it is free
@@ -190,7 +192,7 @@ class Network:
             settle(device)
         values = a if self._codes_are_bytes else namespace(device).take(self._tables[device], a)
         if dtype is None:
-            return values
+            return cast(Array, values)
         return QuantArray(pack_codes(values, -1, dtype.bits), dtype, values.shape, values.ndim - 1)
 
     def __repr__(self) -> str:

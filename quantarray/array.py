@@ -377,6 +377,11 @@ class QuantArray(Operators, Reductions, Shaping):
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
 
+    def _repr_html_(self) -> str:
+        from .notebook import html
+
+        return html(self)
+
 
 _MISSING = {
     "__dlpack__": "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values",

@@ -282,7 +282,7 @@ def test_info_on_a_container(tmp_path, capsys):
 
 def test_info_on_a_network(net, capsys):
     status, out, _ = call(capsys, "info", net)
-    assert status == 0 and "conv2d 3x3, 5" in out and "samples: 6, with labels" in out
+    assert status == 0 and "conv2d 3x3 3 -> 5" in out and "samples: 6, with labels" in out
     facts = json.loads(call(capsys, "info", net, "--json")[1])
     assert (facts["network"], facts["input"], len(facts["layers"])) == ("made up", [6, 5, 3], 4)
 

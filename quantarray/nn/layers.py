@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from ..array import QuantArray
-from ..dtypes import Array
+from ..dtypes import Array, DType
 from ..hints import Bytes, Padding, Pair
 from ..ops import checks
 from ..ops.convolution import conv2d
@@ -50,8 +50,14 @@ class Conv2d:
 
     @property
     def name(self) -> str:
-        outputs, height, width, _ = self.weight.shape
-        return f"conv2d {height}x{width}, {outputs}"
+        outputs, height, width, inputs = self.weight.shape
+        return f"conv2d {height}x{width} {inputs} -> {outputs}"
+
+    def __repr__(self) -> str:
+        outputs, height, width, inputs = self.weight.shape
+        usual = {"stride": 1, "padding": 0, "pad_value": 0}
+        others = "".join(f"{n}={v}, " for n, usually in usual.items() if (v := getattr(self, n)) != usually)
+        return f"Conv2d([n h w {inputs}] -> [n h w {outputs}], {height}x{width}, {others}{laws(self)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +90,12 @@ class Dense:
 
     @property
     def name(self) -> str:
-        return f"dense, {self.weight.shape[0]}"
+        outputs, inputs = self.weight.shape
+        return f"dense {inputs} -> {outputs}"
+
+    def __repr__(self) -> str:
+        outputs, inputs = self.weight.shape
+        return f"Dense([n {inputs}] -> [n {outputs}], {laws(self)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +116,22 @@ class MaxPool2d:
     def name(self) -> str:
         height, width = checks.pair("MaxPool2d", "size", self.size, 1)
         return f"max_pool2d {height}x{width}"
+
+    def __repr__(self) -> str:
+        height, width = checks.pair("MaxPool2d", "size", self.size, 1)
+        others = {"stride": self.stride, "padding": self.padding or None}
+        return f"MaxPool2d({height}x{width}{''.join(f', {n}={v}' for n, v in others.items() if v is not None)})"
+
+
+def laws(layer: Conv2d | Dense) -> str:
+    """The laws of a layer's weight and result."""
+    q, T = layer.weight, layer.requantize
+    scaled = " with a scale" if q.dtype.is_integer and q.scale is not None else ""
+    return f"weight={_law(q.dtype)}{scaled}, out={'dense' if T is None else _law(T.into)}"
+
+
+def _law(dtype: DType) -> str:
+    return f"{dtype.bits}-bit {dtype}"
 
 
 def _check_weight(layer: str, weight: Any, ndim: int, axes: str) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..cuda.graph import Graph
 
 Layer = Callable[[Any], Any]
+_MOST_NAMES = 8  # that a repr lists
 MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing would save less than half
 
 
@@ -40,6 +41,12 @@ class Record:
     nbytes: int
     weight_nbytes: int
     output: Any
+
+    def __repr__(self) -> str:
+        weights = f", {self.weight_nbytes} bytes of weights" if self.weight_nbytes else ""
+        return (
+            f"Record({self.name}: {self.shape}, {self.bits} bit{'s' * (self.bits > 1)}, {self.nbytes} bytes{weights})"
+        )
 
 
 class Sequential:
@@ -79,8 +86,7 @@ class Sequential:
         for layer in self.layers:
             x = layer(x)
             bits = x.bits if isinstance(x, QuantArray) else 8 * x.dtype.itemsize
-            name = getattr(layer, "name", type(layer).__name__)
-            records.append(Record(name, x.shape, bits, x.nbytes, _weight_nbytes(layer), x))
+            records.append(Record(_name(layer), x.shape, bits, x.nbytes, _weight_nbytes(layer), x))
         return records
 
     @property
@@ -101,8 +107,15 @@ class Sequential:
         return iter(self.layers)
 
     def __repr__(self) -> str:
-        names = ", ".join(getattr(layer, "name", type(layer).__name__) for layer in self.layers)
-        return f"Sequential({names})"
+        names = [_name(layer) for layer in self.layers]
+        if len(names) > _MOST_NAMES:
+            names[_MOST_NAMES - 2 : -1] = [f".. {len(names) - _MOST_NAMES + 1} more .."]
+        return f"Sequential({', '.join(names)}; {self.nbytes} bytes of weights)"
+
+
+def _name(layer: Any) -> str:
+    """What a layer calls itself, a function its name, else the class."""
+    return str(getattr(layer, "name", getattr(layer, "__name__", type(layer).__name__)))
 
 
 def _weight_nbytes(layer: Any) -> int:
@@ -196,7 +209,8 @@ class Network:
         return QuantArray(pack_codes(values, -1, dtype.bits), dtype, values.shape, values.ndim - 1)
 
     def __repr__(self) -> str:
-        return f"Network({self.plain.name!r}, {self.layers!r}, {self.layers.nbytes} bytes of weights)"
+        into, out = (f"[n {' '.join(map(str, s))}]" for s in (self.plain.input.shape[1:], self.plain.layers[-1].shape))
+        return f"Network({self.plain.name!r}, uint8 {into} -> {out}, {self.layers!r})"
 
 
 def load_network(file: str | os.PathLike[str]) -> Network:

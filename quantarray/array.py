@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, overload
 
 import numpy as np
@@ -509,3 +511,15 @@ def _outermost(dtype: DType, constants: Constants) -> list[Array]:
     if dtype.kind == "uniform":
         return [offset + scale * (dtype.n_levels - 1)]
     return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]
+
+
+class _Module(ModuleType):
+    """This module, which has the name of NumPy's function: who calls it is told what there is."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        from .array_api import REFUSED
+
+        raise TypeError(f"quantarray.array is a module, no function: {REFUSED['asarray']}")
+
+
+sys.modules[__name__].__class__ = _Module

@@ -11,7 +11,7 @@ from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
 import numpy as np
 
@@ -171,7 +171,7 @@ def move(q: QuantArray, device: str) -> QuantArray:
 def asnumpy(x: QuantArray) -> QuantArray: ...
 @overload
 def asnumpy(x: Any) -> Array: ...
-def asnumpy(x: Any) -> Array | QuantArray:
+def asnumpy(x: Any) -> Any:
     """A QuantArray or a dense array on the CPU; itself if it is there.
 
     >>> import quantarray as qa
@@ -184,7 +184,7 @@ def asnumpy(x: Any) -> Array | QuantArray:
         return x
     if isinstance(x, QuantArray):
         return x.to_device("cpu")
-    return cast("Array", cupy("asnumpy").asnumpy(x)) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
+    return cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
 
 
 # Arrays of a device

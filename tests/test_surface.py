@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
@@ -69,3 +70,14 @@ def test_an_array_shows_no_plumbing():
 
 def test_every_public_attribute_of_an_array_has_a_docstring():
     assert all(inspect.getdoc(getattr(qa.QuantArray, name)) for name in ATTRIBUTES)
+
+
+def test_array_which_is_a_module_says_what_makes_arrays():
+    with pytest.raises(TypeError, match=r"quantarray.array is a module.*quantize\(x, quantizer\), encode\(x, values\)"):
+        qa.array([1, -1])
+
+
+def test_type_hints_of_public_functions_can_be_read():
+    for name in qa.__all__:
+        if inspect.isfunction(getattr(qa, name)):
+            assert "return" in typing.get_type_hints(getattr(qa, name)), name

@@ -38,6 +38,7 @@ check(assert_type(q.T, qa.QuantArray), qa.QuantArray)
 check(assert_type(q.codes(), Array), np.ndarray)
 check(assert_type(q.dequantize(), Array), np.ndarray)
 check(assert_type(q.dtype, qa.DType), qa.DType)
+check(assert_type(qa.uint2, qa.DType), qa.DType)
 check(assert_type(q.shape, tuple[int, ...]), tuple)
 
 # Products: dense, or packed again

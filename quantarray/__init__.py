@@ -8,7 +8,7 @@ w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0
 y = qa.conv2d(x, w, padding=1)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import linalg, quantizers, testing
 from .array import QuantArray
@@ -196,28 +196,27 @@ from .tuning import autotune
 if TYPE_CHECKING:
     from . import nn
     from .report.compare import Comparison, compare
+else:
+    # Imported when they are asked for: people who came for arrays do not wait for them
+    _LATER = {"nn": ".nn", "compare": ".report.compare", "Comparison": ".report.compare"}
+
+    def __getattr__(name):  # hidden from type checkers, which would take every name for an attribute
+        from importlib import import_module
+
+        if name in _LATER:
+            module = import_module(_LATER[name], __name__)
+            return getattr(module, name, module)
+        from .array_api import REFUSED
+
+        reason = f": {REFUSED[name]}" if name in REFUSED else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason}")
+
 
 __version__ = "0.1.0"
 
 
-# Imported when they are asked for: people who came for arrays do not wait for them
-_LATER = {"nn": ".nn", "compare": ".report.compare", "Comparison": ".report.compare"}
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name in _LATER:
-        module = import_module(_LATER[name], __name__)
-        return getattr(module, name, module)
-    from .array_api import REFUSED
-
-    reason = f": {REFUSED[name]}" if name in REFUSED else ""
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason}")
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return list(__all__)
 
 
 __all__ = [
@@ -447,3 +446,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+del TYPE_CHECKING  # all names here are public, but for the modules that imports leave behind

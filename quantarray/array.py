@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
 from .device import asnumpy, contiguous, settle
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, is_locked, locked, tail_mask, word_count
+from .hints import Bytes, Index
 from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
@@ -195,7 +198,8 @@ class QuantArray(Operators, Reductions, Shaping):
 
         return conversion.dequantize(self)
 
-    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, np.dtype[np.void]]:
+        # Not NoReturn, which fits every dtype: type checkers would take `ndarray + q` for an ndarray
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -225,12 +229,17 @@ class QuantArray(Operators, Reductions, Shaping):
 
     # Elements
 
+    @overload
+    def __getitem__(self, key: tuple[int | np.integer[Any], ...]) -> Any: ...  # a value, if an integer for each axis
+    @overload
+    def __getitem__(self, key: Index | tuple[Index, ...]) -> QuantArray: ...
     def __getitem__(self, key: Any) -> Any:
         """NumPy's indexing by integers, slices, ..., None, and by arrays of integers and masks.
 
         Slices of unpacked axes and slices of the packed one that begin and end on words are views; other slices of
         the packed axis copy words, arrays what they name. An integer on the packed axis leaves the last
-        other axis packed, integers on all axes give the value as a NumPy scalar.
+        other axis packed, integers on all axes give the value as a NumPy scalar. Type checkers, which do not know how
+        many axes there are, take q[0] for an array.
 
         >>> import quantarray as qa, numpy as np
         >>> q = qa.encode(np.arange(12).reshape(3, 4) % 4, values=range(4))
@@ -256,7 +265,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
         return membership.contains(self, value)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[QuantArray]:
         return (self[i] for i in range(len(self)))
 
     def copy(self) -> QuantArray:
@@ -276,18 +285,25 @@ class QuantArray(Operators, Reductions, Shaping):
 
     # Arithmetic and comparison are in `Operators`, changes of shape in `Shaping`
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: QuantArray | Bytes) -> Array:
         from .ops import linalg
 
         if not isinstance(other, (QuantArray, np.ndarray)):
             return NotImplemented
         return linalg.matmul(self, other)
 
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
+    def __rmatmul__(self, other: Bytes) -> Array:
+        from .ops import linalg
 
-    def __delitem__(self, key: Any) -> NoReturn:
-        raise TypeError("a QuantArray is immutable: q[mask] and q[indices] give the elements that stay")
+        return linalg.matmul(other, self) if isinstance(other, np.ndarray) else NotImplemented
+
+    if not TYPE_CHECKING:  # type checkers say that there are no such operations
+
+        def __setitem__(self, key: Any, value: Any) -> NoReturn:
+            raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
+
+        def __delitem__(self, key: Any) -> NoReturn:
+            raise TypeError("a QuantArray is immutable: q[mask] and q[indices] give the elements that stay")
 
     def __bool__(self) -> bool:
         """The truth of the only element, as in NumPy; of no or several it is ambiguous."""
@@ -363,6 +379,11 @@ class QuantArray(Operators, Reductions, Shaping):
             f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
+
+    def _repr_html_(self) -> str:
+        from .notebook import html
+
+        return html(self)
 
 
 _MISSING = {
@@ -487,3 +508,15 @@ def _outermost(dtype: DType, constants: Constants) -> list[Array]:
     if dtype.kind == "uniform":
         return [offset + scale * (dtype.n_levels - 1)]
     return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]
+
+
+class _Module(ModuleType):
+    """This module, which has the name of NumPy's function: who calls it is told what there is."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        from .array_api import REFUSED
+
+        raise TypeError(f"quantarray.array is a module, no function: {REFUSED['asarray']}")
+
+
+sys.modules[__name__].__class__ = _Module

@@ -11,7 +11,7 @@ from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
 import numpy as np
 
@@ -167,6 +167,10 @@ def move(q: QuantArray, device: str) -> QuantArray:
     return QuantArray(words, q.dtype, q.shape, q.axis, q.constants, q.scheme)
 
 
+@overload
+def asnumpy(x: QuantArray) -> QuantArray: ...
+@overload
+def asnumpy(x: Any) -> Array: ...
 def asnumpy(x: Any) -> Any:
     """A QuantArray or a dense array on the CPU; itself if it is there.
 

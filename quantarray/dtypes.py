@@ -342,8 +342,21 @@ class Constants:
         return sum(a.nbytes for _, a, _ in self.items())
 
     def __repr__(self) -> str:
-        listed = [f"{name}={getattr(self, name)!r}" for name, _, _ in self.items()]
-        return f"Constants({', '.join([*listed, f'group={self.group}'])}{', in bfloat16' if self.bfloat16 else ''})"
+        """Shapes and ranges.
+
+        >>> Constants(scale=np.float32([[0.5], [2]]), offset=np.float32([[-1]]), group=64)
+        Constants(scale (2, 1) 0.5 to 2, offset (1, 1) -1, group 64)
+        """
+        listed = [f"{name} {a.shape} {_range(getattr(self, name))}" for name, a, _ in self.items()]
+        group = [] if self.group is None else [f"group {self.group}"]
+        return f"Constants({', '.join([*listed, *group, *['in bfloat16'] * self.bfloat16])})"
+
+
+def _range(a: Array) -> str:
+    if not a.size:
+        return "empty"
+    low, high = f"{a.min():.4g}", f"{a.max():.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _read_only(a: Array) -> Array:

@@ -6,13 +6,14 @@ Factorisations and inverses have no low-bit results: NumPy's take `.dequantize()
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 
 import numpy as np
 
 from .array import QuantArray
 from .device import asnumpy, namespace
 from .dtypes import Array
+from .hints import Axes
 from .ops import checks, functional, reduction
 from .ops.along import take_along_axis
 from .ops.contractions import outer, tensordot, vecdot
@@ -32,11 +33,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> NoReturn:
-    from .array_api import REFUSED
+def __dir__() -> list[str]:
+    return list(__all__)
 
-    reason = REFUSED.get(f"linalg.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")
+
+if not TYPE_CHECKING:  # type checkers would take every name for an attribute
+
+    def __getattr__(name: str) -> NoReturn:
+        from .array_api import REFUSED
+
+        reason = REFUSED.get(f"linalg.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")
 
 
 def diagonal(q: QuantArray, *, offset: int = 0) -> QuantArray:
@@ -59,7 +66,7 @@ def diagonal(q: QuantArray, *, offset: int = 0) -> QuantArray:
     return found
 
 
-def trace(q: QuantArray, *, offset: int = 0) -> Any:
+def trace(q: QuantArray, *, offset: int = 0) -> Array:
     """out = sum of the diagonal of the last two axes; types as of `sum`.
 
     >>> import quantarray as qa
@@ -69,7 +76,17 @@ def trace(q: QuantArray, *, offset: int = 0) -> Any:
     return reduction.sum(diagonal(_matrices("trace", q), offset=offset), -1)
 
 
-def vector_norm(q: QuantArray, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
+@overload
+def vector_norm(
+    q: QuantArray, *, axis: None = None, keepdims: Literal[False] = False, ord: float = 2
+) -> np.float32: ...
+@overload
+def vector_norm(q: QuantArray, *, axis: None = None, keepdims: Literal[True], ord: float = 2) -> Array: ...
+@overload
+def vector_norm(q: QuantArray, *, axis: Axes, keepdims: bool = False, ord: float = 2) -> Array: ...
+def vector_norm(
+    q: QuantArray, *, axis: Axes | None = None, keepdims: bool = False, ord: float = 2
+) -> Array | np.float32:
     """out = (sum |value|^ord)^(1/ord) over axes, float32; ord inf and -inf: the largest and smallest |value|, 0: how
     many are not 0.
 
@@ -97,11 +114,11 @@ def vector_norm(q: QuantArray, *, axis: Any = None, keepdims: bool = False, ord:
 
     total = functional.map_reduce(power, q, axis=over, reduce="sum", keepdims=keepdims)
     with np.errstate(divide="ignore"):  # on the CPU: roots of other libraries may differ in the last bit
-        found = (asnumpy(total) ** (1 / ord)).astype(np.float32)
-    return found if q.device == "cpu" else namespace(q.device).asarray(found)
+        norm: Array = (asnumpy(total) ** (1 / ord)).astype(np.float32)
+    return norm if q.device == "cpu" else cast(Array, namespace(q.device).asarray(norm))
 
 
-def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: float | Literal["fro"] = "fro") -> Array:
     """The norm of matrices in the last two axes, float32: "fro", the root of all squares; ord 1 and -1 the largest and
     smallest sum of a column's magnitudes, inf and -inf of a row's.
 
@@ -121,8 +138,8 @@ def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: Any = "fro") -> A
             f"{op}: ord must be 'fro', 1, -1, inf or -inf, got {ord!r}; np.linalg.matrix_norm takes .dequantize()"
         )
     sums = vector_norm(q, axis=-2 if abs(ord) == 1 else -1, keepdims=True, ord=1)
-    found = (np.max if ord > 0 else np.min)(sums, axis=(-2, -1), keepdims=keepdims)
-    return found
+    norms: Array = (np.max if ord > 0 else np.min)(sums, axis=(-2, -1), keepdims=keepdims)
+    return norms
 
 
 def _matrices(op: str, q: Any) -> QuantArray:

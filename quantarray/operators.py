@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from .array import QuantArray
+    from .hints import Values
 
 _SHIFT = (
     "{} of packed arrays is refused: q * 2**n and q // 2**n are what it is for integers, and shift(q, n) moves the "
@@ -21,7 +22,7 @@ def _function(module: str, name: str) -> Callable[..., Any]:
     return found
 
 
-def _unary(module: str, name: str) -> Any:
+def _unary(module: str, name: str) -> Callable[[Any], QuantArray]:
     def method(self: Any) -> QuantArray:
         made: QuantArray = _function(module, name)(self)
         return made
@@ -29,42 +30,45 @@ def _unary(module: str, name: str) -> Any:
     return method
 
 
-def _binary(module: str, name: str) -> Any:
-    def method(self: Any, other: Any) -> QuantArray:
+def _binary(module: str, name: str) -> Callable[[Any, QuantArray | Values], QuantArray]:
+    def method(self: Any, other: QuantArray | Values) -> QuantArray:
         made: QuantArray = _function(module, name)(self, other)
         return made
 
     return method
 
 
-def _reflected(module: str, name: str) -> Any:
-    def method(self: Any, other: Any) -> QuantArray:
+def _reflected(module: str, name: str) -> Callable[[Any, Values], QuantArray]:
+    def method(self: Any, other: Values) -> QuantArray:
         made: QuantArray = _function(module, name)(other, self)
         return made
 
     return method
 
 
-def _refused(name: str) -> Any:
+def _refused(name: str) -> Callable[[Any, Any], NoReturn]:
     def method(self: Any, other: Any) -> NoReturn:
         raise TypeError(_SHIFT.format(name))
 
     return method
 
 
-def _divmod(self: Any, other: Any) -> tuple[QuantArray, QuantArray]:
+def _divmod(self: Any, other: QuantArray | Values) -> tuple[QuantArray, QuantArray]:
     return self // other, self % other
 
 
-def _reflected_divmod(self: Any, other: Any) -> tuple[QuantArray, QuantArray]:
+def _reflected_divmod(self: Any, other: Values) -> tuple[QuantArray, QuantArray]:
     return other // self, other % self
 
 
-def _pow(self: Any, other: Any, modulus: Any = None) -> QuantArray:
+def _pow(self: Any, other: QuantArray | Values, modulus: None = None) -> QuantArray:
     if modulus is not None:
         raise TypeError("pow of packed arrays takes no modulus: (q ** n) % m is what it is for integers")
     made: QuantArray = _function("elementwise", "pow")(self, other)
     return made
+
+
+_equal, _not_equal = _binary("comparison", "equal"), _binary("comparison", "not_equal")
 
 
 class Operators:
@@ -87,15 +91,20 @@ class Operators:
     __divmod__, __rdivmod__ = _divmod, _reflected_divmod
     __pow__, __rpow__ = _pow, _reflected("elementwise", "pow")
 
-    __eq__ = _binary("comparison", "equal")
-    __ne__ = _binary("comparison", "not_equal")
     __lt__ = _binary("comparison", "less")
     __le__ = _binary("comparison", "less_equal")
     __gt__ = _binary("comparison", "greater")
     __ge__ = _binary("comparison", "greater_equal")
 
+    def __eq__(self, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
+        return _equal(self, other)
+
+    def __ne__(self, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
+        return _not_equal(self, other)
+
     __and__, __rand__ = _binary("logic", "bitwise_and"), _reflected("logic", "bitwise_and")
     __or__, __ror__ = _binary("logic", "bitwise_or"), _reflected("logic", "bitwise_or")
     __xor__, __rxor__ = _binary("logic", "bitwise_xor"), _reflected("logic", "bitwise_xor")
-    __lshift__, __rlshift__ = _refused("<<"), _refused("<<")
-    __rshift__, __rrshift__ = _refused(">>"), _refused(">>")
+    if not TYPE_CHECKING:  # type checkers say that there is no such operator
+        __lshift__, __rlshift__ = _refused("<<"), _refused("<<")
+        __rshift__, __rrshift__ = _refused(">>"), _refused(">>")

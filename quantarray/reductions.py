@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, cast, overload
+
+import numpy as np
 
 from .dtypes import Array
+from .hints import Axes, Bytes, OutType
 
 if TYPE_CHECKING:
     from .array import QuantArray
@@ -15,53 +18,133 @@ class Reductions:
 
     __slots__ = ()
 
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+    @overload
+    def sum(self, axis: None = None, *, dtype: OutType = None, keepdims: Literal[False] = False) -> np.number[Any]: ...
+    @overload
+    def sum(self, axis: None = None, *, dtype: OutType = None, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def sum(self, axis: Axes, *, dtype: OutType = None, keepdims: bool = False) -> Array: ...
+    def sum(self, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.sum`."""
         return _reduction("sum", self, axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def mean(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.float32: ...
+    @overload
+    def mean(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def mean(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
+    def mean(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.float32:
         """See `quantarray.mean`."""
         return _reduction("mean", self, axis, keepdims=keepdims)
 
-    def var(self, axis: Any = None, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    @overload
+    def var(
+        self, axis: None = None, *, correction: float | None = None, ddof: float = 0, keepdims: Literal[False] = False
+    ) -> np.float32: ...
+    @overload
+    def var(
+        self, axis: None = None, *, correction: float | None = None, ddof: float = 0, keepdims: Literal[True]
+    ) -> Array: ...
+    @overload
+    def var(self, axis: Axes, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False) -> Array: ...
+    def var(
+        self, axis: Axes | None = None, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False
+    ) -> Array | np.float32:
         """See `quantarray.var`; `ddof` is the name that NumPy's method has for `correction`."""
         less = ddof if correction is None else correction
         return _reduction("var", self, axis, correction=less, keepdims=keepdims)
 
-    def std(self, axis: Any = None, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    @overload
+    def std(
+        self, axis: None = None, *, correction: float | None = None, ddof: float = 0, keepdims: Literal[False] = False
+    ) -> np.float32: ...
+    @overload
+    def std(
+        self, axis: None = None, *, correction: float | None = None, ddof: float = 0, keepdims: Literal[True]
+    ) -> Array: ...
+    @overload
+    def std(self, axis: Axes, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False) -> Array: ...
+    def std(
+        self, axis: Axes | None = None, *, correction: float | None = None, ddof: float = 0, keepdims: bool = False
+    ) -> Array | np.float32:
         """See `quantarray.std`; `ddof` is the name that NumPy's method has for `correction`."""
         less = ddof if correction is None else correction
         return _reduction("std", self, axis, correction=less, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+    @overload
+    def prod(self, axis: None = None, *, dtype: OutType = None, keepdims: Literal[False] = False) -> np.number[Any]: ...
+    @overload
+    def prod(self, axis: None = None, *, dtype: OutType = None, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def prod(self, axis: Axes, *, dtype: OutType = None, keepdims: bool = False) -> Array: ...
+    def prod(
+        self, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False
+    ) -> Array | np.number[Any]:
         """See `quantarray.prod`."""
         return _reduction("prod", self, axis, dtype=dtype, keepdims=keepdims)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def any(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
+    @overload
+    def any(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def any(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
+    def any(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
         """See `quantarray.any`."""
         return _reduction("any", self, axis, keepdims=keepdims)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def all(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
+    @overload
+    def all(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def all(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
+    def all(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
         """See `quantarray.all`."""
         return _reduction("all", self, axis, keepdims=keepdims)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def min(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
+    @overload
+    def min(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def min(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
+    def min(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.min`."""
         return _reduction("min", self, axis, keepdims=keepdims)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def max(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
+    @overload
+    def max(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def max(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
+    def max(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.max`."""
         return _reduction("max", self, axis, keepdims=keepdims)
 
-    def argmin(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def argmin(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
+    @overload
+    def argmin(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def argmin(self, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
+    def argmin(self, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
         """See `quantarray.argmin`."""
-        return _search("argmin", self, axis, keepdims=keepdims)
+        return cast(Array, _search("argmin", self, axis, keepdims=keepdims))
 
-    def argmax(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    @overload
+    def argmax(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
+    @overload
+    def argmax(self, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+    @overload
+    def argmax(self, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
+    def argmax(self, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
         """See `quantarray.argmax`."""
-        return _search("argmax", self, axis, keepdims=keepdims)
+        return cast(Array, _search("argmax", self, axis, keepdims=keepdims))
 
-    def argsort(self, *, axis: int = -1, descending: bool = False) -> Array:
+    def argsort(self, *, axis: SupportsIndex = -1, descending: bool = False) -> Array:
         """See `quantarray.argsort`."""
         return cast(Array, _search("argsort", self, axis=axis, descending=descending))
 
@@ -69,17 +152,17 @@ class Reductions:
         """See `quantarray.nonzero`."""
         return cast("tuple[Array, ...]", _search("nonzero", self))
 
-    def dot(self, other: Any) -> Any:
+    def dot(self, other: QuantArray | Bytes) -> Array:
         """See `quantarray.dot`."""
         from .ops import contractions
 
         return contractions.dot(cast("QuantArray", self), other)
 
 
-def _reduction(name: str, *args: Any, **kwargs: Any) -> Any:
+def _reduction(name: str, *args: Any, **kwargs: Any) -> Array:
     from .ops import reduction
 
-    return getattr(reduction, name)(*args, **kwargs)
+    return cast(Array, getattr(reduction, name)(*args, **kwargs))
 
 
 def _search(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 if TYPE_CHECKING:
     from .array import QuantArray
+    from .hints import Axes, Values
 
 
 class Shaping:
@@ -26,7 +27,7 @@ class Shaping:
 
         return views.matrix_transpose(self)
 
-    def transpose(self: Any, *axes: Any) -> QuantArray:
+    def transpose(self: Any, *axes: SupportsIndex | tuple[int, ...] | list[int] | None) -> QuantArray:
         """The axes in another order, reversed by default; a view: no word moves.
 
         >>> import quantarray as qa, numpy as np
@@ -38,7 +39,7 @@ class Shaping:
 
         return views.transpose(self, *axes)
 
-    def reshape(self: Any, *shape: Any) -> QuantArray:
+    def reshape(self: Any, *shape: Axes) -> QuantArray:
         """Another shape of the same elements in C order.
 
         A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
@@ -63,7 +64,7 @@ class Shaping:
         made: QuantArray = self.ravel().copy()
         return made
 
-    def squeeze(self: Any, axis: Any = None) -> QuantArray:
+    def squeeze(self: Any, axis: Axes | None = None) -> QuantArray:
         """Without axes of length 1: `quantarray.squeeze`."""
         from .ops import views
 
@@ -75,13 +76,13 @@ class Shaping:
 
         return views.swapaxes(self, axis1, axis2)
 
-    def take(self: Any, indices: Any, axis: int | None = None) -> QuantArray:
+    def take(self: Any, indices: Values, axis: int | None = None) -> QuantArray:
         """Elements of an axis by their numbers: `quantarray.take`."""
         from .ops import taking
 
         return taking.take(self, indices, axis)
 
-    def repeat(self: Any, repeats: Any, axis: int | None = None) -> QuantArray:
+    def repeat(self: Any, repeats: Values, axis: int | None = None) -> QuantArray:
         """Each element of an axis several times: `quantarray.repeat`."""
         from .ops import taking
 

@@ -12,7 +12,13 @@ from .dtypes import Array
 from .ops import checks
 from .ops.blocks import blocks
 
+__all__ = ["assert_allclose", "assert_array_equal"]
+
 _SHOWN = 5
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
 
 
 def assert_array_equal(actual: Any, desired: Any) -> None:

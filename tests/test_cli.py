@@ -84,8 +84,8 @@ def test_run_reports(net, capsys):
     lines = out.splitlines()
     assert lines[0] == f"made up: 4 layers, input 6 x 5 x 3, {net}"
     rows = [line.split() for line in lines]
-    assert ["0", "conv2d", "3x3,", "5", "6", "x", "5", "x", "5", "1", "240", "360"] in rows
-    assert ["3", "dense,", "4", "4", "32", "16", "32"] in rows
+    assert ["0", "conv2d", "3x3", "3", "->", "5", "6", "x", "5", "x", "5", "1", "240", "360"] in rows
+    assert ["3", "dense", "28", "->", "4", "4", "32", "16", "32"] in rows
     assert "agreement: 24 of 24 expected integers equal, exact" in lines
     assert "accuracy:  5 of 6 right, 83.33 %" in lines
     assert "images/s" in lines[-1] and "compilation is not in it" in lines[-1]
@@ -99,7 +99,7 @@ def test_run_as_json(net, capsys):
     assert facts["accuracy"] == {"right": 3, "total": 3, "percent": 100.0}
     assert (facts["network"], facts["images"]) == ("made up", 3)
     assert facts["layers"][2] == {
-        "name": "conv2d 2x1, 7", "shape": [2, 2, 7], "bits": 2, "bytes": 64, "weight_bytes": 224
+        "name": "conv2d 2x1 5 -> 7", "shape": [2, 2, 7], "bits": 2, "bytes": 64, "weight_bytes": 224
     }  # fmt: skip
     assert facts["seconds"] > 0 and facts["images_per_second"] == pytest.approx(3 / facts["seconds"])
 
@@ -282,7 +282,7 @@ def test_info_on_a_container(tmp_path, capsys):
 
 def test_info_on_a_network(net, capsys):
     status, out, _ = call(capsys, "info", net)
-    assert status == 0 and "conv2d 3x3, 5" in out and "samples: 6, with labels" in out
+    assert status == 0 and "conv2d 3x3 3 -> 5" in out and "samples: 6, with labels" in out
     facts = json.loads(call(capsys, "info", net, "--json")[1])
     assert (facts["network"], facts["input"], len(facts["layers"])) == ("made up", [6, 5, 3], 4)
 

@@ -174,12 +174,12 @@ def test_batches_do_not_change_results(tmp_path):
 def test_trace_records_every_layer(tmp_path):
     network = load_network(small().save(tmp_path / "net.npz"))
     first, pool, second, dense = network.layers.trace(network.encode_input(network.plain.input[:1]))
-    assert (first.name, first.shape, first.bits, first.nbytes) == ("conv2d 3x3, 5", (1, 6, 5, 5), 1, 6 * 5 * 8)
+    assert (first.name, first.shape, first.bits, first.nbytes) == ("conv2d 3x3 3 -> 5", (1, 6, 5, 5), 1, 6 * 5 * 8)
     assert (pool.name, pool.shape, pool.weight_nbytes) == ("max_pool2d 2x2", (1, 3, 2, 5), 0)
     assert (second.bits, second.output.dtype) == (2, qa.integers(-1, 0, 3))
     assert (dense.bits, dense.nbytes, dense.weight_nbytes) == (32, 4 * 4, 4 * 8)
     assert network.layers.nbytes == sum(r.weight_nbytes for r in (first, second, dense))
-    assert repr(network).startswith("Network('made up', Sequential(conv2d 3x3, 5, max_pool2d 2x2")
+    assert repr(network).startswith("Network('made up', uint8 [n 6 5 3] -> [n 4], Sequential(conv2d 3x3 3 -> 5, max_")
 
 
 def test_encode_input_refuses_what_the_table_does_not_have(tmp_path):
@@ -207,7 +207,11 @@ def test_layers_by_hand():
     net = Sequential([Conv2d(w, padding=1, pad_value=-1, requantize=t), MaxPool2d(2), Dense(d)])
     hidden = qa.max_pool2d(qa.conv2d(x, w, padding=1, pad_value=-1, requantize=t), 2)
     np.testing.assert_array_equal(net(x), qa.linear(hidden.reshape(2, -1), d))
-    assert len(net) == 3 and [layer.name for layer in net] == ["conv2d 3x3, 70", "max_pool2d 2x2", "dense, 10"]
+    assert len(net) == 3 and [layer.name for layer in net] == [
+        "conv2d 3x3 64 -> 70",
+        "max_pool2d 2x2",
+        "dense 630 -> 10",
+    ]
 
 
 def test_layers_refuse_weights_of_another_shape():

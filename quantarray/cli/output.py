@@ -63,6 +63,7 @@ def layer_rows(network: Network) -> list[dict[str, Any]]:
             bits = 32 if thresholds is None else thresholds.into.bits
         elif i == 0:
             encoded = network.encode_input(network.plain.input[:1])
+            assert isinstance(encoded, QuantArray)  # pooling takes no other
             bits = encoded.bits
         weight = getattr(layer, "weight", None)
         rows.append(

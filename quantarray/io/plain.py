@@ -36,6 +36,9 @@ class PlainNetwork:
     input_text: str
     expected_text: str
 
+    def __repr__(self) -> str:
+        return f"PlainNetwork({self.name!r}, {len(self.layers)} layers, {len(self.input)} samples, {str(self.path)!r})"
+
 
 def read_plain(file: str | os.PathLike[str]) -> PlainNetwork:
     """Read and check a network of plain integers, for `load_network`.

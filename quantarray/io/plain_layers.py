@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,9 @@ class PlainLayer:
     pad: tuple[int, int] = (0, 0)
     size: int = 1
     pad_value: int = 0
-    weight: Array | None = None  # int8 [o kh kw c] or [o k]
-    thresholds: Array | None = None  # int32 [o T], in any order: they are counted
-    invert: Array | None = None  # bool [o]
+    weight: Array | None = field(default=None, repr=False)  # int8 [o kh kw c] or [o k]
+    thresholds: Array | None = field(default=None, repr=False)  # int32 [o T], in any order: they are counted
+    invert: Array | None = field(default=None, repr=False)  # bool [o]
     strict: bool = True
     values: tuple[int, ...] | None = None  # T + 1 integers, value of each code
 

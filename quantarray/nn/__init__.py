@@ -4,3 +4,7 @@ from .layers import Conv2d, Dense, MaxPool2d
 from .network import Network, Record, Sequential, load_network
 
 __all__ = ["Conv2d", "Dense", "MaxPool2d", "Network", "Record", "Sequential", "load_network"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -7,6 +7,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from ..array import QuantArray
+from ..dtypes import Array, DType
+from ..hints import Bytes, Padding, Pair
 from ..ops import checks
 from ..ops.convolution import conv2d
 from ..ops.linalg import linear
@@ -24,15 +26,15 @@ class Conv2d:
 
     weight: QuantArray
     _: KW_ONLY
-    stride: Any = 1
-    padding: Any = 0
+    stride: Pair = 1
+    padding: Padding = 0
     pad_value: float = 0
     requantize: Thresholds | None = None
 
     def __post_init__(self) -> None:
         _check_weight("Conv2d", self.weight, 4, "[o kh kw c]")
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
         return conv2d(
             x,
             self.weight,
@@ -48,8 +50,14 @@ class Conv2d:
 
     @property
     def name(self) -> str:
-        outputs, height, width, _ = self.weight.shape
-        return f"conv2d {height}x{width}, {outputs}"
+        outputs, height, width, inputs = self.weight.shape
+        return f"conv2d {height}x{width} {inputs} -> {outputs}"
+
+    def __repr__(self) -> str:
+        outputs, height, width, inputs = self.weight.shape
+        usual = {"stride": 1, "padding": 0, "pad_value": 0}
+        others = "".join(f"{n}={v}, " for n, usually in usual.items() if (v := getattr(self, n)) != usually)
+        return f"Conv2d([n h w {inputs}] -> [n h w {outputs}], {height}x{width}, {others}{laws(self)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +76,13 @@ class Dense:
     def __post_init__(self) -> None:
         _check_weight("Dense", self.weight, 2, "[o k]")
 
-    def __call__(self, x: Any) -> Any:
-        x, k = operand("Dense", "x", x), self.weight.shape[1]
-        if x.ndim > 2:
-            if math.prod(x.shape[1:]) != k:
-                raise ValueError(f"Dense: x {x.shape} must have the {k} elements a sample that weight takes")
-            x = x.reshape(len(x), k)
-        return linear(x, self.weight, requantize=self.requantize)
+    def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
+        rows, k = operand("Dense", "x", x), self.weight.shape[1]
+        if rows.ndim > 2:
+            if math.prod(rows.shape[1:]) != k:
+                raise ValueError(f"Dense: x {rows.shape} must have the {k} elements a sample that weight takes")
+            rows = rows.reshape(len(rows), k)
+        return linear(rows, self.weight, requantize=self.requantize)
 
     def to_device(self, device: str) -> Dense:
         """The layer with its weight on a device."""
@@ -82,16 +90,21 @@ class Dense:
 
     @property
     def name(self) -> str:
-        return f"dense, {self.weight.shape[0]}"
+        outputs, inputs = self.weight.shape
+        return f"dense {inputs} -> {outputs}"
+
+    def __repr__(self) -> str:
+        outputs, inputs = self.weight.shape
+        return f"Dense([n {inputs}] -> [n {outputs}], {laws(self)})"
 
 
 @dataclass(frozen=True, eq=False)
 class MaxPool2d:
     """`max_pool2d(x, size, ...)` as a layer."""
 
-    size: Any
-    stride: Any = None
-    padding: Any = 0
+    size: Pair
+    stride: Pair | None = None
+    padding: Padding = 0
 
     def __post_init__(self) -> None:
         checks.pair("MaxPool2d", "size", self.size, 1)
@@ -103,6 +116,22 @@ class MaxPool2d:
     def name(self) -> str:
         height, width = checks.pair("MaxPool2d", "size", self.size, 1)
         return f"max_pool2d {height}x{width}"
+
+    def __repr__(self) -> str:
+        height, width = checks.pair("MaxPool2d", "size", self.size, 1)
+        others = {"stride": self.stride, "padding": self.padding or None}
+        return f"MaxPool2d({height}x{width}{''.join(f', {n}={v}' for n, v in others.items() if v is not None)})"
+
+
+def laws(layer: Conv2d | Dense) -> str:
+    """The laws of a layer's weight and result."""
+    q, T = layer.weight, layer.requantize
+    scaled = " with a scale" if q.dtype.is_integer and q.scale is not None else ""
+    return f"weight={_law(q.dtype)}{scaled}, out={'dense' if T is None else _law(T.into)}"
+
+
+def _law(dtype: DType) -> str:
+    return f"{dtype.bits}-bit {dtype}"
 
 
 def _check_weight(layer: str, weight: Any, ndim: int, axes: str) -> None:

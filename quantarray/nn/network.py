@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import device_of, graph, namespace, settle
 from ..dtypes import Array, DType, arithmetic, integers
+from ..hints import Bytes
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
 from ..ops import checks
 from ..ops.conversion import pack_codes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..cuda.graph import Graph
 
 Layer = Callable[[Any], Any]
+_MOST_NAMES = 8  # that a repr lists
 MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing would save less than half
 
 
@@ -39,6 +41,12 @@ class Record:
     nbytes: int
     weight_nbytes: int
     output: Any
+
+    def __repr__(self) -> str:
+        weights = f", {self.weight_nbytes} bytes of weights" if self.weight_nbytes else ""
+        return (
+            f"Record({self.name}: {self.shape}, {self.bits} bit{'s' * (self.bits > 1)}, {self.nbytes} bytes{weights})"
+        )
 
 
 class Sequential:
@@ -78,8 +86,7 @@ class Sequential:
         for layer in self.layers:
             x = layer(x)
             bits = x.bits if isinstance(x, QuantArray) else 8 * x.dtype.itemsize
-            name = getattr(layer, "name", type(layer).__name__)
-            records.append(Record(name, x.shape, bits, x.nbytes, _weight_nbytes(layer), x))
+            records.append(Record(_name(layer), x.shape, bits, x.nbytes, _weight_nbytes(layer), x))
         return records
 
     @property
@@ -100,8 +107,15 @@ class Sequential:
         return iter(self.layers)
 
     def __repr__(self) -> str:
-        names = ", ".join(getattr(layer, "name", type(layer).__name__) for layer in self.layers)
-        return f"Sequential({names})"
+        names = [_name(layer) for layer in self.layers]
+        if len(names) > _MOST_NAMES:
+            names[_MOST_NAMES - 2 : -1] = [f".. {len(names) - _MOST_NAMES + 1} more .."]
+        return f"Sequential({', '.join(names)}; {self.nbytes} bytes of weights)"
+
+
+def _name(layer: Any) -> str:
+    """What a layer calls itself, a function its name, else the class."""
+    return str(getattr(layer, "name", getattr(layer, "__name__", type(layer).__name__)))
 
 
 def _weight_nbytes(layer: Any) -> int:
@@ -117,12 +131,13 @@ class Network:
     plain: PlainNetwork
     _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # the input table on each device
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
         """Integer scores of raw inputs (uint8, see `encode_input`) or of inputs that are encoded already.
 
         A network whose last layer has thresholds returns a QuantArray.
         """
-        return self.layers(x if self._is_encoded(x) else self.encode_input(x))
+        scores: Array | QuantArray = self.layers(x if self._is_encoded(x) else self.encode_input(x))
+        return scores
 
     def _is_encoded(self, x: Any) -> bool:
         return isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
@@ -161,7 +176,7 @@ class Network:
         table = self._input_law[1]
         return table.dtype == np.uint8 and bool((table == np.arange(len(table))).all())
 
-    def encode_input(self, x: Any) -> Any:
+    def encode_input(self, x: Any) -> Array | QuantArray:
         """Raw bytes, uint8 [n ..], as what the first layer takes: value = input_table[x].
 
         Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Raises TypeError for
@@ -179,7 +194,7 @@ class Network:
             raise ValueError(f"{op}: the input table has {entries} entries, got the byte {a.max()}")
         return self._looked_up(a)
 
-    def _looked_up(self, a: Any) -> Any:
+    def _looked_up(self, a: Any) -> Array | QuantArray:
         """Raw bytes as the first layer takes them, made where they lie and without waiting for them."""
         if self.plain.layers[0].op == "dense" and a.ndim > 2:
             a = a.reshape(len(a), math.prod(a.shape[1:]))  # before packing, while it is free
@@ -190,11 +205,12 @@ class Network:
             settle(device)
         values = a if self._codes_are_bytes else namespace(device).take(self._tables[device], a)
         if dtype is None:
-            return values
+            return cast(Array, values)
         return QuantArray(pack_codes(values, -1, dtype.bits), dtype, values.shape, values.ndim - 1)
 
     def __repr__(self) -> str:
-        return f"Network({self.plain.name!r}, {self.layers!r}, {self.layers.nbytes} bytes of weights)"
+        into, out = (f"[n {' '.join(map(str, s))}]" for s in (self.plain.input.shape[1:], self.plain.layers[-1].shape))
+        return f"Network({self.plain.name!r}, uint8 {into} -> {out}, {self.layers!r})"
 
 
 def load_network(file: str | os.PathLike[str]) -> Network:

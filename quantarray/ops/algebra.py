@@ -24,6 +24,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array, DType, uniform
+from ..hints import Values
 from . import checks
 from .levels import affordable, group_beside, is_exact, operand, regroup, with_law, with_levels, with_table
 from .mapping import of_pairs, table_function
@@ -74,7 +75,7 @@ def negative(q: QuantArray) -> QuantArray:
     return _times(op, q, -1, operator.mul)
 
 
-def add(a: Any, b: Any) -> QuantArray:
+def add(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a + b, one of them packed and the other a number, or a vector that broadcasts to the packed array's shape.
 
     Integer levels plus an integer stay integers. Else float32 constants, each rounded once: an offset moves, and
@@ -102,7 +103,7 @@ def add(a: Any, b: Any) -> QuantArray:
     return _plus("add", q, operand("add", "the operand", t, q))
 
 
-def subtract(a: Any, b: Any) -> QuantArray:
+def subtract(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a - b, one of them packed; laws and errors as in `add`.
 
     >>> import quantarray as qa
@@ -119,7 +120,7 @@ def subtract(a: Any, b: Any) -> QuantArray:
     return _plus(op, negative(q), operand(op, "the operand", a, q))
 
 
-def multiply(a: Any, b: Any) -> QuantArray:
+def multiply(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a * b, one of them packed and the other a number, or a vector that broadcasts to the packed array's shape.
 
     Integer levels times an integer stay integers; times a float or a vector they get it as their scale. Else scale,
@@ -141,7 +142,7 @@ def multiply(a: Any, b: Any) -> QuantArray:
     return _times(op, q, factor, operator.mul)
 
 
-def divide(a: Any, b: Any) -> QuantArray:
+def divide(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a / b in real numbers, one of them packed. q / s divides constants and keeps the law; s / q gives a table.
 
     Integer levels L get the scale 1 / s: L / s within 1.5 ulp of float32. Raises ValueError for a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def allocate_bits(
     sensitivity: Any = None,
     bits: Iterable[int] = (1, 2, 4, 8),
     group: int = 256,
-    method: str = "greedy",
+    method: Literal["greedy", "exact"] = "greedy",
 ) -> Array:
     """Bits b_i for each tensor that minimise sum_i C_i / (2**b_i - 1)**2 while sum_i size_i * b_i <= budget.
 

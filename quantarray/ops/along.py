@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -11,13 +10,14 @@ from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array
 from ..format import word_count
+from ..hints import Values
 from . import checks
 from .repacking import flattened
 from .rows import derived, flat, words_axis
 from .views import broadcast_to
 
 
-def take_along_axis(q: QuantArray, indices: Any, axis: int | None = -1) -> QuantArray:
+def take_along_axis(q: QuantArray, indices: Values, axis: int | None = -1) -> QuantArray:
     """The elements of an axis that `indices` name, for each place of the other axes by itself.
 
     out[i, j, k] = q[i, indices[i, j, k], k] for axis 1 of 3. indices: integers with as many axes as q, whose other

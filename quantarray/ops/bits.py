@@ -11,6 +11,7 @@ from ..array import QuantArray
 from ..device import contiguous, created, namespace
 from ..dtypes import Array, uint1
 from ..format import WORD, word_count
+from ..hints import BitOrder
 from . import checks
 from .conversion import codes, pack_codes
 from .words import clear_tail
@@ -47,7 +48,7 @@ def unpack_bits(q: QuantArray) -> Array:
 
 
 @created
-def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitorder: str = "big") -> QuantArray:
+def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitorder: BitOrder = "big") -> QuantArray:
     """The uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
 
     data: uint8, `shape` with ceil(n / 8) in place of the length n of the packed axis, or an object with a buffer of
@@ -79,7 +80,7 @@ def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitor
     return QuantArray(clear_tail(words, lengths[at])[None], uint1, lengths, at)
 
 
-def to_packbits(q: QuantArray, bitorder: str = "big") -> Array:
+def to_packbits(q: QuantArray, bitorder: BitOrder = "big") -> Array:
     """`np.packbits(values, axis=q.axis, bitorder=bitorder)` of a uint1 array, uint8, without its values.
 
     A bitarray of a one-dimensional q: `bitarray(buffer=to_packbits(q, "little").tobytes(), endian="little")[:q.size]`.

@@ -12,6 +12,7 @@ from ..array import QuantArray
 from ..device import common_device, namespace, zeros
 from ..dtypes import Array, integers, uint1
 from ..format import MAX_BITS, bits_for
+from ..hints import Values
 from . import checks
 from .blocks import blocks
 from .conversion import recode
@@ -30,7 +31,7 @@ from .promotion import cast, common_dtype
 from .words import chosen, clear_tail, constant_rows, order, widened
 
 
-def array_equal(a: Any, b: Any) -> bool:
+def array_equal(a: QuantArray, b: QuantArray) -> bool:
     """True where both arrays have the same shape and the same values, whatever their laws and packed axes.
 
     >>> import quantarray as qa
@@ -70,7 +71,7 @@ def _equal_values(p: QuantArray, q: QuantArray) -> bool:
 # element by element
 
 
-def equal(a: Any, b: Any) -> QuantArray:
+def equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a == b as a uint1 array: one of them packed, the other a number, a vector, or packed on the same axis.
 
     Numbers and vectors compare as NumPy compares the levels with them. Two packed arrays may have any laws and any
@@ -84,7 +85,7 @@ def equal(a: Any, b: Any) -> QuantArray:
     return _compared("equal", np.equal, a, b, lambda smaller, same: same)
 
 
-def not_equal(a: Any, b: Any) -> QuantArray:
+def not_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a != b as a uint1 array; see `equal`.
 
     >>> import quantarray as qa
@@ -94,7 +95,7 @@ def not_equal(a: Any, b: Any) -> QuantArray:
     return _compared("not_equal", np.not_equal, a, b, lambda smaller, same: ~same)
 
 
-def less_equal(a: Any, b: Any) -> QuantArray:
+def less_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a <= b as a uint1 array; see `equal`.
 
     >>> import quantarray as qa
@@ -104,7 +105,7 @@ def less_equal(a: Any, b: Any) -> QuantArray:
     return _compared("less_equal", np.less_equal, a, b, lambda smaller, same: smaller | same)
 
 
-def less(a: Any, b: Any) -> QuantArray:
+def less(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a < b as a uint1 array; see `equal`.
 
     >>> import quantarray as qa
@@ -114,7 +115,7 @@ def less(a: Any, b: Any) -> QuantArray:
     return _compared("less", np.less, a, b, lambda smaller, same: smaller)
 
 
-def greater_equal(a: Any, b: Any) -> QuantArray:
+def greater_equal(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a >= b as a uint1 array; see `equal`.
 
     >>> import quantarray as qa
@@ -124,7 +125,7 @@ def greater_equal(a: Any, b: Any) -> QuantArray:
     return _compared("greater_equal", np.greater_equal, a, b, lambda smaller, same: ~smaller)
 
 
-def greater(a: Any, b: Any) -> QuantArray:
+def greater(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a > b as a uint1 array; see `equal`.
 
     >>> import quantarray as qa
@@ -181,7 +182,7 @@ def _coded(q: QuantArray, codes: Array, bits: int, group: int | None) -> Array:
 # where
 
 
-def where(mask: Any, a: Any, b: Any) -> QuantArray:
+def where(mask: QuantArray, a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a where the mask is 1, b where it is 0: packed arrays on the mask's axis, or numbers.
 
     mask: a uint1 array, which comparisons give; arrays broadcast to one shape. Two arrays of one law keep it. Integer

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import common_device
 from ..dtypes import Array
+from ..hints import Axes, Bytes
 from . import checks
 from .counting import Field, fold, levels, pair
 from .jobs import IntegerSum
@@ -26,7 +27,13 @@ _MOST_BITS = 8
 _MOST_BITS_PACKED = 6
 
 
-def hamming(a: QuantArray, b: QuantArray, axis: Any = -1, *, keepdims: bool = False) -> Any:
+@overload
+def hamming(a: QuantArray, b: QuantArray, axis: None, *, keepdims: Literal[False] = False) -> np.int64: ...
+@overload
+def hamming(a: QuantArray, b: QuantArray, axis: None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def hamming(a: QuantArray, b: QuantArray, axis: Axes = -1, *, keepdims: bool = False) -> Array: ...
+def hamming(a: QuantArray, b: QuantArray, axis: Axes | None = -1, *, keepdims: bool = False) -> Array | np.int64:
     """out = number of places along `axis` (one, several, or all for None) where the codes of a and b differ, int64.
 
     a, b: QuantArrays of one dtype, packed on the same axis; they broadcast along the others. Constants do not count.
@@ -52,7 +59,7 @@ def _differing(words: list[Array]) -> Array:
     return np.bitwise_or.reduce(words[0] ^ words[1], axis=0, keepdims=True)
 
 
-def vecdot(a: QuantArray, b: QuantArray, *, axis: int = -1) -> Any:
+def vecdot(a: QuantArray, b: QuantArray, *, axis: int = -1) -> Array:
     """out = sum over `axis` of a * b; other axes broadcast.
 
     Integer levels without a scale give int32, or int64 where the bound asks for it, over any axis. Floats give
@@ -93,19 +100,18 @@ def _packed_last(q: QuantArray) -> QuantArray:
     return q.transpose([d for d in range(q.ndim) if d != q.axis] + [q.axis])
 
 
-def _flat(out: Array) -> Any:
-    made = out[..., 0, 0]
-    return made[()] if made.ndim == 0 else made
+def _flat(out: Array) -> Array:
+    return restored(out[..., 0, 0], (), False)
 
 
-def _counted(op: str, f: Field, a: QuantArray, b: QuantArray, at: int) -> Any:
+def _counted(op: str, f: Field, a: QuantArray, b: QuantArray, at: int) -> Array:
     """By the counts of sets of a's planes joined with b's."""
     dtype = result_type(op, True, f.shape[at] * a.dtype.max_abs * b.dtype.max_abs, None, None)
     table = np.multiply.outer(levels(b).ravel(), levels(a).ravel()).reshape(-1, *(1,) * len(f.shape))
     return restored(fold(f, (at,), None, [IntegerSum(table, dtype)])[0], (at,), False)
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: QuantArray | Bytes, b: QuantArray | Bytes) -> Array:
     """NumPy's dot: the sum over the last axis of a and the last but one of b, or its only one.
 
     Operands and results as in `tensordot`.
@@ -115,13 +121,13 @@ def dot(a: Any, b: Any) -> Any:
     np.int32(4)
     """
     op = "dot"
-    a, b = operand(op, "a", a), operand(op, "b", b)
-    if a.ndim == b.ndim == 1 and a.shape == b.shape and all(isinstance(q, QuantArray) and exact(q) for q in (a, b)):
-        return vecdot(a, b)  # counts where the words lie; a product lays one row out as 32
-    return _paired(op, a, b, [a.ndim - 1], [max(0, b.ndim - 2)])
+    x, y = operand(op, "a", a), operand(op, "b", b)
+    if x.ndim == y.ndim == 1 and x.shape == y.shape and all(isinstance(q, QuantArray) and exact(q) for q in (x, y)):
+        return vecdot(x, y)  # counts where the words lie; a product lays one row out as 32
+    return _paired(op, x, y, [x.ndim - 1], [max(0, y.ndim - 2)])
 
 
-def inner(a: Any, b: Any) -> Any:
+def inner(a: QuantArray | Bytes, b: QuantArray | Bytes) -> Array:
     """The sum over the last axes of a and b: out[i.., j..] = sum_k a[i.., k] * b[j.., k].
 
     Operands and results as in `tensordot`.
@@ -133,8 +139,8 @@ def inner(a: Any, b: Any) -> Any:
            [1, 3]], dtype=int32)
     """
     op = "inner"
-    a, b = operand(op, "a", a), operand(op, "b", b)
-    return _paired(op, a, b, [a.ndim - 1], [b.ndim - 1])
+    x, y = operand(op, "a", a), operand(op, "b", b)
+    return _paired(op, x, y, [x.ndim - 1], [y.ndim - 1])
 
 
 def outer(a: QuantArray, b: QuantArray) -> Array:
@@ -156,7 +162,7 @@ def outer(a: QuantArray, b: QuantArray) -> Array:
     return made
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+def tensordot(a: QuantArray | Bytes, b: QuantArray | Bytes, axes: int | tuple[Axes, Axes] = 2) -> Array:
     """The sum over pairs of axes: the last n of a and the first n of b for an integer n, or ([a's], [b's]).
 
     Both operands must be packed on axes that are one of the pairs; one of them may be an int8/uint8 array. Other pairs
@@ -169,18 +175,18 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
            [15, 15]], dtype=int32)
     """
     op = "tensordot"
-    a, b = operand(op, "a", a), operand(op, "b", b)
+    x, y = operand(op, "a", a), operand(op, "b", b)
     if isinstance(axes, (tuple, list)):
         if len(axes) != 2:
             raise ValueError(f"{op}: axes must be a number or a pair (axes of a, axes of b), got {axes}")
-        ours, theirs = (list(x) if isinstance(x, (tuple, list)) else [x] for x in axes)
+        ours, theirs = (list(d) if isinstance(d, (tuple, list)) else [d] for d in axes)
     else:
-        n = checks.integer(op, "axes", axes, 0, min(a.ndim, b.ndim))
-        ours, theirs = list(range(a.ndim - n, a.ndim)), list(range(n))
-    return _paired(op, a, b, ours, theirs)
+        n = checks.integer(op, "axes", axes, 0, min(x.ndim, y.ndim))
+        ours, theirs = list(range(x.ndim - n, x.ndim)), list(range(n))
+    return _paired(op, x, y, ours, theirs)
 
 
-def _paired(op: str, a: Any, b: Any, ours: list[Any], theirs: list[Any]) -> Any:
+def _paired(op: str, a: Any, b: Any, ours: list[Any], theirs: list[Any]) -> Array:
     """A contraction of pairs of axes, with the free axes of a before those of b."""
     if not a.ndim or not b.ndim:
         raise ValueError(f"{op}: operands must have at least one axis, got {a.shape} and {b.shape}")
@@ -201,7 +207,7 @@ def contract(
     batch: list[tuple[int, int]],
     free_a: list[int],
     free_b: list[int],
-) -> Any:
+) -> Array:
     """[batch, free axes of a, free axes of b]: sums over pairs of axes, one contraction for each index of the batch."""
     common_device(op, a=a, b=b)
     if is_dense(a) and is_dense(b):

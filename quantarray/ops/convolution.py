@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..array import QuantArray
 from ..device import device_of, namespace
 from ..dtypes import Array
 from ..format import word_count
+from ..hints import Bytes, DataFormat, OutType, Padding, Pair, Values
 from ..thresholds import Thresholds
 from ..window import Window
 from . import (
@@ -32,19 +33,70 @@ from .operand import bias_values, exact_inside, from_dense, is_dense, lower, ope
 OP = "conv2d"
 
 
+@overload
+def conv2d(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: None = None,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> Array: ...
+@overload
+def conv2d(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: Thresholds,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> QuantArray: ...
+@overload
+def conv2d(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: Thresholds | None,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> Array | QuantArray: ...
 def conv2d(
     x: Any,
     w: QuantArray,
     *,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
     groups: int = 1,
     pad_value: float = 0,
     requantize: Thresholds | None = None,
-    out_dtype: Any = None,
-    data_format: str = "NHWC",
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
     flip_kernel: bool = False,
     out: Array | None = None,
 ) -> Any:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from ..array import QuantArray
+from ..dtypes import Array
+from ..hints import Bytes
 from . import checks
 from .contractions import contract
 from .operand import operand
 from .reduction import sum as sum_over
 
 
-def einsum(subscripts: str, *operands: Any) -> Any:
+@overload
+def einsum(subscripts: str, a: QuantArray, /) -> Array | QuantArray: ...
+@overload
+def einsum(subscripts: str, a: QuantArray | Bytes, b: QuantArray | Bytes, /) -> Array: ...
+def einsum(subscripts: str, *operands: QuantArray | Bytes) -> Array | QuantArray:
     """Einstein's sums of one array or of products of two, as NumPy writes them: "ik,jk->ij".
 
     Of one array: a sum over the axes that the result lacks (`sum`), or a transposed view where it has all. Of two:
@@ -27,12 +33,13 @@ def einsum(subscripts: str, *operands: Any) -> Any:
     """
     op = "einsum"
     inputs, out = _parsed(op, subscripts, len(operands))
-    for name, letters, x in zip("ab", inputs, operands, strict=False):
-        if operand(op, name, x).ndim != len(letters):
+    arrays = [operand(op, name, x) for name, x in zip("ab", operands, strict=False)]
+    for name, letters, x in zip("ab", inputs, arrays, strict=False):
+        if x.ndim != len(letters):
             raise ValueError(f"{op}: {letters!r} names {len(letters)} axes, operand {name} has the shape {x.shape}")
-    if len(operands) == 1:
-        return _of_one(checks.packed(op, "a", operands[0]), inputs[0], out)
-    return _of_two(op, operands[0], operands[1], inputs[0], inputs[1], out)
+    if len(arrays) == 1:
+        return _of_one(checks.packed(op, "a", arrays[0]), inputs[0], out)
+    return _of_two(op, arrays[0], arrays[1], inputs[0], inputs[1], out)
 
 
 def _parsed(op: str, subscripts: Any, count: int) -> tuple[list[str], str]:
@@ -58,7 +65,7 @@ def _parsed(op: str, subscripts: Any, count: int) -> tuple[list[str], str]:
     return inputs, out
 
 
-def _of_one(q: QuantArray, letters: str, out: str) -> Any:
+def _of_one(q: QuantArray, letters: str, out: str) -> Array | QuantArray:
     kept = [c for c in letters if c in out]
     if len(kept) == len(letters):
         return q.transpose([letters.index(c) for c in out])
@@ -66,7 +73,7 @@ def _of_one(q: QuantArray, letters: str, out: str) -> Any:
     return np.transpose(made, [kept.index(c) for c in out]) if out else made
 
 
-def _of_two(op: str, a: Any, b: Any, ours: str, theirs: str, out: str) -> Any:
+def _of_two(op: str, a: Any, b: Any, ours: str, theirs: str, out: str) -> Array:
     for name, mine, other in (("a", ours, theirs), ("b", theirs, ours)):
         alone = [c for c in mine if c not in other and c not in out]
         if alone:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import ternary
+from ..hints import Values
 from . import checks
 from .conversion import recode
 from .levels import is_exact, levels_of, operand, pointwise, with_levels
@@ -60,7 +61,7 @@ def square(q: QuantArray) -> QuantArray:
     return pointwise("square", np.square, checks.packed("square", "q", q))
 
 
-def clip(q: QuantArray, min: Any = None, max: Any = None) -> QuantArray:
+def clip(q: QuantArray, min: Values | None = None, max: Values | None = None) -> QuantArray:
     """min(max(q, min), max); None leaves a side open. Numbers, or vectors that broadcast to q's shape.
 
     Integer levels between integers stay integers, equal ones merged; else a table.
@@ -75,7 +76,7 @@ def clip(q: QuantArray, min: Any = None, max: Any = None) -> QuantArray:
     return made
 
 
-def maximum(a: Any, b: Any) -> QuantArray:
+def maximum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """The larger of a and b, one of them packed, the other a number, a vector, or packed (see `map2`).
 
     Integer levels beside integers stay integers, equal ones merged; else a table.
@@ -87,7 +88,7 @@ def maximum(a: Any, b: Any) -> QuantArray:
     return table_function("maximum", np.maximum, a, b)
 
 
-def minimum(a: Any, b: Any) -> QuantArray:
+def minimum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """The smaller of a and b; see `maximum`.
 
     >>> import quantarray as qa
@@ -97,7 +98,7 @@ def minimum(a: Any, b: Any) -> QuantArray:
     return table_function("minimum", np.minimum, a, b)
 
 
-def floor_divide(a: Any, b: Any) -> QuantArray:
+def floor_divide(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """floor(a / b), one of them packed; integers of integers. Raises ValueError for a division by 0.
 
     >>> import quantarray as qa
@@ -107,7 +108,7 @@ def floor_divide(a: Any, b: Any) -> QuantArray:
     return table_function("floor_divide", _whole(np.floor_divide), a, b)
 
 
-def remainder(a: Any, b: Any) -> QuantArray:
+def remainder(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a % b with the sign of b, one of them packed; integers of integers. Raises ValueError for a division by 0.
 
     >>> import quantarray as qa
@@ -117,7 +118,7 @@ def remainder(a: Any, b: Any) -> QuantArray:
     return table_function("remainder", _whole(np.remainder), a, b)
 
 
-def pow(a: Any, b: Any) -> QuantArray:
+def pow(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a ** b, one of them packed. Integer levels to an integer power from 0 on stay integers; else a table.
 
     Raises ValueError for levels that are not finite.
@@ -248,10 +249,10 @@ atanh = _function("atanh", np.arctanh, "The inverse hyperbolic tangent", "[0.0, 
 
 def _function_of_two(
     name: str, f: Callable[[Any, Any], Any], meaning: str, levels: str, other: str, shown: str
-) -> Callable[[Any, Any], QuantArray]:
+) -> Callable[[QuantArray | Values, QuantArray | Values], QuantArray]:
     """A thin use of `map`, or of `map2` where both operands are packed."""
 
-    def apply(a: Any, b: Any) -> QuantArray:
+    def apply(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
         return table_function(name, lambda x, y: f(*(np.asarray(v, np.float64) for v in (x, y))), a, b)
 
     apply.__name__ = apply.__qualname__ = name

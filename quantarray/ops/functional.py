@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array, level_values
+from ..hints import Axes
 from . import checks
 from .counting import Field, Job, field, fold, pair
 from .jobs import Extreme, IntegerSum, RealSum
 from .reduction import axes, restored
 
+Reduction = Literal["sum", "mean", "min", "max"]
 _MOST_BITS = 8  # of all arrays together: 256 pairs of codes are counted
 
 
+@overload
 def map_reduce(
-    f: Callable[..., Any], *arrays: QuantArray, axis: Any = None, reduce: str = "sum", keepdims: bool = False
-) -> Any:
+    f: Callable[..., tuple[Any, ...]],
+    *arrays: QuantArray,
+    axis: Axes | None = None,
+    reduce: Reduction = "sum",
+    keepdims: bool = False,
+) -> tuple[Array, ...]: ...
+@overload
+def map_reduce(
+    f: Callable[..., Array],
+    *arrays: QuantArray,
+    axis: Axes | None = None,
+    reduce: Reduction = "sum",
+    keepdims: bool = False,
+) -> Array: ...
+def map_reduce(
+    f: Callable[..., Any],
+    *arrays: QuantArray,
+    axis: Axes | None = None,
+    reduce: Reduction = "sum",
+    keepdims: bool = False,
+) -> Array | tuple[Array, ...]:
     """out = the sum over `axis` of f(x), or of f(x, y) of two arrays that broadcast; no f(x) of an element is computed.
 
     f gets the levels, int64 or float64 arrays, not the elements: it is called once, whatever the size of the arrays,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .reshaping import ravel
 from .rows import Run, lay, words_axis
 
 
-def concatenate(arrays: Any, axis: int | None = 0) -> QuantArray:
+def concatenate(arrays: Sequence[QuantArray], axis: int | None = 0) -> QuantArray:
     """The arrays one after the other along an axis; with None all of their elements in C order.
 
     They are packed on one axis and have equal lengths along all others. Dtype: theirs where it is one; of different
@@ -34,7 +35,7 @@ def concatenate(arrays: Any, axis: int | None = 0) -> QuantArray:
     return concatenated("concatenate", _listed("concatenate", arrays), axis)
 
 
-def concat(arrays: Any, axis: int | None = 0) -> QuantArray:
+def concat(arrays: Sequence[QuantArray], axis: int | None = 0) -> QuantArray:
     """`concatenate` by the array API's name.
 
     >>> import quantarray as qa
@@ -45,7 +46,7 @@ def concat(arrays: Any, axis: int | None = 0) -> QuantArray:
     return concatenated("concat", _listed("concat", arrays), axis)
 
 
-def stack(arrays: Any, axis: int = 0) -> QuantArray:
+def stack(arrays: Sequence[QuantArray], axis: int = 0) -> QuantArray:
     """Arrays of one shape along a new axis; laws and constants join as in `concatenate`.
 
     >>> import quantarray as qa
@@ -62,7 +63,7 @@ def stack(arrays: Any, axis: int = 0) -> QuantArray:
     return concatenated(op, [index(q, key, op) for q in listed], d)
 
 
-def vstack(arrays: Any) -> QuantArray:
+def vstack(arrays: Sequence[QuantArray]) -> QuantArray:
     """Arrays as rows one below the other: joined along axis 0, those of one axis as one row each.
 
     >>> import quantarray as qa
@@ -74,7 +75,7 @@ def vstack(arrays: Any) -> QuantArray:
     return concatenated(op, [index(q, None, op) if q.ndim == 1 else q for q in _listed(op, arrays)], 0)
 
 
-def hstack(arrays: Any) -> QuantArray:
+def hstack(arrays: Sequence[QuantArray]) -> QuantArray:
     """Arrays beside each other: joined along axis 1, those of one axis along it.
 
     >>> import quantarray as qa

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..array import QuantArray
 from ..device import common_device, contiguous, device_of, namespace
 from ..dtypes import Array
 from ..format import WORD_BITS, word_count
+from ..hints import Bytes, OutType, Values
 from ..kernels import Fixed, Forms, Right
 from ..thresholds import Thresholds
 from ..window import row_plan
@@ -21,13 +22,43 @@ from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
 
 
+@overload
+def linear(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    requantize: None = None,
+    out_dtype: OutType = None,
+    out: Array | None = None,
+) -> Array: ...
+@overload
+def linear(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    requantize: Thresholds,
+    out_dtype: OutType = None,
+    out: Array | None = None,
+) -> QuantArray: ...
+@overload
+def linear(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    requantize: Thresholds | None,
+    out_dtype: OutType = None,
+    out: Array | None = None,
+) -> Array | QuantArray: ...
 def linear(
     x: Any,
     w: QuantArray,
     *,
-    bias: Any = None,
+    bias: Values | None = None,
     requantize: Thresholds | None = None,
-    out_dtype: Any = None,
+    out_dtype: OutType = None,
     out: Array | None = None,
 ) -> Any:
     """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
@@ -52,7 +83,19 @@ def linear(
     return _product(op, x, w, bias, requantize, out_dtype, out)
 
 
-def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: Any = None) -> Any:
+@overload
+def matmul(
+    a: QuantArray | Bytes, b: QuantArray | Bytes, *, requantize: None = None, out_dtype: OutType = None
+) -> Array: ...
+@overload
+def matmul(
+    a: QuantArray | Bytes, b: QuantArray | Bytes, *, requantize: Thresholds, out_dtype: OutType = None
+) -> QuantArray: ...
+@overload
+def matmul(
+    a: QuantArray | Bytes, b: QuantArray | Bytes, *, requantize: Thresholds | None, out_dtype: OutType = None
+) -> Array | QuantArray: ...
+def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: OutType = None) -> Any:
     """a @ b with NumPy's shapes: out[.., i, j] = sum_k a[.., i, k] * b[.., k, j].
 
     `a` packed on its last axis, `b` on its last but one (or its only one); one of them may be an int8/uint8 array.

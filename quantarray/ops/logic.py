@@ -9,13 +9,14 @@ import numpy as np
 from ..array import QuantArray
 from ..device import namespace, zeros
 from ..dtypes import uint1
+from ..hints import Values
 from . import checks
 from .comparison import not_equal
 from .pairs import aligned
 from .words import clear_tail, constant_rows, inverted
 
 
-def bitwise_and(a: Any, b: Any) -> QuantArray:
+def bitwise_and(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a & b of uint1 arrays that broadcast to one shape and have one packed axis, or of one and a bool.
 
     Raises TypeError for other dtypes, whose bits are codes.
@@ -28,7 +29,7 @@ def bitwise_and(a: Any, b: Any) -> QuantArray:
     return _combined("bitwise_and", np.bitwise_and, a, b)
 
 
-def bitwise_or(a: Any, b: Any) -> QuantArray:
+def bitwise_or(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a | b of uint1 arrays; see `bitwise_and`.
 
     >>> import quantarray as qa
@@ -39,7 +40,7 @@ def bitwise_or(a: Any, b: Any) -> QuantArray:
     return _combined("bitwise_or", np.bitwise_or, a, b)
 
 
-def bitwise_xor(a: Any, b: Any) -> QuantArray:
+def bitwise_xor(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """a ^ b of uint1 arrays; see `bitwise_and`.
 
     >>> import quantarray as qa
@@ -61,7 +62,7 @@ def bitwise_invert(q: QuantArray) -> QuantArray:
     return QuantArray(inverted(bits.words, bits.shape[bits.axis]), uint1, bits.shape, bits.axis)
 
 
-def logical_and(a: Any, b: Any) -> QuantArray:
+def logical_and(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """(a != 0) & (b != 0) of packed arrays of any law, or of one and a number, as a uint1 array.
 
     >>> import quantarray as qa
@@ -73,7 +74,7 @@ def logical_and(a: Any, b: Any) -> QuantArray:
     return _combined(op, np.bitwise_and, *_truths(op, a, b))
 
 
-def logical_or(a: Any, b: Any) -> QuantArray:
+def logical_or(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """(a != 0) | (b != 0) of packed arrays of any law, or of one and a number, as a uint1 array.
 
     >>> import quantarray as qa
@@ -85,7 +86,7 @@ def logical_or(a: Any, b: Any) -> QuantArray:
     return _combined(op, np.bitwise_or, *_truths(op, a, b))
 
 
-def logical_xor(a: Any, b: Any) -> QuantArray:
+def logical_xor(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
     """(a != 0) ^ (b != 0) of packed arrays of any law, or of one and a number, as a uint1 array.
 
     >>> import quantarray as qa

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from ..array import QuantArray
 from ..device import device_of, empty, namespace
 from ..dtypes import Array, level_values
 from ..format import WORD, tail_mask, word_count
+from ..hints import Values
 from . import checks
 from .membership import codes_of
 from .rows import Run, derived, lay, run_constants
@@ -18,7 +19,9 @@ from .taking import taken_constants
 _Width = tuple[int, int]  # elements before and after
 
 
-def pad(q: QuantArray, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> QuantArray:
+def pad(
+    q: QuantArray, pad_width: Values, mode: Literal["constant", "edge"] = "constant", constant_values: Values = 0
+) -> QuantArray:
     """Elements before and after each axis: of the value `constant_values`, or with mode "edge" copies of the ends.
 
     pad_width: an integer, (before, after), or one pair an axis. The law stays: the value must be a level of all codes'

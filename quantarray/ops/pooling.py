@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array, level_ranks
+from ..hints import DataFormat, Padding, Pair
 from ..thresholds import Thresholds
 from ..window import Window, plan
 from . import channelwise, checks, geometry, thresholding
@@ -20,7 +21,7 @@ _FEW = 1 << 20  # weights of 1, 10 MiB as kernels have them, that are kept for t
 
 
 def max_pool2d(
-    x: QuantArray, size: Any, *, stride: Any = None, padding: Any = 0, data_format: str = "NHWC"
+    x: QuantArray, size: Pair, *, stride: Pair | None = None, padding: Padding = 0, data_format: DataFormat = "NHWC"
 ) -> QuantArray:
     """The largest value in each window, as codes of the same law; nothing is decoded.
 
@@ -47,14 +48,44 @@ def max_pool2d(
     return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
 
 
+@overload
 def avg_pool2d(
     x: QuantArray,
-    size: Any,
+    size: Pair,
     *,
-    stride: Any = None,
-    padding: Any = 0,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    requantize: None = None,
+    data_format: DataFormat = "NHWC",
+) -> Array: ...
+@overload
+def avg_pool2d(
+    x: QuantArray,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    requantize: Thresholds,
+    data_format: DataFormat = "NHWC",
+) -> QuantArray: ...
+@overload
+def avg_pool2d(
+    x: QuantArray,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    requantize: Thresholds | None,
+    data_format: DataFormat = "NHWC",
+) -> Array | QuantArray: ...
+def avg_pool2d(
+    x: QuantArray,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
     requantize: Thresholds | None = None,
-    data_format: str = "NHWC",
+    data_format: DataFormat = "NHWC",
 ) -> Any:
     """The mean of the values in each window; padded places do not count.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import namespace
+from ..dtypes import Array
 from ..format import WORD
+from ..hints import Axes
 from . import checks
 from .indexing import index
 from .repacking import flattened, repack
@@ -18,7 +21,7 @@ from .taking import taken_constants
 from .views import broadcast_to, swapaxes
 
 
-def flip(q: QuantArray, axis: Any = None) -> QuantArray:
+def flip(q: QuantArray, axis: Axes | None = None) -> QuantArray:
     """The elements of an axis, of several, or by default of all, in reverse order; a view along unpacked axes.
 
     >>> import quantarray as qa
@@ -31,7 +34,7 @@ def flip(q: QuantArray, axis: Any = None) -> QuantArray:
     return index(q, tuple(slice(None, None, -1 if d in turned else 1) for d in range(q.ndim)), op)
 
 
-def rot90(q: QuantArray, k: int = 1, axes: Any = (0, 1)) -> QuantArray:
+def rot90(q: QuantArray, k: int = 1, axes: tuple[int, int] | list[int] = (0, 1)) -> QuantArray:
     """The plane of two axes turned k times by 90 degrees, the first axis towards the second one's start.
 
     A view but where the packed axis is turned round.
@@ -52,7 +55,7 @@ def rot90(q: QuantArray, k: int = 1, axes: Any = (0, 1)) -> QuantArray:
     return swapaxes(found, *plane) if turns % 2 else found
 
 
-def roll(q: QuantArray, shift: Any, axis: Any = None) -> QuantArray:
+def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
     """Element i moves to i + shift, modulo the length of the axis; without an axis of all elements in C order.
 
     `shift` and `axis` may be several. The packed axis stays the packed one. Along it constants in groups must stay
@@ -78,7 +81,7 @@ def _rolled(op: str, q: QuantArray, shift: int, d: int) -> QuantArray:
     return _of_runs(op, q, [Run(cut, 1, n - cut), Run(0, 1, cut)], d) if cut else q
 
 
-def tile(q: QuantArray, reps: Any) -> QuantArray:
+def tile(q: QuantArray, reps: Axes) -> QuantArray:
     """The whole array reps[d] times along axis d; fewer reps than axes are those of the last ones, more add axes.
 
     >>> import quantarray as qa
@@ -112,7 +115,9 @@ def _of_runs(op: str, q: QuantArray, runs: list[Run], d: int) -> QuantArray:
     return derived(q, words, shape, q.axis, taken_constants(q, elements, d))
 
 
-def array_split(q: QuantArray, indices_or_sections: Any, axis: int = 0) -> list[QuantArray]:
+def array_split(
+    q: QuantArray, indices_or_sections: SupportsIndex | Sequence[SupportsIndex] | Array, axis: int = 0
+) -> list[QuantArray]:
     """An axis cut into so many parts, the first ones longer by one where lengths differ, or before each of the indices.
 
     Views along unpacked axes and where parts of the packed one begin and end on words.
@@ -124,7 +129,9 @@ def array_split(q: QuantArray, indices_or_sections: Any, axis: int = 0) -> list[
     return _split("array_split", q, indices_or_sections, axis)
 
 
-def split(q: QuantArray, indices_or_sections: Any, axis: int = 0) -> list[QuantArray]:
+def split(
+    q: QuantArray, indices_or_sections: SupportsIndex | Sequence[SupportsIndex] | Array, axis: int = 0
+) -> list[QuantArray]:
     """`array_split` into parts of one length; ValueError where the length does not divide.
 
     >>> import quantarray as qa
@@ -173,7 +180,7 @@ def unstack(q: QuantArray, axis: int = 0) -> tuple[QuantArray, ...]:
     return tuple(index(q, (slice(None),) * d + (i,), op) for i in range(q.shape[d]))
 
 
-def meshgrid(*arrays: QuantArray, indexing: str = "xy") -> tuple[QuantArray, ...]:
+def meshgrid(*arrays: QuantArray, indexing: Literal["xy", "ij"] = "xy") -> tuple[QuantArray, ...]:
     """Arrays of one axis as coordinates of a grid: array i varies along axis i of the shape of all lengths.
 
     Each is packed on the axis along which it varies, and a view. With indexing="xy" the first two axes change places.

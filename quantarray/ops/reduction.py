@@ -18,12 +18,13 @@ states, and rounded once.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array
+from ..hints import Axes, OutType
 from . import checks
 from .counting import Job, field, fold, levels
 from .jobs import Extreme, IntegerSum, Occurrences, Product, RealSum, Variance
@@ -45,11 +46,11 @@ def elements(q: QuantArray, over: tuple[int, ...]) -> int:
     return math.prod(q.shape[d] for d in over)
 
 
-def restored(result: Array, over: tuple[int, ...], keepdims: bool, lead: int = 0) -> Any:
-    """Reduced axes as 1 with keepdims; a NumPy scalar where no axis is left."""
+def restored(result: Array, over: tuple[int, ...], keepdims: bool, lead: int = 0) -> Array:
+    """Reduced axes as 1 with keepdims; a NumPy scalar where no axis is left (see `hints`)."""
     if keepdims:
         return np.expand_dims(result, tuple(sorted(lead + d for d in over)))
-    return result[()] if result.ndim == 0 else result
+    return cast(Array, result[()]) if result.ndim == 0 else result
 
 
 def exact(q: QuantArray) -> bool:
@@ -91,12 +92,22 @@ def _asked(op: str, found: Any, dtype: Any) -> Any:
     return made.type
 
 
-def _reduced(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, job: Job) -> Any:
+def _reduced(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, job: Job) -> Array:
     keep = checks.flag(op, "keepdims", keepdims)
     return restored(fold(field(q), over, q.group, [job])[0], over, keep)
 
 
-def sum(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+@overload
+def sum(
+    q: QuantArray, axis: None = None, *, dtype: OutType = None, keepdims: Literal[False] = False
+) -> np.number[Any]: ...
+@overload
+def sum(q: QuantArray, axis: None = None, *, dtype: OutType = None, keepdims: Literal[True]) -> Array: ...
+@overload
+def sum(q: QuantArray, axis: Axes, *, dtype: OutType = None, keepdims: bool = False) -> Array: ...
+def sum(
+    q: QuantArray, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False
+) -> Array | np.number[Any]:
     """out = sum of the values over `axis`: one, several, or all for None.
 
     Integer levels give int32, or int64 where elements * max|level| does not fit; exact. Others give float32. dtype:
@@ -114,7 +125,13 @@ def sum(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = 
     return _reduced(op, q, over, keepdims, kind(levels(q), sum_type(op, q, elements(q, over), dtype)))
 
 
-def mean(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def mean(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.float32: ...
+@overload
+def mean(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def mean(q: QuantArray, axis: Axes, *, keepdims: bool = False) -> Array: ...
+def mean(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.float32:
     """out = sum / number of elements, float32: divided in float64 and rounded once; NaN of no elements.
 
     >>> import quantarray as qa
@@ -132,13 +149,21 @@ def mean(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _reduced(op, q, over, keepdims, kind(levels(q), np.float32, n))
 
 
-def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Any:
+def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Array:
     """What no elements have for a mean."""
     shape = tuple(n for d, n in enumerate(q.shape) if d not in over)
     return restored(np.full(shape, np.nan, np.float32), over, checks.flag(op, "keepdims", keepdims))
 
 
-def var(q: QuantArray, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+@overload
+def var(q: QuantArray, axis: None = None, *, correction: float = 0, keepdims: Literal[False] = False) -> np.float32: ...
+@overload
+def var(q: QuantArray, axis: None = None, *, correction: float = 0, keepdims: Literal[True]) -> Array: ...
+@overload
+def var(q: QuantArray, axis: Axes, *, correction: float = 0, keepdims: bool = False) -> Array: ...
+def var(
+    q: QuantArray, axis: Axes | None = None, *, correction: float = 0, keepdims: bool = False
+) -> Array | np.float32:
     """out = sum (value - mean)^2 / (number of elements - correction), float32.
 
     NaN of no elements, and where `correction` leaves nothing to divide by.
@@ -151,7 +176,15 @@ def var(q: QuantArray, axis: Any = None, *, correction: float = 0, keepdims: boo
     return _variance("var", q, axis, correction, keepdims, False)
 
 
-def std(q: QuantArray, axis: Any = None, *, correction: float = 0, keepdims: bool = False) -> Any:
+@overload
+def std(q: QuantArray, axis: None = None, *, correction: float = 0, keepdims: Literal[False] = False) -> np.float32: ...
+@overload
+def std(q: QuantArray, axis: None = None, *, correction: float = 0, keepdims: Literal[True]) -> Array: ...
+@overload
+def std(q: QuantArray, axis: Axes, *, correction: float = 0, keepdims: bool = False) -> Array: ...
+def std(
+    q: QuantArray, axis: Axes | None = None, *, correction: float = 0, keepdims: bool = False
+) -> Array | np.float32:
     """out = sqrt(var), float32; arguments as in `var`.
 
     >>> import quantarray as qa
@@ -161,7 +194,7 @@ def std(q: QuantArray, axis: Any = None, *, correction: float = 0, keepdims: boo
     return _variance("std", q, axis, correction, keepdims, True)
 
 
-def _variance(op: str, q: Any, axis: Any, correction: Any, keepdims: Any, root: bool) -> Any:
+def _variance(op: str, q: Any, axis: Any, correction: Any, keepdims: Any, root: bool) -> Array:
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)
     less = checks.number(op, "correction", correction)
@@ -171,7 +204,17 @@ def _variance(op: str, q: Any, axis: Any, correction: Any, keepdims: Any, root: 
     return _reduced(op, q, over, keepdims, Variance(levels(q), np.float32, n - less, root))
 
 
-def prod(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
+@overload
+def prod(
+    q: QuantArray, axis: None = None, *, dtype: OutType = None, keepdims: Literal[False] = False
+) -> np.number[Any]: ...
+@overload
+def prod(q: QuantArray, axis: None = None, *, dtype: OutType = None, keepdims: Literal[True]) -> Array: ...
+@overload
+def prod(q: QuantArray, axis: Axes, *, dtype: OutType = None, keepdims: bool = False) -> Array: ...
+def prod(
+    q: QuantArray, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False
+) -> Array | np.number[Any]:
     """out = product of the values, of integer levels whose product surely fits: max|level| ** elements < 2**63.
 
     int32, int64 where it may not fit that, or the `dtype` given, as in `sum`.
@@ -193,7 +236,13 @@ def prod(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool =
     return _reduced(op, q, over, keepdims, Product(levels(q), product_type(op, q, elements(q, over), dtype)))
 
 
-def count_nonzero(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def count_nonzero(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
+@overload
+def count_nonzero(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def count_nonzero(q: QuantArray, axis: Axes, *, keepdims: bool = False) -> Array: ...
+def count_nonzero(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.int64:
     """out = number of values that are not 0, int64.
 
     >>> import quantarray as qa
@@ -206,7 +255,13 @@ def count_nonzero(q: QuantArray, axis: Any = None, *, keepdims: bool = False) ->
     return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(table, np.int64))
 
 
-def any(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def any(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
+@overload
+def any(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def any(q: QuantArray, axis: Axes, *, keepdims: bool = False) -> Array: ...
+def any(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
     """True where a value is not 0.
 
     >>> import quantarray as qa
@@ -218,7 +273,13 @@ def any(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum((levels(q) != 0).astype(np.int64), bool))
 
 
-def all(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def all(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
+@overload
+def all(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def all(q: QuantArray, axis: Axes, *, keepdims: bool = False) -> Array: ...
+def all(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
     """True where no value is 0.
 
     >>> import quantarray as qa
@@ -231,7 +292,13 @@ def all(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return np.logical_not(_reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(zeros, bool)))
 
 
-def max(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def max(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
+@overload
+def max(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def max(q: QuantArray, axis: Axes, *, keepdims: bool = False) -> Array: ...
+def max(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
     """out = the largest value, int32 or float32. Levels may be in any order. Raises ValueError for no elements.
 
     >>> import quantarray as qa
@@ -241,7 +308,13 @@ def max(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _extreme("max", q, axis, keepdims, True)
 
 
-def min(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def min(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
+@overload
+def min(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def min(q: QuantArray, axis: Axes, *, keepdims: bool = False) -> Array: ...
+def min(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
     """out = the smallest value, int32 or float32; as `max`.
 
     >>> import quantarray as qa
@@ -251,7 +324,7 @@ def min(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _extreme("min", q, axis, keepdims, False)
 
 
-def _extreme(op: str, q: Any, axis: Any, keepdims: Any, largest: bool) -> Any:
+def _extreme(op: str, q: Any, axis: Any, keepdims: Any, largest: bool) -> Array:
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)
     if not elements(q, over):
@@ -259,7 +332,7 @@ def _extreme(op: str, q: Any, axis: Any, keepdims: Any, largest: bool) -> Any:
     return _reduced(op, q, over, keepdims, Extreme(levels(q), np.int32 if exact(q) else np.float32, largest))
 
 
-def counts(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+def counts(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array:
     """out[c, ..] = how often code c occurs, int64 [n_levels, *axes that are left].
 
     With `q.levels` this is the histogram, of which all other reductions are made.

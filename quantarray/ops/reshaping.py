@@ -12,13 +12,14 @@ from ..array import QuantArray
 from ..device import contiguous, empty, kernel
 from ..dtypes import Array, Constants
 from ..format import WORD_BITS, word_count
+from ..hints import Axes
 from . import checks
 from .rows import derived
 
 _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements as new axes j0 .. j1
 
 
-def reshape(q: QuantArray, *shape: Any) -> QuantArray:
+def reshape(q: QuantArray, *shape: Axes) -> QuantArray:
     """Another shape of the same elements in C order; one length may be -1.
 
     A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, SupportsIndex, cast, overload
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import asnumpy, empty, namespace
 from ..dtypes import Array
+from ..hints import Number, OutType, Side, Values, Vector
 from . import checks
 from .blocks import blocks
 from .conversion import dequantize
@@ -27,7 +28,13 @@ _BLOCK = 1 << 16  # elements of a block whose values are computed
 _PACKED_BLOCK = 1 << 22  # of one whose words are looked at
 
 
-def argmax(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def argmax(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
+@overload
+def argmax(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def argmax(q: QuantArray, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
+def argmax(q: QuantArray, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
     """out = the first place of the largest value along an axis, or in C order for None; int64.
 
     Values count, not codes: levels may be in any order. Raises ValueError where there are no elements.
@@ -40,7 +47,13 @@ def argmax(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _place("argmax", q, axis, keepdims, True)
 
 
-def argmin(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
+@overload
+def argmin(q: QuantArray, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
+@overload
+def argmin(q: QuantArray, axis: None = None, *, keepdims: Literal[True]) -> Array: ...
+@overload
+def argmin(q: QuantArray, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
+def argmin(q: QuantArray, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
     """out = the first place of the smallest value; as `argmax`.
 
     >>> import quantarray as qa
@@ -50,7 +63,7 @@ def argmin(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     return _place("argmin", q, axis, keepdims, False)
 
 
-def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Any:
+def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
     q, keep = checks.packed(op, "q", q), checks.flag(op, "keepdims", keepdims)
     over = tuple(range(q.ndim)) if axis is None else (checks.axis(op, axis, q.ndim),)
     if 0 in (q.shape[d] for d in over):
@@ -84,7 +97,7 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
 
 
 def cumulative_sum(
-    q: QuantArray, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    q: QuantArray, *, axis: int | None = None, dtype: OutType = None, include_initial: bool = False
 ) -> Array:
     """out[.., i, ..] = sum of the values up to and with element i along `axis`, which may be left out if it is the one.
 
@@ -106,7 +119,7 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    q: QuantArray, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    q: QuantArray, *, axis: int | None = None, dtype: OutType = None, include_initial: bool = False
 ) -> Array:
     """out[.., i, ..] = product of the values up to and with element i along `axis`; a 1 first with `include_initial`.
 
@@ -241,7 +254,15 @@ def _dense_ranks(table: Array) -> Array:
     return np.take_along_axis(steps_up, np.argsort(order, axis=0), 0)
 
 
-def searchsorted(q: QuantArray, values: Any, *, side: str = "left", sorter: Any = None) -> Any:
+@overload
+def searchsorted(q: QuantArray, values: Number, *, side: Side = "left", sorter: Values | None = None) -> np.int64: ...
+@overload
+def searchsorted(
+    q: QuantArray, values: QuantArray | Vector, *, side: Side = "left", sorter: Values | None = None
+) -> Array: ...
+def searchsorted(
+    q: QuantArray, values: QuantArray | Values, *, side: Side = "left", sorter: Values | None = None
+) -> Array | np.int64:
     """Where `values` would go into q, which has one axis and ascends: the number of elements below each, int64.
 
     With side="right" equal elements count too. values: numbers, or a packed array. Since elements are counted, not
@@ -264,7 +285,8 @@ def searchsorted(q: QuantArray, values: Any, *, side: str = "left", sorter: Any 
         raise ValueError(f"{op}: sorter must have the shape {q.shape} of q, as argsort gives it")
     xp, found = namespace(q.device), tallied(op, q)
     below = xp.asarray(np.concatenate([[0], np.cumsum(found.counts)]))
-    return below[xp.searchsorted(xp.asarray(found.values), xp.asarray(wanted), "left" if side == "left" else "right")]
+    rank = xp.searchsorted(xp.asarray(found.values), xp.asarray(wanted), "left" if side == "left" else "right")
+    return cast(Array, below[rank])
 
 
 def nonzero(q: QuantArray) -> tuple[Array, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 from ..array import QuantArray
 from ..device import asnumpy, device_of, empty, namespace
 from ..dtypes import Array, Constants, uint1
+from ..hints import Values
 from . import checks
 from .blocks import blocks
 from .conversion import codes, expand, recode
@@ -135,7 +136,7 @@ def tallied(op: str, q: Any) -> UniqueCounts:
     return UniqueCounts(tally.values.astype(np.int32 if exact(q) else np.float32), tally.counts)
 
 
-def isin(q: QuantArray, values: Any, *, invert: bool = False) -> QuantArray:
+def isin(q: QuantArray, values: QuantArray | Values, *, invert: bool = False) -> QuantArray:
     """1 where an element is one of `values`, a uint1 array packed as q is; 0 there with `invert`.
 
     >>> import quantarray as qa

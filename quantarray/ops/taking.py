@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..array import QuantArray
 from ..device import empty, kernel, namespace
 from ..dtypes import Array, Constants
 from ..format import WORD_BITS, word_count
+from ..hints import Values
 from . import checks
 from .reshaping import ravel, reshape
 from .rows import derived, flat, index_constants, words_axis
@@ -17,7 +16,7 @@ from .rows import derived, flat, index_constants, words_axis
 _PART = 1 << 16  # elements of the packed axis whose indices are in memory at once
 
 
-def take(q: QuantArray, indices: Any, axis: int | None = None) -> QuantArray:
+def take(q: QuantArray, indices: Values, axis: int | None = None) -> QuantArray:
     """The elements `indices` of an axis, [.. *indices.shape ..] in its place; of the array in C order without one.
 
     Copies words along unpacked axes, and bits along the packed one. Constants move with their elements; those that
@@ -87,7 +86,7 @@ def gathered(q: QuantArray, indices: Array) -> Array:
     return out
 
 
-def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
+def repeat(q: QuantArray, repeats: Values, axis: int | None = None) -> QuantArray:
     """Each element of an axis `repeats` times, or repeats[i] times the i-th; of the array in C order without an axis.
 
     >>> import quantarray as qa

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from ..array import QuantArray
 from ..device import namespace
 from ..dtypes import Constants
+from ..hints import Axes
 from . import checks
 from .indexing import index
 from .rows import Run, derived, lay
 
 
-def permute_dims(q: QuantArray, axes: Any) -> QuantArray:
+def permute_dims(q: QuantArray, axes: tuple[int, ...] | list[int]) -> QuantArray:
     """The axes in another order; a view: axis d of the result is axis axes[d] of q.
 
     >>> import quantarray as qa
@@ -25,7 +26,7 @@ def permute_dims(q: QuantArray, axes: Any) -> QuantArray:
     return _permuted("permute_dims", checks.packed("permute_dims", "q", q), axes)
 
 
-def transpose(q: QuantArray, *axes: Any) -> QuantArray:
+def transpose(q: QuantArray, *axes: SupportsIndex | tuple[int, ...] | list[int] | None) -> QuantArray:
     """The axes in another order, reversed by default; a view. `permute_dims` by NumPy's name.
 
     >>> import quantarray as qa
@@ -47,7 +48,7 @@ def _permuted(op: str, q: QuantArray, axes: Any) -> QuantArray:
     return derived(q, words, tuple(q.shape[d] for d in order), order.index(q.axis), constants)
 
 
-def moveaxis(q: QuantArray, source: Any, destination: Any) -> QuantArray:
+def moveaxis(q: QuantArray, source: Axes, destination: Axes) -> QuantArray:
     """Axes `source` at the places `destination`, the others in their order; a view.
 
     >>> import quantarray as qa, numpy as np
@@ -95,7 +96,7 @@ def matrix_transpose(q: QuantArray) -> QuantArray:
     return swapaxes(q, -1, -2)
 
 
-def expand_dims(q: QuantArray, axis: Any = 0) -> QuantArray:
+def expand_dims(q: QuantArray, axis: Axes = 0) -> QuantArray:
     """New axes of length 1 at the places `axis` of the result; a view.
 
     >>> import quantarray as qa
@@ -105,11 +106,11 @@ def expand_dims(q: QuantArray, axis: Any = 0) -> QuantArray:
     """
     op = "expand_dims"
     q = checks.packed(op, "q", q)
-    new = checks.axes(op, axis, q.ndim + np.size(axis))
+    new = checks.axes(op, axis, q.ndim + np.size(axis))  # type: ignore[arg-type]
     return index(q, tuple(None if d in new else slice(None) for d in range(q.ndim + len(new))), op)
 
 
-def squeeze(q: QuantArray, axis: Any = None) -> QuantArray:
+def squeeze(q: QuantArray, axis: Axes | None = None) -> QuantArray:
     """Without the axes `axis`, of length 1, by default all of these; a view if the packed axis stays.
 
     If the packed axis goes, words are copied and the last axis left is packed. An axis has to be left.
@@ -132,7 +133,7 @@ def squeeze(q: QuantArray, axis: Any = None) -> QuantArray:
     return index(q, tuple(0 if d in gone else slice(None) for d in range(q.ndim)), op)
 
 
-def broadcast_to(q: QuantArray, shape: Any) -> QuantArray:
+def broadcast_to(q: QuantArray, shape: Axes) -> QuantArray:
     """The array repeated along new axes and axes of length 1 to `shape`.
 
     A view: unpacked axes repeat their words by a stride of 0. A packed axis of length 1 that gets longer is a copy.
@@ -164,7 +165,7 @@ def _of_one(q: QuantArray) -> Constants:
     return q.constants.map(lambda a, lead: a, q.group if q.constants.varies(q.axis) else None)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Axes) -> tuple[int, ...]:
     """The shape that arrays of these shapes broadcast to; ValueError where there is none.
 
     >>> import quantarray as qa

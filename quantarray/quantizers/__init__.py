@@ -36,3 +36,7 @@ __all__ = [
     "Uniform",
     "moving_average",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,37 @@
+"""Types in public signatures, for readers and type checkers.
+
+A result that type checkers call an `Array` is a NumPy scalar where no axis is left: what shapes decide, types cannot.
+"""
+
+from __future__ import annotations
+
+from types import EllipsisType
+from typing import Any, Literal, Protocol, SupportsIndex
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from .dtypes import Array
+
+
+class OnGPU(Protocol):
+    """A dense array in GPU memory: CuPy's, PyTorch's, JAX's."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+
+Number = float | np.number[Any] | np.bool
+Vector = Array | OnGPU | list[Any] | tuple[Any, ...]
+Values = Number | Vector  # what broadcasts to an array
+Bytes = np.ndarray[Any, np.dtype[np.int8 | np.uint8]] | OnGPU  # images and matrices that are taken as they are
+
+Axes = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
+Pair = SupportsIndex | tuple[SupportsIndex, SupportsIndex] | list[int]  # one for both, or (height, width)
+Padding = Pair | tuple[Pair, Pair] | Literal["same", "valid"]  # .. or ((top, bottom), (left, right))
+BitOrder = Literal["big", "little"]
+DataFormat = Literal["NHWC", "NCHW"]
+Side = Literal["left", "right"]
+OutType = DTypeLike | None
+
+Index = SupportsIndex | slice | EllipsisType | Array | list[Any] | range | None

@@ -36,7 +36,8 @@ def test_codes_count_thresholds(data, shape, dtype, axis):
 def test_values_may_be_read_only(dtype):
     values = np.frombuffer(np.arange(6, dtype=dtype).tobytes(), dtype).reshape(2, 3)
     for cuts in ([2], [1, 3, 4], [1, 3]):
-        np.testing.assert_array_equal(qa.Thresholds(cuts)(values).codes(), (values[..., None] > cuts).sum(-1))
+        law = qa.Thresholds(cuts, per_channel=False)
+        np.testing.assert_array_equal(law(values).codes(), (values[..., None] > cuts).sum(-1))
 
 
 @pytest.mark.parametrize("greater", [True, False])
@@ -50,7 +51,7 @@ def test_every_tie(values, strict, greater):
         got = qa.Thresholds(row, greater=greater, strict=strict, into=qa.uint1)(values)
         np.testing.assert_array_equal(got.dequantize(), expected, err_msg=f"{t!r}")
     t = np.sort(np.array(REALS))
-    got = qa.Thresholds(t, greater=greater, strict=strict)(values)
+    got = qa.Thresholds(t, per_channel=False, greater=greater, strict=strict)(values)
     np.testing.assert_array_equal(got.dequantize(), naive.thresholds(values, t[None], greater, strict))
 
 
@@ -106,12 +107,12 @@ def test_never_change():
     scale = np.array(0.5)
     law = qa.Thresholds([0], into=qa.uniform(1), scale=scale)
     scale[...] = 2
-    assert law.law(3).scale.item() == 0.5
+    assert law._law(3).scale.item() == 0.5
     greater = np.array([True, False])
     law = qa.Thresholds([[0], [1]], greater=greater)
     greater[:] = False
     assert law.greater.tolist() == [True, False]
-    for a in (law.values, law.greater, law.strict, law.codes):
+    for a in (law.values, law.greater, law.strict, law._codes):
         with pytest.raises(ValueError, match="read-only"):
             a[...] = 0
 
@@ -186,7 +187,10 @@ def test_batch_norm_folds_into_published_schemes(into):
     v = np.arange(-400, 400)[:, None] + np.zeros(3, int)
     y = gamma * ((v - mean) / np.sqrt(var + 1e-5)) + beta
     expected = qa.from_codes(
-        into.encode(y, into.fit(y, (0, 1))), into.dtype, scale=made.constants["scale"], offset=made.constants["offset"]
+        into.encode(y, into.fit(y, (0, 1))),
+        into.dtype,
+        scale=made._constants["scale"],
+        offset=made._constants["offset"],
     )
     assert np.array_equal(made(v).dequantize(), expected.dequantize())
 

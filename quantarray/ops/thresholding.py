@@ -52,10 +52,10 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
 
     Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
     """
-    counted, down = requantize.counted(channels, dtype.kind == "f")
+    counted, down = requantize._counted(channels, dtype.kind == "f")
     if dtype == np.int32:
         counted = np.clip(counted, -(2**31), 2**31 - 1)
-    codes = requantize.codes
+    codes = requantize._codes
     if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
         down, codes = ~down, codes[::-1]
     changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
@@ -74,6 +74,7 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
         raise ValueError(
             f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}"
         )
+    requantize._check_reading(op, channels)
     return requantize.into
 
 
@@ -112,7 +113,7 @@ def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -
         return None
     into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
     rows = into.bits, math.prod(outer), words
-    return Packed(device, into, shape, requantize.law(len(shape)), (into.bits, *outer, words), rows)
+    return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
 
 
 def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:

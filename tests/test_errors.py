@@ -52,6 +52,10 @@ def thresholds(channels=8):
     return qa.Thresholds(np.zeros((channels, 1)))
 
 
+def affine(channels):
+    return qa.Affine(np.ones(channels), np.zeros(channels))
+
+
 class Elsewhere(qa.QuantArray):
     """An array that says it lies on a GPU."""
 
@@ -522,7 +526,7 @@ CASES = {
         (lambda: qa.Thresholds([]), TypeError, "got float64 of shape (0,)"),
         (lambda: qa.Thresholds(np.zeros((1, 2, 3))), TypeError, "of shape (1, 2, 3)"),
         (lambda: qa.Thresholds([np.nan]), ValueError, "must not be NaN", "inf"),
-        (lambda: qa.Thresholds(np.zeros(256)), ValueError, "at most 255 thresholds a channel, got 256"),
+        (lambda: qa.Thresholds(np.arange(256)), ValueError, "at most 255 thresholds a channel, got 256"),
         (lambda: qa.Thresholds([0], greater=1), ValueError, "greater must be a bool", "int64 ()"),
         (lambda: qa.Thresholds([[0], [1]], strict=[True] * 3), ValueError, "strict must be", "(2,)", "bool (3,)"),
         (lambda: qa.Thresholds([0], greater=[[1], [1, 2]]), ValueError, "greater", "lists of equal lengths"),
@@ -546,6 +550,17 @@ CASES = {
         (lambda: thresholds(1)(3), ValueError, "at least one axis"),
         (lambda: thresholds(1)("a"), TypeError, "values must be an array of"),
     ],
+    "Affine": [
+        (lambda: qa.Affine(1.0, [1.0]), ValueError, "scale must be numbers [channels], got the shape ()"),
+        (lambda: qa.Affine([1.0], [1.0, 2.0]), ValueError, "[channels] alike, got (1,) and (2,)"),
+        (lambda: qa.Affine([np.inf], [1.0]), ValueError, "scale must be finite, got inf at (0,)"),
+        (lambda: qa.Affine(["a"], [1.0]), TypeError, "scale must be an array of", "<U1"),
+        (lambda: qa.fold_batchnorm([1e300], [0], [1e300], [1], into=None), ValueError, "offset must be finite", "inf"),
+        (lambda: affine(3)(np.zeros((2, 4))), ValueError, "has 3 channels, axis 1 of the values (2, 4) has 4"),
+        (lambda: affine(3)(signs(2, 3)), TypeError, "dense result", "QuantArray", "dequantize()"),
+        (lambda: affine(3)(np.zeros((2, 3)), axis=2), np.exceptions.AxisError, "axis 2 is out of bounds"),
+        (lambda: affine(1)(3), ValueError, "at least one axis"),
+    ],
     "fold_batchnorm": [
         (lambda: batch_norm(into=qa.Sign), ValueError, "into must be a quantiser with fixed constants", "Sign()"),
         (lambda: batch_norm(into=qa.Sign(scale=True)), ValueError, "fixed constants", "got Sign(scale=True)"),
@@ -567,6 +582,10 @@ CASES = {
         (lambda: batch_norm(var=[0.0], eps=0.0), ValueError, "var + eps must be positive", "eps=0.0 and var from 0.0"),
         *[(lambda e=e: batch_norm(eps=e), ValueError, "var + eps", f"eps={e!r}")
           for e in (-1, np.nan, np.inf, np.float16("inf"), "1")],
+        (lambda: batch_norm(input_scale=np.ones(3)), ValueError, "input_scale must be a number or 1, one a", "(3,)"),
+        (lambda: batch_norm(input_scale=np.nan), ValueError, "input_scale must be finite, got nan"),
+        (lambda: batch_norm(input_scale="a"), TypeError, "input_scale must be an array of", "<U1"),
+        (lambda: batch_norm(into=qa.Thresholds([0])), ValueError, "into must be a quantiser", "or None for the scores"),
         (lambda: batch_norm(of=np.int8), TypeError, "of must be one of int32, int64, float32, got int8"),
         (lambda: batch_norm(of="integer"), TypeError, "of must be one of", "got integer"),
         (lambda: batch_norm(of=None), TypeError, "of must be one of", "got None"),

@@ -77,7 +77,8 @@ class Thresholds:
         v, self._two_readings = _read(values, per_channel)
         count = v.shape[-1]
         if count > 255:
-            raise ValueError(f"Thresholds: at most 255 thresholds a channel, got {count}")
+            hint = "; for one a channel pass per_channel=True" if v.ndim == 1 else ""
+            raise ValueError(f"Thresholds: at most 255 thresholds a channel, got {count}{hint}")
         self.values = _frozen(np.sort(v.astype(np.float64) if v.dtype == np.float16 else v, axis=-1))
         self.greater, self.strict = (self._flags(n, f) for n, f in (("greater", greater), ("strict", strict)))
         if self.channels is not None:

@@ -42,7 +42,7 @@ class Record:
 
 
 class Sequential:
-    """Layers applied one after the other; any callables will do.
+    """Layers applied one after the other; any callables will do, such as the `Affine` of a last batch norm.
 
     >>> import quantarray as qa, numpy as np
     >>> w = qa.encode(np.ones((2, 64), int), values=(-1, 1))

@@ -309,6 +309,7 @@ CASES = {
         (lambda: qa.avg_pool2d(image(), 6), ValueError, "window of 6x6", "image 5x5"),
         (lambda: qa.avg_pool2d(image(), 2, padding=3), ValueError, "without a single element"),
         (lambda: qa.avg_pool2d(image(), 30_000, padding=20_000, stride=1), MemoryError, "(2, 10006, 10006, 64)"),
+        (lambda: qa.avg_pool2d(image(), 2, requantize=affine(64)), TypeError, "got Affine; call it on the"),
         (lambda: qa.avg_pool2d(image(), 2, requantize=1), TypeError, "requantize must be a Thresholds", "got int"),
         (lambda: qa.avg_pool2d(image(), 2, requantize=thresholds(3)), ValueError, "for 3 channels, the result has 64"),
         (lambda: qa.avg_pool2d(scaled(2, 4, 4, 3, along=2), 2), ValueError, "varies inside the image"),

@@ -69,7 +69,8 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
     if requantize is None:
         return None
     if not isinstance(requantize, Thresholds):
-        raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}")
+        hint = "; call it on the dense result instead" if callable(requantize) else ""
+        raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}{hint}")
     if requantize.channels not in (None, channels):
         raise ValueError(
             f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}"

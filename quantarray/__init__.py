@@ -11,7 +11,9 @@ y = qa.conv2d(x, w, padding=1)
 from typing import TYPE_CHECKING
 
 from . import linalg, quantizers, testing
+from .affine import Affine
 from .array import QuantArray
+from .batchnorm import fold_batchnorm
 from .cuda.array import CuQuantArray
 from .device import asnumpy, device
 from .dtypes import (
@@ -190,7 +192,7 @@ from .quantizers import (
     Uniform,
 )
 from .threads import get_num_threads, set_num_threads
-from .thresholds import Thresholds, fold_batchnorm
+from .thresholds import Thresholds
 from .tuning import autotune
 
 if TYPE_CHECKING:
@@ -225,6 +227,7 @@ __all__ = [
     "PACT",
     "XNOR",
     "ABCActivations",
+    "Affine",
     "Comparison",
     "Constants",
     "CuQuantArray",

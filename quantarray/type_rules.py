@@ -181,8 +181,8 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         **dict.fromkeys(("matmul", "linear", "conv2d"), _REQUANTIZED),
     },
     "Layers": {
-        "max_pool2d": _LIKE,
-        "avg_pool2d": Rule(*["float32; with requantize the law of its levels"] * 2),
+        "max_pool2d": Rule(*[f"{law} of q; of a dense array its NumPy dtype" for law in ("the dtype", "the law")]),
+        "avg_pool2d": Rule(*["float32, of a dense float64 array float64; with requantize the law of its levels"] * 2),
     },
     "linalg": {
         "linalg.diagonal": _VIEW,

@@ -72,9 +72,8 @@ def _operation(name):
     return method
 
 
-for (
-    _name
-) in "and or xor add sub mul lshift rshift floordiv mod iand ior ixor iadd lt le gt ge eq ne invert neg".split():
+_NAMES = "and or xor add sub mul truediv lshift rshift floordiv mod iand ior ixor iadd lt le gt ge eq ne invert neg"
+for _name in _NAMES.split():
     _function = _name + "_" if _name in ("and", "or") else _name
     setattr(ndarray, f"__{_name}__", _operation(_function))
 

@@ -31,7 +31,8 @@ def thresholds(draw, values):
     each = [channels if draw(st.booleans()) and t.ndim == 2 else None for _ in range(2)]
     greater, strict = (rng.integers(0, 2, n).astype(bool) if n else draw(st.booleans()) for n in each)
     law, constants = draw(_results(count + 1, rng))
-    made = qa.Thresholds(t, greater=greater, strict=strict, into=law and law.dtype, **constants)
+    shared = False if t.ndim == 1 else None  # equal ones among them are meant
+    made = qa.Thresholds(t, per_channel=shared, greater=greater, strict=strict, into=law and law.dtype, **constants)
     law = law or Law(made.into)
     wide = {n: np.asarray(a, np.float32).reshape(*np.shape(a), 1) for n, a in constants.items()}
     levels = np.sort(meaning(law, np.arange(count + 1), wide)[0])

@@ -42,10 +42,9 @@ def check(levels_x, code_x, levels_w, code_w, k, rows=(1, 5), outputs=(1, 3, 70)
 
 def check_thresholds(x, w, value):
     for near in (value - 1, value, value + 1):
-        if abs(near) < 2**62:
-            for greater in (True, False):
-                codes = qa.linear(x, w, requantize=qa.Thresholds([near], greater=greater)).codes()
-                assert set(codes.ravel().tolist()) == {int(value > near if greater else value < near)}
+        for greater in (True, False):
+            codes = qa.linear(x, w, requantize=qa.Thresholds([near], greater=greater)).codes()
+            assert set(codes.ravel().tolist()) == {int(value > near if greater else value < near)}
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,10 @@ def thresholds(channels=8):
     return qa.Thresholds(np.zeros((channels, 1)))
 
 
+def affine(channels):
+    return qa.Affine(np.ones(channels), np.zeros(channels))
+
+
 class Elsewhere(qa.QuantArray):
     """An array that says it lies on a GPU."""
 
@@ -272,9 +276,14 @@ CASES = {
         (lambda: elsewhere(3, 64) @ signs(64, 5, axis=0), qa.DeviceError, "a on cuda:0, b on cpu"),
     ],
     "max_pool2d": [
-        (lambda: qa.max_pool2d(np.ones((1, 4, 4, 1)), 2),
-         TypeError, "x must be a QuantArray", "float64 array (1, 4, 4, 1)"),
-        (lambda: qa.max_pool2d(np.ones((1, 4, 4, 1), np.int8), 2), TypeError, "x must be a QuantArray", "int8 array"),
+        (lambda: qa.max_pool2d(np.ones((4, 4, 1)), 2),
+         ValueError, "NHWC needs x [n h w c], got float64 array (4, 4, 1)", "x[None] adds the batch axis"),
+        (lambda: qa.max_pool2d(np.ones(3), 2, data_format="NCHW"), ValueError, "NCHW needs x [n c h w]", "array (3,)"),
+        (lambda: qa.max_pool2d(np.ones((1, 4, 4, 1), complex), 2), TypeError, "x must be an array of", "complex128"),
+        (lambda: qa.max_pool2d(masked(np.int8), 2), TypeError, "x is a masked array"),
+        (lambda: qa.max_pool2d(None, 2), TypeError, "x must be an array of", "object"),
+        (lambda: qa.max_pool2d(np.ones((1, 4, 4, 1)), 2, padding=2), ValueError, "without a single element"),
+        (lambda: qa.max_pool2d(np.ones((1, 1, 1, 8)), 30_000, padding=20_000, stride=1), MemoryError, "(1, 10002, 10"),
         (lambda: qa.max_pool2d(image(4, 4, 3), 2), ValueError, "4 axes packed on axis 3", "(4, 4, 3) packed on axis 2"),
         (lambda: qa.max_pool2d(image(1, 4, 4, 3, axis=1), 2), ValueError, "NHWC", "packed on axis 1"),
         (lambda: qa.max_pool2d(image(), 2, data_format="NCHW"), ValueError, "NCHW", "axis 1", "packed on axis 3"),
@@ -293,10 +302,14 @@ CASES = {
          ValueError, "varies inside the image (2, 4, 4, 3)"),
     ],
     "avg_pool2d": [
-        (lambda: qa.avg_pool2d(np.ones((1, 4, 4, 1)), 2), TypeError, "x must be a QuantArray", "float64 array"),
+        (lambda: qa.avg_pool2d(np.ones((4, 4, 1)), 2), ValueError, "NHWC needs x [n h w c]", "float64 array (4, 4, 1)"),
+        (lambda: qa.avg_pool2d(np.full((1, 4, 4, 1), 2**52), 2), OverflowError, f"4 elements of x may reach {2**54}"),
+        (lambda: qa.avg_pool2d(np.ones((1, 4, 4, 3)), 2, requantize=thresholds(3)), TypeError, "x is float64"),
+        (lambda: qa.avg_pool2d(np.ones((1, 4, 4, 3), "f4"), 2, requantize=thresholds(2)), ValueError, "for 2 channels"),
         (lambda: qa.avg_pool2d(image(), 6), ValueError, "window of 6x6", "image 5x5"),
         (lambda: qa.avg_pool2d(image(), 2, padding=3), ValueError, "without a single element"),
         (lambda: qa.avg_pool2d(image(), 30_000, padding=20_000, stride=1), MemoryError, "(2, 10006, 10006, 64)"),
+        (lambda: qa.avg_pool2d(image(), 2, requantize=affine(64)), TypeError, "got Affine; call it on the"),
         (lambda: qa.avg_pool2d(image(), 2, requantize=1), TypeError, "requantize must be a Thresholds", "got int"),
         (lambda: qa.avg_pool2d(image(), 2, requantize=thresholds(3)), ValueError, "for 3 channels, the result has 64"),
         (lambda: qa.avg_pool2d(scaled(2, 4, 4, 3, along=2), 2), ValueError, "varies inside the image"),
@@ -514,7 +527,7 @@ CASES = {
         (lambda: qa.Thresholds([]), TypeError, "got float64 of shape (0,)"),
         (lambda: qa.Thresholds(np.zeros((1, 2, 3))), TypeError, "of shape (1, 2, 3)"),
         (lambda: qa.Thresholds([np.nan]), ValueError, "must not be NaN", "inf"),
-        (lambda: qa.Thresholds(np.zeros(256)), ValueError, "at most 255 thresholds a channel, got 256"),
+        (lambda: qa.Thresholds(np.arange(256)), ValueError, "at most 255", "256; for one a channel"),
         (lambda: qa.Thresholds([0], greater=1), ValueError, "greater must be a bool", "int64 ()"),
         (lambda: qa.Thresholds([[0], [1]], strict=[True] * 3), ValueError, "strict must be", "(2,)", "bool (3,)"),
         (lambda: qa.Thresholds([0], greater=[[1], [1, 2]]), ValueError, "greater", "lists of equal lengths"),
@@ -530,13 +543,24 @@ CASES = {
         (lambda: thresholds(2)(np.zeros((3, 2))),
          TypeError, "real results are float32, got float64", ".astype(np.float32)"),
         (lambda: thresholds(2)(np.zeros((3, 2), np.uint64)), TypeError, "integer results are signed, got uint64"),
-        (lambda: thresholds(2)(np.full((3, 2), -(2**63))), OverflowError, "within +-2**62", "-9223372036854775808"),
+        (lambda: thresholds(2)(np.full((3, 2), -(2**63))), OverflowError, "lie above -2**63", "-9223372036854775808"),
         (lambda: thresholds(2)(np.full((3, 2), np.nan, np.float32)), ValueError, "no NaN"),
         (lambda: thresholds(2)(np.zeros((2, 3), int)), ValueError, "for 2 channels, the result has 3"),
         (lambda: thresholds(2)(np.zeros((2, 2), int), axis=2), np.exceptions.AxisError, "axis 2 is out of bounds"),
         (lambda: thresholds(2)(signs(3, 2)), TypeError, "dense result", "QuantArray", "requantize="),
         (lambda: thresholds(1)(3), ValueError, "at least one axis"),
         (lambda: thresholds(1)("a"), TypeError, "values must be an array of"),
+    ],
+    "Affine": [
+        (lambda: qa.Affine(1.0, [1.0]), ValueError, "scale must be numbers [channels], got the shape ()"),
+        (lambda: qa.Affine([1.0], [1.0, 2.0]), ValueError, "[channels] alike, got (1,) and (2,)"),
+        (lambda: qa.Affine([np.inf], [1.0]), ValueError, "scale must be finite, got inf at (0,)"),
+        (lambda: qa.Affine(["a"], [1.0]), TypeError, "scale must be an array of", "<U1"),
+        (lambda: qa.fold_batchnorm([1e300], [0], [1e300], [1], into=None), ValueError, "offset must be finite", "inf"),
+        (lambda: affine(3)(np.zeros((2, 4))), ValueError, "has 3 channels, axis 1 of the values (2, 4) has 4"),
+        (lambda: affine(3)(signs(2, 3)), TypeError, "dense result", "QuantArray", "dequantize()"),
+        (lambda: affine(3)(np.zeros((2, 3)), axis=2), np.exceptions.AxisError, "axis 2 is out of bounds"),
+        (lambda: affine(1)(3), ValueError, "at least one axis"),
     ],
     "fold_batchnorm": [
         (lambda: batch_norm(into=qa.Sign), ValueError, "into must be a quantiser with fixed constants", "Sign()"),
@@ -559,6 +583,10 @@ CASES = {
         (lambda: batch_norm(var=[0.0], eps=0.0), ValueError, "var + eps must be positive", "eps=0.0 and var from 0.0"),
         *[(lambda e=e: batch_norm(eps=e), ValueError, "var + eps", f"eps={e!r}")
           for e in (-1, np.nan, np.inf, np.float16("inf"), "1")],
+        (lambda: batch_norm(input_scale=np.ones(3)), ValueError, "input_scale must be a number or 1, one a", "(3,)"),
+        (lambda: batch_norm(input_scale=np.nan), ValueError, "input_scale must be finite, got nan"),
+        (lambda: batch_norm(input_scale="a"), TypeError, "input_scale must be an array of", "<U1"),
+        (lambda: batch_norm(into=qa.Thresholds([0])), ValueError, "into must be a quantiser", "or None for the scores"),
         (lambda: batch_norm(of=np.int8), TypeError, "of must be one of int32, int64, float32, got int8"),
         (lambda: batch_norm(of="integer"), TypeError, "of must be one of", "got integer"),
         (lambda: batch_norm(of=None), TypeError, "of must be one of", "got None"),

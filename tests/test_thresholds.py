@@ -1,4 +1,4 @@
-"""Thresholds against plain counting, and batch norm folded into them against batch norm itself."""
+"""Thresholds against plain counting; how they are spelled, kept and refused."""
 
 import naive
 import numpy as np
@@ -36,7 +36,8 @@ def test_codes_count_thresholds(data, shape, dtype, axis):
 def test_values_may_be_read_only(dtype):
     values = np.frombuffer(np.arange(6, dtype=dtype).tobytes(), dtype).reshape(2, 3)
     for cuts in ([2], [1, 3, 4], [1, 3]):
-        np.testing.assert_array_equal(qa.Thresholds(cuts)(values).codes(), (values[..., None] > cuts).sum(-1))
+        law = qa.Thresholds(cuts, per_channel=False)
+        np.testing.assert_array_equal(law(values).codes(), (values[..., None] > cuts).sum(-1))
 
 
 @pytest.mark.parametrize("greater", [True, False])
@@ -50,7 +51,7 @@ def test_every_tie(values, strict, greater):
         got = qa.Thresholds(row, greater=greater, strict=strict, into=qa.uint1)(values)
         np.testing.assert_array_equal(got.dequantize(), expected, err_msg=f"{t!r}")
     t = np.sort(np.array(REALS))
-    got = qa.Thresholds(t, greater=greater, strict=strict)(values)
+    got = qa.Thresholds(t, per_channel=False, greater=greater, strict=strict)(values)
     np.testing.assert_array_equal(got.dequantize(), naive.thresholds(values, t[None], greater, strict))
 
 
@@ -66,23 +67,13 @@ def test_what_is_refused():
         qa.Thresholds([np.nan])
 
 
-# batch norm
-
-GAMMAS = [1.0, -1.0, 0.0, 0.37, -2.5, 1e-30, -1e-30, 1e-6, -1e30, 1e30]
-QUANTIZERS = [
-    qa.Sign(),
-    qa.Sign(scale=0.5),
-    qa.Uniform(2, signed=False, step=0.5),
-    qa.Uniform(3, step=0.25),
-    qa.Uniform(4, symmetric=False, step=0.1, offset=-0.7),
-    qa.Uniform(8, signed=False, step=2**-6),
-]
-
-
 DIFFERENT = [
     lambda: qa.Thresholds([0]),
     lambda: qa.Thresholds([0.0]),
     lambda: qa.Thresholds([[0], [0]]),
+    lambda: qa.Thresholds([0, 1]),
+    lambda: qa.Thresholds([0, 1], per_channel=True),
+    lambda: qa.Thresholds([0, 1], per_channel=False),
     lambda: qa.Thresholds([0], greater=False),
     lambda: qa.Thresholds([0], strict=False),
     lambda: qa.Thresholds([0], strict=[False, True]),
@@ -106,12 +97,12 @@ def test_never_change():
     scale = np.array(0.5)
     law = qa.Thresholds([0], into=qa.uniform(1), scale=scale)
     scale[...] = 2
-    assert law.law(3).scale.item() == 0.5
+    assert law._law(3).scale.item() == 0.5
     greater = np.array([True, False])
     law = qa.Thresholds([[0], [1]], greater=greater)
     greater[:] = False
     assert law.greater.tolist() == [True, False]
-    for a in (law.values, law.greater, law.strict, law.codes):
+    for a in (law.values, law.greater, law.strict, law._codes):
         with pytest.raises(ValueError, match="read-only"):
             a[...] = 0
 
@@ -124,73 +115,71 @@ def test_equal_thresholds_are_prepared_once():
     assert (qa.conv2d(x, w, requantize=qa.Thresholds([500])) != first).all()
 
 
-@st.composite
-def norms(draw):
-    """gamma, beta, mean, var of a channel for each kind of gamma."""
-    rng = np.random.default_rng(draw(seeds()))
-    n = len(GAMMAS)
-    gamma = np.array(GAMMAS) * draw(st.sampled_from([1.0, 0.1, 3.0]))
-    mean = rng.normal(size=n) * 50 if draw(st.booleans()) else rng.integers(-50, 50, n).astype(float)
-    beta = draw(st.sampled_from([0.0, 1.0, 0.25])) * rng.normal(size=n) + draw(st.sampled_from([0.0, 0.5]))
-    return gamma, beta, mean, draw(st.sampled_from([1.0, 1e-3, 400.0])) * rng.random(n)
+# one axis of thresholds: one a channel, or all in every channel
+
+BIAS = np.arange(-16, 16)
 
 
-def direct(v, norm, eps, precision, into):
-    """into's values of gamma * ((v - mean) / sqrt(var + eps)) + beta for v [.. channels]."""
-    gamma, beta, mean, var = (np.asarray(a, precision) for a in norm)
-    with np.errstate(over="ignore", invalid="ignore"):
-        y = gamma * ((v.astype(precision) - mean) / np.sqrt(var + precision(eps))) + beta
-    y = np.where(gamma == 0, beta, y)  # where the division overflows too
-    return qa.quantize(y, into).dequantize()
+def test_one_a_channel():
+    values = np.random.default_rng(0).integers(-20, 20, (50, 32))
+    law = qa.Thresholds(BIAS, per_channel=True)
+    assert law == qa.Thresholds(BIAS[:, None]) and law.channels == 32 and law.into is qa.bipolar
+    assert_packed(law(values), np.where(values > BIAS, 1, -1))
+    law = qa.Thresholds(np.zeros(32), per_channel=True, greater=BIAS > 0)
+    assert_packed(law(values), np.where(BIAS > 0, np.where(values > 0, 1, -1), np.where(values < 0, 1, -1)))
+    assert qa.Thresholds([[0, 1], [2, 3]], per_channel=True) == qa.Thresholds([[0, 1], [2, 3]])
+    assert qa.Thresholds([7], per_channel=True).channels == 1
 
 
-@given(norms(), st.sampled_from(QUANTIZERS), st.sampled_from([1e-5, 1e-3]), st.sampled_from([np.float32, np.float64]))
-def test_fold_is_exact_for_integers(norm, into, eps, precision):
-    law = qa.fold_batchnorm(*norm, into=into, eps=eps, precision=precision)
-    near = np.arange(-300, 301)
-    far = np.concatenate([2**k + np.arange(-2, 3) for k in range(9, 31)])
-    v = np.concatenate([near, far, -far, [-(2**31), 2**31 - 1]])[:, None].repeat(len(GAMMAS), 1)
-    steps = np.clip(law.values.astype(float), -(2.0**31), 2.0**31 - 2).astype(int).T  # on each threshold, and beside
-    v = np.concatenate([v, steps, np.clip(steps + 1, None, 2**31 - 1), np.clip(steps - 1, -(2**31), None)])
-    assert_packed(law(v.astype(np.int32)), direct(v, norm, eps, precision, into))
-    wide = qa.fold_batchnorm(*norm, into=into, eps=eps, precision=precision, of=np.int64)
-    assert_packed(wide(v), direct(v, norm, eps, precision, into))
+def test_all_in_every_channel():
+    values = np.random.default_rng(0).integers(-20, 20, (50, 32))
+    for count, cuts in ((31, BIAS[1:]), (32, BIAS)):
+        law = qa.Thresholds(cuts, per_channel=False)
+        assert law.channels is None and law.into.n_levels == count + 1
+        np.testing.assert_array_equal(law(values).codes(), (values[..., None] > cuts).sum(-1))
+    np.testing.assert_array_equal(qa.Thresholds([0, 5])(values).codes(), 0 + (values > 0) + (values > 5))
 
 
-@given(norms(), st.sampled_from(QUANTIZERS), st.sampled_from([np.float32, np.float64]), seeds())
-def test_fold_is_exact_for_floats(norm, into, precision, seed):
-    law = qa.fold_batchnorm(*norm, into=into, eps=1e-5, precision=precision, of=np.float32)
-    rng = np.random.default_rng(seed)
-    v = rng.normal(size=(200, len(GAMMAS))) * 10.0 ** rng.integers(-40, 39, (200, 1))
-    with np.errstate(over="ignore"):
-        v = np.clip(v.astype(np.float32), -TOP, TOP)
-    steps = np.clip(law.values.astype(np.float32).T, -TOP, TOP)
-    beside = [np.nextafter(steps, to) for to in (-TOP, TOP)]
-    v = np.concatenate([v, steps, *beside, np.broadcast_to(FLOATS[:-2, None], (len(FLOATS) - 2, len(GAMMAS)))])
-    assert_packed(law(v), direct(v, norm, 1e-5, precision, into))
+BOTH = r"Thresholds\(values, per_channel=True\)(.|\n)*per_channel=False"
 
 
-@pytest.mark.parametrize(
-    "into",
-    [
-        qa.LQ(2, basis=[0.5, 0.98]),
-        qa.LQ(3, basis=[1.0, 2.0, 0.5]),  # the order of its levels is not its own inverse
-        qa.ABCActivations([-0.5, 0.5], [1.0, 1.0]),
-        qa.PACT(2, 1.5),
-    ],
-    ids=str,
-)
-def test_batch_norm_folds_into_published_schemes(into):
-    gamma, beta, mean, var = np.array([[0.01, -0.02, 0.0], [0.1, 0.2, 0.3], [3.0, 1.0, 0.0], [1.0, 2.0, 3.0]])
-    made = qa.fold_batchnorm(gamma, beta, mean, var, into=into)
-    v = np.arange(-400, 400)[:, None] + np.zeros(3, int)
-    y = gamma * ((v - mean) / np.sqrt(var + 1e-5)) + beta
-    expected = qa.from_codes(
-        into.encode(y, into.fit(y, (0, 1))), into.dtype, scale=made.constants["scale"], offset=made.constants["offset"]
-    )
-    assert np.array_equal(made(v).dequantize(), expected.dequantize())
+@pytest.mark.parametrize("values", [np.zeros(32), [3, 1, 3], np.float32([0.0, -0.0]), [np.inf, np.inf]])
+def test_equal_ones_in_one_axis_are_asked_about(values):
+    with pytest.raises(ValueError, match=BOTH):
+        qa.Thresholds(values)
+    assert qa.Thresholds(values, per_channel=True).into is qa.bipolar
+    assert qa.Thresholds(values, per_channel=False).into.n_levels == len(values) + 1
 
 
-def test_batch_norm_refuses_codes_that_fall():
-    with pytest.raises(ValueError, match=r"codes of .* do not rise with the value"):
-        qa.fold_batchnorm([1.0], [0.0], [0.0], [1.0], into=qa.ABCActivations([-0.5, 0.5], [1.0, -1.0]))
+def signs(*shape, axis=-1):
+    return qa.encode(np.random.default_rng(0).choice([-1, 1], shape), (-1, 1), axis)
+
+
+IMAGE, ROWS = signs(1, 4, 4, 64), signs(6, 64)
+AMBIGUOUS = {
+    "Thresholds": lambda law: law(np.zeros((2, 32), np.int32)),
+    "conv2d": lambda law: qa.conv2d(IMAGE, signs(32, 3, 3, 64), requantize=law),
+    "linear": lambda law: qa.linear(ROWS, signs(32, 64), requantize=law),
+    "matmul": lambda law: qa.matmul(ROWS, signs(64, 32, axis=0), requantize=law),
+    "avg_pool2d": lambda law: qa.avg_pool2d(IMAGE[..., :32].copy(), 2, requantize=law),
+}
+
+
+@pytest.mark.parametrize("op", AMBIGUOUS)
+def test_as_many_as_channels_are_asked_about(op):
+    call = AMBIGUOUS[op]
+    for law in (True, False):  # a call that is prepared for one of them does not serve the next
+        call(qa.Thresholds(BIAS, per_channel=law))
+        with pytest.raises(ValueError, match=f"^{op}: 32 thresholds in one axis for 32 channels(.|\n)*{BOTH}"):
+            call(qa.Thresholds(BIAS))
+    assert call(qa.Thresholds(BIAS[1:])).dtype.n_levels == 32
+
+
+def test_flags_say_how_many_channels_there_are():
+    with pytest.raises(ValueError, match="3 thresholds in one axis for 3 channels"):
+        qa.Thresholds([0, 1, 2], greater=[True, False, True])
+    assert qa.Thresholds([0, 1], greater=[True, False, True]).channels == 3
+    with pytest.raises(ValueError, match=r"are per channel, got \(2, 1\) and per_channel=False"):
+        qa.Thresholds([[0], [1]], per_channel=False)
+    with pytest.raises(TypeError, match="per_channel must be True or False, got 1"):
+        qa.Thresholds([0, 1], per_channel=1)

@@ -100,7 +100,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class MaxPool2d:
-    """`max_pool2d(x, size, ...)` as a layer."""
+    """`max_pool2d(x, size, ...)` as a layer, of packed arrays or dense results."""
 
     size: Pair
     stride: Pair | None = None
@@ -109,7 +109,7 @@ class MaxPool2d:
     def __post_init__(self) -> None:
         checks.pair("MaxPool2d", "size", self.size, 1)
 
-    def __call__(self, x: QuantArray) -> QuantArray:
+    def __call__(self, x: Any) -> Any:
         return max_pool2d(x, self.size, stride=self.stride, padding=self.padding)
 
     @property

@@ -50,7 +50,7 @@ class Record:
 
 
 class Sequential:
-    """Layers applied one after the other; any callables will do.
+    """Layers applied one after the other; any callables will do, such as the `Affine` of a last batch norm.
 
     >>> import quantarray as qa, numpy as np
     >>> w = qa.encode(np.ones((2, 64), int), values=(-1, 1))
@@ -164,7 +164,7 @@ class Network:
     def _input_law(self) -> tuple[DType | None, Array]:
         """(dtype, code of each byte), or (None, value of each byte) where inputs stay 8-bit integers."""
         table = self.plain.input_table
-        pools_first = self.plain.layers[0].op == "max_pool2d"  # pooling takes packed arrays only
+        pools_first = self.plain.layers[0].op == "max_pool2d"  # packed codes, which it reads by words
         if len(np.unique(table)) > MAX_PACKED_LEVELS and not pools_first:
             return None, table.astype(np.int8 if table.max() < 128 else np.uint8)
         dtype = smallest_dtype(table)

@@ -13,7 +13,7 @@ from ..dtypes import Array, Constants, DType
 from ..format import WORD, word_count
 from ..kernels import Finish
 from ..thresholds import Thresholds
-from . import checks
+from . import checks, limits
 from .lanes import GroupLanes, Lanes
 
 _NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
@@ -52,10 +52,10 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
 
     Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
     """
-    counted, down = requantize.counted(channels, dtype.kind == "f")
+    counted, down = requantize._counted(channels, dtype.kind == "f")
     if dtype == np.int32:
         counted = np.clip(counted, -(2**31), 2**31 - 1)
-    codes = requantize.codes
+    codes = requantize._codes
     if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
         down, codes = ~down, codes[::-1]
     changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
@@ -69,11 +69,13 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
     if requantize is None:
         return None
     if not isinstance(requantize, Thresholds):
-        raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}")
+        hint = "; call it on the dense result instead" if callable(requantize) else ""
+        raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}{hint}")
     if requantize.channels not in (None, channels):
         raise ValueError(
             f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}"
         )
+    requantize._check_reading(op, channels)
     return requantize.into
 
 
@@ -112,7 +114,7 @@ def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -
         return None
     into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
     rows = into.bits, math.prod(outer), words
-    return Packed(device, into, shape, requantize.law(len(shape)), (into.bits, *outer, words), rows)
+    return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
 
 
 def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
@@ -129,8 +131,8 @@ def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
         )
     if v.dtype == np.uint64:
         raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
-    if v.dtype == np.int64 and v.size and max(-int(v.min()), int(v.max())) >= 2**62:
-        raise OverflowError(f"{op}: integer results lie within +-2**62, got {v.min()} to {v.max()}")
+    if v.dtype == np.int64 and v.size and int(v.min()) == limits.ALWAYS:
+        raise OverflowError(f"{op}: integer results lie above -2**63, got {v.min()}")
     if real and bool(namespace(device_of(v)).isnan(v).any()):
         raise ValueError(f"{op}: values must hold no NaN")
     device = device_of(v)

@@ -31,7 +31,6 @@ qa.conv2d(x, image)  # error
 qa.linear(q, [[1, -1, 1, 1]])  # error
 qa.matmul(image, q)  # error
 q @ image  # error
-qa.max_pool2d(image, 2)  # error
 qa.sum(image)  # error
 qa.concatenate(q)  # error
 qa.nn.Dense(image)  # error

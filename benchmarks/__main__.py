@@ -1,11 +1,13 @@
 """Benchmarks of the package, each a subcommand.
 
 python -m benchmarks cpu [--suite NAME] [--threads N] [--rounds N] [--json OUT] [--plot OUT.png]
+python -m benchmarks quantizers [--only TEXT] [--small | --large] [--rounds N] [--json OUT]
 python -m benchmarks gpu [--part PART] [--suite NAME] [--only TEXT] [--budget S] [--json OUT]
 """
 
 import argparse
 
+from . import quantizers
 from .cpu import command as cpu
 from .gpu import command as gpu
 
@@ -14,6 +16,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     add = parser.add_subparsers(required=True, metavar="WHAT").add_parser
     cpu.parser(add)
+    quantizers.parser(add)
     gpu.parser(add)
     args = parser.parse_args(argv)
     args.run(args)

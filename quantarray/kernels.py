@@ -201,6 +201,42 @@ def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, na
     """
 
 
+def encode_grid(
+    x: Array, start: Array, step: Array, factor: float, low: int, high: int, down: bool,
+    row: Array, group: int, nan: Array, out: Array
+) -> None:  # fmt: skip
+    """clip(round((x - start) * factor / step), low, high) - low in float64, packed as `encode` packs.
+
+    x, row, group, nan and out as there; start and step float64[row_tables groups]. `round` is to the nearest integer,
+    ties to the even one, or with `down` to the next one below. On the CPU only: on a GPU, whose float64 is slow,
+    thresholds are looked up.
+    """
+
+
+def extremes(x: Array, out: Array) -> None:
+    """out[0] is the least and out[1] the largest of x[rows length], float16, 32 or 64; NaN where there is one.
+
+    out float64[2 rows pieces] has those of each of `pieces` parts, at most `length`, of a row. On the CPU only.
+    """
+
+
+def range_constants(ends: Array, top: int, signed: bool, symmetric: bool, zero: bool, out: Array) -> None:
+    """out float64[2 n] = steps and offsets of evenly spaced levels for values from ends[0] to ends[1], float64[2 n].
+
+    `top` is the largest level in steps. Symmetric: the step is max |x| / top, or max(x, 0) / top if not signed, and
+    the offset 0; with `zero`, where a level is 0, no step is 0. Else the step is (max(x, 0) - min(x, 0)) / top, rounded
+    to 16 bits, and the offset a multiple of it as float32. On the CPU only.
+    """
+
+
+def group_constants(ends: Array, top: int, digits: int, out: Array) -> None:
+    """out float64[3 n] = steps, offsets and last levels for values from ends[0] to ends[1], float64[2 n], all inside.
+
+    The offset is ends[0] rounded down to `digits` bits, the step (ends[1] - offset) / top rounded up, 1 where it is 0;
+    neither finer than a subnormal float32 of so many. On the CPU only.
+    """
+
+
 def unpack(words: Array, out: Array) -> None:
     """uint64 words[planes rows words] to out uint8 codes[rows length]."""
 

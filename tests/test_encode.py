@@ -9,7 +9,7 @@ from strategies import threads
 import quantarray as qa
 from quantarray.array import validate
 from quantarray.device import kernel as kernel_of
-from quantarray.ops import encoding
+from quantarray.ops import encoding, grids
 from quantarray.ops import given as prepared
 from quantarray.ops.kept import Kept
 
@@ -27,11 +27,12 @@ QUANTIZERS = [
 
 
 def both_ways(x, quantizer, **kwargs):
-    """quantize() through NumPy's encode and through the kernel."""
+    """quantize() through NumPy's encode and through the kernel of thresholds."""
     made = []
     for kernel in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(encoding, "pays", lambda *_, kernel=kernel: kernel)
+            patch.setattr(grids, "grid_of", lambda *_: None)
             patch.setattr(prepared, "_kept", Kept(256))
             made.append(qa.quantize(x, quantizer, **kwargs))
     return made
@@ -266,7 +267,7 @@ def test_which_calls_are_known(kept, monkeypatch):
         """May depend on more than its settings."""
 
     x = np.ones((64, 64), np.float32)
-    for quantizer, array in ((Own(), x), (qa.Sign(scale=True), x), (qa.Sign(), x[:0]), (qa.Sign(), x.astype(int))):
+    for quantizer, array in ((Own(), x), (qa.Ternary(), x), (qa.Sign(), x[:0]), (qa.Sign(), x.astype(int))):
         qa.quantize(array, quantizer)
     assert not kept
     monkeypatch.setattr(prepared, "_kept", Kept(3))
@@ -316,6 +317,7 @@ def test_thresholds_of_schemes_of_nearest_levels_are_found_in_one_round(monkeypa
             type(quantizer), "encode", lambda *a, asked=asked, encode=encode: asked.append(0) or encode(*a)
         )
         monkeypatch.setattr(encoding, "_kept", Kept(256))
+        monkeypatch.setattr(grids, "grid_of", lambda *_: None)
         qa.quantize(np.ones((64, 64), np.float32), quantizer)
         assert len(asked) == 1, quantizer
         monkeypatch.undo()

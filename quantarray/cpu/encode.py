@@ -12,6 +12,7 @@ from . import threads
 from .compiled import inline
 from .deal import Kernel, share
 from .micro import low_bits, mask_at_least, mask_nan, prefetch, widen
+from .search import encode_searched, searches
 
 _LEAST = 1 << 16  # values that are worth a parallel region
 _FEW = 256  # codes whose toggles are kept: finding them takes 5 us
@@ -20,15 +21,20 @@ _FEW = 256  # codes whose toggles are kept: finding them takes 5 us
 def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
-    x, toggles = _rows(x), _toggles(codes, out.shape[0])
-    workers = threads.workers(x.size, _LEAST)
+    x, workers = rows_of(x), threads.workers(x.size, _LEAST)
     nan = nan if workers > 1 else nan[:1]
-    threads.run(_encode_range, (x, thresholds, codes, toggles, row, group, nan, out), len(nan), workers, len(nan))
+    if searches(thresholds, x.size):
+        encode_searched(x, thresholds, codes, row, group, nan, workers, out)
+        return
+    toggles = _toggles(codes, out.shape[0])
+    kind = x.dtype.char, *[a.flags.num for a in (x, thresholds, codes, row)]  # all others have one type
+    arguments = x, thresholds, codes, toggles, row, group, nan, out
+    threads.run(_encode_range, arguments, len(nan), workers, len(nan), kind)
 
 
-def _rows(x):
+def rows_of(x):
     """x[before length after] as rows [rows length]; float16, which Numba does not know, as its bits in int16."""
-    rows = np.ascontiguousarray(x.transpose(0, 2, 1).reshape(-1, x.shape[1]))
+    rows = x[:, :, 0] if x.shape[2] == 1 else np.ascontiguousarray(x.transpose(0, 2, 1).reshape(-1, x.shape[1]))
     return rows.view(np.int16) if rows.dtype == np.float16 else rows
 
 

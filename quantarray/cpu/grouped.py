@@ -7,8 +7,9 @@ counter and a key, so that an element's number depends on its index alone: on no
 import numpy as np
 
 from . import threads
-from .compiled import entry
+from .compiled import entry, inline
 from .deal import Kernel
+from .micro import grid_codes, low_bits, mask_of_plane
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -55,7 +56,8 @@ def _uniform(first, stride, key, block, u):
 def _encode_words(values, low, step, start, stride, group, key, out, first, last):
     planes, _, words = out.shape
     length = values.shape[1]
-    top = np.uint8((1 << planes) - 1)
+    top = (1 << planes) - 1
+    some = np.zeros(64, values.dtype)
     codes, u, block = np.zeros(64, np.uint8), np.full(64, 0.5), np.zeros((4, 20 if stride == 1 else 64), np.uint64)
     for task in range(first, last):
         row, word = task // words, task % words
@@ -63,18 +65,27 @@ def _encode_words(values, low, step, start, stride, group, key, out, first, last
         valid = min(64, length - at)
         if key.size:
             _uniform(start[row] + at * stride, stride, key, block, u)
-        i = 0
-        while i < valid:  # a word may span groups, and a group words
-            part = (at + i) // group
-            end = min(valid, (part + 1) * group - at)
-            a, s = np.float64(low[row, part]), np.float64(step[row, part])
-            for j in range(i, end):
-                t = (values[row, at + j] - a) / s + u[j]
-                # rounded constants may leave x beyond the last level: without the clamp, its bits would spill
-                codes[j] = top if t >= top else np.uint8(t) if t > 0 else 0
-            i = end
+        if valid == 64 and at // group == (at + 63) // group:
+            for i in range(64):
+                some[i] = values[row, at + i]  # which need not lie side by side
+            a, s = np.float64(low[row, at // group]), np.float64(step[row, at // group])
+            # Rounded constants may leave x beyond the last level, to which it is clipped
+            grid_codes(some, 0, a, 1.0, s, u, 0, top, True, codes)
+        else:
+            _codes_in_groups(values, low, step, group, row, at, valid, u, top, codes)
         for plane in range(planes):
-            mask = np.uint64(0)
-            for j in range(valid):
-                mask |= np.uint64((codes[j] >> plane) & 1) << np.uint64(j)
-            out[plane, row, word] = mask
+            out[plane, row, word] = mask_of_plane(codes, 0, plane) & low_bits(valid)
+
+
+@inline
+def _codes_in_groups(values, low, step, group, row, at, valid, u, top, codes):
+    """A word may span groups, and a group words."""
+    i = 0
+    while i < valid:
+        part = (at + i) // group
+        end = min(valid, (part + 1) * group - at)
+        a, s = np.float64(low[row, part]), np.float64(step[row, part])
+        for j in range(i, end):
+            t = (values[row, at + j] - a) / s + u[j]
+            codes[j] = top if t >= top else np.uint8(t) if t > 0 else 0
+        i = end

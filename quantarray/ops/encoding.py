@@ -15,16 +15,16 @@ import numpy as np
 from ..device import contiguous, device_of, empty, kernel, moveaxis, zeros
 from ..dtypes import Array, Constants, level_ranks, level_values
 from ..format import WORD_BITS, word_count
-from ..quantizers.base import Quantizer, ones_like_reduced
+from ..quantizers.base import Quantizer, declares, ones_like_reduced
 from . import checks
 from .bfloat16 import Bfloat16
 from .kept import Kept
 
-MAX_THRESHOLDS = 15  # beyond 4 bits as many compares take longer than NumPy's way, on a CPU
-_TAKEN = (np.float16, np.float32, np.float64, np.int8, np.uint8)
+MAX_THRESHOLDS = 15  # that are looked for by bisection, unless they are kept
+TAKEN = (np.float16, np.float32, np.float64, np.int8, np.uint8)
 _PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
 _ZERO = np.uint64(2**63)
-_PIECES = 8  # ranges of words in which a NaN is looked for
+PIECES = 8  # ranges of words in which a NaN is looked for
 _MOST_BYTES = 1 << 12  # of constants that may be met again
 _kept = Kept(256)
 
@@ -50,19 +50,45 @@ def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Arra
     return made
 
 
+def fitted(quantizer: Quantizer, ends: Array) -> Constants | None:
+    """The constants for values in a range; None of a scheme that fits them to more than that."""
+    return quantizer.fit_range(ends) if declares(type(quantizer), "fit_range", "fit") else None
+
+
+def has_grid(quantizer: Quantizer) -> bool:
+    """True where a scheme's codes are one formula."""
+    return declares(type(quantizer), "grid", "encode")
+
+
+def has_cuts(quantizer: Quantizer) -> bool:
+    """True where a scheme names its thresholds."""
+    return declares(type(quantizer), "cuts", "encode")
+
+
 def possible(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
     """True where the one-pass kernel gives the quantiser's codes."""
-    if not (x.size and quantizer.monotone and (isinstance(x, Bfloat16) or x.dtype in _TAKEN)):
+    if not (x.size and quantizer.monotone and (isinstance(x, Bfloat16) or x.dtype in TAKEN)):
         return False
+    return in_words(x, constants, axis)
+
+
+def in_words(x: Array, constants: Constants, axis: int) -> bool:
+    """True where constants change along the packed axis with a word, or not at all."""
     return constants.group is None or constants.group % WORD_BITS == 0 or constants.group >= x.shape[axis]
 
 
 def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
     """True where that is so, and finding the thresholds and comparing with all of them is the smaller work."""
-    if quantizer.dtype.n_levels > MAX_THRESHOLDS + 1 or not possible(x, quantizer, constants, axis):
+    if not possible(x, quantizer, constants, axis):
         return False
+    levels = quantizer.dtype.n_levels
     sets = max((math.prod(a.shape[lead:]) for _, a, lead in constants.items()), default=1)
-    return bool(sets * (quantizer.dtype.n_levels - 1) * 8 * x.dtype.itemsize <= x.size)
+    if has_cuts(quantizer):
+        return bool(sets == 1 or 4 * sets * levels <= x.size)  # so that thresholds are a quarter of x at most
+    if levels > MAX_THRESHOLDS + 1:
+        met_again = quantizer.fixed and settings(quantizer) is not None and not has_grid(quantizer)
+        return bool(met_again and sets == 1 and 4 * levels <= x.size)
+    return bool(sets * (levels - 1) * 8 * x.dtype.itemsize <= x.size)
 
 
 class Encoder(NamedTuple):
@@ -79,11 +105,21 @@ class Encoder(NamedTuple):
 
     def __call__(self, x: Array) -> Array | None:
         """Words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
-        out, nan = empty(self.device, self.words), zeros(self.device, (_PIECES,), np.bool_)
-        runs = _in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
+        out, nan = empty(self.device, self.words), zeros(self.device, (PIECES,), np.bool_)
+        runs = in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
         constants = self.thresholds, self.codes, self.row, self.group
         kernel(self.device, "encode")(runs, *constants, nan, out.reshape(self.rows))
-        return None if nan.any() else out
+        return None if met(nan) else out
+
+    def recut(self, cuts: Array) -> Encoder:
+        """The same with other thresholds."""
+        thresholds = _rounded_up(cuts, self.axis, self.thresholds.dtype)
+        return self._replace(thresholds=thresholds.reshape(self.thresholds.shape))
+
+
+def met(nan: Array) -> bool:
+    """True where a kernel has met a NaN. bool[pieces], of which NumPy's `any` takes 1.2 us."""
+    return True in nan.tolist() if isinstance(nan, np.ndarray) else bool(nan.any())
 
 
 def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Encoder:
@@ -91,25 +127,32 @@ def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis:
     ndim, dtype = x.ndim, np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
     thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
     outer, length = x.shape[:axis] + x.shape[axis + 1 :], x.shape[axis]
-    dims = thresholds.shape[:-2]
-    row = np.arange(math.prod(dims))
-    if row.size > 1:  # of one table a GPU would be sent as many zeros as there are rows, each time
-        row = np.ascontiguousarray(np.broadcast_to(row.reshape(dims), outer).reshape(-1))
     bits, words = quantizer.dtype.bits, word_count(length)
     return Encoder(
         device_of(x),
         axis,
         np.ascontiguousarray(thresholds.reshape(-1, *thresholds.shape[-2:])),
         np.ascontiguousarray(by_rank.reshape(-1, *by_rank.shape[-2:])),
-        row,
+        row_tables(thresholds.shape[:-2], outer),
         constants.group or max(length, 1),
         (bits, *outer, words),
         (bits, math.prod(outer), words),
     )
 
 
-def _in_runs(x: Array, axis: int) -> Array:
+def row_tables(dims: tuple[int, ...], outer: tuple[int, ...]) -> Array:
+    """int64[rows]: which of the tables of shape `dims`, which broadcasts to x's other axes, is a row's; one for all."""
+    row = np.arange(math.prod(dims))
+    if row.size > 1:  # of one table a GPU would be sent as many zeros as there are rows, each time
+        row = np.array(np.broadcast_to(row.reshape(dims), outer)).reshape(-1)  # not read-only: another type to Numba
+    return row
+
+
+def in_runs(x: Array, axis: int) -> Array:
     """x as [before length after], C-contiguous; a view where its memory is in that order, or has the axis last."""
+    if axis == x.ndim - 1 and x.flags.c_contiguous:  # `moveaxis` takes 2 us to find that nothing moves
+        whole: Array = x.reshape(-1, x.shape[-1], 1)
+        return whole
     last = moveaxis(x, axis, -1)
     if last.flags.c_contiguous:
         made: Array = last.reshape(-1, last.shape[-1], 1)
@@ -124,6 +167,12 @@ def _kept_thresholds(
 
     Many constants would not be met again.
     """
+    if has_cuts(quantizer):
+        cuts = quantizer.cuts(constants)
+        assert cuts is not None
+        thresholds = _rounded_up(cuts, axis, dtype)
+        every = np.arange(len(cuts) + 1, dtype=np.uint8)
+        return thresholds, np.broadcast_to(every, (*thresholds.shape[:-1], every.size))
     known = settings(quantizer)
     if known is None or constants.nbytes > _MOST_BYTES:
         return _thresholds(op, quantizer, constants, axis, ndim, dtype)
@@ -134,6 +183,13 @@ def _kept_thresholds(
         found = _thresholds(op, quantizer, constants, axis, ndim, dtype)
         _kept.keep(key, found)
     return found
+
+
+def _rounded_up(cuts: Array, axis: int, dtype: np.dtype[Any]) -> Array:
+    """Cuts [T, ..] as the least floats that are not below them, [*outer, groups, T]."""
+    last = np.moveaxis(np.moveaxis(cuts, 0, -1), axis, -2)
+    near = last.astype(dtype)
+    return np.ascontiguousarray(np.where(near < last, np.nextafter(near, dtype.type(np.inf)), near))
 
 
 def settings(quantizer: Quantizer) -> tuple[Any, ...] | None:
@@ -171,8 +227,11 @@ def _thresholds(
 
     near = _middles(quantizer, constants, dims, axis) if quantizer.nearest else None
     thresholds = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype, near))
-    by_group = np.moveaxis(np.moveaxis(order, 0, -1), axis, -2)
-    return thresholds, np.ascontiguousarray(by_group, np.uint8)
+    by_group = np.ascontiguousarray(np.moveaxis(np.moveaxis(order, 0, -1), axis, -2), np.uint8)
+    if thresholds.size > count:
+        return thresholds, by_group
+    last = np.append(thresholds[..., 1:] != thresholds[..., :-1], True) & ~np.isnan(thresholds).ravel()
+    return thresholds[..., last], by_group[..., np.append(True, last)]  # without codes that no value has
 
 
 def _middles(quantizer: Quantizer, constants: Constants, dims: list[int], axis: int) -> Array:
@@ -213,7 +272,7 @@ def _without(shape: list[int], axis: int) -> list[int]:
 
 def _order(quantizer: Quantizer, constants: Constants, dims: list[int]) -> Array:
     """The code of each rank, [codes, *dims]."""
-    return np.argsort(_in_full(level_ranks(quantizer.dtype, constants), dims), axis=0)
+    return np.argsort(_in_full(level_ranks(quantizer.dtype, constants), dims), axis=0, kind="stable")
 
 
 def _in_full(values: Array, dims: list[int]) -> Array:

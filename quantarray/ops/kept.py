@@ -17,9 +17,10 @@ class Kept:
 
     def found(self, key: Any) -> Any:
         """The entry of a key, or None."""
-        with suppress(TypeError):
+        try:  # `suppress` takes 0.3 us
             return self.entries.get(key)
-        return None
+        except TypeError:
+            return None
 
     def keep(self, key: Any, entry: Any) -> None:
         """Keep an entry."""

@@ -15,7 +15,8 @@ from ..errors import DeviceError
 from ..format import WORD_BITS, word_count
 from ..progress import Progress
 from ..quantizers.base import Quantizer
-from . import bfloat16, checks, encoding, given
+from ..quantizers.extremes import extremes
+from . import bfloat16, checks, encoding, given, grids
 from .choice import chosen
 from .conversion import pack_codes
 from .creation import make_constants
@@ -69,8 +70,7 @@ def quantize(
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
-    usual = bits is None and calibration is None and scale_axis is None and group is None
-    key = given.form(x, quantizer, axis) if usual else None
+    key = given.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
     ready = None if key is None else given.found(key)
     if ready is not None and (made := ready(x)) is not None:
         return made
@@ -99,7 +99,7 @@ def quantize(
     law = law.to_bfloat16() if constants.bfloat16 else law
     words = _encode(op, a, quantizer, law, at, progress)
     if key is not None and a is x and a.size <= _KERNEL_BLOCK:
-        given.keep(op, key, a, quantizer, at, law)
+        given.keep(op, key, a, quantizer, at, keep, group, law)
     return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
 
 
@@ -230,7 +230,8 @@ def _joined(pieces: list[Constants], d: int) -> Constants:
 def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
     """Words [bits, *outer, word] of x packed along axis `at`."""
     there = device_of(a) != "cpu"
-    one_pass = (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
+    even = grids.grid_of(a, quantizer, law, at) is not None
+    one_pass = even or (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
     if there and not (one_pass or quantizer.anywhere):
         raise DeviceError(
             f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
@@ -265,7 +266,9 @@ def _encode_block(
 ) -> Array:
     """Words of the part of x that begins at index `start` of axis d."""
     words = quantizer.encode_words(a, law, at, start * math.prod(a.shape[d + 1 :]))
-    if words is None and one_pass:
+    if words is None and (grid := grids.grid_of(a, quantizer, law, at)) is not None:
+        words = grids.encoder(a.shape, quantizer.dtype.bits, law, at)(a, grid)
+    elif words is None and one_pass:
         words = encoding.encoder(op, a, quantizer, law, at)(a)
     if words is None:
         a = a.widened() if isinstance(a, bfloat16.Bfloat16) else a
@@ -293,7 +296,10 @@ def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> 
 
 def _check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: int) -> None:
     """No NaN, and no infinity where a quantiser is fitted. `a` begins at index `start` of x's axis d."""
-    if a.dtype.kind != "f":
+    if a.dtype.kind != "f" or not a.size:
+        return
+    low, high = extremes(a, tuple(range(a.ndim))).ravel().tolist()
+    if math.isfinite(low) and math.isfinite(high) if fitted else low <= high:
         return
     wrong = ~np.isfinite(a) if fitted else np.isnan(a)
     if wrong.any():

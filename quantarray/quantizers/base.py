@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import Array, Constants, DType
 from ..format import MAX_BITS
+from .extremes import extremes
+from .grid import Grid
 
 _LARGEST = float(np.finfo(np.float32).max)
+_BEYOND = 2.0**128 - 2.0**103  # the least that rounds to infinity
 
 
 class Quantizer(ABC):
@@ -28,6 +32,9 @@ class Quantizer(ABC):
     from a calibration array. It declares `anywhere` where `fit` and `encode_words` take arrays on a GPU too.
 
     `group` is the run of elements along the packed axis that share constants where `quantize` is not told another.
+
+    Three methods that a scheme may add make `quantize` fast: `grid` and `cuts` tell kernels what `encode` does, and
+    `fit_range` fits constants to the least and the largest value.
 
     A scheme of your own, two bits for -1, 0 and 1 times the root mean square:
 
@@ -70,6 +77,26 @@ class Quantizer(ABC):
     def encode(self, x: Array, constants: Constants) -> Array:
         """uint8 codes of x, in its shape. The constants broadcast against x, as those that `fit` made of x did."""
 
+    def fit_range(self, ends: Array) -> Constants | None:
+        """The constants for finite values from ends[0] to ends[1], float64 [2, ..] in the constants' shape, of a scheme
+        that fits them to no more than that; else None. Where it gives some, `fit` gives the same."""
+        return None
+
+    def grid(self, constants: Constants) -> Grid | None:
+        """The formula of `encode` for these constants, of a scheme with evenly spaced codes; else None.
+
+        A kernel then computes it in one pass. A subclass that has an `encode` of its own is not asked for a grid that
+        it inherits.
+        """
+        return None
+
+    def cuts(self, constants: Constants) -> Array | None:
+        """float64 [n_levels - 1, ..], ascending: a code is the number of cuts that x is at least; else None.
+
+        A kernel then searches them in one pass. A subclass with an `encode` of its own is not asked for cuts either.
+        """
+        return None
+
     def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array | None:
         """Words [bits, *outer, word] of x packed along `axis`, of a scheme with a kernel of its own; else None.
 
@@ -77,6 +104,13 @@ class Quantizer(ABC):
         x is a run of a larger flattened array, from its element `first` on.
         """
         return None
+
+
+@cache
+def declares(scheme: type[Quantizer], name: str, over: str) -> bool:
+    """True where a class has a method `name` of its own, or inherits it together with the `over` that it speaks for."""
+    first = next(one for one in scheme.__mro__ if name in vars(one) or over in vars(one))
+    return name in vars(first) and first is not Quantizer
 
 
 def ones_like_reduced(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -118,7 +152,15 @@ def fitted_axes(constants: Constants) -> tuple[int, ...]:
 
 def largest(x: Array, axes: tuple[int, ...]) -> Array:
     """max |x| over `axes`, kept as 1, in float64; 0 of nothing."""
-    return np.asarray(np.abs(x.astype(np.float64)).max(axis=axes, keepdims=True, initial=0))
+    if not x.size:
+        return np.zeros(ones_like_reduced(x, axes))
+    return np.asarray(np.abs(extremes(x, axes)).max(axis=0))
+
+
+def middles(levels: Array) -> Array:
+    """float64: halfway between neighbouring levels [codes ..]."""
+    exact = levels.astype(np.float64)
+    return np.asarray((exact[1:] + exact[:-1]) / 2)
 
 
 def nearest_code(x: Array, levels: Array) -> Array:
@@ -127,8 +169,7 @@ def nearest_code(x: Array, levels: Array) -> Array:
     >>> nearest_code(np.array([-9, 0.5, 0.6]), np.array([[0.0], [1], [3]]))
     array([0, 1, 1], dtype=uint8)
     """
-    ascending = levels.astype(np.float64)
-    middle = (ascending[1:] + ascending[:-1]) / 2
+    middle = middles(levels)
     if middle.size == len(middle):
         return np.searchsorted(middle.reshape(-1), x, side="right").astype(np.uint8)
     codes = np.zeros(x.shape, np.uint8)
@@ -172,8 +213,7 @@ def is_positive(value: Any) -> bool:
 
 def float32(op: str, constant: str, x: Array) -> Array:
     """A fitted constant as float32; ValueError where the data ask for more than float32 holds."""
-    with np.errstate(over="ignore"):
-        y = x.astype(np.float32)
-    if not np.isfinite(y).all():
+    within = abs(x.item()) < _BEYOND if x.size == 1 else bool((np.abs(x) < _BEYOND).all())
+    if not within:
         raise ValueError(f"{op}: the data are too large: a {constant} of {np.abs(x).max()} is beyond float32")
-    return y
+    return x.astype(np.float32)

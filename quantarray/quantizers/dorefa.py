@@ -6,6 +6,7 @@ import numpy as np
 
 from ..dtypes import Array, Constants, DType, integers
 from .base import Quantizer, bits_of, fitted_axes, largest, ones_like_reduced
+from .grid import Grid
 from .pact import PACT
 from .sign import Sign
 
@@ -62,6 +63,9 @@ class DoReFa(Quantizer):
         if self._same:
             return self._same.fit(x, axes)
         return Constants(scale=np.full(ones_like_reduced(x, axes), 1 / self._steps, np.float32))
+
+    def grid(self, constants: Constants) -> Grid | None:
+        return self._same.grid(constants) if self._same else None
 
     def encode(self, x: Array, constants: Constants) -> Array:
         if self._same:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from ..device import asnumpy, contiguous, device_of, empty, kernel, namespace
+from ..device import contiguous, device_of, empty, kernel, moveaxis
 from ..dtypes import Array, Constants, DType, uniform
 from ..format import MAX_BITS, word_count
 from .base import Quantizer, float32, ones_like_reduced
+from .extremes import extremes
 
 ROUNDING, DROPOUT = 0, 1  # what random numbers are for: each use has a stream of its own
 _DIGITS = {"bfloat16": 8, "float32": 24}
@@ -70,18 +69,19 @@ class Grouped(Quantizer):
         return False
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        shape, top, digits = ones_like_reduced(x, axes), 2**self.bits - 1, _DIGITS[self.constants]
-        if x.size:
-            low, high = (asnumpy(f(axis=axes, keepdims=True)).astype(np.float64) for f in (x.min, x.max))
-        else:
-            low = high = np.zeros(shape)
-        with np.errstate(over="ignore"):
-            start = _rounded(low, digits, np.floor)
-            step = _rounded((high - start) / top, digits, np.ceil)
-            float32("Grouped", "last level", start + step * top)
-        step[step == 0] = 1
-        made = Constants(float32("Grouped", "step", step), float32("Grouped", "min", start))
-        return made.to_bfloat16() if self.constants == "bfloat16" else made
+        if not x.size:
+            return self.fit_range(np.zeros((2, *ones_like_reduced(x, axes))))
+        return self.fit_range(extremes(x, axes))
+
+    def fit_range(self, ends: Array) -> Constants:
+        out = np.empty((3, *ends.shape[1:]))
+        kernel("cpu", "group_constants")(
+            ends.reshape(2, -1), 2**self.bits - 1, _DIGITS[self.constants], out.reshape(3, -1)
+        )
+        step, start, _ = float32("Grouped", "level or step", out)
+        if self.constants == "float32":
+            return Constants(step, start)
+        return Constants(_upper_half(step), _upper_half(start))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         each = Constants(constants.scale, constants.offset, group=1)
@@ -92,7 +92,7 @@ class Grouped(Quantizer):
         return codes
 
     def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array:
-        moved = namespace(device_of(x)).moveaxis(x, axis, -1)
+        moved = moveaxis(x, axis, -1)
         last = contiguous(moved.astype(np.float32 if x.dtype == np.float32 else np.float64, copy=False))
         values = last.reshape(-1, last.shape[-1]) if last.size else last
         key = philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
@@ -104,11 +104,9 @@ class Grouped(Quantizer):
         return f"Grouped({self.bits}{extra})"
 
 
-def _rounded(x: Array, digits: int, rounding: Callable[..., Any]) -> Array:
-    """float64 x at so many significant bits, and no finer than a subnormal float32 of so many; never -0."""
-    _, exponent = np.frexp(x)
-    unit = np.ldexp(1.0, np.maximum(exponent, -125) - digits)
-    return np.asarray(rounding(x / unit) * unit + 0.0)
+def _upper_half(x: Array) -> Array:
+    """The bits of bfloat16 numbers in a float32 array, as `Constants` keep them."""
+    return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def philox_key(seed: int, use: int) -> Array:
@@ -126,20 +124,21 @@ def rounded_words(
     outer, length, device = shape[:axis] + shape[axis + 1 :], shape[axis], device_of(values)
     out = empty(device, (bits, *outer, word_count(length)))
     if out.size:
-        low, step = (_by_row(c, outer, axis, constants) for c in (constants.offset, constants.scale))
-        start, stride = _numbers(shape, axis)
+        low, step = (_by_row(c, outer, axis) for c in (constants.offset, constants.scale))
+        start, stride = _numbers(shape, axis) if key.size else (np.zeros(1, np.int64), 1)
         group = constants.group if low.shape[1] > 1 and constants.group else length
         flat = out.reshape(bits, -1, out.shape[-1])
         kernel(device, "encode_grouped")(values, low, step, first + start, stride, group, key, flat)
     return out
 
 
-def _by_row(constant: Array | None, outer: tuple[int, ...], axis: int, constants: Constants) -> Array:
+def _by_row(constant: Array | None, outer: tuple[int, ...], axis: int) -> Array:
     """A constant as [rows groups]."""
     assert constant is not None
-    groups = max(a.shape[axis] for _, a, _ in constants.items())
-    last = np.broadcast_to(np.moveaxis(constant, axis, -1), (*outer, groups))
-    return np.ascontiguousarray(last.reshape(-1, groups))
+    last = moveaxis(constant, axis, -1)
+    if last.shape[:-1] != outer:
+        last = np.broadcast_to(last, (*outer, last.shape[-1]))
+    return np.ascontiguousarray(last).reshape(-1, last.shape[-1])
 
 
 def _numbers(shape: tuple[int, ...], axis: int) -> tuple[Array, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, table
-from .base import Quantizer, bits_of, by_channel, float32, largest, nearest_code, ones_like_reduced
+from .base import Quantizer, bits_of, by_channel, float32, largest, middles, nearest_code, ones_like_reduced
 from .rows import SortedRows
 
 MAX_ROUNDS = 10_000  # a million normal values take at most 252; this only bounds a cycle of rounding errors
@@ -49,6 +49,10 @@ class LloydMax(Quantizer):
         rows, shape = by_channel(x.astype(np.float64), axes), ones_like_reduced(x, axes)
         levels = _stationary(SortedRows(rows), 2**self.bits) if rows.size else np.zeros((len(rows), 2**self.bits))
         return Constants(table=levels.T.reshape(2**self.bits, *shape).astype(np.float32))
+
+    def cuts(self, constants: Constants) -> Array:
+        assert constants.table is not None
+        return middles(constants.table)
 
     def encode(self, x: Array, constants: Constants) -> Array:
         assert constants.table is not None

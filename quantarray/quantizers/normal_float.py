@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, table
-from .base import Quantizer, bits_of, float32, largest, nearest_code
+from .base import Quantizer, bits_of, float32, largest, middles, nearest_code, ones_like_reduced
 
 
 class NormalFloat(Quantizer):
@@ -39,9 +41,18 @@ class NormalFloat(Quantizer):
         return False
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        peak = largest(x, axes) if x.size else np.ones_like(largest(x, axes))
-        levels = normal_levels(self.bits).reshape(-1, *(1,) * x.ndim)
+        return self._of_peak(largest(x, axes) if x.size else np.ones(ones_like_reduced(x, axes)))
+
+    def fit_range(self, ends: Array) -> Constants:
+        return self._of_peak(np.maximum(-ends[0], ends[1]))
+
+    def _of_peak(self, peak: Array) -> Constants:
+        levels = normal_levels(self.bits).reshape(-1, *(1,) * peak.ndim)
         return Constants(table=float32("NormalFloat", "level", levels * peak))
+
+    def cuts(self, constants: Constants) -> Array:
+        assert constants.table is not None
+        return middles(constants.table)
 
     def encode(self, x: Array, constants: Constants) -> Array:
         assert constants.table is not None
@@ -51,6 +62,7 @@ class NormalFloat(Quantizer):
         return f"NormalFloat({self.bits})"
 
 
+@cache
 def normal_levels(bits: int) -> Array:
     """Levels in [-1, 1]: quantiles of the normal distribution at even steps of probability, float64 [2**bits].
 
@@ -70,4 +82,6 @@ def normal_levels(bits: int) -> Array:
         [normal.inv_cdf(p) for p in np.linspace(0.5, 1 - tail, count)[1:].tolist()] for count in (half, half + 1)
     )
     levels = np.array([*(-v for v in reversed(below)), 0.0, *above])
-    return np.asarray(levels / levels[-1])
+    levels /= levels[-1]
+    levels.flags.writeable = False
+    return levels

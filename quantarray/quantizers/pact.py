@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants
+from ..dtypes import Constants
 from .base import bits_of, is_positive
+from .grid import Grid
 from .uniform import Uniform
 
 
@@ -32,12 +33,12 @@ class PACT(Uniform):
         self.alpha = None if alpha is None else float(alpha)
         super().__init__(bits, signed=False, step=None if self.alpha is None else self.alpha / steps)
 
-    def encode(self, x: Array, constants: Constants) -> Array:
+    def grid(self, constants: Constants) -> Grid:
         if self.alpha is None:
-            return super().encode(x, constants)
-        steps = self._top  # not x / step: a step rounded to float32 would decide ties
-        codes = np.rint(np.clip(x.astype(np.float64), 0, self.alpha) * steps / self.alpha)
-        return np.asarray(codes.astype(np.uint8))
+            return super().grid(constants)
+        assert constants.scale is not None  # not x / step: a step rounded to float32 would decide ties
+        shape = constants.scale.shape
+        return Grid(np.zeros(shape), np.full(shape, self.alpha), factor=float(self._top), high=self._top)
 
     def __repr__(self) -> str:
         return f"PACT({self.bits})" if self.alpha is None else f"PACT({self.bits}, alpha={self.alpha})"

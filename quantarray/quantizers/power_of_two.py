@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..dtypes import Array, Constants, DType, table
-from .base import Quantizer, bits_of, float32, largest, nearest_code
+from .base import Quantizer, bits_of, float32, largest, middles, nearest_code
 
 
 class PowerOfTwo(Quantizer):
@@ -46,13 +46,24 @@ class PowerOfTwo(Quantizer):
         return False
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        peak = largest(x, axes)
+        return self._of_peak(largest(x, axes))
+
+    def fit_range(self, ends: Array) -> Constants:
+        return self._of_peak(np.maximum(-ends[0], ends[1]))
+
+    def _of_peak(self, peak: Array) -> Constants:
         float32("PowerOfTwo", "level", peak)
         _, exponent = np.frexp(np.where(peak == 0, 1.0, peak / 0.75))
         top = np.ldexp(1.0, np.minimum(exponent - 1, 127))
-        i = np.arange(self.exponents).reshape(-1, *(1,) * x.ndim)
+        i = np.arange(self.exponents).reshape(-1, *(1,) * peak.ndim)
         magnitudes = np.ldexp(top, -i)
         return Constants(table=np.concatenate([-magnitudes, 0 * top[None], magnitudes[::-1]]).astype(np.float32))
+
+    def cuts(self, constants: Constants) -> Array:
+        """Below 0 a value at the middle of two levels has the lower one, and what is just above it the upper one."""
+        assert constants.table is not None
+        middle = middles(constants.table[self.exponents :])
+        return np.concatenate([np.minimum(np.nextafter(-middle[::-1], np.inf), 0.0), middle])
 
     def encode(self, x: Array, constants: Constants) -> Array:
         assert constants.table is not None

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..dtypes import Array, Constants, DType, bipolar
 from .base import Quantizer, float32, is_positive, ones_like_reduced
+from .grid import Grid, sign_grid
 
 
 class Sign(Quantizer):
@@ -52,6 +53,9 @@ class Sign(Quantizer):
         with np.errstate(over="ignore"):  # the widened |x| has no int8 -128 that is its own negative
             mean = np.abs(x, dtype=np.float64).mean(axis=axes, keepdims=True)
         return Constants(scale=float32(type(self).__name__, "scale", mean))
+
+    def grid(self, constants: Constants) -> Grid:
+        return sign_grid(constants)
 
     def encode(self, x: Array, constants: Constants) -> Array:
         return (x >= 0).astype(np.uint8)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, bipolar, integers, uint1, uniform
+from ..device import kernel
+from ..dtypes import Array, Constants, DType, bipolar, integers, uniform
 from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
+from .extremes import extremes
+from .grid import Grid, sign_grid
 from .least_squares import least_squares_grid, least_squares_scale
 
 
@@ -85,10 +88,10 @@ class Uniform(Quantizer):
         if not self.symmetric:
             return uniform(self.bits)
         if not self.signed:
-            return integers(range(2**self.bits)) if self.bits > 1 else uint1
+            return _integers(0, self._top, 1)
         if self.midrise:
-            return integers(range(-self._top, self._top + 1, 2))
-        return bipolar if self.bits == 1 else integers(range(-self._top, self._top + 1))
+            return _integers(-self._top, self._top, 2)
+        return bipolar if self.bits == 1 else _integers(-self._top, self._top, 1)
 
     @property
     def fixed(self) -> bool:
@@ -103,7 +106,12 @@ class Uniform(Quantizer):
 
     @property
     def _without_zero(self) -> bool:
-        return self.midrise or self.dtype == bipolar
+        return self.midrise or self._signs
+
+    @property
+    def _signs(self) -> bool:
+        """True where the levels are {-1, 1}."""
+        return self.bits == 1 and self.signed and self.symmetric
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         name, shape = type(self).__name__, ones_like_reduced(x, axes)
@@ -118,51 +126,45 @@ class Uniform(Quantizer):
         if self.mse and x.size:
             assert self.dtype.levels is not None
             rows = self._magnitudes(by_channel(x.astype(np.float64), axes))
-            found = least_squares_scale(rows, np.unique(np.abs(self.dtype.levels))).reshape(shape)
-        else:
-            low, high = self._range(x, axes, shape)
-            if not self.symmetric:
-                return self._affine(low, high)
-            found = high / self._top
-        # Where no level is 0, zeros need a scale of 0; no other grid has one
-        return Constants(float32(name, "step", found if self._without_zero and x.size else _safe(found)))
+            step = least_squares_scale(rows, np.unique(np.abs(self.dtype.levels))).reshape(shape)
+            return Constants(float32(name, "step", step if self._without_zero else _safe(step)))
+        if not x.size:
+            return Constants(np.ones(shape, np.float32), None if self.symmetric else np.zeros(shape, np.float32))
+        return self._of_range(extremes(x, axes) if self.percentile == 100 else self._inner_range(x, axes))
+
+    def fit_range(self, ends: Array) -> Constants | None:
+        return None if self.fixed or self.mse or self.percentile < 100 else self._of_range(ends)
+
+    def _of_range(self, ends: Array) -> Constants:
+        """Where no level is 0, zeros need a scale of 0; no other grid has one."""
+        out = np.empty(ends.shape)
+        how = self.signed, self.symmetric, not self._without_zero
+        kernel("cpu", "range_constants")(ends.reshape(2, -1), self._top, *how, out.reshape(2, -1))
+        scale = float32(type(self).__name__, "step", out[0])
+        return Constants(scale, None if self.symmetric else float32("Uniform", "offset", out[1]))
 
     def _magnitudes(self, x64: Array) -> Array:
         return np.abs(x64) if self.signed else np.maximum(x64, 0)
 
-    def _range(self, x: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[Array, Array]:
-        if not x.size:
-            return np.zeros(shape), np.zeros(shape)
+    def _inner_range(self, x: Array, axes: tuple[int, ...]) -> Array:
         x64 = x.astype(np.float64)
-        if self.symmetric:
-            high = _upper(self._magnitudes(x64), axes, self.percentile)
-            return -high, high
-        return -_upper(-x64, axes, self.percentile), _upper(x64, axes, self.percentile)
+        high = _percentile(self._magnitudes(x64) if self.symmetric else x64, axes, self.percentile)
+        return np.stack([-high if self.symmetric else -_percentile(-x64, axes, self.percentile), high])
 
-    def _affine(self, low: Array, high: Array) -> Constants:
-        constant = low == high  # its one level is the value itself, and no step is needed to reach it
-        start, end = np.minimum(low, 0), np.maximum(high, 0)
-        with np.errstate(over="ignore"):
-            step = np.where(constant, 1.0, _sixteen_bits((end - start) / self._top))
-        scale = float32("Uniform", "step", _safe(step))
-        zero = np.rint(-start / scale)
-        return Constants(scale, float32("Uniform", "offset", np.where(constant, low, -zero * scale)))
+    def grid(self, constants: Constants) -> Grid:
+        if self._signs:
+            return sign_grid(constants)
+        scale, offset, top = constants.scale, constants.offset, self._top
+        assert scale is not None
+        start = np.zeros(scale.shape) if offset is None else offset.astype(np.float64)
+        step = scale.astype(np.float64)
+        if self.midrise:
+            half = 2 ** (self.bits - 1)
+            return Grid(start, np.where(scale == 0, 1, 2 * step), 1.0, -half, half - 1, True)
+        return Grid(start, step, 1.0, -top if self.symmetric and self.signed else 0, top)
 
     def encode(self, x: Array, constants: Constants) -> Array:
-        if self.dtype == bipolar:
-            return (x >= 0).astype(np.uint8)
-        assert constants.scale is not None
-        if self.midrise:
-            step = 2 * constants.scale.astype(np.float64)
-            with np.errstate(over="ignore"):
-                steps = np.floor(x.astype(np.float64) / np.where(step == 0, 1, step))
-            half = 2 ** (self.bits - 1)
-            return np.asarray((np.clip(steps, -half, half - 1) + half).astype(np.uint8))
-        offset: Any = 0.0 if constants.offset is None else constants.offset.astype(np.float64)
-        with np.errstate(over="ignore"):
-            steps = np.rint((x.astype(np.float64) - offset) / constants.scale)
-        lowest = -self._top if self.symmetric and self.signed else 0
-        return np.asarray((np.clip(steps, lowest, self._top) - lowest).astype(np.uint8))
+        return self.grid(constants).codes(x)
 
     def __repr__(self) -> str:
         extra = "".join(
@@ -181,9 +183,13 @@ class Uniform(Quantizer):
         return f"Uniform({self.bits}{extra})"
 
 
-def _upper(x: Array, axes: tuple[int, ...], percentile: float) -> Array:
-    if percentile == 100:
-        return np.asarray(x.max(axis=axes, keepdims=True))
+@cache
+def _integers(first: int, last: int, apart: int) -> DType:
+    """The dtype of integers that lie so far apart: of 255 of them it takes 90 us to make."""
+    return integers(range(first, last + 1, apart))
+
+
+def _percentile(x: Array, axes: tuple[int, ...], percentile: float) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # a difference beyond float64 is refused as a step
         return np.asarray(np.percentile(x, percentile, axis=axes, keepdims=True))
 
@@ -192,9 +198,3 @@ def _safe(step: Array) -> Array:
     """No step is 0: 1 where nothing asks for one, the smallest float32 where rounding would make it vanish."""
     tiny = np.nextafter(np.float32(0), np.float32(1))
     return np.where(step == 0, 1.0, np.maximum(step, tiny))
-
-
-def _sixteen_bits(step: Array) -> Array:
-    """A step rounded to 16 significant bits: 255 times it, or less, is exact in the 24 bits of a float32."""
-    mantissa, exponent = np.frexp(step)
-    return np.asarray(np.ldexp(np.rint(mantissa * 2**16), exponent - 16))

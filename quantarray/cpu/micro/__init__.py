@@ -14,12 +14,15 @@ from .distances import QUERIES, ROWS, near_lanes, near_rows
 from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
+from .extremes import extremes_64
+from .grid import grid_codes
 from .lane_products import row_codes, row_sums
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .largest import SIDE, keep_largest
 from .pairs import CHANNELS, PAIRS, pair_pixels
 from .ranks import BLENDED, put_ranks
 from .rescale_row import rescale_row
+from .search import IN_REGISTERS, NODES, order, search_15, search_255
 from .shifted import put_shifted
 from .shuffles import SHUFFLED, SPLIT, shuffle_tile, split_lanes, split_weights
 from .slices import slice_run
@@ -65,8 +68,10 @@ __all__ = [
     "DOT_ALONE",
     "DOT_PASSES",
     "HALF",
+    "IN_REGISTERS",
     "LANES",
     "MOST_PRODUCT",
+    "NODES",
     "PAIR",
     "PAIRS",
     "PLACES",
@@ -95,10 +100,12 @@ __all__ = [
     "dot_rows",
     "dot_tile",
     "expand",
+    "extremes_64",
     "fill_tables",
     "fix_lanes",
     "fold_pixels",
     "fold_taps",
+    "grid_codes",
     "keep_largest",
     "lay_out",
     "lay_out_quads",
@@ -114,6 +121,7 @@ __all__ = [
     "near_lanes",
     "near_pairs",
     "near_rows",
+    "order",
     "pair_pixels",
     "pick_bits",
     "plane_counts",
@@ -128,6 +136,8 @@ __all__ = [
     "round_tile",
     "row_codes",
     "row_sums",
+    "search_15",
+    "search_255",
     "shift_tile",
     "shuffle_tile",
     "slice_run",

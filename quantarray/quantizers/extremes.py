@@ -1,0 +1,32 @@
+"""The least and the largest value, which most constants are fitted to."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..device import asnumpy, kernel
+from ..dtypes import Array
+
+_ALONE = 1 << 17  # values of a row that is a task of its own; longer ones are cut
+
+
+def extremes(x: Array, axes: tuple[int, ...]) -> Array:
+    """float64 [2, ..]: min and max of x over `axes`, kept as 1; NaN where there is one. x has elements.
+
+    >>> extremes(np.float32([[1, -2, 3], [4, 0, 5]]), (1,)).tolist()
+    [[[-2.0], [0.0]], [[3.0], [5.0]]]
+    """
+    varying = x.ndim - len(axes)
+    floats = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.itemsize <= 8 and x.dtype.isnative
+    if not (floats and x.flags.c_contiguous and x.flags.aligned and (not varying or min(axes) == varying)):
+        return np.stack([asnumpy(f(axis=axes, keepdims=True)).astype(np.float64) for f in (x.min, x.max)])
+    outer = x.shape[:varying]
+    rows = math.prod(outer)
+    pieces = max(1, x.size // (rows * _ALONE))
+    out = np.empty((2, rows, pieces))
+    kernel("cpu", "extremes")(x.reshape(rows, -1), out)
+    if pieces > 1:
+        out = np.stack([out[0].min(axis=1), out[1].max(axis=1)])
+    return out.reshape(2, *outer, *(1,) * len(axes))

@@ -62,10 +62,8 @@ class Ready(NamedTuple):
         constants = encoding.fitted(self.quantizer, ends)
         if constants is None:
             constants = self.quantizer.fit(x, self.reduced)
-        for name, a, _ in constants.items():
-            if name == "table":
-                a += np.float32(0)  # no -0: equal constants, equal digests
-            a.setflags(False)  # type: ignore[call-arg]  # `write`, by place as in array.py
+        if constants.table is not None:
+            constants = constants.map(lambda a, lead: a + np.float32(0))  # no -0: equal constants, equal digests
         if self.grouped is self.shape:
             return constants
         return constants.map(lambda a, lead: a.reshape(*a.shape[:lead], *self.stored), self.group)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from .device import asnumpy, contiguous, settle
 from .dtypes import Array, Constants, DType, level_values
+from .forks import brief
 from .format import WORD, tail_mask, word_count
 from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
@@ -43,7 +43,7 @@ class QuantArray(Operators, Reductions, Shaping):
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
@@ -69,7 +69,6 @@ class QuantArray(Operators, Reductions, Shaping):
         self._constants = _NO_CONSTANTS if constants is None else constants
         self._scheme = scheme
         self._cache: dict[Any, Any] = {}
-        self._lock = threading.Lock()
 
     # What it is
 
@@ -167,8 +166,9 @@ class QuantArray(Operators, Reductions, Shaping):
     @property
     def nbytes_cached(self) -> int:
         """Bytes of the layouts that kernels made of this array and keep; `drop_cache()` frees them."""
-        with self._lock:
-            return sum(_cached_bytes(entry, self._words) for entry in self._cache.values())
+        with brief:
+            entries = list(self._cache.values())
+        return sum(_cached_bytes(entry, self._words) for entry in entries)
 
     # Out of the packed form, by name only
 
@@ -334,14 +334,14 @@ class QuantArray(Operators, Reductions, Shaping):
         if found is None:
             found = build(*args)  # two threads may both build; one result is kept
             settle(self.device)
-            with self._lock:
+            with brief:
                 found = self._cache.setdefault(key, found)
                 self._drop_first()
         return found
 
     def _keep(self, key: Any, entry: Any) -> None:
         """Keep an entry by a key, in place of what was there."""
-        with self._lock:
+        with brief:
             self._cache[key] = entry
             self._drop_first()
 
@@ -351,7 +351,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def drop_cache(self) -> None:
         """Free what kernels keep of this array; the next call builds it again."""
-        with self._lock:
+        with brief:
             self._cache.clear()
 
     def __repr__(self) -> str:

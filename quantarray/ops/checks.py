@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import sys
 from functools import cache
 from typing import Any
 
@@ -114,16 +115,21 @@ def packed(op: str, name: str, value: Any) -> QuantArray:
 def kind(value: Any) -> str:
     """What a message calls an object that should have been something else."""
     if isinstance(value, np.ndarray):
-        masked = "masked " if isinstance(value, np.ma.MaskedArray) else ""
+        masked = "masked " if is_masked(value) else ""
         return f"{masked}{value.dtype} array {value.shape}"
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def is_masked(value: Any) -> bool:
+    """True for a masked array. `np.ma`, which NumPy imports when it is asked for, has been if there is one."""
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 def numbers(op: str, name: str, value: Any) -> Array:
     """An array of bools, integers or floats; objects, complex numbers, strings and masked arrays are refused."""
     if isinstance(value, QuantArray):
         raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
     try:
         x = (

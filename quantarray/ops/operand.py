@@ -141,7 +141,7 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 def is_dense(x: Any) -> bool:
     """True for an int8 or uint8 array, CuPy's too."""
-    array = isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray)
+    array = isinstance(x, np.ndarray) and not checks.is_masked(x)
     return (array or is_cupy(x)) and x.dtype in (np.uint8, np.int8)
 
 

@@ -18,6 +18,7 @@ from .reductions import Reductions
 from .shaping import Shaping
 
 _PREVIEW = 6
+_BLOCK = 1 << 14  # elements that an iterator unpacks at a time
 _MOST_CACHED = 128
 _NO_CONSTANTS = Constants()
 
@@ -197,6 +198,13 @@ class QuantArray(Operators, Reductions, Shaping):
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
 
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse at once: consumers such as `torch.tensor` would else ask for one element after the other."""
+        raise TypeError(_NO_DLPACK)
+
+    def __dlpack_device__(self) -> NoReturn:
+        raise TypeError(_NO_DLPACK)
+
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Ufuncs that mean the same on levels, and reductions by them; others are refused by name.
 
@@ -256,7 +264,13 @@ class QuantArray(Operators, Reductions, Shaping):
         return membership.contains(self, value)
 
     def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
+        """Arrays along the first axis; of one axis the values, as NumPy scalars.
+
+        >>> import quantarray as qa
+        >>> sum(qa.encode([3, 0, 2], values=range(4))), [row.shape for row in qa.ones((2, 5))]
+        (np.int32(5), [(5,), (5,)])
+        """
+        return _values(self) if self.ndim == 1 else (self[i] for i in range(len(self)))
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
@@ -364,8 +378,8 @@ class QuantArray(Operators, Reductions, Shaping):
         )
 
 
+_NO_DLPACK = "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values, .codes() codes"
 _MISSING = {
-    "__dlpack__": "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values",
     "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
     "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
 }
@@ -420,6 +434,12 @@ def _describe_constants(q: QuantArray) -> str:
         text = f"[{text}]" if lead else text
         parts.append(f"{name}={text}" + (f" .. along axis {' and '.join(varies)}" if varies else ""))
     return ", ".join(parts) or "no constants"
+
+
+def _values(q: QuantArray) -> Iterator[Any]:
+    """The elements of an array with one axis, unpacked a block at a time."""
+    for start in range(0, len(q), _BLOCK):
+        yield from asnumpy(q[start : start + _BLOCK].dequantize())
 
 
 def _preview(q: QuantArray) -> str:

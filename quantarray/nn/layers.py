@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from ..array import QuantArray
-from ..ops import checks
+from ..ops import checks, hints
 from ..ops.convolution import conv2d
 from ..ops.linalg import linear
 from ..ops.operand import operand
@@ -109,4 +109,5 @@ def _check_weight(layer: str, weight: Any, ndim: int, axes: str) -> None:
     if not isinstance(weight, QuantArray) or weight.ndim != ndim or weight.axis != ndim - 1:
         packed = isinstance(weight, QuantArray)
         got = f"{weight.shape} packed on axis {weight.axis}" if packed else type(weight).__name__
-        raise TypeError(f"{layer}: weight must be a QuantArray {axes} packed on its last axis, got {got}")
+        hint = hints.layer_weight(weight, ndim)
+        raise TypeError(f"{layer}: weight must be a QuantArray {axes} packed on its last axis, got {got}{hint}")

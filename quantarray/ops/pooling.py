@@ -12,7 +12,7 @@ from ..device import contiguous, empty, kernel
 from ..dtypes import Array, level_ranks
 from ..thresholds import Thresholds
 from ..window import Window, plan
-from . import channelwise, checks, geometry, thresholding
+from . import channelwise, checks, geometry, hints, thresholding
 from .conversion import recode
 from .operand import lower, reach
 
@@ -96,9 +96,9 @@ def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format:
     q = checks.packed(op, "x", x)
     at = 3 if data_format == "NHWC" else 1
     if q.ndim != 4 or q.axis != at:
-        raise ValueError(
-            f"{op}: {data_format} needs x with 4 axes packed on axis {at}, got shape {q.shape} packed on axis {q.axis}"
-        )
+        hint = "; x[None] adds the batch axis" if q.ndim == 3 else hints.packed_axis(q, data_format)
+        got = f"got shape {q.shape} packed on axis {q.axis}{hint}"
+        raise ValueError(f"{op}: {data_format} needs x with 4 axes packed on axis {at}, {got}")
     q = q.transpose(0, 2, 3, 1) if data_format == "NCHW" else q
     for name, a, lead in q.constants.items():
         if a.shape[lead + 1] > 1 or a.shape[lead + 2] > 1:

@@ -26,10 +26,10 @@ def word(value: Any, allowed: tuple[str, ...]) -> str:
     return "" if match is None else f"; write {match!r}"
 
 
-def swapped(op: str, x: Any, w: Any, names: str = "x, w") -> str:
-    """Weights that came first: x is packed where w is dense, or x has more axes than weights have."""
-    likely = isinstance(x, QuantArray) and not isinstance(w, QuantArray)
-    return f"; are they swapped? {op}({names}) takes the packed weights second" if likely else ""
+def swapped(op: str, x: Any, w: Any) -> str:
+    """Weights that came first: x is packed where w is an array of bytes."""
+    likely = isinstance(x, QuantArray) and getattr(w, "dtype", None) in (np.int8, np.uint8)
+    return f"; are they swapped? {op}(x, w) takes the packed weights second" if likely else ""
 
 
 def window(image: tuple[int, int], size: tuple[int, int]) -> str:

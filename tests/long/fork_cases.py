@@ -16,7 +16,6 @@ import numpy as np
 
 import quantarray as qa
 
-HANGS_AFTER = 90.0  # seconds; a child that imports and loads all it needs takes 2 on a machine that does nothing else
 _RNG = np.random.default_rng(0)
 _IMAGE, _WEIGHT = _RNG.integers(0, 2, (2, 9, 9, 70)) * 2 - 1, _RNG.integers(0, 2, (33, 3, 3, 70)) * 2 - 1
 _WINDOWS = np.lib.stride_tricks.sliding_window_view(_IMAGE.astype(float), (3, 3), (1, 2))
@@ -94,8 +93,11 @@ CALLS: tuple[Callable[[], bool], ...] = (
 )  # fmt: skip
 
 
-def fork(rng: np.random.Generator, longest: float) -> str:
-    """ "right", or what went wrong; the fork is within `longest` seconds from when threads start."""
+def fork(rng: np.random.Generator, longest: float, patience: float) -> str:
+    """Return "right", or what went wrong. The fork is within `longest` seconds from when the threads start.
+
+    What takes more than `patience` seconds hangs.
+    """
     faulthandler.register(signal.SIGUSR1)
     calls = [CALLS[int(i)] for i in rng.integers(0, len(CALLS), int(rng.integers(1, 4)))]
     own, delay = CALLS[int(rng.integers(len(CALLS)))], longest * 10 ** -(3.5 * rng.random())
@@ -109,9 +111,9 @@ def fork(rng: np.random.Generator, longest: float) -> str:
         _call(own, wrong)
         print(*wrong, sep="\n", end="", file=sys.stderr, flush=True)
         os._exit(1 if wrong else 0)
-    outcome = _outcome(child)
+    outcome = _outcome(child, patience)
     for thread in threads:
-        thread.join(HANGS_AFTER)
+        thread.join(patience)
     hung = [
         f"{call.__name__} hung in a thread of the parent"
         for call, t in zip(calls, threads, strict=True)
@@ -131,9 +133,9 @@ def _call(call: Callable[[], bool], wrong: list[str]) -> None:
         wrong.append(f"{call.__name__} raised {error!r}")
 
 
-def _outcome(child: int) -> list[str]:
+def _outcome(child: int, patience: float) -> list[str]:
     """How a child ended. One that hangs writes where to stderr, and is killed."""
-    end = time.monotonic() + HANGS_AFTER
+    end = time.monotonic() + patience
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -143,4 +145,4 @@ def _outcome(child: int) -> list[str]:
     time.sleep(0.5)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return [f"the child hung for {HANGS_AFTER:.0f} s"]
+    return [f"the child hung for {patience:.0f} s"]

@@ -16,23 +16,34 @@ import socket
 import tempfile
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from . import fork_cases
 from .proof import Proof
 
-# stage: (share of the cases, most seconds from the threads' start to the fork)
+_COMPILING = 900.0  # seconds in which a child that compiles all its kernels is done on a busy machine
+
+
+class Stage(NamedTuple):
+    """What has happened in the process before its threads start."""
+
+    share: float  # of the cases
+    longest: float  # seconds from the threads' start to the fork, at most
+    patience: float  # seconds after which something hangs; a child imports and loads all in 2 on an idle machine
+
+
 STAGES = {
-    "nothing compiled": (0.005, 5.0),
-    "nothing imported": (0.145, 2.0),
-    "first": (0.35, 0.5),
-    "later": (0.5, 0.03),
+    "nothing compiled": Stage(0.003, 5.0, _COMPILING),
+    "nothing imported": Stage(0.1, 2.0, 120.0),
+    "first": Stage(0.297, 0.5, 120.0),
+    "later": Stage(0.6, 0.03, 120.0),
 }
 
 
 def run(rng: np.random.Generator) -> str:
-    stage = str(rng.choice(list(STAGES), p=[share for share, _ in STAGES.values()]))
+    stage = str(rng.choice(list(STAGES), p=[one.share for one in STAGES.values()]))
     said = _zygote(stage)(int(rng.integers(2**62)))
     if said != "right":
         raise AssertionError(f"{stage}: {said}")
@@ -64,19 +75,20 @@ class Zygote:
         os._exit(0)
 
     def _case(self, seed: int) -> str:
-        rng, (_, longest) = np.random.default_rng(seed), STAGES[self._stage]
+        rng, (_, longest, patience) = np.random.default_rng(seed), STAGES[self._stage]
         if self._stage == "later":
-            return fork_cases.fork(rng, longest)
-        return _in_child(lambda: fork_cases.fork(rng, longest), cold=self._stage == "nothing compiled")
+            return fork_cases.fork(rng, longest, patience)
+        cold = self._stage == "nothing compiled"
+        return _in_child(lambda: fork_cases.fork(rng, longest, patience), int(3 * patience), cold)
 
 
-def _in_child(case: Callable[[], str], cold: bool) -> str:
+def _in_child(case: Callable[[], str], seconds: int, cold: bool) -> str:
     """A case in a forked process, with an empty cache of kernels if it is `cold`."""
     folder = tempfile.mkdtemp() if cold else None
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(int(3 * fork_cases.HANGS_AFTER))  # which ends it where nothing else does
+        signal.alarm(seconds)  # which ends it where nothing else does
         if folder:
             os.environ["NUMBA_CACHE_DIR"] = folder
         os.write(writer, case().encode())
@@ -118,4 +130,4 @@ def _prepare() -> None:
         _zygote(stage)
 
 
-PROOF = Proof(run, count=2000, seconds=4 * fork_cases.HANGS_AFTER, prepare=_prepare)
+PROOF = Proof(run, count=2000, seconds=3 * _COMPILING, prepare=_prepare)

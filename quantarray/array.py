@@ -438,8 +438,10 @@ def _describe_constants(q: QuantArray) -> str:
 
 def _values(q: QuantArray) -> Iterator[Any]:
     """The elements of an array with one axis, unpacked a block at a time."""
-    for start in range(0, len(q), _BLOCK):
-        yield from asnumpy(q[start : start + _BLOCK].dequantize())
+    group = q.group or 1  # which no slice may cut
+    step = max(1, _BLOCK // group) * group
+    for start in range(0, len(q), step):
+        yield from asnumpy(q[start : start + step].dequantize())
 
 
 def _preview(q: QuantArray) -> str:

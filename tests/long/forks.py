@@ -125,6 +125,7 @@ def _call_all() -> None:
 
 def _prepare() -> None:
     """Start the processes of all stages, before this one reads anything, and compile what calls need."""
+    tempfile.NamedTemporaryFile().close()  # whose own locks, for what it looks up once, are no matter of the package
     _zygote("later")
     for stage in STAGES:
         _zygote(stage)

@@ -50,8 +50,8 @@ def axes_of_convolution(x: Any, w: Any) -> str:
 def packed_axis(x: QuantArray, data_format: str) -> str:
     """The other data_format where x is packed on its channels, else the axis to pack."""
     at, other, other_at = _FORMATS[data_format]
-    fix = f'pass data_format="{other}"' if x.axis == other_at else f"pack it with axis={at}"
-    return f"; {fix}"
+    format = f'pass data_format="{other}", or ' if x.axis == other_at else ""
+    return f"; {format}pack it with axis={at}"
 
 
 def channels(x: Any, w: QuantArray, groups: int, data_format: str) -> str:

@@ -112,7 +112,6 @@ CONSUMERS = {
     "torch.asarray": torch.asarray,
     "torch.Tensor": torch.Tensor,
     "torch.from_dlpack": torch.from_dlpack,
-    "torch.tensor of a list": lambda q: torch.tensor([q, q]),
     "jax.numpy.asarray": jnp.asarray,
     "jax.numpy.array of a list": lambda q: jnp.array([q, q]),
     "numpy.array of a list": lambda q: np.array([q, q]),

@@ -205,10 +205,13 @@ else:
     def __getattr__(name):  # hidden from type checkers, which would take every name for an attribute
         from importlib import import_module
 
-        if name in _LATER:
-            module = import_module(_LATER[name], __name__)
-            return getattr(module, name, module)
-        from .array_api import REFUSED
+        from .forks import no_fork
+
+        with no_fork:
+            if name in _LATER:
+                module = import_module(_LATER[name], __name__)
+                return getattr(module, name, module)
+            from .array_api import REFUSED
 
         reason = f": {REFUSED[name]}" if name in REFUSED else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason}")

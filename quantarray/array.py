@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, overload
@@ -13,6 +12,7 @@ import numpy as np
 
 from .device import asnumpy, contiguous, settle
 from .dtypes import Array, Constants, DType, level_values
+from .forks import brief
 from .format import WORD, is_locked, locked, tail_mask, word_count
 from .hints import Bytes, Index
 from .operators import Operators
@@ -21,6 +21,7 @@ from .reductions import Reductions
 from .shaping import Shaping
 
 _PREVIEW = 6
+_BLOCK = 1 << 14  # elements that an iterator unpacks at a time
 _MOST_CACHED = 128
 _NO_CONSTANTS = Constants()
 
@@ -47,7 +48,7 @@ class QuantArray(Operators, Reductions, Shaping):
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
@@ -73,7 +74,6 @@ class QuantArray(Operators, Reductions, Shaping):
         self._constants = _NO_CONSTANTS if constants is None else constants
         self._scheme = scheme
         self._cache: dict[Any, Any] = {}
-        self._lock = threading.Lock()
 
     # What it is
 
@@ -171,8 +171,9 @@ class QuantArray(Operators, Reductions, Shaping):
     @property
     def nbytes_cached(self) -> int:
         """Bytes of the layouts that kernels made of this array and keep; `drop_cache()` frees them."""
-        with self._lock:
-            return sum(_cached_bytes(entry, self._words) for entry in self._cache.values())
+        with brief:
+            entries = list(self._cache.values())
+        return sum(_cached_bytes(entry, self._words) for entry in entries)
 
     # Out of the packed form, by name only
 
@@ -201,6 +202,13 @@ class QuantArray(Operators, Reductions, Shaping):
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, np.dtype[np.void]]:
         # Not NoReturn, which fits every dtype: type checkers would take `ndarray + q` for an ndarray
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse at once: consumers such as `torch.tensor` would else ask for one element after the other."""
+        raise TypeError(_NO_DLPACK)
+
+    def __dlpack_device__(self) -> NoReturn:
+        raise TypeError(_NO_DLPACK)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Ufuncs that mean the same on levels, and reductions by them; others are refused by name.
@@ -266,7 +274,13 @@ class QuantArray(Operators, Reductions, Shaping):
         return membership.contains(self, value)
 
     def __iter__(self) -> Iterator[QuantArray]:
-        return (self[i] for i in range(len(self)))
+        """Arrays along the first axis; of one axis the values, as NumPy scalars.
+
+        >>> import quantarray as qa
+        >>> sum(qa.encode([3, 0, 2], values=range(4))), [row.shape for row in qa.ones((2, 5))]
+        (np.int32(5), [(5,), (5,)])
+        """
+        return _values(self) if self.ndim == 1 else (self[i] for i in range(len(self)))
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
@@ -351,14 +365,14 @@ class QuantArray(Operators, Reductions, Shaping):
         if found is None:
             found = build(*args)  # two threads may both build; one result is kept
             settle(self.device)
-            with self._lock:
+            with brief:
                 found = self._cache.setdefault(key, found)
                 self._drop_first()
         return found
 
     def _keep(self, key: Any, entry: Any) -> None:
         """Keep an entry by a key, in place of what was there."""
-        with self._lock:
+        with brief:
             self._cache[key] = entry
             self._drop_first()
 
@@ -368,7 +382,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def drop_cache(self) -> None:
         """Free what kernels keep of this array; the next call builds it again."""
-        with self._lock:
+        with brief:
             self._cache.clear()
 
     def __repr__(self) -> str:
@@ -386,8 +400,8 @@ class QuantArray(Operators, Reductions, Shaping):
         return html(self)
 
 
+_NO_DLPACK = "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values, .codes() codes"
 _MISSING = {
-    "__dlpack__": "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values",
     "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
     "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
 }
@@ -438,6 +452,14 @@ def _describe_constants(q: QuantArray) -> str:
         text = f"[{text}]" if lead else text
         parts.append(f"{name}={text}" + (f" .. along axis {' and '.join(varies)}" if varies else ""))
     return ", ".join(parts) or "no constants"
+
+
+def _values(q: QuantArray) -> Iterator[Any]:
+    """The elements of an array with one axis, unpacked a block at a time."""
+    group = q.group or 1  # which no slice may cut
+    step = max(1, _BLOCK // group) * group
+    for start in range(0, len(q), step):
+        yield from asnumpy(q[start : start + step].dequantize())
 
 
 def _preview(q: QuantArray) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from . import diagnosis, kernel_choice
 from .errors import DeviceError
+from .forks import no_fork
 from .format import WORD, empty_lines
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
     if backend not in ("cpu", "cuda"):
         return None
     try:
-        return import_module(path)
+        with no_fork:
+            return import_module(path)
     except ModuleNotFoundError as error:
         if error.name == path:
             return None
@@ -119,13 +121,18 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
 @cache
 def integer_kernel(device: str) -> Callable[..., str]:
     """What names the kernel of an integer product; each backend has its own `costs`."""
-    return partial(kernel_choice.chosen, import_module(f".{device.partition(':')[0]}.costs", __package__))
+    return partial(kernel_choice.chosen, _costs(device))
 
 
 def product_costs(device: str) -> Any:
     """The cost model of a backend's integer products; None where nobody has measured any."""
-    model = import_module(f".{device.partition(':')[0]}.costs", __package__)
+    model = _costs(device)
     return model if hasattr(model, "costs") else None
+
+
+def _costs(device: str) -> ModuleType:
+    with no_fork:
+        return import_module(f".{device.partition(':')[0]}.costs", __package__)
 
 
 def graph(function: Callable[[Any], Any], x: Any) -> Graph:
@@ -133,8 +140,10 @@ def graph(function: Callable[[Any], Any], x: Any) -> Graph:
     device = device_of(x)
     if device == "cpu":
         raise DeviceError("graph: needs an input on a GPU, got one on the CPU; move it, and the layers, to 'cuda'")
+    with no_fork:
+        graphs = import_module(".cuda.graph", __package__)
     with current(device):
-        made: Graph = import_module(".cuda.graph", __package__).Graph(function, x, cupy("graph"))
+        made: Graph = graphs.Graph(function, x, cupy("graph"))
     return made
 
 
@@ -197,7 +206,8 @@ def asnumpy(x: Any) -> Any:
 def cupy(op: str) -> Any:
     """CuPy, imported when the first array goes to a GPU."""
     try:
-        return import_module("cupy")
+        with no_fork:
+            return import_module("cupy")
     except ImportError as error:
         raise DeviceError(f"{op}: arrays on a GPU need CuPy; install it with {diagnosis.INSTALL} ({error})") from None
 

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from .errors import DeviceError
+from .forks import no_fork
 
 INSTALL = "pip install 'quantarray[cuda13]'"
 _STAY = "or stay on the device 'cpu'"
@@ -23,7 +24,8 @@ _MISSING, _NO_ROOM = "Failure finding", "CUDA_ERROR_OUT_OF_MEMORY"
 @cache
 def version_of(distribution: str) -> str | None:
     """The version of an installed distribution."""
-    from importlib import metadata  # takes longer to import than this package's own files
+    with no_fork:
+        from importlib import metadata  # takes longer to import than this package's own files
 
     try:
         return metadata.version(distribution)

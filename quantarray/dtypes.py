@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from .forks import cached_property
 from .format import MAX_BITS, bits_for, is_locked, locked
 
 Array = np.ndarray[Any, Any]

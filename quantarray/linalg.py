@@ -13,6 +13,7 @@ import numpy as np
 from .array import QuantArray
 from .device import asnumpy, namespace
 from .dtypes import Array
+from .forks import no_fork
 from .hints import Axes
 from .ops import checks, functional, reduction
 from .ops.along import take_along_axis
@@ -40,7 +41,8 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
     def __getattr__(name: str) -> NoReturn:
-        from .array_api import REFUSED
+        with no_fork:
+            from .array_api import REFUSED
 
         reason = REFUSED.get(f"linalg.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from .forks import no_fork
+
 # NumPy's names of what has another name here
 NAMES = {
     "absolute": "abs", "amax": "max", "amin": "min", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
@@ -146,7 +148,8 @@ def _dotted(func: Any) -> str:
 
 def _refusal(called: str, name: str, instead: str = "") -> str:
     """Why a function of NumPy is refused: the reason of the array API's page, if it has one."""
-    from .array_api import REFUSED
+    with no_fork:
+        from .array_api import REFUSED
 
     inside = "linalg." if called.startswith("numpy.linalg.") else ""
     reason = REFUSED.get(inside + NAMES.get(name, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .forks import no_fork
 from .ops import checks
 
 
@@ -20,13 +21,15 @@ def set_num_threads(n: Any) -> None:
     1
     >>> qa.set_num_threads(before)
     """
-    import numba  # not with the package: it takes longer to import than all the rest
-
-    op, most = "set_num_threads", numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    op = "set_num_threads"
     wanted = checks.integer(op, "n", n, 1)
-    if wanted > most:
-        raise ValueError(f"{op}: n must be at most {most}, got {n}; set NUMBA_NUM_THREADS before the first import")
-    numba.set_num_threads(wanted)
+    with no_fork:
+        import numba  # not with the package: it takes longer to import than all the rest
+
+        most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+        if wanted > most:
+            raise ValueError(f"{op}: n must be at most {most}, got {n}; set NUMBA_NUM_THREADS before the first import")
+        numba.set_num_threads(wanted)
 
 
 def get_num_threads() -> int:
@@ -36,6 +39,7 @@ def get_num_threads() -> int:
     >>> qa.get_num_threads() >= 1
     True
     """
-    import numba
+    with no_fork:
+        import numba
 
-    return int(numba.get_num_threads())
+        return int(numba.get_num_threads())

@@ -23,6 +23,8 @@ from . import kernel_choice, timing
 from .array import QuantArray
 from .dtypes import Array
 from .errors import FormatError
+from .forks import no_fork
+from .io import files
 from .ops import checks
 from .tuned import Problem, Row, Tuned, problem_of
 
@@ -104,9 +106,7 @@ def autotune(file: str | os.PathLike[str] | bool | None = None, *, again: bool =
         state.open.remove(block)
         state.version += state.timed != timed  # what was made ready outside, before, may have another kernel now
         if path is not None and len(block[0]):
-            from .io import tuned
-
-            tuned.merge(_OP, path, block[0].rows)
+            _files().merge(_OP, path, block[0].rows)
 
 
 def _begin(path: Path | None, again: bool) -> None:
@@ -123,11 +123,10 @@ def _path(file: Any) -> Path | None:
     """Where to save, in a folder that is there."""
     if file is None or file is False:
         return None
-    from .io import files, tuned
-
     if file is True:
-        tuned.default_path().parent.mkdir(parents=True, exist_ok=True)
-        return tuned.default_path()
+        default: Path = _files().default_path()
+        default.parent.mkdir(parents=True, exist_ok=True)
+        return default
     path = files.path_of(_OP, file)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{_OP}: there is no folder {str(path.parent)!r} for {path.name!r}")
@@ -135,9 +134,14 @@ def _path(file: Any) -> Path | None:
 
 
 def _read(path: Path) -> dict[tuple[int, Problem], Row]:
-    from .io import tuned
+    rows: dict[tuple[int, Problem], Row] = _files().read(_OP, path)
+    return rows
 
-    return tuned.read(_OP, path)
+
+def _files() -> Any:
+    """What reads and writes files of choices, imported with the first."""
+    with no_fork:
+        return import_module(".io.tuned", __package__)
 
 
 def known() -> int:
@@ -232,5 +236,6 @@ def _view(w: QuantArray) -> QuantArray:
 @cache
 def _counter() -> Callable[[], int]:
     """What says over how many threads a kernel is spread. Found once: an import takes a microsecond each time."""
-    count: Callable[[], int] = import_module(".cpu.threads", __package__).count
+    with no_fork:
+        count: Callable[[], int] = import_module(".cpu.threads", __package__).count
     return count

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, pairwise, product
 
 import numpy as np
 
 from .dtypes import Array
+from .forks import cached_property
 from .format import RUN_WORDS
 from .kernels import Frame, Plan, Squares
 

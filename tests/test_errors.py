@@ -121,7 +121,7 @@ CASES = {
         (lambda: qa.conv2d(image(), weights(3, 3, 64)), ValueError, "(2, 5, 5, 64) and (3, 3, 64)"),
         (lambda: qa.conv2d(image(2, 5, 5, 64, axis=1), weights()),
          ValueError, "NHWC needs x packed on its channel axis 3", "(2, 5, 5, 64) packed on axis 1", "axis=3"),
-        (lambda: qa.conv2d(image(2, 64, 5, 5, axis=1), weights()), ValueError, "pass the other data_format"),
+        (lambda: qa.conv2d(image(2, 64, 5, 5, axis=1), weights()), ValueError, 'data_format="NCHW"'),
         (lambda: qa.conv2d(image(), weights(8, 64, 3, 3, axis=1), data_format="NCHW"),
          ValueError, "NCHW needs x packed on its channel axis 1", "packed on axis 3"),
         (lambda: qa.conv2d(image(), weights(8, 3, 3, 64, axis=1)),

@@ -324,8 +324,10 @@ def test_words_to_numpy_are_shared_and_read_only():
 
 
 def test_arrays_themselves_have_none():
-    with pytest.raises(AttributeError, match=r"q\.words has DLPack, and \.dequantize\(\) gives values"):
+    with pytest.raises(TypeError, match=r"q\.words has DLPack, and \.dequantize\(\) gives values"):
         np.from_dlpack(Q)
+    with pytest.raises(TypeError, match=r"q\.words has DLPack, and \.dequantize\(\) gives values"):
+        Q.__dlpack__()
 
 
 def test_words_to_torch():

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array
+from ..forks import no_fork
 from ..nn import Network
 
 INK, FAINT, WRONG, RIGHT = "#1f2933", "#7b8794", "#d64545", "#2f6f9f"
@@ -24,7 +25,8 @@ def available() -> bool:
 
 def draw(path: Path, network: Network, images: Array, labels: Array, scores: Array) -> None:
     """Write the picture; `scores` [n classes] are what the network made of `images`."""
-    from matplotlib.figure import Figure  # no pyplot: a library leaves the caller's backend alone
+    with no_fork:
+        from matplotlib.figure import Figure  # no pyplot: a library leaves the caller's backend alone
 
     figure = Figure(figsize=(15, 8), facecolor="white")
     panels: Any = figure.subfigures(1, 2, width_ratios=(0.82, 1))

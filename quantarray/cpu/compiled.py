@@ -6,6 +6,8 @@ the first convolution on a machine takes, for functions that only compiled ones 
 Numba takes a compiled function from disk while the file that defines it is as it was then. But one function is compiled
 from several files, and the list of its versions names types of others: after an update it would be a stale one, or
 raise where a type is gone. So it takes them while all files that kernels are made of are as they were.
+
+Forks wait while a function is compiled, for Numba's and LLVM's locks are held then (`quantarray.forks`).
 """
 
 from functools import partial
@@ -16,6 +18,9 @@ import llvmlite.binding as llvm
 from numba import njit
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
+
+from ..forks import no_fork, wait_for
 
 
 def sources(package):
@@ -65,9 +70,25 @@ class _PartCompiler(Compiler):
 def entry(function, _nrt=True, **options):
     """For functions that Python calls."""
     options |= {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
-    return kept(njit(function, **options))
+    return _with_forks_waiting(kept(njit(function, **options)))
 
 
+def _with_forks_waiting(function):
+    """The function, whose first call with arguments of new types holds `no_fork` until it is compiled for them."""
+    compile_for = getattr(function, "_compile_for_args", None)  # none where Numba compiles nothing
+    if compile_for is not None:
+
+        def compile_alone(*args, **kwargs):
+            with no_fork:
+                return compile_for(*args, **kwargs)
+
+        function._compile_for_args = compile_alone  # which Numba's C code looks up by name
+    return function
+
+
+for _owner in (global_compiler_lock, getattr(llvm.ffi.lib, "_lock", None)):  # finalizers hold the second, in any thread
+    if _lock := getattr(_owner, "_lock", None):  # not public: where a later version has none of that name, none waits
+        wait_for(_lock)
 SOURCES = sources(Path(__file__).parents[1])
 kernel = partial(entry, no_cpython_wrapper=True)  # for functions that are called by their address
 inner = partial(kernel, pipeline_class=_PartCompiler)  # what only compiled functions call: from Python, it crashes

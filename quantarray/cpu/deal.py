@@ -27,6 +27,7 @@ from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
+from ..forks import no_fork
 from .compiled import entry, inline, inner, kept, kernel
 from .micro.vectors import I8, I32, I64, const, pointer
 
@@ -63,10 +64,12 @@ class Held:
     """
 
     def __init__(self, arguments):
-        of = typeof(arguments)
         self.arguments = arguments  # whose memory the copies point to
-        self.type = _HeldType(of)
-        self._copies = version(_hold, (of,)).entry_point(arguments)
+        with no_fork:
+            of = typeof(arguments)
+            self.type = _HeldType(of)
+            copy = version(_hold, (of,)).entry_point
+        self._copies = copy(arguments)
         self.address = self._copies.ctypes.data
 
 
@@ -98,18 +101,20 @@ class Kernel:
 
     def _make(self, kind, arguments, held):
         """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
-        given = typeof(arguments)
-        made = version(self.compiled, (*held.of.types, *given.types, types.int64, types.int64))
-        assert made.signature.return_type == types.none
-        address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
-        found = version(_call, (given, held, *_NUMBERS)).entry_point, address
+        with no_fork:
+            given = typeof(arguments)
+            made = version(self.compiled, (*held.of.types, *given.types, types.int64, types.int64))
+            assert made.signature.return_type == types.none
+            address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+            found = version(_call, (given, held, *_NUMBERS)).entry_point, address
         self._made[kind] = found
         return found
 
 
 def version(function, takes):
     """What is compiled of a function for arguments of some types."""
-    function.compile(takes)
+    with no_fork:
+        function.compile(takes)
     return function.overloads[takes]
 
 

@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.ufunc import parallel
 
+from ..forks import no_fork
 from .compiled import entry
 from .deal import NOTHING, dealer, version
 from .micro.vectors import I32, I64
@@ -64,7 +65,8 @@ def _number():
 @cache
 def _asking():
     """What Python calls for that: 0.03 us, where numba.get_num_threads takes 0.7."""
-    numba.get_num_threads()  # makes the function known to compiled ones
+    with no_fork:
+        numba.get_num_threads()  # makes the function known to compiled ones
     return version(_number, ()).entry_point
 
 
@@ -86,8 +88,9 @@ def pieces(tasks, workers):
 @cache
 def _spreader():
     """(the address of what deals pieces out to threads, whether several calls may be in it at once)."""
-    numba.get_num_threads()  # from here on there is a threading layer
-    return team() or dealer(), layer() in ("omp", "tbb")
+    with no_fork:
+        numba.get_num_threads()  # from here on there is a threading layer
+        return team() or dealer(), layer() in ("omp", "tbb")
 
 
 def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):

@@ -15,6 +15,7 @@ from ..array import QuantArray
 from ..device import created
 from ..dtypes import Array
 from ..errors import FormatError
+from ..forks import no_fork
 from . import canonical
 from .files import path_of, reason, whole
 
@@ -123,7 +124,8 @@ def _entry(archive: zipfile.ZipFile, name: str) -> Array:
 
 def _safetensors() -> Any:
     try:
-        import safetensors.numpy
+        with no_fork:
+            import safetensors.numpy
     except ImportError:
         raise ImportError("safetensors is missing: pip install 'quantarray[safetensors]', or use a .npz file") from None
     return safetensors

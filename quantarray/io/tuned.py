@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError
+from ..forks import no_fork
 from ..machine import cache_folder, cpu_name
 from ..tuned import Problem, Row
 from .files import whole
@@ -41,11 +42,12 @@ def this_machine() -> dict[str, str]:
 
     `target` is LLVM's name of the processor: virtual machines may call several generations by one name.
     """
-    import llvmlite.binding
-    import numba  # not with the package: it takes longer to import than all the rest
+    with no_fork:
+        import llvmlite.binding
+        import numba  # not with the package: it takes longer to import than all the rest
 
-    from .. import __version__
-    from ..cpu import isa
+        from .. import __version__
+        from ..cpu import isa
 
     return {
         "cpu": cpu_name(),
@@ -91,6 +93,8 @@ def _alone(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked child has the descriptor too
         os.close(descriptor)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..array import QuantArray
 from ..dtypes import Array, DType
 from ..hints import Bytes, Padding, Pair
-from ..ops import checks
+from ..ops import checks, likely_fix
 from ..ops.convolution import conv2d
 from ..ops.linalg import linear
 from ..ops.operand import operand
@@ -138,4 +138,5 @@ def _check_weight(layer: str, weight: Any, ndim: int, axes: str) -> None:
     if not isinstance(weight, QuantArray) or weight.ndim != ndim or weight.axis != ndim - 1:
         packed = isinstance(weight, QuantArray)
         got = f"{weight.shape} packed on axis {weight.axis}" if packed else type(weight).__name__
-        raise TypeError(f"{layer}: weight must be a QuantArray {axes} packed on its last axis, got {got}")
+        hint = likely_fix.layer_weight(weight, ndim)
+        raise TypeError(f"{layer}: weight must be a QuantArray {axes} packed on its last axis, got {got}{hint}")

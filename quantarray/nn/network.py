@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from ..array import QuantArray
 from ..device import device_of, graph, namespace, settle
 from ..dtypes import Array, DType, arithmetic, integers
+from ..forks import cached_property
 from ..hints import Bytes
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
 from ..ops import checks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from ..array import QuantArray
 from ..device import has_kernel
 from ..dtypes import Array
+from ..forks import cached_property
 from ..format import WORD_BITS
 from ..kernels import Finish, Fixed, Right
 from ..thresholds import Thresholds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import sys
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..array import QuantArray
 from ..dtypes import Array
 from ..errors import DeviceError
 from ..format import MAX_AXES, WORD, word_count
+from . import likely_fix
+from .bfloat16 import is_bfloat16, of_cpu
 from .exchange import as_cupy, lies_on_gpu
 
 _HOST, _DEVICES = (
@@ -100,40 +103,47 @@ def indices(op: str, a: Array, length: int, d: int) -> Array:
     return np.where(found < 0, found + length, found)
 
 
-def packed(op: str, name: str, value: Any) -> QuantArray:
-    """A QuantArray, or an error that names the way to make one."""
+def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
+    """A QuantArray, or an error that names the way to make one, and ends with a hint."""
     if isinstance(value, QuantArray):
         return value
     raise TypeError(
         f"{op}: {name} must be a QuantArray, got {kind(value)}; make one with quantize(x, quantizer) or "
-        f"encode(x, values)"
+        f"encode(x, values){hint}"
     )
 
 
 def kind(value: Any) -> str:
     """What a message calls an object that should have been something else."""
     if isinstance(value, np.ndarray):
-        masked = "masked " if isinstance(value, np.ma.MaskedArray) else ""
+        masked = "masked " if is_masked(value) else ""
         return f"{masked}{value.dtype} array {value.shape}"
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def is_masked(value: Any) -> bool:
+    """True for a masked array. `np.ma`, which NumPy imports when it is asked for, has been if there is one."""
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 def numbers(op: str, name: str, value: Any) -> Array:
     """An array of bools, integers or floats; objects, complex numbers, strings and masked arrays are refused."""
     if isinstance(value, QuantArray):
         raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
-    try:
-        x = (
-            np.asarray(value)
-            if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__")
-            else shared(op, name, value)
-        )
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        x = shared(op, name, value)
+    else:
+        try:
+            x = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
+    if is_bfloat16(x):
+        return of_cpu(x)
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
-        raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}")
+        fix = "; .astype(np.float32) converts it" if x.dtype.kind == "V" and x.dtype.names is None else ""
+        raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}{fix}")
     return x
 
 
@@ -149,14 +159,22 @@ def dense(op: str, name: str, value: Any) -> Any:
 
 def shared(op: str, name: str, value: Any) -> Array:
     """The NumPy view of another library's array on the CPU, through DLPack, which needs no import of that library."""
-    kind_of_device = int(value.__dlpack_device__()[0])
+    if getattr(value, "requires_grad", False) is True:
+        raise TypeError(f"{op}: {name} requires a gradient, which is not followed through codes; pass {name}.detach()")
+    try:
+        kind_of_device = int(value.__dlpack_device__()[0])
+    except (TypeError, ValueError, NotImplementedError) as error:  # PyTorch's meta device, which has no memory
+        raise DeviceError(f"{op}: {name} lies on a device that DLPack does not know: {error}") from None
     if kind_of_device not in _HOST:
         where = _DEVICES.get(kind_of_device, f"a device of DLPack's type {kind_of_device}")
         raise DeviceError(f"{op}: {name} lies on {where}, this version reads arrays on the CPU; move it there first")
     try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError) as error:
-        raise TypeError(f"{op}: {name} gives no NumPy array through DLPack: {error}") from None
+        return of_cpu(value) if is_bfloat16(value) else np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        dtype = getattr(value, "dtype", "of an unknown dtype")
+        raise TypeError(
+            f"{op}: {name} ({kind(value)} of {dtype}) gives no NumPy array: {error}; convert it to a dense float32 one"
+        ) from None
 
 
 def real_array(op: str, name: str, value: Any) -> Array:
@@ -242,5 +260,6 @@ def flag(op: str, name: str, value: Any) -> bool:
 def choice(op: str, name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
-        raise ValueError(f"{op}: {name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        listed = ", ".join(map(repr, allowed))
+        raise ValueError(f"{op}: {name} must be one of {listed}, got {value!r}{likely_fix.word(value, allowed)}")
     return value

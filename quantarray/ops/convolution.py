@@ -125,7 +125,9 @@ def conv2d(
            [384, 576, 384],
            [256, 384, 256]], dtype=int32)
     """
-    x, w = operand(OP, "x", x), checks.packed(OP, "w", w)
+    x = operand(OP, "x", x)
+    if not isinstance(w, QuantArray):
+        checks.packed(OP, "w", w, likely_fix.swapped(OP, x, w))
     if bias is not None:
         bias = bias_values(OP, bias, w.shape[0])
     given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
@@ -183,7 +185,8 @@ def _prepare(
     (_, *image, _), (channels, *taps, _) = x.shape, w.shape
     if 0 in taps:
         raise ValueError(f"{OP}: w must have at least one tap, got {w.shape} (channels last)")
-    window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation)
+    hint = likely_fix.window((image[0], image[1]), (taps[0], taps[1]))
+    window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation, hint)
     into = thresholding.check(OP, requantize, channels)
     pad = _pad_value(pad_value)
     shape = (x.shape[0], *window.output, channels)
@@ -247,20 +250,20 @@ def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> boo
     """True for depthwise weights; an error where axes, channels or groups do not fit."""
     needed = {"NHWC": ("n h w c", "o kh kw c/groups", 3), "NCHW": ("n c h w", "o c/groups kh kw", 1)}[data_format]
     if x.ndim != 4 or w.ndim != 4:
-        hint = "; x[None] adds the batch axis" if x.ndim == 3 else ""
+        hint = likely_fix.axes_of_convolution(x, w)
         raise ValueError(f"{OP}: needs x [{needed[0]}] and w [{needed[1]}], got {x.shape} and {w.shape}{hint}")
     at = needed[2]
     if isinstance(x, QuantArray) and x.axis != at:
         raise ValueError(
-            f"{OP}: {data_format} needs x packed on its channel axis {at}, got {x.shape} packed on axis {x.axis}; "
-            f"pack it with axis={at}, or pass the other data_format"
+            f"{OP}: {data_format} needs x packed on its channel axis {at}, got {x.shape} packed on axis {x.axis}"
+            f"{likely_fix.packed_axis(x, data_format)}"
         )
     channels, per_group, outputs = x.shape[at], w.shape[at], w.shape[0]
     if channels != per_group * groups or outputs % groups:
         raise ValueError(
             f"{OP}: x has {channels} channels (axis {at} of {x.shape}), w takes {per_group} in each of {groups} groups "
             f"and gives {outputs} (w {w.shape}, {data_format}): needs channels = {per_group} * groups and outputs a "
-            f"multiple of groups"
+            f"multiple of groups{likely_fix.channels(x, w, groups, data_format)}"
         )
     depthwise = per_group == 1 and w.axis == 0
     if not depthwise and w.axis != at:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy as np
 from ..array import QuantArray
 from ..device import asnumpy, common_device, contiguous, kernel, namespace, zeros
 from ..dtypes import Array, level_values
+from ..forks import cached_property
 from ..format import WORD_BITS, word_count
 from .blocks import blocks
 

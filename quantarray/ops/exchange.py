@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..array import QuantArray
 from ..device import cupy, current, device_of
 
 _GPU = 2, 13  # DLPack's kinds of devices: CUDA's own memory, and managed memory
@@ -19,12 +20,15 @@ _GPU = 2, 13  # DLPack's kinds of devices: CUDA's own memory, and managed memory
 
 def lies_on_gpu(x: Any) -> bool:
     """Whether an object is an array on a GPU by either protocol."""
-    if isinstance(x, np.ndarray | type):
+    if isinstance(x, np.ndarray | QuantArray | type):
         return False
     if hasattr(x, "__cuda_array_interface__"):
         return True
     asked = getattr(x, "__dlpack_device__", None)
-    return asked is not None and int(asked()[0]) in _GPU
+    try:
+        return asked is not None and int(asked()[0]) in _GPU
+    except (TypeError, ValueError, NotImplementedError):  # a device that DLPack does not know
+        return False
 
 
 def is_cupy(x: Any) -> bool:

@@ -19,8 +19,12 @@ def window(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
+    hint: str = "",
 ) -> Window:
-    """Check stride, padding and dilation; refuse windows larger than the padded image, and absurd results."""
+    """Check stride, padding and dilation; refuse windows larger than the padded image, and absurd results.
+
+    `hint` ends the message of a window that is too large.
+    """
     steps = checks.pair(op, "stride", stride, 1)
     spread = checks.pair(op, "dilation", dilation, 1)
     pads = _pads(op, image, size, steps, padding, spread)
@@ -28,7 +32,7 @@ def window(
     if 0 in made.output:
         raise ValueError(
             f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
-            f"{image[0]}x{image[1]} with padding {pads}"
+            f"{image[0]}x{image[1]} with padding {pads}{hint}"
         )
     if made.output[0] * made.output[1] >= 2**31:
         raise ValueError(
@@ -63,9 +67,10 @@ def _pads(
         n, _ = checks.pair(op, "padding", padding, 0)
         return (n, n), (n, n)
     if len(padding) != 2:
+        hint = "; (top, left, bottom, right) is ((top, bottom), (left, right)) here" if len(padding) == 4 else ""
         raise ValueError(
             f"{op}: padding must be an integer, (height, width), ((top, bottom), (left, right)), 'same' or 'valid', "
-            f"got {padding!r}"
+            f"got {padding!r}{hint}"
         )
     vertical, horizontal = (checks.pair(op, "padding", p, 0) for p in padding)
     return vertical, horizontal

@@ -204,7 +204,7 @@ def _one_index(op: str, q: QuantArray, item: Any, d: int) -> list[Any]:
 
 def _indices(op: str, q: QuantArray, a: Array, d: int) -> list[Any]:
     """int64 indices that are not negative, of an array of integers or a mask."""
-    if isinstance(a, np.ma.MaskedArray) or a.dtype.kind not in "iub":
+    if checks.is_masked(a) or a.dtype.kind not in "iub":
         raise _not_an_index(op, a)
     if a.dtype != np.bool_:
         return [checks.indices(op, a, q.shape[d], d)]

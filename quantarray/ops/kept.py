@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from typing import Any
+
+from ..forks import brief
 
 
 class Kept:
@@ -13,7 +14,6 @@ class Kept:
     def __init__(self, most: int) -> None:
         self.entries: dict[Any, Any] = {}
         self._most = most
-        self._lock = threading.Lock()
 
     def found(self, key: Any) -> Any:
         """The entry of a key, or None."""
@@ -24,7 +24,7 @@ class Kept:
 
     def keep(self, key: Any, entry: Any) -> None:
         """Keep an entry."""
-        with self._lock, suppress(TypeError):
+        with brief, suppress(TypeError):
             self.entries[key] = entry
             if len(self.entries) > self._most:
                 del self.entries[next(iter(self.entries))]

@@ -16,7 +16,7 @@ from ..hints import Bytes, OutType, Values
 from ..kernels import Fixed, Forms, Right
 from ..thresholds import Thresholds
 from ..window import row_plan
-from . import checks, few, folded, preparation, products, scaled, thresholding
+from . import checks, few, folded, likely_fix, preparation, products, scaled, thresholding
 from .few import FewOutputs
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
@@ -73,13 +73,17 @@ def linear(
     array([[1, 3]], dtype=int32)
     """
     op = "linear"
-    x, w = operand(op, "x", x), checks.packed(op, "w", w)
+    x = operand(op, "x", x)
+    if not isinstance(w, QuantArray):
+        checks.packed(op, "w", w, likely_fix.swapped(op, x, w))
     if w.ndim != 2 or w.axis != 1:
-        raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {w.shape} packed on axis {w.axis}")
+        got = f"{w.shape} packed on axis {w.axis}{likely_fix.weights(x, w)}"
+        raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {got}")
     if isinstance(x, QuantArray) and x.axis != x.ndim - 1:
         raise ValueError(f"{op}: x must be packed on its last axis, got {x.shape} packed on axis {x.axis}")
     if not x.ndim or x.shape[-1] != w.shape[1]:
-        raise ValueError(f"{op}: x {x.shape} and w {w.shape} must have the same last length")
+        hint = likely_fix.weights(x, w) if x.ndim and x.shape[-1] == w.shape[0] else ""
+        raise ValueError(f"{op}: x {x.shape} and w {w.shape} must have the same last length{hint}")
     return _product(op, x, w, bias, requantize, out_dtype, out)
 
 

@@ -18,7 +18,7 @@ from ..array import QuantArray
 from ..device import asnumpy, namespace
 from ..dtypes import Array, DType, arithmetic, level_values
 from ..format import bits_for
-from . import checks
+from . import checks, likely_fix
 from .conversion import recode
 from .counting import coefficients
 from .exchange import as_cupy, is_cupy, lies_on_gpu
@@ -165,7 +165,7 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 def is_dense(x: Any) -> bool:
     """True for an int8 or uint8 array, CuPy's too."""
-    array = isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray)
+    array = isinstance(x, np.ndarray) and not checks.is_masked(x)
     return (array or is_cupy(x)) and x.dtype in (np.uint8, np.int8)
 
 
@@ -173,11 +173,14 @@ def operand(op: str, name: str, x: Any) -> Any:
     """A QuantArray, or an int8/uint8 array, of a GPU as CuPy's; others are refused with the way to get there."""
     if isinstance(x, QuantArray) or is_dense(x):
         return x
-    if lies_on_gpu(x) and is_dense(found := as_cupy(op, name, x)):
-        return found
+    if lies_on_gpu(x):
+        if is_dense(dense := as_cupy(op, name, x)):
+            return dense
+    elif hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray) and is_dense(dense := checks.shared(op, name, x)):
+        return dense
     raise TypeError(
         f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}; "
-        f"quantize(x, quantizer) or encode(x, values) make a QuantArray"
+        f"quantize(x, quantizer) or encode(x, values) make a QuantArray{likely_fix.integers(x)}"
     )
 
 

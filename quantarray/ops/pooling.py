@@ -13,7 +13,7 @@ from ..dtypes import Array, level_ranks
 from ..hints import DataFormat, Padding, Pair
 from ..thresholds import Thresholds
 from ..window import Window, plan
-from . import channelwise, checks, dense_pooling, geometry, thresholding
+from . import channelwise, checks, dense_pooling, geometry, likely_fix, thresholding
 from .conversion import recode
 from .operand import lower, reach
 
@@ -168,6 +168,7 @@ def _check_axes(op: str, q: Any, data_format: str) -> None:
             raise ValueError(f"{op}: {data_format} needs x [{axes}], got {checks.kind(q)}{hint}")
         return
     if q.ndim != 4 or q.axis != at:
+        hint = hint or likely_fix.packed_axis(q, data_format)
         raise ValueError(
             f"{op}: {data_format} needs x with 4 axes packed on axis {at}, got shape {q.shape} packed on axis {q.axis}"
             f"{hint}"

@@ -16,7 +16,7 @@ from ..format import WORD_BITS, word_count
 from ..progress import Progress
 from ..quantizers.base import Quantizer
 from ..quantizers.extremes import extremes
-from . import bfloat16, checks, encoding, given, grids
+from . import bfloat16, checks, encoding, given, grids, likely_fix
 from .choice import chosen
 from .conversion import pack_codes
 from .creation import make_constants
@@ -84,7 +84,8 @@ def quantize(
         name, seen = ("x", x) if calibration is None else ("calibration", calibration)
         quantizer = chosen(op, name, checks.real_array(op, name, seen), bits)
     if not isinstance(quantizer, Quantizer):
-        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {_named(quantizer)}")
+        got = f"{_named(quantizer)}{likely_fix.quantizer(quantizer)}"
+        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {got}")
     at = checks.axis(op, axis, a.ndim)
     keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
     if quantizer.anywhere and isinstance(a, bfloat16.Bfloat16):

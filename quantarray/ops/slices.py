@@ -11,13 +11,13 @@ n = 1, which is depthwise, there is one turn, and x is taken as it lies.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..device import empty, has_kernel, kernel
 from ..dtypes import Array
+from ..forks import cached_property
 from ..format import WORD_BITS, empty_lines
 from ..kernels import Finish, Left, Slices
 from ..window import Window, classes, stretches, tap_offsets

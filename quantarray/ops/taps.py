@@ -8,7 +8,6 @@ constants of each border class, as x's code 0 adds nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import gcd
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from ..device import empty, has_kernel, kernel
 from ..dtypes import Array
+from ..forks import cached_property
 from ..format import WORD_BITS, empty_lines
 from ..kernels import Cuts, Finish, Left, PairedRows, Taps
 from ..window import Window, classes

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..array import QuantArray
 from ..dtypes import Array
+from ..forks import no_fork
 from .measure import Row
 
 INK, FAINT, LINE, BLUE = "#1f2933", "#7b8794", "#d5dae0", "#2f6f9f"
@@ -48,7 +49,8 @@ def is_image(x: Array) -> bool:
 
 def draw(path: Path, x: Array, drawn: list[tuple[Row, QuantArray]]) -> None:
     """Write the picture of what schemes made of x."""
-    from matplotlib.figure import Figure  # no pyplot: a library leaves the caller's backend alone
+    with no_fork:
+        from matplotlib.figure import Figure  # no pyplot: a library leaves the caller's backend alone
 
     lines = max(len(drawn), 1) * ROW
     rows = -(-(len(drawn) + 1) // COLUMNS) if is_image(x) else 0

@@ -21,6 +21,7 @@ from . import (
     checks,
     contraction,
     geometry,
+    likely_fix,
     merging,
     preparation,
     products,

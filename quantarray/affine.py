@@ -9,6 +9,7 @@ import numpy as np
 from .array import QuantArray
 from .device import device_of, namespace
 from .dtypes import Array
+from .hints import Vector
 from .ops import checks
 
 
@@ -48,7 +49,7 @@ class Affine:
     def channels(self) -> int:
         return len(self.scale)
 
-    def __call__(self, values: Any, axis: int = -1) -> Any:
+    def __call__(self, values: Vector, axis: int = -1) -> Array:
         """float64 scores of a dense result whose channels are `axis`."""
         op = "Affine"
         if isinstance(values, QuantArray):
@@ -59,7 +60,8 @@ class Affine:
             raise ValueError(f"{op}: has {self.channels} channels, axis {at} of the values {v.shape} has {v.shape[at]}")
         scale, offset = self._constants(device_of(v))
         by_channel = (-1, *(1,) * (v.ndim - 1 - at))
-        return scale.reshape(by_channel) * v + offset.reshape(by_channel)
+        scores: Array = scale.reshape(by_channel) * v + offset.reshape(by_channel)
+        return scores
 
     def _constants(self, device: str) -> tuple[Any, Any]:
         if device not in self._on_device:

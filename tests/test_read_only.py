@@ -152,7 +152,7 @@ def test_what_objects_share_is_private():
     """Nothing that all arrays of a dtype share can be reached by a public name."""
     assert list(public_arrays(qa.uint2)) == [] and not hasattr(qa.uint2, "term_rows")
     for ndim in (1, 4):
-        law = qa.Thresholds([0, 1], into=qa.table(2, 3), table=[0.0, 1, 5]).law(ndim)
+        law = qa.Thresholds([0, 1], into=qa.table(2, 3), table=[0.0, 1, 5])._law(ndim)
         assert_locked(law.table)
 
 

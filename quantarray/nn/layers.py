@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from ..array import QuantArray
 from ..dtypes import Array, DType
@@ -109,7 +109,11 @@ class MaxPool2d:
     def __post_init__(self) -> None:
         checks.pair("MaxPool2d", "size", self.size, 1)
 
-    def __call__(self, x: Any) -> Any:
+    @overload
+    def __call__(self, x: QuantArray) -> QuantArray: ...
+    @overload
+    def __call__(self, x: Array) -> Array: ...
+    def __call__(self, x: QuantArray | Array) -> QuantArray | Array:
         return max_pool2d(x, self.size, stride=self.stride, padding=self.padding)
 
     @property

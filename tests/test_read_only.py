@@ -173,7 +173,7 @@ def test_arrays_of_callers_are_not_locked():
     for a in (words, scale, x, codes, values, basis):
         a[...] = 7
     assert made[0].scale.tolist() == [1] and made[1].scale.tolist() == [1, 1, 1] and (made[2].scale == 1).all()
-    assert T.values.tolist() == [0, 1] and T.law(1).scale.tolist() == [1]
+    assert T.values.tolist() == [0, 1] and T._law(1).scale.tolist() == [1]
 
 
 def test_words_that_are_taken_over_are_locked():

@@ -20,7 +20,8 @@ from .deal import Kernel
 from .drive import Effort, Task, drive, tiles_of
 from .finish import finish_tile, target
 from .halves import sums_of_halves
-from .micro import STREAMED, TILE, lay_out
+from .interleave import COUNTED, interleave, restore
+from .micro import STREAMED, TILE
 from .tiles import (
     IN_REGISTERS,
     WORD,
@@ -30,7 +31,6 @@ from .tiles import (
     empty_dots,
     empty_places,
     lanes_of,
-    lay_out_blocks,
     longest,
     next_stretch,
     place_tiles,
@@ -48,7 +48,11 @@ _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), n
 
 
 def conv_weights(words, groups, out):
-    lay_out_blocks(words, groups, lay_out, out)
+    interleave(words, groups, COUNTED, out)
+
+
+def conv_words(laid_out, groups, out):
+    restore(laid_out, groups, COUNTED, out)
 
 
 def conv(x, fixed, out):

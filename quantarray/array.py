@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
@@ -12,13 +11,13 @@ import numpy as np
 from .device import asnumpy, contiguous, settle
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
+from .layouts import Layouts, layouts_of
 from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
 from .shaping import Shaping
 
 _PREVIEW = 6
-_MOST_CACHED = 128
 _NO_CONSTANTS = Constants()
 
 
@@ -43,7 +42,7 @@ class QuantArray(Operators, Reductions, Shaping):
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_lock", "_scheme", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
@@ -68,8 +67,7 @@ class QuantArray(Operators, Reductions, Shaping):
         self._axis = axis
         self._constants = _NO_CONSTANTS if constants is None else constants
         self._scheme = scheme
-        self._cache: dict[Any, Any] = {}
-        self._lock = threading.Lock()
+        self._cache: Layouts | None = None
 
     # What it is
 
@@ -166,9 +164,9 @@ class QuantArray(Operators, Reductions, Shaping):
 
     @property
     def nbytes_cached(self) -> int:
-        """Bytes of the layouts that kernels made of this array and keep; `drop_cache()` frees them."""
-        with self._lock:
-            return sum(_cached_bytes(entry, self._words) for entry in self._cache.values())
+        """Bytes of what kernels keep of this array: layouts of its words, at most `nbytes` + 256 KiB, and besides what
+        goes with pixels and thresholds of the calls so far; `drop_cache()` frees them. See docs/memory.md."""
+        return 0 if self._cache is None else self._cache.nbytes
 
     # Out of the packed form, by name only
 
@@ -324,42 +322,29 @@ class QuantArray(Operators, Reductions, Shaping):
         """What a call that is made ready needs to know: all but the words and the values of the constants."""
         return self._dtype, self._shape, self._axis, self._constants._form, self.device
 
-    def _found(self, key: Any) -> Any:
-        """What `_cached` keeps by a key, or None."""
-        return self._cache.get(key)
-
     def _cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
-        """What `build(*args)` made of this array for a kernel, once a key and kept; of many the first is dropped."""
-        found = self._cache.get(key)
-        if found is None:
-            found = build(*args)  # two threads may both build; one result is kept
-            settle(self.device)
-            with self._lock:
-                found = self._cache.setdefault(key, found)
-                self._drop_first()
-        return found
-
-    def _keep(self, key: Any, entry: Any) -> None:
-        """Keep an entry by a key, in place of what was there."""
-        with self._lock:
-            self._cache[key] = entry
-            self._drop_first()
-
-    def _drop_first(self) -> None:
-        if len(self._cache) > _MOST_CACHED:  # images of ever new sizes, each with a preparation of its own
-            del self._cache[next(iter(self._cache))]
+        """What `build(*args)` made of this array for a kernel, once a key and kept while there is room for it."""
+        layouts = self._cache or layouts_of(self)
+        entry = layouts.entries.get(key)
+        if entry is not None:
+            layouts.use(key)
+            return entry
+        entry = build(*args)  # two threads may both build; one result is kept
+        settle(self.device)
+        return layouts.put(key, entry)
 
     def drop_cache(self) -> None:
         """Free what kernels keep of this array; the next call builds it again."""
-        with self._lock:
+        if self._cache is not None:
             self._cache.clear()
 
     def __repr__(self) -> str:
         ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
         scheme = "" if self._scheme is None else f"scheme={self._scheme}, "
+        cached = f" + {self.nbytes_cached} cached" if self.nbytes_cached else ""
         return (
             f"{type(self).__name__}(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
-            f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
+            f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes{cached}, "
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
 
@@ -388,16 +373,6 @@ def _rebuilt(
     for _, a, _ in constants.items():
         a.flags.writeable = False
     return QuantArray(words, dtype, shape, axis, constants, scheme)
-
-
-def _cached_bytes(entry: Any, words: Array) -> int:
-    """Bytes of the arrays in a cache entry that are not views of the words themselves."""
-    if isinstance(entry, QuantArray):
-        return _cached_bytes(entry.words, words) + entry.nbytes_cached
-    if hasattr(entry, "nbytes"):
-        own = type(entry) is not type(words) or not np.may_share_memory(entry, words)
-        return entry.nbytes if own else 0
-    return sum(_cached_bytes(e, words) for e in entry) if isinstance(entry, tuple) else 0
 
 
 def _frozen(a: Array) -> Array:

@@ -30,43 +30,56 @@ _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 def interleave(words, groups, bits, out):
     """Lay words out in the order that keeps so many bits together."""
-    _run(words, out, groups, bits, False)
+    if words.size:
+        threads.run(_lay_blocks, (words, groups, bits, out), *_shares(out))
 
 
 def restore(laid_out, groups, bits, words):
     """The words that were laid out so."""
-    _run(words, laid_out, groups, bits, True)
-
-
-def _run(words, laid_out, groups, bits, back):
     if words.size:
-        tasks = laid_out.shape[0] * laid_out.shape[1] * -(-laid_out.shape[2] // _CUT)
-        workers = threads.workers(laid_out.size, _LEAST)
-        threads.run(_move_blocks, (words, laid_out, groups, bits, back), tasks, workers)
+        threads.run(_bring_blocks, (laid_out, groups, bits, words), *_shares(laid_out))
+
+
+def _shares(laid_out):
+    """(tasks, workers)."""
+    planes, blocks, length, _ = laid_out.shape
+    return planes * blocks * -(-length // _CUT), threads.workers(laid_out.size, _LEAST)
+
+
+@inline
+def _place_of(task, channels, groups, laid_out):
+    """(first channel of all planes, how many, place, first and last word) of a task."""
+    blocks, length = laid_out.shape[1], laid_out.shape[2]
+    cuts, group_lanes, group_blocks = -(-length // _CUT), channels // groups, blocks // groups
+    plane, block, cut = task // (blocks * cuts), task // cuts % blocks, task % cuts
+    lane = block % group_blocks * LANES
+    channel, valid = block // group_blocks * group_lanes + lane, min(LANES, group_lanes - lane)
+    last = min(length, (cut + 1) * _CUT)
+    return plane * channels + channel, valid, (plane * blocks + block) * length, cut * _CUT, last
 
 
 @Kernel
-def _move_blocks(words, laid_out, groups, bits, back, first, last):
-    _, channels, length = words.shape
-    blocks, cuts = laid_out.shape[1], -(-length // _CUT)
-    group_lanes, group_blocks = channels // groups, blocks // groups
-    square = np.zeros(LANES * _LINE, np.uint64)
+def _lay_blocks(words, groups, bits, out, first, last):
+    length, square = words.shape[2], np.zeros(LANES * _LINE, np.uint64)
     for task in range(first, last):
-        plane, block, cut = task // (blocks * cuts), task // cuts % blocks, task % cuts
-        lane = block % group_blocks * LANES
-        channel, valid = block // group_blocks * group_lanes + lane, min(LANES, group_lanes - lane)
-        for at in range(cut * _CUT, min(length, (cut + 1) * _CUT), _LINE):
-            near = min(_LINE, length - at)
-            row = (plane * channels + channel) * length + at
-            place = ((plane * blocks + block) * length + at) * LANES
-            if back:
-                _load(laid_out, place, near, bits, square)
-                _turn(square, bits)
-                _scatter(square, valid, near, words, row, length)
-            else:
-                _gather(words, row, length, valid, near, square)
-                _turn(square, bits)
-                _store(square, near, bits, laid_out, place)
+        channel, valid, place, begin, end = _place_of(task, words.shape[1], groups, out)
+        for at in range(begin, end, _LINE):
+            near = min(_LINE, end - at)
+            _gather(words, channel * length + at, length, valid, near, square)
+            _turn(square, bits)
+            _store(square, near, bits, out, (place + at) * LANES)
+
+
+@Kernel
+def _bring_blocks(laid_out, groups, bits, words, first, last):
+    length, square = words.shape[2], np.zeros(LANES * _LINE, np.uint64)
+    for task in range(first, last):
+        channel, valid, place, begin, end = _place_of(task, words.shape[1], groups, laid_out)
+        for at in range(begin, end, _LINE):
+            near = min(_LINE, end - at)
+            _load(laid_out, (place + at) * LANES, near, bits, square)
+            _turn(square, bits)
+            _scatter(square, valid, near, words, channel * length + at, length)
 
 
 @inner

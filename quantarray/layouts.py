@@ -1,0 +1,176 @@
+"""What kernels keep of an array: layouts of its words, prepared calls, and where they find their pixels.
+
+    bytes of layouts <= bytes of the array + 256 KiB,   bytes of plans and thresholds <= 4 MiB
+
+but for those of the latest call, which nothing could be done without. What has not been used for the longest time is
+dropped first; a thread that is computing with it holds it until it has done.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+ROOM = 1 << 18  # bytes for sums and constants of outputs, and for layouts of small arrays
+_PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which other layers share
+_MOST = 128  # entries: images of ever new sizes have a prepared call each
+_GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels.py`, whose length is that of an image
+_BY_PIXEL = {"Scaled": ("kinds",), "Finish": ("thresholds", "flip", "toggles")}
+_LEAVES = ("DType", "Window", "Thresholds", "Layouts")
+
+_lazy = threading.Lock()
+
+
+class Buffers:
+    """Memory under an entry, by its address: {id of a buffer: bytes}, of layouts and of all else."""
+
+    def __init__(self, values: Iterable[Any], but: Iterable[Any] = ()) -> None:
+        self.layouts: dict[int, int] = {}
+        self.others: dict[int, int] = {}
+        self._seen = {id(_root(a)) for a in but}
+        for value in values:
+            self._add(value, self.layouts)
+
+    @property
+    def nbytes(self) -> int:
+        return sum((self.others | self.layouts).values())
+
+    def _add(self, value: Any, to: dict[int, int]) -> None:
+        if hasattr(value, "nbytes") and hasattr(value, "strides"):
+            value = _root(value)
+            if id(value) not in self._seen:
+                to.setdefault(id(value), value.nbytes)
+            return
+        name, of_package = type(value).__name__, type(value).__module__.startswith(__package__)
+        plain = isinstance(value, tuple | list | dict)
+        if not (plain or of_package) or name in _LEAVES or id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        to = self.others if name in _GEOMETRY else to
+        for key, part in _parts(value, plain and not of_package):
+            aside = key in _BY_PIXEL.get(name, ()) or key == "tiles"
+            self._add(part, self.others if aside else to)
+
+
+def _root(a: Any) -> Any:
+    """The array whose memory an array is a view of."""
+    while type(a.base) is type(a):
+        a = a.base
+    return a
+
+
+def _parts(value: Any, plain: bool) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        yield from list(value.items())
+    elif isinstance(value, tuple | list):
+        yield from zip(getattr(value, "_fields", range(len(value))), value, strict=True)
+    else:
+        names = [name for of in type(value).__mro__ for name in getattr(of, "__slots__", ())]
+        for name in [*getattr(value, "__dict__", ()), *names]:
+            part = getattr(value, name, None)
+            yield name, part.values() if isinstance(part, Layouts) else part
+
+
+class Layouts:
+    """Entries by a key. Reading needs no lock; `array` is the words and the constants whose layouts they are."""
+
+    __slots__ = ("__weakref__", "_array", "_held", "_latest", "_lock", "_outer", "_ticks", "_used", "entries")
+
+    def __init__(self, array: list[Any]) -> None:
+        self.entries: dict[Any, Any] = {}
+        self._array = array
+        self._held: dict[Any, Buffers] = {}
+        self._used: dict[Any, int] = {}  # when each entry was used last
+        self._ticks, self._latest = 0, None
+        self._lock = threading.RLock()
+        self._outer: Any = None  # the layouts of an array that has a view with these among its own
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.entries))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def values(self) -> list[Any]:
+        return list(self.entries.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is kept, each buffer once, and the array's own not."""
+        return Buffers(self.values(), self._array).nbytes
+
+    def use(self, key: Any) -> None:
+        """Note that an entry was used now."""
+        self._ticks += 1
+        self._used[key] = self._ticks
+
+    def put(self, key: Any, entry: Any, *, again: bool = False) -> Any:
+        """Keep an entry, or the one that another thread has put meanwhile unless it comes `again`; returns it."""
+        with self._lock:
+            if not again:
+                entry = self.entries.setdefault(key, entry)
+            self.entries[key] = entry
+            if hasattr(entry, "_cache"):
+                layouts_of(entry)._outer = weakref.ref(self)
+            self._changed(key)
+        return entry
+
+    def alias(self, key: Any, entry: Any, of: Any) -> None:
+        """Keep an entry that holds nothing but that of the key `of`, in place of what was there."""
+        with self._lock:
+            self.entries[key] = entry
+            self._held[key] = self._held.get(of) or Buffers([entry], self._array)
+            self.use(of)
+            self.use(key)
+
+    def clear(self) -> None:
+        with self._lock:
+            for a in (self.entries, self._held, self._used):
+                a.clear()
+
+    def _changed(self, key: Any) -> None:
+        """Look at an entry, and at the latest one, which calls may have added to; drop what is too much."""
+        for k in {key, self._latest} & self.entries.keys():
+            self._held[k] = Buffers([self.entries[k]], self._array)
+        self._latest = key
+        self.use(key)
+        self._drop(key)
+        outer = None if self._outer is None else self._outer()
+        if outer is not None:
+            outer.inner_changed(self)
+
+    def inner_changed(self, inner: Layouts) -> None:
+        """An array that is among the entries has other layouts now."""
+        with self._lock:
+            for key, entry in list(self.entries.items()):
+                if getattr(entry, "_cache", None) is inner:
+                    self._changed(key)
+
+    def _drop(self, newest: Any) -> None:
+        holders = Counter(i for held in self._held.values() for i in (*held.layouts, *held.others))
+        sizes = {i: n for held in self._held.values() for i, n in held.layouts.items()}
+        plans = {i: n for held in self._held.values() for i, n in held.others.items() if i not in sizes}
+        room, layouts, others = ROOM + sum(a.nbytes for a in self._array), sum(sizes.values()), sum(plans.values())
+        for key in sorted(self._held, key=self._used.__getitem__):
+            if layouts <= room and others <= _PLANS and len(self.entries) <= _MOST:
+                return
+            if key == newest:
+                continue
+            for i in {*self._held[key].layouts, *self._held[key].others}:
+                holders[i] -= 1
+                if not holders[i]:
+                    layouts, others = layouts - sizes.get(i, 0), others - plans.get(i, 0)
+            for a in (self.entries, self._held, self._used):
+                a.pop(key, None)
+
+
+def layouts_of(array: Any) -> Layouts:
+    """Those of a `QuantArray`, made with the first entry."""
+    with _lazy:
+        if array._cache is None:
+            array._cache = Layouts([array._words, *(a for _, a, _ in array._constants.items())])
+        layouts: Layouts = array._cache
+    return layouts

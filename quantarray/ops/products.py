@@ -15,6 +15,7 @@ from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
 
+UNREAD = np.zeros((0, 0, 0)), np.zeros((0, 0))  # scale and offset of weights of exact products
 _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
-from .device import asnumpy, contiguous, settle
+from .device import asnumpy, contiguous, has_kernel, settle
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
-from .layouts import Layouts, layouts_of
+from .layouts import LaidOut, Layouts, layouts_of
 from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
@@ -42,7 +42,7 @@ class QuantArray(Operators, Reductions, Shaping):
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_scheme", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_compact", "_constants", "_dtype", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
@@ -61,13 +61,14 @@ class QuantArray(Operators, Reductions, Shaping):
         constants: Constants | None = None,
         scheme: str | None = None,
     ) -> None:
-        self._words = _frozen(words)
+        self._words: Array | LaidOut = _frozen(words)
         self._dtype = dtype
         self._shape = shape
         self._axis = axis
         self._constants = _NO_CONSTANTS if constants is None else constants
         self._scheme = scheme
         self._cache: Layouts | None = None
+        self._compact = False  # the words are dropped once a kernel has laid them out
 
     # What it is
 
@@ -103,12 +104,14 @@ class QuantArray(Operators, Reductions, Shaping):
 
     @property
     def words(self) -> Array:
-        """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack.
+        """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack. Of a layer that is
+        `compact()` they are made anew each time.
 
         `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack
         shares them too, so pass copy=True, or a write would change an array that others take for constant.
         """
-        return self._words
+        words = self._words
+        return words.restored() if type(words) is LaidOut else cast(Array, words)
 
     @property
     def constants(self) -> Constants:
@@ -258,7 +261,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
-        return QuantArray(self._words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
+        return QuantArray(self.words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     def to_device(self, device: str) -> QuantArray:
         """This array on another device; itself if it is there already.
@@ -312,7 +315,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An ndarray pickles its own view only, and the kernels' layouts stay behind
-        words = contiguous(self._words)
+        words = contiguous(self.words)
         return _rebuilt, (words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     # What kernels keep
@@ -332,6 +335,25 @@ class QuantArray(Operators, Reductions, Shaping):
         entry = build(*args)  # two threads may both build; one result is kept
         settle(self.device)
         return layouts.put(key, entry)
+
+    def _view(self) -> QuantArray:
+        """The same array, without what kernels keep of it."""
+        view = object.__new__(type(self))
+        for name in QuantArray.__slots__:
+            setattr(view, name, getattr(self, name))
+        view._cache, view._compact = None, False
+        return view
+
+    def _keep_once(self) -> None:
+        """Drop what kernels keep, and with the next layout that holds all bits of the words these too."""
+        self._compact = True
+        self.drop_cache()
+
+    def _laid_out(self, name: str, words: Array, groups: int) -> None:
+        """Note a layout that the kernel `name` made of the words, and can undo, where they are kept once."""
+        if self._compact and getattr(self._words, "words", None) is not words and has_kernel(self.device, name):
+            layouts_of(self).keep_once(words, self._words.nbytes)
+            self._words = LaidOut(self.device, name, words, groups, self._words.shape)
 
     def drop_cache(self) -> None:
         """Free what kernels keep of this array; the next call builds it again."""

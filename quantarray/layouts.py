@@ -8,11 +8,15 @@ dropped first; a thread that is computing with it holds it until it has done.
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
+
+from .device import empty, kernel
+from .format import WORD
 
 ROOM = 1 << 18  # bytes for sums and constants of outputs, and for layouts of small arrays
 _PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which other layers share
@@ -74,14 +78,39 @@ def _parts(value: Any, plain: bool) -> Iterator[tuple[Any, Any]]:
             yield name, part.values() if isinstance(part, Layouts) else part
 
 
+class LaidOut(NamedTuple):
+    """Words that are held by a layout alone: the kernel `name` undoes it."""
+
+    device: str
+    name: str
+    words: Any
+    groups: int
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return WORD.itemsize * math.prod(self.shape)
+
+    def restored(self) -> Any:
+        """The words, read-only, made anew."""
+        out = empty(self.device, self.shape)
+        channels = self.shape[1]
+        kernel(self.device, self.name)(self.words, self.groups, out.reshape(self.shape[0], channels, -1))
+        out.flags.writeable = False
+        return out
+
+
 class Layouts:
     """Entries by a key. Reading needs no lock; `array` is the words and the constants whose layouts they are."""
 
-    __slots__ = ("__weakref__", "_array", "_held", "_latest", "_lock", "_outer", "_ticks", "_used", "entries")
+    __slots__ = (
+        "__weakref__", "_array", "_held", "_latest", "_lock", "_more", "_outer", "_room", "_ticks", "_used", "entries",
+    )  # fmt: skip
 
     def __init__(self, array: list[Any]) -> None:
         self.entries: dict[Any, Any] = {}
         self._array = array
+        self._room, self._more = ROOM + sum(a.nbytes for a in array), 0
         self._held: dict[Any, Buffers] = {}
         self._used: dict[Any, int] = {}  # when each entry was used last
         self._ticks, self._latest = 0, None
@@ -100,7 +129,7 @@ class Layouts:
     @property
     def nbytes(self) -> int:
         """Bytes of all that is kept, each buffer once, and the array's own not."""
-        return Buffers(self.values(), self._array).nbytes
+        return Buffers(self.values(), self._array).nbytes + self._more
 
     def use(self, key: Any) -> None:
         """Note that an entry was used now."""
@@ -125,6 +154,14 @@ class Layouts:
             self._held[key] = self._held.get(of) or Buffers([entry], self._array)
             self.use(of)
             self.use(key)
+
+    def keep_once(self, words: Any, nbytes: int) -> None:
+        """Take a layout for the array's words, of so many bytes: there is room for no other besides."""
+        with self._lock:
+            self._array = [words, *self._array[1:]]
+            self._room, self._more = ROOM, max(0, words.nbytes - nbytes)
+            self._held = {key: Buffers([entry], self._array) for key, entry in self.entries.items()}
+            self._drop(None)
 
     def clear(self) -> None:
         with self._lock:
@@ -153,9 +190,9 @@ class Layouts:
         holders = Counter(i for held in self._held.values() for i in (*held.layouts, *held.others))
         sizes = {i: n for held in self._held.values() for i, n in held.layouts.items()}
         plans = {i: n for held in self._held.values() for i, n in held.others.items() if i not in sizes}
-        room, layouts, others = ROOM + sum(a.nbytes for a in self._array), sum(sizes.values()), sum(plans.values())
+        layouts, others = sum(sizes.values()), sum(plans.values())
         for key in sorted(self._held, key=self._used.__getitem__):
-            if layouts <= room and others <= _PLANS and len(self.entries) <= _MOST:
+            if layouts <= self._room and others <= _PLANS and len(self.entries) <= _MOST:
                 return
             if key == newest:
                 continue
@@ -171,6 +208,7 @@ def layouts_of(array: Any) -> Layouts:
     """Those of a `QuantArray`, made with the first entry."""
     with _lazy:
         if array._cache is None:
-            array._cache = Layouts([array._words, *(a for _, a, _ in array._constants.items())])
+            words = array._words.words if type(array._words) is LaidOut else array._words
+            array._cache = Layouts([words, *(a for _, a, _ in array._constants.items())])
         layouts: Layouts = array._cache
     return layouts

@@ -42,6 +42,11 @@ class Conv2d:
             requantize=self.requantize,
         )
 
+    def compact(self) -> Conv2d:
+        """Keep the weight once: from the next call on as its kernel reads it, and no longer as words besides."""
+        self.weight._keep_once()
+        return self
+
     def to_device(self, device: str) -> Conv2d:
         """The layer with its weight on a device."""
         return replace(self, weight=self.weight.to_device(device))
@@ -75,6 +80,11 @@ class Dense:
                 raise ValueError(f"Dense: x {x.shape} must have the {k} elements a sample that weight takes")
             x = x.reshape(len(x), k)
         return linear(x, self.weight, requantize=self.requantize)
+
+    def compact(self) -> Dense:
+        """Keep the weight once: from the next call on as its kernel reads it, and no longer as words besides."""
+        self.weight._keep_once()
+        return self
 
     def to_device(self, device: str) -> Dense:
         """The layer with its weight on a device."""

@@ -290,7 +290,7 @@ def _prepare_folded(job: Job) -> Contraction:
     if products.layout_of(exact.call.name) != products.layout_of("conv_real"):
         if not job.folds:
             return _prepare(job)
-        view = job.w[:]  # whose layout is not kept besides that of the exact sums
+        view = job.w._view()  # whose layout is not kept besides that of the exact sums
         job = replace(job, w=view, b=lower("conv2d", "w", view))
         again = partial(_real_call, job)
     real = _prepare(job)
@@ -342,7 +342,10 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
             job.b.terms, per_group, by_tap
         )
 
-    words, by_tap = job.w._cached((products.layout_of(name), job.groups, job.side_by_side), layout)
+    order = products.layout_of(name)
+    words, by_tap = job.w._cached((order, job.groups, job.side_by_side), layout)
+    if job.b.recoded is None and not job.side_by_side:
+        job.w._laid_out(products.words_of(order), words, job.groups)
 
     def over(taps: Array) -> Array:
         """Sums over some taps of a window, for each class: [classes terms channels]."""

@@ -186,7 +186,7 @@ def _part(job: contraction.Job, x: Any, w: QuantArray, bias: Array | None, requa
 
 def _apart(job: contraction.Job) -> contraction.Job:
     """The job for weights whose layouts are not kept with those of w."""
-    view = job.w[:]
+    view = job.w._view()
     return replace(job, w=view, b=lower(OP, "w", view))
 
 

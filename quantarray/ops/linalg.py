@@ -201,7 +201,7 @@ def _prepare(
     part = _part_length(op, q, w, k)
     if part >= k and few.pays(x, w, b):
         terms = plain_terms(q) if dtype != np.float32 else None
-        return _Product(op, part, terms, FewOutputs(device, w[:], shift, requantize, dtype, shape))
+        return _Product(op, part, terms, FewOutputs(device, w._view(), shift, requantize, dtype, shape))
     step = parts.row_step(x, a, math.prod(shape[:-1])) if len(shape) > 1 else 1
     if step < shape[0] and len(shape) > 1:
         prepare = partial(_by_outputs, op, device, part, dtype)
@@ -250,7 +250,7 @@ def _whole(
         return _Product(op, part, terms, folded.fold(ready(w, a, b), exact, 1))
     if not folded.folds(a, b):
         return _Product(op, part, terms, ready(w, a, b))
-    view = w[:]  # whose layout is not kept besides that of the exact sums
+    view = w._view()  # whose layout is not kept besides that of the exact sums
     again = partial(ready, view, a._replace(source=view), lower(op, "w", view))
     return _Product(op, part, terms, folded.fold(again(), exact, 1, again=again))
 
@@ -324,7 +324,10 @@ def _right(device: str, name: str, w: QuantArray, b: Operand, part: int) -> tupl
         ]
         return products.weight_words(device, name, words, 1), np.array(sums)
 
-    words, sums = w._cached(("linear", products.layout_of(name), part), build)
+    layout = products.layout_of(name)
+    words, sums = w._cached(("linear", layout, part), build)
+    if b.recoded is None:
+        w._laid_out(products.words_of(layout), words, 1)
     lanes = GroupLanes(outputs)
     scale, offset = products.UNREAD
     if name == "conv_real":

@@ -109,7 +109,7 @@ def by_outputs(
     head = (w.nbytes + ROOM // 2) // kept // unit * unit
     head = head if 2 * head >= outputs else 0  # or else the price is the same, and there is less to keep
     step = max(unit, max(_AT_ONCE, w.nbytes // 16) // output // unit * unit)
-    whole = ByOutputs(result, prepare, w[:], bias, head, None, step)
+    whole = ByOutputs(result, prepare, w._view(), bias, head, None, step)
     if not head:
         return whole
     first: Call = whole._ready(x, slice(0, head))
@@ -137,7 +137,7 @@ class ByRows(NamedTuple):
         w: QuantArray, bias: Array | None, step: int,
     ) -> ByRows:  # fmt: skip
         """A product `prepare`d for parts of x."""
-        view = w[:]
+        view = w._view()
         return cls(result, prepare, view, bias, step, prepare(x[:step], view, bias, result.requantize))
 
     @property

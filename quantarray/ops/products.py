@@ -45,6 +45,11 @@ def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
     return out
 
 
+def words_of(layout: str) -> str:
+    """The kernel that undoes a layout."""
+    return layout.replace("_weights", "_words")
+
+
 def layout_of(name: str) -> str:
     """The kernel that lays weights out for the kernel `name`."""
     return "dot_weights" if name in ("dot", "winograd", "framed") else "conv_weights"

@@ -211,7 +211,7 @@ def _prepare(
 
 def _sample(x: Any) -> QuantArray:
     """x, or a row of bytes as it would be packed: what says all but the words."""
-    return from_dense(x.reshape(-1, x.shape[-1])[:1], 1) if is_dense(x) else x
+    return from_dense(x[(slice(0, 1),) * (x.ndim - 1)], x.ndim - 1) if is_dense(x) else x
 
 
 def _by_outputs(

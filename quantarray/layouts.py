@@ -187,12 +187,13 @@ class Layouts:
                     self._changed(key)
 
     def _drop(self, newest: Any) -> None:
+        # With a quarter left for what the first call of the newest adds to it
         holders = Counter(i for held in self._held.values() for i in (*held.layouts, *held.others))
         sizes = {i: n for held in self._held.values() for i, n in held.layouts.items()}
         plans = {i: n for held in self._held.values() for i, n in held.others.items() if i not in sizes}
         layouts, others = sum(sizes.values()), sum(plans.values())
         for key in sorted(self._held, key=self._used.__getitem__):
-            if layouts <= self._room and others <= _PLANS and len(self.entries) <= _MOST:
+            if layouts <= self._room - ROOM // 4 and others <= _PLANS and len(self.entries) <= _MOST:
                 return
             if key == newest:
                 continue

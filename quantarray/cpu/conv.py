@@ -13,13 +13,12 @@ from functools import partial
 import numpy as np
 
 from ..format import RUN_WORDS
-from .added import as_counts, differing, is_power
+from .added import as_counts, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, counted, empty_band, read_band
 from .compiled import inline, inner
 from .deal import Kernel
 from .drive import Effort, Task, drive, tiles_of
 from .finish import finish_tile, target
-from .halves import sums_of_halves
 from .interleave import COUNTED, interleave, restore
 from .micro import STREAMED, TILE
 from .tiles import (
@@ -64,7 +63,7 @@ def _task(x, fixed):
     word = 1 if x.images * counts.sum() == 1 else WORD  # a row alone waits for its weights
     plan, words = tiles_of(fixed)
     effort = Effort(word=pairs * word, tile=6, weight=_WEIGHT, pixel=0.03, together=TOGETHER)
-    more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
+    more = as_counts(x, fixed)
     return Task(plan, words * counted(plan.counts), x.images, _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 
 

@@ -282,9 +282,10 @@ def _scaled(
     outputs = w.shape[0]
     sums = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
     _, ones = _right(device, sums.name, w, b, part)
-    scale, zeros = products.full_lane(b.constants(2)[0][0, :, 0], outputs), np.zeros((1, outputs))
+    scale = w._cached("scale", lambda: np.array(products.full_lane(b.constants(2)[0][0, :, 0], outputs)))
+    zeros = np.zeros((1, outputs))
     bias = zeros[0] if shift is None else shift.astype(np.float64)
-    return scaled.Scaled.of(sums, 1, np.zeros(1, np.int64), np.ascontiguousarray(scale), ones[:, 0], zeros, bias)
+    return scaled.Scaled.of(sums, 1, np.zeros(1, np.int64), scale, ones[:, 0], zeros, bias)
 
 
 def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:

@@ -115,10 +115,9 @@ def test_bytes_that_are_told_are_those_that_are_held():
     w = array(qa.uint2, (1024, 4096))
     x = [array(qa.uint2, (rows, 4096)) for rows in (1, 64)]
     images, kernel = array(qa.uint2, (2, 16, 16, 64)), array(qa.uint2, (64, 3, 3, 64))
-    for v in (w, kernel):  # compile, and fill what all arrays share
-        for _ in range(2):
-            qa.linear(x[0], w), qa.linear(x[1], w), qa.conv2d(images, kernel, padding=1)
-        v.drop_cache()
+    for _ in range(2):  # compile, and fill what all arrays share
+        qa.linear(x[0], w), qa.linear(x[1], w), qa.conv2d(images, kernel, padding=1)
+    w.drop_cache(), kernel.drop_cache()
     gc.collect()
     tracemalloc.start()
     for call, v in ((lambda: qa.linear(x[0], w), w), (lambda: qa.conv2d(images, kernel, padding=1), kernel)):

@@ -167,8 +167,11 @@ class QuantArray(Operators, Reductions, Shaping):
 
     @property
     def nbytes_cached(self) -> int:
-        """Bytes of what kernels keep of this array: layouts of its words, at most `nbytes` + 256 KiB, and besides what
-        goes with pixels and thresholds of the calls so far; `drop_cache()` frees them. See docs/memory.md."""
+        """Bytes of what kernels keep of this array; `drop_cache()` frees them.
+
+        Layouts of its words are at most `nbytes`, and 256 KiB or a sixteenth of that; besides there is what goes with
+        pixels and thresholds of the calls so far. docs/memory.md has figures.
+        """
         return 0 if self._cache is None else self._cache.nbytes
 
     # Out of the packed form, by name only

@@ -1,9 +1,10 @@
 """What kernels keep of an array: layouts of its words, prepared calls, and where they find their pixels.
 
-    bytes of layouts <= bytes of the array + 256 KiB,   bytes of plans and thresholds <= 4 MiB
+    bytes of layouts <= bytes of the array + the larger of 256 KiB and a sixteenth of these
+    bytes of plans and thresholds <= 4 MiB
 
-but for those of the latest call, which nothing could be done without. What has not been used for the longest time is
-dropped first; a thread that is computing with it holds it until it has done.
+Plans and thresholds may be more where the latest call alone has more: nothing could be done without them. What has not
+been used for the longest time is dropped first; a thread that computes with it holds it until it has done.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from .device import empty, kernel
 from .format import WORD
 
-ROOM = 1 << 18  # bytes for sums and constants of outputs, and for layouts of small arrays
+_ROOM, _SHARE = 1 << 18, 16  # for sums and constants of outputs, and layouts of small arrays: bytes, or a part
 _PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which other layers share
 _MOST = 128  # entries: images of ever new sizes have a prepared call each
 _GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels.py`, whose length is that of an image
@@ -78,6 +79,11 @@ def _parts(value: Any, plain: bool) -> Iterator[tuple[Any, Any]]:
             yield name, part.values() if isinstance(part, Layouts) else part
 
 
+def room(nbytes: int) -> int:
+    """How many more bytes than an array of so many its layouts may have."""
+    return max(_ROOM, nbytes // _SHARE)
+
+
 class LaidOut(NamedTuple):
     """Words that are held by a layout alone: the kernel `name` undoes it."""
 
@@ -110,7 +116,8 @@ class Layouts:
     def __init__(self, array: list[Any]) -> None:
         self.entries: dict[Any, Any] = {}
         self._array = array
-        self._room, self._more = ROOM + sum(a.nbytes for a in array), 0
+        nbytes = sum(a.nbytes for a in array)
+        self._room, self._more = nbytes + room(nbytes), 0
         self._held: dict[Any, Buffers] = {}
         self._used: dict[Any, int] = {}  # when each entry was used last
         self._ticks, self._latest = 0, None
@@ -159,7 +166,7 @@ class Layouts:
         """Take a layout for the array's words, of so many bytes: there is room for no other besides."""
         with self._lock:
             self._array = [words, *self._array[1:]]
-            self._room, self._more = ROOM, max(0, words.nbytes - nbytes)
+            self._room, self._more = room(nbytes), max(0, words.nbytes - nbytes)
             self._held = {key: Buffers([entry], self._array) for key, entry in self.entries.items()}
             self._drop(None)
 
@@ -193,7 +200,7 @@ class Layouts:
         plans = {i: n for held in self._held.values() for i, n in held.others.items() if i not in sizes}
         layouts, others = sum(sizes.values()), sum(plans.values())
         for key in sorted(self._held, key=self._used.__getitem__):
-            if layouts <= self._room - ROOM // 4 and others <= _PLANS and len(self.entries) <= _MOST:
+            if layouts <= self._room - _ROOM // 4 and others <= _PLANS and len(self.entries) <= _MOST:
                 return
             if key == newest:
                 continue

@@ -14,7 +14,7 @@ from ..array import QuantArray
 from ..device import device_of, namespace
 from ..dtypes import Array
 from ..format import WORD, word_count
-from ..layouts import ROOM
+from ..layouts import room
 from ..thresholds import Thresholds
 from ..window import Window, classes
 from . import (
@@ -193,7 +193,7 @@ def _apart(job: contraction.Job) -> contraction.Job:
 def _by_outputs(job: contraction.Job, x: Any) -> Prepared:
     """The product of weights whose layout may be kept, or else by parts."""
     turned, way = _way(job)
-    if turned is not None or _layout(way) <= job.w.nbytes + ROOM:
+    if turned is not None or _layout(way) <= job.w.nbytes + room(job.w.nbytes):
         return Prepared(False, *_run(job, turned, way))
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
     output = job.b.planes * way.words * WORD.itemsize

@@ -13,7 +13,7 @@ from ..device import common_device, contiguous, device_of, namespace
 from ..dtypes import Array
 from ..format import WORD, WORD_BITS, word_count
 from ..kernels import Fixed, Forms, Right
-from ..layouts import ROOM
+from ..layouts import room
 from ..thresholds import Thresholds
 from ..window import row_plan
 from . import checks, few, folded, parts, preparation, products, scaled, thresholding
@@ -225,8 +225,8 @@ def _by_outputs(
         each = 40 if requantize is None else 80
         if part < k or len(b.terms) > 1:
             each = 16 + 40 * len(b.terms) * -(-k // part)
-    room, words = w.nbytes + ROOM, word_count(k)
-    if parts.layout_bytes(b.planes, outputs, words) + each * outputs <= room:
+    words = word_count(k)
+    if parts.layout_bytes(b.planes, outputs, words) + each * outputs <= w.nbytes + room(w.nbytes):
         return _whole(op, device, part, dtype, x, w, shift, requantize)
     result = parts.Result(device, requantize, dtype, (*x.shape[:-1], outputs))
     output = b.planes * words * WORD.itemsize

@@ -1,6 +1,6 @@
 """Products by parts, where a whole one would keep or make more than its operands allow.
 
-- By outputs, where a layout of the weights takes more than `layouts.ROOM` beyond their words: those of the first
+- By outputs, where a layout of the weights takes more than `layouts.room` beyond their words: those of the first
   outputs are kept as far as they may be, and the others are laid out in each call, at most 1 MiB or a sixteenth of the
   weights at a time.
 - By images or rows of x, where planes of x that are not its own would take more than twice its words, or 16 MiB; and of
@@ -19,7 +19,7 @@ from ..array import QuantArray
 from ..device import empty
 from ..dtypes import Array
 from ..format import WORD, WORD_BITS
-from ..layouts import ROOM
+from ..layouts import room
 from ..thresholds import Thresholds
 from . import thresholding
 from .lanes import LANES, GroupLanes
@@ -106,7 +106,7 @@ def by_outputs(
     Parts are multiples of `together` outputs, or all.
     """
     outputs, unit = w.shape[0], math.lcm(together, WORD_BITS)
-    head = (w.nbytes + ROOM // 2) // kept // unit * unit
+    head = (w.nbytes + room(w.nbytes) // 2) // kept // unit * unit
     head = head if 2 * head >= outputs else 0  # or else the price is the same, and there is less to keep
     step = max(unit, max(_AT_ONCE, w.nbytes // 16) // output // unit * unit)
     whole = ByOutputs(result, prepare, w._view(), bias, head, None, step)

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from .device import empty, kernel
@@ -49,6 +50,8 @@ class Buffers:
             if id(value) not in self._seen:
                 to.setdefault(id(value), value.nbytes)
             return
+        if isinstance(value, partial):
+            value = value.args, value.keywords
         name, of_package = type(value).__name__, type(value).__module__.startswith(__package__)
         plain = isinstance(value, tuple | list | dict)
         if not (plain or of_package) or name in _LEAVES or id(value) in self._seen:

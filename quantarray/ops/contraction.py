@@ -290,16 +290,21 @@ def _prepare_folded(job: Job) -> Contraction:
     if products.layout_of(exact.call.name) != products.layout_of("conv_real"):
         if not job.folds:
             return _prepare(job)
-        view = job.w._view()  # whose layout is not kept besides that of the exact sums
-        job = replace(job, w=view, b=lower("conv2d", "w", view))
-        again = partial(_real_call, job)
+        again = partial(_real_call, apart(job))
+        job = apart(job)
     real = _prepare(job)
     assert isinstance(real.call, products.Call)
     return real._replace(call=folded.fold(real.call, exact.call, exact.images, again=again))
 
 
+def apart(job: Job) -> Job:
+    """The job for weights that keep layouts of their own."""
+    view = job.w._view()
+    return replace(job, w=view, b=lower("conv2d", "w", view))
+
+
 def _real_call(job: Job) -> products.Call:
-    call = _prepare(job).call
+    call = _prepare(apart(job)).call  # whose layout is not kept besides that of the exact sums
     assert isinstance(call, products.Call)
     return call
 

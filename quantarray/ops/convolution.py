@@ -176,18 +176,14 @@ def _by_images(job: contraction.Job, x: Any, a: Operand) -> Prepared:
     if step >= len(x):
         return _by_outputs(job, x)
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
-    return Prepared(False, None, parts.ByRows.of(result, partial(_part, _apart(job)), x, job.w, job.bias, step))
+    return Prepared(
+        False, None, parts.ByRows.of(result, partial(_part, contraction.apart(job)), x, job.w, job.bias, step)
+    )
 
 
 def _part(job: contraction.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
     """The product of some images."""
     return _by_outputs(replace(job, w=w, b=lower(OP, "w", w), shape=(len(x), *job.shape[1:])), x)
-
-
-def _apart(job: contraction.Job) -> contraction.Job:
-    """The job for weights whose layouts are not kept with those of w."""
-    view = job.w._view()
-    return replace(job, w=view, b=lower(OP, "w", view))
 
 
 def _by_outputs(job: contraction.Job, x: Any) -> Prepared:
@@ -198,7 +194,7 @@ def _by_outputs(job: contraction.Job, x: Any) -> Prepared:
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
     output = job.b.planes * way.words * WORD.itemsize
     kept, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
-    whole = partial(_whole, _apart(job))
+    whole = partial(_whole, contraction.apart(job))
     return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, kept, together))
 
 

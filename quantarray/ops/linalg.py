@@ -250,8 +250,12 @@ def _whole(
         return _Product(op, part, terms, folded.fold(ready(w, a, b), exact, 1))
     if not folded.folds(a, b):
         return _Product(op, part, terms, ready(w, a, b))
-    view = w._view()  # whose layout is not kept besides that of the exact sums
-    again = partial(ready, view, a._replace(source=view), lower(op, "w", view))
+    view = w._view()
+
+    def again() -> products.Call:  # whose layout is not kept besides that of the exact sums
+        fresh = view._view()
+        return ready(fresh, a._replace(source=fresh), lower(op, "w", fresh))
+
     return _Product(op, part, terms, folded.fold(again(), exact, 1, again=again))
 
 

@@ -51,6 +51,7 @@ class Job:
     requantize: Thresholds | None
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
+    merged: bool = False  # w has the groups of the caller's merged
     folds: bool = True  # constants of x have thresholds that stand for those of real results
     unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
 
@@ -288,7 +289,7 @@ def _prepare_folded(job: Job) -> Contraction:
     assert isinstance(exact.call, products.Call)
     again = None
     if products.layout_of(exact.call.name) != products.layout_of("conv_real"):
-        if not job.folds:
+        if not job.folds or job.merged:  # merged words, kept for the real call, would be as large as a layout
             return _prepare(job)
         again = partial(_real_call, apart(job))
         job = apart(job)

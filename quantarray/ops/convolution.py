@@ -165,7 +165,7 @@ def _prepare(
         return Prepared(data_format == "NCHW", _pack, run)
     job = contraction.Job(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
-        is_dense(x), folded.folds(a, b),
+        is_dense(x), folds=folded.folds(a, b),
     )  # fmt: skip
     return _by_images(job, x, a)._replace(channels_first=data_format == "NCHW")
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
-from .device import asnumpy, contiguous, settle
+from .device import asnumpy, contiguous, has_kernel, settle
 from .dtypes import Array, Constants, DType, level_values
-from .forks import brief
 from .format import WORD, is_locked, locked, tail_mask, word_count
 from .hints import Bytes, Index
+from .layouts import LaidOut, Layouts, layouts_of
 from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
@@ -22,7 +22,6 @@ from .shaping import Shaping
 
 _PREVIEW = 6
 _BLOCK = 1 << 14  # elements that an iterator unpacks at a time
-_MOST_CACHED = 128
 _NO_CONSTANTS = Constants()
 
 
@@ -48,7 +47,7 @@ class QuantArray(Operators, Reductions, Shaping):
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_constants", "_dtype", "_scheme", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_compact", "_constants", "_dtype", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
@@ -67,13 +66,14 @@ class QuantArray(Operators, Reductions, Shaping):
         constants: Constants | None = None,
         scheme: str | None = None,
     ) -> None:
-        self._words = _frozen(words)
+        self._words: Array | LaidOut = _frozen(words)
         self._dtype = dtype
         self._shape = shape
         self._axis = axis
         self._constants = _NO_CONSTANTS if constants is None else constants
         self._scheme = scheme
-        self._cache: dict[Any, Any] = {}
+        self._cache: Layouts | None = None
+        self._compact = False  # the words are dropped once a kernel has laid them out
 
     # What it is
 
@@ -109,12 +109,14 @@ class QuantArray(Operators, Reductions, Shaping):
 
     @property
     def words(self) -> Array:
-        """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack.
+        """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack. Of a layer that is
+        `compact()` they are made anew each time.
 
         `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack
         shares them too, so pass copy=True, or a write would change an array that others take for constant.
         """
-        return self._words
+        words = self._words
+        return words.restored() if type(words) is LaidOut else cast(Array, words)
 
     @property
     def constants(self) -> Constants:
@@ -170,10 +172,12 @@ class QuantArray(Operators, Reductions, Shaping):
 
     @property
     def nbytes_cached(self) -> int:
-        """Bytes of the layouts that kernels made of this array and keep; `drop_cache()` frees them."""
-        with brief:
-            entries = list(self._cache.values())
-        return sum(_cached_bytes(entry, self._words) for entry in entries)
+        """Bytes of what kernels keep of this array; `drop_cache()` frees them.
+
+        Layouts of its words are at most `nbytes`, and 256 KiB or a sixteenth of that; besides there is what goes with
+        pixels and thresholds of the calls so far. docs/memory.md has figures.
+        """
+        return 0 if self._cache is None else self._cache.nbytes
 
     # Out of the packed form, by name only
 
@@ -284,7 +288,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
-        return QuantArray(self._words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
+        return QuantArray(self.words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     def to_device(self, device: str) -> QuantArray:
         """This array on another device; itself if it is there already.
@@ -345,7 +349,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An ndarray pickles its own view only, and the kernels' layouts stay behind
-        words = contiguous(self._words)
+        words = contiguous(self.words)
         return _rebuilt, (words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     # What kernels keep
@@ -355,42 +359,48 @@ class QuantArray(Operators, Reductions, Shaping):
         """What a call that is made ready needs to know: all but the words and the values of the constants."""
         return self._dtype, self._shape, self._axis, self._constants._form, self.device
 
-    def _found(self, key: Any) -> Any:
-        """What `_cached` keeps by a key, or None."""
-        return self._cache.get(key)
-
     def _cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
-        """What `build(*args)` made of this array for a kernel, once a key and kept; of many the first is dropped."""
-        found = self._cache.get(key)
-        if found is None:
-            found = build(*args)  # two threads may both build; one result is kept
-            settle(self.device)
-            with brief:
-                found = self._cache.setdefault(key, found)
-                self._drop_first()
-        return found
+        """What `build(*args)` made of this array for a kernel, once a key and kept while there is room for it."""
+        layouts = self._cache or layouts_of(self)
+        entry = layouts.entries.get(key)
+        if entry is not None:
+            layouts.use(key)
+            return entry
+        entry = build(*args)  # two threads may both build; one result is kept
+        settle(self.device)
+        return layouts.put(key, entry)
 
-    def _keep(self, key: Any, entry: Any) -> None:
-        """Keep an entry by a key, in place of what was there."""
-        with brief:
-            self._cache[key] = entry
-            self._drop_first()
+    def _view(self) -> QuantArray:
+        """The same array, without what kernels keep of it."""
+        view = object.__new__(type(self))
+        for name in QuantArray.__slots__:
+            setattr(view, name, getattr(self, name))
+        view._cache, view._compact = None, False
+        return view
 
-    def _drop_first(self) -> None:
-        if len(self._cache) > _MOST_CACHED:  # images of ever new sizes, each with a preparation of its own
-            del self._cache[next(iter(self._cache))]
+    def _keep_once(self) -> None:
+        """Drop what kernels keep, and with the next layout that holds all bits of the words these too."""
+        self._compact = True
+        self.drop_cache()
+
+    def _laid_out(self, name: str, words: Array, groups: int) -> None:
+        """Note a layout that the kernel `name` made of the words, and can undo, where they are kept once."""
+        if self._compact and getattr(self._words, "words", None) is not words and has_kernel(self.device, name):
+            layouts_of(self).keep_once(words, self._words.nbytes)
+            self._words = LaidOut(self.device, name, words, groups, self._words.shape)
 
     def drop_cache(self) -> None:
         """Free what kernels keep of this array; the next call builds it again."""
-        with brief:
+        if self._cache is not None:
             self._cache.clear()
 
     def __repr__(self) -> str:
         ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
         scheme = "" if self._scheme is None else f"scheme={self._scheme}, "
+        cached = f" + {self.nbytes_cached} cached" if self.nbytes_cached else ""
         return (
             f"{type(self).__name__}(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
-            f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes, "
+            f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes{cached}, "
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
 
@@ -422,16 +432,6 @@ def _rebuilt(
 ) -> QuantArray:
     """A copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
     return QuantArray(words, dtype, shape, axis, constants.map(lambda a, lead: a, constants.group), scheme)
-
-
-def _cached_bytes(entry: Any, words: Array) -> int:
-    """Bytes of the arrays in a cache entry that are not views of the words themselves."""
-    if isinstance(entry, QuantArray):
-        return _cached_bytes(entry.words, words) + entry.nbytes_cached
-    if hasattr(entry, "nbytes"):
-        own = type(entry) is not type(words) or not np.may_share_memory(entry, words)
-        return entry.nbytes if own else 0
-    return sum(_cached_bytes(e, words) for e in entry) if isinstance(entry, tuple) else 0
 
 
 def _frozen(a: Array) -> Array:

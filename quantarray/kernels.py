@@ -343,6 +343,10 @@ def conv_weights(words: Array, groups: int, out: Array) -> None:
     """Lay words uint64[planes channels words] out as uint64[planes blocks words lanes], groups in whole blocks."""
 
 
+def conv_words(laid_out: Array, groups: int, out: Array) -> None:
+    """The words uint64[planes channels words] that `conv_weights` laid out."""
+
+
 def conv(x: Left, fixed: Fixed, out: Array) -> None:
     """Convolution or matrix product of integer levels, by and-popcount.
 
@@ -352,6 +356,10 @@ def conv(x: Left, fixed: Fixed, out: Array) -> None:
 
 def dot_weights(words: Array, groups: int, out: Array) -> None:
     """The same shapes for `dot`."""
+
+
+def dot_words(laid_out: Array, groups: int, out: Array) -> None:
+    """The words that `dot_weights` laid out."""
 
 
 def dot(x: Left, fixed: Fixed, out: Array) -> None:

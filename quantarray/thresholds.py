@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +133,18 @@ class Thresholds:
             if a.ndim == lead:
                 return int(a.shape[0])
         return None
+
+    def of_channels(self, channels: slice) -> Thresholds:
+        """The thresholds of some channels; themselves where all share the same."""
+        if self.channels is None:
+            return self
+        part = copy(self)
+        part._cache = {}
+        for name, axes in (("values", 2), ("greater", 1), ("strict", 1)):
+            a = getattr(self, name)
+            setattr(part, name, a[channels] if a.ndim == axes else a)
+        part._made_of = (*self._made_of, ("channels", channels.start, channels.stop))
+        return part
 
     def _law(self, ndim: int) -> Constants:
         """The result's constants for an array of `ndim` axes."""

@@ -207,7 +207,7 @@ def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) ->
         if (threads, problem) in state.rows:  # another thread was faster
             return state.rows[threads, problem]
         with kernel_choice.heard() as questions:
-            make(_view(w))
+            make(w._view())
         names = list(dict.fromkeys(name for q in questions for name in q.candidates))
         if len(names) < 2:
             return None
@@ -224,13 +224,8 @@ def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) ->
 
 def _run(name: str, x: Any, w: QuantArray, make: Make) -> Callable[[], Any]:
     with kernel_choice.forced(name):
-        call = make(_view(w))
+        call = make(w._view())
     return lambda: call(x)
-
-
-def _view(w: QuantArray) -> QuantArray:
-    """The same array, without what kernels keep of it."""
-    return QuantArray(w.words, w.dtype, w.shape, w.axis, w.constants, w.scheme)
 
 
 @cache

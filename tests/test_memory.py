@@ -135,3 +135,39 @@ def test_peak(name, bits):
     tracemalloc.stop()
     out = getattr(made, "nbytes", 0)
     assert peak <= BOUND * (q.nbytes + out) - q.nbytes + SMALL, f"{peak / MIB:.0f} MiB"
+
+
+UNEVEN = qa.integers(0, 1, 65535)  # 2 bits, on 16 planes for products
+
+
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize(("rows", "outputs"), [(4, 5), (1, 1), (300, 2), (3, 200)])
+def test_uneven_levels_take_no_table_of_pairs(rows, outputs, scale):
+    """One of 2**32 pairs of codes on planes was 32 GiB; what is recoded at a time is bounded."""
+    rng, k = np.random.default_rng(0), 30_000_000 // max(rows * outputs, 100)
+    scaled = {} if scale is None else {"scale": scale}
+    x, w = (qa.from_codes(rng.integers(0, 3, (n, k), np.uint8), UNEVEN, **scaled) for n in (rows, outputs))
+    qa.linear(x[:, :64], w[:, :64])  # compile and import
+    tracemalloc.start()
+    made = qa.linear(x, w)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    levels = np.array(UNEVEN.levels, np.float64) * (scale or 1)
+    a, b = (levels[q.codes()] for q in (x, w))
+    np.testing.assert_allclose(made, a @ b.T, rtol=1e-6 if scale else 0)
+    assert peak <= 4 * (x.nbytes + w.nbytes) + made.nbytes + 64 * MIB, f"{peak / MIB:.0f} MiB"
+
+
+def test_a_plan_of_many_rows_is_of_some_at_a_time():
+    x = qa.from_words(np.random.default_rng(0).integers(0, 2**64, (1, 2**21, 1), np.uint64), qa.bipolar, (2**21, 64))
+    w = qa.encode(np.random.default_rng(1).choice([-1, 1], (64, 64)), (-1, 1))
+    steps = qa.Thresholds([0])
+    qa.linear(x[:70000], w, requantize=steps), qa.linear(x[:10], w, requantize=steps)
+    tracemalloc.start()
+    made = qa.linear(x, w, requantize=steps)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= made.nbytes + SMALL + 2 * MIB, f"{peak / MIB:.0f} MiB"
+    some = np.random.default_rng(2).integers(0, 2**21, 50)
+    expected = x[some].dequantize().astype(int) @ w.dequantize().T > 0
+    np.testing.assert_array_equal(made[some].codes(), expected)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from quantarray.cpu import isa
+from quantarray.cpu import interleave, isa
 from quantarray.cpu.micro import (
     HALF,
     LANES,
@@ -25,11 +25,13 @@ from quantarray.cpu.micro import (
     copy_bytes,
     copy_windows,
     count_bytes,
+    count_halves,
     count_ones,
     expand,
     pair_pixels,
     stream_lanes,
 )
+from quantarray.cpu.micro import count_bytes as by_bytes
 from quantarray.cpu.micro.count_halves import lay_out, mask_counts, plane_counts, value_counts
 from quantarray.cpu.micro.expand import lay_out_quads
 
@@ -433,3 +435,23 @@ def test_other_cpus(name, request):
 def test_unknown_choice():
     error = run("import quantarray.cpu", QUANTARRAY_CPU="sse9").stderr
     assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512bw, avx512, amx, got 'sse9'" in error
+
+
+ORDERS = {interleave.BYTES: by_bytes.lay_out, interleave.QUADS: lay_out_quads, interleave.HALVES: count_halves.lay_out}
+
+
+@pytest.mark.parametrize("bits", ORDERS)
+@pytest.mark.parametrize("shape", [(1, 5, 3, 1), (2, 40, 9, 1), (3, 64, 600, 1), (1, 24, 5, 3), (2, 80, 17, 2)])
+def test_weights_are_laid_out_and_restored(bits, shape):
+    planes, channels, length, groups = shape
+    words = np.random.default_rng(0).integers(0, 2**64, shape[:3], np.uint64)
+    each = channels // groups
+    blocks = -(-each // LANES)
+    lanes = np.zeros((planes, groups, blocks * LANES, length), np.uint64)
+    lanes[:, :, :each] = words.reshape(planes, groups, each, length)
+    by_block = lanes.reshape(planes, groups * blocks, LANES, length).swapaxes(-1, -2)
+    out, back = np.empty(by_block.shape, np.uint64), np.zeros_like(words)
+    interleave.interleave(words, groups, bits, out)
+    np.testing.assert_array_equal(out, ORDERS[bits](np.ascontiguousarray(by_block)).reshape(out.shape))
+    interleave.restore(out, groups, bits, back)
+    np.testing.assert_array_equal(back, words)

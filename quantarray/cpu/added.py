@@ -6,6 +6,7 @@ import numpy as np
 
 from ..format import empty_lines
 from .compiled import entry, inline, inner
+from .halves import sums_of_halves
 from .tiles import IN_REGISTERS
 
 _LIMIT = np.dtype(np.int32 if IN_REGISTERS else np.uint16)
@@ -31,17 +32,18 @@ class Added(NamedTuple):
     differ: int
 
 
-def as_counts(x, fixed, halves):
+def as_counts(x, fixed):
     """(what is added to the counts of a product, limits on counts [kinds lanes]), made once.
 
     With one threshold a lane, and a step that is plus or minus a power of two, a bit of a result is whether a count is
     above its limit, or for a negative step is not. Limits are int32 where counts stay IN_REGISTERS, or uint16, the
     first count above; there are none otherwise, nor where int64 could not hold them: what is fixed is right modulo
-    2**64, and a limit must be right itself. `halves` are what `sums_of_halves` makes.
+    2**64, and a limit must be right itself.
     """
     if "added" not in fixed.made:
         w, finish = fixed.w, fixed.finish
         step, along, differ = map(int, _factors(x.terms, w.terms))
+        halves = sums_of_halves(fixed, differing(w.terms))
         table = empty_lines(finish.extra.shape, finish.extra.dtype)
         wraps = abs(int(x.terms[0, 3]) * int(w.terms[0, 3])) >= 2**62
         limited = len(finish.thresholds) == 1 and is_power.py_func(abs(step)) and not wraps

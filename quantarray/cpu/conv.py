@@ -13,14 +13,14 @@ from functools import partial
 import numpy as np
 
 from ..format import RUN_PLANES, RUN_WORDS
-from .added import as_counts, differing, is_power
+from .added import as_counts, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, counted, empty_band, read_band
 from .compiled import inline, inner
 from .deal import Kernel
 from .drive import Effort, Task, drive, tiles_of
 from .finish import finish_tile, target
-from .halves import sums_of_halves
-from .micro import STREAMED, TILE, lay_out
+from .interleave import COUNTED, interleave, restore
+from .micro import STREAMED, TILE
 from .tiles import (
     IN_REGISTERS,
     WORD,
@@ -30,7 +30,6 @@ from .tiles import (
     empty_dots,
     empty_places,
     lanes_of,
-    lay_out_blocks,
     longest,
     next_stretch,
     place_tiles,
@@ -48,7 +47,11 @@ _NO_VALUES = {lanes: np.empty((0, 0), lanes) for lanes in (np.dtype(np.int32), n
 
 
 def conv_weights(words, groups, out):
-    lay_out_blocks(words, groups, lay_out, out)
+    interleave(words, groups, COUNTED, out)
+
+
+def conv_words(laid_out, groups, out):
+    restore(laid_out, groups, COUNTED, out)
 
 
 def conv(x, fixed, out):
@@ -60,7 +63,7 @@ def _task(x, fixed):
     word = 1 if x.images * counts.sum() == 1 else WORD  # a row alone waits for its weights
     plan, words = tiles_of(fixed)
     effort = Effort(word=pairs * word, tile=6, weight=_WEIGHT, pixel=0.03, together=TOGETHER)
-    more = as_counts(x, fixed, sums_of_halves(fixed, differing(fixed.w.terms)))
+    more = as_counts(x, fixed)
     return Task(plan, words * counted(plan.counts), x.images, _NO_VALUES[fixed.finish.extra.dtype], effort, more)
 
 

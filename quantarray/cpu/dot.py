@@ -15,11 +15,12 @@ from .compiled import entry, inline
 from .deal import Kernel
 from .drive import Effort, Task, drive, tiles_of
 from .finish import finish_tile, target
+from .interleave import QUADS, interleave, restore
 from .lines import empty_lines, first_line
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
-from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand, lay_out_quads
+from .micro import LANES, QUAD, TILE, dot_rows, dot_tile, expand
 from .rows import line_up, row_bytes, whole_spans
-from .tiles import Group, blocks, empty_places, lanes_of, lay_out_blocks, next_stretch, place_tiles
+from .tiles import Group, blocks, empty_places, lanes_of, next_stretch, place_tiles
 from .windows import BAND, WORD, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
@@ -29,7 +30,11 @@ EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.
 
 
 def dot_weights(words, groups, out):
-    lay_out_blocks(words, groups, lay_out_quads, out)
+    interleave(words, groups, QUADS, out)
+
+
+def dot_words(laid_out, groups, out):
+    restore(laid_out, groups, QUADS, out)
 
 
 def dot(x, fixed, out):

@@ -10,18 +10,16 @@ _NONE = np.empty((0, 0, 0), np.int64)
 
 
 def sums_of_halves(fixed, differ):
-    """int64[classes*parts terms lanes] of a product's weights, made once; of no elements where words are counted.
+    """int64[classes*parts terms lanes] of a product's weights; of no elements where words are counted.
 
-    Of counts of differing bits, or of common ones.
+    Of counts of differing bits, or of common ones. Not kept: what is made of it is.
     """
     if not IN_REGISTERS:
         return _NONE
-    if ("halves", differ) not in fixed.kept:
-        w, plan = fixed.w, fixed.plan
-        sums = np.zeros((plan.first_run.size - 1, len(w.terms), w.words.shape[1] * LANES), np.int64)
-        sum_halves(w.words, w.terms, differ, plan.first_run, plan.runs, sums)
-        fixed.kept["halves", differ] = sums
-    return fixed.kept["halves", differ]
+    w, plan = fixed.w, fixed.plan
+    sums = np.zeros((plan.first_run.size - 1, len(w.terms), w.words.shape[1] * LANES), np.int64)
+    sum_halves(w.words, w.terms, differ, plan.first_run, plan.runs, sums)
+    return sums
 
 
 @entry

@@ -1,6 +1,5 @@
 """What both convolutions do with a tile: 4 pixels of one border class by blocks of 32 output channels."""
 
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -14,20 +13,6 @@ from .micro import LANES, TILE, add_counts, count_tile, plane_counts, popcount
 
 IN_REGISTERS = plane_counts is not None  # a branch on a global is not even compiled where it is False
 WORD = 0.75 if IN_REGISTERS else 1  # counting a word in units of `costs.py`
-_CUT = 1 << 9  # words of a block that are laid out at a time: as bits, a byte each, 1 MiB
-
-
-def lay_out_blocks(words, groups, lay_out, out):
-    """Words [planes channels words] as out [planes blocks words 32], channels side by side and then `lay_out`."""
-    planes, channels, length = words.shape
-    group_lanes, group_blocks = channels // groups, out.shape[1] // groups
-    for plane, block, start in product(range(planes), range(out.shape[1]), range(0, length, _CUT)):
-        group, first = block // group_blocks, block % group_blocks * LANES
-        valid = min(LANES, group_lanes - first)
-        channel, stop = group * group_lanes + first, min(start + _CUT, length)
-        lanes = np.zeros((stop - start, LANES), np.uint64)
-        lanes[:, :valid] = words[plane, channel : channel + valid, start:stop].T
-        out[plane, block, start:stop] = lay_out(lanes)
 
 
 class Places(NamedTuple):

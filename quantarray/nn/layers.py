@@ -44,6 +44,11 @@ class Conv2d:
             requantize=self.requantize,
         )
 
+    def compact(self) -> Conv2d:
+        """Keep the weight once: from the next call on as its kernel reads it, and no longer as words besides."""
+        self.weight._keep_once()
+        return self
+
     def to_device(self, device: str) -> Conv2d:
         """The layer with its weight on a device."""
         return replace(self, weight=self.weight.to_device(device))
@@ -83,6 +88,11 @@ class Dense:
                 raise ValueError(f"Dense: x {rows.shape} must have the {k} elements a sample that weight takes")
             rows = rows.reshape(len(rows), k)
         return linear(rows, self.weight, requantize=self.requantize)
+
+    def compact(self) -> Dense:
+        """Keep the weight once: from the next call on as its kernel reads it, and no longer as words besides."""
+        self.weight._keep_once()
+        return self
 
     def to_device(self, device: str) -> Dense:
         """The layer with its weight on a device."""

@@ -76,6 +76,27 @@ class Sequential:
         """The layers on a device: each that has `to_device` is asked for it, others are taken as they are."""
         return Sequential(x.to_device(device) if hasattr(x, "to_device") else x for x in self.layers)
 
+    def compact(self) -> Sequential:
+        """Keep each weight once: from the next call on as its kernel reads it, and no longer as words besides.
+
+        Calls take as long as before and `codes()`, `dequantize()`, `save` and `digest()` of weights give what they
+        gave, from words that are made anew each time. Where two calls in turn want two layouts of a weight, each lays
+        it out again. Weights on a GPU, and those of groups or windows of few channels, keep their words.
+
+        >>> import quantarray as qa, numpy as np
+        >>> w = qa.encode(np.ones((256, 4096), int), values=(-1, 1))
+        >>> net, x = qa.nn.Sequential([qa.nn.Dense(w)]), qa.encode(np.ones((1, 4096), int), values=(-1, 1))
+        >>> before, digest = net(x), w.digest()
+        >>> held = w.nbytes + w.nbytes_cached
+        >>> after = net.compact()(x)
+        >>> held > 2 * w.nbytes > 1.8 * (w.nbytes + w.nbytes_cached), (after == before).all(), w.digest() == digest
+        (True, np.True_, True)
+        """
+        for layer in self.layers:
+            if hasattr(layer, "compact"):
+                layer.compact()
+        return self
+
     def graph(self, x: Any) -> Graph:
         """The layers as one CUDA graph for inputs like x, which lies on the GPU where the layers are; see `Graph`."""
         return graph(self, x)
@@ -150,6 +171,11 @@ class Network:
         >>> network = qa.nn.load_network(files("quantarray") / "data" / "digits.npz").to_device("cpu")
         """
         return replace(self, layers=self.layers.to_device(device))
+
+    def compact(self) -> Network:
+        """Keep each weight once, as `Sequential.compact` does."""
+        self.layers.compact()
+        return self
 
     def graph(self, x: Any) -> Graph:
         """The network, encoding of raw inputs included, as one CUDA graph for inputs of x's shape and dtype.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +51,8 @@ class Job:
     requantize: Thresholds | None
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
+    merged: bool = False  # w has the groups of the caller's merged
+    folds: bool = True  # constants of x have thresholds that stand for those of real results
     unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
 
     @property
@@ -282,9 +285,29 @@ def _prepare_sliced(job: Job, turned: Array) -> Contraction:
 
 def _prepare_folded(job: Job) -> Contraction:
     """The same for sums that are compared with thresholds made for them."""
-    real, exact = _prepare(job), _prepare(job.of_integers)
-    assert isinstance(real.call, products.Call) and isinstance(exact.call, products.Call)
-    return real._replace(call=folded.fold(real.call, exact.call, exact.images))
+    exact = _prepare(job.of_integers)
+    assert isinstance(exact.call, products.Call)
+    again = None
+    if products.layout_of(exact.call.name) != products.layout_of("conv_real"):
+        if not job.folds or job.merged:  # merged words, kept for the real call, would be as large as a layout
+            return _prepare(job)
+        again = partial(_real_call, apart(job))
+        job = apart(job)
+    real = _prepare(job)
+    assert isinstance(real.call, products.Call)
+    return real._replace(call=folded.fold(real.call, exact.call, exact.images, again=again))
+
+
+def apart(job: Job) -> Job:
+    """The job for weights that keep layouts of their own."""
+    view = job.w._view()
+    return replace(job, w=view, b=lower("conv2d", "w", view))
+
+
+def _real_call(job: Job) -> products.Call:
+    call = _prepare(apart(job)).call  # whose layout is not kept besides that of the exact sums
+    assert isinstance(call, products.Call)
+    return call
 
 
 def _unit(job: Job) -> int:
@@ -325,7 +348,10 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
             job.b.terms, per_group, by_tap
         )
 
-    words, by_tap = job.w._cached((products.layout_of(name), job.groups, job.side_by_side), layout)
+    order = products.layout_of(name)
+    words, by_tap = job.w._cached((order, job.groups, job.side_by_side), layout)
+    if job.b.recoded is None and not job.side_by_side:
+        job.w._laid_out(products.words_of(order), words, job.groups)
 
     def over(taps: Array) -> Array:
         """Sums over some taps of a window, for each class: [classes terms channels]."""
@@ -333,7 +359,9 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
 
     sums = over(inside)
     lanes = GroupLanes(channels, job.groups)
-    scale, offset = _weight_constants(job.b, channels)
+    scale, offset = products.UNREAD
+    if name == "conv_real":
+        scale, offset = (lanes(constant)[None] for constant in _weight_constants(job.b, channels))
     taken = counted(job.window, job.unrolled)  # pixels have no bits at those of them that are outside
     kept, elements = over(taken), taken.sum(axis=1) * per_group
     if name == "winograd":
@@ -341,8 +369,8 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     right = Right(
         words=words,
         terms=job.b.terms,
-        scale=lanes(scale)[None],
-        offset=lanes(offset)[None],
+        scale=scale,
+        offset=offset,
         sums=lanes(kept),
         inside=elements,
         groups=job.groups,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -12,24 +13,27 @@ import numpy as np
 from ..array import QuantArray
 from ..device import device_of, namespace
 from ..dtypes import Array
-from ..format import word_count
+from ..format import WORD, word_count
 from ..hints import Bytes, DataFormat, OutType, Padding, Pair, Values
+from ..layouts import room
 from ..thresholds import Thresholds
-from ..window import Window
+from ..window import Window, classes
 from . import (
     channelwise,
     checks,
     contraction,
+    folded,
     geometry,
     likely_fix,
     merging,
+    parts,
     preparation,
     products,
     slicing,
     thresholding,
     unrolling,
 )
-from .operand import bias_values, exact_inside, from_dense, is_dense, lower, operand, plain_terms, result_type
+from .operand import Operand, bias_values, exact_inside, from_dense, is_dense, lower, operand, plain_terms, result_type
 
 OP = "conv2d"
 
@@ -147,7 +151,14 @@ class Prepared(NamedTuple):
 
     channels_first: bool
     pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
-    run: channelwise.Channelwise | contraction.Contraction | contraction.InTurns | products.OfNothing
+    run: (
+        channelwise.Channelwise
+        | contraction.Contraction
+        | contraction.InTurns
+        | parts.ByOutputs
+        | parts.ByRows
+        | products.OfNothing
+    )
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         """The result, which lies in `out` [n i j o] if it is given."""
@@ -155,10 +166,10 @@ class Prepared(NamedTuple):
             x = x.transpose(0, 2, 3, 1)
         if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
             x = self.pack(x)
-        if isinstance(self.run, (contraction.Contraction, contraction.InTurns)):
-            made = self.run(x, out)
-        else:
+        if isinstance(self.run, (channelwise.Channelwise, products.OfNothing)):
             made = self.run(x, lower(OP, "x", x), out=out)
+        else:
+            made = self.run(x, out)
         return made.transpose(0, 3, 1, 2) if self.channels_first else made
 
 
@@ -210,20 +221,63 @@ def _prepare(
         return Prepared(data_format == "NCHW", _pack, run)
     job = contraction.Job(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
-        is_dense(x),
+        is_dense(x), folds=folded.folds(a, b),
     )  # fmt: skip
-    return Prepared(data_format == "NCHW", *_contracted(job))
+    return _by_images(job, x, a)._replace(channels_first=data_format == "NCHW")
 
 
-def _contracted(
-    job: contraction.Job,
+def _by_images(job: contraction.Job, x: Any, a: Operand) -> Prepared:
+    """The product of channels last, over some images at a time where planes of x that are not its own ask for it."""
+    step = parts.row_step(x, a) if len(x) else 0
+    if step >= len(x):
+        return _by_outputs(job, x)
+    result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
+    return Prepared(
+        False, None, parts.ByRows.of(result, partial(_part, contraction.apart(job)), x, job.w, job.bias, step)
+    )
+
+
+def _part(job: contraction.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
+    """The product of some images."""
+    return _by_outputs(replace(job, w=w, b=lower(OP, "w", w), shape=(len(x), *job.shape[1:])), x)
+
+
+def _by_outputs(job: contraction.Job, x: Any) -> Prepared:
+    """The product of weights whose layout may be kept, or else by parts."""
+    turned, way = _way(job)
+    if turned is not None or _layout(way) <= job.w.nbytes + room(job.w.nbytes):
+        return Prepared(False, *_run(job, turned, way))
+    result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
+    output = job.b.planes * way.words * WORD.itemsize
+    kept, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
+    whole = partial(_whole, contraction.apart(job))
+    return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, kept, together))
+
+
+def _layout(job: contraction.Job) -> int:
+    return parts.layout_bytes(job.b.planes, job.shape[3], job.words, job.groups)
+
+
+def _whole(job: contraction.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
+    """The product by some outputs."""
+    shape = (*job.shape[:3], len(w))
+    job = replace(job, w=w, b=lower(OP, "w", w), bias=bias, requantize=requantize, shape=shape)
+    return Prepared(False, *_run(job, *_way(job)))
+
+
+def _way(job: contraction.Job) -> tuple[Array | None, contraction.Job]:
+    """(weights in turns if groups are counted so, the job as it is multiplied): whatever is the fastest."""
+    turned = slicing.turned(job)
+    return turned, unrolling.unrolled(merging.merged(job)) if turned is None or job.real else job
+
+
+def _run(
+    whole: contraction.Job, turned: Array | None, job: contraction.Job
 ) -> tuple[Callable[[Array], QuantArray] | None, contraction.Contraction | contraction.InTurns]:
-    """(what packs an image of bytes first, the product): in whatever way is the fastest."""
-    turned, whole, pack = slicing.turned(job), job, None
-    if turned is None or job.real:
-        job = unrolling.unrolled(merging.merged(job))
+    """(what packs an image of bytes first, the product)."""
     if turned is not None:
         return None, contraction.in_turns(whole, turned, job)
+    pack = None
     if job.of_bytes and job.kernel != "dot":
         job, pack = _packed(job)
     return pack, contraction.prepare(job)

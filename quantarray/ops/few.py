@@ -69,10 +69,13 @@ class FewOutputs(NamedTuple):
         """float64 [rows o] without bias, in the order of docs/decisions/0001."""
         a, b = lower("linear", "x", x), lower("linear", "w", self.w)
         (x_scale, x_offset), (w_scale, w_offset) = a.constants(x.ndim), b.constants(2)
-        x_scale, x_offset = x_scale.reshape(len(a.terms), -1, 1), x_offset.reshape(-1, 1)
+        x_scale, x_offset = (np.broadcast_to(c, (*c.shape[: -x.ndim], *x.shape[:-1], 1)) for c in (x_scale, x_offset))
+        x_scale, x_offset = x_scale.reshape(len(a.terms), math.prod(x.shape[:-1]), 1), x_offset.reshape(-1, 1)
         w_scale, w_offset = w_scale[..., 0], w_offset[:, 0]
         pairs = [(t, s) for t in range(len(a.terms)) for s in range(len(b.terms))]
-        sums, x_terms, w_terms = dict.fromkeys(pairs, np.int64(0)), np.int64(0), np.int64(0)
+        sums: dict[tuple[int, int], Any] = dict.fromkeys(pairs, 0)
+        x_terms: Any = 0
+        w_terms: Any = 0
         for p, q, elements in self._cuts(x):
             x_terms = x_terms + _term_sums(p, elements)
             w_terms = w_terms + _term_sums(q, elements)

@@ -68,10 +68,23 @@ class Exact(NamedTuple):
         return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=last.flip, toggles=last.toggles)
 
 
+class Later(NamedTuple):
+    """A call that is made ready when it is wanted, each time: its layout of the weights is not kept besides another."""
+
+    ready: Callable[[], products.Call]
+    device: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Left) -> Any:
+        """The call's result."""
+        return self.ready()(x)
+
+
 class Folded(NamedTuple):
     """Called as the `Call` is whose place it takes, `real`."""
 
-    real: products.Call
+    real: products.Call | Later
     exact: Exact
     images: int  # as the plan of `exact` counts them
 
@@ -93,9 +106,20 @@ class Folded(NamedTuple):
         return self.real(x) if exact is None else exact(x._replace(images=self.images))
 
 
-def fold(real: products.Call, exact: products.Sums, images: int, inside: int = 1) -> Folded:
-    """The two calls, of the same lanes, as one."""
-    return Folded(real, Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside), images)
+def folds(a: Operand, b: Operand) -> bool:
+    """True where the constants of x, lowered as `a`, have thresholds that stand for those of real results."""
+    scale, offset = a.constants(1)
+    w_scale, _ = b.constants(1)
+    return scale.size == 1 and not offset.any() and bool((scale * w_scale >= 0).all())
+
+
+def fold(
+    real: products.Call, exact: products.Sums, images: int, inside: int = 1, *,
+    again: Callable[[], products.Call] | None = None,
+) -> Folded:  # fmt: skip
+    """The two calls, of the same lanes, as one. `again` makes the real one ready, which then is not kept."""
+    sums = Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside)
+    return Folded(real if again is None else Later(again, real.device, real.dtype, real.shape), sums, images)
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:

@@ -11,12 +11,13 @@ import numpy as np
 from ..array import QuantArray
 from ..device import common_device, contiguous, device_of, namespace
 from ..dtypes import Array
-from ..format import WORD_BITS, word_count
+from ..format import WORD, WORD_BITS, word_count
 from ..hints import Bytes, OutType, Values
 from ..kernels import Fixed, Forms, Right
+from ..layouts import room
 from ..thresholds import Thresholds
 from ..window import row_plan
-from . import checks, few, folded, likely_fix, preparation, products, scaled, thresholding
+from . import checks, few, folded, likely_fix, parts, preparation, products, scaled, thresholding
 from .few import FewOutputs
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
@@ -235,26 +236,74 @@ class _Product(NamedTuple):
 
 def _prepare(
     op: str, device: str, x: Any, w: QuantArray, shift: Array | None, requantize: Thresholds | None, out_dtype: Any
-) -> _Product | products.OfNothing:
+) -> _Product | products.OfNothing | parts.ByOutputs | parts.ByRows:
     outputs, k = w.shape
     shape = (*x.shape[:-1], outputs)
     into = thresholding.check(op, requantize, outputs)
     checks.room(op, f"a result of shape {shape}", thresholding.nbytes(into, shape))
-    q = from_dense(x, x.ndim - 1) if is_dense(x) else x
+    q = _sample(x)
     a, b, dtype = _result(op, q, w, k, shift, out_dtype)
     if not outputs or not k:
         return products.OfNothing(device, shift, requantize, dtype, shape)
-    part, terms = _part_length(op, q, w, k), plain_terms(q) if dtype != np.float32 else None
+    part = _part_length(op, q, w, k)
     if part >= k and few.pays(x, w, b):
-        return _Product(op, part, terms, FewOutputs(device, w[:], shift, requantize, dtype, shape))
-    whole = dtype == np.float32 and part >= k
-    if whole and scaled.possible(device, requantize, a.terms, b, k):
+        terms = plain_terms(q) if dtype != np.float32 else None
+        return _Product(op, part, terms, FewOutputs(device, w._view(), shift, requantize, dtype, shape))
+    step = parts.row_step(x, a, math.prod(shape[:-1])) if len(shape) > 1 else 1
+    if step < shape[0] and len(shape) > 1:
+        prepare = partial(_by_outputs, op, device, part, dtype)
+        return parts.ByRows.of(parts.Result(device, requantize, dtype, shape), prepare, x, w, shift, step)
+    return _by_outputs(op, device, part, dtype, x, w, shift, requantize)
+
+
+def _sample(x: Any) -> QuantArray:
+    """x, or a row of bytes as it would be packed: what says all but the words."""
+    return from_dense(x[(slice(0, 1),) * (x.ndim - 1)], x.ndim - 1) if is_dense(x) else x
+
+
+def _by_outputs(
+    op: str, device: str, part: int, dtype: np.dtype[Any], x: Any, w: QuantArray, shift: Array | None,
+    requantize: Thresholds | None,
+) -> _Product | parts.ByOutputs:  # fmt: skip
+    """The product of weights whose layout may be kept, or else by parts."""
+    b, (outputs, k) = lower(op, "w", w), w.shape
+    each = 24  # bytes of an output's sums and constants
+    if dtype == np.float32:
+        each = 40 if requantize is None else 80
+        if part < k or len(b.terms) > 1:
+            each = 16 + 40 * len(b.terms) * -(-k // part)
+    words = word_count(k)
+    if parts.layout_bytes(b.planes, outputs, words) + each * outputs <= w.nbytes + room(w.nbytes):
+        return _whole(op, device, part, dtype, x, w, shift, requantize)
+    result = parts.Result(device, requantize, dtype, (*x.shape[:-1], outputs))
+    output = b.planes * words * WORD.itemsize
+    return parts.by_outputs(result, partial(_whole, op, device, part, dtype), x, w, shift, output, output + each)
+
+
+def _whole(
+    op: str, device: str, part: int, dtype: np.dtype[Any], x: Any, w: QuantArray, shift: Array | None,
+    requantize: Thresholds | None,
+) -> _Product:  # fmt: skip
+    q, k, shape = _sample(x), w.shape[1], (*x.shape[:-1], w.shape[0])
+    a, b = lower(op, "x", q), lower(op, "w", w)
+    terms, one_law = plain_terms(q) if dtype != np.float32 else None, dtype == np.float32 and part >= k
+    if one_law and scaled.possible(device, requantize, a.terms, b, k):
         return _Product(op, part, terms, _scaled(device, w, a, b, part, shift, shape))
-    call = _call(device, w, a, b, part, shift, requantize, dtype, shape)
-    if whole and folded.possible(requantize, a.terms, b, k, 0):
-        exact = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
-        return _Product(op, part, terms, folded.fold(call, exact, 1))
-    return _Product(op, part, terms, call)
+    ready = partial(_call, device, part=part, shift=shift, requantize=requantize, dtype=dtype, shape=shape)
+    if not one_law or not folded.possible(requantize, a.terms, b, k, 0):
+        return _Product(op, part, terms, ready(w, a, b))
+    exact = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
+    if products.layout_of(exact.name) == products.layout_of("conv_real"):
+        return _Product(op, part, terms, folded.fold(ready(w, a, b), exact, 1))
+    if not folded.folds(a, b):
+        return _Product(op, part, terms, ready(w, a, b))
+    view = w._view()
+
+    def again() -> products.Call:  # whose layout is not kept besides that of the exact sums
+        fresh = view._view()
+        return ready(fresh, a._replace(source=fresh), lower(op, "w", fresh))
+
+    return _Product(op, part, terms, folded.fold(again(), exact, 1, again=again))
 
 
 def _call(
@@ -284,9 +333,10 @@ def _scaled(
     outputs = w.shape[0]
     sums = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
     _, ones = _right(device, sums.name, w, b, part)
-    scale, zeros = products.full_lane(b.constants(2)[0][0, :, 0], outputs), np.zeros((1, outputs))
+    scale = w._cached("scale", lambda: np.array(products.full_lane(b.constants(2)[0][0, :, 0], outputs)))
+    zeros = np.zeros((1, outputs))
     bias = zeros[0] if shift is None else shift.astype(np.float64)
-    return scaled.Scaled.of(sums, 1, np.zeros(1, np.int64), np.ascontiguousarray(scale), ones[:, 0], zeros, bias)
+    return scaled.Scaled.of(sums, 1, np.zeros(1, np.int64), scale, ones[:, 0], zeros, bias)
 
 
 def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:
@@ -315,32 +365,37 @@ def _rows(constant: Array, lead: int, shape: tuple[int, ...], group: int | None,
 def _right(device: str, name: str, w: QuantArray, b: Operand, part: int) -> tuple[Right, Array]:
     """The weights as the kernel takes them and their terms' sums [parts terms outputs], kept on the array."""
 
-    def build() -> tuple[Right, Array]:
-        outputs, k = w.shape
-        words = b.words.reshape(b.planes, outputs, 1, -1)
-        starts = range(0, max(k, 1), part)
-        step = max(1, part // WORD_BITS)
-        parts = [
+    outputs, k = w.shape
+    starts = range(0, max(k, 1), part)
+
+    def build() -> tuple[Array, Array]:
+        words, step = b.words.reshape(b.planes, outputs, 1, -1), max(1, part // WORD_BITS)
+        sums = [
             products.term_sums(b.terms, min(part, k - at), words[..., i * step : (i + 1) * step])[..., 0]
             for i, at in enumerate(starts)
         ]
-        sums = np.array(parts)
-        lanes = GroupLanes(outputs)
-        scale, offset = b.constants(2)
-        by_part = np.moveaxis(_rows(scale, 1, w.shape, w.group, part), -1, 0)
-        offsets = np.moveaxis(_rows(offset[None], 1, w.shape, w.group, part)[0], -1, 0)
-        right = Right(
-            words=products.weight_words(device, name, words, 1),
-            terms=b.terms,
-            scale=lanes(products.full_lane(by_part, outputs)),
-            offset=lanes(products.full_lane(offsets, outputs)),
-            sums=lanes(sums),
-            inside=np.array([min(part, k - at) for at in starts], np.int64),
-            groups=1,
-            group_words=word_count(k),
-            group_lanes=outputs,
-        )
-        return right, sums
+        return products.weight_words(device, name, words, 1), np.array(sums)
 
-    found: tuple[Right, Array] = w._cached(("linear", products.layout_of(name), part), build)
-    return found
+    layout = products.layout_of(name)
+    words, sums = w._cached(("linear", layout, part), build)
+    if b.recoded is None:
+        w._laid_out(products.words_of(layout), words, 1)
+    lanes = GroupLanes(outputs)
+    scale, offset = products.UNREAD
+    if name == "conv_real":
+        scale, offset = b.constants(2)
+        scale = np.moveaxis(_rows(scale, 1, w.shape, w.group, part), -1, 0)
+        offset = np.moveaxis(_rows(offset[None], 1, w.shape, w.group, part)[0], -1, 0)
+        scale, offset = (lanes(products.full_lane(constant, outputs)) for constant in (scale, offset))
+    right = Right(
+        words=words,
+        terms=b.terms,
+        scale=scale,
+        offset=offset,
+        sums=lanes(sums),
+        inside=np.array([min(part, k - at) for at in starts], np.int64),
+        groups=1,
+        group_words=word_count(k),
+        group_lanes=outputs,
+    )
+    return right, sums

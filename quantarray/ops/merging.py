@@ -45,7 +45,7 @@ def merged(job: Job) -> Job:
     if times == 1:
         return job
     w: QuantArray = job.w._cached(("merged", job.groups, times), lambda: _merged(job.w, dtype, job.groups, times))
-    return replace(job, w=w, b=lower("conv2d", "w", w), groups=job.groups // times)
+    return replace(job, w=w, b=lower("conv2d", "w", w), groups=job.groups // times, merged=True)
 
 
 def _cost(costs: Callable[..., dict[str, float]], job: Job, terms: Array, times: int) -> float:

@@ -27,8 +27,8 @@ MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the 
 
 
 class Operand(NamedTuple):
-    """`terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with the array's axes, None for integer levels
-    without a scale."""
+    """A source's planes and `terms` int64[terms 4]; scale [terms ..] and offset [..] float64 with its axes, or None for
+    integer levels without a scale."""
 
     source: QuantArray
     planes: int
@@ -145,7 +145,7 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
 def _common_ones(q: QuantArray) -> Array:
     """Words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
     xp = namespace(q.device)
-    out = xp.empty((2**q.bits - 1, *q.words.shape[1:]), np.uint64)
+    out: Array = xp.empty((2**q.bits - 1, *q.words.shape[1:]), np.uint64)
     for s in range(1, len(out) + 1):
         rest = s & (s - 1)  # without its lowest plane
         plane = q.words[(s ^ rest).bit_length() - 1]

@@ -11,6 +11,7 @@ from .. import tuning
 from ..array import QuantArray
 from ..device import common_device, device_of
 from ..dtypes import Array
+from ..layouts import layouts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class _Latest:
 
     given: tuple[Any, ...]
     rest: tuple[Any, ...]
-    made: Any
+    call: Any
 
 
 def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]) -> Any:
@@ -31,16 +32,16 @@ def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | N
     mark = tuning.mark() if tuning.state.used else None
     form = x._form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
     rest = mark, form, shift
-    latest: _Latest | None = w._found(op)
+    layouts = w._cache
+    latest: _Latest | None = None if layouts is None else layouts.entries.get(op)
     if latest is not None and all(map(is_, given, latest.given)) and rest == latest.rest:
-        return latest.made
+        return latest.call
     device = common_device(op, x=x, w=w)
     key = (op, rest, given, tuple(map(type, given)))  # True is not 1 here, though the two are equal
     try:
-        made = w._found(key)
+        hash(key)
     except TypeError:  # something that was given has no hash
         return tuning.prepared(op, device, x, w, given, bias, build)
-    if made is None:
-        made = w._cached(key, tuning.prepared, op, device, x, w, given, bias, build)
-    w._keep(op, _Latest(given, rest, made))
-    return made
+    call = w._cached(key, tuning.prepared, op, device, x, w, given, bias, build)
+    layouts_of(w).alias(op, _Latest(given, rest, call), key)
+    return call

@@ -15,6 +15,7 @@ from ..thresholds import Thresholds
 from . import checks, thresholding
 from .lanes import LANES, GroupLanes
 
+UNREAD = np.zeros((0, 0, 0)), np.zeros((0, 0))  # scale and offset of weights of exact products
 _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
 
 
@@ -42,6 +43,11 @@ def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
     out = empty(device, (planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
     kernel(device, layout_of(name))(flat, groups, out)
     return out
+
+
+def words_of(layout: str) -> str:
+    """The kernel that undoes a layout."""
+    return layout.replace("_weights", "_words")
 
 
 def layout_of(name: str) -> str:

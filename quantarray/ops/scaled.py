@@ -8,6 +8,7 @@ the kernels of integers have more ways to their sums.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,12 @@ def possible(device: str, requantize: Thresholds | None, terms: Array, b: Operan
     Not for thresholded results, whose sums would need memory of their own.
     """
     return requantize is None and exact_inside(terms, b, k) and has_kernel(device, "rescale")
+
+
+@lru_cache(maxsize=16)
+def _no_bias(channels: int) -> Array:
+    """Shared, so that calls by the same weights keep it once."""
+    return np.zeros(channels)
 
 
 class Scaled(NamedTuple):
@@ -61,7 +68,8 @@ class Scaled(NamedTuple):
     ) -> Scaled:  # fmt: skip
         """The same with what adds nothing left out."""
         added = pad if pad.any() else np.empty((0, 0))
-        return cls(sums, images, kinds, scale, ones, added, bias + 0.0, inside)
+        shift = bias + 0.0 if bias.any() else _no_bias(len(bias))
+        return cls(sums, images, kinds, scale, ones, added, shift, inside)
 
     def __call__(self, x: Left, out: Array | None = None) -> Array:
         """A dense array, C-contiguous, which is `out` if it is given."""

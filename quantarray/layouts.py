@@ -47,6 +47,8 @@ class Buffers:
         return sum((self.others | self.layouts).values())
 
     def _add(self, value: Any, to: dict[int, int]) -> None:
+        if isinstance(value, type):  # out_dtype=np.int64 among a call's arguments: the class has an `nbytes`, too
+            return
         if hasattr(value, "nbytes") and hasattr(value, "strides"):
             value = _root(value)
             if id(value) not in self._seen:

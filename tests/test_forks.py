@@ -65,15 +65,14 @@ def test_fork_during_an_update_of_a_cache():
     """Threads that drop and fill caches of one array without a pause; its lock was copied in whatever state it was."""
     run("""
         q = qa.encode(np.arange(300).reshape(3, 100) % 4, range(4))
-        q._keep("x", 1)
         stop = threading.Event()
 
         def work():
             while not stop.is_set():
-                q._keep("x", 1), q.drop_cache(), q.nbytes_cached
+                q._cached("x", np.ones, 1), q.drop_cache(), q.nbytes_cached
 
         threads = [begin(work) for _ in range(3)]
-        ended = [forked(lambda: q._keep("y", 2), 20) for _ in range(150)]
+        ended = [forked(lambda: q._cached("y", np.ones, 2), 20) for _ in range(150)]
         stop.set()
         assert ended == [0] * 150, ended
     """)

@@ -202,3 +202,12 @@ def test_a_compact_network_is_the_same():
     for _ in range(2):
         np.testing.assert_array_equal(network(x), before)
     assert [w.digest() for w in network.layers.weights] == digests
+
+
+def test_a_class_among_arguments_has_no_bytes():
+    """np.int64, the class, has attributes `nbytes` and `strides` as arrays have."""
+    a = qa.encode(np.ones((2, 64), int), values=(-1, 1))
+    b = a.T
+    assert qa.matmul(a, b, out_dtype=np.int64).tolist() == [[64, 64], [64, 64]]
+    assert qa.matmul(a, b, out_dtype=np.int64, requantize=qa.Thresholds([0])).codes().all()
+    assert a.nbytes_cached >= 0 and b.nbytes_cached > 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
-from .device import asnumpy, contiguous, settle
+from .device import asnumpy, contiguous, empty, settle
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, tail_mask, word_count
 from .operators import Operators
@@ -260,7 +260,9 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
-        return QuantArray(self._words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
+        words = empty(self.device, self._words.shape)
+        words[...] = self._words
+        return QuantArray(words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     def to_device(self, device: str) -> QuantArray:
         """This array on another device; itself if it is there already.

@@ -11,12 +11,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .array import QuantArray
-from .device import asnumpy, namespace
 from .dtypes import Array
 from .ops import checks, functional, reduction
 from .ops.along import take_along_axis
 from .ops.contractions import outer, tensordot, vecdot
+from .ops.counting import field, fold
+from .ops.jobs import RootOfSum
 from .ops.linalg import matmul
+from .ops.tables import level_table, mapped
 from .ops.views import matrix_transpose
 
 __all__ = [
@@ -90,15 +92,14 @@ def vector_norm(q: QuantArray, *, axis: Any = None, keepdims: bool = False, ord:
         return found.astype(np.float32)
     if ord == 0:
         return reduction.count_nonzero(q, over, keepdims=keepdims).astype(np.float32)
+    keep = checks.flag(op, "keepdims", keepdims)
 
-    def power(levels: Array) -> Array:
+    def power(values: Array) -> Array:
         with np.errstate(divide="ignore"):
-            return _magnitude(levels) ** float(ord)
+            return _magnitude(values) ** float(ord)
 
-    total = functional.map_reduce(power, q, axis=over, reduce="sum", keepdims=keepdims)
-    with np.errstate(divide="ignore"):  # on the CPU: roots of other libraries may differ in the last bit
-        found = (asnumpy(total) ** (1 / ord)).astype(np.float32)
-    return found if q.device == "cpu" else namespace(q.device).asarray(found)
+    job = RootOfSum(mapped(power, level_table(q)), float(ord))
+    return reduction.restored(fold(field(q), over, q.group, [job])[0], over, keep)
 
 
 def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: Any = "fro") -> Any:
@@ -133,5 +134,5 @@ def _matrices(op: str, q: Any) -> QuantArray:
     return made
 
 
-def _magnitude(levels: Array) -> Array:
-    return np.abs(levels.astype(np.float64))
+def _magnitude(values: Array) -> Array:
+    return np.abs(values.astype(np.float64))

@@ -25,8 +25,9 @@ import numpy as np
 from ..array import QuantArray
 from ..dtypes import Array
 from . import checks
-from .counting import Job, field, fold, levels
+from .counting import Job, field, fold
 from .jobs import Extreme, IntegerSum, Occurrences, Product, RealSum, Variance
+from .tables import level_table, mapped
 
 
 def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
@@ -111,7 +112,7 @@ def sum(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = 
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)
     kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(levels(q), sum_type(op, q, elements(q, over), dtype)))
+    return _reduced(op, q, over, keepdims, kind(level_table(q), sum_type(op, q, elements(q, over), dtype)))
 
 
 def mean(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -129,7 +130,7 @@ def mean(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     if not n:
         return _nan(op, q, over, keepdims)
     kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(levels(q), np.float32, n))
+    return _reduced(op, q, over, keepdims, kind(level_table(q), np.float32, n))
 
 
 def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Any:
@@ -168,7 +169,7 @@ def _variance(op: str, q: Any, axis: Any, correction: Any, keepdims: Any, root: 
     n = elements(q, over)
     if n <= 0 or n - less <= 0:
         return _nan(op, q, over, keepdims)
-    return _reduced(op, q, over, keepdims, Variance(levels(q), np.float32, n - less, root))
+    return _reduced(op, q, over, keepdims, Variance(level_table(q), np.float32, n - less, root))
 
 
 def prod(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -190,7 +191,7 @@ def prod(q: QuantArray, axis: Any = None, *, dtype: Any = None, keepdims: bool =
             f"{op}: products of float levels depend on their order; needs integer levels without a scale, got "
             f"{q.dtype}; np.prod takes .dequantize()"
         )
-    return _reduced(op, q, over, keepdims, Product(levels(q), product_type(op, q, elements(q, over), dtype)))
+    return _reduced(op, q, over, keepdims, Product(level_table(q), product_type(op, q, elements(q, over), dtype)))
 
 
 def count_nonzero(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -202,7 +203,7 @@ def count_nonzero(q: QuantArray, axis: Any = None, *, keepdims: bool = False) ->
     """
     op = "count_nonzero"
     q = checks.packed(op, "q", q)
-    table = (levels(q) != 0).astype(np.int64)
+    table = mapped(_nonzero, level_table(q))
     return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(table, np.int64))
 
 
@@ -215,7 +216,7 @@ def any(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     """
     op = "any"
     q = checks.packed(op, "q", q)
-    return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum((levels(q) != 0).astype(np.int64), bool))
+    return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(mapped(_nonzero, level_table(q)), bool))
 
 
 def all(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -227,7 +228,7 @@ def all(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     """
     op = "all"
     q = checks.packed(op, "q", q)
-    zeros = (levels(q) == 0).astype(np.int64)
+    zeros = mapped(_zero, level_table(q))
     return np.logical_not(_reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(zeros, bool)))
 
 
@@ -256,7 +257,7 @@ def _extreme(op: str, q: Any, axis: Any, keepdims: Any, largest: bool) -> Any:
     over = axes(op, q.ndim, axis)
     if not elements(q, over):
         raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
-    return _reduced(op, q, over, keepdims, Extreme(levels(q), np.int32 if exact(q) else np.float32, largest))
+    return _reduced(op, q, over, keepdims, Extreme(level_table(q), np.int32 if exact(q) else np.float32, largest))
 
 
 def counts(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -276,3 +277,11 @@ def counts(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
     over, keep = axes(op, q.ndim, axis), checks.flag(op, "keepdims", keepdims)
     made = fold(field(q), over, None, [Occurrences(q.bits, q.dtype.n_levels, q.ndim)])[0]
     return restored(made, over, keep, 1)
+
+
+def _nonzero(table: Array) -> Array:
+    return (table != 0).astype(np.int64)
+
+
+def _zero(table: Array) -> Array:
+    return (table == 0).astype(np.int64)

@@ -52,6 +52,7 @@ def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
         return _take_bits(op, q, indices)
     shape = (*q.shape[:d], *indices.shape, *q.shape[d + 1 :])
     xp = namespace(q.device)
+    checks.room(op, f"an array of shape {shape}", q.words.nbytes // max(1, q.shape[d]) * indices.size)
     words = xp.take(q.words, xp.asarray(indices), axis=words_axis(q, d))
     axis = q.axis if q.axis < d else q.axis + indices.ndim - 1
     return derived(q, words, shape, axis, taken_constants(q, indices, d))

@@ -14,6 +14,7 @@ from .rows import Ascending
 
 RIDGE, ITERATIONS = 1e-8, 256
 _QUARTILE = 0.6745  # of the normal distribution
+_ROWS = 512  # fitted at once: at 8 bits a row takes 16 KiB beside its elements
 # Further starts, as (ratio of neighbours in the basis, their sum in standard deviations). On normal values the first
 # ends best of 300 random ones at 3 and at 4 bits; the others are for values of other distributions.
 _STARTS = ((1.6, 1.75), (1.4, 1.25), (2.0, 1.75), (1.8, 1.25), (2.5, 1.0), (1.4, 2.5), (3.0, 2.0))
@@ -87,6 +88,8 @@ class LQ(Quantizer):
         """v [channels bits] for rows x."""
         if not x.size:
             return np.tile(self._start(0, np.ones(1)), (len(x), 1))
+        if len(x) > _ROWS:  # rows of few elements, whose sums take 8 * 2**bits * bits bytes each
+            return np.concatenate([self._fit(x[i : i + _ROWS]) for i in range(0, len(x), _ROWS)])
         float32("LQ", "value", np.stack([x.min(axis=1), x.max(axis=1)]).astype(np.float64))
         rows = Ascending(x)
         best, least = np.zeros((len(x), self.bits)), np.full(len(x), np.inf)

@@ -9,7 +9,6 @@ result alone is larger than the machine's memory have to say so before they allo
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import resource
 import warnings
@@ -172,7 +171,4 @@ def verdict(counts: dict[str, int]) -> str | None:
 
 
 Operation = Callable[[Draw], Any]
-PROOF = Proof(
-    run, count=10**5, prepare=prepare, verdict=verdict, environment={"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
-)
-_ = os
+PROOF = Proof(run, count=10**5, prepare=prepare, verdict=verdict, environment={"MALLOC_ARENA_MAX": "1"})

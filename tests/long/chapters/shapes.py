@@ -138,7 +138,10 @@ def _join(name: str) -> Any:
             other = q
         arrays = [q, other, q][: 2 + d.flag()]
         if name in ("concatenate", "concat", "stack"):
-            fits = other.shape[:at % q.ndim] + other.shape[at % q.ndim + 1:] == q.shape[:at % q.ndim] + q.shape[at % q.ndim + 1:]
+            fits = (
+                other.shape[: at % q.ndim] + other.shape[at % q.ndim + 1 :]
+                == q.shape[: at % q.ndim] + q.shape[at % q.ndim + 1 :]
+            )
             arrays = arrays if fits and (name != "stack" or other.shape == q.shape) else [q, q]
             numpy = np.stack if name == "stack" else np.concatenate
             return lambda: getattr(qa, name)(arrays, at), lambda: numpy([values(a) for a in arrays], at)
@@ -153,7 +156,9 @@ def _split(name: str) -> Any:
         q, parts, by_places = d.array(groups=0), d.between(1, 5), d.flag()
         axis = d.axis(q)
         n = q.shape[axis]
-        where: Any = sorted(d.below(n + 1) for _ in range(3)) if by_places else parts if n % parts == 0 or name != "split" else 1
+        where: Any = (
+            sorted(d.below(n + 1) for _ in range(3)) if by_places else parts if n % parts == 0 or name != "split" else 1
+        )
         return lambda: getattr(qa, name)(q, where, axis)
 
     return operation

@@ -115,7 +115,7 @@ def _array_equal(d: Draw) -> Any:
 
 
 def _astype(d: Draw) -> Any:
-    q, bits = d.array(bits=6), d.between(6, 8)
+    q, bits = d.array(bits=6, vary=0, groups=0), d.between(6, 8)  # a table of 8 bits a constant is a large result
     wanted = qa.table(bits)
     if q.dtype.is_integer and d.flag() and q.scale is None:
         levels = q.dtype.levels
@@ -133,13 +133,20 @@ def _out(name: str, most: int) -> Any:
 
 def _properties(d: Draw) -> Any:
     q = d.array(groups=0.2)
-    names = "T axis bits constants device dtype group levels nbytes nbytes_cached ndim offset scale scheme shape size words"
+    names = (
+        "T axis bits constants device dtype group levels nbytes nbytes_cached ndim offset scale scheme shape size words"
+    )
     return lambda: ([getattr(q, n) for n in names.split()], repr(q), q.to_device("cpu"), q.drop_cache())
 
 
 def _dtypes(d: Draw) -> Any:
     q, other = d.array(kinds=INTEGERS), d.array(kinds=INTEGERS, bits=2)
-    return lambda: (qa.result_type(q, other), qa.can_cast(q, other.dtype), qa.iinfo(q.dtype), qa.isdtype(q.dtype, "numeric"))
+    return lambda: (
+        qa.result_type(q, other),
+        qa.can_cast(q, other.dtype),
+        qa.iinfo(q.dtype),
+        qa.isdtype(q.dtype, "numeric"),
+    )
 
 
 ROUNDED = "abs ceil floor negative positive round sign trunc conj real isfinite isinf isnan signbit relu".split()

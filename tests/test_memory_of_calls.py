@@ -16,7 +16,10 @@ RNG = np.random.default_rng(0)
 REDUCTIONS = "sum mean var max min any all count_nonzero".split()
 
 
-def rows(n, length, law=qa.uniform(8), axis=1):
+UNIFORM, BASIS = qa.uniform(8), qa.basis(8)
+
+
+def rows(n, length, law=UNIFORM, axis=1):
     """An array with constants of its own for each row, or for each column."""
     dims = (n, 1) if axis == 1 else (1, length)
     codes = RNG.integers(0, 256, (n, length), np.uint8)
@@ -66,6 +69,14 @@ def test_counts_of_lanes_are_in_blocks():
     assert peak(lambda: qa.sum(q, 0)) < 40 * MIB
 
 
+def test_take_of_narrow_indices():
+    """8 million indices of a byte are 64 MB as int64."""
+    q = qa.encode(RNG.integers(0, 2, (2, 100)), values=range(2))
+    places = RNG.integers(-100, 100, 2**23, np.int8)
+    assert np.array_equal(qa.take(q, places[:200_000], 1).dequantize(), q.dequantize()[:, places[:200_000]])
+    assert peak(lambda: qa.take(q, places, 1)) < 16 * MIB
+
+
 LARGE = {
     "dequantize": lambda q: q.dequantize(),
     "diff": lambda q: qa.diff(q, n=2),
@@ -85,7 +96,7 @@ def test_no_indices_of_all_elements(name):
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("law", [qa.uniform(8), qa.basis(8)], ids=str)
+@pytest.mark.parametrize("law", [UNIFORM, BASIS], ids=str)
 def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
     q = rows(70, 65, law, axis)
     v = q.dequantize().astype(np.float64)
@@ -108,6 +119,16 @@ def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
     everything = qa.unique_all(q)
     assert np.array_equal(everything.values, values.astype(np.float32))
     assert np.array_equal(everything.inverse_indices, inverse.reshape(v.shape))
+
+
+@pytest.mark.parametrize("over", [(), (0,), (1,), (0, 1)], ids=str)
+def test_tables_of_blocks_of_groups(over, monkeypatch):
+    codes, (scale, offset) = RNG.integers(0, 256, (7, 640), np.uint8), RNG.normal(size=(2, 7, 10))
+    q = qa.from_codes(codes, UNIFORM, scale=scale, offset=offset, group=64)
+    expected = [getattr(qa, name)(q, over) for name in REDUCTIONS]
+    monkeypatch.setattr(tables, "_MOST", 1 << 12)
+    for name, array in zip(REDUCTIONS, expected, strict=True):
+        assert np.array_equal(getattr(qa, name)(q, over), array)
 
 
 ROW = qa.encode(np.ones(2**20, np.int8), values=(-1, 1))

@@ -296,7 +296,7 @@ class _Plan:
         sizes = tuple(s.stop - s.start for s in runs)
         if math.prod(cut.shape[1 + n :]) > 1:
             cut = np.broadcast_to(cut, (*cut.shape[: 1 + n], *sizes))
-        return cut.reshape(*cut.shape[: 1 + n], -1)
+        return np.asarray(cut.reshape(*cut.shape[: 1 + n], -1))
 
     def in_order(self, result: Array) -> Array:
         """Kept axes in the array's order."""

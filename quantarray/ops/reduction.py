@@ -280,8 +280,8 @@ def counts(q: QuantArray, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 def _nonzero(table: Array) -> Array:
-    return (table != 0).astype(np.int64)
+    return np.not_equal(table, 0).astype(np.int64)
 
 
 def _zero(table: Array) -> Array:
-    return (table == 0).astype(np.int64)
+    return np.equal(table, 0).astype(np.int64)

@@ -53,7 +53,9 @@ class LevelTable:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self[(slice(None), *(slice(0, 1) for _ in self.order))].dtype
+        first: Array = self[(slice(None), *(slice(0, 1) for _ in self.order))]
+        found: np.dtype[Any] = first.dtype
+        return found
 
     def map(self, f: Callable[[Array], Array]) -> LevelTable:
         """f of this table, where f takes the first axis as a whole and the others element by element."""

@@ -43,7 +43,10 @@ def take(q: QuantArray, indices: Any, axis: int | None = None) -> QuantArray:
             raise ValueError(f"{op}: a packed array needs an axis, and none would be left; q[{int(a)}] gives the value")
         found: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
         return found
-    return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
+    if d != q.axis or q.constants.varies(d):
+        return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
+    checks.indices_within(op, a, q.shape[d], d)
+    return _take_bits(op, q, a)
 
 
 def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
@@ -81,10 +84,17 @@ def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
 
 
 def gathered(q: QuantArray, indices: Array) -> Array:
-    """Words of the elements `indices` of the packed axis."""
+    """Words of the elements `indices` of the packed axis, counted from the end if negative."""
     out = empty(q.device, (*q.words.shape[:-1], word_count(len(indices))))
-    if out.size:
-        kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], indices.reshape(1, -1), flat(out))
+    if not out.size:
+        return out
+    if len(indices) > _PART and indices.itemsize < 8:  # of 1 byte they would be 8 times as large, all at once
+        for first in range(0, len(indices), _PART):
+            part = gathered(q, indices[first : first + _PART].astype(np.int64))
+            out[..., first // WORD_BITS :][..., : part.shape[-1]] = part
+        return out
+    named = indices.astype(np.int64, copy=False).reshape(1, -1)
+    kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], named, flat(out))
     return out
 
 

@@ -1,9 +1,9 @@
-"""Public calls in little memory: beside operands and result, 3x the operands and 64 MiB for everything that a call needs.
+"""Public calls in little memory: beside operands and result, 4x the operands and 64 MiB for all that they need.
 
 Each call is first made on operands of the same laws and ranks with at most 64 elements an axis, so that its kernels are
 compiled and threads started. Then the address space is limited to what is mapped, 4x the operands, the result and
-64 MiB. Two kinds of calls cannot: those that compile under the limit, which is lifted then, are repeated; and those whose
-result alone is larger than the machine's memory have to say so before they allocate it.
+64 MiB. Calls that compile under the limit, which is lifted then, are repeated. Calls whose result alone is larger than
+the machine's memory are drawn apart, and have to say so before they allocate it.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Draw:
 
     def alike(
         self, q: qa.QuantArray, shape: tuple[int, ...] | None = None, axis: int | None = None, **options: Any
-    ) -> qa.QuantArray:  # noqa: E501
+    ) -> qa.QuantArray:
         """Another array of the law of q, and of its shape and packed axis or others."""
         shape, axis = q.shape if shape is None else shape, q.axis if axis is None else axis
         law = q.dtype, q.dtype.is_integer and q.scale is not None
@@ -153,7 +153,8 @@ class Draw:
         return words
 
     def _constants(
-        self, dtype: qa.DType, scaled: bool, shape: tuple[int, ...], at: int, along: Any, group: int | None, interval: Any
+        self, dtype: qa.DType, scaled: bool, shape: tuple[int, ...], at: int, along: Any, group: int | None,
+        interval: Any,
     ) -> dict[str, Any]:  # fmt: skip
         if dtype.is_integer and not scaled:
             return {}

@@ -14,11 +14,14 @@ from ..drawing import Draw, values
 
 SCHEMES = {
     "Sign": lambda b: qa.Sign(), "scaled Sign": lambda b: qa.Sign(scale=True), "XNOR": lambda b: qa.XNOR(),
-    "Ternary": lambda b: qa.Ternary(), "Uniform": lambda b: qa.Uniform(b), "percentile": lambda b: qa.Uniform(b, percentile=99.0),
+    "Ternary": lambda b: qa.Ternary(), "Uniform": lambda b: qa.Uniform(b),
+    "percentile": lambda b: qa.Uniform(b, percentile=99.0),
     "mse": lambda b: qa.Uniform(b, mse=True), "given": lambda b: qa.Uniform(b, step=0.5),
-    "PowerOfTwo": lambda b: qa.PowerOfTwo(max(b, 2)), "DoReFa": lambda b: qa.DoReFa(b), "PACT": lambda b: qa.PACT(b, 2.0),
+    "PowerOfTwo": lambda b: qa.PowerOfTwo(max(b, 2)), "DoReFa": lambda b: qa.DoReFa(b),
+    "PACT": lambda b: qa.PACT(b, 2.0),
     "ABC": lambda b: qa.ABC(min(b, 4)), "LQ": lambda b: qa.LQ(min(b, 4)), "Greedy": lambda b: qa.Greedy(min(b, 4)),
-    "LloydMax": lambda b: qa.LloydMax(b), "NormalFloat": lambda b: qa.NormalFloat(b), "Grouped": lambda b: qa.Grouped(b),
+    "LloydMax": lambda b: qa.LloydMax(b), "NormalFloat": lambda b: qa.NormalFloat(b),
+    "Grouped": lambda b: qa.Grouped(b),
 }  # fmt: skip
 SLOW = {"ABC", "LQ", "Greedy", "LloydMax", "mse"}
 

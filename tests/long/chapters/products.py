@@ -23,7 +23,7 @@ def factor(d: Draw, rows: int, k: int, bits: int = 8) -> Any:
 
 
 def checked(call: Any, numpy: Any, *arrays: Any) -> Any:
-    """The call, with NumPy's way unless levels are so wide that float64 is no measure; `tests.long products` has those."""
+    """The call, with NumPy's way unless levels are wide: `tests.long products` has those."""
     wide = any(q.dtype.is_integer and q.dtype.max_abs > 2**15 for q in arrays)
     return call if wide else (call, numpy)
 

@@ -45,6 +45,7 @@ CALLS = {
     **{name: lambda q, name=name: getattr(qa, name)(q, 1) for name in REDUCTIONS},
     "vector_norm": lambda q: qa.linalg.vector_norm(q, axis=1),
     "argmax": lambda q: qa.argmax(q, 1),
+    "sign": lambda q: qa.sign(q),
     "sort": lambda q: qa.sort(q),
     "dequantize": lambda q: q.dequantize(),
     "argsort": lambda q: qa.argsort(q),
@@ -75,6 +76,16 @@ def test_take_of_narrow_indices():
     places = RNG.integers(-100, 100, 2**23, np.int8)
     assert np.array_equal(qa.take(q, places[:200_000], 1).dequantize(), q.dequantize()[:, places[:200_000]])
     assert peak(lambda: qa.take(q, places, 1)) < 16 * MIB
+
+
+def test_repeat_by_narrow_counts():
+    """Counts and their sums took 16 bytes an element."""
+    q = qa.from_words(RNG.integers(0, 2**64, (1, 2**16), np.uint64), qa.bipolar, (2**22,))
+    counts = RNG.integers(0, 3, 2**22, np.int8)
+    assert peak(lambda: qa.repeat(q, counts, 0)) < 4 * (q.nbytes + counts.nbytes) + 8 * MIB
+    few = counts[:200_000].copy()
+    few[5:9] = 90
+    assert np.array_equal(qa.repeat(q[:200_000], few, 0).codes(), np.repeat(q[:200_000].codes(), few))
 
 
 LARGE = {
@@ -115,6 +126,7 @@ def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
         for name in REDUCTIONS:
             expected = getattr(np, name)(v, axis=along)
             np.testing.assert_allclose(getattr(qa, name)(q, along), expected, rtol=1e-4, atol=1e-3)
+    assert np.array_equal(qa.sign(q).dequantize(), np.sign(v))
     values, inverse = np.unique(v, return_inverse=True)
     everything = qa.unique_all(q)
     assert np.array_equal(everything.values, values.astype(np.float32))

@@ -118,7 +118,7 @@ def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
     length = int(counts.item()) * q.shape[d] if counts.size == 1 else int(counts.sum(dtype=np.float64))  # or nearly
     checks.array_room(op, q, (*q.shape[:d], length, *q.shape[d + 1 :]))
     checks.room(op, f"an axis of {length} elements", length // WORD_BITS)  # however little else there is
-    counts = counts.reshape(-1).astype(np.int64)
+    counts = counts.reshape(-1)
     if d != q.axis:
         each = np.broadcast_to(counts, q.shape[d])
         return take_along(op, q, np.repeat(np.arange(q.shape[d]), each), d)
@@ -127,23 +127,28 @@ def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
 
 def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:
     n = q.shape[q.axis]
-    length = int(counts.sum()) if counts.size == n else n * int(counts[0])
+    length = int(counts.sum(dtype=np.int64)) if counts.size == n else n * int(counts[0])
     out = empty(q.device, (*q.words.shape[:-1], word_count(length)))
     if out.size and (counts == counts[0]).all():
         kernel(q.device, "spread")(flat(q.words), int(counts[0]), flat(out))
     elif out.size:
-        _repeat_each(q, counts, length, out)
+        _repeat_each(q, counts, out)
     shape = (*q.shape[: q.axis], length, *q.shape[q.axis + 1 :])
     return derived(q, out, shape, q.axis, _repeated_constants(q, counts))
 
 
-def _repeat_each(q: QuantArray, counts: Array, length: int, out: Array) -> None:
-    """In parts that begin on words: the indices of all elements are never in memory."""
-    ends = np.cumsum(counts)
-    for first in range(0, length, _PART):
-        part = np.arange(first, min(first + _PART, length))
-        source = np.searchsorted(ends, part, side="right")
-        out[..., first // WORD_BITS :][..., : word_count(len(part))] = gathered(q, source)
+def _repeat_each(q: QuantArray, counts: Array, out: Array) -> None:
+    """A part of q, and of what becomes of it, at a time: 8 bytes for each count or result are never in memory."""
+    waiting, done = np.zeros(0, np.int64), 0  # indices that do not fill a word yet, words laid
+    for first in range(0, len(counts), _PART):
+        ends = np.cumsum(counts[first : first + _PART], dtype=np.int64)
+        for start in range(0, int(ends[-1]), _PART):
+            part = np.arange(start, min(start + _PART, int(ends[-1])))
+            waiting = np.concatenate([waiting, first + np.searchsorted(ends, part, side="right")])
+            words = len(waiting) // WORD_BITS
+            out[..., done : done + words] = gathered(q, waiting[: words * WORD_BITS])
+            waiting, done = waiting[words * WORD_BITS :], done + words
+    out[..., done:] = gathered(q, waiting)
 
 
 def _repeated_constants(q: QuantArray, counts: Array) -> Constants:

@@ -92,10 +92,14 @@ class LevelTable:
 
 def level_table(q: QuantArray) -> Array | LevelTable:
     """`levels`, whole where that is small."""
-    shape = _shape(q)
-    if math.prod(shape) <= _MOST:
+    if _is_small(q):
         return levels(q)
-    return LevelTable(q.dtype, q.constants, tuple(range(q.ndim)), shape)
+    return LevelTable(q.dtype, q.constants, tuple(range(q.ndim)), _shape(q))
+
+
+def _is_small(q: QuantArray) -> bool:
+    """True where `levels` has few numbers; told first by what takes no time."""
+    return not q.constants.shapes or q.size << q.bits <= _MOST or math.prod(_shape(q)) <= _MOST
 
 
 def _shape(q: QuantArray) -> tuple[int, ...]:
@@ -106,9 +110,11 @@ def _shape(q: QuantArray) -> tuple[int, ...]:
 
 def parts(q: QuantArray, axis: int) -> list[tuple[int, slice]]:
     """(another axis, its slices) that cut q into parts whose `levels` are small; (0, all) where none have to be."""
+    if _is_small(q):
+        return [(0, slice(None))]
     shape = _shape(q)
     apart = [d for d in range(q.ndim) if d not in (axis, q.axis) and shape[1 + d] > 1]
-    if math.prod(shape) <= _MOST or not apart:
+    if not apart:
         return [(0, slice(None))]
     d = max(apart, key=lambda d: shape[1 + d])
     step = max(1, _MOST * q.shape[d] // math.prod(shape))

@@ -151,7 +151,7 @@ def described(a: Any) -> str:
     """An operand in a message."""
     if isinstance(a, qa.QuantArray):
         group = f", group={a.group}" if a.group else ""
-        return f"{a.dtype} {a.shape} packed on {a.axis}, constants {list(a.constants.shapes)}{group}"
+        return f"{str(a.dtype)[:60]} {a.shape} packed on {a.axis}, constants {list(a.constants.shapes)}{group}"
     return f"{a.dtype} {a.shape}" if isinstance(a, np.ndarray) else repr(a)[:80]
 
 

@@ -30,7 +30,7 @@ class Draw:
         self.choices, self.contents = (np.random.default_rng([seed, i]) for i in range(2))
         self.small = small
         self.operands: list[Any] = []
-        low, high = ((0, 12), (12, 19), (19, 26))[self.choices.choice(3, p=(0.84, 0.13, 0.03))]
+        low, high = ((0, 12), (12, 19), (19, 26))[self.choices.choice(3, p=(0.6, 0.18, 0.22))]
         self.scale = self.choices.uniform(low, high)  # log2 of the elements of the largest array
 
     # choices

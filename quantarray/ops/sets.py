@@ -95,8 +95,8 @@ def _with_places(op: str, q: Any) -> QuantArray:
     """A packed array whose elements' places have room."""
     q = checks.packed(op, "q", q)
     checks.room(op, f"int64 places of shape {q.shape}", 8 * q.size)
-    made: QuantArray = q
-    return made
+    places: QuantArray = q
+    return places
 
 
 def _inverse(q: QuantArray, values: Array) -> Array:

@@ -23,12 +23,12 @@ def levels(q: QuantArray) -> Array:
 def _levels(dtype: DType, constants: Constants, ndim: int) -> Array:
     if dtype.step is not None and constants.scale is None:
         assert dtype.levels is not None
-        made = dtype.levels[0] + dtype.step * np.arange(2**dtype.bits)
+        table = dtype.levels[0] + dtype.step * np.arange(2**dtype.bits)
     else:
-        found = level_values(dtype, constants)
-        made = np.concatenate([found, np.repeat(found[-1:], 2**dtype.bits - len(found), axis=0)])
-        made = made.astype(np.int64 if found.dtype == np.int64 else np.float64)
-    return made.reshape(len(made), *(made.shape[1:] or (1,) * ndim))
+        values = level_values(dtype, constants)
+        table = np.concatenate([values, np.repeat(values[-1:], 2**dtype.bits - len(values), axis=0)])
+        table = table.astype(np.int64 if values.dtype == np.int64 else np.float64)
+    return table.reshape(len(table), *(table.shape[1:] or (1,) * ndim))
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class LevelTable:
     @property
     def dtype(self) -> np.dtype[Any]:
         first: Array = self[(slice(None), *(slice(0, 1) for _ in self.order))]
-        found: np.dtype[Any] = first.dtype
-        return found
+        kind: np.dtype[Any] = first.dtype
+        return kind
 
     def map(self, f: Callable[[Array], Array]) -> LevelTable:
         """f of this table, where f takes the first axis as a whole and the others element by element."""

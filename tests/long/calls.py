@@ -158,7 +158,8 @@ def described(a: Any) -> str:
 def prepare() -> None:
     """Nothing public is left out, and threads run."""
     functions = {n for n in qa.__all__ if callable(getattr(qa, n)) and not isinstance(getattr(qa, n), type)}
-    missing = functions - {name.partition(" ")[0] for name in OPS}
+    methods = {n for n in dir(qa.QuantArray) if n[0] != "_" and callable(getattr(qa.QuantArray, n))}
+    missing = (functions | methods) - {name.partition(" ")[0] for name in OPS}
     assert not missing, f"no calls are drawn of {sorted(missing)}"
     event.register("numba:compile", LISTENER)
     image = qa.encode(np.ones((1, 64, 64, 64), int), values=(-1, 1))

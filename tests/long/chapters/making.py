@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import quantarray as qa
-from quantarray.format import word_count
 
 from ..drawing import Draw, values
 
@@ -158,4 +157,3 @@ OPS = {
     "relu_mask": _relu_mask, "dropout_mask": _dropout_mask, "asnumpy": _asnumpy, "uniform": _dtypes,
     "basis": _dtypes, "table": _dtypes, "integers": _dtypes, "broadcast_shapes": _shapes,
 }  # fmt: skip
-_ = word_count

@@ -9,7 +9,7 @@ import numpy as np
 import quantarray as qa
 
 from ..drawing import Draw, values
-from .reducing import axes, whole
+from .reducing import axes, way
 
 WORK = 2**29  # products of single elements in one call
 FACTORS = ("bipolar", "ternary", "uint", "int", "steps", "uneven", "scaled", "uniform", "basis")
@@ -99,8 +99,8 @@ def _einsum_of_one(d: Draw) -> Any:
 
 def _vectors(d: Draw) -> Any:
     q = d.array(ndim=1, kinds=FACTORS, vary=0, groups=0)
-    other, name = d.alike(q), d.among("dot", "vecdot", "inner")
-    return lambda: getattr(qa, name)(q, other), lambda: np.dot(values(q), values(other))
+    other, call = d.alike(q), way(d, d.among("dot", "vecdot", "inner"), q)
+    return lambda: call(other), lambda: np.dot(values(q), values(other))
 
 
 def _vecdot(d: Draw) -> Any:
@@ -137,4 +137,3 @@ OPS = {
     "outer": _outer, "top_k": _top_k,
 }  # fmt: skip
 WEIGHTS = {"linear": 3.0, "matmul": 2.0}
-_ = whole

@@ -116,7 +116,8 @@ def _take(d: Draw) -> Any:
     places = d.dense(d.among(np.int64, np.int32, np.int16) if length < 2**15 else np.int64, (n,), -length, length - 1)
     if not length:
         return lambda: qa.take(q, places[:0], axis)
-    return lambda: qa.take(q, places, axis), lambda: np.take(values(q), places, axis)
+    call = way(d, "take", q)
+    return lambda: call(places, axis), lambda: np.take(values(q), places, axis)
 
 
 def _take_along_axis(d: Draw) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import quantarray as qa
 
 from ..drawing import Draw, values
-from .reducing import whole
+from .reducing import way, whole
 
 REPEATED = 2**24  # elements of results that repeat
 
@@ -27,7 +27,7 @@ def _reshape(d: Draw) -> Any:
 
 def _ravel(d: Draw) -> Any:
     q, name = d.array(vary=0, groups=0), d.among("ravel", "flatten")
-    return lambda: getattr(q, name)() if name == "flatten" else qa.ravel(q), lambda: values(q).ravel()
+    return lambda: getattr(q, name)(), lambda: values(q).ravel()
 
 
 def _permute(d: Draw) -> Any:
@@ -40,7 +40,8 @@ def _swap(name: str) -> Any:
     def operation(d: Draw) -> Any:
         q = d.array()
         a, b = d.axis(q), d.axis(q)
-        return lambda: getattr(qa, name)(q, a, b), lambda: getattr(np, name)(values(q), a, b)
+        call = way(d, name, q)
+        return lambda: call(a, b), lambda: getattr(np, name)(values(q), a, b)
 
     return operation
 
@@ -107,7 +108,8 @@ def _repeat(d: Draw) -> Any:
     times: Any = d.between(0, 3)
     if each:
         times = d.dense(np.int64, (q.size if flat else q.shape[axis],), 0, 3)
-    return lambda: qa.repeat(q, times, axis), lambda: np.repeat(values(q), times, axis)
+    call = way(d, "repeat", q)
+    return lambda: call(times, axis), lambda: np.repeat(values(q), times, axis)
 
 
 def _broadcast_to(d: Draw) -> Any:
@@ -190,7 +192,8 @@ def _pad(d: Draw) -> Any:
 
 
 OPS = {
-    "reshape": _reshape, "ravel": _ravel, "transpose": _permute, "permute_dims": _permute,
+    "reshape": _reshape, "ravel": _ravel,
+    "flatten": _ravel, "transpose": _permute, "permute_dims": _permute,
     "swapaxes": _swap("swapaxes"), "moveaxis": _swap("moveaxis"), "matrix_transpose": _matrix_transpose,
     "repack": _repack, "expand_dims": _expand, "squeeze": _squeeze, "flip": _flip, "rot90": _rot90, "roll": _roll,
     "shift": _shift, "tile": _tile, "repeat": _repeat, "broadcast_to": _broadcast_to,

@@ -10,7 +10,7 @@ import numpy as np
 import quantarray as qa
 
 from ..drawing import INTEGERS, Draw, values
-from .reducing import COUNTABLE, DENSE, whole
+from .reducing import DENSE, whole
 
 SMALL_LEVELS = ("bipolar", "ternary", "uint", "int", "steps")
 ANY = dict(kinds=(*SMALL_LEVELS, "scaled", "uniform", "basis", "table"))
@@ -166,7 +166,7 @@ OPS = {
     **{n: _binary(n, law=(qa.uint1, False)) for n in "bitwise_and bitwise_or bitwise_xor".split()},
     "clip": _clip, "map": _map, "map2": _map2, "divmod": _divmod, "array_equal": _array_equal, "astype": _astype,
     "codes": _out("codes", 2**25), "dequantize": _out("dequantize", DENSE), "copy": _out("copy", 2**26),
-    "digest": _out("digest", 2**26), "properties": _properties, "result_type": _dtypes, "can_cast": _dtypes,
+    "digest": _out("digest", 2**26), "to_device": _properties,
+    "drop_cache": _properties, "result_type": _dtypes, "can_cast": _dtypes,
     "iinfo": _dtypes, "isdtype": _dtypes,
 }  # fmt: skip
-_ = COUNTABLE

@@ -121,6 +121,8 @@ def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: Any = "fro") -> A
         raise ValueError(
             f"{op}: ord must be 'fro', 1, -1, inf or -inf, got {ord!r}; np.linalg.matrix_norm takes .dequantize()"
         )
+    if 0 in q.shape[-2:]:
+        raise ValueError(f"{op}: matrices {q.shape[-2:]} without elements have no largest or smallest sum")
     sums = vector_norm(q, axis=-2 if abs(ord) == 1 else -1, keepdims=True, ord=1)
     found = (np.max if ord > 0 else np.min)(sums, axis=(-2, -1), keepdims=keepdims)
     return found

@@ -88,6 +88,19 @@ def test_repeat_by_narrow_counts():
     assert np.array_equal(qa.repeat(q[:200_000], few, 0).codes(), np.repeat(q[:200_000].codes(), few))
 
 
+@pytest.mark.parametrize("counts", [[], np.array([2, 0, 3], np.uint64), np.array([2, 0, 3], np.int8)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_repeat_takes_counts_of_any_type(counts, axis):
+    n = len(counts)
+    q = qa.encode(np.arange(n * n).reshape(n, n) % 4, values=range(4))
+    assert np.array_equal(qa.repeat(q, counts, axis).codes(), np.repeat(q.codes(), np.array(counts, int), axis))
+
+
+def test_norm_of_empty_matrices_is_refused():
+    with pytest.raises(ValueError, match="matrix_norm: matrices"):
+        qa.linalg.matrix_norm(qa.zeros((3, 0)), ord=1)
+
+
 LARGE = {
     "dequantize": lambda q: q.dequantize(),
     "diff": lambda q: qa.diff(q, n=2),

@@ -118,9 +118,9 @@ def repeat(q: QuantArray, repeats: Any, axis: int | None = None) -> QuantArray:
     length = int(counts.item()) * q.shape[d] if counts.size == 1 else int(counts.sum(dtype=np.float64))  # or nearly
     checks.array_room(op, q, (*q.shape[:d], length, *q.shape[d + 1 :]))
     checks.room(op, f"an axis of {length} elements", length // WORD_BITS)  # however little else there is
-    counts = counts.reshape(-1)
+    counts = counts.reshape(-1) if counts.size else np.zeros(0, np.int64)
     if d != q.axis:
-        each = np.broadcast_to(counts, q.shape[d])
+        each = np.broadcast_to(counts.astype(np.int64), q.shape[d])
         return take_along(op, q, np.repeat(np.arange(q.shape[d]), each), d)
     return _repeat_bits(q, counts)
 
@@ -156,4 +156,4 @@ def _repeated_constants(q: QuantArray, counts: Array) -> Constants:
         return index_constants("repeat", q, np.arange(0))
     if counts.size == 1 or (counts == counts[0]).all():
         return q.constants.map(lambda a, lead: a, q.group * int(counts[0]))
-    return index_constants("repeat", q, np.repeat(np.arange(q.shape[q.axis]), counts))
+    return index_constants("repeat", q, np.repeat(np.arange(q.shape[q.axis]), counts.astype(np.int64)))

@@ -65,7 +65,7 @@ def _batched(d: Draw) -> Any:
     law = d.dtype(4, FACTORS)
     x = d.array(shape=(batch, rows, k), axis=2, law=law, vary=0, groups=0)
     w = d.array(shape=(batch, k, outputs), axis=1, law=law, vary=0, groups=0)
-    return lambda: qa.matmul(x, w), lambda: values(x) @ values(w)
+    return checked(lambda: qa.matmul(x, w), lambda: values(x) @ values(w), x, w)
 
 
 def _dense(d: Draw) -> Any:

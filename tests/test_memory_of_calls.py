@@ -10,6 +10,7 @@ import pytest
 
 import quantarray as qa
 from quantarray.ops import searching, sets, tables
+from quantarray.ops.blocks import blocks
 
 MIB = 2**20
 RNG = np.random.default_rng(0)
@@ -86,6 +87,13 @@ def test_repeat_by_narrow_counts():
     few = counts[:200_000].copy()
     few[5:9] = 90
     assert np.array_equal(qa.repeat(q[:200_000], few, 0).codes(), np.repeat(q[:200_000].codes(), few))
+
+
+def test_blocks_are_small_where_the_packed_axis_comes_first():
+    """One of 12 elements made blocks 12 times as large as they may be."""
+    q = qa.zeros((12, 65422, 2, 2), axis=0)
+    sizes = [q[key].size for key in blocks(q.shape, arrays=(q,))]
+    assert max(sizes) <= 1 << 18 and sum(sizes) == q.size
 
 
 @pytest.mark.parametrize("counts", [[], np.array([2, 0, 3], np.uint64), np.array([2, 0, 3], np.int8)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, overload
 
 import numpy as np
 
-from .device import asnumpy, contiguous, has_kernel, settle
+from .device import asnumpy, contiguous, empty, has_kernel, settle
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, is_locked, locked, tail_mask, word_count
 from .hints import Bytes, Index
@@ -288,7 +288,9 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
-        return QuantArray(self.words.copy(), self._dtype, self._shape, self._axis, self._constants, self._scheme)
+        words = empty(self.device, self._words.shape)
+        words[...] = self.words
+        return QuantArray(words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
     def to_device(self, device: str) -> QuantArray:
         """This array on another device; itself if it is there already.

@@ -19,6 +19,7 @@ from . import diagnosis, kernel_choice
 from .errors import DeviceError
 from .forks import no_fork
 from .format import WORD, empty_lines
+from .room import no_room
 
 if TYPE_CHECKING:
     from .array import QuantArray
@@ -249,7 +250,10 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
     """An uninitialised array; on the CPU, where it has many elements, it begins on a cache line."""
     if device == "cpu":
         lines = math.prod(shape) >= (_MANY_WORDS if dtype is WORD else _MANY)
-        return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
+        try:
+            return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
+        except (MemoryError, ValueError):  # ValueError: more bytes than an index has
+            raise no_room(shape, dtype) from None
     with _room(device, shape, dtype):
         made: Array = namespace(device).empty(shape, dtype)
     return made
@@ -258,7 +262,10 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
 def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
     """An array of zeros."""
     if device == "cpu":
-        return np.zeros(shape, dtype)
+        try:
+            return np.zeros(shape, dtype)
+        except (MemoryError, ValueError):
+            raise no_room(shape, dtype) from None
     with _room(device, shape, dtype):
         made: Array = namespace(device).zeros(shape, dtype)
     return made
@@ -287,8 +294,19 @@ def contiguous(a: Array) -> Array:
     """The array with its elements in C order, itself if they are."""
     if a.flags.c_contiguous:  # CuPy's arrays have flags too
         return a
-    made: Array = namespace(device_of(a)).ascontiguousarray(a)
+    try:
+        made: Array = namespace(device_of(a)).ascontiguousarray(a)
+    except MemoryError:
+        raise no_room(a.shape, a.dtype) from None
     return made
+
+
+def reshaped(a: Array, shape: tuple[int, ...]) -> Array:
+    """The array in another shape, a copy where its strides do not allow a view."""
+    try:
+        return a.reshape(shape)
+    except MemoryError:
+        raise no_room(shape, a.dtype) from None
 
 
 def moveaxis(a: Array, source: int, destination: int) -> Array:

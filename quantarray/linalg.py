@@ -6,19 +6,21 @@ Factorisations and inverses have no low-bit results: NumPy's take `.dequantize()
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
 from .array import QuantArray
-from .device import asnumpy, namespace
 from .dtypes import Array
 from .forks import no_fork
 from .hints import Axes
 from .ops import checks, functional, reduction
 from .ops.along import take_along_axis
 from .ops.contractions import outer, tensordot, vecdot
+from .ops.counting import field, fold
+from .ops.jobs import RootOfSum
 from .ops.linalg import matmul
+from .ops.tables import level_table, mapped
 from .ops.views import matrix_transpose
 
 __all__ = [
@@ -109,15 +111,15 @@ def vector_norm(
         return found.astype(np.float32)
     if ord == 0:
         return reduction.count_nonzero(q, over, keepdims=keepdims).astype(np.float32)
+    keep = checks.flag(op, "keepdims", keepdims)
 
-    def power(levels: Array) -> Array:
+    def power(values: Array) -> Array:
         with np.errstate(divide="ignore"):
-            return _magnitude(levels) ** float(ord)
+            return _magnitude(values) ** float(ord)
 
-    total = functional.map_reduce(power, q, axis=over, reduce="sum", keepdims=keepdims)
-    with np.errstate(divide="ignore"):  # on the CPU: roots of other libraries may differ in the last bit
-        norm: Array = (asnumpy(total) ** (1 / ord)).astype(np.float32)
-    return norm if q.device == "cpu" else cast(Array, namespace(q.device).asarray(norm))
+    job = RootOfSum(mapped(power, level_table(q)), float(ord))
+    norm: Array = reduction.restored(fold(field(q), over, q.group, [job])[0], over, keep)
+    return norm
 
 
 def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: float | Literal["fro"] = "fro") -> Array:
@@ -139,6 +141,8 @@ def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: float | Literal["
         raise ValueError(
             f"{op}: ord must be 'fro', 1, -1, inf or -inf, got {ord!r}; np.linalg.matrix_norm takes .dequantize()"
         )
+    if 0 in q.shape[-2:]:
+        raise ValueError(f"{op}: matrices {q.shape[-2:]} without elements have no largest or smallest sum")
     sums = vector_norm(q, axis=-2 if abs(ord) == 1 else -1, keepdims=True, ord=1)
     norms: Array = (np.max if ord > 0 else np.min)(sums, axis=(-2, -1), keepdims=keepdims)
     return norms
@@ -152,5 +156,5 @@ def _matrices(op: str, q: Any) -> QuantArray:
     return made
 
 
-def _magnitude(levels: Array) -> Array:
-    return np.abs(levels.astype(np.float64))
+def _magnitude(values: Array) -> Array:
+    return np.abs(values.astype(np.float64))

@@ -24,11 +24,12 @@ def blocks(shape: tuple[int, ...], size: int = SIZE, arrays: Sequence[QuantArray
     units = [
         math.lcm(1, *((math.lcm(WORD_BITS, q.group or 1)) for q in arrays if q.axis == d)) for d in range(len(shape))
     ]
-    steps, room = [], size
+    # Whole units of packed axes first, wherever they stand: else a block could have 64 times its size
+    steps, room = [], max(1, size // math.prod(max(1, min(n, unit)) for n, unit in zip(shape, units, strict=True)))
     for n, unit in zip(reversed(shape), reversed(units), strict=True):
-        step = max(unit, min(room, n) // unit * unit) if room < n else max(n, 1)
-        steps.append(step)
-        room = max(1, room // step)
+        count = max(1, min(-(-n // unit), room))
+        steps.append(min(count * unit, max(n, 1)))
+        room = max(1, room // count)
     ranges = (
         [slice(i, min(i + step, n)) for i in range(0, n, step)] for n, step in zip(shape, reversed(steps), strict=True)
     )

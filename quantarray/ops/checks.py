@@ -100,7 +100,7 @@ def indices(op: str, a: Array, length: int, d: int) -> Array:
     """Indices of an axis, int64 and not negative, or an error that names the first that is out of bounds."""
     indices_within(op, a, length, d)
     found = a.astype(np.int64)
-    return np.where(found < 0, found + length, found)
+    return np.add(found, length, out=found, where=found < 0)
 
 
 def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:

@@ -14,12 +14,13 @@ from ..device import common_device
 from ..dtypes import Array
 from ..hints import Axes, Bytes
 from . import checks
-from .counting import Field, fold, levels, pair
+from .counting import Field, fold, pair
 from .jobs import IntegerSum
 from .linalg import linear, matmul
 from .operand import from_dense, is_dense, operand, result_type
 from .reduction import axes as reduced_axes
 from .reduction import exact, restored
+from .tables import levels
 
 # Of two operands whose levels are uneven. Over the packed axis, where `matmul` is the other way: 64 pairs of codes, as
 # many as two even ones of 8 bits have pairs of planes
@@ -158,6 +159,7 @@ def outer(a: QuantArray, b: QuantArray) -> Array:
         raise ValueError(f"{op}: needs arrays of one axis, got {a.shape} and {b.shape}; reshape them to (-1,)")
     both = exact(a) and exact(b)
     dtype = result_type(op, both, a.dtype.max_abs * b.dtype.max_abs if both else 0, None, None)
+    checks.room(op, f"a result of shape {a.shape + b.shape}", np.dtype(dtype).itemsize * a.size * b.size)
     made: Array = a.dequantize().astype(dtype)[:, None] * b.dequantize().astype(dtype)
     return made
 

@@ -10,6 +10,7 @@ from ..array import QuantArray
 from ..device import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
 from ..dtypes import Array, level_values
 from ..format import WORD_BITS, tail_mask, word_count
+from .blocks import SIZE, blocks
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
@@ -49,7 +50,20 @@ def codes(q: QuantArray) -> Array:
 
 
 def dequantize(q: QuantArray) -> Array:
-    """int32 or float32 values in the logical shape."""
+    """int32 or float32 values in the logical shape.
+
+    In blocks: NumPy looks codes up by indices of 8 bytes an element, which are twice the result, and levels that vary
+    may be 2**bits times the constants.
+    """
+    if q.size <= SIZE or q.device != "cpu":
+        return _values(q)
+    out = empty(q.device, q.shape, np.int32 if q.dtype.is_integer and q.scale is None else np.float32)
+    for block in blocks(q.shape, arrays=(q,)):
+        out[block] = _values(q[block])
+    return out
+
+
+def _values(q: QuantArray) -> Array:
     levels = level_values(q.dtype, q.constants)
     if levels.dtype == np.int64:
         levels = levels.astype(np.int32)

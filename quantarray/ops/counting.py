@@ -20,11 +20,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, common_device, contiguous, kernel, namespace, zeros
-from ..dtypes import Array, level_values
+from ..device import asnumpy, common_device, contiguous, empty, kernel, namespace, zeros
+from ..dtypes import Array
 from ..forks import cached_property
 from ..format import WORD_BITS, word_count
 from .blocks import blocks
+from .tables import LevelTable
 
 _COUNTS = 1 << 19  # counts of a block: 4 MiB
 _WORDS = 1 << 17  # words of a block, of all planes, that may be joined or copied: 1 MiB
@@ -77,7 +78,7 @@ class Job(Protocol):
     must be counted, numbers with a bit a plane; `dtype` is the result's.
     """
 
-    table: Array
+    table: Array | LevelTable
     sets: set[int]
     dtype: np.dtype[Any]
 
@@ -117,18 +118,6 @@ def pair(op: str, a: QuantArray, b: QuantArray, join: Callable[[list[Array]], Ar
     return Field(device, planes, shape, a.axis + len(shape) - a.ndim, words, join)
 
 
-def levels(q: QuantArray) -> Array:
-    """Values of all 2**bits codes, int64 or float64 [2**bits, *q's axes]; those that do not occur go on evenly."""
-    if q.dtype.step is not None and q.scale is None:
-        assert q.dtype.levels is not None
-        made = q.dtype.levels[0] + q.dtype.step * np.arange(2**q.bits)
-    else:
-        found = level_values(q.dtype, q.constants)
-        made = np.concatenate([found, np.repeat(found[-1:], 2**q.bits - len(found), axis=0)])
-        made = made.astype(np.int64 if found.dtype == np.int64 else np.float64)
-    return made.reshape(len(made), *(made.shape[1:] or (1,) * q.ndim))
-
-
 def coefficients(table: Array) -> Array:
     """f(code) = sum over the sets S of planes within the code's ones of coefficients[S]: a Moebius transform."""
     made = table.copy()
@@ -148,7 +137,7 @@ def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]
         return [job.finish(job.start(left)) for job in jobs]
     plan = _Plan(f, axes, group, jobs)
     lead = [job.finish(job.start((0,))).shape[:-1] for job in jobs]
-    results = [np.empty((*n, *plan.shape), job.dtype) for n, job in zip(lead, jobs, strict=True)]
+    results = [empty("cpu", (*n, *plan.shape), job.dtype) for n, job in zip(lead, jobs, strict=True)]
     for kept in plan.kept_blocks():
         at = plan.elements(kept)
         totals = [job.start(tuple(s.stop - s.start for s in at)) for job in jobs]
@@ -187,9 +176,13 @@ class _Plan:
         self.words = [w.transpose(0, *place, w.ndim - 1) for w in wide]
         self.tables = [self._ordered(job.table) for job in jobs]
         self.sets = self._sets()
+        # Numbers that a block has for each element that is left, at most: its counts, or a part of a table
+        self.numbers = max([1 + len(self.sets), *(len(t) for t in self.tables if isinstance(t, LevelTable))])
         self.shape = tuple(f.shape[d] for d in self.order[: len(self.kept) + self.lanes])
 
-    def _ordered(self, table: Array) -> Array:
+    def _ordered(self, table: Array | LevelTable) -> Any:
+        if isinstance(table, LevelTable):
+            return table.ordered(self.order)
         rest = [d for d in range(table.ndim - 1) if d not in self.order]
         return table.transpose(0, *(1 + d for d in self.order + rest)).reshape(
             len(table), *(table.shape[1 + d] for d in self.order)
@@ -210,7 +203,7 @@ class _Plan:
 
     def kept_blocks(self) -> Iterator[Block]:
         """Blocks of kept axes; the last slice is of words where the packed axis is kept, else of all."""
-        each = (1 + len(self.sets)) * (WORD_BITS if self.lanes else 1)
+        each = self.numbers * (WORD_BITS if self.lanes else 1)
         each *= min(math.prod(self._dims(self.apart)) * self.groups, self._runs())
         most = _COUNTS // max(1, each)
         if self.lanes:
@@ -231,8 +224,9 @@ class _Plan:
         yield from blocks((*self._dims(self.apart), self.groups), self._runs())
 
     def _runs(self) -> int:
-        """Runs of a block, whose groups have bounded counts and words."""
-        return max(1, min(_COUNTS // (1 + len(self.sets)), self.most * WORD_BITS // self.group))
+        """Runs of a block, whose groups have bounded counts and words; each of a word's lanes has counts of its own."""
+        counts = self.numbers * (WORD_BITS if self.lanes else 1)
+        return max(1, min(_COUNTS // counts, self.most * WORD_BITS // self.group))
 
     def count(self, kept: Block, run: Block) -> Counts:
         """The counts of a block."""
@@ -287,7 +281,7 @@ class _Plan:
             else:
                 kernel(self.field.device, "count")(flat, start, stop, self.group, parents, out)
 
-    def part(self, table: Array, kept: Block, run: Block) -> Array:
+    def part(self, table: Any, kept: Block, run: Block) -> Array:
         """A table [codes, *kept, runs] for a block, 1 where it does not vary."""
         at: list[Any] = [slice(None) if n == 1 else s for n, s in zip(table.shape[1:], kept[:-1], strict=False)]
         n = len(self.kept)
@@ -302,7 +296,7 @@ class _Plan:
         sizes = tuple(s.stop - s.start for s in runs)
         if math.prod(cut.shape[1 + n :]) > 1:
             cut = np.broadcast_to(cut, (*cut.shape[: 1 + n], *sizes))
-        return cut.reshape(*cut.shape[: 1 + n], -1)
+        return np.asarray(cut.reshape(*cut.shape[: 1 + n], -1))
 
     def in_order(self, result: Array) -> Array:
         """Kept axes in the array's order."""

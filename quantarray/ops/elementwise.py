@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..dtypes import ternary
+from ..dtypes import Array, ternary
 from ..hints import Values
 from . import checks
 from .conversion import recode
 from .levels import is_exact, levels_of, operand, pointwise, with_levels
+from .lines import by_parts
 from .mapping import table_function
 
 
@@ -47,8 +48,14 @@ def sign(q: QuantArray) -> QuantArray:
     op = "sign"
     if is_exact(checks.packed(op, "q", q)):
         return pointwise(op, np.sign, q)
-    codes = np.sign(levels_of(op, q, q.group)).astype(np.int64) + 1
-    return QuantArray(recode(q, codes, 2), ternary, q.shape, q.axis)
+
+    def signs(part: QuantArray) -> Array:
+        """Words [*axes with the packed one as words, bits], of which `by_parts` joins some."""
+        codes = np.sign(levels_of(op, part, part.group)).astype(np.int64) + 1
+        return np.moveaxis(recode(part, codes, 2), (0, -1), (-1, q.axis))
+
+    words = np.moveaxis(by_parts(q, q.axis, signs), (-1, q.axis), (0, -1))
+    return QuantArray(words, ternary, q.shape, q.axis)
 
 
 def square(q: QuantArray) -> QuantArray:

@@ -8,12 +8,15 @@ import numpy as np
 
 from ..dtypes import Array
 from .counting import Counts, coefficients
+from .tables import LevelTable, mapped
+
+Table = Array | LevelTable
 
 
 class _Histogram:
     """A job that needs how often each code occurs."""
 
-    def __init__(self, table: Array, dtype: Any) -> None:
+    def __init__(self, table: Table, dtype: Any) -> None:
         self.table = table
         self.dtype = np.dtype(dtype)
         self.sets = set(range(1, len(table)))
@@ -25,9 +28,11 @@ class _Histogram:
 class IntegerSum(_Histogram):
     """The exact sum of an int64 table, of those sets that it needs; divided by `over` if that is given."""
 
-    def __init__(self, table: Array, dtype: Any, over: int | None = None) -> None:
-        super().__init__(coefficients(table), dtype)
-        self.sets = set((1 + np.flatnonzero(self.table[1:].reshape(len(table) - 1, -1).any(axis=1))).tolist())
+    def __init__(self, table: Table, dtype: Any, over: int | None = None) -> None:
+        super().__init__(mapped(coefficients, table), dtype)
+        parts = self.table.blocks() if isinstance(self.table, LevelTable) else [self.table]
+        needed = np.logical_or.reduce([part.reshape(len(part), -1).any(axis=1) for part in parts])
+        self.sets = set((1 + np.flatnonzero(needed[1:])).tolist())
         self._over = over
 
     def start(self, shape: tuple[int, ...]) -> Array:
@@ -57,7 +62,8 @@ class PlaneProducts:
         theirs = [(0, low), *((1 << j, by << j) for j in range(others))]
         self._coefficients = {s | t << planes: _wrapped(a * b) for s, a in ours for t, b in theirs}
         self.sets = {s for s, value in self._coefficients.items() if s and value}
-        self.table, self.dtype = np.zeros((1,) * (1 + ndim), np.int64), np.dtype(np.int64)
+        self.table: Table = np.zeros((1,) * (1 + ndim), np.int64)
+        self.dtype = np.dtype(np.int64)
 
     def start(self, shape: tuple[int, ...]) -> Array:
         return np.zeros(shape, np.int64)
@@ -79,7 +85,7 @@ def _wrapped(number: int) -> np.int64:
 class RealSum(_Histogram):
     """The sum of a float64 table in float64: of each run, codes in ascending order; then of runs, in C order."""
 
-    def __init__(self, table: Array, dtype: Any, over: int | None = None) -> None:
+    def __init__(self, table: Table, dtype: Any, over: int | None = None) -> None:
         super().__init__(table, dtype)
         self._over = over
 
@@ -98,6 +104,18 @@ class RealSum(_Histogram):
         return (total if self._over is None else total / self._over).astype(self.dtype)
 
 
+class RootOfSum(RealSum):
+    """(sum of a float64 table) ** (1 / order), rounded to float32 once. The root is taken of a block at a time."""
+
+    def __init__(self, table: Table, order: float) -> None:
+        super().__init__(table, np.float32)
+        self._power = 1 / order
+
+    def finish(self, total: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return (total**self._power).astype(self.dtype)
+
+
 class Variance(_Histogram):
     """Mean squared distance from the mean: of each block by its counts, blocks joined by Chan's formula.
 
@@ -105,8 +123,8 @@ class Variance(_Histogram):
     Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983).
     """
 
-    def __init__(self, table: Array, dtype: Any, over: float, root: bool) -> None:
-        super().__init__(table.astype(np.float64), dtype)
+    def __init__(self, table: Table, dtype: Any, over: float, root: bool) -> None:
+        super().__init__(mapped(_float64, table), dtype)
         self._over, self._root = over, root
 
     def start(self, shape: tuple[int, ...]) -> Array:
@@ -134,15 +152,15 @@ class Variance(_Histogram):
 class Extreme(_Histogram):
     """The largest value that occurs, or the smallest."""
 
-    def __init__(self, table: Array, dtype: Any, largest: bool) -> None:
-        super().__init__(table if largest else -table, dtype)
-        self._largest = largest
+    def __init__(self, table: Table, dtype: Any, largest: bool) -> None:
+        super().__init__(table if largest else mapped(np.negative, table), dtype)
+        self._largest, self._kind = largest, self.table.dtype
 
     def start(self, shape: tuple[int, ...]) -> Array:
-        return np.full(shape, self._least(), self.table.dtype)
+        return np.full(shape, self._least(), self._kind)
 
     def _least(self) -> Any:
-        return -np.inf if self.table.dtype.kind == "f" else np.iinfo(np.int64).min
+        return -np.inf if self._kind.kind == "f" else np.iinfo(np.int64).min
 
     def add(self, total: Array, counts: Counts, table: Array) -> Array:
         for n, value in zip(counts.codes, table, strict=True):
@@ -182,9 +200,9 @@ class Occurrences(_Histogram):
 class Tally(_Histogram):
     """How often each value occurs among all elements; found in `values`, ascending, and `counts`."""
 
-    def __init__(self, table: Array) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__(table, np.int64)
-        self.values, self.counts = table[:0].ravel(), np.zeros(0, np.int64)
+        self.values, self.counts = np.zeros(0, table.dtype), np.zeros(0, np.int64)
 
     def start(self, shape: tuple[int, ...]) -> Array:
         return np.zeros(shape, np.int64)
@@ -197,3 +215,7 @@ class Tally(_Histogram):
         old, self.counts = self.counts, np.zeros(len(self.values), np.int64)
         np.add.at(self.counts, place, np.concatenate([old, codes[seen]]))
         return total
+
+
+def _float64(table: Array) -> Array:
+    return table.astype(np.float64)

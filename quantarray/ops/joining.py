@@ -121,6 +121,8 @@ def joined(op: str, arrays: list[QuantArray], d: int) -> QuantArray:
     first = arrays[0]
     constants = joined_constants(op, arrays, d)
     length, xp = sum(q.shape[d] for q in arrays), namespace(first.device)
+    shape = (*first.shape[:d], length, *first.shape[d + 1 :])
+    checks.array_room(op, first, shape)
     if d != first.axis:
         words = xp.concatenate([q.words for q in arrays], axis=words_axis(first, d))
     elif all(q.shape[d] % WORD_BITS == 0 for q in arrays[:-1]):
@@ -128,6 +130,4 @@ def joined(op: str, arrays: list[QuantArray], d: int) -> QuantArray:
     else:
         words = lay(first.device, [(q.words, Run(0, 1, q.shape[d])) for q in arrays])
     scheme = first.scheme if len({q.scheme for q in arrays}) == 1 else None
-    return QuantArray(
-        words, first.dtype, (*first.shape[:d], length, *first.shape[d + 1 :]), first.axis, constants, scheme
-    )
+    return QuantArray(words, first.dtype, shape, first.axis, constants, scheme)

@@ -88,12 +88,21 @@ def affordable(op: str, q: QuantArray, *shapes: tuple[int, ...]) -> None:
         )
 
 
+def _level_shape(q: QuantArray, group: int | None) -> tuple[int, ...]:
+    """The shape of `levels_of`, before they are computed."""
+    dims = list(np.broadcast_shapes((1,) * q.ndim, *(a.shape[lead:] for _, a, lead in q.constants.items())))
+    if dims[q.axis] > 1 and group is not None:
+        dims[q.axis] = -(-q.shape[q.axis] // group)
+    return (q.dtype.n_levels, *dims)
+
+
 def pointwise(op: str, f: Callable[..., Any], q: QuantArray, *operands: Any) -> QuantArray:
     """f(levels, *operands) as the values of q's codes; operands as `operand` gives them."""
     group = group_beside(q, operands)
+    count, *along = _level_shape(q, group)
+    dims = np.broadcast_shapes(tuple(along), *(np.shape(a) for a in operands))
+    affordable(op, q, (count, *dims))
     found = levels_of(op, q, group)
-    dims = np.broadcast_shapes(found.shape[1:], *(np.shape(a) for a in operands))
-    affordable(op, q, (len(found), *dims))
     with np.errstate(all="ignore"):  # what is not finite is refused by name
         values = f(found, *operands)
     return with_values(op, q, checked(op, values, (len(found), *dims), found, *operands), group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from ..array import QuantArray
 from ..device import contiguous, empty, kernel, namespace, zeros
 from ..dtypes import Array
+from .indexing import index
+from .tables import parts
 
 
 class Lines:
@@ -81,3 +84,21 @@ def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:
     shape = (lines.rows, lines.folds + more * lines.lanes, lines.length + more * (not lines.lanes))
     out = (zeros if more else empty)(lines.q.device, shape, dtype)
     return out, (out[:, more:] if lines.lanes else out[:, :, more:])
+
+
+def by_parts(q: QuantArray, axis: int, f: Callable[[QuantArray], Array], removes: bool = False) -> Array:
+    """f(q), an array with q's axes, or all but `axis`, whose lines along `axis` do not depend on each other.
+
+    In parts where the levels of all constants would be a large table.
+    """
+    cuts = parts(q, axis)
+    if len(cuts) == 1:
+        return f(q)
+    out = None
+    for d, cut in cuts:
+        part, at = f(index(q, (slice(None),) * d + (cut,))), d - int(removes and axis < d)
+        if out is None:
+            out = empty(q.device, (*part.shape[:at], q.shape[d], *part.shape[at + 1 :]), part.dtype)
+        out[(slice(None),) * at + (cut,)] = part
+    assert out is not None
+    return out

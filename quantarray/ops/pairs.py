@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..array import QuantArray
-from ..device import common_device, namespace
+from ..device import common_device, empty
 from ..dtypes import Array, Constants, table
 from .views import broadcast_to
 
@@ -44,7 +44,8 @@ def joined(p: QuantArray, q: QuantArray, group: int | None) -> QuantArray:
     Where n_levels is no power of two some of its codes do not occur.
     """
     bits = p.bits + q.bits
-    words = namespace(p.device).concatenate([p.words, q.words])
+    words = empty(p.device, (bits, *p.words.shape[1:]))
+    words[: p.bits], words[p.bits :] = p.words, q.words
     return QuantArray(words, table(bits), p.shape, p.axis, Constants(group=group))
 
 

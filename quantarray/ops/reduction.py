@@ -26,8 +26,9 @@ from ..array import QuantArray
 from ..dtypes import Array
 from ..hints import Axes, OutType
 from . import checks
-from .counting import Job, field, fold, levels
+from .counting import Job, field, fold
 from .jobs import Extreme, IntegerSum, Occurrences, Product, RealSum, Variance
+from .tables import level_table, mapped
 
 
 def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
@@ -122,7 +123,7 @@ def sum(
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)
     kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(levels(q), sum_type(op, q, elements(q, over), dtype)))
+    return _reduced(op, q, over, keepdims, kind(level_table(q), sum_type(op, q, elements(q, over), dtype)))
 
 
 @overload
@@ -146,7 +147,7 @@ def mean(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> 
     if not n:
         return _nan(op, q, over, keepdims)
     kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(levels(q), np.float32, n))
+    return _reduced(op, q, over, keepdims, kind(level_table(q), np.float32, n))
 
 
 def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Array:
@@ -201,7 +202,7 @@ def _variance(op: str, q: Any, axis: Any, correction: Any, keepdims: Any, root: 
     n = elements(q, over)
     if n <= 0 or n - less <= 0:
         return _nan(op, q, over, keepdims)
-    return _reduced(op, q, over, keepdims, Variance(levels(q), np.float32, n - less, root))
+    return _reduced(op, q, over, keepdims, Variance(level_table(q), np.float32, n - less, root))
 
 
 @overload
@@ -233,7 +234,7 @@ def prod(
             f"{op}: products of float levels depend on their order; needs integer levels without a scale, got "
             f"{q.dtype}; np.prod takes .dequantize()"
         )
-    return _reduced(op, q, over, keepdims, Product(levels(q), product_type(op, q, elements(q, over), dtype)))
+    return _reduced(op, q, over, keepdims, Product(level_table(q), product_type(op, q, elements(q, over), dtype)))
 
 
 @overload
@@ -251,7 +252,7 @@ def count_nonzero(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = F
     """
     op = "count_nonzero"
     q = checks.packed(op, "q", q)
-    table = (levels(q) != 0).astype(np.int64)
+    table = mapped(_nonzero, level_table(q))
     return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(table, np.int64))
 
 
@@ -270,7 +271,7 @@ def any(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> A
     """
     op = "any"
     q = checks.packed(op, "q", q)
-    return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum((levels(q) != 0).astype(np.int64), bool))
+    return _reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(mapped(_nonzero, level_table(q)), bool))
 
 
 @overload
@@ -288,7 +289,7 @@ def all(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> A
     """
     op = "all"
     q = checks.packed(op, "q", q)
-    zeros = (levels(q) == 0).astype(np.int64)
+    zeros = mapped(_zero, level_table(q))
     return np.logical_not(_reduced(op, q, axes(op, q.ndim, axis), keepdims, IntegerSum(zeros, bool)))
 
 
@@ -329,7 +330,7 @@ def _extreme(op: str, q: Any, axis: Any, keepdims: Any, largest: bool) -> Array:
     over = axes(op, q.ndim, axis)
     if not elements(q, over):
         raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
-    return _reduced(op, q, over, keepdims, Extreme(levels(q), np.int32 if exact(q) else np.float32, largest))
+    return _reduced(op, q, over, keepdims, Extreme(level_table(q), np.int32 if exact(q) else np.float32, largest))
 
 
 def counts(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> Array:
@@ -349,3 +350,11 @@ def counts(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -
     over, keep = axes(op, q.ndim, axis), checks.flag(op, "keepdims", keepdims)
     made = fold(field(q), over, None, [Occurrences(q.bits, q.dtype.n_levels, q.ndim)])[0]
     return restored(made, over, keep, 1)
+
+
+def _nonzero(table: Array) -> Array:
+    return np.not_equal(table, 0).astype(np.int64)
+
+
+def _zero(table: Array) -> Array:
+    return np.equal(table, 0).astype(np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import contiguous, empty, kernel
+from ..device import contiguous, empty, kernel, reshaped
 from ..dtypes import Array, Constants
 from ..format import WORD_BITS, word_count
 from ..hints import Axes
@@ -110,7 +110,7 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     length, new_length = q.shape[i1 - 1], new[j1 - 1]
     outer_new = (*new[: j1 - 1], *new[j1:])
     if length == new_length:
-        return q.words.reshape(q.bits, *outer_new, q.words.shape[-1])
+        return reshaped(q.words, (q.bits, *outer_new, q.words.shape[-1]))
     # [bits, before, segments, behind, word] -> [bits, before, behind, segments, word]
     before, segments = math.prod(q.shape[:i0]), math.prod(q.shape[i0 : i1 - 1])
     behind = math.prod(q.shape[i1:])
@@ -119,14 +119,14 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     new_before, new_behind = math.prod(new[:j0]), math.prod(new[j1:])
     shape = (q.bits, new_before, new_behind, new_segments, word_count(new_length))
     if length % WORD_BITS == 0 and new_length % WORD_BITS == 0:
-        cut = words.reshape(shape)
+        cut = reshaped(words, shape)
     else:
         cut = empty(q.device, shape)
         if cut.size:
             source = contiguous(words).reshape(-1, segments, words.shape[-1])
             rows = cut.reshape(-1, new_segments, cut.shape[-1])
             kernel(q.device, "rebit")(source, length, 0, new_length, rows)
-    return cut.swapaxes(2, 3).reshape(q.bits, *outer_new, cut.shape[-1])
+    return reshaped(cut.swapaxes(2, 3), (q.bits, *outer_new, cut.shape[-1]))
 
 
 def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new: tuple[int, ...]) -> Constants:

@@ -13,15 +13,15 @@ from ..hints import Number, OutType, Side, Values, Vector
 from . import checks
 from .blocks import blocks
 from .conversion import dequantize
-from .counting import levels
 from .indexing import index
 from .joining import concatenated
-from .lines import Lines, steps
+from .lines import Lines, by_parts, steps
 from .reduction import count_nonzero, exact, integer_type, product_type, restored, sum_type
 from .reduction import max as largest
 from .reduction import min as smallest
 from .repacking import flattened
 from .sets import isin, tallied
+from .tables import levels
 from .views import moveaxis
 
 _BLOCK = 1 << 16  # elements of a block whose values are computed
@@ -71,8 +71,12 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
     if axis is None and q.ndim > 1:
         found = _first_of_all(q, asnumpy(largest(q) if high else smallest(q)))
         return restored(namespace(q.device).asarray(found), over, keep)
-    table = levels(q).astype(np.float64)
-    return restored(Lines(q, over[0]).argmax(table if high else -table, -np.inf), over, keep)
+
+    def places(part: QuantArray) -> Array:
+        table = levels(part).astype(np.float64)
+        return Lines(part, over[0]).argmax(table if high else -table, -np.inf)
+
+    return restored(by_parts(q, over[0], places, removes=True), over, keep)
 
 
 def _first_of_all(q: QuantArray, value: Any) -> int:
@@ -111,11 +115,17 @@ def cumulative_sum(
     """
     op = "cumulative_sum"
     q, more = checks.packed(op, "q", q), checks.flag(op, "include_initial", include_initial)
-    lines = Lines(q, _only_axis(op, q, axis))
-    out, rest = steps(lines, int(more), sum_type(op, q, q.shape[lines.axis], dtype))
-    if rest.size:
-        lines.fill("cumulate", levels(q), rest)
-    return lines.in_order(out)
+    at = _only_axis(op, q, axis)
+    kind = sum_type(op, q, q.shape[at], dtype)
+
+    def sums(part: QuantArray) -> Array:
+        lines = Lines(part, at)
+        out, rest = steps(lines, int(more), kind)
+        if rest.size:
+            lines.fill("cumulate", levels(part), rest)
+        return lines.in_order(out)
+
+    return by_parts(q, at, sums)
 
 
 def cumulative_prod(
@@ -177,16 +187,18 @@ def diff(
         q = concatenated(op, [a for a in (ends[0], q, ends[1]) if a is not None], at)
     dtype = _difference_type(op, q, times, q.shape[at] > times)
     times = min(times, max(q.shape[at], 1))
-    out = empty(q.device, tuple(max(n - (d == at), 0) for d, n in enumerate(q.shape)), dtype)
-    outer = [d for d in range(q.ndim) if d != q.axis]
-    for block in blocks(tuple(out.shape[d] for d in outer), max(1, _BLOCK // max(1, q.shape[q.axis]))):
-        given: list[slice] = [slice(None)] * q.ndim
-        made = given.copy()
-        for d, s in zip(outer, block, strict=True):
-            made[d], given[d] = s, slice(s.start, s.stop + (d == at))
-        part = np.moveaxis(dequantize(index(q, tuple(given))), at, 0)
-        np.subtract(part[1:], part[:-1], out=np.moveaxis(out[tuple(made)], at, 0), dtype=dtype)
-    return out if times == 1 else np.diff(out, times - 1, at)
+    rows, length = moveaxis(q, at, -1), q.shape[at]
+    out = empty(q.device, (*rows.shape[:-1], max(length - times, 0)), dtype)
+    before: Any = None  # of a line the last n values of the part before
+    for block in blocks(rows.shape, _BLOCK, (rows,)):  # the parts of a line one after the other
+        part = dequantize(index(rows, block)).astype(dtype, copy=False)
+        start, stop = block[-1].start, block[-1].stop
+        if start:
+            part = np.concatenate([before, part], axis=-1)
+            start -= before.shape[-1]
+        out[(*block[:-1], slice(start, max(stop - times, start)))] = np.diff(part, times, -1)
+        before = part[..., -times:]
+    return np.moveaxis(out, -1, at)
 
 
 def _difference_type(op: str, q: QuantArray, times: int, some: bool) -> Any:
@@ -213,9 +225,15 @@ def sort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stab
             f"{op}: the constants of {q.shape} vary along axis {at}, so a value may have no code where it would go; "
             f"np.sort takes .dequantize()"
         )
-    order = np.argsort(levels(q), axis=0, kind="stable")
-    order = (order[::-1] if down else order).astype(np.uint8)
-    return QuantArray(Lines(q, at).sort(order), q.dtype, q.shape, q.axis, q.constants, q.scheme)
+
+    def ordered(part: QuantArray) -> Array:
+        """Words [*axes with the packed one as words, bits], of which `by_parts` joins some."""
+        order = np.argsort(levels(part), axis=0, kind="stable")
+        words = Lines(part, at).sort((order[::-1] if down else order).astype(np.uint8))
+        return np.moveaxis(words, (0, -1), (-1, q.axis))
+
+    words = np.moveaxis(by_parts(q, at, ordered), (-1, q.axis), (0, -1))
+    return QuantArray(words, q.dtype, q.shape, q.axis, q.constants, q.scheme)
 
 
 def argsort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
@@ -228,14 +246,18 @@ def argsort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, s
     array([1, 4, 0, 3, 2])
     """
     q, at, down = _sorting("argsort", q, axis, descending, stable)
-    table = levels(q)
-    varies = q.constants.varies(at)
-    ranks = np.unique(table, return_inverse=True)[1].reshape(table.shape) if varies else _dense_ranks(table)
-    lines = Lines(q, at)
-    out, rest = steps(lines, 0, np.int64)
-    if out.size:
-        lines.fill("argsort", (ranks.max() - ranks if down else ranks).astype(np.int64), rest)
-    return lines.in_order(out)
+
+    def places(part: QuantArray) -> Array:
+        table = levels(part)
+        varies = part.constants.varies(at)
+        ranks = np.unique(table, return_inverse=True)[1].reshape(table.shape) if varies else _dense_ranks(table)
+        lines = Lines(part, at)
+        out, rest = steps(lines, 0, np.int64)
+        if out.size:
+            lines.fill("argsort", (ranks.max() - ranks if down else ranks).astype(np.int64), rest)
+        return lines.in_order(out)
+
+    return by_parts(q, at, places)
 
 
 def _sorting(op: str, q: Any, axis: Any, descending: Any, stable: Any) -> tuple[QuantArray, int, bool]:

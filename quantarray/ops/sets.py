@@ -13,10 +13,11 @@ from ..hints import Values
 from . import checks
 from .blocks import blocks
 from .conversion import codes, expand, recode
-from .counting import field, fold, levels
+from .counting import field, fold
 from .indexing import index
 from .jobs import Tally
 from .reduction import exact
+from .tables import level_table, levels
 
 _BLOCK = 1 << 16  # elements
 
@@ -72,7 +73,7 @@ def unique_inverse(q: QuantArray) -> UniqueInverse:
     array([[1, 0],
            [1, 1]])
     """
-    found = _placed("unique_inverse", q)
+    found = _placed("unique_inverse", _with_places("unique_inverse", q))
     return UniqueInverse(found.values, _inverse(q, asnumpy(found.values)))
 
 
@@ -86,27 +87,28 @@ def unique_all(q: QuantArray) -> UniqueAll:
     >>> found.values, found.indices, found.counts
     (array([0, 3], dtype=int32), array([1, 0]), array([1, 3]))
     """
-    found = _placed("unique_all", q)
+    found = _placed("unique_all", _with_places("unique_all", q))
     inverse = _inverse(q, asnumpy(found.values))
     return UniqueAll(found.values, _first(inverse, len(found.values)), inverse, found.counts)
 
 
+def _with_places(op: str, q: Any) -> QuantArray:
+    """A packed array whose elements' places have room."""
+    q = checks.packed(op, "q", q)
+    checks.room(op, f"int64 places of shape {q.shape}", 8 * q.size)
+    places: QuantArray = q
+    return places
+
+
 def _inverse(q: QuantArray, values: Array) -> Array:
     """The place of each element's value among `values`, int64."""
-    table = np.searchsorted(values.astype(np.float64), levels(q)[: q.dtype.n_levels].astype(np.float64))
-    xp, out = namespace(q.device), empty(q.device, q.shape, np.int64)
-    for block in _row_blocks(q):
+    xp, out, wanted = namespace(q.device), empty(q.device, q.shape, np.int64), values.astype(np.float64)
+    for block in blocks(q.shape, _BLOCK, (q,)):
         part = index(q, block)
-        cut = tuple(slice(None) if n == 1 else s for n, s in zip(table.shape[1:], block, strict=True))
-        wide = xp.broadcast_to(xp.asarray(expand(table[(slice(None), *cut)], 1, q)), (len(table), *part.shape))
+        table = np.searchsorted(wanted, levels(part)[: q.dtype.n_levels].astype(np.float64))
+        wide = xp.broadcast_to(xp.asarray(expand(table, 1, part)), (len(table), *part.shape))
         out[block] = xp.take_along_axis(wide, codes(part)[None].astype(np.intp), 0)[0]
     return out
-
-
-def _row_blocks(q: QuantArray) -> Any:
-    """Blocks of whole rows of the packed axis, which an index may cut out whatever its groups are."""
-    for block in blocks((*q.shape[: q.axis], *q.shape[q.axis + 1 :]), max(1, _BLOCK // max(1, q.shape[q.axis]))):
-        yield (*block[: q.axis], slice(None), *block[q.axis :])
 
 
 def _first(inverse: Array, n: int) -> Array:
@@ -131,7 +133,7 @@ def _placed(op: str, q: Any) -> UniqueCounts:
 def tallied(op: str, q: Any) -> UniqueCounts:
     """`unique_counts` on the CPU, wherever q lies: both are made there, of counts."""
     q = checks.packed(op, "q", q)
-    tally = Tally(levels(q))
+    tally = Tally(level_table(q))
     fold(field(q), tuple(range(q.ndim)), q.group, [tally])
     return UniqueCounts(tally.values.astype(np.int32 if exact(q) else np.float32), tally.counts)
 

@@ -42,7 +42,10 @@ def take(q: QuantArray, indices: Values, axis: int | None = None) -> QuantArray:
             raise ValueError(f"{op}: a packed array needs an axis, and none would be left; q[{int(a)}] gives the value")
         found: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
         return found
-    return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
+    if d != q.axis or q.constants.varies(d):
+        return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
+    checks.indices_within(op, a, q.shape[d], d)
+    return _take_bits(op, q, a)
 
 
 def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
@@ -51,6 +54,7 @@ def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
         return _take_bits(op, q, indices)
     shape = (*q.shape[:d], *indices.shape, *q.shape[d + 1 :])
     xp = namespace(q.device)
+    checks.room(op, f"an array of shape {shape}", q.words.nbytes // max(1, q.shape[d]) * indices.size)
     words = xp.take(q.words, xp.asarray(indices), axis=words_axis(q, d))
     axis = q.axis if q.axis < d else q.axis + indices.ndim - 1
     return derived(q, words, shape, axis, taken_constants(q, indices, d))
@@ -79,10 +83,17 @@ def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
 
 
 def gathered(q: QuantArray, indices: Array) -> Array:
-    """Words of the elements `indices` of the packed axis."""
+    """Words of the elements `indices` of the packed axis, counted from the end if negative."""
     out = empty(q.device, (*q.words.shape[:-1], word_count(len(indices))))
-    if out.size:
-        kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], indices.reshape(1, -1), flat(out))
+    if not out.size:
+        return out
+    if len(indices) > _PART and indices.itemsize < 8:  # of 1 byte they would be 8 times as large, all at once
+        for first in range(0, len(indices), _PART):
+            part = gathered(q, indices[first : first + _PART].astype(np.int64))
+            out[..., first // WORD_BITS :][..., : part.shape[-1]] = part
+        return out
+    named = indices.astype(np.int64, copy=False).reshape(1, -1)
+    kernel(q.device, "gather")(flat(q.words), q.shape[q.axis], named, flat(out))
     return out
 
 
@@ -106,32 +117,37 @@ def repeat(q: QuantArray, repeats: Values, axis: int | None = None) -> QuantArra
     length = int(counts.item()) * q.shape[d] if counts.size == 1 else int(counts.sum(dtype=np.float64))  # or nearly
     checks.array_room(op, q, (*q.shape[:d], length, *q.shape[d + 1 :]))
     checks.room(op, f"an axis of {length} elements", length // WORD_BITS)  # however little else there is
-    counts = counts.reshape(-1).astype(np.int64)
+    counts = counts.reshape(-1) if counts.size else np.zeros(0, np.int64)
     if d != q.axis:
-        each = np.broadcast_to(counts, q.shape[d])
+        each = np.broadcast_to(counts.astype(np.int64), q.shape[d])
         return take_along(op, q, np.repeat(np.arange(q.shape[d]), each), d)
     return _repeat_bits(q, counts)
 
 
 def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:
     n = q.shape[q.axis]
-    length = int(counts.sum()) if counts.size == n else n * int(counts[0])
+    length = int(counts.sum(dtype=np.int64)) if counts.size == n else n * int(counts[0])
     out = empty(q.device, (*q.words.shape[:-1], word_count(length)))
     if out.size and (counts == counts[0]).all():
         kernel(q.device, "spread")(flat(q.words), int(counts[0]), flat(out))
     elif out.size:
-        _repeat_each(q, counts, length, out)
+        _repeat_each(q, counts, out)
     shape = (*q.shape[: q.axis], length, *q.shape[q.axis + 1 :])
     return derived(q, out, shape, q.axis, _repeated_constants(q, counts))
 
 
-def _repeat_each(q: QuantArray, counts: Array, length: int, out: Array) -> None:
-    """In parts that begin on words: the indices of all elements are never in memory."""
-    ends = np.cumsum(counts)
-    for first in range(0, length, _PART):
-        part = np.arange(first, min(first + _PART, length))
-        source = np.searchsorted(ends, part, side="right")
-        out[..., first // WORD_BITS :][..., : word_count(len(part))] = gathered(q, source)
+def _repeat_each(q: QuantArray, counts: Array, out: Array) -> None:
+    """A part of q, and of what becomes of it, at a time: 8 bytes for each count or result are never in memory."""
+    waiting, done = np.zeros(0, np.int64), 0  # indices that do not fill a word yet, words laid
+    for first in range(0, len(counts), _PART):
+        ends = np.cumsum(counts[first : first + _PART], dtype=np.int64)
+        for start in range(0, int(ends[-1]), _PART):
+            part = np.arange(start, min(start + _PART, int(ends[-1])))
+            waiting = np.concatenate([waiting, first + np.searchsorted(ends, part, side="right")])
+            words = len(waiting) // WORD_BITS
+            out[..., done : done + words] = gathered(q, waiting[: words * WORD_BITS])
+            waiting, done = waiting[words * WORD_BITS :], done + words
+    out[..., done:] = gathered(q, waiting)
 
 
 def _repeated_constants(q: QuantArray, counts: Array) -> Constants:
@@ -139,4 +155,4 @@ def _repeated_constants(q: QuantArray, counts: Array) -> Constants:
         return index_constants("repeat", q, np.arange(0))
     if counts.size == 1 or (counts == counts[0]).all():
         return q.constants.map(lambda a, lead: a, q.group * int(counts[0]))
-    return index_constants("repeat", q, np.repeat(np.arange(q.shape[q.axis]), counts))
+    return index_constants("repeat", q, np.repeat(np.arange(q.shape[q.axis]), counts.astype(np.int64)))

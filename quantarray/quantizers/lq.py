@@ -16,6 +16,7 @@ from .rows import Ascending
 RIDGE, ITERATIONS = 1e-8, 256
 _SAMPLE = 1 << 12  # values a channel that a grid to start from is fitted to
 _QUARTILE = 0.6745  # of the normal distribution
+_ROWS = 512  # fitted at once: at 8 bits a row takes 16 KiB beside its elements
 # Further starts, as (ratio of neighbours in the basis, their sum in standard deviations). On normal values the first
 # ends best of 300 random ones at 3 and at 4 bits; the others are for values of other distributions.
 _STARTS = ((1.6, 1.75), (1.4, 1.25), (2.0, 1.75), (1.8, 1.25), (2.5, 1.0), (1.4, 2.5), (3.0, 2.0))
@@ -102,7 +103,9 @@ class LQ(Quantizer):
     def _fit(self, x: Array) -> Array:
         """v [channels bits] for rows x, the center behind it if there is one."""
         if not x.size:
-            return self._start(0, np.ones(len(x)))
+            return np.tile(self._start(0, np.ones(1)), (len(x), 1))
+        if len(x) > _ROWS:  # rows of few elements, whose sums take 8 * 2**bits * bits bytes each
+            return np.concatenate([self._fit(x[i : i + _ROWS]) for i in range(0, len(x), _ROWS)])
         low, high = x.min(axis=1), x.max(axis=1)
         float32("LQ", "value", np.stack([low, high]).astype(np.float64))
         origin = np.zeros(len(x))

@@ -1,0 +1,135 @@
+"""Layers: convolutions, pooling, thresholds, and the classes of `qa.nn`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import quantarray as qa
+
+from ..drawing import Draw
+from .products import FACTORS
+
+WORK = 2**28
+
+
+def image(d: Draw, bits: int = 4, law: Any = None) -> Any:
+    n, h, w, c = d.between(1, 4), d.length(128), d.length(128), d.length(512)
+    while n * h * w * c > 2**21:
+        h, w, c = max(1, h // 2), max(1, w // 2), max(1, c // 2)
+    return d.array(shape=(n, h, w, c), axis=3, law=law or d.dtype(bits, FACTORS), vary=0, groups=0)
+
+
+def _weight(d: Draw, x: Any, size: int, groups: int = 1) -> Any:
+    outputs = d.length(256)
+    n = x.shape[0] * x.shape[1] * x.shape[2] * x.shape[3] * size * size
+    outputs = max(1, min(outputs, WORK // max(1, n)))
+    shape = (outputs, size, size, x.shape[3] // groups)
+    return d.array(shape=shape, axis=3, law=d.dtype(4, FACTORS), vary=0, groups=0)
+
+
+def thresholds(d: Draw, channels: int) -> Any:
+    count, each = d.between(1, 3), d.flag(0.3)
+    if each:
+        return qa.Thresholds(np.sort(d.contents.integers(-40, 40, (channels, count)), axis=1))
+    return qa.Thresholds(np.sort(d.choices.integers(-40, 40, count))[None].repeat(channels, 0))
+
+
+def _conv2d(d: Draw) -> Any:
+    x, size, nchw = image(d), d.among(1, 2, 3, 5), d.flag(0.2)
+    w = _weight(d, x, size)
+    options: dict[str, Any] = {"padding": d.between(size // 2, 3), "stride": d.among(1, 1, 2, (2, 1))}
+    options["dilation"] = d.among(1, 1, 2) if d.flag(0.2) else 1
+    options["padding"] = max(options["padding"], size) if options["dilation"] == 2 else options["padding"]
+    if d.flag(0.2):
+        options["requantize"] = thresholds(d, w.shape[0])
+    if nchw:
+        return lambda: qa.conv2d(x.transpose(0, 3, 1, 2), w.transpose(0, 3, 1, 2), data_format="NCHW", **options)
+    return lambda: qa.conv2d(x, w, **options)
+
+
+def _grouped(d: Draw) -> Any:
+    groups, each = d.among(2, 4, 8), d.among(1, 2, 16, 64)
+    n, h, w = 1, d.length(64), d.length(64)
+    law = d.dtype(2, ("bipolar", "ternary", "uint"))
+    x = d.array(shape=(n, h, w, groups * each), axis=3, law=law)
+    weight = d.array(shape=(groups * d.among(1, 2), 3, 3, each), axis=3, law=law)
+    return lambda: qa.conv2d(x, weight, padding=1, groups=groups)
+
+
+def _depthwise(d: Draw) -> Any:
+    x = image(d, 2)
+    c = x.shape[3]
+    w = d.array(shape=(c, 3, 3, 1), axis=0, law=d.dtype(2, ("bipolar", "ternary", "uint", "scaled")), vary=0, groups=0)
+    return lambda: qa.conv2d(x, w, padding=1, groups=c)
+
+
+def _first(d: Draw) -> Any:
+    """An image of bytes."""
+    n, h, w, c = 1, d.length(256), d.length(256), d.among(1, 3)
+    x = d.dense(d.among(np.uint8, np.int8), (n, h, w, c), 0, 100)
+    weight = d.array(shape=(d.length(64), 3, 3, c), axis=3, law=d.dtype(2, ("bipolar", "ternary")), vary=0, groups=0)
+    return lambda: qa.conv2d(x, weight, padding=1)
+
+
+def _max_pool2d(d: Draw) -> Any:
+    x, size, padding = image(d, 8), d.between(1, 3), d.flag()
+    if d.flag(0.3):
+        return lambda: qa.max_pool2d(x.transpose(0, 3, 1, 2), size, data_format="NCHW", padding=size // 2)
+    return lambda: qa.max_pool2d(x, size, padding=size // 2 if padding else 0)
+
+
+def _avg_pool2d(d: Draw) -> Any:
+    x, size, packed = image(d, 4), d.between(1, 3), d.flag(0.3)
+    if packed:
+        t = qa.Thresholds([[0.5]] * x.shape[3])
+        return lambda: qa.avg_pool2d(x, size, padding=size // 2, requantize=t)
+    return lambda: qa.avg_pool2d(x, size, padding=size // 2)
+
+
+def _thresholds(d: Draw) -> Any:
+    """Thresholds called on a dense array."""
+    shape, kind = d.shape(d.among(1, 2, 3), 2**22), d.among(np.int32, np.int64, np.float32)
+    x = d.dense(kind, shape, -50, 50)
+    t = (
+        qa.Thresholds(np.sort(d.choices.integers(-40, 40, (1, d.between(1, 7)))).repeat(shape[-1], 0))
+        if shape[-1] and shape[-1] < 2**10
+        else qa.Thresholds([0])
+    )
+    return lambda: (t(x), t.channels, t.law(x.ndim), t.counted(shape[-1], kind == np.float32))
+
+
+def _fold_batchnorm(d: Draw) -> Any:
+    n, bits = d.length(2**10), d.between(1, 4)
+    gamma, beta, mean = (d.contents.standard_normal(n) for _ in range(3))
+    into = qa.Sign() if bits == 1 else qa.Uniform(bits, step=0.5)
+    d.operand(gamma)
+    return lambda: qa.fold_batchnorm(gamma, beta, mean, np.ones(n), into=into).values
+
+
+def _network(d: Draw) -> Any:
+    x = image(d, 1, (qa.bipolar, False))
+    first = d.array(shape=(64, 3, 3, x.shape[3]), axis=3, law=(qa.bipolar, False))
+    h, w = x.shape[1] // 2, x.shape[2] // 2
+    if not h or not w:
+        return lambda: qa.nn.Conv2d(first, padding=1)(x)
+    last = d.array(shape=(10, h * w * 64), axis=1, law=(qa.bipolar, False))
+    conv = qa.nn.Conv2d(first, padding=1, requantize=qa.Thresholds([[0]] * 64))
+    layers = [conv, qa.nn.MaxPool2d(2), qa.nn.Dense(last)] if last.shape[1] == h * w * 64 else [conv]
+
+    def call() -> Any:
+        y = x
+        for layer in layers:
+            y = layer(y)
+        return y
+
+    return call
+
+
+OPS = {
+    "conv2d": _conv2d, "conv2d of groups": _grouped, "conv2d depthwise": _depthwise, "conv2d of bytes": _first,
+    "max_pool2d": _max_pool2d, "avg_pool2d": _avg_pool2d, "Thresholds": _thresholds,
+    "fold_batchnorm": _fold_batchnorm, "nn": _network,
+}  # fmt: skip
+WEIGHTS = {"conv2d": 3.0, "fold_batchnorm": 0.3}

@@ -1,0 +1,189 @@
+"""Memory of calls that took tables of all levels, indices of all elements, or said nothing where no machine has room.
+
+`python -m tests.long calls` draws such calls at random; these are those that it found.
+"""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import quantarray as qa
+from quantarray.ops import searching, sets, tables
+from quantarray.ops.blocks import blocks
+
+MIB = 2**20
+RNG = np.random.default_rng(0)
+REDUCTIONS = "sum mean var max min any all count_nonzero".split()
+
+
+UNIFORM, BASIS = qa.uniform(8), qa.basis(8)
+
+
+def rows(n, length, law=UNIFORM, axis=1):
+    """An array with constants of its own for each row, or for each column."""
+    dims = (n, 1) if axis == 1 else (1, length)
+    codes = RNG.integers(0, 256, (n, length), np.uint8)
+    if law.kind == "basis":
+        return qa.from_codes(codes, law, axis, scale=RNG.normal(size=(8, *dims)), offset=RNG.normal(size=dims))
+    return qa.from_codes(codes, law, axis, scale=RNG.normal(size=dims), offset=RNG.normal(size=dims))
+
+
+def peak(call):
+    tracemalloc.start()
+    call()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most
+
+
+def size(result):
+    """Bytes of an array or of all in a tuple."""
+    return sum(map(size, result)) if isinstance(result, tuple) else getattr(result, "nbytes", 0)
+
+
+CALLS = {
+    **{name: lambda q, name=name: getattr(qa, name)(q, 1) for name in REDUCTIONS},
+    "vector_norm": lambda q: qa.linalg.vector_norm(q, axis=1),
+    "argmax": lambda q: qa.argmax(q, 1),
+    "sign": lambda q: qa.sign(q),
+    "sort": lambda q: qa.sort(q),
+    "dequantize": lambda q: q.dequantize(),
+    "argsort": lambda q: qa.argsort(q),
+    "cumulative_sum": lambda q: qa.cumulative_sum(q, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_levels_of_many_constants_are_no_table(name):
+    """The table would take 61 MB, the words 1.9 MB."""
+    q = rows(30_000, 64)
+    CALLS[name](q[:64])
+    result = size(CALLS[name](q))
+    most = peak(lambda: CALLS[name](q))
+    assert most < 4 * q.nbytes + result + 20 * MIB, f"{most / MIB:.0f} MiB"
+
+
+def test_counts_of_lanes_are_in_blocks():
+    """Each of 64 columns has counts of its own for each row's constants: 270 MB of 2,000 rows at once."""
+    q = rows(2000, 64)
+    qa.sum(q[:8], 0)
+    assert peak(lambda: qa.sum(q, 0)) < 40 * MIB
+
+
+def test_take_of_narrow_indices():
+    """8 million indices of a byte are 64 MB as int64."""
+    q = qa.encode(RNG.integers(0, 2, (2, 100)), values=range(2))
+    places = RNG.integers(-100, 100, 2**23, np.int8)
+    assert np.array_equal(qa.take(q, places[:200_000], 1).dequantize(), q.dequantize()[:, places[:200_000]])
+    assert peak(lambda: qa.take(q, places, 1)) < 16 * MIB
+
+
+def test_repeat_by_narrow_counts():
+    """Counts and their sums took 16 bytes an element."""
+    q = qa.from_words(RNG.integers(0, 2**64, (1, 2**16), np.uint64), qa.bipolar, (2**22,))
+    counts = RNG.integers(0, 3, 2**22, np.int8)
+    assert peak(lambda: qa.repeat(q, counts, 0)) < 4 * (q.nbytes + counts.nbytes) + 8 * MIB
+    few = counts[:200_000].copy()
+    few[5:9] = 90
+    assert np.array_equal(qa.repeat(q[:200_000], few, 0).codes(), np.repeat(q[:200_000].codes(), few))
+
+
+def test_blocks_are_small_where_the_packed_axis_comes_first():
+    """One of 12 elements made blocks 12 times as large as they may be."""
+    q = qa.zeros((12, 65422, 2, 2), axis=0)
+    sizes = [q[key].size for key in blocks(q.shape, arrays=(q,))]
+    assert max(sizes) <= 1 << 18 and sum(sizes) == q.size
+
+
+@pytest.mark.parametrize("counts", [[], np.array([2, 0, 3], np.uint64), np.array([2, 0, 3], np.int8)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_repeat_takes_counts_of_any_type(counts, axis):
+    n = len(counts)
+    q = qa.encode(np.arange(n * n).reshape(n, n) % 4, values=range(4))
+    assert np.array_equal(qa.repeat(q, counts, axis).codes(), np.repeat(q.codes(), np.array(counts, int), axis))
+
+
+def test_norm_of_empty_matrices_is_refused():
+    with pytest.raises(ValueError, match="matrix_norm: matrices"):
+        qa.linalg.matrix_norm(qa.zeros((3, 0)), ord=1)
+
+
+LARGE = {
+    "dequantize": lambda q: q.dequantize(),
+    "diff": lambda q: qa.diff(q, n=2),
+    "unique_inverse": lambda q: qa.unique_inverse(q),
+    "vector_norm": lambda q: qa.linalg.vector_norm(q, axis=()),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_no_indices_of_all_elements(name):
+    """Of one line of 16 million elements, beside the result."""
+    q = qa.from_words(RNG.integers(0, 2**64, (1, 2**18), np.uint64), qa.bipolar, (2**24,))
+    LARGE[name](q[:128])
+    nbytes = size(LARGE[name](q))
+    most = peak(lambda: LARGE[name](q))
+    assert most < nbytes + 32 * MIB, f"{most / MIB:.0f} MiB"
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("law", [UNIFORM, BASIS], ids=str)
+def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
+    q = rows(70, 65, law, axis)
+    v = q.dequantize().astype(np.float64)
+    monkeypatch.setattr(tables, "_MOST", 1 << 12)
+    monkeypatch.setattr(searching, "_BLOCK", 100)
+    monkeypatch.setattr(sets, "_BLOCK", 100)
+    for along in (0, 1):
+        assert np.array_equal(qa.argmax(q, along), v.argmax(along))
+        assert np.array_equal(qa.argsort(q, axis=along), np.argsort(v, along, kind="stable"))
+        np.testing.assert_allclose(qa.cumulative_sum(q, axis=along), v.cumsum(along), rtol=1e-4, atol=1e-3)
+        for n in (1, 2, 3):
+            assert np.array_equal(qa.diff(q, axis=along, n=n), np.diff(q.dequantize(), n, along))
+        if not q.constants.varies(along):
+            assert np.array_equal(qa.sort(q, axis=along).dequantize(), np.sort(v, along))
+            assert np.array_equal(qa.sort(q, axis=along, descending=True).dequantize(), -np.sort(-v, along))
+        for name in REDUCTIONS:
+            expected = getattr(np, name)(v, axis=along)
+            np.testing.assert_allclose(getattr(qa, name)(q, along), expected, rtol=1e-4, atol=1e-3)
+    assert np.array_equal(qa.sign(q).dequantize(), np.sign(v))
+    values, inverse = np.unique(v, return_inverse=True)
+    everything = qa.unique_all(q)
+    assert np.array_equal(everything.values, values.astype(np.float32))
+    assert np.array_equal(everything.inverse_indices, inverse.reshape(v.shape))
+
+
+@pytest.mark.parametrize("over", [(), (0,), (1,), (0, 1)], ids=str)
+def test_tables_of_blocks_of_groups(over, monkeypatch):
+    codes, (scale, offset) = RNG.integers(0, 256, (7, 640), np.uint8), RNG.normal(size=(2, 7, 10))
+    q = qa.from_codes(codes, UNIFORM, scale=scale, offset=offset, group=64)
+    expected = [getattr(qa, name)(q, over) for name in REDUCTIONS]
+    monkeypatch.setattr(tables, "_MOST", 1 << 12)
+    for name, array in zip(REDUCTIONS, expected, strict=True):
+        assert np.array_equal(getattr(qa, name)(q, over), array)
+
+
+ROW = qa.encode(np.ones(2**20, np.int8), values=(-1, 1))
+WIDE = qa.broadcast_to(ROW[:128], (2**23, 2**21, 128))
+TOO_LARGE = {
+    "codes": lambda: WIDE.codes(),
+    "copy": lambda: WIDE.copy(),
+    "outer": lambda: qa.outer(qa.tile(ROW, 8), qa.tile(ROW, 8)),
+    "sum": lambda: WIDE.sum(2),
+    "argsort": lambda: qa.argsort(WIDE, axis=0),
+    "concatenate": lambda: qa.concatenate([WIDE, WIDE]),
+    "reshape": lambda: WIDE.reshape(-1, 2**8),
+    "repack": lambda: WIDE.repack(0),
+    "isin": lambda: qa.isin(WIDE, 1),
+    "unique_inverse": lambda: qa.unique_inverse(WIDE),
+    "take": lambda: qa.take(WIDE, np.zeros(2**20, int), 1),
+    "hamming": lambda: qa.hamming(WIDE, WIDE, 2),
+    "where": lambda: qa.where(WIDE > 0, WIDE, 0),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_results_that_no_machine_holds_say_what_they_need(name):
+    with pytest.raises(MemoryError, match=r"^\w+: .* needs (at least )?[\d,]+ bytes"):
+        TOO_LARGE[name]()

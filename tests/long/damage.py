@@ -109,6 +109,7 @@ def inside(rng: np.random.Generator, data: bytes) -> bytes:
         parts[str(pick(rng, ("scale", "table", "x", "../words", "words.npy", "")))] = parts.pop(name)
     elif way in (4, 5):
         parts[name] = claim(rng) + parts[name][-int(rng.integers(1, 200)) :]
+        return _lying(rng, zipped(parts)) if rng.random() < 0.5 else zipped(parts)
     else:
         parts[name] = anywhere(rng, parts[name])
     order = [pick(rng, (0, 1)) for _ in parts]
@@ -122,6 +123,16 @@ def _double(parts: dict[str, bytes], name: str, again: bytes, first: bool) -> by
         warnings.simplefilter("ignore")  # zipfile says that the name is there twice
         pairs = list(parts.items())
         return zipped([(name, again), *pairs] if first else [*pairs, (name, again)])
+
+
+def _lying(rng: np.random.Generator, data: bytes) -> bytes:
+    """The archive with other sizes for an entry in its directory."""
+    places = [i for i in range(len(data)) if data.startswith(b"PK\x01\x02", i)]
+    at = pick(rng, places)
+    sizes = [pick(rng, (2**20, 2**31, 2**32 - 2)).to_bytes(4, "little")] * 2
+    if rng.random() < 0.3:
+        sizes[0] = data[at + 20 : at + 24]
+    return data[: at + 20] + b"".join(sizes) + data[at + 28 :]
 
 
 def claim(rng: np.random.Generator) -> bytes:

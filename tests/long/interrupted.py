@@ -39,7 +39,7 @@ def killed(rng: np.random.Generator, path: Path, old: qa.QuantArray, new: qa.Qua
     """A save in a process that a signal ends: the file is the old one, the new one, or none where there was none."""
     size = _before(rng, path, old, new)
     existed = path.exists()
-    in_write, calls, most = rng.random() < 0.5, int(rng.integers(1, 400)), int(rng.integers(size))
+    in_write, calls, most = rng.random() < 0.5, int(2 ** rng.uniform(0, 10)), int(rng.integers(size))
     child = os.fork()
     if child == 0:
         _die(path, new, most if in_write else None, calls)

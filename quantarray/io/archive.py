@@ -14,11 +14,13 @@ from ..dtypes import Array
 from ..errors import FormatError
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what NumPy writes; deflate expands 1032 times at most
+_EXPANDS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what NumPy writes; by how much each can, at most
+_CHUNK = 1 << 18  # bytes read at once: they stay in the cache while they are checked and copied
+_HEAD = 1 << 16  # bytes that a header lies in
 
 
 def read_arrays(path: Path, wanted: Iterable[str] | None = None, deflated: bool = False) -> dict[str, Array]:
-    """Read the `.npy` entries of an archive, all or those wanted that it has; read-only.
+    """Read the `.npy` entries of an archive, all or those wanted that it has.
 
     Raises FormatError where two entries have one name or overlap, or where an entry is compressed (unless `deflated`),
     holds objects, or is not of the size that its header says. Other damage comes as whatever zipfile and NumPy raise.
@@ -32,22 +34,37 @@ def read_arrays(path: Path, wanted: Iterable[str] | None = None, deflated: bool 
         names = [name.removesuffix(".npy") for name in infos if name.endswith(".npy")]
         if wanted is not None:
             names = [name for name in wanted if name in names]
-        return {name: _array(archive, name, _DEFLATED if deflated else _DEFLATED[:1]) for name in names}
+        return {name: _array(name, _bytes(archive, name, deflated)) for name in names}
 
 
-def _array(archive: zipfile.ZipFile, name: str, compressions: tuple[int, ...]) -> Array:
-    """One array. The bytes come first: zipfile checks them, and only as many are allocated as there are."""
-    if archive.getinfo(f"{name}.npy").compress_type not in compressions:
-        how = "compressed in another way than by deflate" if len(compressions) > 1 else "compressed, which no entry is"
-        raise FormatError(f"its entry {name!r} is {how}")
-    data = archive.read(f"{name}.npy")
-    file = io.BytesIO(data)
+def _bytes(archive: zipfile.ZipFile, name: str, deflated: bool) -> Array:
+    """uint8 bytes of an entry, checked by zipfile. NumPy's memory has large pages, which bytes objects have not."""
+    info = archive.getinfo(f"{name}.npy")
+    if info.compress_type and not deflated:
+        raise FormatError(f"its entry {name!r} is compressed, which no entry is")
+    if info.compress_type not in _EXPANDS:
+        raise FormatError(f"its entry {name!r} is compressed, in another way than by deflate")
+    if info.file_size > info.compress_size * _EXPANDS[info.compress_type]:
+        raise FormatError(f"its entry {name!r} says that it has more bytes than it has")
+    data, at = np.empty(info.file_size, np.uint8), 0
+    with archive.open(info) as file:
+        while chunk := file.read(_CHUNK):
+            data[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+            at += len(chunk)
+    if at < len(data):
+        raise FormatError(f"its entry {name!r} has {at} bytes, not {len(data)}")
+    return data
+
+
+def _array(name: str, data: Array) -> Array:
+    """The array of an .npy's bytes, a view of them."""
+    file = io.BytesIO(data[:_HEAD].tobytes())
     read_header = _HEADERS.get(np.lib.format.read_magic(file))
     if read_header is None:
         raise FormatError(f"its entry {name!r} is no .npy of version 1.0 or 2.0")
     shape, fortran, dtype = read_header(file)
     if dtype.hasobject:
-        raise FormatError(f"its entry {name!r} holds Python objects, which are never loaded")
+        raise FormatError("it holds Python objects, which are never loaded")
     if file.tell() + math.prod(shape) * dtype.itemsize != len(data):
         raise FormatError(f"its entry {name!r} has {len(data)} bytes, too few or many for {dtype} {shape}")
     return np.ndarray(shape, dtype, data, file.tell(), order="F" if fortran else "C")

@@ -31,15 +31,23 @@ def read_arrays(path: Path, wanted: Iterable[str] | None = None, deflated: bool 
             raise FormatError("two of its entries have one name")
         if sum(info.compress_size for info in infos.values()) > path.stat().st_size:
             raise FormatError("its entries say that they have more bytes than the file")
-        names = [name.removesuffix(".npy") for name in infos if name.endswith(".npy")]
-        if wanted is not None:
-            names = [name for name in wanted if name in names]
-        return {name: _array(name, _bytes(archive, name, deflated)) for name in names}
+        if any(_swallows(info) for info in infos.values()):
+            raise FormatError("an entry of its directory is part of another")
+        names = list(infos) if wanted is None else [f"{name}.npy" for name in wanted if f"{name}.npy" in infos]
+        data = {name: _bytes(archive, name, deflated) for name in names}  # of all: their names are checked so, too
+        return {
+            n.removesuffix(".npy"): _array(n.removesuffix(".npy"), a) for n, a in data.items() if n.endswith(".npy")
+        }
+
+
+def _swallows(info: zipfile.ZipInfo) -> bool:
+    """True where a wrong length made the next entries of the directory part of this one, which zipfile lets pass."""
+    return "PK\1\2" in info.orig_filename or b"PK\1\2" in info.extra or b"PK\1\2" in info.comment
 
 
 def _bytes(archive: zipfile.ZipFile, name: str, deflated: bool) -> Array:
     """uint8 bytes of an entry, checked by zipfile. NumPy's memory has large pages, which bytes objects have not."""
-    info = archive.getinfo(f"{name}.npy")
+    info, name = archive.getinfo(name), name.removesuffix(".npy")
     if info.compress_type and not deflated:
         raise FormatError(f"its entry {name!r} is compressed, which no entry is")
     if info.compress_type not in _EXPANDS:

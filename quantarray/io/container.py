@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
-import math
 import os
-import zipfile
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..dtypes import Array
 from ..errors import FormatError
 from ..forks import no_fork
 from . import canonical
+from .archive import read_arrays
 from .files import path_of, reason, whole
 
 MAGIC = "quantarray"
@@ -96,30 +97,13 @@ def _write_npz(path: Path, text: str, parts: dict[str, Array]) -> None:
 
 
 def _read_npz(path: Path) -> tuple[str, dict[str, Array]]:
-    with zipfile.ZipFile(path) as archive:
-        found = set(archive.namelist())
-        if "meta.npy" not in found:
-            raise FormatError("it has no 'meta' entry")
-        parts = {name: _entry(archive, name) for name in _NAMES if f"{name}.npy" in found}
-        text = _entry(archive, "meta")
-        if text.shape != () or text.dtype.kind != "U":
-            raise FormatError(f"its 'meta' must be one Unicode text, got {text.dtype} {text.shape}")
-        return str(text), parts
-
-
-def _entry(archive: zipfile.ZipFile, name: str) -> Array:
-    """One array of an archive. Nothing is allocated that the file does not hold, whatever its headers say."""
-    info = archive.getinfo(f"{name}.npy")
-    if info.compress_type != zipfile.ZIP_STORED:
-        raise FormatError(f"its entry {name!r} is compressed, which no entry is")
-    with archive.open(info) as f:
-        if np.lib.format.read_magic(f) != (1, 0):
-            raise FormatError(f"its entry {name!r} is no .npy of version 1.0")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(f)
-        if f.tell() + math.prod(shape) * dtype.itemsize != info.file_size:
-            raise FormatError(f"its entry {name!r} has {info.file_size} bytes, too few or many for {dtype} {shape}")
-    with archive.open(info) as f:
-        return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
+    parts = read_arrays(path, (*_NAMES, "meta"))
+    text = parts.pop("meta", None)
+    if text is None:
+        raise FormatError("it has no 'meta' entry")
+    if text.shape != () or text.dtype.kind != "U":
+        raise FormatError(f"its 'meta' must be one Unicode text, got {text.dtype} {text.shape}")
+    return str(text), parts
 
 
 def _safetensors() -> Any:
@@ -132,7 +116,11 @@ def _safetensors() -> Any:
 
 
 def _write_safetensors(path: Path, text: str, parts: dict[str, Array]) -> None:
-    _safetensors().numpy.save_file(parts, path, metadata={MAGIC: text})
+    try:
+        _safetensors().numpy.save_file(parts, path, metadata={MAGIC: text})
+    except _safetensors().SafetensorError as error:  # the system's errors, such as of a full disk, in words
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        raise OSError(int(number[1]) if number else errno.EIO, str(error)) from error
 
 
 def _read_safetensors(path: Path) -> tuple[str, dict[str, Array]]:

@@ -14,6 +14,8 @@ import numpy as np
 
 from ..dtypes import Array
 
+MOST_TEXT = 300  # characters of what is wrong with a file
+
 
 def path_of(op: str, file: Any) -> Path:
     """A path, or an error that says what came."""
@@ -62,9 +64,11 @@ def load_npy(op: str, path: Path) -> Array:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with a file, from whatever its parsers raised: zipfile, zlib, json, NumPy and more."""
+    """One line on what is wrong with a file, from whatever its parsers raised: zipfile, zlib, json, NumPy and more."""
     if isinstance(error, KeyError):
-        return f"it lacks {error}"
-    if "allow_pickle" in str(error):
-        return "it holds Python objects, which are never loaded"
-    return str(error) or type(error).__name__
+        text = f"it lacks {error}"
+    elif "allow_pickle" in str(error):
+        text = "it holds Python objects, which are never loaded"
+    else:
+        text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} .."  # zipfile, for one, quotes the whole file

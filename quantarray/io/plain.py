@@ -13,6 +13,7 @@ import numpy as np
 
 from ..dtypes import Array
 from ..errors import FormatError
+from .archive import read_arrays
 from .container import MAGIC
 from .files import path_of, reason
 from .plain_layers import PlainLayer, array_of, eight_bits, read_layers
@@ -52,18 +53,16 @@ def read_plain(file: str | os.PathLike[str]) -> PlainNetwork:
     try:
         return _network(path, _read_archive(path))
     except FormatError as error:
-        raise FormatError(f"load_network: {path} is not a plain network: {error}") from error.__cause__
+        raise FormatError(f"load_network: {path} is not a plain network: {reason(error)}") from error.__cause__
 
 
 def _read_archive(path: Path) -> dict[str, Array]:
     try:
         if not zipfile.is_zipfile(path):
             raise FormatError("it is no .npz archive")
-        with np.load(path, allow_pickle=False) as loaded:
-            found = {name: loaded[name] for name in loaded.files}
+        return read_arrays(path, deflated=True)
     except Exception as error:  # zipfile, zlib and the .npy parser raise a dozen types for bytes gone wrong
         raise FormatError(reason(error)) from error
-    return {name: a for name, a in found.items() if isinstance(a, np.ndarray)}  # other files come as bytes
 
 
 def _network(path: Path, arrays: dict[str, Array]) -> PlainNetwork:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -24,9 +23,10 @@ from ..errors import FormatError
 from ..forks import no_fork
 from ..machine import cache_folder, cpu_name
 from ..tuned import Problem, Row
-from .files import whole
+from .files import reason, whole
 
 MAGIC, VERSION = "quantarray autotune", 1
+LONGEST = 1e12  # microseconds of a call; JSON may have integers that no float holds
 _NAME = "autotune.json"
 Table = dict[tuple[int, Problem], Row]
 
@@ -115,8 +115,7 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
         for table in tables:
             _rows([table], table["machine"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise FormatError(f"{op}: {path} is not a whole file of tuned kernels: {reason}; delete it") from error
+        raise FormatError(f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it") from error
     return tables
 
 
@@ -130,7 +129,7 @@ def _row(stored: dict[str, Any]) -> Row:
     row = Row(problem, *(stored[name] for name in Row._fields[1:]))
     sound = all(isinstance(text, str) for text in problem) and type(row.threads) is int and isinstance(row.us, dict)
     times = row.us.values() if sound else ()
-    if not sound or not all(type(us) in (int, float) and 0 < us < math.inf for us in times):
+    if not sound or not all(type(us) in (int, float) and 0 < us < LONGEST for us in times):
         raise ValueError(f"a row must have texts, threads and microseconds, got {stored}")
     if not {row.kernel, row.model} <= row.us.keys():
         raise ValueError(f"no time of {row.kernel!r} or {row.model!r} in {stored}")

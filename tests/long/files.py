@@ -1,0 +1,192 @@
+"""Files, damaged in every way: what is loaded is what was saved, or nothing is.
+
+A case draws an array, saves and loads it, and loads copies that bytes or rewritten parts have made wrong; or it has a
+save interrupted; or it does the like to a network of plain integers or to a file of tuned kernels. A copy may load as
+what was saved, or be refused by an error that names the file. One whose meta text or arrays were changed and whose
+digest was then computed anew must be read where it is lawful by docs/format.md, as what it holds, and refused
+elsewhere. No load may take more memory than a few times the file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import resource
+import shutil
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import quantarray as qa
+from quantarray.array import validate
+
+from . import damage, other_files
+from .interrupted import disk_full, killed
+from .lawful import lawful
+from .proof import Proof
+from .stored import HEADER, NAMES, content, digest, draw_array, packed
+
+COPIES = 2  # damaged ones of an array
+SLACK = 4 << 20  # bytes that a load may take beyond TIMES the file
+TIMES = 16
+MAPPED = 64 << 20  # bytes of address space that may be added: the allocator takes more than is asked for
+
+
+def run(rng: np.random.Generator) -> str:
+    way = rng.random()
+    if way < 0.2:
+        return other_files.network(rng, folder(), attempt)
+    if way < 0.3:
+        return other_files.table(rng, folder(), attempt)
+    q = draw_array(rng)
+    path = folder() / ("q.npz" if rng.random() < 0.5 else "q.safetensors")
+    if way > 0.985:
+        return killed(rng, path, q, draw_array(rng), same)
+    if way > 0.94:
+        return disk_full(rng, path, q, draw_array(rng), same)
+    qa.save(path, q)
+    assert same(qa.load(path), q), "another array is loaded than was saved"
+    meta, arrays = content(path)
+    assert lawful(meta, arrays), "what is saved breaks a rule of docs/format.md"
+    data = path.read_bytes()
+    for _ in range(COPIES):
+        if rng.random() < 0.4:
+            _rewritten(rng, path, meta, arrays)
+        else:
+            _damaged(rng, path, data, q)
+    return path.suffix[1:]
+
+
+def _damaged(rng: np.random.Generator, path: Path, data: bytes, q: qa.QuantArray) -> None:
+    """Bytes changed: the array that was saved, or none. The scheme may be another where no checksum is of it."""
+    if raw := rng.random() < 0.6:
+        data = damage.anywhere(rng, data)
+    else:
+        data = (damage.inside if path.suffix == ".npz" else damage.header_of_tensors)(rng, data)
+    path.write_bytes(data)
+    loaded = attempt(path, qa.load, qa.FormatError, "load", rng.random() < 0.25)
+    if loaded is not None:
+        assert same(loaded, q, scheme=raw and path.suffix == ".npz"), "a damaged file is loaded as another array"
+
+
+def _rewritten(rng: np.random.Generator, path: Path, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """One key or array changed, and mostly the digest made to fit: read where it is lawful, refused elsewhere."""
+    meta, arrays = {**meta}, {**arrays}
+    _change(rng, meta, arrays)
+    if rng.random() < 0.8 and meta.keys() >= set(HEADER):
+        meta["digest"] = digest(meta, arrays)
+    path.write_bytes(packed(path.suffix, json.dumps(meta), arrays))
+    loaded = attempt(path, qa.load, qa.FormatError, "load", rng.random() < 0.25)
+    expected = lawful(meta, arrays)
+    assert expected == (loaded is not None), f"refused: {loaded is None}, lawful: {expected}: {meta!r:.500}"
+    if loaded is not None:
+        assert _holds(loaded, meta, arrays), "what is loaded is not what the file says"
+
+
+def _change(rng: np.random.Generator, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+    way = rng.random()
+    if way < 0.6:
+        key = damage.pick(rng, (*sorted(meta), *HEADER, "scheme", "layers", "more"))
+        meta[key] = damage.value(rng, meta.get(key))
+    elif way < 0.65:
+        del meta[damage.pick(rng, sorted(meta))]
+    elif way < 0.7:
+        name = damage.pick(rng, NAMES)
+        arrays[name] = damage.pick(rng, list(arrays.values()))
+    elif way < 0.75:
+        del arrays[damage.pick(rng, sorted(arrays))]
+    else:
+        name = damage.pick(rng, sorted(arrays))
+        arrays[name] = damage.array(rng, arrays[name])
+
+
+def _holds(q: qa.QuantArray, meta: dict[str, Any], arrays: dict[str, Any]) -> bool:
+    validate(q)
+    header = {"axis": q.axis, "bits": q.bits, "group": q.group, "kind": q.dtype.kind, "n_levels": q.dtype.n_levels}
+    header |= {"levels": q.dtype.levels and list(q.dtype.levels), "shape": list(q.shape)}
+    numbers = {name: a for name, a, _ in q.constants.items()} | {"words": q.words}
+    stored = {name: a for name, a in arrays.items() if name in NAMES}
+    return (
+        all(meta[key] == header[key] for key in HEADER)
+        and q.scheme == meta.get("scheme")
+        and numbers.keys() == stored.keys()
+        and all(np.array_equal(numbers[name], a) and numbers[name].dtype == a.dtype for name, a in stored.items())
+    )
+
+
+def same(a: qa.QuantArray, b: qa.QuantArray, scheme: bool = True) -> bool:
+    """True for arrays that nobody can tell apart, and the first of which keeps its rules."""
+    validate(a)
+    return (
+        (a.shape, a.axis, a.dtype, a.group, a.bits) == (b.shape, b.axis, b.dtype, b.group, b.bits)
+        and (a.scheme == b.scheme or not scheme)
+        and a.digest() == b.digest()
+        and a.constants.bfloat16 == b.constants.bfloat16
+        and bool(np.array_equal(a.words, b.words))
+        and bool(qa.array_equal(a, b))
+    )
+
+
+def attempt(path: Path, read: Callable[[Path], Any], refusal: type[Exception], op: str, measured: bool) -> Any:
+    """What `read(path)` gives; None where it is refused by an error of one line that names the file."""
+    try:
+        with _little_memory(path.stat().st_size, measured):
+            return read(path)
+    except refusal as error:
+        text = str(error)
+        assert text.startswith(f"{op}: {path} is not a "), f"not said of which file: {text!r:.200}"
+        assert "\n" not in text and len(text) < 2000, f"{len(text)} characters: {text!r:.200}"
+        cause: BaseException | None = error
+        while cause is not None:
+            assert not isinstance(cause, MemoryError), f"more memory than the file is worth: {text!r:.200}"
+            cause = cause.__cause__ or cause.__context__
+        return None
+
+
+@contextmanager
+def _little_memory(size: int, measured: bool) -> Iterator[None]:
+    """Limit the address space to some more than is mapped, and sometimes measure what NumPy and Python take."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    mapped = pages * resource.getpagesize() + MAPPED + TIMES * size
+    resource.setrlimit(resource.RLIMIT_AS, (mapped, resource.RLIM_INFINITY))
+    if measured:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak <= SLACK + TIMES * size, f"{peak:,} bytes to read a file of {size:,}"
+
+
+@cache
+def folder() -> Path:
+    """A folder in memory where there is one: the disk is not what is tried here."""
+    shared = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(prefix="long-files-", dir=shared if os.access(shared, os.W_OK) else None))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)  # children of a fork leave by os._exit
+    return path
+
+
+def prepare() -> None:
+    """Compile, import and start what is needed, so that no limit is met by that."""
+    qa.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        for suffix in (".npz", ".safetensors"):
+            path = folder() / f"q{suffix}"
+            q = draw_array(rng)
+            qa.save(path, q)
+            assert same(qa.load(path), q)
+    other_files.prepare()
+
+
+PROOF = Proof(run, 100_000, prepare=prepare, environment={"MALLOC_ARENA_MAX": "1"})

@@ -1,0 +1,177 @@
+"""Networks of plain integers and files of tuned kernels, damaged."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import quantarray as qa
+from quantarray.io import tuned
+from quantarray.io.plain import PlainNetwork, read_plain
+from quantarray.tuned import Problem, Row
+
+from . import damage
+from .stored import Array, npy, zipped
+
+sys.path.append(str(Path(__file__).parents[1]))
+from plain_files import Builder, small
+
+Attempt = Callable[..., Any]
+Network = tuple[dict[str, Any], dict[str, Array]]
+
+
+@cache
+def networks() -> list[Network]:
+    """Some small networks: meta text as an object, and arrays."""
+    rng = np.random.default_rng(0)
+    builders = [small(seed) for seed in range(4)]
+    for seed in range(8):
+        dense = Builder(seed, (int(rng.integers(1, 9)),), table=range(int(rng.integers(1, 12))), samples=1 + seed % 3)
+        dense.dense(3, values=(-1, 0, 5)[: 2 + seed % 2], thresholds=1 + seed % 2, strict=bool(seed % 3))
+        builders.append(dense.dense(2 + seed % 2))
+    return [_stored(builder) for builder in builders]
+
+
+def _stored(builder: Builder) -> Network:
+    file = io.BytesIO()
+    builder.save(file, classes=[f"class {i}" for i in range(builder.shape[-1])])
+    arrays = dict(np.load(io.BytesIO(file.getvalue())))
+    arrays["labels"] = np.zeros(len(arrays["input"]), np.uint8)
+    return json.loads(str(arrays.pop("meta"))), arrays
+
+
+def network(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
+    """Damage a plain network: the same one, or none. With its parts rewritten: a consistent one, or none."""
+    meta, arrays = damage.pick(rng, networks())
+    if rng.random() < 0.1:  # without samples
+        arrays = arrays | {name: arrays[name][:0] for name in ("input", "expected", "labels")}
+    data = _archive(rng, meta, arrays)
+    path = folder / "net.npz"
+    path.write_bytes(data)
+    sound = read_plain(path)
+    rewritten = False
+    if rng.random() < 0.5:
+        data = damage.anywhere(rng, data)
+    elif rng.random() < 0.5:
+        rewritten, data = True, damage.inside(rng, data)
+    else:
+        rewritten, data = True, _archive(rng, *_changed(rng, meta, arrays))
+    path.write_bytes(data)
+    loaded = attempt(path, read_plain, qa.FormatError, "load_network", rng.random() < 0.25)
+    if loaded is not None:
+        if not rewritten:
+            assert _equal(loaded, sound), "a damaged file is read as another network"
+        _consistent(loaded)
+    return "plain network"
+
+
+def _archive(rng: np.random.Generator, meta: Any, arrays: dict[str, Array]) -> bytes:
+    entries = {"meta": npy(np.array(json.dumps(meta)))} | {name: npy(a) for name, a in arrays.items()}
+    return zipped(entries, int(rng.choice([0, 8])))
+
+
+def _changed(rng: np.random.Generator, meta: Any, arrays: dict[str, Array]) -> Network:
+    """The network with a key of its meta text or of a layer changed, or an array."""
+    meta, arrays = json.loads(json.dumps(meta)), {**arrays}
+    way = rng.random()
+    if way < 0.4:
+        layer = damage.pick(rng, meta["layers"])
+        key = damage.pick(rng, (*sorted(layer), "stride", "pad", "size", "pad_value", "invert", "strict"))
+        layer[key] = damage.value(rng, layer.get(key))
+        if rng.random() < 0.2:
+            layer[key] = damage.pick(rng, sorted(arrays))
+    elif way < 0.6:
+        key = damage.pick(rng, (*sorted(meta), "format"))
+        meta[key] = damage.value(rng, meta.get(key))
+    elif way < 0.65:
+        meta["layers"] += meta["layers"]
+    elif way < 0.7:
+        del arrays[damage.pick(rng, sorted(arrays))]
+    else:
+        name = damage.pick(rng, sorted(arrays))
+        arrays[name] = damage.array(rng, arrays[name])
+    return meta, arrays
+
+
+def _equal(a: PlainNetwork, b: PlainNetwork) -> bool:
+    """True for the same layers, samples and texts."""
+    of_layers = all(_values(x) == _values(y) for x, y in zip(a.layers, b.layers, strict=True))
+    return of_layers and _values(a) == _values(b)
+
+
+def _values(a: Any) -> list[Any]:
+    fields = {k: v for k, v in vars(a).items() if k not in ("layers", "path")}
+    return [(k, v.dtype, v.shape, v.tobytes()) if isinstance(v, np.ndarray) else (k, v) for k, v in fields.items()]
+
+
+def _consistent(network: PlainNetwork) -> None:
+    """Shapes, ranges and types that every reader may rely on."""
+    assert network.expected.shape == (len(network.input), *network.layers[-1].shape)
+    assert 1 <= len(network.input_table) <= 256 and network.input.dtype == np.uint8
+    assert not network.input.size or network.input.max() < len(network.input_table)
+    assert isinstance(network.name, str) and min(map(min, (layer.shape for layer in network.layers))) >= 1
+    assert network.classes is None or len(network.classes) == network.expected.shape[-1]
+    for layer in network.layers[:-1]:
+        assert layer.op == "max_pool2d" or len(layer.values) == layer.thresholds.shape[1] + 1
+    for layer in network.layers:
+        assert type(layer.stride) is int and layer.stride >= 1 and min(layer.pad) >= 0
+
+
+def table(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
+    """Damage a file of tuned kernels: sound rows, to which more can be added, or none and the file as it is."""
+    path = folder / "tuned.json"
+    path.unlink(missing_ok=True)
+    rows = [_row(rng) for _ in range(int(rng.integers(1, 5)))]
+    tuned.merge("autotune", path, rows)
+    stored = json.loads(path.read_bytes())
+    if rng.random() < 0.5:
+        path.write_bytes(damage.anywhere(rng, path.read_bytes()))
+    else:
+        _change(rng, stored)
+        path.write_text(json.dumps(stored))
+    before = path.read_bytes()
+    measured = rng.random() < 0.25
+    loaded = attempt(path, lambda file: tuned.read("autotune", file), qa.FormatError, "autotune", measured)
+    more = _row(rng)
+    done = attempt(path, lambda file: tuned.merge("autotune", file, [more]) or True, qa.FormatError, "autotune", False)
+    assert (done is None) == (loaded is None)
+    if loaded is None:
+        assert path.read_bytes() == before, "a damaged file is overwritten"
+        return "tuned kernels"
+    for row in loaded.values():
+        assert 0 < min(row.us.values()) and sum(row.us.values()) < float("inf") and str(row.problem) and f"{row}"
+        assert all(f"{us:.1f}" for us in row.us.values()) and {row.kernel, row.model} <= row.us.keys()
+    assert tuned.read("autotune", path) == loaded | {(more.threads, more.problem): more}
+    return "tuned kernels"
+
+
+def _row(rng: np.random.Generator) -> Row:
+    problem = Problem("linear", f"uint2 {rng.integers(9)}x64", "uint2 8x64", damage.pick(rng, ("", "größe", "\ud800")))
+    us = {name: float(rng.random() + 1e-3) for name in ("conv", "dot")}
+    return Row(problem, int(rng.integers(1, 4)), us, "conv", "dot")
+
+
+def _change(rng: np.random.Generator, stored: Any) -> None:
+    """Another value somewhere in an object of JSON."""
+    while True:
+        key = damage.pick(rng, sorted(stored) if isinstance(stored, dict) else range(len(stored)))
+        if not (isinstance(stored[key], (dict, list)) and stored[key] and rng.random() < 0.8):
+            break
+        stored = stored[key]
+    if isinstance(stored, dict) and rng.random() < 0.1:
+        del stored[key]
+    else:
+        stored[key] = damage.value(rng, stored[key])
+
+
+def prepare() -> None:
+    """Build the networks, and ask what machine this is."""
+    networks()
+    tuned.this_machine()

@@ -78,6 +78,7 @@ def _stretch(proof: Proof, run: Run, last: int, progress: Any) -> None:
         at = report.get("begun", at)
         if "failed" in report:
             run.failures[report["failed"]] = report["why"]
+            print(f"\ncase {report['failed']} failed: {report['why'].strip().splitlines()[-1]}", file=sys.stderr)
         if "at" in report:
             run.counts.update(report["counts"])
             counted = report["at"]

@@ -97,7 +97,7 @@ def _thresholds(d: Draw) -> Any:
         if shape[-1] and shape[-1] < 2**10
         else qa.Thresholds([0])
     )
-    return lambda: (t(x), t.channels, t.law(x.ndim), t.counted(shape[-1], kind == np.float32))
+    return lambda: (t(x), t.channels, t == t, hash(t))
 
 
 def _fold_batchnorm(d: Draw) -> Any:

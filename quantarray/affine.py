@@ -9,6 +9,7 @@ import numpy as np
 from .array import QuantArray
 from .device import device_of, namespace
 from .dtypes import Array
+from .format import locked
 from .hints import Vector
 from .ops import checks
 
@@ -78,5 +79,4 @@ def _constant(name: str, value: Any) -> Array:
     if a.ndim != 1:
         raise ValueError(f"Affine: {name} must be numbers [channels], got the shape {a.shape}")
     checks.finite("Affine", name, a)
-    a.flags.writeable = False
-    return a
+    return locked(a)

@@ -19,6 +19,7 @@ from .operators import Operators
 from .protocols import NAMES, array_function, array_ufunc
 from .reductions import Reductions
 from .shaping import Shaping
+from .text import short
 
 _PREVIEW = 6
 _BLOCK = 1 << 14  # elements that an iterator unpacks at a time
@@ -47,7 +48,7 @@ class QuantArray(Operators, Reductions, Shaping):
     ((2, 3), 1, [[[5], [4]]])
     """
 
-    __slots__ = ("_axis", "_cache", "_compact", "_constants", "_dtype", "_scheme", "_shape", "_words")
+    __slots__ = ("_axis", "_cache", "_compact", "_constants", "_dtype", "_near", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
@@ -74,6 +75,7 @@ class QuantArray(Operators, Reductions, Shaping):
         self._scheme = scheme
         self._cache: Layouts | None = None
         self._compact = False  # the words are dropped once a kernel has laid them out
+        self._near: tuple[int, Array] | None = None  # the first of some values, which were unpacked to read one
 
     # What it is
 
@@ -112,11 +114,11 @@ class QuantArray(Operators, Reductions, Shaping):
         """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack. Of a layer that is
         `compact()` they are made anew each time.
 
-        `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack
-        shares them too, so pass copy=True, or a write would change an array that others take for constant.
+        `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack and
+        from_numpy share them too, so copy, or a write would change an array that others take for constant.
         """
-        words = self._words
-        return words.restored() if type(words) is LaidOut else cast(Array, words)
+        words = self._words  # a view of it: its shape and strides could be set
+        return words.restored() if type(words) is LaidOut else cast(Array, words).view()
 
     @property
     def constants(self) -> Constants:
@@ -258,6 +260,9 @@ class QuantArray(Operators, Reductions, Shaping):
         >>> q[1:, ::-1].shape, q[-1].dequantize(), q[[0, 2], 3].dequantize(), q[0, 3]
         ((2, 4), array([0, 1, 2, 3], dtype=int32), array([3, 3], dtype=int32), np.int32(3))
         """
+        near = self._near
+        if near is not None and type(key) is int and 0 <= key - near[0] < len(near[1]):
+            return near[1][key - near[0]]
         from .ops import indexing
 
         return indexing.getitem(self, key)
@@ -398,7 +403,7 @@ class QuantArray(Operators, Reductions, Shaping):
 
     def __repr__(self) -> str:
         ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
-        scheme = "" if self._scheme is None else f"scheme={self._scheme}, "
+        scheme = "" if self._scheme is None else f"scheme={short(self._scheme)}, "
         cached = f" + {self.nbytes_cached} cached" if self.nbytes_cached else ""
         return (
             f"{type(self).__name__}(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "

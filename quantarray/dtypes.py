@@ -299,7 +299,7 @@ class Constants:
     def _read(self, name: str) -> Array | None:
         a = self._stored.get(name)
         if a is None or a.dtype != np.uint16:
-            return a
+            return None if a is None else a.view()
         values = bfloat16_values(a)
         values.flags.writeable = False
         return values

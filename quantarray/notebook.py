@@ -10,6 +10,7 @@ import numpy as np
 
 from .device import asnumpy
 from .dtypes import Array
+from .text import short
 
 if TYPE_CHECKING:
     from .array import QuantArray
@@ -50,7 +51,7 @@ def _facts(q: QuantArray) -> list[tuple[str, str]]:
         ("memory", f"{q.nbytes:,} bytes on {q.device}, {ratio:.1f}x smaller than float32"),
     ]
     if q.scheme is not None:
-        facts.insert(3, ("scheme", q.scheme))
+        facts.insert(3, ("scheme", short(q.scheme)))
     if q.nbytes_cached:
         facts.append(("layouts", f"{q.nbytes_cached:,} bytes that kernels keep"))
     return facts

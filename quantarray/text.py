@@ -1,4 +1,4 @@
-"""Tables of text."""
+"""Tables of text, and text of others in a line."""
 
 from __future__ import annotations
 
@@ -23,3 +23,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = " 
         return (indent + "  ".join([row[0].ljust(widths[0]), *rest])).rstrip()
 
     return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])
+
+
+def short(text: str, most: int = 80) -> str:
+    """The text in at most so many characters, escaped where it has what is no print: it may come from a file.
+
+    >>> short("Uniform(4)"), short("a" * 100, 10), short("red" + chr(27))
+    ('Uniform(4)', 'aaaaaaaa..', "'red\\x1b'")
+    """
+    line = text if text.isprintable() else ascii(text)
+    return line if len(line) <= most else line[: most - 2] + ".."

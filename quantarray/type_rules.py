@@ -53,7 +53,10 @@ _BOOL = Rule("bool", "bool")
 _FLOAT32 = Rule("float32", "float32")
 _EXTREME = Rule("int32", "float32")
 _VALUES = "values as of unique_values; counts and indices int64"
-_PRODUCT = Rule("int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32")
+_PRODUCT = Rule(
+    "int32; int64 where n * max|a| * max|b| >= 2**31, OverflowError from 2**63 on",
+    "float32; OverflowError where the integers before constants reach 2**63",
+)
 _REQUANTIZED = Rule(
     "int32; int64 where n * max|x| * max|w| >= 2**31, OverflowError from 2**63 on; out_dtype if given; with requantize "
     "the dtype of its levels",

@@ -123,3 +123,14 @@ def test_a_bias_counts_in_the_bound():
     assert qa.linear(x, w, bias=np.array([largest])).tolist() == [[2**63 - 1]]
     with pytest.raises(OverflowError, match=f"may reach {2**63}, which int64 cannot hold"):
         qa.linear(x, w, bias=np.array([largest + 1]))
+
+
+def test_scaled_levels_count_as_they_are():
+    """Levels of a wide span lie on a grid of which the last number, which does not occur, is larger than any of them."""
+    x = qa.from_codes(np.zeros((1, 34), np.uint8), qa.integers(160534169, -160534160, 5, 9, 77))
+    w = qa.from_codes(np.zeros((1, 34), np.uint8), qa.integers(853300276, -853300000, 3))
+    exact = 34 * 160534169 * 853300276
+    assert qa.linear(x, w).tolist() == [[exact]]
+    assert qa.linear(x * 1.0, w) == qa.linear(x, w * 1.0) == np.float32(exact)
+    image, kernel = (x * 1.0).reshape(1, 1, 1, 34), w.reshape(1, 1, 1, 34)
+    assert qa.conv2d(image, kernel).item() == np.float32(exact)

@@ -307,3 +307,27 @@ def test_threads_share_what_is_built():
     for t in threads:
         t.join()
     assert len(found) == 8 and len({id(a) for a in found}) == 1
+
+
+def test_elements_that_are_read_one_after_the_other():
+    """torch.tensor([q, q]) does so. A block of values is unpacked for the first, and the next are read from it."""
+    q = qa.encode(np.arange(1300) % 5, values=range(8))
+    order = np.random.default_rng(0).permutation(1300).tolist()
+    assert [q[i] for i in order] == [i % 5 for i in order] and type(q[7]) is np.int32
+    assert q[-1] == 1299 % 5 and q[np.int64(600)] == 0
+    with pytest.raises(IndexError, match="index: 1300 is out of bounds for axis 0 of length 1300"):
+        q[1300]
+    real = q * 0.5
+    assert real[0] == 0 and real[4] == 2.0 and type(real[4]) is np.float32
+
+
+def test_the_shape_of_words_is_not_that_of_the_array():
+    q, scaled = qa.encode([[0, 1], [1, 0]], values=(0, 1)), qa.quantize(np.eye(2), qa.XNOR(), scale_axis=0)
+    q.words.shape = (-1,)
+    scaled.scale.shape = (1, 2)
+    assert q.codes().tolist() == [[0, 1], [1, 0]] and scaled.scale.shape == (2, 1)
+
+
+def test_schemes_of_files_are_shown_in_a_line():
+    q = qa.QuantArray(np.zeros((1, 1), np.uint64), qa.uint1, (3,), 0, scheme="red\x1b[31m\n" + "a" * 1000)
+    assert "\x1b" not in repr(q) and "\n" not in repr(q) and len(repr(q)) < 400

@@ -48,6 +48,13 @@ MISTAKES = {
     "linear by a convolution's weights": (lambda: qa.linear(ROWS, W), ["conv2d takes weights"]),
     "matmul by [o k]": (lambda: qa.matmul(ROWS, MATRIX), ["b.T", "linear"]),
     "bits in place of a quantiser": (lambda: qa.quantize(F((3, 4)), 2), ["bits=2", "Uniform(2)"]),
+    "too many bits": (lambda: qa.quantize(F((3, 4)), 9), ["bits= takes 1 to 8"]),
+    "a law of results": (lambda: qa.quantize(F((3, 4)), qa.uniform(2)), ["Uniform(2) a quantiser"]),
+    "a dtype of integers": (lambda: qa.quantize(F((3, 4)), qa.uint2), ["encode(x, values=uint2)"]),
+    "thresholds [T, channels]": (
+        lambda: qa.linear(ROWS, MATRIX, requantize=qa.Thresholds(np.arange(float(len(MATRIX)))[None])),
+        ["values.T", "per_channel=True"],
+    ),
     "a class": (lambda: qa.quantize(F((3, 4)), qa.Sign), ["the class Sign: call it"]),
     "a name": (lambda: qa.quantize(F((3, 4)), "sign"), ["quantarray.Sign()"]),
     "pooling of NCHW": (lambda: qa.max_pool2d(NCHW, 2), ['pass data_format="NCHW"']),

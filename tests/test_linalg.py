@@ -170,9 +170,9 @@ def test_counts_beyond_int64_are_refused():
     for k in (2, 3):
         x, w = (qa.from_codes(np.ones((1, k), int), levels, scale=s) for s in (2.0**-31, 1.0))
         if k == 3:
-            with pytest.raises(OverflowError, match=r"beyond 2\*\*63"):
+            with pytest.raises(OverflowError, match="int64 cannot hold"):
                 qa.linear(x, w)
-            with pytest.raises(OverflowError, match=r"beyond 2\*\*63"):
+            with pytest.raises(OverflowError, match="int64 cannot hold"):
                 qa.conv2d(x.reshape(1, 1, 1, k), w.reshape(1, 1, 1, k))
         else:
             assert_bits(qa.linear(x, w), np.float32([[2.0**32]]))

@@ -33,7 +33,18 @@ from . import (
     thresholding,
     unrolling,
 )
-from .operand import Operand, bias_values, exact_inside, from_dense, is_dense, lower, operand, plain_terms, result_type
+from .operand import (
+    Operand,
+    bias_values,
+    exact_inside,
+    from_dense,
+    is_dense,
+    lower,
+    operand,
+    plain_terms,
+    result_type,
+    summed,
+)
 
 OP = "conv2d"
 
@@ -209,7 +220,8 @@ def _prepare(
     exact = a.exact and b.exact and (bias is None or bias.dtype == np.int64)
     if exact and not isinstance(pad, int):
         raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
-    largest = max(packed.dtype.max_abs, abs(int(pad))) * w.dtype.max_abs if exact else a.reach * b.reach
+    x_most = max(packed.dtype.max_abs, abs(int(pad))) if exact else summed(packed, a)
+    largest = x_most * summed(w, b)
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
     if 0 in w.shape:  # padding adds no elements to pixels of no channels
         nothing = products.OfNothing(device, bias, requantize, dtype, shape)

@@ -16,6 +16,8 @@ from .repacking import repack
 from .rows import Run, cut, derived, run_constants
 from .taking import take_along
 
+_NEAR = 512  # values that are unpacked to read one: consumers such as torch.tensor([q, q]) read one after the other
+
 
 def getitem(q: QuantArray, key: Any) -> Any:
     """See `QuantArray.__getitem__`."""
@@ -36,6 +38,10 @@ def index(q: QuantArray, key: Any, op: str = "index") -> QuantArray:
 def _element(q: QuantArray, items: list[Any]) -> Any:
     """A NumPy scalar, int32 or float32."""
     i = items[q.axis]
+    if q.ndim == 1 and q.group is None and q.device == "cpu":
+        start = i - i % _NEAR
+        q._near = start, _basic("index", q, [slice(start, min(start + _NEAR, len(q)))]).dequantize()
+        return q._near[1][i - start]
     kept: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
     return _basic("index", q, kept).dequantize()[0]
 

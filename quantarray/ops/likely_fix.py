@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..dtypes import DType
+from ..format import MAX_BITS
 
 # Other packages' words for an argument: TensorFlow's, Keras' and ONNX'
 _WORDS = {"same_upper": "same", "channels_last": "NHWC", "channels_first": "NCHW"}
@@ -103,8 +105,14 @@ def integers(x: Any) -> str:
 
 def quantizer(value: Any) -> str:
     """What makes a quantiser, or has one chosen, for what came in its place."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        if value not in range(1, MAX_BITS + 1):
+            return f"; bits= takes 1 to {MAX_BITS}"
         return f"; pass bits={int(value)} to have one chosen, or Uniform({int(value)})"
+    if isinstance(value, DType):
+        return f"; encode(x, values={value}) packs what has exactly its levels" if value.is_integer else (
+            f"; {value.kind} is the law of a result, and Uniform({value.bits}) a quantiser"
+        )  # fmt: skip
     if isinstance(value, str):
         return "; pass an object, such as quantarray.Sign(), not its name"
     return ""

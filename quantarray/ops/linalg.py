@@ -20,7 +20,7 @@ from ..window import row_plan
 from . import checks, few, folded, likely_fix, parts, preparation, products, scaled, thresholding
 from .few import FewOutputs
 from .lanes import TILE, GroupLanes
-from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type
+from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type, summed
 
 
 @overload
@@ -189,8 +189,7 @@ def _result(
     """The operands in their form for products of k elements, and the type of the result."""
     a, b = lower(op, "x", x), lower(op, "w", w)
     exact = a.exact and b.exact and (shift is None or shift.dtype == np.int64)
-    bound = k * (x.dtype.max_abs * w.dtype.max_abs if exact else a.reach * b.reach)
-    return a, b, result_type(op, exact, bound, shift, out_dtype)
+    return a, b, result_type(op, exact, k * summed(x, a) * summed(w, b), shift, out_dtype)
 
 
 def _product(

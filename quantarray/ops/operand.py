@@ -66,6 +66,14 @@ def reach(terms: Array) -> int:
     return int(np.abs([base, base + step * (2**planes - 1)]).max())
 
 
+def summed(q: QuantArray, a: Operand) -> int:
+    """The largest magnitude of the integers that a product of q, which is a lowered, sums up before constants.
+
+    Of integer levels that is a level's; on their grid are others, which do not occur.
+    """
+    return q.dtype.max_abs if q.dtype.is_integer else a.reach
+
+
 def exact_inside(terms: Array, b: Operand, k: int) -> bool:
     """True where sums of `k` products of x's terms and of w, which is b lowered, are one exact int32 before constants:
     one term a side, and no offset of w, which asks for the sums of x."""

@@ -72,8 +72,10 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
         hint = "; call it on the dense result instead" if callable(requantize) else ""
         raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}{hint}")
     if requantize.channels not in (None, channels):
+        turned = requantize.values.ndim == 2 and requantize.values.shape[1] == channels
+        hint = "; values are [channels, T]: pass values.T, or one axis with per_channel=True" if turned else ""
         raise ValueError(
-            f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}"
+            f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}{hint}"
         )
     requantize._check_reading(op, channels)
     return requantize.into

@@ -189,7 +189,8 @@ def _largest(operand: Operand) -> float:
 
 def _counted(operand: Operand) -> int:
     """The largest magnitude of the integers that are counted before constants are applied."""
-    return lower("products", "x", operand.packed).reach
+    packed = operand.packed
+    return packed.dtype.max_abs if packed.dtype.is_integer else lower("products", "x", packed).reach
 
 
 def _pad_value(rng: np.random.Generator, call: Call) -> int:

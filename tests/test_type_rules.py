@@ -230,5 +230,8 @@ def test_bounds_are_of_dtypes():
     q = qa.zeros((2, 64), qa.integers(0, 2**20))
     for name, call in {"outer": CASES["outer"][0], **{n: OF_FEW[n][0] for n in ("inner", "matmul", "vecdot")}}.items():
         assert call(q).dtype == np.int64, name
-        with pytest.raises(OverflowError, match=r"2\*\*53"):
+        if name == "outer":  # a product of two levels is below 2**62
+            assert call(zeros).dtype == np.int64
+            continue
+        with pytest.raises(OverflowError, match="int64 cannot hold"):
             call(zeros)

@@ -268,3 +268,11 @@ def test_extremes(data, dtype, many):
             low, high = extremes(x, axes)
             np.testing.assert_array_equal(low, x.min(axis=axes, keepdims=True).astype(np.float64))
             np.testing.assert_array_equal(high, x.max(axis=axes, keepdims=True).astype(np.float64))
+
+
+@pytest.mark.parametrize("quantizer", [*FITTED, *FIXED, *TABLES, qa.Grouped(2), qa.Sign(scale=True)], ids=repr)
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+def test_the_second_call_of_no_elements(quantizer, shape):
+    """What a call makes ready for the next is for arrays that have elements."""
+    first, second = (qa.quantize(np.zeros(shape, np.float32), quantizer) for _ in range(2))
+    assert first.shape == second.shape == shape and first.digest() == second.digest()

@@ -99,7 +99,7 @@ def quantize(
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
     law = law.to_bfloat16() if constants.bfloat16 else law
     words = _encode(op, a, quantizer, law, at, progress)
-    if key is not None and a is x and a.size <= _KERNEL_BLOCK:
+    if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
         given.keep(op, key, a, quantizer, at, keep, group, law)
     return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
 

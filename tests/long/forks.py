@@ -131,4 +131,4 @@ def _prepare() -> None:
         _zygote(stage)
 
 
-PROOF = Proof(run, count=2000, seconds=3 * _COMPILING, prepare=_prepare)
+PROOF = Proof(run, count=2000, seconds=3 * _COMPILING, prepare=_prepare, stretch=250)

@@ -20,6 +20,7 @@ class Proof:
     run: Callable[[np.random.Generator], str | None]
     count: int  # cases of the whole proof
     seconds: float = 120.0  # includes what is compiled
+    stretch: int = 2000  # cases of a worker, after which it is noted how far the run has come
     prepare: Callable[[], None] = lambda: None
     environment: dict[str, str] = field(default_factory=dict)
     verdict: Callable[[dict[str, int]], str | None] = lambda counts: None

@@ -16,7 +16,6 @@ from typing import Any
 
 from .proof import Proof
 
-STRETCH = 2000  # cases of one worker process
 MOST_FAILURES = 20  # after which a run stops
 
 
@@ -53,7 +52,7 @@ class Run:
 def supervise(proof: Proof, run: Run, progress: Any) -> None:
     """Run the cases that are left; `progress(run)` is called now and then."""
     while run.first < run.count and len(run.failures) < MOST_FAILURES:
-        _stretch(proof, run, min(run.count, run.first + STRETCH), progress)
+        _stretch(proof, run, min(run.count, run.first + proof.stretch), progress)
         run.save()
 
 

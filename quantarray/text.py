@@ -26,7 +26,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = " 
 
 
 def short(text: str, most: int = 80) -> str:
-    """The text in at most so many characters, escaped where it has what is no print: it may come from a file.
+    r"""Return `text` in at most `most` characters, escaped where it is not printable: it may come from a file.
 
     >>> short("Uniform(4)"), short("a" * 100, 10), short("red" + chr(27))
     ('Uniform(4)', 'aaaaaaaa..', "'red\\x1b'")

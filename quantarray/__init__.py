@@ -8,14 +8,13 @@ w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0
 y = qa.conv2d(x, w, padding=1)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from . import linalg, quantizers, testing
+from . import linalg, methods, protocols, quantizers, testing
 from .affine import Affine
-from .array import QuantArray
+from .array import CuQuantArray, QuantArray
 from .batchnorm import fold_batchnorm
-from .cuda.array import CuQuantArray
-from .device import asnumpy, device
 from .dtypes import (
     Constants,
     DType,
@@ -42,6 +41,7 @@ from .dtypes import (
     uniform,
 )
 from .errors import DeviceError, FormatError
+from .forks import no_fork
 from .io.container import load, save
 from .ops.algebra import add, conj, divide, multiply, negative, positive, real, subtract
 from .ops.allocation import allocate_bits
@@ -130,6 +130,7 @@ from .ops.mapping import map, map2
 from .ops.masks import dropout_mask, relu_mask
 from .ops.nearest import top_k
 from .ops.padding import pad
+from .ops.placement import asnumpy, device
 from .ops.pooling import avg_pool2d, max_pool2d
 from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
 from .ops.quantization import quantize
@@ -191,9 +192,11 @@ from .quantizers import (
     Ternary,
     Uniform,
 )
+from .refusals import reason
 from .threads import get_num_threads, set_num_threads
 from .thresholds import Thresholds
 from .tuning import autotune
+from .version import __version__
 
 if TYPE_CHECKING:
     from . import nn
@@ -203,21 +206,11 @@ else:
     _LATER = {"nn": ".nn", "compare": ".report.compare", "Comparison": ".report.compare"}
 
     def __getattr__(name):  # hidden from type checkers, which would take every name for an attribute
-        from importlib import import_module
-
-        from .forks import no_fork
-
-        with no_fork:
-            if name in _LATER:
+        if name in _LATER:
+            with no_fork:
                 module = import_module(_LATER[name], __name__)
-                return getattr(module, name, module)
-            from .array_api import REFUSED
-
-        reason = f": {REFUSED[name]}" if name in REFUSED else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason}")
-
-
-__version__ = "0.1.0"
+            return getattr(module, name, module)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason(name)}")
 
 
 def __dir__() -> list[str]:
@@ -452,5 +445,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+protocols.register({name: globals()[name] for name in __all__ if name in globals()})
+protocols.register({name: getattr(linalg, name) for name in linalg.__all__}, "linalg")
 
 del TYPE_CHECKING  # all names here are public, but for the modules that imports leave behind

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, cast, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 import numpy as np
 
-from .device import asnumpy, contiguous, empty, has_kernel, settle
+from .device import contiguous, device_of, empty, has_kernel, settle, to_host
 from .dtypes import Array, Constants, DType, level_values
 from .format import WORD, is_locked, locked, tail_mask, word_count
-from .hints import Bytes, Index
 from .layouts import LaidOut, Layouts, layouts_of
-from .operators import Operators
-from .protocols import NAMES, array_function, array_ufunc
-from .reductions import Reductions
-from .shaping import Shaping
 from .text import short
 
 _PREVIEW = 6
-_BLOCK = 1 << 14  # elements that an iterator unpacks at a time
 _NO_CONSTANTS = Constants()
 
+if TYPE_CHECKING:
+    from .methods import ArrayMethods
+else:
 
-class QuantArray(Operators, Reductions, Shaping):
+    class ArrayMethods:
+        """Methods that call functions on arrays: `quantarray.methods`, above those functions, attaches them here."""
+
+        __slots__ = ()
+        __hash__ = None
+
+
+class QuantArray(ArrayMethods):
     """An immutable array of 1 to 8 bits an element that never leaves its packed form by accident.
 
     Always true (`validate` repeats this list as code, and the tests call it after every operation):
@@ -53,8 +55,6 @@ class QuantArray(Operators, Reductions, Shaping):
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
         """A `CuQuantArray` where the words lie on a GPU."""
         if cls is QuantArray and not isinstance(words, np.ndarray):
-            from .cuda.array import CuQuantArray
-
             return cast(Self, object.__new__(CuQuantArray))
         return object.__new__(cls)
 
@@ -181,30 +181,6 @@ class QuantArray(Operators, Reductions, Shaping):
         """
         return 0 if self._cache is None else self._cache.nbytes
 
-    # Out of the packed form, by name only
-
-    def codes(self) -> Array:
-        """The codes, uint8, in the logical shape.
-
-        >>> import quantarray as qa
-        >>> qa.encode([3, 0, 2], values=range(4)).codes()
-        array([3, 0, 2], dtype=uint8)
-        """
-        from .ops import conversion
-
-        return conversion.codes(self)
-
-    def dequantize(self) -> Array:
-        """The values: int32 where the levels are integers without a scale, else float32.
-
-        >>> import quantarray as qa, numpy as np
-        >>> qa.quantize(np.float32([0.5, -1.5, 1.0]), qa.Sign(scale=True)).dequantize()
-        array([ 1., -1.,  1.], dtype=float32)
-        """
-        from .ops import conversion
-
-        return conversion.dequantize(self)
-
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, np.dtype[np.void]]:
         # Not NoReturn, which fits every dtype: type checkers would take `ndarray + q` for an ndarray
         raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
@@ -216,111 +192,16 @@ class QuantArray(Operators, Reductions, Shaping):
     def __dlpack_device__(self) -> NoReturn:
         raise TypeError(_NO_DLPACK)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Ufuncs that mean the same on levels, and reductions by them; others are refused by name.
-
-        >>> import quantarray as qa, numpy as np
-        >>> np.tanh(qa.encode([1, -1], values=(-1, 1))).dtype, (np.float32(2) * qa.encode([3], values=(3, 4))).scale
-        (quantarray.table(1), array([2.], dtype=float32))
-        """
-        return array_ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """NumPy's functions that mean the same here; others are refused by name.
-
-        >>> import quantarray as qa, numpy as np
-        >>> q = qa.encode([[1, -1, 1]], values=(-1, 1))
-        >>> np.concatenate([q, q]).shape, np.sum(q, axis=1)
-        ((2, 3), array([1], dtype=int32))
-        """
-        return array_function(func, args, kwargs)
-
-    if not TYPE_CHECKING:  # type checkers would take every name for an attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            missing = _MISSING.get(name, f"{type(self).__name__!r} object has no attribute {name!r}{_function(name)}")
-            raise AttributeError(missing)
-
     # Elements
-
-    @overload
-    def __getitem__(self, key: tuple[int | np.integer[Any], ...]) -> Any: ...  # a value, if an integer for each axis
-    @overload
-    def __getitem__(self, key: Index | tuple[Index, ...]) -> QuantArray: ...
-    def __getitem__(self, key: Any) -> Any:
-        """NumPy's indexing by integers, slices, ..., None, and by arrays of integers and masks.
-
-        Slices of unpacked axes and slices of the packed one that begin and end on words are views; other slices of
-        the packed axis copy words, arrays what they name. An integer on the packed axis leaves the last
-        other axis packed, integers on all axes give the value as a NumPy scalar. Type checkers, which do not know how
-        many axes there are, take q[0] for an array.
-
-        >>> import quantarray as qa, numpy as np
-        >>> q = qa.encode(np.arange(12).reshape(3, 4) % 4, values=range(4))
-        >>> q[1:, ::-1].shape, q[-1].dequantize(), q[[0, 2], 3].dequantize(), q[0, 3]
-        ((2, 4), array([0, 1, 2, 3], dtype=int32), array([3, 3], dtype=int32), np.int32(3))
-        """
-        near = self._near
-        if near is not None and type(key) is int and 0 <= key - near[0] < len(near[1]):
-            return near[1][key - near[0]]
-        from .ops import indexing
-
-        return indexing.getitem(self, key)
 
     def __len__(self) -> int:
         return self._shape[0]
-
-    def __contains__(self, value: Any) -> bool:
-        """Whether an element has this value.
-
-        >>> import quantarray as qa
-        >>> q = qa.encode([1, 1], values=(-1, 1))
-        >>> 1 in q, -1 in q, 0 in q
-        (True, False, False)
-        """
-        from .ops import membership
-
-        return membership.contains(self, value)
-
-    def __iter__(self) -> Iterator[QuantArray]:
-        """Arrays along the first axis; of one axis the values, as NumPy scalars.
-
-        >>> import quantarray as qa
-        >>> sum(qa.encode([3, 0, 2], values=range(4))), [row.shape for row in qa.ones((2, 5))]
-        (np.int32(5), [(5,), (5,)])
-        """
-        return _values(self) if self.ndim == 1 else (self[i] for i in range(len(self)))
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
         words = empty(self.device, self._words.shape)
         words[...] = self.words
         return QuantArray(words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
-
-    def to_device(self, device: str) -> QuantArray:
-        """This array on another device; itself if it is there already.
-
-        >>> import quantarray as qa
-        >>> qa.encode([1, -1], values=(-1, 1)).to_device("cpu").device
-        'cpu'
-        """
-        from .device import move
-
-        return move(self, device)
-
-    # Arithmetic and comparison are in `Operators`, changes of shape in `Shaping`
-
-    def __matmul__(self, other: QuantArray | Bytes) -> Array:
-        from .ops import linalg
-
-        if not isinstance(other, (QuantArray, np.ndarray)):
-            return NotImplemented
-        return linalg.matmul(self, other)
-
-    def __rmatmul__(self, other: Bytes) -> Array:
-        from .ops import linalg
-
-        return linalg.matmul(other, self) if isinstance(other, np.ndarray) else NotImplemented
 
     if not TYPE_CHECKING:  # type checkers say that there are no such operations
 
@@ -329,30 +210,6 @@ class QuantArray(Operators, Reductions, Shaping):
 
         def __delitem__(self, key: Any) -> NoReturn:
             raise TypeError("a QuantArray is immutable: q[mask] and q[indices] give the elements that stay")
-
-    def __bool__(self) -> bool:
-        """The truth of the only element, as in NumPy; of no or several it is ambiguous."""
-        if self.size == 1:
-            return bool(self.dequantize().item())
-        raise ValueError(
-            f"the truth value of a packed array of {self.size} elements is ambiguous: use array_equal(), codes() or "
-            f"dequantize()"
-        )
-
-    def digest(self) -> str:
-        """Sixteen bytes in hex of shape, packed axis, dtype, constants and codes; docs/format.md has the recipe.
-
-        Copies, views and files of an array have its digest. `array_equal` compares values only: arrays that it
-        calls equal have different digests where their dtypes or packed axes differ.
-
-        >>> import quantarray as qa
-        >>> a, b = qa.encode([1, -1], values=(-1, 1)), qa.encode([1, 1], values=(-1, 1))
-        >>> a.digest() == a.copy().digest(), a.digest() == b.digest()
-        (True, False)
-        """
-        from .io.canonical import digest
-
-        return digest(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An ndarray pickles its own view only, and the kernels' layouts stay behind
@@ -411,27 +268,24 @@ class QuantArray(Operators, Reductions, Shaping):
             f"{ratio:.1f}x smaller than float32, {_preview(self)})"
         )
 
-    def _repr_html_(self) -> str:
-        from .notebook import html
-
-        return html(self)
-
 
 _NO_DLPACK = "a QuantArray is no dense array: q.words has DLPack, and .dequantize() gives values, .codes() codes"
-_MISSING = {
-    "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
-    "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
-}
 
 
-def _function(name: str) -> str:
-    """What has the name of a missing method of NumPy's, or does what that does."""
-    import quantarray
+class CuQuantArray(QuantArray):
+    """A `QuantArray` whose words are a CuPy array; `q.to_device("cuda")` makes one, `qa.asnumpy(q)` brings it back.
 
-    if name in ("item", "tolist"):
-        return f"; .dequantize().{name}() gives values"
-    found = NAMES.get(name, name)
-    return f"; quantarray.{found}(q, ..) is a function" if callable(getattr(quantarray, found, None)) else ""
+    The words never leave the GPU by themselves, and dense results of its functions are CuPy arrays. Constants are small
+    and stay NumPy arrays; kernels keep a copy where they run. What has no kernel for a GPU raises `DeviceError` and
+    names it. CuPy knows no read-only arrays: do not write to `words`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def device(self) -> str:
+        """Where the words lie, such as "cuda:0"."""
+        return device_of(self._words)
 
 
 def _rebuilt(
@@ -461,19 +315,11 @@ def _describe_constants(q: QuantArray) -> str:
     return ", ".join(parts) or "no constants"
 
 
-def _values(q: QuantArray) -> Iterator[Any]:
-    """The elements of an array with one axis, unpacked a block at a time."""
-    group = q.group or 1  # which no slice may cut
-    step = max(1, _BLOCK // group) * group
-    for start in range(0, len(q), step):
-        yield from asnumpy(q[start : start + step].dequantize())
-
-
 def _preview(q: QuantArray) -> str:
     if not q.size:
         return "values: none"
     key = tuple(0 if d != q.axis else slice(0, _PREVIEW) for d in range(q.ndim))
-    values = asnumpy(q[key].dequantize())
+    values = to_host(q[key].dequantize())
     text = " ".join(f"{v:.4g}" for v in values)
     return f"values: {text}" + (" .." if q.size > len(values) else "")
 
@@ -537,15 +383,3 @@ def _outermost(dtype: DType, constants: Constants) -> list[Array]:
     if dtype.kind == "uniform":
         return [offset + scale * (dtype.n_levels - 1)]
     return [offset + np.minimum(scale, 0).sum(axis=0), offset + np.maximum(scale, 0).sum(axis=0)]
-
-
-class _Module(ModuleType):
-    """This module, which has the name of NumPy's function: who calls it is told what there is."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        from .array_api import REFUSED
-
-        raise TypeError(f"quantarray.array is a module, no function: {REFUSED['asarray']}")
-
-
-sys.modules[__name__].__class__ = _Module

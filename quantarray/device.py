@@ -6,27 +6,20 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ParamSpec, overload
+from typing import Any
 
 import numpy as np
 
 from . import diagnosis, kernel_choice
+from .dtypes import Array
 from .errors import DeviceError
 from .forks import no_fork
 from .format import WORD, empty_lines
 from .room import no_room
-
-if TYPE_CHECKING:
-    from .array import QuantArray
-    from .cuda.graph import Graph
-    from .dtypes import Array
-
-P = ParamSpec("P")
 
 _MANY_WORDS, _MANY = 1 << 8, 1 << 18  # elements for which a line is worth finding, which takes 3 us
 
@@ -138,16 +131,10 @@ def _costs(device: str) -> ModuleType:
         return import_module(f".{device.partition(':')[0]}.costs", __package__)
 
 
-def graph(function: Callable[[Any], Any], x: Any) -> Graph:
-    """`function`, of one array on a GPU, as a CUDA graph."""
-    device = device_of(x)
-    if device == "cpu":
-        raise DeviceError("graph: needs an input on a GPU, got one on the CPU; move it, and the layers, to 'cuda'")
+def graph_class() -> Any:
+    """The class of CUDA graphs, imported with the first."""
     with no_fork:
-        graphs = import_module(".cuda.graph", __package__)
-    with current(device):
-        made: Graph = graphs.Graph(function, x, cupy("graph"))
-    return made
+        return import_module(".cuda.graph", __package__).Graph
 
 
 def device_of(x: Any) -> str:
@@ -167,43 +154,15 @@ def common_device(op: str, **operands: Any) -> str:
     return devices.pop()
 
 
-def move(q: QuantArray, device: str) -> QuantArray:
-    """The array on another device; constants, which are small, stay on the CPU, and kernels keep a copy."""
-    to = _known("to_device", device)
-    if to == q.device:
-        return q
-    words: Any = q.words
-    if q.device != "cpu":
-        words = cupy("to_device").asnumpy(words)
-    if to != "cpu":
-        with _room(to, words.shape, WORD):
-            words = namespace(to).asarray(words)
-    from .array import QuantArray
-
-    return QuantArray(words, q.dtype, q.shape, q.axis, q.constants, q.scheme)
+# Arrays of a device
 
 
-@overload
-def asnumpy(x: QuantArray) -> QuantArray: ...
-@overload
-def asnumpy(x: Any) -> Array: ...
-def asnumpy(x: Any) -> Any:
-    """A QuantArray or a dense array on the CPU; itself if it is there.
-
-    >>> import quantarray as qa
-    >>> qa.asnumpy(qa.encode([1, -1], values=(-1, 1))).device
-    'cpu'
-    """
-    from .array import QuantArray
-
+def to_host(x: Any) -> Array:
+    """A dense array as NumPy's; itself if it is one."""
     if isinstance(x, np.ndarray):
         return x
-    if isinstance(x, QuantArray):
-        return x.to_device("cpu")
-    return cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
-
-
-# Arrays of a device
+    copied: Array = cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
+    return copied
 
 
 def cupy(op: str) -> Any:
@@ -253,8 +212,8 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         try:
             return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
         except (MemoryError, ValueError):  # ValueError: more bytes than an index has
-            raise no_room(shape, dtype) from None
-    with _room(device, shape, dtype):
+            raise noallocating(shape, dtype) from None
+    with allocating(device, shape, dtype):
         made: Array = namespace(device).empty(shape, dtype)
     return made
 
@@ -265,14 +224,14 @@ def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         try:
             return np.zeros(shape, dtype)
         except (MemoryError, ValueError):
-            raise no_room(shape, dtype) from None
-    with _room(device, shape, dtype):
+            raise noallocating(shape, dtype) from None
+    with allocating(device, shape, dtype):
         made: Array = namespace(device).zeros(shape, dtype)
     return made
 
 
 @contextmanager
-def _room(device: str, shape: tuple[int, ...], dtype: Any) -> Iterator[None]:
+def allocating(device: str, shape: tuple[int, ...], dtype: Any) -> Iterator[None]:
     """Makes an array on a GPU inside, or says what it has no room for."""
     try:
         with current(device):
@@ -297,7 +256,7 @@ def contiguous(a: Array) -> Array:
     try:
         made: Array = namespace(device_of(a)).ascontiguousarray(a)
     except MemoryError:
-        raise no_room(a.shape, a.dtype) from None
+        raise noallocating(a.shape, a.dtype) from None
     return made
 
 
@@ -306,7 +265,7 @@ def reshaped(a: Array, shape: tuple[int, ...]) -> Array:
     try:
         return a.reshape(shape)
     except MemoryError:
-        raise no_room(shape, a.dtype) from None
+        raise noallocating(shape, a.dtype) from None
 
 
 def moveaxis(a: Array, source: int, destination: int) -> Array:
@@ -317,40 +276,7 @@ def moveaxis(a: Array, source: int, destination: int) -> Array:
     return made
 
 
-# Where new arrays are made
-
-_default: ContextVar[str] = ContextVar("quantarray_device", default="cpu")
-
-
-@contextmanager
-def device(name: str) -> Iterator[None]:
-    """Make new arrays on a device inside a `with` block: "cpu", "cuda" or "cuda:1".
-
-    What `quantize`, `encode`, `from_codes` and their like pack there from arrays of the CPU is moved once it is packed.
-
-    >>> import quantarray as qa
-    >>> with qa.device("cpu"):
-    ...     q = qa.encode([1, -1], values=(-1, 1))
-    """
-    token = _default.set(_known("device", name))
-    try:
-        yield
-    finally:
-        _default.reset(token)
-
-
-def created(make: Callable[P, QuantArray]) -> Callable[P, QuantArray]:
-    """A function that makes arrays, which puts them where the `with` block around its call wants them."""
-
-    @wraps(make)
-    def placed(*args: P.args, **kwargs: P.kwargs) -> QuantArray:
-        made, wanted = make(*args, **kwargs), _default.get()
-        return made if wanted in (made.device, "cpu") else made.to_device(wanted)
-
-    return placed
-
-
-def _known(op: str, name: Any) -> str:
+def known_device(op: str, name: Any) -> str:
     """The full name of a device."""
     if not isinstance(name, str) or not re.fullmatch(r"cpu|cuda(:[0-9]+)?", name):
         raise DeviceError(f"{op}: devices are 'cpu' and 'cuda' or 'cuda:N', got {name!r}")

@@ -12,7 +12,6 @@ import numpy as np
 
 from .array import QuantArray
 from .dtypes import Array
-from .forks import no_fork
 from .hints import Axes
 from .ops import checks, functional, reduction
 from .ops.along import take_along_axis
@@ -22,6 +21,7 @@ from .ops.jobs import RootOfSum
 from .ops.linalg import matmul
 from .ops.tables import level_table, mapped
 from .ops.views import matrix_transpose
+from .refusals import reason
 
 __all__ = [
     "diagonal",
@@ -43,11 +43,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
     def __getattr__(name: str) -> NoReturn:
-        with no_fork:
-            from .array_api import REFUSED
-
-        reason = REFUSED.get(f"linalg.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f': {reason}' if reason else ''}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason(f'linalg.{name}')}")
 
 
 def diagonal(q: QuantArray, *, offset: int = 0) -> QuantArray:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .forks import no_fork
+from .ops import checks, comparison, elementwise, repacking, searching, sets
+from .refusals import reason
 
 # NumPy's names of what has another name here
 NAMES = {
@@ -88,14 +89,22 @@ def of_ufunc(name: str) -> Callable[..., Any] | None:
     return _ADAPTED.get(getattr(np, name, None)) or _public(NAMES.get(name, name))
 
 
-def _public(name: str, chapter: str | None = None) -> Callable[..., Any] | None:
-    import quantarray  # by now it is complete: arrays call this
+_public_names: dict[str | None, dict[str, Any]] = {}  # of the package, and of its chapters
 
-    module = getattr(quantarray, chapter) if chapter else quantarray
-    if name in DIFFERENT or name not in module.__all__:
-        return None
-    found = getattr(module, name)
-    return found if inspect.isfunction(found) else None
+
+def register(names: dict[str, Any], chapter: str | None = None) -> None:
+    """Let NumPy's functions go to those of `names`, the public ones of the package or of a chapter such as `linalg`."""
+    _public_names[chapter] = names
+
+
+def is_public(name: str) -> bool:
+    """Return True if the package has a function or a class of that name."""
+    return callable(_public_names[None].get(name))
+
+
+def _public(name: str, chapter: str | None = None) -> Callable[..., Any] | None:
+    function = None if name in DIFFERENT else _public_names[chapter].get(name)
+    return function if inspect.isfunction(function) else None
 
 
 def _called(func: Any, ours: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -148,12 +157,9 @@ def _dotted(func: Any) -> str:
 
 def _refusal(called: str, name: str, instead: str = "") -> str:
     """Why a function of NumPy is refused: the reason of the array API's page, if it has one."""
-    with no_fork:
-        from .array_api import REFUSED
-
     inside = "linalg." if called.startswith("numpy.linalg.") else ""
-    reason = REFUSED.get(inside + NAMES.get(name, name))
-    return f"{called} does not take packed arrays{f', {reason}' if reason else ''}: {instead}{_ADVICE}"
+    why = reason(inside + NAMES.get(name, name)).replace(": ", ", ", 1)
+    return f"{called} does not take packed arrays{why}: {instead}{_ADVICE}"
 
 
 def _by_levels(ufunc: np.ufunc) -> str:
@@ -167,15 +173,11 @@ def _by_levels(ufunc: np.ufunc) -> str:
 
 
 def _size(a: Any, axis: Any = None) -> int:
-    from .ops import checks
-
     return math.prod(a.shape if axis is None else (a.shape[d] for d in checks.axes("size", axis, a.ndim)))
 
 
 def _cumulated(name: str) -> Callable[..., Any]:
     def cumulated(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-        from .ops import repacking, searching
-
         a, axis = (repacking.flattened(a), 0) if axis is None else (a, axis)
         return getattr(searching, name)(a, axis=axis, dtype=dtype)
 
@@ -183,8 +185,6 @@ def _cumulated(name: str) -> Callable[..., Any]:
 
 
 def _divmod(x1: Any, x2: Any) -> Any:
-    from .ops import elementwise
-
     return elementwise.floor_divide(x1, x2), elementwise.remainder(x1, x2)
 
 
@@ -193,8 +193,6 @@ def _transpose(a: Any, axes: Any = None) -> Any:
 
 
 def _unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    from .ops import sets
-
     if not (return_index or return_inverse):
         found = sets.unique_counts(ar)
         return tuple(found) if return_counts else found.values
@@ -204,8 +202,6 @@ def _unique(ar: Any, return_index: bool = False, return_inverse: bool = False, r
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    from .ops import comparison, searching
-
     return searching.nonzero(condition) if x is None and y is None else comparison.where(condition, x, y)
 
 

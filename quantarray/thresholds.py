@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .constants import make_constants
 from .dtypes import Array, Constants, DType, bipolar, integers, level_values
 from .format import locked
 from .ops import checks, limits
@@ -173,11 +174,9 @@ class Thresholds:
             self._cache[key] = build()
         return self._cache[key]
 
-    def __call__(self, values: Any, axis: int = -1) -> QuantArray:
-        """Codes of a dense result, packed along its channel axis."""
-        from .ops.thresholding import apply
+    if TYPE_CHECKING:  # `quantarray.methods` attaches it
 
-        return apply(self, values, axis)
+        def __call__(self, values: Any, axis: int = -1) -> QuantArray: ...
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Thresholds) and self._made_of == other._made_of
@@ -191,8 +190,6 @@ class Thresholds:
 
 
 def _law(into: DType, ndim: int, **constants: Any) -> Constants:
-    from .ops.creation import make_constants
-
     return make_constants("Thresholds", into, (1,) * ndim, ndim - 1, **constants)
 
 

@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 
 from .array import QuantArray
 from .dtypes import Array
+from .ops import convolution, linalg
 from .text import table
+
+
+_TUNED: dict[str, Any] = {"conv2d": convolution.conv2d, "linear": linalg.linear, "matmul": linalg.matmul}
 
 
 class Problem(NamedTuple):
@@ -44,9 +48,7 @@ def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Arr
 
 @cache
 def _options(op: str) -> tuple[tuple[str, Any], ...]:
-    import quantarray
-
-    parameters = inspect.signature(getattr(quantarray, op)).parameters.values()
+    parameters = inspect.signature(_TUNED[op]).parameters.values()
     named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("bias", "out")]
     return tuple((p.name, p.default) for p in named)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import statistics
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from .dtypes import Array
 from .errors import FormatError
 from .forks import no_fork
 from .io import files
-from .ops import checks
+from .ops import checks, preparation
 from .tuned import Problem, Row, Tuned, problem_of
 
 VARIABLE = "QUANTARRAY_AUTOTUNE"
@@ -139,9 +139,11 @@ def _read(path: Path) -> dict[tuple[int, Problem], Row]:
 
 
 def _files() -> Any:
-    """What reads and writes files of choices, imported with the first."""
+    """The module that reads and writes files of choices, imported with the first."""
     with no_fork:
-        return import_module(".io.tuned", __package__)
+        from .io import tuned
+
+    return tuned
 
 
 def known() -> int:
@@ -173,9 +175,9 @@ def read_variable() -> None:
 # Calls
 
 
-def mark() -> tuple[int, bool, int]:
-    """What a call that is made ready depends on, besides its operands."""
-    return state.version, bool(state.open), _counter()()
+def mark() -> tuple[int, bool, int] | None:
+    """What a call that is made ready depends on, besides its operands; None while nothing was ever measured."""
+    return (state.version, bool(state.open), _counter()()) if state.used else None
 
 
 def prepared(
@@ -232,5 +234,10 @@ def _run(name: str, x: Any, w: QuantArray, make: Make) -> Callable[[], Any]:
 def _counter() -> Callable[[], int]:
     """What says over how many threads a kernel is spread. Found once: an import takes a microsecond each time."""
     with no_fork:
-        count: Callable[[], int] = import_module(".cpu.threads", __package__).count
+        from .cpu import threads
+
+    count: Callable[[], int] = threads.count
     return count
+
+
+preparation.install(sys.modules[__name__])  # type: ignore[arg-type]  # this module is the Tuner

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from quantarray.array_api import share
+from tools.array_api import share
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies import Law, laws, samples
 
 import quantarray as qa
-from quantarray import type_rules
-from quantarray.type_rules import RULES
+from tools import type_rules
+from tools.type_rules import RULES
 
 PAGE = Path(__file__).parents[1] / "docs" / "type-rules.md"
 
@@ -23,7 +23,7 @@ NO_ARRAY = set(
 
 
 def test_page_is_what_the_code_says():
-    assert PAGE.read_text() == type_rules.page(), "python -m quantarray.type_rules > docs/type-rules.md"
+    assert PAGE.read_text() == type_rules.page(), "python -m tools.type_rules > docs/type-rules.md"
 
 
 def test_every_public_function_has_a_rule():

@@ -49,7 +49,7 @@ def refusal():
 
 def why_no_matrix_unit() -> str:
     """Why AMX is not used unasked on a CPU that has it, or ""."""
-    return refusal() or trial.verdict("amx", _features())
+    return refusal() or trial.verdict("amx", _features(), VARIABLE)
 
 
 def _force(name):

@@ -16,8 +16,8 @@ from pathlib import Path
 import llvmlite
 import numba
 
-from .. import __version__
 from ..machine import cache_folder, cpu_name
+from ..version import __version__
 
 TEXT = "quantarray: trying the matrix unit of this CPU, once\n"
 RIGHT, WRONG = "products are right", "products are wrong"
@@ -30,14 +30,17 @@ print({WRONG!r} if wrong(UNIT) else {RIGHT!r})
 """
 
 
-def verdict(name, features, code=_PRODUCT):
-    """Why the kernels called `name` are not used on this machine, or "" where their first product was right."""
+def verdict(name, features, variable, code=_PRODUCT):
+    """Say why the kernels called `name` are not used on this machine, or "" where their first product was right.
+
+    `variable` names the environment variable that asks a process for them.
+    """
     path = _remembered(name, features)
     with suppress(OSError, ValueError, KeyError, TypeError):
         return str(json.loads(path.read_text("utf-8"))["verdict"])
     if not _is_python(sys.executable):
         return "there is no Python to try them in a process of its own"
-    found = _try(name, code)
+    found = _try(name, variable, code)
     with suppress(OSError):  # where nothing can be kept, kernels are compiled anew each time too
         _keep(path, {"kernels": name, "cpu": cpu_name(), "verdict": found})
     return found
@@ -54,16 +57,14 @@ def _is_python(executable):
     return not getattr(sys, "frozen", False) and "python" in Path(executable or "").name.lower()
 
 
-def _try(name, code):
-    from .isa import VARIABLE
-
+def _try(name, variable, code):
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(TEXT)
     command = [sys.executable, "-I", "-c", code.format(path=sys.path)]
     try:
         done = subprocess.run(
             command,
-            env=os.environ | {VARIABLE: name},
+            env=os.environ | {variable: name},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..array import QuantArray
 from ..device import current, device_of
 from . import launch
 
@@ -53,9 +52,9 @@ class Graph:
 
 
 def _dense(x: Any) -> Any:
-    return x.words if isinstance(x, QuantArray) else x
+    return getattr(x, "words", x)  # of a packed array
 
 
 def _kind(x: Any) -> str:
-    where = x.device if isinstance(x, QuantArray) else "GPU" if hasattr(x, "__cuda_array_interface__") else "CPU"
+    where = x.device if hasattr(x, "words") else "GPU" if hasattr(x, "__cuda_array_interface__") else "CPU"
     return f"{type(x).__name__} {x.dtype} {x.shape} on {where}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray, validate
-from ..device import asnumpy
+from ..device import to_host
 from ..dtypes import Array, Constants, DType, integers
 from ..format import MAX_AXES, MAX_BITS, WORD, empty_lines
 
@@ -32,7 +32,7 @@ def header(q: QuantArray) -> dict[str, Any]:
 
 def arrays(q: QuantArray) -> dict[str, Array]:
     """Words and constants as they are stored, C-contiguous and little endian."""
-    made = {"words": np.ascontiguousarray(asnumpy(q.words), WORD)}
+    made = {"words": np.ascontiguousarray(to_host(q.words), WORD)}
     for name, a, _ in q.constants.items():
         made[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
     return made

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import created
+from ..ops.placement import created
 from ..dtypes import Array
 from ..errors import FormatError
 from ..forks import no_fork

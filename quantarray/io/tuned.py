@@ -23,6 +23,7 @@ from ..errors import FormatError
 from ..forks import no_fork
 from ..machine import cache_folder, cpu_name
 from ..tuned import Problem, Row
+from ..version import __version__
 from .files import reason, whole
 
 MAGIC, VERSION = "quantarray autotune", 1
@@ -46,7 +47,6 @@ def this_machine() -> dict[str, str]:
         import llvmlite.binding
         import numba  # not with the package: it takes longer to import than all the rest
 
-        from .. import __version__
         from ..cpu import isa
 
     return {

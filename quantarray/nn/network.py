@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ..array import QuantArray
-from ..device import device_of, graph, namespace, settle
+from ..device import device_of, namespace, settle
+from ..ops.placement import graph
 from ..dtypes import Array, DType, arithmetic, integers
 from ..forks import cached_property
 from ..hints import Bytes

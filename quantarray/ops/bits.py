@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import contiguous, created, namespace
+from ..device import contiguous, namespace
 from ..dtypes import Array, uint1
 from ..format import WORD, word_count
 from ..hints import BitOrder
 from . import checks
 from .conversion import codes, pack_codes
+from .placement import created
 from .words import clear_tail
 
 _REVERSED = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, device_of, empty, moveaxis, namespace
+from ..device import to_host, device_of, empty, moveaxis, namespace
 from ..dtypes import Array, DType
 from ..format import WORD_BITS, word_count
 from .blocks import SIZE, blocks
@@ -68,5 +68,5 @@ def _foreign(op: str, a: Array, dtype: DType, coded: Callable[[Array], tuple[Arr
             where = tuple(s.start + int(i) for s, i in zip(key, wrong[0], strict=True))
             levels = dtype.levels or ()
             few = f"({', '.join(map(str, levels[:8]))}{', ..' if len(levels) > 8 else ''})"
-            return ValueError(f"{op}: x must hold only the values of {dtype} {few}, got {asnumpy(a[where])} at {where}")
+            return ValueError(f"{op}: x must hold only the values of {dtype} {few}, got {to_host(a[where])} at {where}")
     raise AssertionError("unreachable: some value is wrong")

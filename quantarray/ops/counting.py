@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, common_device, contiguous, empty, kernel, namespace, zeros
+from ..device import to_host, common_device, contiguous, empty, kernel, namespace, zeros
 from ..dtypes import Array
 from ..forks import cached_property
 from ..format import WORD_BITS, word_count
@@ -244,7 +244,7 @@ class _Plan:
             counts = out[1:] if self.field.device == "cpu" else zeros(self.field.device, out[1:].shape, np.int64)
             for words, start, stop in self._cuts(kept, run):
                 self._call(rows, words, start, stop, parents, counts)
-            out[1:] = asnumpy(counts)
+            out[1:] = to_host(counts)
         out = out.reshape(len(out), *sizes, segments)
         n = 1 + len(self.kept)
         if self.lanes:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, empty, namespace
+from ..device import to_host, empty, namespace
 from ..dtypes import Array
 from ..format import WORD, WORD_BITS, word_count
 from ..thresholds import Thresholds
@@ -97,7 +97,7 @@ class FewOutputs(NamedTuple):
         length = a.source.shape[-1]
         field = Field(self.device, planes + others, (ours.shape[1], theirs.shape[1], length), 2,
                       (ours, theirs.swapaxes(1, 2)))  # fmt: skip
-        return np.asarray(asnumpy(fold(field, (2,), None, [PlaneProducts(a.terms[t], b.terms[s], 3)])[0]))
+        return np.asarray(to_host(fold(field, (2,), None, [PlaneProducts(a.terms[t], b.terms[s], 3)])[0]))
 
 
 def _planes(a: Operand) -> Array:

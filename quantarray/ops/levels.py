@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
+from ..constants import make_constants
 from ..dtypes import Array, DType, integers, level_values, table, uint1
 from . import checks
 from .conversion import recode
-from .creation import make_constants
 
 FARTHEST = 2**31 - 1
 _LEAST = 1 << 16  # bytes of constants that no array is too small for

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, namespace
+from ..device import to_host, namespace
 from ..dtypes import Array, DType, arithmetic, level_values
 from ..format import bits_for
 from . import checks, likely_fix
@@ -83,7 +83,7 @@ def exact_inside(terms: Array, b: Operand, k: int) -> bool:
 
 def term_values(w: Operand, length: int) -> Array:
     """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
-    words = asnumpy(w.words)
+    words = to_host(w.words)
     words = np.ascontiguousarray(words).reshape(len(words), -1, words.shape[-1])
     bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
     values = []

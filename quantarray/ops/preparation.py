@@ -5,13 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, Protocol
 
-from .. import tuning
 from ..array import QuantArray
 from ..device import common_device, device_of
 from ..dtypes import Array
 from ..layouts import layouts_of
+
+
+class Tuner(Protocol):
+    """A chooser of kernels by measurement: `autotune` installs itself as the one there is."""
+
+    def mark(self) -> Any:
+        """Return what a prepared call depends on besides its operands; None while nothing was ever measured."""
+
+    def prepared(
+        self, op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None,
+        build: Callable[..., Any],
+    ) -> Any:  # fmt: skip
+        """Return `build(device, x, w, bias, *given)`, made with the kernel that was measured as the fastest."""
+
+
+_tuners: list[Tuner] = []
+
+
+def install(tuner: Tuner) -> None:
+    """Ask `tuner` about every call that is prepared from now on."""
+    _tuners[:] = [tuner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +49,8 @@ def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | N
     DeviceError where x and w lie on different devices.
     """
     shift = None if bias is None else (bias.dtype, bias.tobytes())
-    mark = tuning.mark() if tuning.state.used else None
+    tuner = _tuners[0] if _tuners else None
+    mark = None if tuner is None else tuner.mark()
     form = x._form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
     rest = mark, form, shift
     layouts = w._cache
@@ -40,8 +61,17 @@ def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | N
     key = (op, rest, given, tuple(map(type, given)))  # True is not 1 here, though the two are equal
     try:
         hash(key)
-    except TypeError:  # something that was given has no hash
-        return tuning.prepared(op, device, x, w, given, bias, build)
-    call = w._cached(key, tuning.prepared, op, device, x, w, given, bias, build)
+    except TypeError:  # an argument has no hash
+        return _prepared(tuner, op, device, x, w, given, bias, build)
+    call = w._cached(key, _prepared, tuner, op, device, x, w, given, bias, build)
     layouts_of(w).alias(op, _Latest(given, rest, call), key)
     return call
+
+
+def _prepared(
+    tuner: Tuner | None, op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None,
+    build: Callable[..., Any],
+) -> Any:  # fmt: skip
+    if tuner is None:
+        return build(device, x, w, bias, *given)
+    return tuner.prepared(op, device, x, w, given, bias, build)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..device import asnumpy, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
+from ..device import to_host, contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace
 from ..dtypes import Array
 from ..kernels import Finish, Fixed, Forms, Left
 from ..thresholds import Thresholds
@@ -28,7 +28,7 @@ def left(
 
 def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
     """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
-    ones = asnumpy(namespace(device_of(axis_words)).bitwise_count(axis_words).sum(axis=-1, dtype=np.int64))
+    ones = to_host(namespace(device_of(axis_words)).bitwise_count(axis_words).sum(axis=-1, dtype=np.int64))
     sums = []
     for first, planes, base, step in terms.tolist():
         codes = sum(ones[first + i] << i for i in range(planes))

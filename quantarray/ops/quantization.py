@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..array import QuantArray
-from ..device import created, device_of, empty
+from ..constants import make_constants
+from ..device import device_of, empty
 from ..dtypes import Array, Constants
 from ..errors import DeviceError
 from ..format import WORD_BITS, word_count
@@ -19,7 +20,7 @@ from ..quantizers.extremes import extremes
 from . import bfloat16, checks, encoding, given, grids, likely_fix
 from .choice import chosen
 from .conversion import pack_codes
-from .creation import make_constants
+from .placement import created
 
 # Elements that are in work at a time, so that arrays larger than memory pass through. NumPy's way makes several
 # float64 arrays of a block; the kernel makes none, but looks for the thresholds of its constants anew for each.

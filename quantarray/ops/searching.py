@@ -7,7 +7,7 @@ from typing import Any, Literal, SupportsIndex, cast, overload
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, empty, namespace
+from ..device import to_host, empty, namespace
 from ..dtypes import Array
 from ..hints import Number, OutType, Side, Values, Vector
 from . import checks
@@ -69,7 +69,7 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
     if 0 in (q.shape[d] for d in over):
         raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
     if axis is None and q.ndim > 1:
-        found = _first_of_all(q, asnumpy(largest(q) if high else smallest(q)))
+        found = _first_of_all(q, to_host(largest(q) if high else smallest(q)))
         return restored(namespace(q.device).asarray(found), over, keep)
 
     def places(part: QuantArray) -> Array:
@@ -92,7 +92,7 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
         for d, s in zip(outer, block, strict=True):
             key[d] = s
         part = index(q, tuple(key))
-        places = asnumpy(Lines(part, part.axis).argmax((levels(part) == value).astype(np.float64), 0.0))
+        places = to_host(Lines(part, part.axis).argmax((levels(part) == value).astype(np.float64), 0.0))
         found = np.argwhere(places >= 0)
         if len(found):
             flat = starts + found @ strides[outer] + places[tuple(found.T)] * strides[q.axis]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import QuantArray
-from ..device import asnumpy, device_of, empty, namespace
+from ..device import to_host, device_of, empty, namespace
 from ..dtypes import Array, Constants, uint1
 from ..hints import Values
 from . import checks
@@ -74,7 +74,7 @@ def unique_inverse(q: QuantArray) -> UniqueInverse:
            [1, 1]])
     """
     found = _placed("unique_inverse", _with_places("unique_inverse", q))
-    return UniqueInverse(found.values, _inverse(q, asnumpy(found.values)))
+    return UniqueInverse(found.values, _inverse(q, to_host(found.values)))
 
 
 def unique_all(q: QuantArray) -> UniqueAll:
@@ -88,7 +88,7 @@ def unique_all(q: QuantArray) -> UniqueAll:
     (array([0, 3], dtype=int32), array([1, 0]), array([1, 3]))
     """
     found = _placed("unique_all", _with_places("unique_all", q))
-    inverse = _inverse(q, asnumpy(found.values))
+    inverse = _inverse(q, to_host(found.values))
     return UniqueAll(found.values, _first(inverse, len(found.values)), inverse, found.counts)
 
 

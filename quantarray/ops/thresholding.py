@@ -119,8 +119,8 @@ def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -
     return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
 
 
-def apply(requantize: Thresholds, values: Any, axis: int) -> QuantArray:
-    """`Thresholds.__call__`."""
+def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
+    """Return the codes of a dense result, packed along its channel axis: `Thresholds.__call__`."""
     op = "Thresholds"
     if isinstance(values, QuantArray):
         raise TypeError(f"{op}: takes the dense result of an operation, got a QuantArray; pass requantize= to the op")

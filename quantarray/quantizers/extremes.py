@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..device import asnumpy, kernel
+from ..device import to_host, kernel
 from ..dtypes import Array
 
 _ALONE = 1 << 17  # values of a row that is a task of its own; longer ones are cut
@@ -21,7 +21,7 @@ def extremes(x: Array, axes: tuple[int, ...]) -> Array:
     varying = x.ndim - len(axes)
     floats = isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.itemsize <= 8 and x.dtype.isnative
     if not (floats and x.flags.c_contiguous and x.flags.aligned and (not varying or min(axes) == varying)):
-        return np.stack([asnumpy(f(axis=axes, keepdims=True)).astype(np.float64) for f in (x.min, x.max)])
+        return np.stack([to_host(f(axis=axes, keepdims=True)).astype(np.float64) for f in (x.min, x.max)])
     outer = x.shape[:varying]
     rows = math.prod(outer)
     pieces = max(1, x.size // (rows * _ALONE))

@@ -1,6 +1,6 @@
 """Which law and dtype come out of a function: one table for the documentation and its test.
 
-    python -m quantarray.type_rules > docs/type-rules.md
+    python -m tools.type_rules > docs/type-rules.md
 
 A rule depends on the operands' dtypes, on whether integer levels have a scale, on shapes, and on operands that are not
 packed; never on codes. *Exact* operands have integer levels without a scale, and integers or none besides; all others
@@ -199,7 +199,7 @@ RULES: dict[str, Rule] = {name: rule for chapter in CHAPTERS.values() for name, 
 _INTRODUCTION = """\
 # Which law and dtype come out
 
-Made by `python -m quantarray.type_rules`; the tests hold it to the code.
+Made by `python -m tools.type_rules`; the tests hold it to the code.
 
 A rule depends on the operands' dtypes, on whether integer levels have a scale, on shapes, and on operands that are not
 packed (numbers, vectors, the results of a function that is given); never on codes. *Exact* operands have integer

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, cast, overload
+from typing import Any, Literal, SupportsIndex, cast, overload
 
 import numpy as np
 
-from .dtypes import Array
-from .hints import Axes, Bytes, OutType
-
-if TYPE_CHECKING:
-    from .array import QuantArray
+from ..array import QuantArray
+from ..dtypes import Array
+from ..hints import Axes, Bytes, OutType
+from ..ops import contractions, reduction, searching
 
 
 class Reductions:
-    """What `QuantArray` inherits: reductions and searches over axes, made of popcounts."""
+    """Reductions and searches over axes, made of popcounts."""
 
     __slots__ = ()
 
@@ -26,7 +25,7 @@ class Reductions:
     def sum(self, axis: Axes, *, dtype: OutType = None, keepdims: bool = False) -> Array: ...
     def sum(self, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.sum`."""
-        return _reduction("sum", self, axis, dtype=dtype, keepdims=keepdims)
+        return reduction.sum(cast(QuantArray, self), axis, dtype=dtype, keepdims=keepdims)
 
     @overload
     def mean(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.float32: ...
@@ -36,7 +35,7 @@ class Reductions:
     def mean(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def mean(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.float32:
         """See `quantarray.mean`."""
-        return _reduction("mean", self, axis, keepdims=keepdims)
+        return reduction.mean(cast(QuantArray, self), axis, keepdims=keepdims)
 
     @overload
     def var(
@@ -53,7 +52,7 @@ class Reductions:
     ) -> Array | np.float32:
         """See `quantarray.var`; `ddof` is the name that NumPy's method has for `correction`."""
         less = ddof if correction is None else correction
-        return _reduction("var", self, axis, correction=less, keepdims=keepdims)
+        return reduction.var(cast(QuantArray, self), axis, correction=less, keepdims=keepdims)
 
     @overload
     def std(
@@ -70,7 +69,7 @@ class Reductions:
     ) -> Array | np.float32:
         """See `quantarray.std`; `ddof` is the name that NumPy's method has for `correction`."""
         less = ddof if correction is None else correction
-        return _reduction("std", self, axis, correction=less, keepdims=keepdims)
+        return reduction.std(cast(QuantArray, self), axis, correction=less, keepdims=keepdims)
 
     @overload
     def prod(self, axis: None = None, *, dtype: OutType = None, keepdims: Literal[False] = False) -> np.number[Any]: ...
@@ -82,7 +81,7 @@ class Reductions:
         self, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False
     ) -> Array | np.number[Any]:
         """See `quantarray.prod`."""
-        return _reduction("prod", self, axis, dtype=dtype, keepdims=keepdims)
+        return reduction.prod(cast(QuantArray, self), axis, dtype=dtype, keepdims=keepdims)
 
     @overload
     def any(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
@@ -92,7 +91,7 @@ class Reductions:
     def any(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def any(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
         """See `quantarray.any`."""
-        return _reduction("any", self, axis, keepdims=keepdims)
+        return reduction.any(cast(QuantArray, self), axis, keepdims=keepdims)
 
     @overload
     def all(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
@@ -102,7 +101,7 @@ class Reductions:
     def all(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def all(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
         """See `quantarray.all`."""
-        return _reduction("all", self, axis, keepdims=keepdims)
+        return reduction.all(cast(QuantArray, self), axis, keepdims=keepdims)
 
     @overload
     def min(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
@@ -112,7 +111,7 @@ class Reductions:
     def min(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def min(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.min`."""
-        return _reduction("min", self, axis, keepdims=keepdims)
+        return reduction.min(cast(QuantArray, self), axis, keepdims=keepdims)
 
     @overload
     def max(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
@@ -122,7 +121,7 @@ class Reductions:
     def max(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def max(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.max`."""
-        return _reduction("max", self, axis, keepdims=keepdims)
+        return reduction.max(cast(QuantArray, self), axis, keepdims=keepdims)
 
     @overload
     def argmin(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
@@ -132,7 +131,7 @@ class Reductions:
     def argmin(self, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
     def argmin(self, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
         """See `quantarray.argmin`."""
-        return cast(Array, _search("argmin", self, axis, keepdims=keepdims))
+        return searching.argmin(cast(QuantArray, self), axis, keepdims=keepdims)
 
     @overload
     def argmax(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
@@ -142,30 +141,17 @@ class Reductions:
     def argmax(self, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
     def argmax(self, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
         """See `quantarray.argmax`."""
-        return cast(Array, _search("argmax", self, axis, keepdims=keepdims))
+        return searching.argmax(cast(QuantArray, self), axis, keepdims=keepdims)
 
     def argsort(self, *, axis: SupportsIndex = -1, descending: bool = False) -> Array:
         """See `quantarray.argsort`."""
-        return cast(Array, _search("argsort", self, axis=axis, descending=descending))
+        return searching.argsort(cast(QuantArray, self), axis=axis, descending=descending)
 
     def nonzero(self) -> tuple[Array, ...]:
         """See `quantarray.nonzero`."""
-        return cast("tuple[Array, ...]", _search("nonzero", self))
+        return searching.nonzero(cast(QuantArray, self))
 
     def dot(self, other: QuantArray | Bytes) -> Array:
         """See `quantarray.dot`."""
-        from .ops import contractions
+        return contractions.dot(cast(QuantArray, self), other)
 
-        return contractions.dot(cast("QuantArray", self), other)
-
-
-def _reduction(name: str, *args: Any, **kwargs: Any) -> Array:
-    from .ops import reduction
-
-    return cast(Array, getattr(reduction, name)(*args, **kwargs))
-
-
-def _search(name: str, *args: Any, **kwargs: Any) -> Any:
-    from .ops import searching
-
-    return getattr(searching, name)(*args, **kwargs)

@@ -1,12 +1,15 @@
-"""Which names of the array API standard are here, which for some types only, and why the rest is refused.
+"""Generate docs/array-api.md: the names of the array API standard that are here, for which types, and why not the rest.
 
-    python -m quantarray.array_api > docs/array-api.md
+    python -m tools.array_api > docs/array-api.md
 
-writes the page; a test holds it and the code together. A name that the package exports is supported, unless `PARTIAL`
-says what of it is not; every other name has its reason in `REFUSED`, which `quantarray.<name>` raises too.
+A test compares the page with the code. A name that the package exports is supported, unless `PARTIAL`
+says what of it is not; every other name has its reason in `quantarray.refusals`, which `quantarray.<name>` raises too.
 """
 
 from __future__ import annotations
+
+import quantarray
+from quantarray.refusals import REFUSED
 
 VERSION = "2024.12"
 
@@ -42,14 +45,11 @@ ARRAYS = (
     "Searching functions", "Sorting functions", "Statistical functions",
 )  # fmt: skip
 
-_LAW = "a law must be chosen: quantize(x, quantizer), encode(x, values) or from_codes(codes, dtype)"
 _LEVELS = "integer dtypes only; from_codes makes arrays of real levels"
 _PAIR = "two arrays: at most 8 bits together, whose levels are all pairs; an array and a number or a vector: all laws"
 _DOMAIN = "laws whose levels all lie where it is finite; constants hold no NaN and no infinity"
 _BITS = "uint1, the dtype of truth; other codes are no binary integers"
-_SHIFT = "codes are no binary integers: q * 2**n and q // 2**n shift integers, shift(q, n) moves elements along an axis"
 _PRODUCT = "operands packed on the contracted axes; repack(q, axis) packs another"
-_FACTORS = "factors have no low-bit values; NumPy's takes .dequantize()"
 
 PARTIAL: dict[str, str] = {
     "arange": _LEVELS + "; at most 256 numbers",
@@ -80,30 +80,10 @@ PARTIAL: dict[str, str] = {
     "linalg.vecdot": "as vecdot",
 }
 
-REFUSED: dict[str, str] = {
-    "__array_namespace_info__": "the package is no namespace of the standard: its dtypes and promotion are its own",
-    "asarray": _LAW,
-    "bitwise_left_shift": _SHIFT,
-    "bitwise_right_shift": _SHIFT,
-    "finfo": "real levels are an array's constants: q.levels",
-    "imag": "levels are real",
-    "linspace": "from_codes(codes, uniform(bits), scale=step, offset=start) has such levels",
-    "nextafter": "the float beside a level is no level; np.nextafter takes .dequantize()",
-    "tril": "where(mask, q, 0) with a packed mask",
-    "triu": "where(mask, q, 0) with a packed mask",
-    **dict.fromkeys(
-        """linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.matrix_rank linalg.pinv linalg.qr
-        linalg.slogdet linalg.solve linalg.svd linalg.svdvals""".split(),
-        _FACTORS,
-    ),
-    "linalg.cross": "NumPy's takes .dequantize()",
-    "linalg.matrix_power": "powers of more than a few bits are no packed arrays: q @ q is one product of them",
-}
-
 _INTRODUCTION = """\
 # The array API standard, name by name
 
-Made by `python -m quantarray.array_api` for version {version} of the standard. *Supported*: what the standard says, on
+Made by `python -m tools.array_api` for version {version} of the standard. *Supported*: what the standard says, on
 the values, for every law; *some types*: the note says which. Of the chapters on elementwise functions, indexing, linear
 algebra, manipulation, searching, sorting and statistics {share} of the names are supported.
 
@@ -127,8 +107,6 @@ def names() -> list[tuple[str, str]]:
 
 def status(name: str) -> tuple[str, str]:
     """("supported" | "some types" | "refused", a note)."""
-    import quantarray
-
     module, _, inner = name.rpartition(".")
     if inner not in (quantarray.linalg if module else quantarray).__all__:
         return "refused", REFUSED[name]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .device import asnumpy
-from .dtypes import Array
-from .text import short
-
-if TYPE_CHECKING:
-    from .array import QuantArray
+from ..array import QuantArray
+from ..dtypes import Array
+from ..ops.placement import asnumpy
+from ..text import short
 
 _MOST_ELEMENTS = 1 << 18  # that are looked at: 1 to 50 ms, by how long the rows are
 _MOST_BARS = 16

@@ -1,0 +1,106 @@
+"""Python's operators on packed arrays: each is a function of `quantarray.ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ..array import QuantArray
+from ..dtypes import Array
+from ..hints import Bytes, Values
+from ..ops import algebra, comparison, elementwise, linalg, logic
+
+_SHIFT = (
+    "{} of packed arrays is refused: q * 2**n and q // 2**n are what it is for integers, and shift(q, n) moves the "
+)
+_SHIFT += "elements of a uint1 array along an axis"
+
+
+def _unary(function: Callable[[Any], QuantArray]) -> Callable[[Any], QuantArray]:
+    def method(self: Any) -> QuantArray:
+        return function(self)
+
+    return method
+
+
+def _binary(function: Callable[[Any, Any], QuantArray]) -> Callable[[Any, QuantArray | Values], QuantArray]:
+    def method(self: Any, other: QuantArray | Values) -> QuantArray:
+        return function(self, other)
+
+    return method
+
+
+def _reflected(function: Callable[[Any, Any], QuantArray]) -> Callable[[Any, Values], QuantArray]:
+    def method(self: Any, other: Values) -> QuantArray:
+        return function(other, self)
+
+    return method
+
+
+def _refused(name: str) -> Callable[[Any, Any], NoReturn]:
+    def method(self: Any, other: Any) -> NoReturn:
+        raise TypeError(_SHIFT.format(name))
+
+    return method
+
+
+def _divmod(self: Any, other: QuantArray | Values) -> tuple[QuantArray, QuantArray]:
+    return self // other, self % other
+
+
+def _reflected_divmod(self: Any, other: Values) -> tuple[QuantArray, QuantArray]:
+    return other // self, other % self
+
+
+def _pow(self: Any, other: QuantArray | Values, modulus: None = None) -> QuantArray:
+    if modulus is not None:
+        raise TypeError("pow of packed arrays takes no modulus: (q ** n) % m is what it is for integers")
+    return elementwise.pow(self, other)
+
+
+class Operators:
+    """Elementwise operators, and `@`."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # `==` is elementwise
+
+    __pos__ = _unary(algebra.positive)
+    __neg__ = _unary(algebra.negative)
+    __abs__ = _unary(elementwise.abs)
+    __invert__ = _unary(logic.bitwise_invert)
+
+    __add__, __radd__ = _binary(algebra.add), _reflected(algebra.add)
+    __sub__, __rsub__ = _binary(algebra.subtract), _reflected(algebra.subtract)
+    __mul__, __rmul__ = _binary(algebra.multiply), _reflected(algebra.multiply)
+    __truediv__, __rtruediv__ = _binary(algebra.divide), _reflected(algebra.divide)
+    __floordiv__, __rfloordiv__ = _binary(elementwise.floor_divide), _reflected(elementwise.floor_divide)
+    __mod__, __rmod__ = _binary(elementwise.remainder), _reflected(elementwise.remainder)
+    __divmod__, __rdivmod__ = _divmod, _reflected_divmod
+    __pow__, __rpow__ = _pow, _reflected(elementwise.pow)
+
+    __lt__ = _binary(comparison.less)
+    __le__ = _binary(comparison.less_equal)
+    __gt__ = _binary(comparison.greater)
+    __ge__ = _binary(comparison.greater_equal)
+
+    def __eq__(self, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
+        return comparison.equal(self, other)
+
+    def __ne__(self, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
+        return comparison.not_equal(self, other)
+
+    __and__, __rand__ = _binary(logic.bitwise_and), _reflected(logic.bitwise_and)
+    __or__, __ror__ = _binary(logic.bitwise_or), _reflected(logic.bitwise_or)
+    __xor__, __rxor__ = _binary(logic.bitwise_xor), _reflected(logic.bitwise_xor)
+
+    def __matmul__(self: Any, other: QuantArray | Bytes) -> Array:
+        return linalg.matmul(self, other) if isinstance(other, (QuantArray, np.ndarray)) else NotImplemented
+
+    def __rmatmul__(self: Any, other: Bytes) -> Array:
+        return linalg.matmul(other, self) if isinstance(other, np.ndarray) else NotImplemented
+
+    if not TYPE_CHECKING:  # type checkers say that there is no such operator
+        __lshift__, __rlshift__ = _refused("<<"), _refused("<<")
+        __rshift__, __rrshift__ = _refused(">>"), _refused(">>")

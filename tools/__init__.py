@@ -1,0 +1,1 @@
+"""Generators of pages and tables for the documentation; none is shipped with the package."""

@@ -307,14 +307,14 @@ def machine(monkeypatch, tmp_path):
 
 
 def tried(*code):
-    return trial.verdict(isa.EMULATED, isa.FEATURES, *code)
+    return trial.verdict(isa.EMULATED, isa.FEATURES, isa.VARIABLE, *code)
 
 
 def test_trial(machine):
     """The real product, on tiles in memory: right, and remembered for this machine alone."""
     assert tried() == ""
     assert tried("raise SystemExit(1)") == ""
-    assert trial.verdict(isa.EMULATED, {"another"}, "raise ImportError").endswith("ImportError")
+    assert trial.verdict(isa.EMULATED, {"another"}, isa.VARIABLE, "raise ImportError").endswith("ImportError")
     assert len(list(machine.iterdir())) == 2
 
 

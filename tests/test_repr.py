@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.notebook import histogram, html, sample
+from quantarray.methods.notebook import histogram, html, sample
 
 W = qa.quantize(np.random.default_rng(0).standard_normal((64, 3, 3, 32)), qa.Sign(scale=True), scale_axis=0)
 D = qa.encode(np.random.default_rng(0).choice([-1, 1], (10, 576)), values=(-1, 1))

@@ -212,7 +212,7 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         try:
             return empty_lines(shape, np.dtype(dtype)) if lines else np.empty(shape, dtype)
         except (MemoryError, ValueError):  # ValueError: more bytes than an index has
-            raise noallocating(shape, dtype) from None
+            raise no_room(shape, dtype) from None
     with allocating(device, shape, dtype):
         made: Array = namespace(device).empty(shape, dtype)
     return made
@@ -224,7 +224,7 @@ def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         try:
             return np.zeros(shape, dtype)
         except (MemoryError, ValueError):
-            raise noallocating(shape, dtype) from None
+            raise no_room(shape, dtype) from None
     with allocating(device, shape, dtype):
         made: Array = namespace(device).zeros(shape, dtype)
     return made
@@ -256,7 +256,7 @@ def contiguous(a: Array) -> Array:
     try:
         made: Array = namespace(device_of(a)).ascontiguousarray(a)
     except MemoryError:
-        raise noallocating(a.shape, a.dtype) from None
+        raise no_room(a.shape, a.dtype) from None
     return made
 
 
@@ -265,7 +265,7 @@ def reshaped(a: Array, shape: tuple[int, ...]) -> Array:
     try:
         return a.reshape(shape)
     except MemoryError:
-        raise noallocating(shape, a.dtype) from None
+        raise no_room(shape, a.dtype) from None
 
 
 def moveaxis(a: Array, source: int, destination: int) -> Array:

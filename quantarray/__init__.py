@@ -11,11 +11,12 @@ y = qa.conv2d(x, w, padding=1)
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from . import linalg, methods, protocols, quantizers, testing
-from .affine import Affine
-from .array import CuQuantArray, QuantArray
-from .batchnorm import fold_batchnorm
-from .dtypes import (
+from . import linalg, numpy_protocol, quantizers, testing
+from . import methods as methods
+from .arrays.affine import Affine
+from .arrays.array import CuQuantArray, QuantArray
+from .arrays.thresholds import Thresholds
+from .core.dtypes import (
     Constants,
     DType,
     basis,
@@ -40,18 +41,13 @@ from .dtypes import (
     uint8,
     uniform,
 )
-from .errors import DeviceError, FormatError
-from .forks import no_fork
+from .core.errors import DeviceError, FormatError
+from .core.forks import no_fork
+from .core.refusals import reason
+from .core.version import __version__
 from .io.container import load, save
-from .ops.algebra import add, conj, divide, multiply, negative, positive, real, subtract
-from .ops.allocation import allocate_bits
-from .ops.along import take_along_axis
-from .ops.bits import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
-from .ops.choice import choose
-from .ops.comparison import array_equal, equal, greater, greater_equal, less, less_equal, not_equal, where
-from .ops.contractions import dot, hamming, inner, outer, tensordot, vecdot
-from .ops.convolution import conv2d
-from .ops.creation import (
+from .ops.creation.bit_packing import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
+from .ops.creation.creation import (
     arange,
     empty,
     empty_like,
@@ -67,8 +63,11 @@ from .ops.creation import (
     zeros,
     zeros_like,
 )
-from .ops.einstein import einsum
-from .ops.elementwise import (
+from .ops.creation.dtype_functions import astype, can_cast, iinfo, isdtype, result_type
+from .ops.creation.masks import dropout_mask, relu_mask
+from .ops.elementwise.arithmetic import add, conj, divide, multiply, negative, positive, real, subtract
+from .ops.elementwise.comparison import array_equal, equal, greater, greater_equal, less, less_equal, not_equal, where
+from .ops.elementwise.level_functions import (
     abs,
     acos,
     acosh,
@@ -112,10 +111,7 @@ from .ops.elementwise import (
     tanh,
     trunc,
 )
-from .ops.functional import map_reduce
-from .ops.joining import concat, concatenate, hstack, stack, vstack
-from .ops.linalg import linear, matmul
-from .ops.logic import (
+from .ops.elementwise.logic import (
     bitwise_and,
     bitwise_invert,
     bitwise_or,
@@ -126,44 +122,17 @@ from .ops.logic import (
     logical_xor,
     shift,
 )
-from .ops.mapping import map, map2
-from .ops.masks import dropout_mask, relu_mask
-from .ops.nearest import top_k
-from .ops.padding import pad
-from .ops.placement import asnumpy, device
-from .ops.pooling import avg_pool2d, max_pool2d
-from .ops.promotion import astype, can_cast, iinfo, isdtype, result_type
-from .ops.quantization import quantize
-from .ops.rearranging import array_split, flip, meshgrid, roll, rot90, split, tile, unstack
-from .ops.reduction import (
-    all,
-    any,
-    count_nonzero,
-    counts,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    var,
-)
-from .ops.repacking import repack
-from .ops.reshaping import ravel, reshape
-from .ops.searching import (
-    argmax,
-    argmin,
-    argsort,
-    cumulative_prod,
-    cumulative_sum,
-    diff,
-    nonzero,
-    searchsorted,
-    sort,
-)
-from .ops.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
-from .ops.taking import repeat, take
-from .ops.views import (
+from .ops.elementwise.mapping import map, map2
+from .ops.linear_algebra.contractions import dot, hamming, inner, outer, tensordot, vecdot
+from .ops.linear_algebra.einsum import einsum
+from .ops.manipulation.along import take_along_axis
+from .ops.manipulation.joining import concat, concatenate, hstack, stack, vstack
+from .ops.manipulation.padding import pad
+from .ops.manipulation.rearranging import array_split, flip, meshgrid, roll, rot90, split, tile, unstack
+from .ops.manipulation.repacking import repack
+from .ops.manipulation.reshaping import ravel, reshape
+from .ops.manipulation.taking import repeat, take
+from .ops.manipulation.views import (
     broadcast_arrays,
     broadcast_shapes,
     broadcast_to,
@@ -175,6 +144,30 @@ from .ops.views import (
     swapaxes,
     transpose,
 )
+from .ops.products.batchnorm import fold_batchnorm
+from .ops.products.convolution import conv2d
+from .ops.products.hamming_search import top_k
+from .ops.products.matrix_product import linear, matmul
+from .ops.products.pooling import avg_pool2d, max_pool2d
+from .ops.quantize.bit_allocation import allocate_bits
+from .ops.quantize.quantization import quantize
+from .ops.quantize.scheme_choice import choose
+from .ops.statistical.map_reduce import map_reduce
+from .ops.statistical.reductions import all, any, count_nonzero, counts, max, mean, min, prod, std, sum, var
+from .ops.statistical.searching import (
+    argmax,
+    argmin,
+    argsort,
+    cumulative_prod,
+    cumulative_sum,
+    diff,
+    nonzero,
+    searchsorted,
+    sort,
+)
+from .ops.statistical.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
+from .ops.threads import get_num_threads, set_num_threads
+from .ops.words.placement import asnumpy, device
 from .quantizers import (
     ABC,
     LQ,
@@ -192,11 +185,7 @@ from .quantizers import (
     Ternary,
     Uniform,
 )
-from .refusals import reason
-from .threads import get_num_threads, set_num_threads
-from .thresholds import Thresholds
-from .tuning import autotune
-from .version import __version__
+from .tuning.autotune import autotune
 
 if TYPE_CHECKING:
     from . import nn
@@ -446,7 +435,7 @@ __all__ = [
     "zeros_like",
 ]
 
-protocols.register({name: globals()[name] for name in __all__ if name in globals()})
-protocols.register({name: getattr(linalg, name) for name in linalg.__all__}, "linalg")
+numpy_protocol.register({name: globals()[name] for name in __all__ if name in globals()})
+numpy_protocol.register({name: getattr(linalg, name) for name in linalg.__all__}, "linalg")
 
 del TYPE_CHECKING  # all names here are public, but for the modules that imports leave behind

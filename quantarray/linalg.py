@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
-from .array import QuantArray
-from .dtypes import Array
-from .hints import Axes
-from .ops import checks, functional, reduction
-from .ops.along import take_along_axis
-from .ops.contractions import outer, tensordot, vecdot
-from .ops.counting import field, fold
-from .ops.jobs import RootOfSum
-from .ops.linalg import matmul
-from .ops.tables import level_table, mapped
-from .ops.views import matrix_transpose
-from .refusals import reason
+from .arrays import checks
+from .arrays.array import QuantArray
+from .core.dtypes import Array
+from .core.hints import Axes
+from .core.refusals import reason
+from .ops.counting.histograms import field, fold
+from .ops.counting.level_tables import level_table, mapped
+from .ops.counting.reducers import RootOfSum
+from .ops.linear_algebra.contractions import outer, tensordot, vecdot
+from .ops.manipulation.along import take_along_axis
+from .ops.manipulation.views import matrix_transpose
+from .ops.products.matrix_product import matmul
+from .ops.statistical import map_reduce, reductions
 
 __all__ = [
     "diagonal",
@@ -73,7 +74,7 @@ def trace(q: QuantArray, *, offset: int = 0) -> Array:
     >>> qa.linalg.trace(qa.encode([[1, 2], [3, 3]], values=range(4)))
     np.int32(4)
     """
-    return reduction.sum(diagonal(_matrices("trace", q), offset=offset), -1)
+    return reductions.sum(diagonal(_matrices("trace", q), offset=offset), -1)
 
 
 @overload
@@ -101,12 +102,12 @@ def vector_norm(
     q = checks.packed(op, "q", q)
     if not isinstance(ord, (int, float, np.integer, np.floating)) or isinstance(ord, bool) or math.isnan(ord):
         raise TypeError(f"{op}: ord must be a number, got {ord!r}")
-    over = reduction.axes(op, q.ndim, axis)
+    over = reductions.axes(op, q.ndim, axis)
     if math.isinf(ord):
-        found = functional.map_reduce(_magnitude, q, axis=over, reduce="max" if ord > 0 else "min", keepdims=keepdims)
+        found = map_reduce.map_reduce(_magnitude, q, axis=over, reduce="max" if ord > 0 else "min", keepdims=keepdims)
         return found.astype(np.float32)
     if ord == 0:
-        return reduction.count_nonzero(q, over, keepdims=keepdims).astype(np.float32)
+        return reductions.count_nonzero(q, over, keepdims=keepdims).astype(np.float32)
     keep = checks.flag(op, "keepdims", keepdims)
 
     def power(values: Array) -> Array:
@@ -114,7 +115,7 @@ def vector_norm(
             return _magnitude(values) ** float(ord)
 
     job = RootOfSum(mapped(power, level_table(q)), float(ord))
-    norm: Array = reduction.restored(fold(field(q), over, q.group, [job])[0], over, keep)
+    norm: Array = reductions.restored(fold(field(q), over, q.group, [job])[0], over, keep)
     return norm
 
 

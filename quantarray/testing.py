@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .array import QuantArray
-from .dtypes import Array
-from .ops import checks
-from .ops.blocks import blocks
+from .arrays import checks
+from .arrays.array import QuantArray
+from .arrays.blocks import blocks
+from .core.dtypes import Array
 
 __all__ = ["assert_allclose", "assert_array_equal"]
 

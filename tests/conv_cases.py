@@ -11,7 +11,8 @@ from results import assert_bits, assert_packed, thresholds
 from strategies import PRODUCTS, channels, laws, products_by, samples, seeds, threads
 
 import quantarray as qa
-from quantarray.ops import merging, slicing, unrolling
+from quantarray.ops.products.calls import bit_sliced_groups, unrolling
+from quantarray.ops.products.calls import merged_groups as merging
 
 NCHW = (0, 3, 1, 2)
 PAD_INTEGERS = st.integers(-9, 9)
@@ -113,7 +114,7 @@ def bits_in_slices(how):
     """Groups of few channels of single bits are counted bit by bit where that can be, or as others are."""
     with pytest.MonkeyPatch.context() as patch:
         if how == "none":
-            patch.setattr(slicing, "_SIZES", ())
+            patch.setattr(bit_sliced_groups, "_SIZES", ())
         yield
 
 

@@ -16,10 +16,10 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
 import cuda_simulator
 import numpy as np
 
+from quantarray.backends.registry import kernel
 from quantarray.cpu import costs as cpu_costs
 from quantarray.cuda import costs as cuda_costs
-from quantarray.device import kernel
-from quantarray.ops import pooling
+from quantarray.ops.products.calls import pooling
 
 FASTER = ("depthwise_bytes", "rescale", "sliced", "unroll")  # ways of the CPU's to what other kernels do too
 
@@ -40,7 +40,7 @@ def twins(packing=True):
 
     Without `packing` operands are packed by the CPU, which takes no time.
     """
-    device = import_module("quantarray.device")  # the package has a function of this name
+    device = import_module("quantarray.backends.registry")
     found = device._twin
 
     def twin(backend, path, name):

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from quantarray.errors import DeviceError
+from quantarray.core.errors import DeviceError
 
-_device = import_module("quantarray.device")
+_device = import_module("quantarray.backends.registry")
 
 
 class ndarray:

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import strategies as st
 from strategies import laws, samples
 
-from quantarray.ops import counting, searching, sets
+from quantarray.ops.counting.histograms import histograms
+from quantarray.ops.statistical import searching, sets
 
 LENGTHS = (1, 31, 32, 33, 63, 64, 65, 200)
 GROUPS = (None, None, 5, 64)
@@ -49,8 +50,8 @@ def small_blocks(small):
     """Cut even the smallest arrays into many blocks, or leave their usual sizes."""
     with ExitStack() as stack:
         if small:
-            stack.enter_context(patch.object(counting, "_COUNTS", 37))
-            stack.enter_context(patch.object(counting, "_WORDS", 2))
+            stack.enter_context(patch.object(histograms, "_COUNTS", 37))
+            stack.enter_context(patch.object(histograms, "_WORDS", 2))
             stack.enter_context(patch.object(searching, "_BLOCK", 37))
             stack.enter_context(patch.object(searching, "_PACKED_BLOCK", 37))
             stack.enter_context(patch.object(sets, "_BLOCK", 37))

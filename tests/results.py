@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from strategies import Law, constants_of, meaning, seeds
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 
 @st.composite

@@ -14,8 +14,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.kernel_choice import forced
+from quantarray.arrays.array import validate
+from quantarray.backends.kernel_choice import forced
 
 _WITH_THREADS = [
     import_module(f"quantarray.cpu.{name}")

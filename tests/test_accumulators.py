@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.format import RUN_PLANES, RUN_WORDS, WORD_BITS
+from quantarray.core.format import RUN_PLANES, RUN_WORDS, WORD_BITS
 
 MOST = 2**31 - 1  # magnitude of an integer level
 

@@ -8,7 +8,7 @@ from packed import any_samples, beside, few_bit_pairs, roundings, within_memory
 from results import assert_packed
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 NUMBERS = st.one_of(st.integers(-1000, 1000), st.sampled_from([0.5, -3.25, 1e-3, 1e6, 0.1, np.float32(0.3), True]))
 BOTH = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}

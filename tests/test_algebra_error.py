@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import seeds
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 FLOAT64 = Fraction(1 + 1e-6)  # levels and constants are computed in float64: some 2**-29 of an ulp
 TINY = Fraction(2) ** -150  # half the spacing of float32 below 2**-126

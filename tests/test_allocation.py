@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.ops import allocation
+from quantarray.ops.quantize import bit_allocation
 
 
 def normal(*shape, seed=0):
@@ -79,7 +79,7 @@ def test_allocation_to_tensors():
     assert qa.allocate_bits(samples, 3 * samples.size, sensitivity=sensitivity)[0] == 8
     x = normal(2, 700)
     ranges = [np.ptp(x.ravel()[i : i + 256]) ** 2 * len(x.ravel()[i : i + 256]) / 4 for i in range(0, 1400, 256)]
-    assert allocation._spread("", "", x, 256) == pytest.approx(sum(ranges), rel=1e-6)
+    assert bit_allocation._spread("", "", x, 256) == pytest.approx(sum(ranges), rel=1e-6)
 
 
 def test_spread_bounds_the_variance():
@@ -87,7 +87,7 @@ def test_spread_bounds_the_variance():
     for bits in (1, 2, 4):
         q = qa.quantize(x.reshape(-1), qa.Grouped(bits, constants="float32"))
         error = ((q.dequantize().astype(np.float64) - x.reshape(-1)) ** 2).sum()
-        assert error < allocation._spread("", "", x, 256) / (2**bits - 1) ** 2
+        assert error < bit_allocation._spread("", "", x, 256) / (2**bits - 1) ** 2
 
 
 def test_allocation_over_many_groups():

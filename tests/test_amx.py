@@ -17,13 +17,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from llvmlite import ir
 from numba import njit
+from quantarray.kernels.contract.contract import Forms
+from quantarray.kernels.contract.windows import Window, frame, tile_count
 from test_micro import FEATURES, run
 
 from quantarray.cpu import costs, framed, isa, matrix_unit, trial
 from quantarray.cpu.micro import BLENDED, LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows, put_strip
 from quantarray.cpu.micro.vectors import I8, I32, I64
-from quantarray.kernels import Forms
-from quantarray.window import Window, frame, tile_count
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 TILES = dot_amx.EmulatedTiles()
@@ -382,7 +382,7 @@ import numpy as np
 from numba import typeof
 from quantarray.cpu import dot, framed, matrix_unit
 from quantarray.cpu.micro import dot_amx
-from quantarray.kernels import Finish, Frame, Left, Plan, Right
+from quantarray.kernels.contract import Finish, Frame, Left, Plan, Right
 
 def array(dimensions, dtype=np.int64):
     return np.zeros([1] * dimensions, dtype)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.dtypes import Constants
+from quantarray.arrays.array import validate
+from quantarray.core.dtypes import Constants
 
 
 def example():

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.refusals import REFUSED
+from quantarray.arrays.array import validate
+from quantarray.core.refusals import REFUSED
 from tools import array_api
-from quantarray.array import validate
 
 strict.set_array_api_strict_flags(api_version=array_api.VERSION)
 PAGE = Path(__file__).parents[1] / "docs" / "array-api.md"

@@ -21,17 +21,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quantarray.kernels.contract.contract import Forms
+from quantarray.tuning.autotune.results import Problem, Row, Tuned
 from results import assert_bits
 from strategies import Law, laws, samples, threads
 
 import quantarray as qa
-from quantarray import kernel_choice, timing, tuning
+from quantarray.backends import kernel_choice
 from quantarray.cli import main
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.io import tuned as files
-from quantarray.kernels import Forms
-from quantarray.ops import products
-from quantarray.tuned import Problem, Row, Tuned
+from quantarray.ops.products.calls import calls
+from quantarray.tuning.autotune import autotune, timing
+from quantarray.tuning.autotune import file as files
 
 LAYOUTS = {"conv": "conv_weights", "dot": "dot_weights"}
 pytestmark = pytest.mark.skipif(MOST_PRODUCT < 0, reason="this CPU has one kernel only")
@@ -46,7 +47,7 @@ def operands(*, rows=3, k=70, outputs=5, bits=4):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Nothing is known, and nothing stays known."""
-    monkeypatch.setattr(tuning, "state", tuning._State())
+    monkeypatch.setattr(autotune, "state", autotune._State())
 
 
 @pytest.fixture
@@ -193,20 +194,20 @@ def test_other_devices_are_left_alone(times):
     _, w = operands()
     there = Elsewhere(w.words, w.dtype, w.shape, w.axis)
     with qa.autotune() as tuned:
-        assert tuning.prepared("linear", "cuda:0", None, there, (), None, lambda device, x, w, bias: w) is there
+        assert autotune.prepared("linear", "cuda:0", None, there, (), None, lambda device, x, w, bias: w) is there
     assert not len(tuned)
 
 
 def test_nothing_is_looked_up_where_autotune_was_never_used(monkeypatch):
     for name in ("mark", "problem_of"):
-        monkeypatch.setattr(tuning, name, None)
+        monkeypatch.setattr(autotune, name, None)
     qa.linear(*operands())
 
 
 def test_errors_inside_a_block_end_it(times):
     with pytest.raises(ValueError, match="last length"), qa.autotune():
         qa.linear(operands()[0], operands(k=71)[1])
-    assert not tuning.state.open
+    assert not autotune.state.open
 
 
 def test_as_a_decorator(times):
@@ -318,11 +319,11 @@ def test_a_broken_choice_would_be_seen(times):
     for name in ("conv", "dot"):
         with kernel_choice.forced(name):
             qa.linear(x, w.copy())
-            assert products.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) == name
+            assert calls.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) == name
     with kernel_choice.forced("winograd"):
-        assert products.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) in ("conv", "dot")
+        assert calls.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) in ("conv", "dot")
         with kernel_choice.forced("dot"):  # 9 planes: only one kernel can
-            assert products.integer_kernel("cpu")(terms(9)[0], terms()[0], 3, 5, 2, Forms()) == "conv"
+            assert calls.integer_kernel("cpu")(terms(9)[0], terms()[0], 3, 5, 2, Forms()) == "conv"
 
 
 def terms(planes=4):
@@ -430,10 +431,10 @@ def test_a_file_is_written_and_read(times, monkeypatch, tmp_path):
     with qa.autotune(file) as tuned:
         qa.linear(*operands())
     assert tuned.file == file and tuned.to_json()["file"] == str(file)
-    monkeypatch.setattr(tuning, "state", tuning._State())
+    monkeypatch.setattr(autotune, "state", autotune._State())
     with qa.autotune(str(file)):
         pass
-    assert tuning.known() == 1
+    assert autotune.known() == 1
     x, w = operands()
     qa.linear(x, w)
     assert len(times.asked) == 1 and kernels(w) == {LAYOUTS[tuned[0].kernel]}
@@ -478,7 +479,7 @@ def test_a_kernel_that_is_not_there_is_ignored(tmp_path):
         qa.linear(x, w)
     gone = tuned[0]._replace(kernel="gone", us={**tuned[0].us, "gone": 0.1})
     files.merge("autotune", tmp_path / "t.json", [gone])
-    tuning.state.rows.clear()
+    autotune.state.rows.clear()
     with qa.autotune(tmp_path / "t.json"):
         pass
     y, v = operands()
@@ -527,9 +528,9 @@ def test_damaged_files_are_refused_and_left_alone(name, monkeypatch, tmp_path):
     with pytest.raises(qa.FormatError, match=r"autotune: .*tuned.json is not a whole file of tuned kernels: .*delete"):
         with qa.autotune(file, again=file.read_bytes() == b"{"):
             raise AssertionError("nothing is timed in vain")
-    assert not tuning.state.open
-    monkeypatch.setenv(tuning.VARIABLE, str(file))
-    monkeypatch.setattr(tuning, "state", tuning._State())
+    assert not autotune.state.open
+    monkeypatch.setenv(autotune.VARIABLE, str(file))
+    monkeypatch.setattr(autotune, "state", autotune._State())
     with pytest.warns(RuntimeWarning, match="QUANTARRAY_AUTOTUNE: .* the cost model chooses"):
         qa.linear(*operands())
     with warnings.catch_warnings():
@@ -541,10 +542,10 @@ def test_damaged_files_are_refused_and_left_alone(name, monkeypatch, tmp_path):
 def test_a_variable_that_names_no_file(monkeypatch, tmp_path):
     """A folder is called one; what is missing is said to be missing."""
     for name, reason in ((tmp_path, "is a folder, not a file that"), (tmp_path / "t.json", "there is no file")):
-        monkeypatch.setenv(tuning.VARIABLE, str(name))
-        monkeypatch.setattr(tuning, "state", tuning._State())
+        monkeypatch.setenv(autotune.VARIABLE, str(name))
+        monkeypatch.setattr(autotune, "state", autotune._State())
         with pytest.warns(RuntimeWarning, match=f"QUANTARRAY_AUTOTUNE: .*{reason}.*; the cost model chooses"):
-            assert tuning.known() == 0
+            assert autotune.known() == 0
     with pytest.raises(IsADirectoryError):
         with qa.autotune(tmp_path):
             raise AssertionError("nothing is timed in vain")
@@ -558,9 +559,9 @@ def test_the_default_place(times, monkeypatch, tmp_path):
     with qa.autotune(True) as tuned:
         qa.linear(*operands())
     assert tuned.file == tmp_path / "cache" / "quantarray" / "autotune.json" and len(saved(tuned.file)["tables"]) == 1
-    monkeypatch.setenv(tuning.VARIABLE, "1")
-    monkeypatch.setattr(tuning, "state", tuning._State())
-    assert tuning.known() == 1
+    monkeypatch.setenv(autotune.VARIABLE, "1")
+    monkeypatch.setattr(autotune, "state", autotune._State())
+    assert autotune.known() == 1
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert os.name == "nt" or files.default_path() == tmp_path / ".cache" / "quantarray" / "autotune.json"
@@ -700,7 +701,7 @@ def test_info_says_whether_a_table_is_in_force(monkeypatch, tmp_path, capsys):
     assert main(["info"]) == 0
     assert "autotune  no table: the cost model chooses; QUANTARRAY_AUTOTUNE=PATH takes one" in capsys.readouterr().out
     files.merge("autotune", tmp_path / "t.json", [row(1), row(2)])
-    monkeypatch.setenv(tuning.VARIABLE, str(tmp_path / "t.json"))
-    monkeypatch.setattr(tuning, "state", tuning._State())
+    monkeypatch.setenv(autotune.VARIABLE, str(tmp_path / "t.json"))
+    monkeypatch.setattr(autotune, "state", autotune._State())
     assert main(["info", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["autotune"].startswith("2 calls measured on this CPU")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 from quantarray.quantizers.lq import moving_average, qem
 from quantarray.quantizers.rows import Ascending
 

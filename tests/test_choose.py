@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
-from quantarray.ops import choice
+from quantarray.ops.quantize import scheme_choice
 
 N = 1 << 14
 
@@ -155,10 +155,12 @@ def test_nothing_at_all():
 def test_the_sample_is_small_and_runs_through_every_axis(shape):
     for axis in range(len(shape)):
         places = np.indices(shape)[axis]
-        seen = choice._sample(places)
-        assert (seen.size <= choice.SAMPLE and set(range(shape[axis])) <= {*seen.astype(int)}) or shape[axis] > 10_000
+        seen = scheme_choice._sample(places)
+        assert (seen.size <= scheme_choice.SAMPLE and set(range(shape[axis])) <= {*seen.astype(int)}) or shape[
+            axis
+        ] > 10_000
     whole = np.arange(5 * 7).reshape(5, 7)
-    np.testing.assert_array_equal(choice._sample(whole), whole.ravel())
+    np.testing.assert_array_equal(scheme_choice._sample(whole), whole.ravel())
 
 
 def test_one_negative_value_among_millions_is_seen():

@@ -10,9 +10,9 @@ import pytest
 from plain_files import Builder, rewrite, small
 
 import quantarray as qa
-from quantarray import progress
 from quantarray.cli import main, output, picture
 from quantarray.cli.info import isa, kernels
+from quantarray.core import progress
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +242,7 @@ def test_info_without_a_gpu(capsys, monkeypatch):
     failing.cuda.runtime.getDeviceCount = lambda: 0
     assert "none: no GPU can be used: it sees none" in call(capsys, "info")[1]
     failing.cuda.runtime.getDeviceCount = lambda: 1
-    monkeypatch.setattr(sys.modules["quantarray.device"], "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["quantarray.backends.registry"], "find_spec", lambda name: None)
     assert "none: CUDA kernels need numba-cuda; install it with" in call(capsys, "info")[1]
 
 

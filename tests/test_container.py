@@ -24,7 +24,7 @@ from plain_files import small
 from strategies import laws, samples
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 from quantarray.io import container
 
 PAGE = Path(__file__).parents[1] / "docs" / "format.md"

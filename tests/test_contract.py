@@ -4,21 +4,24 @@ import ast
 import inspect
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import quantarray
-from quantarray import kernels
-from quantarray.device import KERNELS, kernel
+from quantarray.backends.registry import KERNELS, kernel
+from quantarray.kernels.contract import contract
 
 ROOT = Path(quantarray.__file__).parent
-STUBS = {n: f for n, f in vars(kernels).items() if inspect.isfunction(f) and f.__module__ == kernels.__name__}
+LINT = Path(sys.executable).with_name("lint-imports")
+LAYERS = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+STUBS = {n: f for n, f in vars(contract).items() if inspect.isfunction(f) and f.__module__ == contract.__name__}
 
 
 @pytest.mark.parametrize("name", STUBS)
 def test_kernels_have_the_arguments_of_their_stubs(name):
-    assert name in KERNELS, f"{name} is not in device.py"
+    assert name in KERNELS, f"{name} is not in backends/registry.py"
     stub = list(inspect.signature(STUBS[name]).parameters)
     assert stub[-1] == "out" and STUBS[name].__doc__
     found = kernel("cpu", name)
@@ -37,79 +40,51 @@ def test_every_kernel_of_the_device_table_has_a_stub():
     assert set(KERNELS) == set(STUBS)
 
 
-def modules():
-    return {str(f.relative_to(ROOT.parent).with_suffix("")).replace("/", "."): f for f in sorted(ROOT.rglob("*.py"))}
+PACKAGE = sorted(ROOT.rglob("*.py"))
+BY_STRING = {"__init__.py", "backends/registry.py"}  # lazy names of the package, and kernels by device
+TYPED_UP = {  # imports for type checkers that point up: methods that are attached from above
+    ("arrays/array.py", "methods"),
+}
 
 
-def imports(name, path):
-    """The absolute names that a module imports anywhere, functions included."""
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    package = package.removesuffix(".__init__")
-    found = set()
+def test_imports_go_one_way():
+    """The layers of pyproject.toml hold, late imports counted; imports for type checkers alone are listed below."""
+    out = subprocess.run([LINT], cwd=ROOT.parent, capture_output=True, text=True)
+    assert out.returncode == 0, out.stdout + out.stderr
+
+
+def test_imports_by_string_stand_in_two_files():
+    """import-linter reads import statements only."""
+    called = ("import_module", "__import__", "spec_from_file_location", "run_module")
+    users = {
+        path.relative_to(ROOT).as_posix()
+        for path in PACKAGE
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in called
+    }
+    assert users == BY_STRING
+
+
+def typed_up(path):
+    """Yield the layers above a file's own that it imports for type checkers alone."""
+    here = path.relative_to(ROOT).parts
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            up = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*up, *([node.module] if node.module else [])])
-            found |= {f"{base}.{a.name}" for a in node.names}
-    return found
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for one in ast.walk(node):
+                if isinstance(one, ast.ImportFrom) and one.level == len(here) and one.module:
+                    yield one.module.partition(".")[0]
 
 
-GRAPH = {name: imports(name, path) for name, path in modules().items()}
-ABOUT = "quantarray.machine", "quantarray.__version__"  # what a verdict about a machine's matrix unit holds for
-RULES = [  # (whose modules, what they must not import)
-    ("quantarray.format", "quantarray"),
-    ("quantarray.errors", "quantarray"),
-    ("quantarray.machine", "quantarray"),
-    ("quantarray.forks", "quantarray"),
-    ("quantarray.dtypes", "quantarray", "quantarray.forks", "quantarray.format"),
-    (
-        "quantarray.window",
-        "quantarray",
-        "quantarray.dtypes",
-        "quantarray.forks",
-        "quantarray.format",
-        "quantarray.kernels",
-    ),
-    ("quantarray.kernels", "quantarray", "quantarray.dtypes"),
-    ("quantarray.cpu", "quantarray", "quantarray.cpu", "quantarray.forks", "quantarray.format", *ABOUT),
-    ("quantarray.cuda", "quantarray.cpu"),
-    ("quantarray.cuda", "quantarray.nn"),
-    ("quantarray.ops", "numba"),
-    ("quantarray.ops", "cupy"),
-    ("quantarray.ops", "quantarray.cpu"),
-    ("quantarray.ops", "quantarray.cuda"),
-    ("quantarray.ops", "quantarray.nn"),
-    ("quantarray.ops", "quantarray.io"),
-    ("quantarray.array", "numba"),
-    ("quantarray.quantizers", "quantarray.ops"),
-]
-
-
-def _within(name, prefix):
-    return name == prefix or name.startswith(prefix + ".")
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: " -> ".join(rule[:2]))
-def test_imports_go_one_way(rule):
-    who, banned, *allowed = rule
-    sources = {name: found for name, found in GRAPH.items() if _within(name, who)}
-    assert sources, f"no module {who}"
-    wrong = [
-        f"{name} imports {target}"
-        for name, targets in sources.items()
-        for target in targets
-        if _within(target, banned) and not any(_within(target, a) for a in allowed)
-    ]
-    assert not wrong
-
-
-def test_the_graph_is_read_right():
-    """Guard the reader above: a relative import and one inside a function."""
-    assert "quantarray.format.word_count" in GRAPH["quantarray.ops.conversion"]
-    assert "quantarray.ops.creation.make_constants" in GRAPH["quantarray.thresholds"]
-    assert "quantarray.cpu.micro.TILE" in GRAPH["quantarray.cpu.conv"]
+def test_imports_for_type_checkers_that_point_up_are_listed():
+    layers = [name for layer in reversed(LAYERS) for name in layer.replace("|", " ").split()]
+    rank = {name.strip(): i for i, name in enumerate(layers)}
+    up = {
+        (path.relative_to(ROOT).as_posix(), target)
+        for path in PACKAGE
+        for target in typed_up(path)
+        if (here := path.relative_to(ROOT).parts[0].removesuffix(".py")) in rank and rank[target] > rank[here]
+    }
+    assert up == TYPED_UP
 
 
 LOOK = """
@@ -127,7 +102,7 @@ def test_importing_loads_no_kernel_and_no_optional_package():
     out = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=True).stdout.splitlines()
     print(f"import quantarray: {float(out[0]):.0f} ms after NumPy")
     loaded = set(out[1].split())
-    assert "quantarray.ops.convolution" in loaded
+    assert "quantarray.ops.products.convolution" in loaded
     assert not loaded & {"cupy", "torch", "matplotlib", "safetensors", "quantarray.cpu.conv", "numba"}
 
 
@@ -135,7 +110,7 @@ WITHOUT_CUDA = """
 import sys
 sys.modules["numba_cuda"] = None
 import quantarray as qa
-from quantarray.device import kernel
+from quantarray.backends.registry import kernel
 try:
     kernel("cuda", "pack")
 except qa.DeviceError as error:

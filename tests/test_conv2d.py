@@ -15,12 +15,12 @@ from results import assert_bits, assert_packed
 from strategies import PRODUCTS, Law, laws, products_by, seeds, threads
 
 import quantarray as qa
-from quantarray import kernel_choice
-from quantarray.array import validate
+from quantarray.arrays.array import validate
+from quantarray.backends import kernel_choice
 from quantarray.cpu import conv, conv_real, dot, drive, framed, winograd
 from quantarray.cpu import threads as cpu_threads
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops import folded, scaled
+from quantarray.ops.products.calls import folded_thresholds, scaled_sums
 
 DOTS = MOST_PRODUCT > 0
 LARGE = st.sampled_from([(-(2**20), 5, 2**20 - 1), (2**16, -(2**16)), (2**9 - 1, 0)]).map(lambda v: Law(qa.integers(v)))
@@ -239,7 +239,7 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
 
     monkeypatch.setattr(drive, "threads", on_two_threads(one_by_one))
     monkeypatch.setattr(drive, "cut", lambda workers, split, *rest: (split, 2))
-    monkeypatch.setattr(folded, "possible", lambda *operands: False)
+    monkeypatch.setattr(folded_thresholds, "possible", lambda *operands: False)
     x = qa.from_codes(np.ones((1, 3, 3, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)
     with products_by(name):
@@ -269,7 +269,7 @@ def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
 
     monkeypatch.setattr(drive, "threads", on_two_threads(run))
     monkeypatch.setattr(drive, "cut", lambda *given: (chunks, parts))
-    for real_constants in (folded, scaled):  # so that they are summed
+    for real_constants in (folded_thresholds, scaled_sums):  # so that they are summed
         monkeypatch.setattr(real_constants, "possible", lambda *operands: False)
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
     real = qa.from_codes(b.codes(), b.dtype, axis=3, scale=scale) if scale else b

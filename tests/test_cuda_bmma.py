@@ -18,10 +18,10 @@ from test_cuda_conv import (  # noqa: F401
 from test_cuda_conv import test_bits as check_bits
 
 import quantarray as qa
-from quantarray import window
 from quantarray.cuda import bmma, launch, tiles
 from quantarray.cuda.bmma import Tile
 from quantarray.cuda.tiles import OUTSIDE
+from quantarray.kernels.contract import windows
 
 TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]
 
@@ -42,8 +42,8 @@ def tiny(request):
 def test_pairs_of_words(kernel, stride, image, pad, words, groups):
     """They are copied together where all that are inside the image lie in pairs, each from an even place on."""
     image = max(image, kernel)
-    found = window.Window((image,) * 2, (kernel,) * 2, (stride,) * 2, ((pad, pad),) * 2, (1, 1))
-    taps = tiles.taps(window.plan(found, words, groups, 4))
+    found = windows.Window((image,) * 2, (kernel,) * 2, (stride,) * 2, ((pad, pad),) * 2, (1, 1))
+    taps = tiles.taps(windows.plan(found, words, groups, 4))
     paired = taps.offsets.shape[1] % 2 == 0
     for begin, kind, _ in (taps.places[:, [2, 1, 0]]).tolist():
         for one, two in taps.offsets[kind].reshape(-1, 2).tolist() if paired else []:

@@ -13,12 +13,18 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from cuda_compile import TARGETS, assemble, launches, link, name_of, needs_toolkit, opcodes
+from quantarray.ops.products.calls.lanes import GroupLanes
 from strategies import PRODUCTS, products_by
 
 import quantarray as qa
-from quantarray.device import kernel
-from quantarray.ops import channelwise, pooling, products, taps, thresholding
-from quantarray.ops.lanes import GroupLanes
+from quantarray.backends.registry import kernel
+from quantarray.ops.products.calls import (
+    calls,
+    depthwise_plan,
+    depthwise_taps,
+    epilogue,
+    pooling,
+)
 
 pytestmark = [
     needs_toolkit,
@@ -52,7 +58,7 @@ def words(*shape):
 
 def finish(channels, count, planes, real):
     lanes = GroupLanes(channels)
-    return thresholding.finish(None, channels, real, lanes=lanes)._replace(
+    return epilogue.finish(None, channels, real, lanes=lanes)._replace(
         thresholds=lanes(np.zeros((count, channels), np.float64 if real else np.int64)),
         flip=np.zeros(-(-channels // 32), np.uint32),
         toggles=words(count + 1, planes),
@@ -89,9 +95,12 @@ def public(name, function):
         def twin(device, asked):
             return kernel("cuda" if asked == name else device, asked)
 
-        none = [patch.object(module, "has_kernel", lambda device, name: False) for module in (taps, channelwise)]
+        none = [
+            patch.object(module, "has_kernel", lambda device, name: False)
+            for module in (depthwise_taps, depthwise_plan)
+        ]
         chosen = products_by(name) if name in PRODUCTS else nullcontext()
-        with patch.object(products, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1], chosen:
+        with patch.object(calls, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1], chosen:
             function()
 
     return run

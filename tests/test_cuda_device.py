@@ -10,9 +10,10 @@ from cuda_backend import both, twins
 from numba import cuda
 
 import quantarray as qa
-from quantarray import DeviceError, kernels
+from quantarray import DeviceError
+from quantarray.backends.registry import KERNELS, kernel
 from quantarray.cuda import costs
-from quantarray.device import KERNELS, kernel
+from quantarray.kernels.contract import contract
 
 
 def all_twins():
@@ -47,7 +48,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "winograd",
     }
     for name, twin in found.items():
-        stub = inspect.signature(getattr(kernels, name))
+        stub = inspect.signature(getattr(contract, name))
         assert list(inspect.signature(twin).parameters) == list(stub.parameters), name
 
 

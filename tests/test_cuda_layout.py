@@ -11,8 +11,8 @@ from results import assert_bits
 from strategies import laws
 
 import quantarray as qa
+from quantarray.core.format import tail_mask, word_count
 from quantarray.cuda import launch
-from quantarray.format import tail_mask, word_count
 
 LENGTHS = (1, 31, 32, 33, 64, 65, 129)
 few = settings(max_examples=6)

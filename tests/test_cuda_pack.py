@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from cuda_backend import both
+from quantarray.ops.products.calls.lanes import GroupLanes
 
-from quantarray.device import kernel
-from quantarray.format import word_count
-from quantarray.ops import thresholding
-from quantarray.ops.lanes import GroupLanes
+from quantarray.backends.registry import kernel
+from quantarray.core.format import word_count
+from quantarray.ops.products.calls import epilogue
 
 LENGTHS = (1, 31, 32, 33, 63, 64, 65, 129, 300)
 
@@ -111,7 +111,7 @@ def test_threshold(planes, count, channels, real):
     if real:
         limits[0, ::3] = np.nan  # below all values
     bits = rng.integers(0, 2, (count + 1, planes)) if count > 1 else np.array([[0], [1]])
-    finish = thresholding.finish(None, channels, real, lanes=lanes)._replace(
+    finish = epilogue.finish(None, channels, real, lanes=lanes)._replace(
         thresholds=lanes(limits),
         flip=np.packbits(lanes(rng.integers(0, 2, channels).astype(bool)), bitorder="little").view("<u4"),
         toggles=np.where(bits == 1, ~np.uint64(0), np.uint64(0)),

@@ -7,10 +7,10 @@ from results import assert_bits
 from test_cuda_layout import words
 
 import quantarray as qa
+from quantarray.backends.registry import kernel
+from quantarray.core.format import word_count
 from quantarray.cuda import counting_sort, launch, reduce, scan
-from quantarray.device import kernel
-from quantarray.format import word_count
-from quantarray.ops import encoding
+from quantarray.ops.quantize import encoding
 
 LENGTHS = (1, 33, 64, 130)
 

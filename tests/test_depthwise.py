@@ -20,8 +20,8 @@ from strategies import Law, laws, threads
 from test_folded import folded_calls
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.ops import channelwise, convolution, slices
+from quantarray.arrays.array import validate
+from quantarray.ops.products.calls import bit_sliced, convolution, depthwise_plan
 
 
 @given(st.data(), cases(depthwise=True))
@@ -60,8 +60,8 @@ def test_two_levels_in_groups(data, case):
 @pytest.mark.parametrize("channels", [64, 192, 320])
 def test_groups_are_counted_in_slices(n, size, planes, channels, monkeypatch):
     """Whatever the number of differing bits, and with as few planes as hold them."""
-    made, prepare = [], slices.prepare
-    monkeypatch.setattr(slices, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
+    made, prepare = [], bit_sliced.prepare
+    monkeypatch.setattr(bit_sliced, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
     rng = np.random.default_rng(size)
     x = rng.choice((-1, 1), (2, size + 2, size + 9, channels))
     w, groups = rng.choice((-1, 1), (channels, size, size, n)), channels // n
@@ -80,8 +80,8 @@ def test_groups_are_counted_in_slices(n, size, planes, channels, monkeypatch):
 @pytest.mark.parametrize("channels", [1, 65, 577])
 def test_bits_are_counted_in_slices(size, planes, channels, monkeypatch):
     """Up to 254 taps, for every number of differing bits that there can be."""
-    made, prepare = [], slices.prepare
-    monkeypatch.setattr(slices, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
+    made, prepare = [], bit_sliced.prepare
+    monkeypatch.setattr(bit_sliced, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
     rng = np.random.default_rng(size)
     x, w = rng.choice((-1, 1), (2, size + 2, size + 9, channels)), rng.choice((-1, 1), (channels, size, size, 1))
     x[0, :size, :size] = np.where(rng.integers(0, 2, channels), 1, -1) * w[..., 0].transpose(1, 2, 0)
@@ -158,13 +158,13 @@ def test_real_depthwise(data, case):
 
 def exact_sums(monkeypatch):
     """The calls for exact sums that are made ready."""
-    found, original = [], channelwise._sums
+    found, original = [], depthwise_plan._sums
 
     def noted(job):
         found.append(original(job))
         return found[-1]
 
-    monkeypatch.setattr(channelwise, "_sums", noted)
+    monkeypatch.setattr(depthwise_plan, "_sums", noted)
     return found
 
 
@@ -290,7 +290,7 @@ def test_scaled_depthwise_weights_are_counted_in_slices(monkeypatch):
     x = qa.quantize(rng.standard_normal((1, 9, 9, 70), np.float32), qa.Sign(scale=True))
     w = qa.quantize(rng.standard_normal((70, 3, 3, 1), np.float32), qa.XNOR(), axis=0)
     qa.conv2d(x, w, padding=1, groups=70, requantize=qa.Thresholds([0.5]))
-    assert [type(call) for call in calls] == [slices.Sliced]
+    assert [type(call) for call in calls] == [bit_sliced.Sliced]
 
 
 @pytest.mark.parametrize("n", [2, 8])
@@ -299,7 +299,7 @@ def test_scaled_depthwise_weights_are_counted_in_slices(monkeypatch):
 def test_scaled_groups_are_counted_in_slices(n, bias, x_scale, monkeypatch):
     """Thresholds are folded where x has one scale and each output one, none negative; else the real kernel is used.
 
-    The call of merged groups asks for folded thresholds too, but where its integer kernel has a layout of its own (AMX).
+    The call of merged groups asks for folded thresholds too, but where its integer kernel has its own layout (AMX).
     """
     rng, calls = np.random.default_rng(n), folded_calls(monkeypatch)
     x = qa.encode(rng.choice((-1, 1), (2, 5, 9, 96)), (-1, 1))
@@ -317,6 +317,6 @@ def test_scaled_groups_are_counted_in_slices(n, bias, x_scale, monkeypatch):
         got = qa.conv2d(x, w, requantize=law, **more)
         np.testing.assert_array_equal(got.words, law(dense).words)
     if x_scale in (None, 0.37):
-        assert [type(call) for call in calls] == [slices.Sliced] * 2
+        assert [type(call) for call in calls] == [bit_sliced.Sliced] * 2
     else:
         assert len(calls) >= 2 and not any(calls)

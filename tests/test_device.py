@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.device import cupy
+from quantarray.arrays.array import validate
+from quantarray.backends.registry import cupy
 
 
 def made():

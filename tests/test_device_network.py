@@ -9,7 +9,7 @@ from test_device import a_gpu
 from test_networks import NAMES, PACKAGED, network_file
 
 import quantarray as qa
-from quantarray.device import cupy
+from quantarray.backends.registry import cupy
 from quantarray.nn import Conv2d, Dense, MaxPool2d, Sequential, load_network
 
 captures = pytest.mark.skipif(find_spec("numba_cuda") is None, reason="needs numba-cuda")

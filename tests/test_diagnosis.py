@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray import diagnosis
+from quantarray.backends import diagnosis
 
 RUNTIME = fake_cupy.cuda.runtime
 

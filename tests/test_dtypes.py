@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import integer_dtypes, laws, samples
 
 import quantarray as qa
-from quantarray.dtypes import DType, arithmetic, level_ranks, terms
+from quantarray.core.dtypes import DType, arithmetic, level_ranks, terms
 
 
 @st.composite

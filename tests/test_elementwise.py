@@ -9,7 +9,7 @@ from results import assert_packed
 from strategies import threads
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 SAME = {  # the same values of integers and floats
     "abs": np.abs, "sign": np.sign, "square": np.square, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from strategies import threads
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.device import kernel as kernel_of
-from quantarray.ops import encoding, grids
-from quantarray.ops import given as prepared
-from quantarray.ops.kept import Kept
+from quantarray.arrays.array import validate
+from quantarray.backends.registry import kernel as kernel_of
+from quantarray.core.bounded_cache import Kept
+from quantarray.ops.quantize import encoding, grids
+from quantarray.ops.quantize import prepared_schemes as prepared
 
 QUANTIZERS = [
     qa.Sign(),

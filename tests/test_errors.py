@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.device import kernel
-from quantarray.ops import checks
+from quantarray.arrays import checks
+from quantarray.backends.registry import kernel
 
 BIG = 33_026  # the first n with n * 255 * 255 >= 2**31
 UNIT = np.ones(1, np.float32)

@@ -10,7 +10,8 @@ from results import assert_bits
 from strategies import threads
 
 import quantarray as qa
-from quantarray.ops import contraction, merging
+from quantarray.ops.products.calls import conv_plan
+from quantarray.ops.products.calls import merged_groups as merging
 
 
 @pytest.mark.parametrize("x_levels", [(0, 1), (-1, 1), range(4), range(-8, 8)])
@@ -83,8 +84,8 @@ def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, 
     """Borders, bits that lie over two words, rows of which a thread begins with any one, and of which vectors leave
     some. Nine taps of 63 channels are nine words either way."""
     rng, seen = np.random.default_rng(3), []
-    unroll = contraction.UnrolledBits.__call__
-    monkeypatch.setattr(contraction.UnrolledBits, "__call__", lambda *given: seen.append(1) or unroll(*given))
+    unroll = conv_plan.UnrolledBits.__call__
+    monkeypatch.setattr(conv_plan.UnrolledBits, "__call__", lambda *given: seen.append(1) or unroll(*given))
     x, w = rng.choice(x_levels, (3, *size, channels)), rng.choice(w_levels, (35, 3, 3, channels))
     geometry = {name: v if isinstance(v, tuple) else (v, v) for name, v in how.items() if name != "padding"}
     exact = naive.conv2d(x, w, padding=how["padding"], pad_value=2, **geometry)

@@ -7,7 +7,7 @@ from strategies import products_by
 
 import quantarray as qa
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
-from quantarray.ops import folded, scaled
+from quantarray.ops.products.calls import folded_thresholds, scaled_sums
 
 DOTS = MOST_PRODUCT > 0
 
@@ -22,13 +22,13 @@ def folding_case(bias_scale=1.0, scale=0.37, rows=3):
 
 def folded_calls(monkeypatch):
     """Every answer of a fold: None where the real kernel has to do it."""
-    found, original = [], folded.Exact.found
+    found, original = [], folded_thresholds.Exact.found
 
     def noted(self, x):
         found.append(original(self, x))
         return found[-1]
 
-    monkeypatch.setattr(folded.Exact, "found", noted)
+    monkeypatch.setattr(folded_thresholds.Exact, "found", noted)
     return found
 
 
@@ -88,7 +88,7 @@ def test_exact_sums_become_what_the_real_kernel_makes(w_offset, name, monkeypatc
     w = w + np.float32(w_offset) if w_offset else w
     with products_by(name):
         got = qa.conv2d(x, w, bias=bias, padding=1, pad_value=0.5)
-        monkeypatch.setattr(scaled, "possible", lambda *operands: False)
+        monkeypatch.setattr(scaled_sums, "possible", lambda *operands: False)
         assert_bits(got, qa.conv2d(x, w.copy(), bias=bias, padding=1, pad_value=0.5))
 
 

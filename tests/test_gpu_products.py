@@ -8,8 +8,8 @@ import pytest
 from test_device import GPUS
 
 import quantarray as qa
+from quantarray.backends.registry import first_gpu
 from quantarray.cuda import isa
-from quantarray.device import first_gpu
 
 CASES = {
     "product": ((300, 4096), (200, 4096), (-1, 1), {}),

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from strategies import threads
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.device import kernel
-from quantarray.ops import given as prepared
-from quantarray.ops.kept import Kept
+from quantarray.arrays.array import validate
+from quantarray.backends.registry import kernel
+from quantarray.core.bounded_cache import Kept
+from quantarray.ops.quantize import prepared_schemes as prepared
 from quantarray.quantizers.base import Quantizer
 from quantarray.quantizers.extremes import extremes
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
+from quantarray.core.dtypes import Constants, bfloat16_bits, bfloat16_values
 from quantarray.cpu import grouped as kernels
-from quantarray.dtypes import Constants, bfloat16_bits, bfloat16_values
 from quantarray.quantizers import grouped
 
 MASK = 2**32 - 1

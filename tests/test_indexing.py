@@ -182,7 +182,7 @@ def test_repeat_of_nothing_nothing_times():
 
 def test_repeat_in_parts(monkeypatch):
     """Indices of the packed axis are made in parts that begin on words."""
-    from quantarray.ops import taking
+    from quantarray.ops.manipulation import taking
 
     monkeypatch.setattr(taking, "_PART", 128)
     q = qa.from_codes(np.arange(300).reshape(3, 100) % 3, qa.ternary)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.ops import indexing
-from quantarray.ops.bfloat16 import _DLTensor, _pointer
+from quantarray.arrays.bfloat16 import _DLTensor, _pointer
+from quantarray.ops.manipulation import indexing
 
 VALUES = np.array([[1.0, -2.5, 0.0, 3.140625], [-0.0, 1e30, -1e-30, 7.0]])
 _BFLOAT = 4  # DLPack's code

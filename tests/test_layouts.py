@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.layouts import Buffers, room
+from quantarray.arrays.layouts import Buffers, room
 
 RNG = np.random.default_rng(0)
 

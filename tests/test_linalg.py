@@ -13,9 +13,9 @@ from results import assert_bits, assert_packed, thresholds
 from strategies import Law, channels, laws, lengths, products_by, samples, seeds, threads
 
 import quantarray as qa
+from quantarray.core.format import RUN_WORDS
 from quantarray.cpu.micro import STREAMED
-from quantarray.format import RUN_WORDS
-from quantarray.ops import few
+from quantarray.ops.products.calls import few_outputs
 
 INTEGER = laws(kinds=["integer"])
 REAL = laws(3, ["integer", "scaled", "uniform", "basis", "basis", "table"])
@@ -70,7 +70,9 @@ def operands(draw, lead, x_law, w_law, groups=(None,), length=LENGTHS):
 
 def places(draw):
     """Products by the kernels, or as if their layout took too much memory."""
-    return patch.object(few, "_SMALL", draw(st.sampled_from([few._SMALL, few._SMALL, -(2**62)])))
+    return patch.object(
+        few_outputs, "_SMALL", draw(st.sampled_from([few_outputs._SMALL, few_outputs._SMALL, -(2**62)]))
+    )
 
 
 def check(draw, call, expected):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.ops import searching, sets, tables
-from quantarray.ops.blocks import blocks
+from quantarray.arrays.blocks import blocks
+from quantarray.ops.counting.histograms import level_tables
+from quantarray.ops.statistical import searching, sets
 
 MIB = 2**20
 RNG = np.random.default_rng(0)
@@ -132,7 +133,7 @@ def test_no_indices_of_all_elements(name):
 def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
     q = rows(70, 65, law, axis)
     v = q.dequantize().astype(np.float64)
-    monkeypatch.setattr(tables, "_MOST", 1 << 12)
+    monkeypatch.setattr(level_tables, "_MOST", 1 << 12)
     monkeypatch.setattr(searching, "_BLOCK", 100)
     monkeypatch.setattr(sets, "_BLOCK", 100)
     for along in (0, 1):
@@ -159,7 +160,7 @@ def test_tables_of_blocks_of_groups(over, monkeypatch):
     codes, (scale, offset) = RNG.integers(0, 256, (7, 640), np.uint8), RNG.normal(size=(2, 7, 10))
     q = qa.from_codes(codes, UNIFORM, scale=scale, offset=offset, group=64)
     expected = [getattr(qa, name)(q, over) for name in REDUCTIONS]
-    monkeypatch.setattr(tables, "_MOST", 1 << 12)
+    monkeypatch.setattr(level_tables, "_MOST", 1 << 12)
     for name, array in zip(REDUCTIONS, expected, strict=True):
         assert np.array_equal(getattr(qa, name)(q, over), array)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from plain_files import Builder, small
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 from quantarray.nn import Conv2d, Dense, MaxPool2d, Sequential, load_network
 from quantarray.nn.network import smallest_dtype
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quantarray.backends.registry import kernel
+from quantarray.core.format import word_count
 from quantarray.cpu import steps
-from quantarray.device import kernel
-from quantarray.format import word_count
 
 STEPS = st.one_of(st.integers(-80, 80), st.sampled_from([2, -2, 3, 8, -8, 9, 16, 17, 32, 33, 72, -72, 73, 130, -200]))
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray import protocols
-from quantarray.array import validate
+from quantarray import numpy_protocol
+from quantarray.arrays.array import validate
 
 RNG = np.random.default_rng(0)
 Q = qa.from_codes(RNG.integers(0, 4, (3, 1, 70)), qa.uint2)  # levels 0 .. 3
@@ -205,7 +205,7 @@ def test_functions_without_a_signature(monkeypatch):
             raise ValueError("no signature")
         return known(f)
 
-    monkeypatch.setattr(protocols.inspect, "signature", signature)
+    monkeypatch.setattr(numpy_protocol.inspect, "signature", signature)
     for name in ("concatenate", "inner"):
         test_functions(name)
     test_where_and_choices_of_dtype()
@@ -218,15 +218,15 @@ def numpy_functions(module):
 
 def test_every_twin_is_tried():
     """What NumPy and quantarray both have by one meaning is above; what differs in meaning is known."""
-    found = {n for n in numpy_functions(np) if protocols.of_function(getattr(np, n)) is not None}
-    found |= {f.__name__ for f in protocols._ADAPTED if not isinstance(f, np.ufunc)}
+    found = {n for n in numpy_functions(np) if numpy_protocol.of_function(getattr(np, n)) is not None}
+    found |= {f.__name__ for f in numpy_protocol._ADAPTED if not isinstance(f, np.ufunc)}
     assert found == set(FUNCTIONS) | OTHERS
-    inner = {n for n in numpy_functions(np.linalg) if protocols.of_function(getattr(np.linalg, n)) is not None}
+    inner = {n for n in numpy_functions(np.linalg) if numpy_protocol.of_function(getattr(np.linalg, n)) is not None}
     assert inner - found <= set(LINALG) and set(LINALG) <= {*inner, *qa.linalg.__all__}
     for copied, name in COPIES.items():
         assert getattr(np, copied) is getattr(np, name)
     both = set(np.__all__) & set(qa.__all__)
-    assert {n for n in both if inspect.isfunction(getattr(qa, n)) and n in protocols.DIFFERENT} == {
+    assert {n for n in both if inspect.isfunction(getattr(qa, n)) and n in numpy_protocol.DIFFERENT} == {
         "choose", "load", "save"
     }  # fmt: skip
 
@@ -246,7 +246,7 @@ OPERANDS = {
 @pytest.mark.parametrize("ufunc", UFUNCS.values(), ids=UFUNCS)
 def test_ufuncs(ufunc):
     """A ufunc is the function of its name, or names `map`, or what gives values."""
-    ours = protocols.of_ufunc(ufunc.__name__)
+    ours = numpy_protocol.of_ufunc(ufunc.__name__)
     if ours is None:
         with pytest.raises(TypeError, match=f"numpy.{ufunc.__name__} does not take packed arrays") as caught:
             ufunc(*[Q] * ufunc.nin)
@@ -259,7 +259,7 @@ def test_ufuncs(ufunc):
     check(ufunc(*operands), ufunc(*plain))
 
 
-@pytest.mark.parametrize(("name", "method"), protocols._METHODS)
+@pytest.mark.parametrize(("name", "method"), numpy_protocol._METHODS)
 def test_methods_of_ufuncs(name, method):
     """Along axis 0 by default, or any other; over several, and all, where NumPy does."""
     f = getattr(getattr(np, name), method)

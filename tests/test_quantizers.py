@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 INPUTS = [np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint64, np.bool_]
 TINY = np.float32(1e-45)  # the smallest there is

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 CODES = np.arange(3 * 4 * 130).reshape(3, 4, 130)
 LAWS = {

@@ -8,8 +8,8 @@ from results import assert_packed
 from strategies import arrays, laws, samples, threads
 
 import quantarray as qa
-from quantarray.device import kernel
-from quantarray.format import word_count
+from quantarray.backends.registry import kernel
+from quantarray.core.format import word_count
 
 LENGTHS = st.sampled_from([0, 1, 2, 31, 32, 33, 63, 64, 65, 200])
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 from quantarray.quantizers.least_squares import least_squares_scale
 from quantarray.quantizers.normal_float import normal_levels
 

@@ -12,8 +12,8 @@ from results import assert_packed
 from strategies import laws
 
 import quantarray as qa
-from quantarray.array import validate
-from quantarray.ops import searching
+from quantarray.arrays.array import validate
+from quantarray.ops.statistical import searching
 
 
 @st.composite

@@ -11,7 +11,7 @@ from results import assert_bits, assert_packed
 from strategies import arrays, channels, laws, lengths, samples, seeds, threads
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 
 @st.composite

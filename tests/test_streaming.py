@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from results import assert_packed
 
 import quantarray as qa
-from quantarray import progress
-from quantarray.array import validate
-from quantarray.ops import quantization
+from quantarray.arrays.array import validate
+from quantarray.core import progress
+from quantarray.ops.quantize import quantization
 
 SCHEMES = [
     qa.Sign(),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from packed import any_samples
 
 import quantarray as qa
-from quantarray.ops import blocks
+from quantarray.arrays import blocks
 from quantarray.testing import assert_allclose, assert_array_equal
 
 

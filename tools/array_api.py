@@ -2,14 +2,14 @@
 
     python -m tools.array_api > docs/array-api.md
 
-A test compares the page with the code. A name that the package exports is supported, unless `PARTIAL`
-says what of it is not; every other name has its reason in `quantarray.refusals`, which `quantarray.<name>` raises too.
+A test compares the page with the code. A name that the package exports is supported, unless `PARTIAL` says what of it
+is not; every other name has its reason in `quantarray.core.refusals`, which `quantarray.<name>` raises too.
 """
 
 from __future__ import annotations
 
 import quantarray
-from quantarray.refusals import REFUSED
+from quantarray.core.refusals import REFUSED
 
 VERSION = "2024.12"
 

@@ -1,6 +1,6 @@
 """Rows as text: case, ours, each peer, ratio, limit, share of the limit."""
 
-from quantarray.text import table
+from quantarray.core.text import table
 
 from .contenders import OURS
 

@@ -9,8 +9,8 @@ import sys
 import time
 
 import quantarray as qa
+from quantarray.backends.registry import cupy
 from quantarray.cli.output import count
-from quantarray.device import cupy
 
 from ..cpu.cases import Network
 from . import checks, limits

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import numpy as np
 
 import quantarray as qa
+from quantarray.backends.registry import device_of, empty, first_gpu, zeros
 from quantarray.cuda import isa
-from quantarray.device import device_of, empty, first_gpu, zeros
 
 from ..cpu.cases import Conv, Network, Pack, Product, levels
 from ..cpu.contenders import OURS
@@ -99,7 +99,7 @@ def pack_kernel(case, xp):
     device, (rows, length) = device_of(x), x.shape
     out, nan = empty(device, (1, rows, -(-length // 64))), zeros(device, (1,), np.bool_)
     tables = np.zeros((1, 1, 1), np.float32), np.arange(2, dtype=np.uint8).reshape(1, 1, 2), np.zeros(1, np.int64)
-    run = import_module("quantarray.device").kernel(device, "encode")
+    run = import_module("quantarray.backends.registry").kernel(device, "encode")
 
     def call():
         run(x[..., None], *tables, length, nan, out)

@@ -6,7 +6,7 @@ import subprocess
 from unittest.mock import patch
 
 import quantarray as qa
-from quantarray.diagnosis import version_of
+from quantarray.backends.diagnosis import version_of
 
 from ..cpu.contenders import OURS
 from ..cpu.rounds import unequal

@@ -1,6 +1,6 @@
 """Rows as text."""
 
-from quantarray.text import table
+from quantarray.core.text import table
 
 from ..cpu.contenders import OURS
 from ..cpu.table import duration

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..io.files import load_npy
-from ..ops.choice import choose
+from ..ops.quantize.scheme_choice import choose
 from ..report.compare import compare
 from . import output
 

@@ -13,15 +13,16 @@ import llvmlite.binding
 import numba
 import numpy as np
 
-from .. import __version__, tuning
-from ..array import QuantArray
+from .. import __version__
+from ..arrays.array import QuantArray
+from ..backends.registry import first_gpu
+from ..core.errors import DeviceError, FormatError
+from ..core.machine import cpu_name
 from ..cpu import isa
 from ..cuda import isa as cuda_isa
-from ..device import first_gpu
-from ..errors import DeviceError, FormatError
 from ..io.container import load
-from ..machine import cpu_name
 from ..nn import load_network
+from ..tuning import autotune
 from . import output
 
 FEATURES = ("popcnt", "avx2", "avx512f", "avx512vpopcntdq", "amx-int8", "neon")
@@ -101,12 +102,12 @@ def kernels(name: str, features: set[str]) -> str:
 
 def autotuned() -> str:
     """Whether kernels are chosen by measurements."""
-    named, found = os.environ.get(tuning.VARIABLE), tuning.known()
+    named, found = os.environ.get(autotune.VARIABLE), autotune.known()
     if not named:
         return (
-            f"no table: the cost model chooses; {tuning.VARIABLE}=PATH takes one, `quantarray tune NET.npz` makes one"
+            f"no table: the cost model chooses; {autotune.VARIABLE}=PATH takes one, `quantarray tune NET.npz` makes one"
         )
-    return f"{found} calls measured on this CPU, from {tuning.VARIABLE}={named}; the cost model chooses for others"
+    return f"{found} calls measured on this CPU, from {autotune.VARIABLE}={named}; the cost model chooses for others"
 
 
 def gpu() -> dict[str, str] | str:

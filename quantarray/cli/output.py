@@ -10,10 +10,10 @@ import os
 import sys
 from typing import Any
 
-from ..array import QuantArray
+from ..arrays.array import QuantArray
+from ..core.text import table
 from ..io.plain import PlainNetwork
 from ..nn import Network
-from ..text import table
 
 
 def amount(nbytes: int) -> str:

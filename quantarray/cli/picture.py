@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..array import QuantArray
-from ..dtypes import Array
-from ..forks import no_fork
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.forks import no_fork
 from ..nn import Network
 
 INK, FAINT, WRONG, RIGHT = "#1f2933", "#7b8794", "#d64545", "#2f6f9f"

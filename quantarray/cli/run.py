@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..array import QuantArray
-from ..dtypes import Array
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.progress import Progress
 from ..io.files import load_npy, whole
 from ..nn import Network, load_network
-from ..progress import Progress
 from . import output
 
 BATCH = 64

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..nn import load_network
-from ..tuning import VARIABLE, autotune
+from ..tuning.autotune import VARIABLE, autotune
 from . import output
 
 BATCHES = [1, 64]  # of the second, `quantarray run` makes its batches

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..format import empty_lines
+from ..core.format import empty_lines
 from .compiled import entry, inline, inner
 from .halves import sums_of_halves
 from .tiles import IN_REGISTERS

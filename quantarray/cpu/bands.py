@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..format import WORD_BITS
+from ..core.format import WORD_BITS
 from .added import turned
 from .compiled import entry, inline, inner
 from .finish import flips_and_lanes, place_values, put_masks, store_values

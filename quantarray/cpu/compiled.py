@@ -7,7 +7,7 @@ Numba takes a compiled function from disk while the file that defines it is as i
 from several files, and the list of its versions names types of others: after an update it would be a stale one, or
 raise where a type is gone. So it takes them while all files that kernels are made of are as they were.
 
-Forks wait while a function is compiled, for Numba's and LLVM's locks are held then (`quantarray.forks`).
+Forks wait while a function is compiled, for Numba's and LLVM's locks are held then (`quantarray.core.forks`).
 """
 
 from functools import partial
@@ -20,12 +20,12 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 
-from ..forks import no_fork, wait_for
+from ..core.forks import no_fork, wait_for
 
 
 def sources(package):
     """A digest of the sizes and times of all files that a package's kernels are made of."""
-    files = [*package.glob("*.py"), *(package / "cpu").rglob("*.py")]
+    files = [file for folder in ("core", "kernels", "cpu") for file in (package / folder).rglob("*.py")]
     found = ((file.relative_to(package).as_posix(), file.stat()) for file in sorted(files))
     told = repr([(name, seen.st_size, seen.st_mtime_ns) for name, seen in found])
     return sha256(told.encode()).hexdigest()

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from ..format import RUN_PLANES, RUN_WORDS
+from ..core.format import RUN_PLANES, RUN_WORDS
 from .added import as_counts, is_power
 from .bands import BAND, BLOCKS, IN_BANDS, TOGETHER, count_band, counted, empty_band, read_band
 from .compiled import inline, inner

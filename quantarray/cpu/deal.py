@@ -27,7 +27,7 @@ from numba._dispatcher import compute_fingerprint
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
-from ..forks import no_fork
+from ..core.forks import no_fork
 from .compiled import entry, inline, inner, kept, kernel
 from .micro.vectors import I8, I32, I64, const, pointer
 

@@ -8,7 +8,8 @@
     halves   lower halves of all channels, then ~(lower ^ upper)
 
 Squares are transposed by exchanging halves of words, then quarters, on 8 words of each channel at once: 4.4 MB take
-a millisecond or two, where NumPy's packbits took 53, so that weights may be laid out in each call (`ops/parts.py`).
+a millisecond or two, where NumPy's packbits took 53, so that weights may be laid out in each call
+(`ops/products/parts.py`).
 """
 
 import numpy as np

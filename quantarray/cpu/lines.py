@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..format import LINE
+from ..core.format import LINE
 from .compiled import inner
 from .micro import LANES
 

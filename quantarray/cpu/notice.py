@@ -12,7 +12,7 @@ class _Notice(event.Listener):
 
     def on_start(self, started):
         module = started.data["dispatcher"].py_func.__module__
-        if not self.told and module.startswith(__package__) and sys.stderr.isatty():
+        if not self.told and module.startswith("quantarray.cpu") and sys.stderr.isatty():
             self.told = True
             sys.stderr.write(TEXT)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..format import WORD_BITS
+from ..core.format import WORD_BITS
 from .added import turned
 from .compiled import inline
 from .finish import Lanes, flips_and_lanes, or_bits, store_values

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.ufunc import parallel
 
-from ..forks import no_fork
+from ..core.forks import no_fork
 from .compiled import entry
 from .deal import NOTHING, dealer, version
 from .micro.vectors import I32, I64

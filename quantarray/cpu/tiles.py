@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..format import RUN_PLANES, RUN_WORDS
+from ..core.format import RUN_PLANES, RUN_WORDS
 from .compiled import inline, inner
 from .deal import next_task, share, workers_of
 from .finish import Lanes

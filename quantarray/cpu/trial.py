@@ -16,8 +16,8 @@ from pathlib import Path
 import llvmlite
 import numba
 
-from ..machine import cache_folder, cpu_name
-from ..version import __version__
+from ..core.machine import cache_folder, cpu_name
+from ..core.version import __version__
 
 TEXT = "quantarray: trying the matrix unit of this CPU, once\n"
 RIGHT, WRONG = "products are right", "products are wrong"

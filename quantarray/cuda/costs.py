@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..dtypes import Array
-from ..kernels import Forms
+from ..core.dtypes import Array
+from ..kernels.contract import Forms
 
 
 def candidates(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..device import current, device_of
+from ..backends.registry import current, device_of
 from . import launch
 
 

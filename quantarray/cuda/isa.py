@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import DeviceError
+from ..core.errors import DeviceError
 
 VARIABLE = "QUANTARRAY_CUDA"
 UNITS = {

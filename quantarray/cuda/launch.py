@@ -14,9 +14,9 @@ import numpy as np
 from numba import cuda
 from numba.core import config
 
-from .. import diagnosis
-from ..device import empty
-from ..errors import DeviceError
+from ..backends import diagnosis
+from ..backends.registry import empty
+from ..core.errors import DeviceError
 
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest

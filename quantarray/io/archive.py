@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..dtypes import Array
-from ..errors import FormatError
+from ..core.dtypes import Array
+from ..core.errors import FormatError
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _EXPANDS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what NumPy writes; by how much each can, at most

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..array import QuantArray
-from ..ops.placement import created
-from ..dtypes import Array
-from ..errors import FormatError
-from ..forks import no_fork
-from . import canonical
+from ..arrays import canonical
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.errors import FormatError
+from ..core.forks import no_fork
+from ..ops.words.placement import created
 from .archive import read_arrays
 from .files import path_of, reason, whole
 

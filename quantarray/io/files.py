@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import Array
+from ..core.dtypes import Array
 
 MOST_TEXT = 300  # characters of what is wrong with a file
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import Array
-from ..errors import FormatError
+from ..core.dtypes import Array
+from ..core.errors import FormatError
 from .archive import read_arrays
 from .container import MAGIC
 from .files import path_of, reason

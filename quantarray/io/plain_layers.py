@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import Array
-from ..errors import FormatError
+from ..core.dtypes import Array
+from ..core.errors import FormatError
 
 MOST = 2**15 - 1  # of a stride, size or pad
 MOST_THRESHOLDS = 255  # codes have 8 bits

@@ -1,8 +1,8 @@
 """Methods that call functions of `quantarray.ops`, attached to the classes below them when the package is imported."""
 
-from ..array import ArrayMethods as _Below
-from ..ops import thresholding
-from ..thresholds import Thresholds
+from ..arrays import array
+from ..arrays.thresholds import Thresholds
+from ..ops.products import epilogue
 from .elements import Elements
 from .operators import Operators
 from .reductions import Reductions
@@ -22,8 +22,8 @@ def _attach() -> None:
     for chapter in (Elements, Operators, Reductions, Shaping):
         for name, method in vars(chapter).items():
             if name not in _OF_CLASSES:
-                setattr(_Below, name, method)
-    Thresholds.__call__ = thresholding.apply  # type: ignore[method-assign]
+                setattr(vars(array)["ArrayMethods"], name, method)
+    Thresholds.__call__ = epilogue.apply  # type: ignore[method-assign, assignment]
 
 
 _attach()

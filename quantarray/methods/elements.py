@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 
-from .. import protocols
-from ..array import QuantArray
-from ..dtypes import Array
-from ..hints import Index
-from ..io import canonical
-from ..ops import conversion, indexing, membership, placement
+from .. import numpy_protocol
+from ..arrays import canonical
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.hints import Index
+from ..ops.manipulation import indexing
+from ..ops.words import conversion, membership, placement
 from .notebook import html
 
 _BLOCK = 1 << 14  # elements that an iterator unpacks at a time
@@ -124,7 +125,7 @@ class Elements:
         >>> np.tanh(qa.encode([1, -1], values=(-1, 1))).dtype, (np.float32(2) * qa.encode([3], values=(3, 4))).scale
         (quantarray.table(1), array([2.], dtype=float32))
         """
-        return protocols.array_ufunc(ufunc, method, inputs, kwargs)
+        return numpy_protocol.array_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call NumPy's functions that mean the same here; others are refused by name.
@@ -134,7 +135,7 @@ class Elements:
         >>> np.concatenate([q, q]).shape, np.sum(q, axis=1)
         ((2, 3), array([1], dtype=int32))
         """
-        return protocols.array_function(func, args, kwargs)
+        return numpy_protocol.array_function(func, args, kwargs)
 
     if not TYPE_CHECKING:  # type checkers would take every name for an attribute
 
@@ -158,5 +159,5 @@ def _function(name: str) -> str:
     """Return a hint at the function that has the name of a missing method of NumPy's, or does what that does."""
     if name in ("item", "tolist"):
         return f"; .dequantize().{name}() gives values"
-    ours = protocols.NAMES.get(name, name)
-    return f"; quantarray.{ours}(q, ..) is a function" if protocols.is_public(ours) else ""
+    ours = numpy_protocol.NAMES.get(name, name)
+    return f"; quantarray.{ours}(q, ..) is a function" if numpy_protocol.is_public(ours) else ""

@@ -7,10 +7,10 @@ from html import escape
 
 import numpy as np
 
-from ..array import QuantArray
-from ..dtypes import Array
-from ..ops.placement import asnumpy
-from ..text import short
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.text import short
+from ..ops.words.placement import asnumpy
 
 _MOST_ELEMENTS = 1 << 18  # that are looked at: 1 to 50 ms, by how long the rows are
 _MOST_BARS = 16

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..array import QuantArray
-from ..dtypes import Array
-from ..hints import Bytes, Values
-from ..ops import algebra, comparison, elementwise, linalg, logic
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.hints import Bytes, Values
+from ..ops.elementwise import arithmetic, comparison, level_functions, logic
+from ..ops.products import matrix_product
 
 _SHIFT = (
     "{} of packed arrays is refused: q * 2**n and q // 2**n are what it is for integers, and shift(q, n) moves the "
@@ -57,7 +58,7 @@ def _reflected_divmod(self: Any, other: Values) -> tuple[QuantArray, QuantArray]
 def _pow(self: Any, other: QuantArray | Values, modulus: None = None) -> QuantArray:
     if modulus is not None:
         raise TypeError("pow of packed arrays takes no modulus: (q ** n) % m is what it is for integers")
-    return elementwise.pow(self, other)
+    return level_functions.pow(self, other)
 
 
 class Operators:
@@ -66,29 +67,29 @@ class Operators:
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise
 
-    __pos__ = _unary(algebra.positive)
-    __neg__ = _unary(algebra.negative)
-    __abs__ = _unary(elementwise.abs)
+    __pos__ = _unary(arithmetic.positive)
+    __neg__ = _unary(arithmetic.negative)
+    __abs__ = _unary(level_functions.abs)
     __invert__ = _unary(logic.bitwise_invert)
 
-    __add__, __radd__ = _binary(algebra.add), _reflected(algebra.add)
-    __sub__, __rsub__ = _binary(algebra.subtract), _reflected(algebra.subtract)
-    __mul__, __rmul__ = _binary(algebra.multiply), _reflected(algebra.multiply)
-    __truediv__, __rtruediv__ = _binary(algebra.divide), _reflected(algebra.divide)
-    __floordiv__, __rfloordiv__ = _binary(elementwise.floor_divide), _reflected(elementwise.floor_divide)
-    __mod__, __rmod__ = _binary(elementwise.remainder), _reflected(elementwise.remainder)
+    __add__, __radd__ = _binary(arithmetic.add), _reflected(arithmetic.add)
+    __sub__, __rsub__ = _binary(arithmetic.subtract), _reflected(arithmetic.subtract)
+    __mul__, __rmul__ = _binary(arithmetic.multiply), _reflected(arithmetic.multiply)
+    __truediv__, __rtruediv__ = _binary(arithmetic.divide), _reflected(arithmetic.divide)
+    __floordiv__, __rfloordiv__ = _binary(level_functions.floor_divide), _reflected(level_functions.floor_divide)
+    __mod__, __rmod__ = _binary(level_functions.remainder), _reflected(level_functions.remainder)
     __divmod__, __rdivmod__ = _divmod, _reflected_divmod
-    __pow__, __rpow__ = _pow, _reflected(elementwise.pow)
+    __pow__, __rpow__ = _pow, _reflected(level_functions.pow)
 
     __lt__ = _binary(comparison.less)
     __le__ = _binary(comparison.less_equal)
     __gt__ = _binary(comparison.greater)
     __ge__ = _binary(comparison.greater_equal)
 
-    def __eq__(self, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
+    def __eq__(self: Any, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
         return comparison.equal(self, other)
 
-    def __ne__(self, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
+    def __ne__(self: Any, other: QuantArray | Values) -> QuantArray:  # type: ignore[override]
         return comparison.not_equal(self, other)
 
     __and__, __rand__ = _binary(logic.bitwise_and), _reflected(logic.bitwise_and)
@@ -96,10 +97,10 @@ class Operators:
     __xor__, __rxor__ = _binary(logic.bitwise_xor), _reflected(logic.bitwise_xor)
 
     def __matmul__(self: Any, other: QuantArray | Bytes) -> Array:
-        return linalg.matmul(self, other) if isinstance(other, (QuantArray, np.ndarray)) else NotImplemented
+        return matrix_product.matmul(self, other) if isinstance(other, (QuantArray, np.ndarray)) else NotImplemented
 
     def __rmatmul__(self: Any, other: Bytes) -> Array:
-        return linalg.matmul(other, self) if isinstance(other, np.ndarray) else NotImplemented
+        return matrix_product.matmul(other, self) if isinstance(other, np.ndarray) else NotImplemented
 
     if not TYPE_CHECKING:  # type checkers say that there is no such operator
         __lshift__, __rlshift__ = _refused("<<"), _refused("<<")

@@ -6,10 +6,15 @@ from typing import Any, Literal, SupportsIndex, cast, overload
 
 import numpy as np
 
-from ..array import QuantArray
-from ..dtypes import Array
-from ..hints import Axes, Bytes, OutType
-from ..ops import contractions, reduction, searching
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.hints import Axes, Bytes, OutType
+from ..ops.linear_algebra import contractions
+from ..ops.statistical import reductions, searching
+
+# Each method has overloads of its own, which those of the functions do not follow
+_reductions: Any = reductions
+_searching: Any = searching
 
 
 class Reductions:
@@ -25,7 +30,7 @@ class Reductions:
     def sum(self, axis: Axes, *, dtype: OutType = None, keepdims: bool = False) -> Array: ...
     def sum(self, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.sum`."""
-        return reduction.sum(cast(QuantArray, self), axis, dtype=dtype, keepdims=keepdims)
+        return cast(Array, _reductions.sum(self, axis, dtype=dtype, keepdims=keepdims))
 
     @overload
     def mean(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.float32: ...
@@ -35,7 +40,7 @@ class Reductions:
     def mean(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def mean(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.float32:
         """See `quantarray.mean`."""
-        return reduction.mean(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _reductions.mean(self, axis, keepdims=keepdims))
 
     @overload
     def var(
@@ -52,7 +57,7 @@ class Reductions:
     ) -> Array | np.float32:
         """See `quantarray.var`; `ddof` is the name that NumPy's method has for `correction`."""
         less = ddof if correction is None else correction
-        return reduction.var(cast(QuantArray, self), axis, correction=less, keepdims=keepdims)
+        return cast(Array, _reductions.var(self, axis, correction=less, keepdims=keepdims))
 
     @overload
     def std(
@@ -69,7 +74,7 @@ class Reductions:
     ) -> Array | np.float32:
         """See `quantarray.std`; `ddof` is the name that NumPy's method has for `correction`."""
         less = ddof if correction is None else correction
-        return reduction.std(cast(QuantArray, self), axis, correction=less, keepdims=keepdims)
+        return cast(Array, _reductions.std(self, axis, correction=less, keepdims=keepdims))
 
     @overload
     def prod(self, axis: None = None, *, dtype: OutType = None, keepdims: Literal[False] = False) -> np.number[Any]: ...
@@ -81,7 +86,7 @@ class Reductions:
         self, axis: Axes | None = None, *, dtype: OutType = None, keepdims: bool = False
     ) -> Array | np.number[Any]:
         """See `quantarray.prod`."""
-        return reduction.prod(cast(QuantArray, self), axis, dtype=dtype, keepdims=keepdims)
+        return cast(Array, _reductions.prod(self, axis, dtype=dtype, keepdims=keepdims))
 
     @overload
     def any(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
@@ -91,7 +96,7 @@ class Reductions:
     def any(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def any(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
         """See `quantarray.any`."""
-        return reduction.any(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _reductions.any(self, axis, keepdims=keepdims))
 
     @overload
     def all(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.bool: ...
@@ -101,7 +106,7 @@ class Reductions:
     def all(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def all(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.bool:
         """See `quantarray.all`."""
-        return reduction.all(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _reductions.all(self, axis, keepdims=keepdims))
 
     @overload
     def min(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
@@ -111,7 +116,7 @@ class Reductions:
     def min(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def min(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.min`."""
-        return reduction.min(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _reductions.min(self, axis, keepdims=keepdims))
 
     @overload
     def max(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.number[Any]: ...
@@ -121,7 +126,7 @@ class Reductions:
     def max(self, axis: Axes, *, keepdims: bool = False) -> Array: ...
     def max(self, axis: Axes | None = None, *, keepdims: bool = False) -> Array | np.number[Any]:
         """See `quantarray.max`."""
-        return reduction.max(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _reductions.max(self, axis, keepdims=keepdims))
 
     @overload
     def argmin(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
@@ -131,7 +136,7 @@ class Reductions:
     def argmin(self, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
     def argmin(self, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
         """See `quantarray.argmin`."""
-        return searching.argmin(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _searching.argmin(self, axis, keepdims=keepdims))
 
     @overload
     def argmax(self, axis: None = None, *, keepdims: Literal[False] = False) -> np.int64: ...
@@ -141,17 +146,16 @@ class Reductions:
     def argmax(self, axis: SupportsIndex, *, keepdims: bool = False) -> Array: ...
     def argmax(self, axis: SupportsIndex | None = None, *, keepdims: bool = False) -> Array | np.int64:
         """See `quantarray.argmax`."""
-        return searching.argmax(cast(QuantArray, self), axis, keepdims=keepdims)
+        return cast(Array, _searching.argmax(self, axis, keepdims=keepdims))
 
     def argsort(self, *, axis: SupportsIndex = -1, descending: bool = False) -> Array:
         """See `quantarray.argsort`."""
-        return searching.argsort(cast(QuantArray, self), axis=axis, descending=descending)
+        return cast(Array, _searching.argsort(self, axis=axis, descending=descending))
 
     def nonzero(self) -> tuple[Array, ...]:
         """See `quantarray.nonzero`."""
-        return searching.nonzero(cast(QuantArray, self))
+        return cast("tuple[Array, ...]", _searching.nonzero(self))
 
     def dot(self, other: QuantArray | Bytes) -> Array:
         """See `quantarray.dot`."""
         return contractions.dot(cast(QuantArray, self), other)
-

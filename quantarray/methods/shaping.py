@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from ..array import QuantArray
-from ..hints import Axes, Values
-from ..ops import repacking, reshaping, taking, views
+from ..arrays.array import QuantArray
+from ..core.hints import Axes, Values
+from ..ops.manipulation import repacking, reshaping, taking, views
 
 
 class Shaping:

@@ -6,15 +6,15 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, overload
 
-from ..array import QuantArray
-from ..dtypes import Array, DType
-from ..hints import Bytes, Padding, Pair
-from ..ops import checks, likely_fix
-from ..ops.convolution import conv2d
-from ..ops.linalg import linear
-from ..ops.operand import operand
-from ..ops.pooling import max_pool2d
-from ..thresholds import Thresholds
+from ..arrays import checks, likely_fix
+from ..arrays.array import QuantArray
+from ..arrays.thresholds import Thresholds
+from ..core.dtypes import Array, DType
+from ..core.hints import Bytes, Padding, Pair
+from ..ops.products.convolution import conv2d
+from ..ops.products.matrix_product import linear
+from ..ops.products.operand import operand
+from ..ops.products.pooling import max_pool2d
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..array import QuantArray
-from ..device import device_of, namespace, settle
-from ..ops.placement import graph
-from ..dtypes import Array, DType, arithmetic, integers
-from ..forks import cached_property
-from ..hints import Bytes
+from ..arrays import checks
+from ..arrays.array import QuantArray
+from ..arrays.thresholds import Thresholds
+from ..backends.registry import device_of, namespace, settle
+from ..core.dtypes import Array, DType, arithmetic, integers
+from ..core.forks import cached_property
+from ..core.hints import Bytes
 from ..io.plain import PlainLayer, PlainNetwork, read_plain
-from ..ops import checks
-from ..ops.conversion import pack_codes
-from ..ops.creation import encode
-from ..ops.operand import is_dense
-from ..thresholds import Thresholds
+from ..ops.creation.creation import encode
+from ..ops.products.operand import is_dense
+from ..ops.words.conversion import pack_codes
+from ..ops.words.placement import graph
 from .layers import Conv2d, Dense, MaxPool2d
 
 if TYPE_CHECKING:

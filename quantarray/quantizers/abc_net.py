@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, basis
-from ..format import MAX_BITS
+from ..core.dtypes import Array, Constants, DType, basis
+from ..core.format import MAX_BITS
 from .base import Quantizer, by_channel, fitted_axes, numbers, ones_like_reduced
 from .planes import plus_minus, real_rows
 

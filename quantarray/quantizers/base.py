@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType
-from ..format import MAX_BITS
+from ..core.dtypes import Array, Constants, DType
+from ..core.format import MAX_BITS
 from .extremes import extremes
 from .grid import Grid
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, integers
+from ..core.dtypes import Array, Constants, DType, integers
 from .base import Quantizer, bits_of, fitted_axes, largest, ones_like_reduced
 from .grid import Grid
 from .pact import PACT

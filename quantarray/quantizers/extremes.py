@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ..device import to_host, kernel
-from ..dtypes import Array
+from ..backends.registry import kernel, to_host
+from ..core.dtypes import Array
 
 _ALONE = 1 << 17  # values of a row that is a task of its own; longer ones are cut
 

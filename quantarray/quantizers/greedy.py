@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, basis
+from ..core.dtypes import Array, Constants, DType, basis
 from .base import Quantizer, bits_of, fitted_axes, float32, from_channels, ones_like_reduced
 from .planes import plus_minus, real_rows
 

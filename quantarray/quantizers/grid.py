@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..dtypes import Array, Constants
+from ..core.dtypes import Array, Constants
 
 
 class Grid(NamedTuple):

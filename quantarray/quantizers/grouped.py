@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from ..device import contiguous, device_of, empty, kernel, moveaxis
-from ..dtypes import Array, Constants, DType, uniform
-from ..format import MAX_BITS, word_count
+from ..backends.registry import contiguous, device_of, empty, kernel, moveaxis
+from ..core.dtypes import Array, Constants, DType, uniform
+from ..core.format import MAX_BITS, word_count
 from .base import Quantizer, float32, ones_like_reduced
 from .extremes import extremes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array
+from ..core.dtypes import Array
 from .rows import SortedRows
 
 TRIES = 64  # scales, twice over

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, table
+from ..core.dtypes import Array, Constants, DType, table
 from .base import Quantizer, bits_of, float32, largest, middles, nearest_code, ones_like_reduced
 
 

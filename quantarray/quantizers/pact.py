@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Constants
+from ..core.dtypes import Constants
 from .base import bits_of, is_positive
 from .grid import Grid
 from .uniform import Uniform

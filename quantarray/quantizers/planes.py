@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants
+from ..core.dtypes import Array, Constants
 from .base import by_channel, float32, largest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, table
+from ..core.dtypes import Array, Constants, DType, table
 from .base import Quantizer, bits_of, float32, largest, middles, nearest_code
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array
+from ..core.dtypes import Array
 
 _BLOCKS = 1 << 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, bipolar
+from ..core.dtypes import Array, Constants, DType, bipolar
 from .base import Quantizer, float32, is_positive, ones_like_reduced
 from .grid import Grid, sign_grid
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import Array, Constants, DType, ternary
+from ..core.dtypes import Array, Constants, DType, ternary
 from .base import Quantizer, fitted_axes, float32, from_channels, is_number, ones_like_reduced
 from .planes import real_rows
 

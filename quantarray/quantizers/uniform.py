@@ -6,8 +6,8 @@ from functools import cache
 
 import numpy as np
 
-from ..device import kernel
-from ..dtypes import Array, Constants, DType, bipolar, integers, uniform
+from ..backends.registry import kernel
+from ..core.dtypes import Array, Constants, DType, bipolar, integers, uniform
 from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
 from .extremes import extremes
 from .grid import Grid, sign_grid

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..arrays import checks
+from ..core.text import table
 from ..io.files import whole
-from ..ops import checks
-from ..ops.quantization import kept_axes, quantize
+from ..ops.quantize.quantization import kept_axes, quantize
 from ..quantizers import Quantizer
-from ..text import table
 from . import picture
 from .measure import Row, finite_or_none, measured, quantizers_of
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..array import QuantArray
-from ..dtypes import Array
-from ..format import MAX_BITS
-from ..ops import checks
+from ..arrays import checks
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..core.format import MAX_BITS
 from ..quantizers import (
     ABC,
     LQ,

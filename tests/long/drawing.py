@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import quantarray as qa
-from quantarray.format import tail_mask, word_count
+from quantarray.core.format import tail_mask, word_count
 
 SMALL = 64  # elements an axis of a call that only has to compile what the next one needs
 MOST = 2**26  # elements of an array of one bit: 8 MiB

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import quantarray as qa
-from quantarray.array import validate
+from quantarray.arrays.array import validate
 
 from . import damage, other_files
 from .interrupted import disk_full, killed

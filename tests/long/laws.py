@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import quantarray as qa
-from quantarray.format import bits_for
+from quantarray.core.format import bits_for
 
 MOST = 2**31 - 1  # magnitude of an integer level
 

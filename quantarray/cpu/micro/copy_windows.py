@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ...format import LINE
+from ...core.format import LINE
 from .vectors import I8, TILE, const, place_of, pointer, splat
 
 HALF = 32  # bytes: what is left of a run goes by half a line where that is enough, since most whole ones lie over two

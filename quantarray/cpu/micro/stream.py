@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ...format import LINE
+from ...core.format import LINE
 from .vectors import F32, F64, I32, I64, LANES, const, full, place_of, pointer
 
 STREAMED = 1 << 24  # bytes of results that are worth it: no cache of two cores holds them till they are read

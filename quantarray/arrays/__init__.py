@@ -1,0 +1,1 @@
+"""The packed array, its constants, layouts and thresholds, and checks of arguments."""

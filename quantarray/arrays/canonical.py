@@ -1,0 +1,115 @@
+"""The canonical form of an array: the bytes that are stored and that a digest is made of. See docs/format.md."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..backends.registry import to_host
+from ..core.dtypes import Array, Constants, DType, integers
+from ..core.format import MAX_AXES, MAX_BITS, WORD, empty_lines
+from .array import QuantArray, validate
+
+
+def header(q: QuantArray) -> dict[str, Any]:
+    """Everything but the numbers."""
+    levels = list(q.dtype.levels) if q.dtype.levels is not None else None
+    return {
+        "shape": list(q.shape),
+        "axis": q.axis,
+        "kind": q.dtype.kind,
+        "bits": q.dtype.bits,
+        "n_levels": q.dtype.n_levels,
+        "levels": levels,
+        "group": q.group,
+    }
+
+
+def arrays(q: QuantArray) -> dict[str, Array]:
+    """Words and constants as they are stored, C-contiguous and little endian."""
+    made = {"words": np.ascontiguousarray(to_host(q.words), WORD)}
+    for name, a, _ in q.constants.items():
+        made[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
+    return made
+
+
+def digest(q: QuantArray) -> str:
+    """blake2b of header and arrays, 16 bytes in hex."""
+    h = hashlib.blake2b(digest_size=16)
+    h.update(json.dumps(header(q), sort_keys=True).encode())
+    for name, a in sorted(arrays(q).items()):
+        h.update(f"{name} {'bfloat16 ' if a.dtype == np.uint16 else ''}{a.shape}".encode())
+        h.update(a.data if a.size else b"")
+    return h.hexdigest()
+
+
+def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
+    """The array of a header and its arrays; ValueError or KeyError where they break a rule of docs/format.md."""
+    _check_header(meta)
+    for name, a in parts.items():
+        allowed = ("<u8",) if name == "words" else ("<f4", "<u2")
+        if a.dtype not in map(np.dtype, allowed):
+            raise ValueError(f"its entry {name!r} must be {' or '.join(allowed)}, got {a.dtype.str}")
+    words = empty_lines(parts["words"].shape)
+    words[...] = parts["words"]
+    constants = Constants(parts.get("scale"), parts.get("offset"), parts.get("table"), meta["group"])
+    q = QuantArray(words, _dtype(meta), tuple(meta["shape"]), meta["axis"], constants, meta.get("scheme"))
+    validate(q)
+    _check_canonical(q)
+    return q
+
+
+def _check_header(meta: dict[str, Any]) -> None:
+    """ValueError where a key of a header is none of what it may be, by itself; KeyError where it is missing."""
+    for name, (fits, need) in (_HEADER | {n: rule for n, rule in _OPTIONAL.items() if n in meta}).items():
+        if not fits(meta[name]):
+            raise ValueError(f"its {name!r} must be {need}, got {meta[name]!r:.80}")
+    if meta["axis"] >= len(meta["shape"]):
+        raise ValueError(f"its 'axis' must be one of the {len(meta['shape'])} axes of its shape, got {meta['axis']}")
+
+
+def _dtype(meta: dict[str, Any]) -> DType:
+    """The dtype of a header; the one that has a name, where there is one."""
+    levels = None if meta["levels"] is None else tuple(meta["levels"])
+    dtype = DType(meta["kind"], meta["bits"], meta["n_levels"], levels)
+    named = dtype if levels is None else integers(levels)
+    return named if named == dtype else dtype
+
+
+def _check_canonical(q: QuantArray) -> None:
+    """ValueError where constants are written in one of the ways that no array is saved in."""
+    if q.group is not None and not q.constants.varies(q.axis):
+        raise ValueError(f"its 'group' must be null where no constant varies along axis {q.axis}, got {q.group}")
+    for name, _, _ in q.constants.items():
+        a = getattr(q.constants, name)
+        if (np.signbit(a) & (a == 0)).any():
+            raise ValueError(f"its entry {name!r} must not hold -0")
+
+
+def _whole(value: Any, least: int, most: float = math.inf) -> bool:
+    """True for an integer in JSON from `least` to `most`; true, 1.0 and null are none."""
+    return type(value) is int and least <= value <= most
+
+
+def _list_of(value: Any, least: float) -> bool:
+    return isinstance(value, list) and all(type(v) is int and v >= least for v in value)
+
+
+# What each key of a header must be by itself, and how an error says so
+_HEADER: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "kind": (lambda v: v in ("integer", "uniform", "basis", "table"), "integer, uniform, basis or table"),
+    "shape": (lambda v: _list_of(v, 0) and 1 <= len(v) <= MAX_AXES, f"a list of 1 to {MAX_AXES} lengths"),
+    "axis": (lambda v: _whole(v, 0), "an integer from 0"),
+    "bits": (lambda v: _whole(v, 1, MAX_BITS), f"an integer from 1 to {MAX_BITS}"),
+    "n_levels": (lambda v: _whole(v, 1, 2**MAX_BITS), f"an integer from 1 to {2**MAX_BITS}"),
+    "levels": (lambda v: v is None or _list_of(v, -math.inf), "a list of integers, or null"),
+    "group": (lambda v: v is None or _whole(v, 1), "an integer from 1, or null"),
+}
+_OPTIONAL: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "scheme": (lambda v: isinstance(v, str), "a text, or left out"),
+}

@@ -1,0 +1,265 @@
+"""What public functions ask of their arguments, with messages that name the op, the need, and what came."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..core.dtypes import Array
+from ..core.errors import DeviceError
+from ..core.format import MAX_AXES, WORD, word_count
+from . import likely_fix
+from .array import QuantArray
+from .bfloat16 import is_bfloat16, of_cpu
+from .exchange import as_cupy, lies_on_gpu
+
+_HOST, _DEVICES = (
+    (1, 3),
+    {2: "a CUDA device", 4: "an OpenCL device", 7: "a Vulkan device", 8: "a Metal device", 10: "a ROCm device"},
+)
+_FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
+
+
+def integer(op: str, name: str, value: Any, least: int, most: int | None = None) -> int:
+    """A Python integer of at least `least` and at most `most`."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        n = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be an integer, got {value!r}") from None
+    if n < least:
+        raise ValueError(f"{op}: {name} must be at least {least}, got {n}")
+    if most is not None and n > most:
+        raise ValueError(f"{op}: {name} must be at most {most}, got {n}")
+    return n
+
+
+def lengths(op: str, shape: Any) -> tuple[int, ...]:
+    """A shape: an integer or several."""
+    found = tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
+    dimensions(op, len(found))
+    return found
+
+
+def dimensions(op: str, ndim: int) -> None:
+    """An error where there are more axes than NumPy's arrays have room for beside the planes."""
+    if ndim > MAX_AXES:
+        raise ValueError(f"{op}: a packed array has at most {MAX_AXES} axes, got {ndim}")
+
+
+def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:
+    """An integer for both spatial axes, or two."""
+    both = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(both) != 2:
+        raise ValueError(f"{op}: {name} must be an integer or two (height, width), got {value!r}")
+    return integer(op, name, both[0], least, _FARTHEST), integer(op, name, both[1], least, _FARTHEST)
+
+
+def number(op: str, name: str, value: Any) -> float:
+    """A finite real number, a Python int where it is an integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{op}: {name} must be a number, got {value!r}")
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if not np.isfinite(value):
+        raise ValueError(f"{op}: {name} must be finite, got {value!r}")
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
+    """An axis, counted from the end if negative, as a number that is not."""
+    n = integer(op, name, value, -(2**63))
+    if not -ndim <= n < ndim:
+        raise np.exceptions.AxisError(f"{op}: {name} {n} is out of bounds for an array of {ndim} axes")
+    return n % ndim
+
+
+def axes(op: str, value: Any, ndim: int) -> list[int]:
+    """One axis or several, all different."""
+    found = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
+    if len(set(found)) < len(found):
+        raise ValueError(f"{op}: an axis is named twice in {value}")
+    return found
+
+
+def indices_within(op: str, a: Array, length: int, d: int) -> None:
+    """An error that names the first index that is out of bounds of an axis. Nothing as large as `a` is made."""
+    if a.size and (a.min() < -length or a.max() >= length):
+        wrong = (a < -length) | (a >= length)
+        raise IndexError(f"{op}: {a[wrong][0]} is out of bounds for axis {d} of length {length}")
+
+
+def indices(op: str, a: Array, length: int, d: int) -> Array:
+    """Indices of an axis, int64 and not negative, or an error that names the first that is out of bounds."""
+    indices_within(op, a, length, d)
+    found = a.astype(np.int64)
+    return np.add(found, length, out=found, where=found < 0)
+
+
+def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
+    """A QuantArray, or an error that names the way to make one, and ends with a hint."""
+    if isinstance(value, QuantArray):
+        return value
+    raise TypeError(
+        f"{op}: {name} must be a QuantArray, got {kind(value)}; make one with quantize(x, quantizer) or "
+        f"encode(x, values){hint}"
+    )
+
+
+def kind(value: Any) -> str:
+    """What a message calls an object that should have been something else."""
+    if isinstance(value, np.ndarray):
+        masked = "masked " if is_masked(value) else ""
+        return f"{masked}{value.dtype} array {value.shape}"
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+
+
+def is_masked(value: Any) -> bool:
+    """True for a masked array. `np.ma`, which NumPy imports when it is asked for, has been if there is one."""
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
+
+
+def numbers(op: str, name: str, value: Any) -> Array:
+    """An array of bools, integers or floats; objects, complex numbers, strings and masked arrays are refused."""
+    if isinstance(value, QuantArray):
+        raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
+    if is_masked(value):
+        raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        x = shared(op, name, value)
+    else:
+        try:
+            x = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{op}: {name} must be an array, or lists of equal lengths: {error}") from None
+    if is_bfloat16(x):
+        return of_cpu(x)
+    if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
+        fix = "; .astype(np.float32) converts it" if x.dtype.kind == "V" and x.dtype.names is None else ""
+        raise TypeError(f"{op}: {name} must be an array of bool, integers or floats up to 64 bits, got {x.dtype}{fix}")
+    return x
+
+
+def anywhere(op: str, name: str, value: Any) -> Any:
+    """`numbers`; or CuPy's array as it is, and other libraries' on a GPU as CuPy's, without a copy."""
+    return as_cupy(op, name, value) if lies_on_gpu(value) else numbers(op, name, value)
+
+
+def dense(op: str, name: str, value: Any) -> Any:
+    """The same with an axis to pack."""
+    return _with_axis(op, name, anywhere(op, name, value))
+
+
+def shared(op: str, name: str, value: Any) -> Array:
+    """The NumPy view of another library's array on the CPU, through DLPack, which needs no import of that library."""
+    if getattr(value, "requires_grad", False) is True:
+        raise TypeError(f"{op}: {name} requires a gradient, which is not followed through codes; pass {name}.detach()")
+    try:
+        kind_of_device = int(value.__dlpack_device__()[0])
+    except (TypeError, ValueError, NotImplementedError) as error:  # PyTorch's meta device, which has no memory
+        raise DeviceError(f"{op}: {name} lies on a device that DLPack does not know: {error}") from None
+    if kind_of_device not in _HOST:
+        where = _DEVICES.get(kind_of_device, f"a device of DLPack's type {kind_of_device}")
+        raise DeviceError(f"{op}: {name} lies on {where}, this version reads arrays on the CPU; move it there first")
+    try:
+        return of_cpu(value) if is_bfloat16(value) else np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        dtype = getattr(value, "dtype", "of an unknown dtype")
+        raise TypeError(
+            f"{op}: {name} ({kind(value)} of {dtype}) gives no NumPy array: {error}; convert it to a dense float32 one"
+        ) from None
+
+
+def real_array(op: str, name: str, value: Any) -> Array:
+    """`numbers` with an axis to pack."""
+    x: Array = _with_axis(op, name, numbers(op, name, value))
+    return x
+
+
+def _with_axis(op: str, name: str, x: Any) -> Any:
+    if x.ndim == 0:
+        raise ValueError(f"{op}: {name} must have at least one axis to pack, got a scalar; wrap it in a list")
+    return x
+
+
+def finite(op: str, name: str, x: Array) -> None:
+    """No NaN and no infinity, or an error that says where the first is."""
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        raise ValueError(f"{op}: {name} must be finite, got {x[where]} at {where}")
+
+
+def float32(op: str, name: str, x: Array) -> Array:
+    """Finite float32 numbers, or an error that says which number is none."""
+    finite(op, name, x)
+    with np.errstate(over="ignore"):
+        y = x.astype(np.float32)
+    if not np.isfinite(y).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+        raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
+    return y
+
+
+@cache
+def memory() -> int:
+    """Bytes of this machine's memory; 2**47, which no process can address, where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**47
+
+
+def room(op: str, what: str, nbytes: int) -> None:
+    """MemoryError, before anything is allocated, for what is larger than this machine's memory."""
+    if nbytes > memory():
+        raise MemoryError(
+            f"{op}: {what} needs at least {nbytes:,} bytes, this machine has {memory():,}; take it in parts"
+        )
+
+
+def array_room(op: str, q: QuantArray, shape: tuple[int, ...]) -> None:
+    """`room` for an array of another shape with the bits and the packed axis of q."""
+    at = q.axis
+    outer = math.prod(shape[:at]) * math.prod(shape[at + 1 :])
+    room(op, f"an array of shape {shape}", WORD.itemsize * q.bits * outer * word_count(shape[at]))
+
+
+def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype[Any]:
+    """A NumPy dtype among a few."""
+    try:
+        found: np.dtype[Any] | None = None if value is None else np.dtype(value)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found not in allowed:
+        listed = ", ".join(t.__name__ for t in allowed)
+        raise TypeError(f"{op}: {name} must be one of {listed}, got {value if found is None else found!s}")
+    return found
+
+
+def function(op: str, name: str, value: Any) -> Any:
+    """Something that can be called."""
+    if not callable(value):
+        raise TypeError(f"{op}: {name} must be a function, got {kind(value)}")
+    return value
+
+
+def flag(op: str, name: str, value: Any) -> bool:
+    """True or False, not what could pass for them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{op}: {name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def choice(op: str, name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in allowed:
+        listed = ", ".join(map(repr, allowed))
+        raise ValueError(f"{op}: {name} must be one of {listed}, got {value!r}{likely_fix.word(value, allowed)}")
+    return value

@@ -1,0 +1,49 @@
+"""Constants as an array stores them, from what a caller gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.dtypes import Array, Constants, DType
+from . import checks
+from .array import validate_constants
+
+
+def make_constants(
+    op: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    axis: int,
+    scale: Any = None,
+    offset: Any = None,
+    table: Any = None,
+    group: int | None = None,
+) -> Constants:
+    """Constants in their stored form: float32, read-only, one axis for each of the array's."""
+    if group is not None:
+        group = checks.integer(op, "group", group, 1)
+    if dtype.is_integer and scale is None and offset is None and table is None:
+        return Constants()
+    lead = {"table": 1, "scale": int(dtype.kind == "basis"), "offset": 0}
+    made: dict[str, Array] = {}
+    for name, value in (("scale", scale), ("offset", offset), ("table", table)):
+        if value is None:
+            continue
+        a = checks.numbers(op, name, value)
+        if a.ndim == lead[name]:  # one value for the whole array
+            a = a.reshape(a.shape + (1,) * len(shape))
+        made[name] = np.atleast_1d(checks.float32(op, name, a)) + np.float32(0)  # no -0: equal constants, equal digests
+    if dtype.kind in ("uniform", "basis"):
+        if "scale" not in made:
+            raise ValueError(f"{op}: {dtype} needs a scale; its offset is 0 if none is given")
+        if "offset" not in made:
+            made["offset"] = np.zeros((1,) * len(shape), np.float32)
+    constants = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
+    try:
+        validate_constants(dtype, shape, axis, constants)
+    except ValueError as error:
+        raise ValueError(f"{op}: {error}") from None
+    varies = any(a.shape[n + axis] != 1 for _, a, n in constants.items())
+    return constants if varies or group is None else constants.map(lambda a, lead: a)

@@ -1,0 +1,152 @@
+"""Why a GPU can't be used, in one message with the cause and the fix. The CPU needs nothing of this."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ..core.errors import DeviceError
+from ..core.forks import no_fork
+
+INSTALL = "pip install 'quantarray[cuda13]'"
+_STAY = "or stay on the device 'cpu'"
+_LEAST = 7, 0  # compute capability: warp votes and shuffles that name their lanes
+_LEAST_OF_CUDA13 = 7, 5  # for which the compilers of that toolkit still make code
+_CUPY = "cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"
+_COMPILERS = "nvidia-nvvm", "nvidia-cuda-nvcc-cu12"
+_LINKERS = "nvidia-nvjitlink", "nvidia-nvjitlink-cu12"
+# What errors of a launch say: the driver has to compile PTX that it does not know, nvJitLink is older than what it is
+# given, a library is missing, there is no memory
+_PTX, _OUTDATED = "UNSUPPORTED_PTX_VERSION", ("ERROR_OUTDATED_LIBRARY", "Unsupported .version")
+_MISSING, _NO_ROOM = "Failure finding", "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+@cache
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution."""
+    with no_fork:
+        from importlib import metadata  # takes longer to import than this package's own files
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_wheels(op: str) -> None:
+    """DeviceError where wheels of CUDA are installed that don't go together."""
+    found = [name for name in _CUPY if version_of(name)]
+    again = f"pip uninstall -y {' '.join(found)}, then {INSTALL}, {_STAY}"
+    if len(found) > 1:
+        raise DeviceError(
+            f"{op}: {' and '.join(found)} are installed, which write to the same folder and break each other; {again}"
+        )
+    toolkit = version_of("cuda-toolkit")
+    made_for = found[0].removeprefix("cupy-cuda").removesuffix("x") if found else ""
+    if toolkit and made_for.isdigit() and made_for != toolkit.partition(".")[0]:
+        raise DeviceError(f"{op}: {found[0]} is installed beside the wheels of CUDA {toolkit}; {again}")
+    compiler, linker = _first(_COMPILERS), _first(_LINKERS)
+    if compiler and linker and _minor(linker) < _minor(compiler):
+        raise DeviceError(_old_linker(op, f" {linker}", f" {compiler}"))
+
+
+def check_driver(op: str, runtime: Any) -> None:
+    """DeviceError where there is no driver, or one that cannot run what the toolkit's wheels make.
+
+    Kernels are machine code when nvJitLink has linked them, and a driver runs that of all toolkits of its major
+    version. Without nvJitLink they are PTX, and a driver compiles none of a newer toolkit than its own.
+    """
+    try:
+        driver = int(runtime.driverGetVersion())
+    except Exception:  # CuPy's own classes, which only an import of it would name
+        driver = 0
+    if not driver:
+        raise DeviceError(
+            f"{op}: there is no NVIDIA driver; install one, in a container start it with GPUs (docker run --gpus all), "
+            f"{_STAY}"
+        )
+    toolkit, own = version_of("cuda-toolkit"), (driver // 1000, driver % 1000 // 10)
+    if toolkit and own[0] < _minor(toolkit)[0]:
+        raise DeviceError(
+            f"{op}: the driver is for CUDA {own[0]}.{own[1]} and runs nothing that wheels of CUDA {toolkit} make; "
+            f"install a driver for CUDA {_minor(toolkit)[0]} or newer, or CuPy, numba-cuda and the toolkit's wheels "
+            f"for CUDA {own[0]}, {_STAY}"
+        )
+    if toolkit and own < _minor(toolkit) and not _first(_LINKERS):
+        raise DeviceError(_old_driver(op, f"for CUDA {own[0]}.{own[1]}", toolkit, f"{own[0]}.{own[1]}.*"))
+
+
+def _first(names: tuple[str, ...]) -> str | None:
+    """The version of the first of these distributions that is installed."""
+    return next(filter(None, map(version_of, names)), None)
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    """Major and minor version."""
+    return tuple(int(n) for n in version.split(".")[:2])
+
+
+def _old_driver(op: str, driver: str, toolkit: str, own: str) -> str:
+    return (
+        f"{op}: the driver, {driver}, has to compile what CUDA {toolkit} makes, and it is too old for that; let "
+        f"nvJitLink do it (pip install -U nvidia-nvjitlink), or take the driver's own toolkit (pip install "
+        f"'cuda-toolkit=={own}'), or a newer driver, {_STAY}"
+    )
+
+
+def _old_linker(op: str, linker: str, compiler: str) -> str:
+    return (
+        f"{op}: nvJitLink{linker} is older than the compiler{compiler}, whose code it refuses; "
+        f"pip install -U nvidia-nvjitlink, {_STAY}"
+    )
+
+
+def count(op: str, runtime: Any) -> int:
+    """How many GPUs there are, at least one, or what CUDA says instead."""
+    try:
+        found = int(runtime.getDeviceCount())
+        if not found:
+            raise RuntimeError("it sees none; CUDA_VISIBLE_DEVICES may hide them")
+    except Exception as error:
+        raise DeviceError(f"{op}: no GPU can be used: {error}; see that nvidia-smi lists it, {_STAY}") from None
+    return found
+
+
+def check_capability(op: str, runtime: Any, number: int) -> None:
+    """DeviceError where a GPU is older than the kernels' instructions."""
+    found = runtime.getDeviceProperties(number)
+    name, capability = found["name"], (found["major"], found["minor"])
+    toolkit = version_of("cuda-toolkit")
+    least = _LEAST_OF_CUDA13 if toolkit and int(toolkit.partition(".")[0]) >= 13 else _LEAST
+    if capability < least:
+        title = name.decode() if isinstance(name, bytes) else name
+        compiler = "" if least == _LEAST else f" with the wheels of CUDA {toolkit}"
+        raise DeviceError(
+            f"{op}: cuda:{number}, {title}, has compute capability {capability[0]}.{capability[1]}, and kernels need "
+            f"{least[0]}.{least[1]} or later{compiler}; choose another GPU, {_STAY}"
+        )
+
+
+def of_memory(what: str, free: int | None = None, total: int | None = None) -> MemoryError:
+    """For an allocation on a GPU that found no room."""
+    left = "" if free is None else f": {free:,} of its {total:,} bytes are free"
+    return MemoryError(
+        f"there is no room on the GPU for {what}{left}; take the work in parts, or give back what CuPy keeps with "
+        f"cupy.get_default_memory_pool().free_all_blocks()"
+    )
+
+
+def of_driver(what: str, error: Exception) -> Exception | None:
+    """What to raise for an error of Numba's, of a launch or of its compiler; None where the cause is not known."""
+    said = str(error)
+    if _PTX in said:  # of a toolkit that is no wheel, or the version of the driver would have been seen
+        return DeviceError(_old_driver(what, "of an older version", version_of("cuda-toolkit") or "of now", "13.0.*"))
+    if any(part in said for part in _OUTDATED):
+        return DeviceError(_old_linker(what, "", ""))
+    if _MISSING in said:
+        library = said.partition(_MISSING)[2].split(":")[0].strip(' "')
+        return DeviceError(
+            f"{what}: the CUDA toolkit's {library} is not found; install it with {INSTALL}, or let CUDA_HOME name the "
+            f"toolkit's folder, {_STAY}"
+        )
+    return of_memory(what) if _NO_ROOM in said else None

@@ -1,0 +1,1 @@
+"""Kernel contract: one stub a kernel, the operands they take, and windows."""

@@ -1,0 +1,1 @@
+"""Histograms of codes, and sums, moments and extremes made of them."""

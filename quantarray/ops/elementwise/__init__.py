@@ -1,0 +1,1 @@
+"""Elementwise functions: arithmetic, comparisons, logic, any function of the levels."""

@@ -1,0 +1,1 @@
+"""Contractions over any axes, and einsum."""

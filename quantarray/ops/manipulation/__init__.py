@@ -1,0 +1,1 @@
+"""Functions that move elements: shapes, joins, indexing, takes."""

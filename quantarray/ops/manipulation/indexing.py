@@ -1,0 +1,226 @@
+"""Indexing: views along unpacked axes, runs of bits along the packed one, arrays of indices."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import checks
+from ...arrays.array import QuantArray
+from ...core.dtypes import Array, Constants
+from ..words.bit_rows import Run, cut, derived, run_constants
+from .repacking import repack
+from .taking import take_along
+
+_NEAR = 512  # values that are unpacked to read one: consumers such as torch.tensor([q, q]) read one after the other
+
+
+def getitem(q: QuantArray, key: Any) -> Any:
+    """See `QuantArray.__getitem__`."""
+    items = _expanded("index", q, key)
+    arrays = [i for i, item in enumerate(items) if isinstance(item, np.ndarray)]
+    if arrays:
+        return _with_arrays(q, items, arrays, _side_by_side(key))
+    if all(isinstance(item, int) for item in items if item is not None) and None not in items:
+        return _element(q, items)
+    return _basic("index", q, items)
+
+
+def index(q: QuantArray, key: Any, op: str = "index") -> QuantArray:
+    """Basic indexing that leaves an axis, for other functions."""
+    return _basic(op, q, _expanded(op, q, key))
+
+
+def _element(q: QuantArray, items: list[Any]) -> Any:
+    """A NumPy scalar, int32 or float32."""
+    i = items[q.axis]
+    if q.ndim == 1 and q.group is None and q.device == "cpu":
+        start = i - i % _NEAR
+        q._near = start, _basic("index", q, [slice(start, min(start + _NEAR, len(q)))]).dequantize()
+        return q._near[1][i - start]
+    kept: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
+    return _basic("index", q, kept).dequantize()[0]
+
+
+def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
+    """Integers, slices and None, one item for each axis in order. `...` was expanded before."""
+    checks.dimensions(op, sum(not isinstance(item, int) for item in items))
+    names = [i for i, item in enumerate(items) if item is not None]
+    packed = names[q.axis]
+    if isinstance(items[packed], int):
+        return _row(op, q, items, packed)
+    runs = [_run(item, n) if isinstance(item, slice) else None for item, n in zip(_named(items), q.shape, strict=True)]
+    run = runs[q.axis]
+    assert run is not None
+    shape: list[int] = []
+    axis = -1
+    for i, item in enumerate(items):
+        if i == packed:
+            axis = len(shape)
+        if not isinstance(item, int):
+            found = None if item is None else runs[names.index(i)]
+            shape.append(1 if found is None else found.size)
+    key = [item for i, item in enumerate(items) if i != packed]
+    words = cut(q, q.words[(slice(None), *key)], run)
+    return derived(q, words, tuple(shape), axis, _basic_constants(op, q, items, run))
+
+
+def _basic_constants(op: str, q: QuantArray, items: list[Any], run: Run) -> Constants:
+    along = run_constants(op, q, [run])
+
+    def change(a: Array, lead: int) -> Array:
+        key: list[Any] = [slice(None)] * lead
+        d = 0
+        for item in items:
+            if item is None:
+                key.append(None)
+                continue
+            whole = d == q.axis or (a.shape[lead + d] == 1 and (q.shape[d] != 1 or isinstance(item, slice)))
+            key.append((0 if isinstance(item, int) else slice(None)) if whole else item)
+            d += 1
+        return np.asarray(a[tuple(key)])
+
+    return along.map(change, along.group)
+
+
+def _row(op: str, q: QuantArray, items: list[Any], packed: int) -> QuantArray:
+    """An integer on the packed axis: that one element, packed along the last axis left."""
+    kept = list(items)
+    kept[packed] = slice(items[packed], items[packed] + 1)
+    thin = _basic(op, q, kept)
+    last = max(d for d in range(thin.ndim) if d != thin.axis)
+    return _basic(op, repack(thin, last), [0 if d == thin.axis else slice(None) for d in range(thin.ndim)])
+
+
+def _run(item: slice, length: int) -> Run:
+    start, stop, step = item.indices(length)
+    return Run(start, step, len(range(start, stop, step)))
+
+
+def _named(items: list[Any]) -> list[Any]:
+    return [item for item in items if item is not None]
+
+
+def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_side: bool) -> QuantArray:
+    """Arrays of indices: basic indexing by all others first, then the elements that the arrays name.
+
+    As in NumPy arrays broadcast, integers count as arrays beside them, and unless these stand side by side in the key,
+    the arrays' axes come first.
+    """
+    try:
+        listed = np.broadcast_arrays(*(items[i] for i in arrays))
+    except ValueError:
+        shapes = ", ".join(str(items[i].shape) for i in arrays)
+        raise IndexError(f"index: arrays of indices must broadcast, got the shapes {shapes}") from None
+    basic = [slice(None) if i in arrays else item for i, item in enumerate(items)]
+    axes = [sum(not isinstance(item, int) for item in basic[:i]) for i in arrays]
+    merged, indices = _merged(_basic("index", q, basic), axes, listed)
+    found = take_along("index", merged, indices, axes[0])
+    if side_by_side:
+        return found
+    made = range(axes[0], axes[0] + indices.ndim)
+    return found.transpose(*made, *(d for d in range(found.ndim) if d not in made))
+
+
+def _side_by_side(key: Any) -> bool:
+    """True unless a slice, None or ..., even one that stands for no axis, lies between integers and arrays of a key."""
+    apart = [
+        item is None or item is ... or isinstance(item, slice) for item in (key if isinstance(key, tuple) else [key])
+    ]
+    return not any(apart[apart.index(False) : len(apart) - apart[::-1].index(False)])
+
+
+def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[QuantArray, Array]:
+    """Several indexed axes as one at the place of the first, and the indices along it."""
+    if len(axes) == 1:
+        return q, indices[0]
+    order = sorted(range(len(axes)), key=lambda i: axes[i] == q.axis)  # the packed one ends what is merged
+    first, rest = axes[0], [d for d in range(q.ndim) if d not in axes]
+    moved = q.transpose(*rest[:first], *(axes[i] for i in order), *rest[first:])
+    flat = np.zeros(indices[0].shape, np.int64)
+    for i in order:
+        flat = flat * q.shape[axes[i]] + indices[i]
+    behind = moved.shape[first + len(axes) :]
+    length = math.prod(moved.shape[first : first + len(axes)])
+    return moved.reshape(*moved.shape[:first], length, *behind), flat
+
+
+def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
+    """The key as a list of integers that are not negative, slices, arrays of indices, and None."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError(f"{op}: at most one ... in an index")
+    items = [_as_array(op, item) for item in items]
+    named = sum(_axes_of(item) for item in items)
+    if named > q.ndim:
+        raise IndexError(f"{op}: too many indices: the array has {q.ndim} axes, {named} were named")
+    fill = [slice(None)] * (q.ndim - named)
+    items = items[: dots[0]] + fill + items[dots[0] + 1 :] if dots else items + fill
+    made: list[Any] = []
+    d = 0
+    for item in items:
+        made.extend([None] if item is None else _one_index(op, q, item, d))
+        d += _axes_of(item)
+    return made
+
+
+def _as_array(op: str, item: Any) -> Any:
+    """Lists, tuples and ranges become arrays, all else stays."""
+    if not isinstance(item, (list, tuple, range)):
+        return item
+    try:
+        a = np.asarray(item)
+    except ValueError:
+        raise _not_an_index(op, item) from None
+    return a if a.size else a.astype(np.int64)
+
+
+def _axes_of(item: Any) -> int:
+    """How many axes an item stands for."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.ndim if isinstance(item, np.ndarray) and item.dtype == np.bool_ and item.ndim else 1
+
+
+def _one_index(op: str, q: QuantArray, item: Any, d: int) -> list[Any]:
+    """A slice, an integer or an array, checked; of a mask an array for each of its axes."""
+    if isinstance(item, slice):
+        try:
+            item.indices(q.shape[d])
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{op}: {item} for axis {d} of {q.shape}: {error}") from None
+        return [item]
+    if isinstance(item, np.ndarray) and item.ndim:
+        return _indices(op, q, item, d)
+    try:
+        if isinstance(item, bool):
+            raise TypeError
+        n = operator.index(item)
+    except TypeError:
+        raise _not_an_index(op, item) from None
+    if not -q.shape[d] <= n < q.shape[d]:
+        raise IndexError(f"{op}: {n} is out of bounds for axis {d} of length {q.shape[d]}")
+    return [n % q.shape[d]]
+
+
+def _indices(op: str, q: QuantArray, a: Array, d: int) -> list[Any]:
+    """int64 indices that are not negative, of an array of integers or a mask."""
+    if checks.is_masked(a) or a.dtype.kind not in "iub":
+        raise _not_an_index(op, a)
+    if a.dtype != np.bool_:
+        return [checks.indices(op, a, q.shape[d], d)]
+    if a.shape != q.shape[d : d + a.ndim]:
+        raise IndexError(f"{op}: a mask from axis {d} on must have the shape {q.shape[d : d + a.ndim]}, got {a.shape}")
+    return list(np.nonzero(a))
+
+
+def _not_an_index(op: str, item: Any) -> TypeError:
+    return TypeError(
+        f"{op}: packed arrays take integers, slices, ..., None, arrays of integers and masks, got {checks.kind(item)}; "
+        f".codes() and .dequantize() give NumPy's arrays"
+    )

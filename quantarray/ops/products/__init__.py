@@ -1,0 +1,1 @@
+"""Convolutions, matrix products, pooling and search."""

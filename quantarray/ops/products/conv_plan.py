@@ -1,0 +1,396 @@
+"""Convolution over channels, made ready: all that does not depend on the words of its left operand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...arrays.thresholds import Thresholds
+from ...backends.registry import contiguous, empty, kernel
+from ...core.dtypes import Array
+from ...core.format import WORD_BITS, word_count
+from ...kernels.contract import Fixed, Forms, Frame, Left, Plan, Right, Squares
+from ...kernels.windows import (
+    Window,
+    along,
+    classes,
+    counted,
+    frame,
+    images_of_a_tile,
+    over_images,
+    plan,
+    squares,
+    tile_count,
+)
+from . import (
+    bit_sliced,
+    calls,
+    epilogue,
+    folded_thresholds,
+    scaled_sums,
+)
+from .lanes import TILE, CopyLanes, GroupLanes
+from .operand import Operand, lower
+
+_MOST_SEEN = 1 << 15  # words of the rows under the windows of one row that are made bytes at a time: 2 MiB
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked convolution, channels last; `terms` are those of x, `b` is w lowered, `shape` the result's."""
+
+    device: str
+    w: QuantArray
+    terms: Array
+    plain: bool  # x is integers whose words kernels take as they are
+    b: Operand
+    window: Window
+    groups: int
+    dtype: np.dtype[Any]
+    pad: float
+    bias: Array | None
+    requantize: Thresholds | None
+    shape: tuple[int, ...]
+    of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
+    merged: bool = False  # w has the groups of the caller's merged
+    folds: bool = True  # constants of x have thresholds that stand for those of real results
+    unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
+
+    @property
+    def real(self) -> bool:
+        return self.dtype == np.float32
+
+    @property
+    def words(self) -> int:
+        """Words that a window spans."""
+        return self.words_of(self.w.shape[3])
+
+    @property
+    def side_by_side(self) -> int:
+        """Axes of windows, the last ones, along which taps lie so, with no bits between."""
+        return 2 if self.of_bytes else self.unrolled
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """(rows of taps side by side in a window, taps in each)."""
+        size = self.window.size
+        return math.prod(size[: 2 - self.side_by_side]), math.prod(size[2 - self.side_by_side :])
+
+    def words_of(self, channels: int) -> int:
+        """Words that a window would span with so many channels a group."""
+        rows, taps = self.rows
+        return rows * word_count(taps * channels)
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of all images."""
+        return math.prod(self.shape[:-1])
+
+    @property
+    def forms(self) -> Forms:
+        """What the windows of all images are besides."""
+        if self.side_by_side:
+            return Forms()
+        images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window
+        fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN
+        positions = window.positions(images) if fits else 0
+        tiles = tile_count(window, images, TILE) if positions else 0
+        return Forms(tiles, images * window.squares, positions, words)
+
+    @property
+    def scaled(self) -> bool:
+        """A real result that is made of exact sums."""
+        elements = self.window.taps * self.w.shape[3]
+        return self.real and scaled_sums.possible(self.device, self.requantize, self.terms, self.b, elements)
+
+    @property
+    def exact_sums(self) -> bool:
+        """True where what is summed is integers, and real constants come after that if there are any."""
+        elements = self.window.taps * self.w.shape[3]
+        return (
+            not self.real
+            or self.scaled
+            or folded_thresholds.possible(self.requantize, self.terms, self.b, elements, self.pad)
+        )
+
+    @property
+    def of_integers(self) -> Job:
+        """The exact sums of a real result."""
+        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)
+
+    @property
+    def kernel(self) -> str:
+        """The kernel that is the fastest."""
+        size = self.pixels, self.shape[3] // self.groups, self.words, self.forms
+        dtype = np.dtype(np.int32) if self.scaled else self.dtype
+        return calls.product_name(self.device, dtype, self.terms, self.b.terms, *size, self.of_bytes)
+
+
+class UnrolledBits(NamedTuple):
+    """What makes rows of bits of windows, or of rows of these."""
+
+    length: int  # bits a pixel
+    rows: tuple[tuple[int, ...], ...]  # size, stride, padding before and dilation along the axes that are left out, too
+    made: tuple[int, ...]  # [i j word]
+
+    @classmethod
+    def of(cls, job: Job) -> UnrolledBits:
+        window, kept = job.window, 2 - job.unrolled
+        before = tuple(pair[0] for pair in window.pads)
+
+        def along_those(axes: tuple[int, ...], left_out: int) -> tuple[int, ...]:
+            return (left_out,) * kept + axes[kept:]
+
+        rows = (
+            along_those(window.size, 1),
+            along_those(window.stride, 1),
+            along_those(before, 0),
+            along_those(window.dilation, 1),
+        )
+        return cls(job.w.shape[3], rows, (*along(window, job.unrolled).image, _unit(job)))
+
+    def __call__(self, device: str, words: Array) -> Array:
+        """Words [planes n h w 1] as [planes n i j word]."""
+        out = empty(device, (*words.shape[:2], *self.made))
+        kernel(device, "unroll")(contiguous(words).reshape(words.shape[:4]), self.length, *self.rows, out)
+        return out
+
+
+class Contraction(NamedTuple):
+    """The call that is left. It keeps the layouts of w, not w, which keeps it."""
+
+    channels: int
+    groups: int  # whose channels are moved to words of their own; 1 if all lie so
+    images: int  # as the plan counts them
+    terms: Array | None  # of x, if its words or bytes are taken as they are
+    of_bytes: bool
+    unrolled: UnrolledBits | None
+    call: calls.Sums | scaled_sums.Scaled | folded_thresholds.Folded
+
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
+        """x [n h w c] in, a QuantArray or int8 or uint8 if it is `of_bytes`, the result out."""
+        if self.terms is not None:
+            words = x.view(np.uint8)[None] if self.of_bytes else self._split(x.words)
+            return self.call(calls.left(words, self.terms, self.images, False), out)
+        a = lower("conv2d", "x", x)
+        return self.call(_left(self._split(a.words), a, self.images), out)
+
+    def _split(self, words: Array) -> Array:
+        if self.unrolled is not None:
+            return self.unrolled(self.call.device, words)
+        return words if self.groups == 1 else _split_groups(self.call.device, words, self.channels, self.groups)
+
+
+class InTurns(NamedTuple):
+    """A real result of groups bit by bit, its constants folded into thresholds; `otherwise` where that can't be."""
+
+    exact: folded_thresholds.Exact
+    images: int
+    otherwise: Contraction
+
+    @property
+    def call(self) -> calls.Sums | scaled_sums.Scaled | folded_thresholds.Folded:
+        return self.otherwise.call
+
+    def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
+        """As `Contraction`."""
+        a = lower("conv2d", "x", x)
+        left = _left(a.words, a, self.images)
+        exact = self.exact.found(left)
+        return self.otherwise(x, out) if exact is None else exact(left)
+
+
+def _left(words: Array, a: Operand, images: int) -> Left:
+    """Words of an image, with the constants of its lowered form."""
+    if a.exact:
+        return calls.left(words, a.terms, images, False)
+    scale, offset = a.constants(4)
+    scale, offset = contiguous(scale[None, :, :, 0, 0, :1]), contiguous(offset[None, :, 0, 0, :1])
+    return calls.left(words, a.terms, images, False, scale, offset)
+
+
+def prepare(job: Job) -> Contraction:
+    """Lay the weights out, and everything else that does not depend on the words of x."""
+    if job.scaled:
+        return _prepare_scaled(job)
+    return _prepare_folded(job) if job.real and job.exact_sums else _prepare(job)
+
+
+def _prepare(job: Job) -> Contraction:
+    groups, shape, name = job.groups, job.shape, job.kernel
+    images, where = _where(job, name)
+    inside = classes(job.window).inside
+    right, inside_sums, outside = _right(job, name, inside)
+    extra = pad = shift = None
+    if job.real:
+        scale, offset = _weight_constants(job.b, shape[3])
+        n_outside = (~inside).sum(axis=1) * job.w.shape[3]
+        pad, shift = calls.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    else:
+        extra = calls.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
+    lanes = GroupLanes(shape[3], groups)
+    finish = epilogue.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
+    packed = epilogue.packed(job.device, job.requantize, shape)
+    call = calls.Call(job.device, name, Fixed(right, where, finish, {}, {}), packed, job.dtype, shape)
+    per_group, terms = job.w.shape[3], job.terms if job.plain else None
+    split = 1 if per_group % WORD_BITS == 0 else groups
+    unrolled = UnrolledBits.of(job) if job.unrolled else None
+    return Contraction(per_group * groups, split, images, terms, job.of_bytes, unrolled, call)
+
+
+def _where(job: Job, name: str) -> tuple[int, Plan | Squares | Frame]:
+    """(images, plan): where a kernel finds its windows; as the plan counts images."""
+    if name == "winograd":
+        return job.shape[0], squares(job.window, _unit(job), job.groups)
+    if name == "framed":
+        return job.shape[0], frame(job.window, _unit(job), job.shape[0])
+    # The pixels of a class in as many images as a tile has pixels fill tiles wholly; constants go by image
+    together = 1 if job.real else images_of_a_tile(job.shape[0], TILE)
+    window = over_images(job.window, together)
+    return job.shape[0] // together, plan(window, _unit(job), job.groups, TILE, job.unrolled)
+
+
+def _prepare_scaled(job: Job) -> Contraction:
+    """The same for sums that become real results afterwards."""
+    exact = _prepare(job.of_integers)
+    assert isinstance(exact.call, calls.Call)
+    inside, of_pixel = classes(job.window).inside, classes(job.window).of_pixel
+    _, ones, outside = _right(job, exact.call.name, inside)
+    scale, offset = _weight_constants(job.b, job.shape[3])
+    n_outside = (~inside).sum(axis=1) * job.w.shape[3]
+    pad, bias = calls.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    call = scaled_sums.Scaled.of(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
+    return exact._replace(images=job.shape[0], call=call)
+
+
+def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
+    """The same for weights in turns; a real result is done as `merged` where its constants do not fold."""
+    exact = _prepare_sliced(job.of_integers if job.real else job, turned)
+    if not job.real:
+        return exact
+    assert isinstance(exact.call, bit_sliced.Sliced)
+    channels, lanes = job.shape[3], CopyLanes(job.shape[3], 1)
+    bias = np.zeros(channels) if job.bias is None else job.bias.astype(np.float64)
+    last = epilogue.finish(job.requantize, channels, True, bias=bias, lanes=lanes)
+    packed = epilogue.packed(job.device, job.requantize, job.shape)
+    scale, _ = _weight_constants(job.b, channels)
+    return InTurns(
+        folded_thresholds.Exact(exact.call, lanes(scale[0]), last, packed, {}), exact.images, prepare(merged)
+    )
+
+
+def _prepare_sliced(job: Job, turned: Array) -> Contraction:
+    n, channels, inside = job.w.shape[3], job.shape[3], classes(job.window).inside.astype(np.int64)
+    by_tap = turned.reshape(-1, n, channels).sum(axis=1)
+    sums, exact = (inside @ by_tap)[:, None], np.dtype(np.int64)
+    extra = calls.integer_extra(job.terms, sums, int(job.pad), job.bias, by_tap.sum(axis=0) - sums, exact)
+    finish = epilogue.finish(job.requantize, channels, False, extra, lanes=CopyLanes(channels, 1))
+    packed = epilogue.packed(job.device, job.requantize, job.shape)
+    call = bit_sliced.prepare(job.device, job.terms, turned, n, job.window, finish, packed, job.dtype, job.shape)
+    return Contraction(channels, 1, job.shape[0], job.terms if job.plain else None, False, None, call)
+
+
+def _prepare_folded(job: Job) -> Contraction:
+    """The same for sums that are compared with thresholds made for them."""
+    exact = _prepare(job.of_integers)
+    assert isinstance(exact.call, calls.Call)
+    again = None
+    if calls.layout_of(exact.call.name) != calls.layout_of("conv_real"):
+        if not job.folds or job.merged:  # merged words, kept for the real call, would be as large as a layout
+            return _prepare(job)
+        again = partial(_real_call, apart(job))
+        job = apart(job)
+    real = _prepare(job)
+    assert isinstance(real.call, calls.Call)
+    return real._replace(call=folded_thresholds.fold(real.call, exact.call, exact.images, again=again))
+
+
+def apart(job: Job) -> Job:
+    """The job for weights that keep layouts of their own."""
+    view = job.w._view()
+    return replace(job, w=view, b=lower("conv2d", "w", view))
+
+
+def _real_call(job: Job) -> calls.Call:
+    call = _prepare(apart(job)).call  # whose layout is not kept besides that of the exact sums
+    assert isinstance(call, calls.Call)
+    return call
+
+
+def _unit(job: Job) -> int:
+    """Words of a group in a pixel, or bytes."""
+    return job.w.shape[3] if job.of_bytes else word_count(job.rows[1] * job.w.shape[3])
+
+
+def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
+    """Weights [o kh kw c] as [o rows 1 taps*c]."""
+    flat: QuantArray = w._cached(
+        ("side by side", rows), lambda: w.reshape(w.shape[0], rows, 1, math.prod(w.shape[1:]) // rows)
+    )
+    return flat
+
+
+def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
+    """Words [planes n h w word] with each group's channels on words of their own."""
+    per_group = channels // groups
+    source = contiguous(words)
+    out = empty(device, (*source.shape[:-1], groups, word_count(per_group)))
+    if out.size:
+        rows = out.reshape(-1, groups, out.shape[-1])
+        kernel(device, "rebit")(source.reshape(-1, 1, source.shape[-1]), channels, 0, per_group, rows)
+    return out
+
+
+def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
+    """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
+    per_group, channels = job.w.shape[3], job.shape[3]
+
+    def layout() -> tuple[Array, Array]:
+        by_tap = job.b.words.reshape(job.b.planes, channels, job.window.taps, -1)
+        words = by_tap
+        if job.side_by_side:
+            rows = job.rows[0]
+            words = lower("conv2d", "w", side_by_side(job.w, rows)).words.reshape(len(by_tap), channels, rows, -1)
+        return calls.weight_words(job.device, name, words, job.groups), calls.term_sums(job.b.terms, per_group, by_tap)
+
+    order = calls.layout_of(name)
+    words, by_tap = job.w._cached((order, job.groups, job.side_by_side), layout)
+    if job.b.recoded is None and not job.side_by_side:
+        job.w._laid_out(calls.words_of(order), words, job.groups)
+
+    def over(taps: Array) -> Array:
+        """Sums over some taps of a window, for each class: [classes terms channels]."""
+        return np.moveaxis(by_tap @ taps.T.astype(np.int64), -1, 0)
+
+    sums = over(inside)
+    lanes = GroupLanes(channels, job.groups)
+    scale, offset = calls.UNREAD
+    if name == "conv_real":
+        scale, offset = (lanes(constant)[None] for constant in _weight_constants(job.b, channels))
+    taken = counted(job.window, job.unrolled)  # pixels have no bits at those of them that are outside
+    kept, elements = over(taken), taken.sum(axis=1) * per_group
+    if name == "winograd":
+        kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
+    right = Right(
+        words=words,
+        terms=job.b.terms,
+        scale=scale,
+        offset=offset,
+        sums=lanes(kept),
+        inside=elements,
+        groups=job.groups,
+        group_words=_unit(job),
+        group_lanes=channels // job.groups,
+    )
+    return right, sums, by_tap.sum(axis=-1)[None] - sums
+
+
+def _weight_constants(b: Operand, channels: int) -> tuple[Array, Array]:
+    """Scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
+    scale, offset = b.constants(4)
+    return calls.full_lane(scale[:, :, 0, 0, 0], channels), calls.full_lane(offset[:, 0, 0, 0], channels)

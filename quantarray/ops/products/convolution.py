@@ -1,0 +1,402 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from ...arrays import checks, likely_fix
+from ...arrays.array import QuantArray
+from ...arrays.layouts import room
+from ...arrays.thresholds import Thresholds
+from ...backends.registry import device_of, namespace
+from ...core.dtypes import Array
+from ...core.format import WORD, word_count
+from ...core.hints import Bytes, DataFormat, OutType, Padding, Pair, Values
+from ...kernels.windows import Window, classes
+from . import (
+    bit_sliced_groups,
+    calls,
+    conv_plan,
+    depthwise_plan,
+    epilogue,
+    folded_thresholds,
+    geometry,
+    merged_groups,
+    parts,
+    prepared_calls,
+    unrolling,
+)
+from .operand import (
+    Operand,
+    bias_values,
+    exact_inside,
+    from_dense,
+    is_dense,
+    lower,
+    operand,
+    plain_terms,
+    result_type,
+    summed,
+)
+
+OP = "conv2d"
+
+
+@overload
+def conv2d(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: None = None,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> Array: ...
+@overload
+def conv2d(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: Thresholds,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> QuantArray: ...
+@overload
+def conv2d(
+    x: QuantArray | Bytes,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: Thresholds | None,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> Array | QuantArray: ...
+def conv2d(
+    x: Any,
+    w: QuantArray,
+    *,
+    bias: Values | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    pad_value: float = 0,
+    requantize: Thresholds | None = None,
+    out_dtype: OutType = None,
+    data_format: DataFormat = "NHWC",
+    flip_kernel: bool = False,
+    out: Array | None = None,
+) -> Any:
+    """2-D convolution of packed arrays (cross-correlation, as every framework has it).
+
+        out[n, i, j, o] = sum_{a, b, c} x[n, i*sh + a*dh - top, j*sw + b*dw - left, c] * w[o, a, b, c] + bias[o]
+
+    x: QuantArray [n h w c] packed on c, or an int8/uint8 array (first layers). w: QuantArray [o kh kw c/groups]
+    packed on its last axis; with groups = c (depthwise) packed on o. `data_format="NCHW"` has x [n c h w] and
+    w [o c/groups kh kw], packed on the same axes. stride, dilation: an integer or (height, width). padding: an
+    integer, (height, width), ((top, bottom), (left, right)), "same" or "valid". A padded tap has the value
+    `pad_value`, 0 by default, whatever x's levels are. `flip_kernel=True` is the textbook convolution.
+
+    Returns int32, exact, where both operands have integer levels without a scale and the bias is integer (int64
+    where the sum could pass 2**31); otherwise float32, summed in float64 from exact counts in the order of
+    docs/kernels/conv.md and rounded once. With `requantize`, a `Thresholds`, the packed codes of exactly that result.
+    `out`: an array of the result's dtype and shape to write to, which is returned.
+
+    Raises TypeError, ValueError, OverflowError or DeviceError with what was needed, what came, and the fix.
+
+    >>> import quantarray as qa, numpy as np
+    >>> x = qa.encode(np.ones((1, 3, 3, 64), int), values=(-1, 1))
+    >>> w = qa.encode(np.ones((1, 3, 3, 64), int), values=(-1, 1))
+    >>> qa.conv2d(x, w, padding=1)[0, :, :, 0]
+    array([[256, 384, 256],
+           [384, 576, 384],
+           [256, 384, 256]], dtype=int32)
+    """
+    x = operand(OP, "x", x)
+    if not isinstance(w, QuantArray):
+        checks.packed(OP, "w", w, likely_fix.swapped(OP, x, w))
+    if bias is not None:
+        bias = bias_values(OP, bias, w.shape[0])
+    given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
+    prepared: Prepared = prepared_calls.kept(OP, x, w, given, bias, _prepare)
+    if out is None:
+        return prepared(x)
+    dtype, shape = prepared.run.call.dtype, prepared.run.call.shape
+    if prepared.channels_first:
+        shape = (shape[0], shape[3], *shape[1:3])
+    last = 1 if prepared.channels_first else 3
+    return calls.write_to(OP, w.device, out, requantize, dtype, shape, last, lambda rows: prepared(x, rows))
+
+
+class Prepared(NamedTuple):
+    """A checked convolution for any x of one form: what a call has left to do. Kept on the weights."""
+
+    channels_first: bool
+    pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
+    run: (
+        depthwise_plan.Channelwise
+        | conv_plan.Contraction
+        | conv_plan.InTurns
+        | parts.ByOutputs
+        | parts.ByRows
+        | calls.OfNothing
+    )
+
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
+        """The result, which lies in `out` [n i j o] if it is given."""
+        if self.channels_first:
+            x = x.transpose(0, 2, 3, 1)
+        if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
+            x = self.pack(x)
+        if isinstance(self.run, (depthwise_plan.Channelwise, calls.OfNothing)):
+            made = self.run(x, lower(OP, "x", x), out=out)
+        else:
+            made = self.run(x, out)
+        return made.transpose(0, 3, 1, 2) if self.channels_first else made
+
+
+def _prepare(
+    device: str,
+    x: Any,
+    w: QuantArray,
+    bias: Array | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    pad_value: Any,
+    requantize: Thresholds | None,
+    out_dtype: Any,
+    data_format: Any,
+    flip_kernel: bool,
+) -> Prepared:
+    checks.choice(OP, "data_format", data_format, ("NHWC", "NCHW"))
+    groups, flip_kernel = checks.integer(OP, "groups", groups, 1), checks.flag(OP, "flip_kernel", flip_kernel)
+    depthwise = _check_channels(x, w, groups, data_format)
+    if data_format == "NCHW":
+        x = x.transpose(0, 2, 3, 1)
+    w = _channels_last(w, data_format, flip_kernel)
+    (_, *image, _), (channels, *taps, _) = x.shape, w.shape
+    if 0 in taps:
+        raise ValueError(f"{OP}: w must have at least one tap, got {w.shape} (channels last)")
+    hint = likely_fix.window((image[0], image[1]), (taps[0], taps[1]))
+    window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation, hint)
+    into = epilogue.check(OP, requantize, channels)
+    pad = _pad_value(pad_value)
+    shape = (x.shape[0], *window.output, channels)
+    geometry.room(OP, window, shape, into)
+    packed = from_dense(x[:0], 3) if is_dense(x) else x
+    _check_constants(packed, w, depthwise)
+    a, b = lower(OP, "x", packed), lower(OP, "w", w)
+    exact = a.exact and b.exact and (bias is None or bias.dtype == np.int64)
+    if exact and not isinstance(pad, int):
+        raise ValueError(f"{OP}: pad_value must be an integer where the result is an integer, got {pad_value!r}")
+    x_most = max(packed.dtype.max_abs, abs(int(pad))) if exact else summed(packed, a)
+    largest = x_most * summed(w, b)
+    dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
+    if 0 in w.shape:  # padding adds no elements to pixels of no channels
+        nothing = calls.OfNothing(device, bias, requantize, dtype, shape)
+        return Prepared(data_format == "NCHW", _pack, nothing)
+    if depthwise:
+        one_by_one = depthwise_plan.weights(w, b)
+        depth = depthwise_plan.Job(device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape)
+        run = depthwise_plan.prepare(depth, exact_inside(a.terms, b, window.taps))
+        return Prepared(data_format == "NCHW", _pack, run)
+    job = conv_plan.Job(
+        device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
+        is_dense(x), folds=folded_thresholds.folds(a, b),
+    )  # fmt: skip
+    return _by_images(job, x, a)._replace(channels_first=data_format == "NCHW")
+
+
+def _by_images(job: conv_plan.Job, x: Any, a: Operand) -> Prepared:
+    """The product of channels last, over some images at a time where planes of x that are not its own ask for it."""
+    step = parts.row_step(x, a) if len(x) else 0
+    if step >= len(x):
+        return _by_outputs(job, x)
+    result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
+    return Prepared(
+        False, None, parts.ByRows.of(result, partial(_part, conv_plan.apart(job)), x, job.w, job.bias, step)
+    )
+
+
+def _part(job: conv_plan.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
+    """The product of some images."""
+    return _by_outputs(replace(job, w=w, b=lower(OP, "w", w), shape=(len(x), *job.shape[1:])), x)
+
+
+def _by_outputs(job: conv_plan.Job, x: Any) -> Prepared:
+    """The product of weights whose layout may be kept, or else by parts."""
+    turned, way = _way(job)
+    if turned is not None or _layout(way) <= job.w.nbytes + room(job.w.nbytes):
+        return Prepared(False, *_run(job, turned, way))
+    result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
+    output = job.b.planes * way.words * WORD.itemsize
+    kept, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
+    whole = partial(_whole, conv_plan.apart(job))
+    return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, kept, together))
+
+
+def _layout(job: conv_plan.Job) -> int:
+    return parts.layout_bytes(job.b.planes, job.shape[3], job.words, job.groups)
+
+
+def _whole(job: conv_plan.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
+    """The product by some outputs."""
+    shape = (*job.shape[:3], len(w))
+    job = replace(job, w=w, b=lower(OP, "w", w), bias=bias, requantize=requantize, shape=shape)
+    return Prepared(False, *_run(job, *_way(job)))
+
+
+def _way(job: conv_plan.Job) -> tuple[Array | None, conv_plan.Job]:
+    """(weights in turns if groups are counted so, the job as it is multiplied): whatever is the fastest."""
+    turned = bit_sliced_groups.turned(job)
+    return turned, unrolling.unrolled(merged_groups.merged(job)) if turned is None or job.real else job
+
+
+def _run(
+    whole: conv_plan.Job, turned: Array | None, job: conv_plan.Job
+) -> tuple[Callable[[Array], QuantArray] | None, conv_plan.Contraction | conv_plan.InTurns]:
+    """(what packs an image of bytes first, the product)."""
+    if turned is not None:
+        return None, conv_plan.in_turns(whole, turned, job)
+    pack = None
+    if job.of_bytes and job.kernel != "dot":
+        job, pack = _packed(job)
+    return pack, conv_plan.prepare(job)
+
+
+def _pack(x: Array) -> QuantArray:
+    return from_dense(x, 3)
+
+
+def _packed(job: conv_plan.Job) -> tuple[conv_plan.Job, Callable[[Array], QuantArray]]:
+    """The job for an image of bytes that is packed first, by what is given, and unrolled where that saves words."""
+    window, c = job.window, job.w.shape[3]
+    saves = word_count(window.taps * c) < window.taps * word_count(c)
+    if not saves or job.groups != 1 or job.pad != 0:
+        return replace(job, of_bytes=False), _pack
+    unroll, w = UnrolledBytes(window), conv_plan.side_by_side(job.w)
+    b = lower(OP, "w", w)
+    return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
+
+
+# checks
+
+
+def _check_channels(x: Any, w: QuantArray, groups: int, data_format: str) -> bool:
+    """True for depthwise weights; an error where axes, channels or groups do not fit."""
+    needed = {"NHWC": ("n h w c", "o kh kw c/groups", 3), "NCHW": ("n c h w", "o c/groups kh kw", 1)}[data_format]
+    if x.ndim != 4 or w.ndim != 4:
+        hint = likely_fix.axes_of_convolution(x, w)
+        raise ValueError(f"{OP}: needs x [{needed[0]}] and w [{needed[1]}], got {x.shape} and {w.shape}{hint}")
+    at = needed[2]
+    if isinstance(x, QuantArray) and x.axis != at:
+        raise ValueError(
+            f"{OP}: {data_format} needs x packed on its channel axis {at}, got {x.shape} packed on axis {x.axis}"
+            f"{likely_fix.packed_axis(x, data_format)}"
+        )
+    channels, per_group, outputs = x.shape[at], w.shape[at], w.shape[0]
+    if channels != per_group * groups or outputs % groups:
+        raise ValueError(
+            f"{OP}: x has {channels} channels (axis {at} of {x.shape}), w takes {per_group} in each of {groups} groups "
+            f"and gives {outputs} (w {w.shape}, {data_format}): needs channels = {per_group} * groups and outputs a "
+            f"multiple of groups{likely_fix.channels(x, w, groups, data_format)}"
+        )
+    depthwise = per_group == 1 and w.axis == 0
+    if not depthwise and w.axis != at:
+        raise ValueError(
+            f"{OP}: {data_format} needs w packed on its input channel axis {at} (or on axis 0 if groups = channels), "
+            f"got shape {w.shape} packed on axis {w.axis}; pack it with axis={at}"
+        )
+    return depthwise
+
+
+def _pad_value(value: Any) -> float:
+    number = checks.number(OP, "pad_value", value)
+    if abs(number) >= 2**31:
+        raise ValueError(f"{OP}: pad_value must lie within +-2**31, got {value!r}")
+    return number if isinstance(number, int) else float(np.float32(number))
+
+
+def _check_constants(x: QuantArray, w: QuantArray, depthwise: bool) -> None:
+    """Constants may vary along the batch of x and the outputs of w, and along channels if they are not contracted."""
+    for name, q, free in (("x", x, {0, 3} if depthwise else {0}), ("w", w, {0})):
+        for constant, a, lead in q.constants.items():
+            along = [d for d in range(4) if a.shape[lead + d] > 1 and d not in free]
+            if along:
+                raise ValueError(
+                    f"{OP}: the {constant} of {name} {q.shape} varies along axis {along[0]} (channels last), which is "
+                    f"contracted; quantise with scale_axis=0 or one constant for the array"
+                )
+
+
+# forms of the operands
+
+
+def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
+    """Weights as [o kh kw c], kept on the array so that kernel layouts are made once."""
+    if data_format == "NHWC" and not flip:
+        return w
+
+    def build() -> QuantArray:
+        made = w.transpose(0, 2, 3, 1) if data_format == "NCHW" else w
+        return made[:, ::-1, ::-1] if flip else made
+
+    found: QuantArray = w._cached(("channels last", data_format, flip), build)
+    return found
+
+
+@dataclass(frozen=True)
+class UnrolledBytes:
+    """Images of few channels as rows of whole windows: with 3 channels, 9 taps would be 9 words of 3 bits each;
+    unrolled they are 27 bits of one."""
+
+    window: Window
+
+    @property
+    def windows(self) -> Window:
+        """The window over unrolled images: one tap."""
+        return Window(self.window.output, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
+
+    def __call__(self, x: Array) -> QuantArray:
+        """Images [n h w c] as [n i j taps*c], packed, zeros where a window leaves the image."""
+        window = self.window
+        image = [n + sum(p) for n, p in zip(window.image, window.pads, strict=True)]
+        nbytes = len(x) * x.shape[3] * (math.prod(image) + window.pixels * window.taps)
+        checks.room(OP, "x padded and unrolled", nbytes)
+        xp = namespace(device_of(x))
+        padded = xp.pad(x, ((0, 0), *window.pads, (0, 0)))
+        n, rows, columns, c = padded.strides
+        (sh, sw), (dh, dw) = window.stride, window.dilation
+        strides = n, sh * rows, sw * columns, dh * rows, dw * columns, c
+        views = xp.lib.stride_tricks.as_strided(padded, (len(x), *window.output, *window.size, x.shape[3]), strides)
+        return _pack(views.reshape(*views.shape[:3], window.taps * x.shape[3]))

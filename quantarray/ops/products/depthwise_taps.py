@@ -1,0 +1,145 @@
+"""Depthwise convolution of integers, made ready for codes as bytes and numbers of 8 or 16 bits, two taps at a time.
+
+Two neighbouring taps of a row of the window meet two neighbouring pixels, whose bytes lie side by side in memory. Rows
+are padded with zeros on both sides, so that all windows of a row see the same pairs: what padding stands for is in the
+constants of each border class, as x's code 0 adds nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from ...backends.registry import empty, has_kernel, kernel
+from ...core.dtypes import Array
+from ...core.forks import cached_property
+from ...core.format import WORD_BITS, empty_lines
+from ...kernels.contract import Cuts, Finish, Left, PairedRows, Taps
+from ...kernels.windows import Window, classes
+from . import epilogue
+from .lanes import CopyLanes
+
+_PLANES = 8  # that a byte holds
+_MOST, _MOST_BYTE, _MOST_SUM = 2**15 - 1, 2**7 - 1, 2**31 - 1
+_CUTS = 31  # thresholds up to which all are compared with; more are found by bisection
+
+
+@dataclass(frozen=True)
+class ByBytes:
+    """Called as a `Call` is."""
+
+    device: str
+    step: int  # of x, which is its term's but for the sign
+    right: Taps
+    plan: PairedRows
+    finish: Finish
+    packed: epilogue.Packed | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> ByBytes:
+        """The same with another last step."""
+        return replace(self, finish=finish, packed=packed)
+
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
+        """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
+        given = x, self.right, self.plan
+        if self.packed is None:
+            made = empty(self.device, self.shape, self.dtype) if out is None else out
+            kernel(self.device, "depthwise_bytes")(*given, self.finish, made.reshape(-1, self.shape[-1]))
+            return made
+        words = self.packed.empty()
+        if len(self.right.values) == 1 and len(self.finish.thresholds) <= _CUTS:
+            kernel(self.device, "depthwise_codes")(*given, self.cuts, words.reshape(self.packed.rows))
+        else:
+            kernel(self.device, "depthwise_bytes")(*given, self.finish, words.reshape(self.packed.rows))
+        return self.packed(words)
+
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Which sums pass the thresholds, and how codes change there: where lanes count downwards, in reverse."""
+        thresholds, toggles = self.finish.thresholds, self.finish.toggles
+        limits = (thresholds - self.finish.extra.astype(np.int64)[:, None]) // max(self.step, 1)
+        most, dtype = (_MOST, np.int16) if self.right.values.dtype == np.int8 else (_MOST_SUM, np.int32)
+        laid_out = empty_lines(limits.shape, np.dtype(dtype))
+        laid_out[...] = limits.clip(-most - 1, most)
+        down = self.finish.flip.view(np.uint64)[:, None, None]
+        lanes = np.arange(self.right.period * WORD_BITS) < self.right.channels
+        used = np.packbits(lanes, bitorder="little").view(np.uint64)[:, None, None]
+        changes = (toggles[1:] & ~down) | (toggles[:0:-1] & down)
+        lowest = toggles[:1] ^ (np.bitwise_xor.reduce(toggles[1:], axis=0, keepdims=True) & down)
+        return Cuts(laid_out, np.concatenate([lowest, changes], axis=1) & used)
+
+
+def possible(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic]) -> bool:
+    """True where sums are int32, of one term a side, and weights have 16 bits: values int64[terms taps outputs]."""
+    one = len(terms) == len(values) == 1 and terms[0, 1] <= _PLANES and dtype == np.int32
+    small = one and bool(values.size) and int(np.abs(values).max()) <= _MOST
+    fits = small and _largest(terms, values) <= _MOST_SUM
+    return fits and has_kernel(device, "depthwise_bytes")
+
+
+def prepare(
+    device: str, terms: Array, values: Array, lanes: CopyLanes, window: Window, finish: Finish,
+    packed: epilogue.Packed | None, dtype: np.dtype[Any], shape: tuple[int, ...],
+) -> ByBytes:  # fmt: skip
+    """For weights, int64[1 taps outputs], for which that is possible."""
+    step, period = int(terms[0, 3]), lanes.width // WORD_BITS
+    right = Taps(_weights(terms, -values if step < 0 else values, lanes, window), lanes.channels, period)
+    return ByBytes(device, abs(step), right, _rows(window, period), finish, packed, dtype, shape)
+
+
+def _largest(terms: Array, values: Array) -> int:
+    """A sum of codes times values, of any channel."""
+    return int(np.abs(values[0]).sum(axis=0).max()) * ((1 << int(terms[0, 1])) - 1)
+
+
+def _weights(terms: Array, values: Array, lanes: CopyLanes, window: Window) -> Array:
+    """[copies pairs 2 * lanes]; the last of an odd number of taps has a 0 beside it."""
+    rows, columns = window.size
+    pairs = -(-columns // 2)
+    made = np.zeros((rows, 2 * pairs, lanes.copies, lanes.width), np.int64)
+    made[:, :columns] = lanes(values[0]).reshape(rows, columns, lanes.copies, lanes.width)
+    made = made.reshape(rows, pairs, 2, lanes.copies, lanes.width).transpose(3, 0, 1, 4, 2)
+    narrow = _largest(terms, values) <= _MOST and int(np.abs(values).max()) <= _MOST_BYTE
+    laid_out = empty_lines((lanes.copies, rows * pairs, 2 * lanes.width), np.dtype(np.int8 if narrow else np.int16))
+    laid_out.reshape(made.shape)[...] = made
+    return laid_out
+
+
+def _rows(window: Window, period: int) -> PairedRows:
+    (image_rows, image_columns), (size, columns) = window.image, window.size
+    (down, across), (row_step, near) = window.stride, window.dilation
+    (top, _), (left, _) = window.pads
+    rows, width = window.output
+    near = near if columns > 1 else 1  # a dilation of one tap may be anything
+    spans = (size - 1) * row_step + 1
+    begin = np.arange(rows) * down - top
+    ends = np.clip(begin, 0, image_rows), np.clip(begin + spans, 0, image_rows)
+    in_image = begin[:, None] + np.arange(size) * row_step
+    inside = (in_image >= 0) & (in_image < image_rows)
+    first = inside.argmax(axis=1)
+    window_pairs = -(-columns // 2)
+    every = gcd(across if width > 1 else 0, 2 * near if window_pairs > 1 else 0) or 1
+    pairs = ((max(width, 1) - 1) * across + 2 * near * (window_pairs - 1)) // every + 1
+    padded = (pairs - 1) * every + near + 1
+    return PairedRows(
+        seen=np.stack([*ends, in_image[np.arange(rows), first], first, inside.sum(axis=1)], axis=1),
+        kinds=classes(window).of_pixel,
+        image_rows=image_rows,
+        row_words=image_columns * period,
+        row_step=row_step,
+        left=left,
+        visible=max(0, min(image_columns, padded - left)),
+        width=padded,
+        near=near,
+        every=every,
+        pairs=pairs,
+        window_pairs=window_pairs,
+        apart=2 * near // every,
+        step=across // every,
+        slots=max(1, min(image_rows, spans)),
+    )

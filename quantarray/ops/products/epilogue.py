@@ -1,0 +1,150 @@
+"""From a threshold object to what kernels take, and from dense values to packed codes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from ...arrays import checks, exact_limits
+from ...arrays.array import QuantArray
+from ...arrays.thresholds import Thresholds
+from ...backends.registry import contiguous, device_of, kernel, moveaxis, namespace, zeros
+from ...core.dtypes import Array, Constants, DType
+from ...core.format import WORD, word_count
+from ...kernels.contract import Finish
+from .lanes import GroupLanes, Lanes
+
+_NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
+_ALL = np.uint64(2**64 - 1)
+
+
+def finish(
+    requantize: Thresholds | None,
+    channels: int,
+    real: bool,
+    extra: Array | None = None,
+    pad: Array | None = None,
+    bias: Array | None = None,
+    *,
+    lanes: Lanes,
+) -> Finish:
+    """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
+
+    Integer results read `extra`, whose dtype their thresholds have, real ones `pad` and `bias`; what is not read
+    may be missing.
+    """
+    dtype = np.dtype(np.float64) if real else np.dtype(np.int64) if extra is None else extra.dtype
+    laid_out = (np.zeros((0, 0), dtype), np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
+    if requantize is not None:
+        laid_out = requantize._cached((channels, dtype, lanes), lambda: _lay_out(requantize, channels, dtype, lanes))
+    return Finish(
+        _NO_EXTRA if extra is None else lanes(extra),
+        _NO_PAD if pad is None else lanes(pad),
+        _NO_PAD[0] if bias is None else lanes(bias),
+        *laid_out,
+    )
+
+
+def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, Array, Array]:
+    """Thresholds, flips and toggles as kernels take them.
+
+    Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
+    """
+    counted, down = requantize._counted(channels, dtype.kind == "f")
+    if dtype == np.int32:
+        counted = np.clip(counted, -(2**31), 2**31 - 1)
+    codes = requantize._codes
+    if len(codes) == 2 and codes[0] == 1:  # one threshold is one compare: swapped codes are a flip
+        down, codes = ~down, codes[::-1]
+    changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
+    bits = (changed[:, None] >> np.arange(requantize.into.bits)) & 1
+    thresholds = lanes(counted.astype(dtype))
+    return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), np.where(bits == 1, _ALL, _ALL * 0)
+
+
+def check(op: str, requantize: Any, channels: int) -> DType | None:
+    """The dtype that a Thresholds object gives this many channels; None where there is none."""
+    if requantize is None:
+        return None
+    if not isinstance(requantize, Thresholds):
+        hint = "; call it on the dense result instead" if callable(requantize) else ""
+        raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}{hint}")
+    if requantize.channels not in (None, channels):
+        turned = requantize.values.ndim == 2 and requantize.values.shape[1] == channels
+        hint = "; values are [channels, T]: pass values.T, or one axis with per_channel=True" if turned else ""
+        raise ValueError(
+            f"{op}: requantize has thresholds for {requantize.channels} channels, the result has {channels}{hint}"
+        )
+    requantize._check_reading(op, channels)
+    return requantize.into
+
+
+def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
+    """Bytes of a result [.. channels]: packed codes, or 4 an element."""
+    if into is None:
+        return 4 * math.prod(shape)
+    return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])
+
+
+class Packed(NamedTuple):
+    """A packed result before it is there: what does not depend on its codes."""
+
+    device: str
+    dtype: DType
+    shape: tuple[int, ...]
+    constants: Constants
+    words: tuple[int, ...]  # the shape of its words
+    rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
+
+    def empty(self) -> Array:
+        """Words that are all zero."""
+        return zeros(self.device, self.words)
+
+    def __call__(self, words: Array) -> QuantArray:
+        return QuantArray(words, self.dtype, self.shape, len(self.shape) - 1, self.constants)
+
+
+@overload
+def packed(device: str, requantize: Thresholds, shape: tuple[int, ...]) -> Packed: ...
+@overload
+def packed(device: str, requantize: None, shape: tuple[int, ...]) -> None: ...
+def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -> Packed | None:
+    """What thresholds make of results of a shape, packed on its last axis; None where there are none."""
+    if requantize is None:
+        return None
+    into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
+    rows = into.bits, math.prod(outer), words
+    return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
+
+
+def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
+    """Return the codes of a dense result, packed along its channel axis: `Thresholds.__call__`."""
+    op = "Thresholds"
+    if isinstance(values, QuantArray):
+        raise TypeError(f"{op}: takes the dense result of an operation, got a QuantArray; pass requantize= to the op")
+    v = checks.dense(op, "values", values)
+    at = checks.axis(op, axis, v.ndim)
+    real = v.dtype.kind == "f"
+    if real and v.dtype != np.float32:
+        raise TypeError(
+            f"{op}: real results are float32, got {v.dtype}; convert with .astype(np.float32) if that is meant"
+        )
+    if v.dtype == np.uint64:
+        raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
+    if v.dtype == np.int64 and v.size and int(v.min()) == exact_limits.ALWAYS:
+        raise OverflowError(f"{op}: integer results lie above -2**63, got {v.min()}")
+    if real and bool(namespace(device_of(v)).isnan(v).any()):
+        raise ValueError(f"{op}: values must hold no NaN")
+    device = device_of(v)
+    last = moveaxis(v, at, -1)
+    channels = last.shape[-1]
+    check(op, requantize, channels)
+    rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))
+    made = packed(device, requantize, last.shape)
+    words = made.empty()
+    if words.size:
+        last_step = finish(requantize, channels, real, lanes=GroupLanes(channels))
+        kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(made.rows))
+    return made(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

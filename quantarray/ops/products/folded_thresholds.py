@@ -1,0 +1,132 @@
+"""Thresholded real products of one term a side, as products of integers: constants are folded into the thresholds.
+
+A result is r(U) = float32(((sx * sw) * U + bias) / n), where n is 1 but for means. No factor is negative, so r does not
+fall where the exact sum U grows: r(U) > t is U > u for the largest u with r(u) <= t, which bisection finds in the very
+arithmetic of `conv_real`. What leaves the kernel of integers then is equal to the bit, and it takes fewer passes and no
+floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.thresholds import Thresholds
+from ...core.dtypes import Array
+from ...kernels.contract import Finish, Left
+from . import calls, epilogue
+from .operand import Operand, exact_inside
+
+_MOST = 8  # scales of x whose thresholds are kept
+_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
+
+
+def possible(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad: float) -> bool:
+    """True where sums of `k` products are exact, and what is added to them is the same for all pixels.
+
+    As far as dtypes and weights tell: an x with an offset, or scales that vary, is `conv_real`'s.
+    """
+    return requantize is not None and pad == 0 and exact_inside(terms, b, k)
+
+
+class Exact(NamedTuple):
+    """Sums of integers whose thresholds stand for those of real results."""
+
+    call: calls.Sums  # without thresholds
+    scale: Array  # of w, float64 in the lanes of `call`
+    last: Finish  # of real results, in the same lanes
+    packed: epilogue.Packed | None
+    made: dict[float, calls.Sums | None]
+    inside: int = 1  # what results are divided by, if they are means
+
+    def found(self, x: Left) -> calls.Sums | None:
+        """The call for the scale of x; None where no thresholds give what the real one does."""
+        if x.scale.size != 1 or x.offset.any():
+            return None
+        scale = float(x.scale.item())
+        if scale not in self.made:
+            if len(self.made) >= _MOST:
+                self.made.clear()
+            finish = self._fold(scale)
+            self.made[scale] = None if finish is None else self.call.finished(finish, self.packed)
+        return self.made[scale]
+
+    def _fold(self, x_scale: float) -> Finish | None:
+        """The last step of integers that gives the codes of the real one; None where a factor is negative."""
+        factor, last = x_scale * self.scale, self.last
+        if (factor < 0).any():
+            return None
+
+        def value(sums: Array) -> Array:
+            with np.errstate(over="ignore"):
+                return np.asarray(((0.0 + factor * sums) + last.bias) / self.inside, np.float32)
+
+        thresholds = _largest(lambda sums: value(sums) <= last.thresholds, last.thresholds.shape)
+        exact = self.call.finish
+        return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=last.flip, toggles=last.toggles)
+
+
+class Later(NamedTuple):
+    """A call that is made ready when it is wanted, each time: its layout of the weights is not kept besides another."""
+
+    ready: Callable[[], calls.Call]
+    device: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Left) -> Any:
+        """The call's result."""
+        return self.ready()(x)
+
+
+class Folded(NamedTuple):
+    """Called as the `Call` is whose place it takes, `real`."""
+
+    real: calls.Call | Later
+    exact: Exact
+    images: int  # as the plan of `exact` counts them
+
+    @property
+    def device(self) -> str:
+        return self.real.device
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.real.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.real.shape
+
+    def __call__(self, x: Left, out: Array | None = None) -> Any:
+        """A QuantArray of codes; `out` is for dense results, which there are none of."""
+        exact = self.exact.found(x)
+        return self.real(x) if exact is None else exact(x._replace(images=self.images))
+
+
+def folds(a: Operand, b: Operand) -> bool:
+    """True where the constants of x, lowered as `a`, have thresholds that stand for those of real results."""
+    scale, offset = a.constants(1)
+    w_scale, _ = b.constants(1)
+    return scale.size == 1 and not offset.any() and bool((scale * w_scale >= 0).all())
+
+
+def fold(
+    real: calls.Call, exact: calls.Sums, images: int, inside: int = 1, *,
+    again: Callable[[], calls.Call] | None = None,
+) -> Folded:  # fmt: skip
+    """The two calls, of the same lanes, as one. `again` makes the real one ready, which then is not kept."""
+    sums = Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside)
+    return Folded(real if again is None else Later(again, real.device, real.dtype, real.shape), sums, images)
+
+
+def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
+    """The largest int32 for which it holds, and for all below; the lowest where it holds for none."""
+    low, high = np.full(shape, _LOWEST, np.int64), np.full(shape, _HIGHEST, np.int64)
+    for _ in range(32):
+        middle = (low + high + 1) >> 1
+        there = holds(middle)
+        low, high = np.where(there, middle, low), np.where(there, high, middle - 1)
+    return low

@@ -1,0 +1,59 @@
+"""How output channels become lanes of a kernel: padded to whole blocks, so that kernels need no ragged ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ...core.dtypes import Array
+from ...core.format import WORD_BITS
+
+TILE = 4  # pixels of a kernel's tile
+LANES = 32  # channels of a block
+
+
+class Lanes(Protocol):
+    """[.., channels] -> [.., lanes], zeros in the padding."""
+
+    def __call__(self, a: Array) -> Array: ...
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class GroupLanes:
+    """Each group's channels padded to whole blocks of 32."""
+
+    channels: int
+    groups: int = 1
+
+    @property
+    def blocks(self) -> int:
+        return self.groups * -(-self.channels // self.groups // LANES)
+
+    def __call__(self, a: Array) -> Array:
+        per_group = self.channels // self.groups
+        if a.shape[-1] == self.blocks * LANES:
+            return np.ascontiguousarray(a)
+        out = np.zeros((*a.shape[:-1], self.groups, self.blocks // self.groups * LANES), a.dtype)
+        out[..., :per_group] = a.reshape(*a.shape[:-1], self.groups, per_group)
+        return out.reshape(*a.shape[:-1], self.blocks * LANES)
+
+
+@dataclass(frozen=True)
+class CopyLanes:
+    """Channel c * copies + r becomes lane c of copy r, each copy padded to whole words of 64."""
+
+    channels: int
+    copies: int
+
+    @property
+    def width(self) -> int:
+        return -(-self.channels // WORD_BITS) * WORD_BITS
+
+    def __call__(self, a: Array) -> Array:
+        out = np.zeros((*a.shape[:-1], self.copies, self.width), a.dtype)
+        out[..., : self.channels] = np.moveaxis(a.reshape(*a.shape[:-1], self.channels, self.copies), -1, -2)
+        return out.reshape(*a.shape[:-1], self.copies * self.width)

@@ -1,0 +1,82 @@
+"""Real products of one term a side: exact int32 sums by the kernel of integers, in the memory of the result, and then
+the constants, in the order of docs/decisions/0001.
+
+`conv_real` multiplies counts as it goes, tile by tile in float64. One pass over the results at the end takes less, and
+the kernels of integers have more ways to their sums.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.thresholds import Thresholds
+from ...backends.registry import contiguous, empty, has_kernel, kernel
+from ...core.dtypes import Array
+from ...kernels.contract import Left
+from . import calls
+from .operand import Operand, exact_inside
+
+_EMPTY = np.empty(0)
+
+
+def possible(device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int) -> bool:
+    """True where sums of `k` products are exact, and there is a kernel for what comes after them.
+
+    Not for thresholded results, whose sums would need memory of their own.
+    """
+    return requantize is None and exact_inside(terms, b, k) and has_kernel(device, "rescale")
+
+
+@lru_cache(maxsize=16)
+def _no_bias(channels: int) -> Array:
+    """Shared, so that calls by the same weights keep it once."""
+    return np.zeros(channels)
+
+
+class Scaled(NamedTuple):
+    """Called as the `Call` is whose place it takes."""
+
+    sums: calls.Sums
+    images: int  # as the plan of the sums counts them
+    kinds: Array  # int64[pixels]: the border class of each output pixel
+    scale: Array  # float64[channels]
+    ones: Array  # int64[classes channels]: sums of w's levels over the taps inside
+    pad: Array  # float64[classes channels], or of no elements
+    bias: Array  # float64[channels], no -0.0
+    inside: Array  # float64[classes]: what results are divided by, if they are means
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32)
+
+    @property
+    def device(self) -> str:
+        return self.sums.device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.sums.shape
+
+    @classmethod
+    def of(
+        cls, sums: calls.Sums, images: int, kinds: Array, scale: Array, ones: Array, pad: Array, bias: Array,
+        inside: Array = _EMPTY,
+    ) -> Scaled:  # fmt: skip
+        """The same with what adds nothing left out."""
+        added = pad if pad.any() else np.empty((0, 0))
+        shift = bias + 0.0 if bias.any() else _no_bias(len(bias))
+        return cls(sums, images, kinds, scale, ones, added, shift, inside)
+
+    def __call__(self, x: Left, out: Array | None = None) -> Array:
+        """A dense array, C-contiguous, which is `out` if it is given."""
+        made = empty(self.device, self.shape, self.dtype) if out is None else out
+        self.sums(x._replace(images=self.images), made.view(np.int32))
+        rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
+        x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
+        constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias, self.inside
+        kernel(self.device, "rescale")(rows.view(np.int32), *constants, rows)
+        return made

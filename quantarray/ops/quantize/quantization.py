@@ -1,0 +1,318 @@
+"""From values to a packed array: fit a quantiser's constants, encode block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...arrays import bfloat16, checks, likely_fix
+from ...arrays.array import QuantArray
+from ...arrays.constants import make_constants
+from ...backends.registry import device_of, empty
+from ...core.dtypes import Array, Constants
+from ...core.errors import DeviceError
+from ...core.format import WORD_BITS, word_count
+from ...core.progress import Progress
+from ...quantizers.base import Quantizer
+from ...quantizers.extremes import extremes
+from ..words.conversion import pack_codes
+from ..words.placement import created
+from . import encoding, grids
+from . import prepared_schemes as given
+from .scheme_choice import chosen
+
+# Elements that are in work at a time, so that arrays larger than memory pass through. NumPy's way makes several
+# float64 arrays of a block; the kernel makes none, but looks for the thresholds of its constants anew for each.
+_BLOCK, _KERNEL_BLOCK = 1 << 22, 1 << 26
+
+
+@created
+def quantize(
+    x: Any,
+    quantizer: Quantizer | None = None,
+    axis: int = -1,
+    scale_axis: int | tuple[int, ...] | None = None,
+    group: int | None = None,
+    *,
+    bits: int | None = None,
+    calibration: Any = None,
+    progress: bool = False,
+) -> QuantArray:
+    """Quantise an array of floats or integers and pack it along `axis`.
+
+    With `bits` in a quantiser's place it is the one that `choose` finds for the whole of x, or of `calibration`. The
+    result's `scheme` says which it was.
+
+    The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
+    the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
+    `scale_axis` defaults to all other axes; some quantisers bring a group of their own. `scale_axis` with the packed
+    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to;
+    TypeError unless exactly one of quantizer and bits is given.
+
+    `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
+    number of axes, and x's lengths along those where constants vary.
+
+    An array on a GPU, CuPy's or another library's (bfloat16 too), is packed where it lies if the codes rise with x.
+    Constants are given, or fitted to a NumPy array as `calibration`. `Grouped` is fitted and packed there.
+
+    An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
+    constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as
+    much memory as x, unless they are given (`Uniform(4, step=0.1)`) or fitted to a `calibration` sample.
+
+    >>> import quantarray as qa, numpy as np
+    >>> w = np.float32([[1, -3], [0.5, 0.5]])
+    >>> q = qa.quantize(w, qa.Sign(scale=True), scale_axis=0)
+    >>> q.scale.ravel(), q.dequantize().tolist()
+    (array([2. , 0.5], dtype=float32), [[2.0, -2.0], [0.5, 0.5]])
+    >>> qa.quantize(np.float32([0, 0.9, 2.1, 3]), bits=2).scheme
+    'Uniform(2, signed=False, mse=True)'
+    >>> qa.quantize([9.0, -9.0], qa.Sign(scale=True), calibration=[1.0, -3.0]).dequantize()
+    array([ 2., -2.], dtype=float32)
+    """
+    op = "quantize"
+    key = given.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
+    ready = None if key is None else given.found(key)
+    if ready is not None and (made := ready(x)) is not None:
+        return made
+    a: Any = bfloat16.of_gpu(op, x) or checks.dense(op, "x", x)
+    if (quantizer is None) == (bits is None):
+        got = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
+        raise TypeError(f"{op}: needs a quantiser such as Uniform(4), or bits= to have one chosen, got {got}")
+    if quantizer is None:
+        if calibration is None:
+            _check_fitted_on_cpu(op, a)
+        name, seen = ("x", x) if calibration is None else ("calibration", calibration)
+        quantizer = chosen(op, name, checks.real_array(op, name, seen), bits)
+    if not isinstance(quantizer, Quantizer):
+        got = f"{_named(quantizer)}{likely_fix.quantizer(quantizer)}"
+        raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {got}")
+    at = checks.axis(op, axis, a.ndim)
+    keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
+    if quantizer.anywhere and isinstance(a, bfloat16.Bfloat16):
+        a = a.widened()  # to fit constants to
+    source = a
+    if calibration is None and not (quantizer.fixed or quantizer.anywhere):
+        _check_fitted_on_cpu(op, a)
+    if calibration is not None:
+        source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
+    constants = _fit(op, source, quantizer, at, keep, group)
+    law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
+    law = law.to_bfloat16() if constants.bfloat16 else law
+    words = _encode(op, a, quantizer, law, at, progress)
+    if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
+        given.keep(op, key, a, quantizer, at, keep, group, law)
+    return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
+
+
+def kept_axes(
+    op: str,
+    shape: tuple[int, ...],
+    at: int,
+    scale_axis: int | tuple[int, ...] | None,
+    group: int | None,
+    usual: int | None,
+) -> tuple[tuple[int, ...], int | None]:
+    """The unpacked axes along which constants vary, and the length of their groups along the packed one.
+
+    `usual` is the quantiser's own group, for calls that don't say how constants vary along the packed axis.
+    """
+    given = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
+    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
+    if group is None and at not in keep:
+        group = usual
+    if group is not None:
+        group = min(checks.integer(op, "group", group, 1), max(shape[at], 1))
+    if scale_axis is None:
+        return tuple(d for d in range(len(shape)) if d != at) if group else (), group
+    if group and at in keep:
+        raise ValueError(f"{op}: group={group} already says how constants vary along the packed axis {at}")
+    return tuple(d for d in keep if d != at), 1 if at in keep else group
+
+
+def _check_fitted_on_cpu(op: str, a: Any) -> None:
+    if device_of(a) != "cpu":
+        raise DeviceError(
+            f"{op}: constants are fitted on the CPU, and x lies on {device_of(a)}; pass calibration= with a sample "
+            f"of it as a NumPy array, or a quantiser whose constants are given, such as Uniform(4, step=0.1)"
+        )
+
+
+def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
+    if not quantizer.pointwise:
+        raise ValueError(
+            f"{op}: {quantizer} takes an element's code from all values that share its constants, so constants "
+            f"fitted to a calibration array do not fit x; leave calibration out"
+        )
+    source = checks.real_array(op, "calibration", given)
+    if source.ndim != len(shape) or any(source.shape[d] != shape[d] for d in varying):
+        raise ValueError(
+            f"{op}: calibration must have {len(shape)} axes, and the lengths of x {shape} along the axes {varying} "
+            f"where constants vary, got {source.shape}"
+        )
+    return source
+
+
+# blocks
+
+
+def _blocks(shape: tuple[int, ...], at: int, group: int | None, size: int) -> tuple[int, list[slice]]:
+    """An axis, and slices of it that hold about `size` elements each; one of all where there are no more.
+
+    Axes before it have a length of 1, so a block is one run of the flattened array. Slices of the packed axis begin on
+    words and on groups.
+    """
+    if math.prod(shape) <= size:
+        return 0, [slice(0, shape[0])]
+    d = next(d for d, n in enumerate(shape) if n > 1)
+    unit = math.lcm(WORD_BITS, group or 1) if d == at else 1
+    step = max(1, size // max(1, math.prod(shape[d + 1 :])))
+    step = -(-step // unit) * unit
+    return d, [slice(i, min(i + step, shape[d])) for i in range(0, shape[d], step)]
+
+
+def _at(d: int, part: slice) -> tuple[slice, ...]:
+    return (*(slice(None),) * d, part)
+
+
+def _in_groups(length: int, at: int, group: int) -> Iterator[tuple[tuple[slice, ...], slice, int]]:
+    """(elements, groups, elements a group) of the whole groups along the packed axis, then of a shorter last one."""
+    whole = length // group * group
+    if whole:
+        yield _at(at, slice(0, whole)), slice(0, whole // group), group
+    if length > whole:
+        yield _at(at, slice(whole, length)), slice(whole // group, None), length - whole
+
+
+def _split(a: Array, at: int, length: int) -> Array:
+    """Axis `at` as two: [groups, elements a group]."""
+    return a.reshape(*a.shape[:at], a.shape[at] // length, length, *a.shape[at + 1 :])
+
+
+# fitting
+
+
+def _fit(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
+    if quantizer.fixed:
+        return _fit_block(op, a, quantizer, at, keep, group)
+    d, parts = _blocks(a.shape, at, group, _BLOCK)
+    if not (d in keep or (d == at and group)):
+        parts = [slice(0, a.shape[d])]  # its constants come from all blocks at once
+    fitted = []
+    for part in parts:
+        block = a[_at(d, part)]
+        _check_values(op, block, quantizer, d, part.start)
+        fitted.append(_fit_block(op, block, quantizer, at, keep, group))
+    return _joined(fitted, d)
+
+
+def _fit_block(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
+    if group is None or not a.shape[at]:
+        return encoding.fit(op, quantizer, a, tuple(d for d in range(a.ndim) if d not in keep))
+    reduce = (*(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at), at + 1)
+    pieces = []
+    for elements, _, length in _in_groups(a.shape[at], at, group):
+        fitted = encoding.fit(op, quantizer, _split(a[elements], at, length), reduce)
+        pieces.append(fitted.map(lambda c, lead: c.squeeze(lead + at + 1)))
+    return _joined(pieces, at)
+
+
+def _joined(pieces: list[Constants], d: int) -> Constants:
+    if len(pieces) == 1:
+        return pieces[0]
+    stored = [{name: a for name, a, _ in p.items()} for p in pieces]
+    leads = {name: lead for name, _, lead in pieces[0].items()}
+    made = {name: np.concatenate([s[name] for s in stored], axis=lead + d) for name, lead in leads.items()}
+    return Constants(made.get("scale"), made.get("offset"), made.get("table"))
+
+
+# encoding
+
+
+def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
+    """Words [bits, *outer, word] of x packed along axis `at`."""
+    there = device_of(a) != "cpu"
+    even = grids.grid_of(a, quantizer, law, at) is not None
+    one_pass = even or (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
+    if there and not (one_pass or quantizer.anywhere):
+        raise DeviceError(
+            f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
+            f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
+        )
+    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
+    if len(parts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
+        return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
+    outer = a.shape[:at] + a.shape[at + 1 :]
+    words = empty(device_of(a), (quantizer.dtype.bits, *outer, word_count(a.shape[at])))
+    with Progress(a.shape[d] if progress else 0) as bar:
+        for part in parts:
+            cut = _law_of(law, d, part, at)
+            block = _encode_block(op, a[_at(d, part)], quantizer, cut, at, one_pass, d, part.start)
+            if d == at:
+                words[..., part.start // WORD_BITS : word_count(part.stop)] = block
+            else:
+                words[_at(1 + (d if d < at else d - 1), part)] = block
+            bar.update(part.stop)
+    return words
+
+
+def _law_of(law: Constants, d: int, part: slice, at: int) -> Constants:
+    """The constants of a part of axis d."""
+    group = law.group if law.group and d == at else 1
+    cut = slice(part.start // group, -(-part.stop // group))
+    return law.map(lambda c, lead: c[_at(lead + d, cut)] if c.shape[lead + d] > 1 else c, law.group)
+
+
+def _encode_block(
+    op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, one_pass: bool, d: int, start: int
+) -> Array:
+    """Words of the part of x that begins at index `start` of axis d."""
+    words = quantizer.encode_words(a, law, at, start * math.prod(a.shape[d + 1 :]))
+    if words is None and (grid := grids.grid_of(a, quantizer, law, at)) is not None:
+        words = grids.encoder(a.shape, quantizer.dtype.bits, law, at)(a, grid)
+    elif words is None and one_pass:
+        words = encoding.encoder(op, a, quantizer, law, at)(a)
+    if words is None:
+        a = a.widened() if isinstance(a, bfloat16.Bfloat16) else a
+        _check_values(op, a, None, d, start)
+        words = pack_codes(_codes(op, a, quantizer, law, at), at, quantizer.dtype.bits)
+    return words
+
+
+def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> Array:
+    """uint8 codes in the shape of x. A quantiser sees groups as an axis of their own, as when it was fitted."""
+    if law.group is None:
+        return encoding.codes(op, quantizer, a, law)
+    out = np.empty(a.shape, np.uint8)
+    for elements, groups, length in _in_groups(a.shape[at], at, law.group):
+        x = _split(a[elements], at, length)
+
+        def part(c: Array, lead: int, groups: slice = groups) -> Array:
+            cut = c[_at(lead + at, groups)] if c.shape[lead + at] > 1 else c
+            return np.expand_dims(cut, lead + at + 1)
+
+        codes = encoding.codes(op, quantizer, x, law.map(part))
+        out[elements] = codes.reshape(a[elements].shape)
+    return out
+
+
+def _check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: int) -> None:
+    """No NaN, and no infinity where a quantiser is fitted. `a` begins at index `start` of x's axis d."""
+    if a.dtype.kind != "f" or not a.size:
+        return
+    low, high = extremes(a, tuple(range(a.ndim))).ravel().tolist()
+    if math.isfinite(low) and math.isfinite(high) if fitted else low <= high:
+        return
+    wrong = ~np.isfinite(a) if fitted else np.isnan(a)
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        where = (*at[:d], at[d] + start, *at[d + 1 :])
+        if np.isnan(a[at]):
+            raise ValueError(f"{op}: x must hold no NaN, got one at {where}")
+        raise ValueError(f"{op}: x, to which {fitted} is fitted, must be finite, got {a[at]} at {where}")
+
+
+def _named(quantizer: Any) -> str:
+    return f"the class {quantizer.__name__}: call it" if isinstance(quantizer, type) else repr(quantizer)

@@ -1,0 +1,1 @@
+"""Reductions, searches, sorts and sets."""

@@ -1,0 +1,104 @@
+"""Arrays as lines along an axis, for kernels that need elements in order (`quantarray/cpu/scan.py`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...backends.registry import contiguous, empty, kernel, namespace, zeros
+from ...core.dtypes import Array
+from ..counting.level_tables import parts
+from ..manipulation.indexing import index
+
+
+class Lines:
+    """The lines of `q` along an axis: words uint64[planes rows folds words], and the tables that codes go through."""
+
+    def __init__(self, q: QuantArray, axis: int) -> None:
+        self.q, self.axis = q, axis
+        self.lanes = axis != q.axis
+        outer = [d for d in range(q.ndim) if d != q.axis]
+        self._kept = [d for d in outer if d != axis]
+        self._outer = self._kept + [axis] * self.lanes
+        self._place = [d if d < q.axis else d - 1 for d in self._outer]
+        self.length = q.shape[q.axis]
+        self.folds = q.shape[axis] if self.lanes else 1
+        self.rows = math.prod(q.shape[d] for d in self._kept)
+        self.group = q.group or max(self.length, 1)
+
+    def _words(self) -> Array:
+        words = self.q.words.transpose(0, *(1 + d for d in self._place), self.q.words.ndim - 1)
+        return contiguous(words).reshape(self.q.bits, self.rows, self.folds, words.shape[-1])
+
+    def _tables(self, table: Array) -> tuple[Array, Array]:
+        """table [codes, *q's axes] as [tables groups codes], and which one each fold of each row has."""
+        by_row = table.transpose(*(1 + d for d in self._outer), 1 + self.q.axis, 0)
+        dims, full = by_row.shape[:-2], tuple(self.q.shape[d] for d in self._outer)
+        row = np.arange(math.prod(dims)).reshape(dims)
+        row = np.broadcast_to(row, full).reshape(-1) if row.size > 1 else row.reshape(-1)
+        return np.ascontiguousarray(by_row.reshape(math.prod(dims), *by_row.shape[-2:])), row.astype(np.int64)
+
+    def argmax(self, table: Array, floor: float) -> Array:
+        """The place of the first largest value above `floor` of each line, int64 [axes that are left]."""
+        tables, row = self._tables(table)
+        out = empty(self.q.device, (self.rows, self.length if self.lanes else 1), np.int64)
+        kernel(self.q.device, "argmax")(
+            self._words(), self.length, tables, row, self.group, floor, self.lanes, out
+        )  # fmt: skip
+        shape = tuple(self.q.shape[d] for d in self._kept)
+        if not self.lanes:
+            return out.reshape(shape)
+        at = sum(d < self.q.axis for d in self._kept)
+        made: Array = namespace(self.q.device).moveaxis(out.reshape(*shape, self.length), -1, at)
+        return made
+
+    def fill(self, name: str, table: Array, out: Array) -> None:
+        """`cumulate` or `argsort` to out [rows folds length]."""
+        tables, row = self._tables(table)
+        kernel(self.q.device, name)(self._words(), self.length, tables, row, self.group, self.lanes, out)
+
+    def sort(self, order: Array) -> Array:
+        """Words of q with the codes of each line in the order in which order[codes, *q's axes] has them."""
+        tables, row = self._tables(order)
+        words = self._words()
+        out = zeros(self.q.device, words.shape)
+        kernel(self.q.device, "sort")(words, self.length, tables, row, self.group, self.lanes, out)
+        made = out.reshape(self.q.bits, *(self.q.shape[d] for d in self._outer), words.shape[-1])
+        back = np.argsort(self._place).tolist()
+        return made.transpose(0, *(1 + d for d in back), made.ndim - 1)
+
+    def in_order(self, out: Array) -> Array:
+        """out [rows folds length], perhaps one step longer, in the axes of q."""
+        order = [*self._outer, self.q.axis]
+        steps = out.shape[1:] if self.lanes else out.shape[2:]
+        made = out.reshape(*(self.q.shape[d] for d in self._kept), *steps)
+        return made.transpose(np.argsort(order).tolist())
+
+
+def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:
+    """An array [rows folds length] with `more` steps at the front of each line, which are zero, and what is behind."""
+    shape = (lines.rows, lines.folds + more * lines.lanes, lines.length + more * (not lines.lanes))
+    out = (zeros if more else empty)(lines.q.device, shape, dtype)
+    return out, (out[:, more:] if lines.lanes else out[:, :, more:])
+
+
+def by_parts(q: QuantArray, axis: int, f: Callable[[QuantArray], Array], removes: bool = False) -> Array:
+    """f(q), an array with q's axes, or all but `axis`, whose lines along `axis` do not depend on each other.
+
+    In parts where the levels of all constants would be a large table.
+    """
+    cuts = parts(q, axis)
+    if len(cuts) == 1:
+        return f(q)
+    out = None
+    for d, cut in cuts:
+        part, at = f(index(q, (slice(None),) * d + (cut,))), d - int(removes and axis < d)
+        if out is None:
+            out = empty(q.device, (*part.shape[:at], q.shape[d], *part.shape[at + 1 :]), part.dtype)
+        out[(slice(None),) * at + (cut,)] = part
+    assert out is not None
+    return out

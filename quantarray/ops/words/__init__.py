@@ -1,0 +1,1 @@
+"""Codes, levels and words of arrays, which the chapters of functions share."""

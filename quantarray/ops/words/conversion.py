@@ -1,0 +1,111 @@
+"""Between codes, values and words."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...arrays.blocks import SIZE, blocks
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
+from ...core.dtypes import Array, level_values
+from ...core.format import WORD_BITS, tail_mask, word_count
+
+
+def pack_codes(codes: Array, axis: int, bits: int) -> Array:
+    """Words [bits, *outer, word] of codes packed along an axis: integers below 256, or booleans."""
+    rows, out = _rows_to_pack(codes, axis, bits)
+    if out.size:
+        kernel(device_of(codes), "pack")(rows, out.reshape(bits, -1, out.shape[-1]))
+    return out
+
+
+def pack_seen(codes: Array, axis: int, bits: int) -> tuple[Array, int]:
+    """The same words of codes of uint8, some, and a number that none of them is above: all their bits together."""
+    rows, out = _rows_to_pack(codes, axis, bits)
+    seen = zeros(device_of(codes), (len(rows),), np.uint8)
+    kernel(device_of(codes), "pack_seen")(rows, seen, out.reshape(bits, -1, out.shape[-1]))
+    return out, int(np.bitwise_or.reduce(seen))
+
+
+def _rows_to_pack(codes: Array, axis: int, bits: int) -> tuple[Array, Array]:
+    """Bytes [rows length], and where their words go."""
+    bytes_of = codes.view(np.uint8) if codes.dtype.itemsize == 1 else codes.astype(np.uint8)
+    last = contiguous(moveaxis(bytes_of, axis, -1))
+    length = last.shape[-1]
+    rows = last.reshape(math.prod(last.shape[:-1]), length)
+    return rows, empty(device_of(codes), (bits, *last.shape[:-1], word_count(length)))
+
+
+def codes(q: QuantArray) -> Array:
+    """uint8 codes in the logical shape."""
+    length = q.shape[q.axis]
+    outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+    out = empty(q.device, (*outer, length), np.uint8)
+    if out.size:
+        words = contiguous(q.words)
+        kernel(q.device, "unpack")(words.reshape(q.bits, -1, words.shape[-1]), out.reshape(-1, length))
+    return moveaxis(out, -1, q.axis)
+
+
+def dequantize(q: QuantArray) -> Array:
+    """int32 or float32 values in the logical shape.
+
+    In blocks: NumPy looks codes up by indices of 8 bytes an element, which are twice the result, and levels that vary
+    may be 2**bits times the constants.
+    """
+    if q.size <= SIZE or q.device != "cpu":
+        return _values(q)
+    out = empty(q.device, q.shape, np.int32 if q.dtype.is_integer and q.scale is None else np.float32)
+    for block in blocks(q.shape, arrays=(q,)):
+        out[block] = _values(q[block])
+    return out
+
+
+def _values(q: QuantArray) -> Array:
+    levels = level_values(q.dtype, q.constants)
+    if levels.dtype == np.int64:
+        levels = levels.astype(np.int32)
+    found, xp = codes(q), namespace(q.device)
+    if levels.size == levels.shape[0]:
+        made: Array = xp.asarray(xp.asarray(levels.reshape(-1))[found])
+        return made
+    table = xp.broadcast_to(xp.asarray(expand(levels, 1, q)), (len(levels), *q.shape))
+    made = xp.asarray(xp.take_along_axis(table, found[None].astype(np.intp), 0)[0])
+    return made
+
+
+def expand(constant: Array, lead: int, q: QuantArray) -> Array:
+    """A constant with its groups along the packed axis repeated, so that it broadcasts against the shape."""
+    at = lead + q.axis
+    if q.group is None or constant.shape[at] == 1:
+        return constant
+    index = np.arange(q.shape[q.axis]) // q.group
+    return np.asarray(np.take(constant, index, axis=at))
+
+
+def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) -> Array:
+    """Words of `bits` planes, each code c of q replaced by tables[c].
+
+    tables has the codes first, then q's axes, each 1, the axis' length, or along the packed axis its groups: those of
+    q, or of the length `group`.
+    """
+    full = np.zeros((2**q.bits, *tables.shape[1:]), np.uint32)
+    full[: len(tables)] = tables
+    by_row = np.moveaxis(np.moveaxis(full, 0, -1), q.axis, -2)  # [*outer, groups, codes]
+    outer = by_row.shape[:-2]
+    words = contiguous(q.words)
+    out = zeros(q.device, (bits, *words.shape[1:]))
+    if out.size:
+        one = math.prod(by_row.shape[:-1]) == 1  # one table: all words are one row, and need no list of rows' tables
+        count = words[0].size if one else words.shape[-1]
+        rows = np.zeros(1, np.int64)
+        if not one:
+            rows = np.arange(math.prod(outer)).reshape(outer)
+            rows = np.broadcast_to(rows, words.shape[1:-1]).reshape(-1).astype(np.int64, copy=False)
+        flat = np.ascontiguousarray(by_row.reshape(-1, *by_row.shape[-2:]))
+        group = count * WORD_BITS if one else group or q.group or q.shape[q.axis]
+        kernel(q.device, "recode")(words.reshape(q.bits, -1, count), flat, rows, group, out.reshape(bits, -1, count))
+        out[..., -1] &= np.uint64(tail_mask(q.shape[q.axis]))
+    return out

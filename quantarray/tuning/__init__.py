@@ -1,0 +1,1 @@
+"""`autotune`: kernels chosen by measuring."""

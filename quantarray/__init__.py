@@ -8,7 +8,7 @@ w = qa.quantize(np.random.randn(64, 3, 3, 64), qa.Sign(scale=True), scale_axis=0
 y = qa.conv2d(x, w, padding=1)
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from . import linalg, numpy_protocol, quantizers, testing
@@ -42,8 +42,8 @@ from .core.dtypes import (
     uniform,
 )
 from .core.errors import DeviceError, FormatError
-from .core.forks import no_fork
-from .core.refusals import reason
+from .core.forks import no_fork as _no_fork
+from .core.refusals import reason as _reason
 from .core.version import __version__
 from .io.container import load, save
 from .ops.creation.bit_packing import from_bitarray, from_packbits, pack_bits, to_packbits, unpack_bits
@@ -196,10 +196,10 @@ else:
 
     def __getattr__(name):  # hidden from type checkers, which would take every name for an attribute
         if name in _LATER:
-            with no_fork:
-                module = import_module(_LATER[name], __name__)
+            with _no_fork:
+                module = _import_module(_LATER[name], __name__)
             return getattr(module, name, module)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{reason(name)}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_reason(name)}")
 
 
 def __dir__() -> list[str]:

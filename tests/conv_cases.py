@@ -11,8 +11,8 @@ from results import assert_bits, assert_packed, thresholds
 from strategies import PRODUCTS, channels, laws, products_by, samples, seeds, threads
 
 import quantarray as qa
-from quantarray.ops.products.calls import bit_sliced_groups, unrolling
-from quantarray.ops.products.calls import merged_groups as merging
+from quantarray.ops.products import bit_sliced_groups, unrolling
+from quantarray.ops.products import merged_groups as merging
 
 NCHW = (0, 3, 1, 2)
 PAD_INTEGERS = st.integers(-9, 9)

@@ -19,7 +19,7 @@ import numpy as np
 from quantarray.backends.registry import kernel
 from quantarray.cpu import costs as cpu_costs
 from quantarray.cuda import costs as cuda_costs
-from quantarray.ops.products.calls import pooling
+from quantarray.ops.products import pooling
 
 FASTER = ("depthwise_bytes", "rescale", "sliced", "unroll")  # ways of the CPU's to what other kernels do too
 

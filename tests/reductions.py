@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 from strategies import laws, samples
 
-from quantarray.ops.counting.histograms import histograms
+from quantarray.ops.counting import histograms
 from quantarray.ops.statistical import searching, sets
 
 LENGTHS = (1, 31, 32, 33, 63, 64, 65, 200)

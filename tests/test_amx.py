@@ -17,13 +17,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from llvmlite import ir
 from numba import njit
-from quantarray.kernels.contract.contract import Forms
-from quantarray.kernels.contract.windows import Window, frame, tile_count
 from test_micro import FEATURES, run
 
 from quantarray.cpu import costs, framed, isa, matrix_unit, trial
 from quantarray.cpu.micro import BLENDED, LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows, put_strip
 from quantarray.cpu.micro.vectors import I8, I32, I64
+from quantarray.kernels.contract import Forms
+from quantarray.kernels.windows import Window, frame, tile_count
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 TILES = dot_amx.EmulatedTiles()

@@ -21,8 +21,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from quantarray.kernels.contract.contract import Forms
-from quantarray.tuning.autotune.results import Problem, Row, Tuned
 from results import assert_bits
 from strategies import Law, laws, samples, threads
 
@@ -30,9 +28,11 @@ import quantarray as qa
 from quantarray.backends import kernel_choice
 from quantarray.cli import main
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops.products.calls import calls
-from quantarray.tuning.autotune import autotune, timing
-from quantarray.tuning.autotune import file as files
+from quantarray.kernels.contract import Forms
+from quantarray.ops.products import calls
+from quantarray.tuning import autotune, timing
+from quantarray.tuning import file as files
+from quantarray.tuning.results import Problem, Row, Tuned
 
 LAYOUTS = {"conv": "conv_weights", "dot": "dot_weights"}
 pytestmark = pytest.mark.skipif(MOST_PRODUCT < 0, reason="this CPU has one kernel only")

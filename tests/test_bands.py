@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
-from quantarray.kernels.contract.contract import Plan
 from test_micro import AVX512BW
 
 from quantarray.cpu import bands
@@ -27,6 +26,7 @@ from quantarray.cpu.micro import (
     value_sums,
 )
 from quantarray.cpu.tiles import Places
+from quantarray.kernels.contract import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 

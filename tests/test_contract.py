@@ -11,7 +11,7 @@ import pytest
 
 import quantarray
 from quantarray.backends.registry import KERNELS, kernel
-from quantarray.kernels.contract import contract
+from quantarray.kernels import contract
 
 ROOT = Path(quantarray.__file__).parent
 LINT = Path(sys.executable).with_name("lint-imports")

@@ -20,7 +20,7 @@ from quantarray.backends import kernel_choice
 from quantarray.cpu import conv, conv_real, dot, drive, framed, winograd
 from quantarray.cpu import threads as cpu_threads
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
-from quantarray.ops.products.calls import folded_thresholds, scaled_sums
+from quantarray.ops.products import folded_thresholds, scaled_sums
 
 DOTS = MOST_PRODUCT > 0
 LARGE = st.sampled_from([(-(2**20), 5, 2**20 - 1), (2**16, -(2**16)), (2**9 - 1, 0)]).map(lambda v: Law(qa.integers(v)))

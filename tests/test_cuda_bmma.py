@@ -21,7 +21,7 @@ import quantarray as qa
 from quantarray.cuda import bmma, launch, tiles
 from quantarray.cuda.bmma import Tile
 from quantarray.cuda.tiles import OUTSIDE
-from quantarray.kernels.contract import windows
+from quantarray.kernels import windows
 
 TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]
 

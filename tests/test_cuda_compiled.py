@@ -13,18 +13,18 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from cuda_compile import TARGETS, assemble, launches, link, name_of, needs_toolkit, opcodes
-from quantarray.ops.products.calls.lanes import GroupLanes
 from strategies import PRODUCTS, products_by
 
 import quantarray as qa
 from quantarray.backends.registry import kernel
-from quantarray.ops.products.calls import (
+from quantarray.ops.products import (
     calls,
     depthwise_plan,
     depthwise_taps,
     epilogue,
     pooling,
 )
+from quantarray.ops.products.lanes import GroupLanes
 
 pytestmark = [
     needs_toolkit,

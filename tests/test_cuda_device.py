@@ -13,7 +13,7 @@ import quantarray as qa
 from quantarray import DeviceError
 from quantarray.backends.registry import KERNELS, kernel
 from quantarray.cuda import costs
-from quantarray.kernels.contract import contract
+from quantarray.kernels import contract
 
 
 def all_twins():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from cuda_backend import both
-from quantarray.ops.products.calls.lanes import GroupLanes
 
 from quantarray.backends.registry import kernel
 from quantarray.core.format import word_count
-from quantarray.ops.products.calls import epilogue
+from quantarray.ops.products import epilogue
+from quantarray.ops.products.lanes import GroupLanes
 
 LENGTHS = (1, 31, 32, 33, 63, 64, 65, 129, 300)
 

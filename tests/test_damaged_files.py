@@ -7,12 +7,12 @@ import zipfile
 import numpy as np
 import pytest
 from plain_files import small
-from quantarray.tuning.autotune.results import Problem, Row
 from test_container import claim, example, forge, npy, refusal, same
 
 import quantarray as qa
 from quantarray.io.plain import read_plain
-from quantarray.tuning.autotune import file as tuned
+from quantarray.tuning import file as tuned
+from quantarray.tuning.results import Problem, Row
 
 
 def zipped(path, pairs, compression=zipfile.ZIP_STORED):

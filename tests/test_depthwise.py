@@ -21,7 +21,7 @@ from test_folded import folded_calls
 
 import quantarray as qa
 from quantarray.arrays.array import validate
-from quantarray.ops.products.calls import bit_sliced, convolution, depthwise_plan
+from quantarray.ops.products import bit_sliced, convolution, depthwise_plan
 
 
 @given(st.data(), cases(depthwise=True))

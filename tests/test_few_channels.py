@@ -10,8 +10,8 @@ from results import assert_bits
 from strategies import threads
 
 import quantarray as qa
-from quantarray.ops.products.calls import conv_plan
-from quantarray.ops.products.calls import merged_groups as merging
+from quantarray.ops.products import conv_plan
+from quantarray.ops.products import merged_groups as merging
 
 
 @pytest.mark.parametrize("x_levels", [(0, 1), (-1, 1), range(4), range(-8, 8)])

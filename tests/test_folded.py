@@ -7,7 +7,7 @@ from strategies import products_by
 
 import quantarray as qa
 from quantarray.cpu.matrix_unit import MOST_PRODUCT
-from quantarray.ops.products.calls import folded_thresholds, scaled_sums
+from quantarray.ops.products import folded_thresholds, scaled_sums
 
 DOTS = MOST_PRODUCT > 0
 

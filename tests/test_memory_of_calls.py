@@ -10,7 +10,7 @@ import pytest
 
 import quantarray as qa
 from quantarray.arrays.blocks import blocks
-from quantarray.ops.counting.histograms import level_tables
+from quantarray.ops.counting import level_tables
 from quantarray.ops.statistical import searching, sets
 
 MIB = 2**20

@@ -23,7 +23,7 @@ from plain_files import Builder
 
 import quantarray as qa
 from quantarray.nn import Conv2d, Sequential, load_network
-from quantarray.ops.words.word_ops import conversion
+from quantarray.ops.words import conversion
 
 DIGITS = Path(__file__).parents[1] / "quantarray" / "data" / "digits.npz"
 CONSTANTS = 64 * 128  # elements; float constants a channel may be there, and are fewer

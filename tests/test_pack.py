@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quantarray.ops.words.word_ops.conversion import recode
 from strategies import laws, lengths, samples, seeds, threads
 
 import quantarray as qa
 from quantarray.arrays.array import validate
+from quantarray.ops.words.conversion import recode
 
 
 @st.composite

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from quantarray.kernels.contract.windows import Window, along, classes, plan, row_plan, same_padding, tap_offsets
 
 from quantarray.cpu.drive import by_place, tile_words
+from quantarray.kernels.windows import Window, along, classes, plan, row_plan, same_padding, tap_offsets
 
 
 @st.composite

@@ -37,11 +37,10 @@ Make = Callable[[QuantArray], Any]  # a call that is made ready for some weights
 
 
 class _State:
-    """What is in force in this process. `used` is False until there can be anything: calls then look no further."""
+    """Choices in force in this process."""
 
     def __init__(self) -> None:
         self.variable = os.environ.get(VARIABLE, "")  # a file to read before the first call is made ready
-        self.used = bool(self.variable)
         self.rows: dict[tuple[int, Problem], Row] = {}
         self.version = 0  # grows when calls that were made ready may have other kernels now
         self.timed = 0  # problems, ever
@@ -118,7 +117,7 @@ def _begin(path: Path | None, again: bool) -> None:
     if again:
         state.rows.clear()
         state.version += 1
-    state.used = True
+    _install()
     state.in_force({} if again else rows)
 
 
@@ -178,9 +177,9 @@ def read_variable() -> None:
 # Calls
 
 
-def mark() -> tuple[int, bool, int] | None:
-    """What a call that is made ready depends on, besides its operands; None while nothing was ever measured."""
-    return (state.version, bool(state.open), _counter()()) if state.used else None
+def mark() -> tuple[int, bool, int]:
+    """Return what a prepared call depends on besides its operands."""
+    return state.version, bool(state.open), _counter()()
 
 
 def prepared(
@@ -191,7 +190,7 @@ def prepared(
     def make(w: QuantArray) -> Any:
         return build(device, x, w, bias, *given)
 
-    if not state.used or device != "cpu":
+    if device != "cpu":
         return make(w)
     read_variable()
     problem, threads = problem_of(op, x, w, given, bias), _counter()()
@@ -243,4 +242,10 @@ def _counter() -> Callable[[], int]:
     return count
 
 
-prepared_calls.install(sys.modules[__name__])  # this module is the Tuner
+def _install() -> None:
+    """Let prepared calls ask this module; until then they look no further."""
+    prepared_calls.install(sys.modules[__name__])
+
+
+if state.variable:
+    _install()

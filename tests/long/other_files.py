@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from quantarray.tuning.autotune.results import Problem, Row
 
 import quantarray as qa
 from quantarray.io.plain import PlainNetwork, read_plain
-from quantarray.tuning.autotune import file as tuned
+from quantarray.tuning import file as tuned
+from quantarray.tuning.results import Problem, Row
 
 from . import damage
 from .stored import Array, npy, zipped

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from quantarray.ops.products.calls.operand import lower
 
 import quantarray as qa
+from quantarray.ops.products.operand import lower
 
 from .laws import MOST, Operand, integer_operand, magnitude, real_operand
 from .oracle import exactly

@@ -17,7 +17,7 @@ class Tuner(Protocol):
     """A chooser of kernels by measurement: `autotune` installs itself as the one there is."""
 
     def mark(self) -> Any:
-        """Return what a prepared call depends on besides its operands; None while nothing was ever measured."""
+        """Return what a prepared call depends on besides its operands."""
 
     def prepared(
         self, op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None,

@@ -190,9 +190,16 @@ from .tuning.autotune import autotune
 if TYPE_CHECKING:
     from . import nn
     from .report.compare import Comparison, compare
+    from .report.explain import Explanation, explain
 else:
     # Imported when they are asked for: people who came for arrays do not wait for them
-    _LATER = {"nn": ".nn", "compare": ".report.compare", "Comparison": ".report.compare"}
+    _LATER = {
+        "nn": ".nn",
+        "compare": ".report.compare",
+        "Comparison": ".report.compare",
+        "explain": ".report.explain",
+        "Explanation": ".report.explain",
+    }
 
     def __getattr__(name):  # hidden from type checkers, which would take every name for an attribute
         if name in _LATER:
@@ -219,6 +226,7 @@ __all__ = [
     "DType",
     "DeviceError",
     "DoReFa",
+    "Explanation",
     "FormatError",
     "Greedy",
     "Grouped",
@@ -291,6 +299,7 @@ __all__ = [
     "equal",
     "exp",
     "expand_dims",
+    "explain",
     "expm1",
     "eye",
     "flip",

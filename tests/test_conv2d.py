@@ -239,7 +239,7 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
 
     monkeypatch.setattr(drive, "threads", on_two_threads(one_by_one))
     monkeypatch.setattr(drive, "cut", lambda workers, split, *rest: (split, 2))
-    monkeypatch.setattr(folded_thresholds, "possible", lambda *operands: False)
+    monkeypatch.setattr(folded_thresholds, "refusal", lambda *operands: "not asked for")
     x = qa.from_codes(np.ones((1, 3, 3, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)
     with products_by(name):
@@ -270,7 +270,7 @@ def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
     monkeypatch.setattr(drive, "threads", on_two_threads(run))
     monkeypatch.setattr(drive, "cut", lambda *given: (chunks, parts))
     for real_constants in (folded_thresholds, scaled_sums):  # so that they are summed
-        monkeypatch.setattr(real_constants, "possible", lambda *operands: False)
+        monkeypatch.setattr(real_constants, "refusal", lambda *operands: "not asked for")
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
     real = qa.from_codes(b.codes(), b.dtype, axis=3, scale=scale) if scale else b
     with products_by(name):

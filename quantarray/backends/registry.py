@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial, wraps
 from importlib import import_module
@@ -129,6 +129,16 @@ def product_costs(device: str) -> Any:
 def _costs(device: str) -> ModuleType:
     with no_fork:
         return import_module(f"quantarray.{device.partition(':')[0]}.costs")
+
+
+def source_code(device: str, names: Sequence[str], form: str, run: Callable[[], Any]) -> dict[str, str]:
+    """{function: text} of the compiled functions of kernels that `run` calls; form "llvm", "asm", "ptx" or "sass"."""
+    backend = f"quantarray.{device.partition(':')[0]}"
+    with no_fork:
+        inspection = import_module(f"{backend}.inspection")
+        modules = [import_module(f"{backend}.{_FILES[name]}") for name in names if name in _FILES]
+    texts: dict[str, str] = inspection.texts(modules, form, run)
+    return texts
 
 
 def graph_class() -> Any:

@@ -8,12 +8,15 @@ what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md
 
 from typing import NamedTuple
 
+from . import threads
 from .added import differing
 from .bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
+from .drive import LEAST
 from .framed import EFFORT as FRAMED
 from .framed import POSITIONS
+from .isa import NAME
 from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
 from .micro import LANES, PLACES, TAPS, TILE
 from .tiles import IN_REGISTERS, WORD
@@ -80,6 +83,32 @@ def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     if forms.positions and _framed_fits(x_terms, w_terms):
         found["framed"] = _framed(x_terms, w_terms, channels, words, forms)
     return found
+
+
+# Nanoseconds of a unit by one thread, by instruction set: `python -m benchmarks.cost_model --unit` measures it
+UNIT_NS = {}
+
+
+def predicted(units):
+    """(threads, microseconds) of a product that costs so many units in all; no time where no unit was measured."""
+    workers, ns = threads.workers(units, LEAST), UNIT_NS.get(NAME)
+    return workers, None if ns is None else units * ns / 1000 / workers
+
+
+def refusals(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
+    """{kernel: why it cannot make a product}, of those that `costs` leaves out."""
+    why = {}
+    if not _dot_fits(x_terms, w_terms):
+        why["dot"] = f"levels do not fit bytes, or their products pass {MOST_PRODUCT}"
+    if not forms.squares:
+        why["winograd"] = "windows are not 3x3 at stride 1"
+    elif not _winograd_fits(x_terms, w_terms, words):
+        why["winograd"] = "transformed pixels or taps do not fit bytes, or AMX multiplies"
+    if not forms.positions:
+        why["framed"] = "stride is not 1, or there are groups"
+    elif not _framed_fits(x_terms, w_terms):
+        why["framed"] = "it needs AMX, and levels of w that fit bytes"
+    return why
 
 
 def unrolling(x_terms, rows, made, taps, words, step):

@@ -86,6 +86,18 @@ class Kernel:
         self.compiled = kernel(function)
         self._takes = int(takes)
         self._made = {}
+        self.signatures = []  # of the versions in `_made`
+
+    def forget(self):
+        """Forget which versions there are, and return them: what is called next is among `signatures` then."""
+        versions = self._made, self.signatures
+        self._made, self.signatures = {}, []
+        return versions
+
+    def recall(self, versions):
+        """Know the versions that `forget` returned again, besides those that were called since."""
+        made, signatures = versions
+        self._made, self.signatures = made | self._made, list(dict.fromkeys([*signatures, *self.signatures]))
 
     def __call__(self, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
         """The function of what is held and `arguments` for all tasks in so many pieces, one of them here, or more by
@@ -103,10 +115,12 @@ class Kernel:
         """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
         with no_fork:
             given = typeof(arguments)
-            made = version(self.compiled, (*held.of.types, *given.types, types.int64, types.int64))
+            takes = (*held.of.types, *given.types, types.int64, types.int64)
+            made = version(self.compiled, takes)
             assert made.signature.return_type == types.none
             address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
             found = version(_call, (given, held, *_NUMBERS)).entry_point, address
+            self.signatures = list(dict.fromkeys([*self.signatures, takes]))
         self._made[kind] = found
         return found
 

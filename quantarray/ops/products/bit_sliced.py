@@ -77,15 +77,21 @@ class Sliced:
         return self.weights._replace(limits=_words(bits), flip=_ahead(flip if falls else ~flip))
 
 
-def possible(device: str, terms: Array, values: Array) -> bool:
-    """True for exact results of single bits by +-c to single bits; values int64[taps * turns, channels].
+def refusal(device: str, terms: Array, values: Array) -> str:
+    """Say why exact results of x by weights int64[taps * turns, channels] are not counted bit by bit; else "".
 
     Sums stay below 2**61, so that a threshold within +-2**62 less what is added to them is an int64.
     """
-    few = len(terms) == 1 and terms[0, 1] == 1 and len(values) + 2 <= 1 << _PLANES[-1]
+    if not has_kernel(device, "sliced"):
+        return f"there is no kernel for it on {device}"
+    if len(terms) > 1 or terms[0, 1] > 1:
+        return "x has more than one bit"
+    if len(values) + 2 > 1 << _PLANES[-1]:
+        return f"a result sums more than {(1 << _PLANES[-1]) - 2} products"
     sizes = np.abs(values)
-    same = few and bool(sizes.any() and (sizes == sizes.flat[0]).all())
-    return same and len(values) * int(sizes.flat[0]) * reach(terms) < 2**61 and has_kernel(device, "sliced")
+    if not sizes.any() or (sizes != sizes.flat[0]).any():
+        return "weights are not plus and minus one number"
+    return "" if len(values) * int(sizes.flat[0]) * reach(terms) < 2**61 else "sums may pass 2**61"
 
 
 def prepare(

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import contiguous, device_of, empty, integer_kernel, kernel, moveaxis, namespace, to_host
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, to_host
 from ...core.dtypes import Array
-from ...kernels.contract import Finish, Fixed, Forms, Left
+from ...kernels.contract import Finish, Fixed, Left
 from . import epilogue
 from .lanes import LANES, GroupLanes
 
@@ -130,28 +130,6 @@ class Call(NamedTuple):
         words = self.packed.empty()
         run(x, self.fixed, *self.flags, words.reshape(self.packed.rows))
         return self.packed(words)
-
-
-def product_name(
-    device: str,
-    dtype: np.dtype[Any],
-    x_terms: Array,
-    w_terms: Array,
-    rows: int,
-    channels: int,
-    words: int,
-    forms: Forms,
-    of_bytes: bool = False,
-) -> str:
-    """The kernel of products of a dtype: `rows` windows of `words` words, by `channels` a group.
-
-    `of_bytes`: x is not packed yet.
-    """
-    if dtype == np.float32:
-        return "conv_real"
-    if dtype == np.int64:
-        return "conv"
-    return integer_kernel(device)(x_terms, w_terms, rows, channels, words, forms, of_bytes)
 
 
 def write_to(

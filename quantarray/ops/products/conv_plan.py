@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...arrays.thresholds import Thresholds
 from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS, word_count
-from ...kernels.contract import Fixed, Forms, Frame, Left, Plan, Right, Squares
+from ...kernels.contract import Fixed, Frame, Left, Plan, Right, Squares
 from ...kernels.windows import (
-    Window,
     along,
     classes,
     counted,
@@ -25,7 +23,6 @@ from ...kernels.windows import (
     over_images,
     plan,
     squares,
-    tile_count,
 )
 from . import (
     bit_sliced,
@@ -33,102 +30,11 @@ from . import (
     epilogue,
     folded_thresholds,
     scaled_sums,
+    select,
 )
+from .conv_job import Job
 from .lanes import TILE, CopyLanes, GroupLanes
 from .operand import Operand, lower
-
-_MOST_SEEN = 1 << 15  # words of the rows under the windows of one row that are made bytes at a time: 2 MiB
-
-
-@dataclass(frozen=True)
-class Job:
-    """A checked convolution, channels last; `terms` are those of x, `b` is w lowered, `shape` the result's."""
-
-    device: str
-    w: QuantArray
-    terms: Array
-    plain: bool  # x is integers whose words kernels take as they are
-    b: Operand
-    window: Window
-    groups: int
-    dtype: np.dtype[Any]
-    pad: float
-    bias: Array | None
-    requantize: Thresholds | None
-    shape: tuple[int, ...]
-    of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
-    merged: bool = False  # w has the groups of the caller's merged
-    folds: bool = True  # constants of x have thresholds that stand for those of real results
-    unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
-
-    @property
-    def real(self) -> bool:
-        return self.dtype == np.float32
-
-    @property
-    def words(self) -> int:
-        """Words that a window spans."""
-        return self.words_of(self.w.shape[3])
-
-    @property
-    def side_by_side(self) -> int:
-        """Axes of windows, the last ones, along which taps lie so, with no bits between."""
-        return 2 if self.of_bytes else self.unrolled
-
-    @property
-    def rows(self) -> tuple[int, int]:
-        """(rows of taps side by side in a window, taps in each)."""
-        size = self.window.size
-        return math.prod(size[: 2 - self.side_by_side]), math.prod(size[2 - self.side_by_side :])
-
-    def words_of(self, channels: int) -> int:
-        """Words that a window would span with so many channels a group."""
-        rows, taps = self.rows
-        return rows * word_count(taps * channels)
-
-    @property
-    def pixels(self) -> int:
-        """Output pixels of all images."""
-        return math.prod(self.shape[:-1])
-
-    @property
-    def forms(self) -> Forms:
-        """What the windows of all images are besides."""
-        if self.side_by_side:
-            return Forms()
-        images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window
-        fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN
-        positions = window.positions(images) if fits else 0
-        tiles = tile_count(window, images, TILE) if positions else 0
-        return Forms(tiles, images * window.squares, positions, words)
-
-    @property
-    def scaled(self) -> bool:
-        """A real result that is made of exact sums."""
-        elements = self.window.taps * self.w.shape[3]
-        return self.real and scaled_sums.possible(self.device, self.requantize, self.terms, self.b, elements)
-
-    @property
-    def exact_sums(self) -> bool:
-        """True where what is summed is integers, and real constants come after that if there are any."""
-        elements = self.window.taps * self.w.shape[3]
-        return (
-            not self.real
-            or self.scaled
-            or folded_thresholds.possible(self.requantize, self.terms, self.b, elements, self.pad)
-        )
-
-    @property
-    def of_integers(self) -> Job:
-        """The exact sums of a real result."""
-        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that is the fastest."""
-        size = self.pixels, self.shape[3] // self.groups, self.words, self.forms
-        dtype = np.dtype(np.int32) if self.scaled else self.dtype
-        return calls.product_name(self.device, dtype, self.terms, self.b.terms, *size, self.of_bytes)
 
 
 class UnrolledBits(NamedTuple):
@@ -216,13 +122,14 @@ def _left(words: Array, a: Operand, images: int) -> Left:
 
 def prepare(job: Job) -> Contraction:
     """Lay the weights out, and everything else that does not depend on the words of x."""
-    if job.scaled:
+    constants = select.pick(select.CONSTANTS, job)
+    if constants == select.RESCALED:
         return _prepare_scaled(job)
-    return _prepare_folded(job) if job.real and job.exact_sums else _prepare(job)
+    return _prepare_folded(job) if constants == select.FOLDED else _prepare(job)
 
 
 def _prepare(job: Job) -> Contraction:
-    groups, shape, name = job.groups, job.shape, job.kernel
+    groups, shape, name = job.groups, job.shape, select.kernel(select.ProductJob.of(job))
     images, where = _where(job, name)
     inside = classes(job.window).inside
     right, inside_sums, outside = _right(job, name, inside)

@@ -20,7 +20,6 @@ from ...core.format import WORD, word_count
 from ...core.hints import Bytes, DataFormat, OutType, Padding, Pair, Values
 from ...kernels.windows import Window, classes
 from . import (
-    bit_sliced_groups,
     calls,
     conv_plan,
     depthwise_plan,
@@ -30,13 +29,15 @@ from . import (
     merged_groups,
     parts,
     prepared_calls,
-    unrolling,
+    select,
 )
+from .conv_job import Job
+from .depthwise_job import DepthwiseJob, weights
 from .operand import (
     Operand,
     bias_values,
-    exact_inside,
     from_dense,
+    inexact,
     is_dense,
     lower,
     operand,
@@ -226,21 +227,24 @@ def _prepare(
         nothing = calls.OfNothing(device, bias, requantize, dtype, shape)
         return Prepared(data_format == "NCHW", _pack, nothing)
     if depthwise:
-        one_by_one = depthwise_plan.weights(w, b)
-        depth = depthwise_plan.Job(device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape)
-        run = depthwise_plan.prepare(depth, exact_inside(a.terms, b, window.taps))
+        one_by_one = weights(w, b)
+        depth = DepthwiseJob(
+            device, x.shape[3], a.terms, one_by_one, window, dtype, pad, bias, requantize, shape,
+            inexact(a.terms, b, window.taps),
+        )  # fmt: skip
+        run = depthwise_plan.prepare(depth)
         return Prepared(data_format == "NCHW", _pack, run)
-    job = conv_plan.Job(
+    job = Job(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
         is_dense(x), folds=folded_thresholds.folds(a, b),
     )  # fmt: skip
     return _by_images(job, x, a)._replace(channels_first=data_format == "NCHW")
 
 
-def _by_images(job: conv_plan.Job, x: Any, a: Operand) -> Prepared:
+def _by_images(job: Job, x: Any, a: Operand) -> Prepared:
     """The product of channels last, over some images at a time where planes of x that are not its own ask for it."""
     step = parts.row_step(x, a) if len(x) else 0
-    if step >= len(x):
+    if select.pick(select.ROWS, (step, len(x))) == select.AT_ONCE:
         return _by_outputs(job, x)
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
     return Prepared(
@@ -248,15 +252,16 @@ def _by_images(job: conv_plan.Job, x: Any, a: Operand) -> Prepared:
     )
 
 
-def _part(job: conv_plan.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
+def _part(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
     """The product of some images."""
     return _by_outputs(replace(job, w=w, b=lower(OP, "w", w), shape=(len(x), *job.shape[1:])), x)
 
 
-def _by_outputs(job: conv_plan.Job, x: Any) -> Prepared:
+def _by_outputs(job: Job, x: Any) -> Prepared:
     """The product of weights whose layout may be kept, or else by parts."""
     turned, way = _way(job)
-    if turned is not None or _layout(way) <= job.w.nbytes + room(job.w.nbytes):
+    layout = 0 if turned is not None else _layout(way)
+    if select.pick(select.OUTPUTS, (layout, job.w.nbytes + room(job.w.nbytes))) == select.AT_ONCE:
         return Prepared(False, *_run(job, turned, way))
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
     output = job.b.planes * way.words * WORD.itemsize
@@ -265,31 +270,41 @@ def _by_outputs(job: conv_plan.Job, x: Any) -> Prepared:
     return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, kept, together))
 
 
-def _layout(job: conv_plan.Job) -> int:
+def _layout(job: Job) -> int:
     return parts.layout_bytes(job.b.planes, job.shape[3], job.words, job.groups)
 
 
-def _whole(job: conv_plan.Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
+def _whole(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
     """The product by some outputs."""
     shape = (*job.shape[:3], len(w))
     job = replace(job, w=w, b=lower(OP, "w", w), bias=bias, requantize=requantize, shape=shape)
     return Prepared(False, *_run(job, *_way(job)))
 
 
-def _way(job: conv_plan.Job) -> tuple[Array | None, conv_plan.Job]:
-    """(weights in turns if groups are counted so, the job as it is multiplied): whatever is the fastest."""
-    turned = bit_sliced_groups.turned(job)
-    return turned, unrolling.unrolled(merged_groups.merged(job)) if turned is None or job.real else job
+def _way(job: Job) -> tuple[Array | None, Job]:
+    """(weights in turns if groups are bit-sliced, the job in the form in which it is multiplied else)."""
+    turned, stage = None, select.GROUPS
+    if job.groups > 1:
+        groups = select.Groups(job)
+        form = select.pick(stage, groups)
+        if form == select.BIT_SLICED:
+            turned = groups.turned
+            if not job.real:
+                return turned, job
+            form = select.pick(select.OTHERWISE, groups)
+        if form == select.MERGED:
+            job = merged_groups.merged(job, groups.times)
+    return turned, replace(job, unrolled=select.AXES[select.pick(select.TAPS, job)])
 
 
 def _run(
-    whole: conv_plan.Job, turned: Array | None, job: conv_plan.Job
+    whole: Job, turned: Array | None, job: Job
 ) -> tuple[Callable[[Array], QuantArray] | None, conv_plan.Contraction | conv_plan.InTurns]:
     """(what packs an image of bytes first, the product)."""
     if turned is not None:
         return None, conv_plan.in_turns(whole, turned, job)
     pack = None
-    if job.of_bytes and job.kernel != "dot":
+    if job.of_bytes and select.pick(select.BYTES, job) == select.PACKED:
         job, pack = _packed(job)
     return pack, conv_plan.prepare(job)
 
@@ -298,7 +313,7 @@ def _pack(x: Array) -> QuantArray:
     return from_dense(x, 3)
 
 
-def _packed(job: conv_plan.Job) -> tuple[conv_plan.Job, Callable[[Array], QuantArray]]:
+def _packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:
     """The job for an image of bytes that is packed first, by what is given, and unrolled where that saves words."""
     window, c = job.window, job.w.shape[3]
     saves = word_count(window.taps * c) < window.taps * word_count(c)

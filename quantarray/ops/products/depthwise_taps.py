@@ -74,12 +74,16 @@ class ByBytes:
         return Cuts(laid_out, np.concatenate([lowest, changes], axis=1) & used)
 
 
-def possible(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic]) -> bool:
-    """True where sums are int32, of one term a side, and weights have 16 bits: values int64[terms taps outputs]."""
-    one = len(terms) == len(values) == 1 and terms[0, 1] <= _PLANES and dtype == np.int32
-    small = one and bool(values.size) and int(np.abs(values).max()) <= _MOST
-    fits = small and _largest(terms, values) <= _MOST_SUM
-    return fits and has_kernel(device, "depthwise_bytes")
+def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic]) -> str:
+    """Say why weights int64[terms taps outputs] are not multiplied as 16-bit numbers by codes as bytes; else ""."""
+    if not has_kernel(device, "depthwise_bytes"):
+        return f"there is no kernel for it on {device}"
+    if len(terms) > 1 or len(values) > 1 or terms[0, 1] > _PLANES:
+        return f"an operand is a sum of several terms, or x has more than {_PLANES} bits"
+    if dtype != np.int32 or not values.size:
+        return "sums are not int32"
+    small = int(np.abs(values).max()) <= _MOST and _largest(terms, values) <= _MOST_SUM
+    return "" if small else "weights have more than 16 bits, or sums of codes may pass int32"
 
 
 def prepare(

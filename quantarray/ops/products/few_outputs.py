@@ -28,10 +28,14 @@ _SMALL = 1 << 22  # bytes of a layout that nobody misses
 _WORDS = 1 << 17  # of both operands that are recoded at a time: 1 MiB
 
 
-def pays(x: Any, w: QuantArray, b: Operand) -> bool:
-    """True where a layout of w, which is b lowered, takes more memory than x and w do."""
+def refusal(x: Any, w: QuantArray, b: Operand, part: int) -> str:
+    """Say why w, lowered as b, with the same constants over `part` elements, is not counted where it lies; else ""."""
+    if part < w.shape[1]:
+        return "constants vary along the contraction"
     layout = b.planes * GroupLanes(w.shape[0]).blocks * LANES * w.words.shape[-1] * WORD.itemsize
-    return bool(layout > x.nbytes + w.nbytes + _SMALL)
+    return (
+        "" if layout > x.nbytes + w.nbytes + _SMALL else f"a layout of w, {layout:,} bytes, is no larger than x and w"
+    )
 
 
 class FewOutputs(NamedTuple):

@@ -17,18 +17,20 @@ from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
 from ...kernels.contract import Finish, Left
 from . import calls, epilogue
-from .operand import Operand, exact_inside
+from .operand import Operand, inexact
 
 _MOST = 8  # scales of x whose thresholds are kept
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 
 
-def possible(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad: float) -> bool:
-    """True where sums of `k` products are exact, and what is added to them is the same for all pixels.
+def refusal(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad: float) -> str:
+    """Say why constants are not folded into thresholds on sums of `k` products; "" where they can be.
 
-    As far as dtypes and weights tell: an x with an offset, or scales that vary, is `conv_real`'s.
+    As far as dtypes and weights tell: an x with an offset, or with scales that vary, is computed by `conv_real`.
     """
-    return requantize is not None and pad == 0 and exact_inside(terms, b, k)
+    if requantize is None:
+        return "the result has no thresholds"
+    return "padded taps have a value" if pad else inexact(terms, b, k)
 
 
 class Exact(NamedTuple):

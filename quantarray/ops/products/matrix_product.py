@@ -21,11 +21,11 @@ from ...kernels.windows import row_plan
 from . import (
     calls,
     epilogue,
-    few_outputs,
     folded_thresholds,
     parts,
     prepared_calls,
     scaled_sums,
+    select,
 )
 from .few_outputs import FewOutputs
 from .lanes import TILE, GroupLanes
@@ -254,11 +254,12 @@ def _prepare(
     if not outputs or not k:
         return calls.OfNothing(device, shift, requantize, dtype, shape)
     part = _part_length(op, q, w, k)
-    if part >= k and few_outputs.pays(x, w, b):
+    if select.pick(select.LAYOUT, (x, w, b, part)) == select.WHERE_THEY_LIE:
         terms = plain_terms(q) if dtype != np.float32 else None
         return _Product(op, part, terms, FewOutputs(device, w._view(), shift, requantize, dtype, shape))
     step = parts.row_step(x, a, math.prod(shape[:-1])) if len(shape) > 1 else 1
-    if step < shape[0] and len(shape) > 1:
+    rows = shape[0] if len(shape) > 1 else 1
+    if select.pick(select.ROWS, (step, rows)) == select.IN_TURN:
         prepare = partial(_by_outputs, op, device, part, dtype)
         return parts.ByRows.of(parts.Result(device, requantize, dtype, shape), prepare, x, w, shift, step)
     return _by_outputs(op, device, part, dtype, x, w, shift, requantize)
@@ -281,7 +282,8 @@ def _by_outputs(
         if part < k or len(b.terms) > 1:
             each = 16 + 40 * len(b.terms) * -(-k // part)
     words = word_count(k)
-    if parts.layout_bytes(b.planes, outputs, words) + each * outputs <= w.nbytes + room(w.nbytes):
+    layout = parts.layout_bytes(b.planes, outputs, words) + each * outputs
+    if select.pick(select.OUTPUTS, (layout, w.nbytes + room(w.nbytes))) == select.AT_ONCE:
         return _whole(op, device, part, dtype, x, w, shift, requantize)
     result = parts.Result(device, requantize, dtype, (*x.shape[:-1], outputs))
     output = b.planes * words * WORD.itemsize
@@ -294,11 +296,12 @@ def _whole(
 ) -> _Product:  # fmt: skip
     q, k, shape = _sample(x), w.shape[1], (*x.shape[:-1], w.shape[0])
     a, b = lower(op, "x", q), lower(op, "w", w)
-    terms, one_law = plain_terms(q) if dtype != np.float32 else None, dtype == np.float32 and part >= k
-    if one_law and scaled_sums.possible(device, requantize, a.terms, b, k):
+    terms, real = plain_terms(q) if dtype != np.float32 else None, dtype == np.float32
+    constants = select.pick(select.CONSTANTS, select.MatrixJob(device, real, requantize, a.terms, b, k, part))
+    if constants == select.RESCALED:
         return _Product(op, part, terms, _scaled(device, w, a, b, part, shift, shape))
     ready = partial(_call, device, part=part, shift=shift, requantize=requantize, dtype=dtype, shape=shape)
-    if not one_law or not folded_thresholds.possible(requantize, a.terms, b, k, 0):
+    if constants != select.FOLDED:
         return _Product(op, part, terms, ready(w, a, b))
     exact = _call(device, w, a, b, part, None, None, np.dtype(np.int32), shape)
     if calls.layout_of(exact.name) == calls.layout_of("conv_real"):
@@ -319,7 +322,8 @@ def _call(
     dtype: np.dtype[Any], shape: tuple[int, ...],
 ) -> calls.Call:  # fmt: skip
     (outputs, k), rows = w.shape, math.prod(shape[:-1])
-    name = calls.product_name(device, dtype, a.terms, b.terms, rows, outputs, word_count(k), Forms())
+    job = select.ProductJob(device, dtype, 1, a.terms, b.terms, rows, outputs, word_count(k), Forms())
+    name = select.kernel(job)
     right, sums = _right(device, name, w, b, part)
     lanes = GroupLanes(outputs)
     extra = pad = real_shift = None

@@ -7,7 +7,7 @@ a channel: the same sums, of whole words by whole blocks. +-1 become +-1 and 0, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,32 +18,44 @@ from ...backends.registry import product_costs
 from ...core.dtypes import Array, DType, integers
 from ...core.format import MAX_BITS
 from ..creation.creation import from_codes
-from .conv_plan import Job
+from .conv_job import Job
 from .lanes import LANES
 from .operand import lower
 
 _MOST = 128  # channels, and outputs, that a group is merged up to: beyond, all that grows is the share of zeros
 
 
-def merged(job: Job) -> Job:
-    """The job with the groups that the cost model finds best; itself where it has no groups, or none to merge."""
-    model = product_costs(job.device)
-    if job.groups == 1 or model is None or not job.exact_sums:
-        return job
-    dtype = _with_zero(job.w.dtype)
-    if dtype is None:
-        return job
-    terms = _terms(dtype)
+def refusal(job: Job) -> str:
+    """Say why groups are not merged; "" where they can be."""
+    if product_costs(job.device) is None:
+        return f"nothing is known about costs on {job.device}"
+    if not job.exact_sums:
+        return "sums are not of integers"
+    if _with_zero(job.w.dtype) is None:
+        return "no dtype has the levels of w and 0"
+    return "" if any(_multiples(job)) else f"two groups have more than {_MOST} channels or outputs"
+
+
+def costs(job: Job) -> dict[int, float]:
+    """Return what a tile costs with so many groups merged, by the fastest kernel; 1 stands for the groups of w."""
+    costs_of = product_costs(job.device).costs
+    by_times = {1: _cost(costs_of, job, job.b.terms, 1)}
+    if dtype := _with_zero(job.w.dtype):
+        terms = _terms(dtype)
+        by_times |= {times: _cost(costs_of, job, terms, times) for times in _multiples(job)}
+    return by_times
+
+
+def _multiples(job: Job) -> Iterator[int]:
+    """Yield how many groups may be merged to one."""
     each = max(job.w.shape[3], job.shape[3] // job.groups)
-    found = {1: _cost(model.costs, job, job.b.terms, 1)}
-    found |= {
-        times: _cost(model.costs, job, terms, times)
-        for times in range(2, job.groups + 1)
-        if job.groups % times == 0 and each * times <= _MOST
-    }
-    times = min(found, key=found.__getitem__)
-    if times == 1:
-        return job
+    return (times for times in range(2, job.groups + 1) if job.groups % times == 0 and each * times <= _MOST)
+
+
+def merged(job: Job, times: int) -> Job:
+    """Return the job with `times` groups merged to one."""
+    dtype = _with_zero(job.w.dtype)
+    assert dtype is not None
     w: QuantArray = job.w._cached(("merged", job.groups, times), lambda: _merged(job.w, dtype, job.groups, times))
     return replace(job, w=w, b=lower("conv2d", "w", w), groups=job.groups // times, merged=True)
 

@@ -74,11 +74,13 @@ def summed(q: QuantArray, a: Operand) -> int:
     return q.dtype.max_abs if q.dtype.is_integer else a.reach
 
 
-def exact_inside(terms: Array, b: Operand, k: int) -> bool:
-    """True where sums of `k` products of x's terms and of w, which is b lowered, are one exact int32 before constants:
-    one term a side, and no offset of w, which asks for the sums of x."""
-    single = len(terms) == 1 and len(b.terms) == 1
-    return single and (b.offset is None or not b.offset.any()) and k * reach(terms) * b.reach < 2**31
+def inexact(terms: Array, b: Operand, k: int) -> str:
+    """Say why sums of `k` products of x's terms and of w, lowered as b, are not one int32 before constants; else ""."""
+    if len(terms) > 1 or len(b.terms) > 1:
+        return "an operand is a sum of several terms"
+    if b.offset is not None and b.offset.any():
+        return "w has an offset, which asks for the sums of x"
+    return "" if k * reach(terms) * b.reach < 2**31 else "sums of codes may pass 2**31"
 
 
 def term_values(w: Operand, length: int) -> Array:

@@ -16,6 +16,7 @@ from ...core.hints import DataFormat, Padding, Pair
 from ...kernels.windows import Window, plan
 from ..words.conversion import recode
 from . import dense_pooling, depthwise_plan, epilogue, geometry
+from .depthwise_job import DepthwiseJob, Weights
 from .operand import lower, reach
 
 _FEW = 1 << 20  # weights of 1, 10 MiB as kernels have them, that are kept for the next call
@@ -141,9 +142,11 @@ def _means(
     """A convolution with weights of 1 and a division, for x of some terms."""
     channels, x_terms = shape[3], np.frombuffer(terms, np.int64).reshape(-1, 4)
     ones = np.broadcast_to(np.int64(1), (1, window.taps, channels))
-    weights, real = depthwise_plan.Weights(ones, np.ones((1, channels)), np.zeros(channels)), np.dtype(np.float32)
-    job = depthwise_plan.Job(device, channels, x_terms, weights, window, real, 0, None, requantize, shape, mean=True)
-    return depthwise_plan.prepare(job, len(x_terms) == 1 and window.taps * reach(x_terms) < 2**31)
+    weights, real = Weights(ones, np.ones((1, channels)), np.zeros(channels)), np.dtype(np.float32)
+    single = len(x_terms) == 1 and window.taps * reach(x_terms) < 2**31
+    why = "" if single else "x is a sum of several terms, or sums of codes may pass 2**31"
+    job = DepthwiseJob(device, channels, x_terms, weights, window, real, 0, None, requantize, shape, why, mean=True)
+    return depthwise_plan.prepare(job)
 
 
 def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str) -> tuple[Any, Window]:

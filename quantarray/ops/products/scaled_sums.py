@@ -18,17 +18,18 @@ from ...backends.registry import contiguous, empty, has_kernel, kernel
 from ...core.dtypes import Array
 from ...kernels.contract import Left
 from . import calls
-from .operand import Operand, exact_inside
+from .operand import Operand, inexact
 
 _EMPTY = np.empty(0)
 
 
-def possible(device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int) -> bool:
-    """True where sums of `k` products are exact, and there is a kernel for what comes after them.
-
-    Not for thresholded results, whose sums would need memory of their own.
-    """
-    return requantize is None and exact_inside(terms, b, k) and has_kernel(device, "rescale")
+def refusal(device: str, requantize: Thresholds | None, terms: Array, b: Operand, k: int) -> str:
+    """Say why results are not rescaled sums of `k` products of integers; "" where they can be."""
+    if requantize is not None:
+        return "the sums of a thresholded result would need memory of their own"
+    if not has_kernel(device, "rescale"):
+        return f"there is no kernel for it on {device}"
+    return inexact(terms, b, k)
 
 
 @lru_cache(maxsize=16)

@@ -12,32 +12,33 @@ from dataclasses import replace
 from ...backends.registry import has_kernel, product_costs
 from ...core.format import WORD_BITS
 from ...kernels.windows import along
-from .conv_plan import Job
+from .conv_job import Job
 from .lanes import LANES
 
-AXES = (1, 2)  # of windows, along which taps may lie side by side
+
+def refusal(job: Job, axes: int) -> str:
+    """Say why taps along the last `axes` axes of a window are not made rows of bits; "" where they can be."""
+    if product_costs(job.device) is None or not has_kernel(job.device, "unroll"):
+        return f"there is no kernel for it on {job.device}"
+    if job.of_bytes or job.groups > 1:
+        return "x has bytes" if job.of_bytes else "there are groups"
+    if job.w.shape[3] >= WORD_BITS:
+        return "pixels fill whole words"
+    if job.real and not job.rescaled:
+        return "sums are not of integers, or meet thresholds of real results"
+    return "" if replace(job, unrolled=axes).words < job.words else "it saves no words"
 
 
-def unrolled(job: Job) -> Job:
-    """The job over rows of bits, where the cost model finds that faster; else itself."""
-    few = not job.of_bytes and job.groups == 1 and job.w.shape[3] < WORD_BITS and has_kernel(job.device, "unroll")
-    if not few or (job.real and not job.scaled):
-        return job
-    ways = [made for axes in AXES if (made := replace(job, unrolled=axes)).words < job.words]
-    return _fastest(job, ways) if ways else job
+def sure_cost(job: Job, axes: int) -> float:
+    """Return the cost with rows of bits, times what the model must be sure of before it is taken."""
+    return float(product_costs(job.device).COUNTING.sure * cost(replace(job, unrolled=axes)))
 
 
-def _fastest(job: Job, ways: list[Job]) -> Job:
-    """Of some ways the fastest where the model is sure that it is faster than the job as it is; else that."""
+def cost(job: Job) -> float:
+    """Return what a tile of all outputs costs; 0 where nothing is known about costs."""
     model = product_costs(job.device)
     if model is None:
-        return job
-    found = min(ways, key=_cost)
-    return found if model.COUNTING.sure * _cost(found) < _cost(job) else job
-
-
-def _cost(job: Job) -> float:
-    model = product_costs(job.device)
+        return 0.0
     kernels = model.costs(job.terms, job.b.terms, job.pixels, job.shape[3], job.words, job.forms)
     blocks = -(-job.shape[3] // LANES)
     return float(blocks * min(kernels.values()) + (_unrolling(job) if job.unrolled else 0))

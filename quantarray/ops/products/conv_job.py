@@ -1,0 +1,108 @@
+"""A checked convolution over channels, and the facts about it that choices ask for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...arrays.thresholds import Thresholds
+from ...core.dtypes import Array
+from ...core.format import word_count
+from ...kernels.contract import Forms
+from ...kernels.windows import Window, tile_count
+from . import folded_thresholds, scaled_sums
+from .lanes import TILE
+from .operand import Operand
+
+_MOST_SEEN = 1 << 15  # words of the rows under the windows of one row that are made bytes at a time: 2 MiB
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked convolution, channels last; `terms` are those of x, `b` is w lowered, `shape` the result's."""
+
+    device: str
+    w: QuantArray
+    terms: Array
+    plain: bool  # x is integers whose words kernels take as they are
+    b: Operand
+    window: Window
+    groups: int
+    dtype: np.dtype[Any]
+    pad: float
+    bias: Array | None
+    requantize: Thresholds | None
+    shape: tuple[int, ...]
+    of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
+    merged: bool = False  # w has the groups of the caller's merged
+    folds: bool = True  # constants of x have thresholds that stand for those of real results
+    unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
+
+    @property
+    def real(self) -> bool:
+        return self.dtype == np.float32
+
+    @property
+    def words(self) -> int:
+        """Words that a window spans."""
+        return self.words_of(self.w.shape[3])
+
+    @property
+    def side_by_side(self) -> int:
+        """Axes of windows, the last ones, along which taps lie so, with no bits between."""
+        return 2 if self.of_bytes else self.unrolled
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """(rows of taps side by side in a window, taps in each)."""
+        size = self.window.size
+        return math.prod(size[: 2 - self.side_by_side]), math.prod(size[2 - self.side_by_side :])
+
+    def words_of(self, channels: int) -> int:
+        """Words that a window would span with so many channels a group."""
+        rows, taps = self.rows
+        return rows * word_count(taps * channels)
+
+    @property
+    def pixels(self) -> int:
+        """Output pixels of all images."""
+        return math.prod(self.shape[:-1])
+
+    @property
+    def forms(self) -> Forms:
+        """What the windows of all images are besides."""
+        if self.side_by_side:
+            return Forms()
+        images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window
+        fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN
+        positions = window.positions(images) if fits else 0
+        tiles = tile_count(window, images, TILE) if positions else 0
+        return Forms(tiles, images * window.squares, positions, words)
+
+    @property
+    def elements(self) -> int:
+        """Products that a result sums."""
+        return self.window.taps * self.w.shape[3]
+
+    @property
+    def rescaled(self) -> bool:
+        """True for real results of exact sums, which a kernel of their own rescales."""
+        return self.real and not scaled_sums.refusal(self.device, self.requantize, self.terms, self.b, self.elements)
+
+    @property
+    def exact_sums(self) -> bool:
+        """True where integers are summed, and real constants are applied to the sums if there are any."""
+        return (
+            not self.real
+            or self.rescaled
+            or not folded_thresholds.refusal(self.requantize, self.terms, self.b, self.elements, self.pad)
+        )
+
+    @property
+    def of_integers(self) -> Job:
+        """The exact sums of a real result."""
+        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)

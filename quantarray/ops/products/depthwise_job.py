@@ -1,0 +1,90 @@
+"""A checked window over each channel by itself, and the facts about it that choices ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...arrays.thresholds import Thresholds
+from ...core.dtypes import Array
+from ...core.forks import cached_property
+from ...kernels.windows import Window, classes
+from . import calls, epilogue
+from .lanes import CopyLanes
+from .operand import Operand, term_values
+
+
+class Weights(NamedTuple):
+    """values int64[terms taps channels], scale float64[terms channels], offset float64[channels]."""
+
+    values: Array
+    scale: Array
+    offset: Array
+
+
+def weights(w: QuantArray, b: Operand) -> Weights:
+    """Depthwise weights [o kh kw 1] packed on their outputs, as channels."""
+    channels = w.shape[0]
+    scale, offset = b.constants(4)
+    scale, offset = scale[:, :, 0, 0, 0], offset[:, 0, 0, 0]
+    if w.group is not None:
+        index = np.arange(channels) // w.group
+        scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
+    values = w._cached("depthwise", lambda: term_values(b, channels))
+    return Weights(values, calls.full_lane(scale, channels), calls.full_lane(offset, channels))
+
+
+@dataclass(frozen=True)
+class DepthwiseJob:
+    """A checked window over each channel: `terms` are those of x, `channels` its channels, `shape` the result's."""
+
+    device: str
+    channels: int
+    terms: Array
+    w: Weights
+    window: Window
+    dtype: np.dtype[Any]
+    pad: float
+    bias: Array | None
+    requantize: Thresholds | None
+    shape: tuple[int, ...]
+    inexact: str  # why a real result is not made of one sum of integers, or ""
+    mean: bool = False
+
+    @property
+    def real(self) -> bool:
+        return self.mean or self.dtype == np.float32
+
+    @property
+    def of_integers(self) -> DepthwiseJob:
+        """The exact sums of a real result."""
+        return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None, mean=False)
+
+    @property
+    def lanes(self) -> CopyLanes:
+        return CopyLanes(self.channels, self.shape[3] // max(self.channels, 1))
+
+    @property
+    def inside(self) -> Array:
+        """What results of each class are divided by: the elements inside, or 1 where they are no means; int64."""
+        inside = classes(self.window).inside.sum(axis=1)
+        return inside if self.mean else np.ones_like(inside)
+
+    @property
+    def packed(self) -> epilogue.Packed | None:
+        return epilogue.packed(self.device, self.requantize, self.shape)
+
+    @cached_property
+    def sums(self) -> Array:
+        """Of the weights over the taps inside, int64[classes terms outputs]."""
+        inside = classes(self.window).inside.astype(np.int64)
+        return np.asarray(np.einsum("kt,stc->ksc", inside, self.w.values))
+
+    @property
+    def real_extras(self) -> tuple[Array, Array]:
+        """(pad [classes outputs], bias [outputs]) of a real result."""
+        outside, n_outside = self.w.values.sum(axis=1) - self.sums, (~classes(self.window).inside).sum(axis=1)
+        return calls.real_extras(self.pad, self.bias, outside, n_outside, self.w.scale, self.w.offset)

@@ -1,0 +1,148 @@
+"""`explain`: how a product is made, which ways were asked and why each was taken or not."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays import checks
+from ..arrays.array import QuantArray
+from ..backends.registry import product_costs, source_code
+from ..core.text import table
+from ..ops.products import select
+from ..ops.products.convolution import conv2d
+from ..ops.products.lanes import LANES, TILE
+from ..ops.products.matrix_product import linear, matmul
+
+_OP = "explain"
+_RIGHT: dict[Any, str] = {conv2d: "w", linear: "w", matmul: "b"}  # where calls are kept once they are prepared
+_OF_WAYS = {select.BIT_SLICED: "sliced", select.PAIRS_OF_TAPS: "depthwise_bytes", select.BY_PLANES: "depthwise"}
+_FORMS = ("llvm", "asm", "ptx", "sass")
+
+
+class KernelRun(NamedTuple):
+    """A kernel that the call runs: its tile, its threads, and the time that the cost model predicts."""
+
+    name: str
+    tile: str
+    rows: int  # windows, or rows of a matrix
+    channels: int
+    words: int
+    threads: int | None  # None where the cost model does not know the kernel
+    predicted_us: float | None  # None where the unit of the cost model was not measured either
+
+
+class Explanation:
+    """The choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
+
+    choices: `select.Choice` rows, each with the stage, the way that was taken, and all ways that were asked.
+    kernels: `KernelRun` rows. code: {function: text}, if it was asked for.
+    """
+
+    def __init__(
+        self, call: str, choices: list[select.Choice], kernels: list[KernelRun], code: dict[str, str] | None
+    ) -> None:
+        self.call, self.choices, self.kernels = call, choices, kernels
+        self.code = code
+
+    def to_json(self) -> dict[str, Any]:
+        """Return numbers, strings, lists, dictionaries and None only."""
+        choices = [
+            {"stage": choice.stage, "taken": choice.taken, "asked": [way._asdict() for way in choice.asked]}
+            for choice in self.choices
+        ]
+        return {
+            "call": self.call,
+            "choices": choices,
+            "kernels": [run._asdict() for run in self.kernels],
+            "code": self.code,
+        }
+
+    def __repr__(self) -> str:
+        lines = [self.call]
+        for choice in self.choices:
+            lines += ["", f"{choice.stage}: {choice.taken}"]
+            lines += [f"  {'->' if way.way == choice.taken else '  '} {way.way}{_why(way)}" for way in choice.asked]
+        if self.kernels:
+            header = ["kernel", "tile", "windows", "channels", "words", "threads", "predicted"]
+            lines += ["", table(header, [_cells(run) for run in self.kernels], indent="")]
+        for name, source in (self.code or {}).items():
+            lines += ["", f"; {name}", source]
+        return "\n".join(lines)
+
+
+def explain(function: Callable[..., Any], *args: Any, code: str | None = None, **kwargs: Any) -> Explanation:
+    """Say how `function(*args, **kwargs)` is computed: the ways in order, why each was taken or not, and the kernel.
+
+    function: `conv2d`, `linear` or `matmul`; the other arguments are its own. The call is prepared anew and made once.
+    At each stage (groups, taps, constants, kernel, ..) the ways are listed in the order in which they are asked. A way
+    is refused for a reason, or has a cost, in units of the cost model, of a tile of 4 windows by 32 output channels;
+    the cheapest is taken, and of ways without a cost the first.
+
+    code: "llvm" or "asm" on the CPU, "ptx" or "sass" on a GPU, adds the text of the compiled kernels. That of a CPU is
+    compiled anew, which takes seconds: machine code from disk has no text.
+
+    Returns an `Explanation`: print it, or take `to_json()`. Raises TypeError for other functions, and what the call
+    itself raises.
+
+    >>> import quantarray as qa, numpy as np
+    >>> x, w = (qa.encode(np.ones(shape, int), values=(-1, 1)) for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
+    >>> how = qa.explain(qa.conv2d, x, w, padding=1)
+    >>> [(choice.stage, choice.taken) for choice in how.choices][-2:]
+    [('constants', 'none'), ('kernel', 'conv')]
+    >>> how.kernels[0].rows, how.kernels[0].words
+    (64, 9)
+    """
+    if function not in _RIGHT:
+        names = ", ".join(f.__name__ for f in _RIGHT)
+        raise TypeError(f"{_OP}: needs one of the functions {names}, got {checks.kind(function)}")
+    if code is not None:
+        checks.choice(_OP, "code", code, _FORMS)
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    right = bound.arguments[_RIGHT[function]]
+    if isinstance(right, QuantArray):
+        bound.arguments[_RIGHT[function]] = right._view()  # which has no prepared calls
+    with select.recorded() as choices:
+        function(*bound.args, **bound.kwargs)
+    choices = list({choice.stage: choice for choice in reversed(choices)}.values())[::-1]
+    kernels = [_run(choice.problem, choice.taken) for choice in choices if choice.stage == select.KERNEL]
+    texts = None
+    if code is not None:
+        used = [_OF_WAYS.get(choice.taken, choice.taken) for choice in choices]
+        texts = source_code(right.device, used, code, lambda: function(*bound.args, **bound.kwargs))
+    return Explanation(_text(function, bound.arguments), choices, kernels, texts)
+
+
+def _run(job: select.ProductJob, name: str) -> KernelRun:
+    """Describe a kernel by what the cost model says of it."""
+    model, blocks = product_costs(job.device), max(1, -(-job.channels // LANES)) * job.groups
+    threads, us = None, None
+    if model is not None and job.dtype == np.int32:
+        units = model.costs(*job.problem)[name] * -(-job.rows // TILE) * blocks
+        threads, us = model.predicted(units)
+    tile = f"{TILE} windows x {LANES} channels"
+    return KernelRun(name, tile, job.rows, job.channels * job.groups, job.words, threads, us)
+
+
+def _text(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
+    """Write a call with laws and shapes of arrays."""
+    parts = []
+    for name, value in arguments.items():
+        shape = "x".join(map(str, getattr(value, "shape", ())))
+        parts.append(f"{name}={value.dtype} {shape}" if hasattr(value, "shape") else f"{name}={value!r}")
+    return f"{function.__name__}({', '.join(parts)})"
+
+
+def _why(way: select.Asked) -> str:
+    if way.refused:
+        return f": no, {way.refused}"
+    return "" if way.cost is None else f": costs {way.cost:,.1f}"
+
+
+def _cells(run: KernelRun) -> list[str]:
+    predicted = "not known" if run.predicted_us is None else f"{run.predicted_us:,.0f} us"
+    threads = "-" if run.threads is None else str(run.threads)
+    return [run.name, run.tile, str(run.rows), str(run.channels), str(run.words), threads, predicted]

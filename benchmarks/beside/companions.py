@@ -50,7 +50,9 @@ def onnxruntime():
     tensor = helper.make_tensor_value_info
     node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)
     values = tensor("x", TensorProto.FLOAT, _IMAGE), tensor("y", TensorProto.FLOAT, _IMAGE)
-    graph = helper.make_graph([node], "conv", [values[0]], [values[1]], [numpy_helper.from_array(_floats(*_FILTERS), "w")])
+    graph = helper.make_graph(
+        [node], "conv", [values[0]], [values[1]], [numpy_helper.from_array(_floats(*_FILTERS), "w")]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     onnx.checker.check_model(model)
     session, x = onnxruntime.InferenceSession(model.SerializeToString()), _floats(*_IMAGE)

@@ -47,7 +47,7 @@ def beside(busy, threads, **how):
 
 
 def companion(name, first, threads, **how):
-    """Ours and the companion's, alone and turn by turn; `first` says which is imported and called first: ours, theirs."""
+    """Ours and the companion's, alone and turn by turn; the `first` to be imported and called is "ours" or "theirs"."""
     if first == "theirs":
         theirs = COMPANIONS[name]()
         theirs()

@@ -7,7 +7,6 @@
 import ctypes
 import platform
 import sys
-from functools import cache
 
 import llvmlite.binding
 from llvmlite import ir
@@ -22,18 +21,24 @@ _PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint
 _MACHINE = platform.machine()
 _WAIT, _WAKE, _PRIVATE = 0, 1, 128
 _MONOTONIC = 1
-_LIBC = {"clock_gettime": "quantarray_clock", "syscall": "quantarray_syscall"}
+_LIBC = {
+    "clock_gettime": "quantarray_clock",
+    "sched_getcpu": "quantarray_processor",
+    "syscall": "quantarray_syscall",
+}
 
 
-@cache
-def why_not():
-    """Return why this machine has no futex to wait on, or None where it has; makes libc's functions known to LLVM."""
+def _find():
+    """Make functions of libc known to LLVM; return why they cannot be used here, or ""."""
     if sys.platform != "linux" or _MACHINE not in _SYSCALLS or sys.maxsize < 2**32:
         return f"it needs 64-bit Linux on {' or '.join(_SYSCALLS)}, this is {sys.platform} on {_MACHINE}"
     libc = ctypes.CDLL(None)
     for theirs, ours in _LIBC.items():
         llvmlite.binding.add_symbol(ours, ctypes.cast(getattr(libc, theirs), ctypes.c_void_p).value)
-    return None
+    return ""
+
+
+WHY_NOT = _find()
 
 
 def _word(builder, address, kind=I32):
@@ -124,15 +129,28 @@ def pause(typingctx):
 
 @intrinsic
 def now(typingctx):
-    """Nanoseconds of a clock that only goes forward."""
+    """Nanoseconds of a clock that only goes forward; 0 where `WHY_NOT` has a reason."""
 
     def codegen(context, builder, signature, args):
+        if WHY_NOT:
+            return const(0)
         place = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
         kind = ir.FunctionType(I32, [I32, I8.as_pointer()])
         clock = cgutils.get_or_insert_function(builder.module, kind, "quantarray_clock")
         builder.call(clock, [ir.Constant(I32, _MONOTONIC), builder.bitcast(place, I8.as_pointer())])
         seconds, rest = cgutils.unpack_tuple(builder, builder.load(place), 2)
         return builder.add(builder.mul(seconds, const(10**9)), rest)
+
+    return types.int64(), codegen
+
+
+@intrinsic
+def processor(typingctx):
+    """The number of the processor that this thread runs on."""
+
+    def codegen(context, builder, signature, args):
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), "quantarray_processor")
+        return builder.sext(builder.call(function, []), I64)
 
     return types.int64(), codegen
 

@@ -8,11 +8,11 @@ import ctypes
 import os
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.core.typing import signature as signed
 from numba.extending import intrinsic
 
@@ -20,14 +20,14 @@ from .atomics import now, number, on_stack, set_number
 from .compiled import kept
 from .deal import address_of, work, workers_of
 from .micro.vectors import I8, I32, I64
-from .thread_pool import Dealing, hold
+from .thread_pool import note_wait
 
 _ADDRESS, _VOID = I8.as_pointer(), ir.VoidType()
 _BODY = ir.FunctionType(_VOID, [_ADDRESS])
 _PARALLEL = ir.FunctionType(_VOID, [_BODY.as_pointer(), _ADDRESS, I32, I32])
 _ASK = ir.FunctionType(I32, [])
 _DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
-# Numbers of a team's memory: the dealing function's address (`deal`), the thread pool's memory, and the library's functions
+# Numbers of a team: the address of the dealing function (`deal`), the thread pool, and functions of the library
 _FUNCTION, _POOL, _START, _THREAD, _THREADS = range(5)
 _SYMBOLS = {_START: "GOMP_parallel", _THREAD: "omp_get_thread_num", _THREADS: "omp_get_max_threads"}
 
@@ -89,17 +89,25 @@ def _work(job):
 
 @kept
 @njit(cache=True, nogil=True)
-def _deal(function, held, dealt, tasks, takes, at):
-    workers, pool = workers_of(dealt), number(at, _POOL)
-    if workers == ask(number(at, _THREADS)):
+def _deal(function, held, dealt, tasks, takes, team):
+    workers, pool = workers_of(dealt), number(team, _POOL)
+    if workers == ask(number(team, _THREADS)):
         start = now()
-        job = on_stack((function, held, dealt, tasks, takes, number(at, _THREAD), start))
-        _start_team(number(at, _START), job, workers)
+        job = on_stack((function, held, dealt, tasks, takes, number(team, _THREAD), start))
+        _start_team(number(team, _START), job, workers)
         end = number(job, 6)
-        hold(pool, end - start, now() - end)
+        note_wait(pool, workers, end - start, now() - end, False)
     else:
         # A team of another size than the last one's has its threads ended and started
         _by_pool(function, held, dealt, tasks, takes, pool)
+
+
+class Dealing(NamedTuple):
+    """What deals a kernel's tasks out to threads."""
+
+    deal: int  # of `Kernel`
+    pool: int  # the thread pool's memory, or 0
+    others: int  # the function that says how many threads another library's calls take, or 0
 
 
 class Team:
@@ -112,10 +120,10 @@ class Team:
     def __init__(self, library, pool):
         self._memory = np.zeros(len(_SYMBOLS) + 2, np.int64)
         self._memory[_FUNCTION] = address_of(_deal, (types.int64,) * 6)
-        self._memory[_POOL] = pool.at
+        self._memory[_POOL] = pool.address
         for i, name in _SYMBOLS.items():
             self._memory[i] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-        self.dealing = Dealing(self._memory.ctypes.data, pool.at, int(self._memory[_THREADS]))
+        self.dealing = Dealing(self._memory.ctypes.data, pool.address, int(self._memory[_THREADS]))
         self._thread = threading.current_thread()
 
     def is_ours(self):
@@ -129,7 +137,7 @@ class Team:
 
 def library_of(torch):
     """The OpenMP that PyTorch's kernels call, or None where it has none: there may be several in a process."""
-    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    path = Path(getattr(torch, "__file__", None) or ".").parent / "lib" / "libtorch_cpu.so"
     try:
         library = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_NOW)  # finds names in what it was linked to as well
         return library if all(hasattr(library, name) for name in _SYMBOLS.values()) else None

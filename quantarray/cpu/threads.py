@@ -28,8 +28,8 @@ from .atomics import now, number
 from .compiled import entry
 from .deal import NOTHING, dealer, version
 from .micro.vectors import I32, I64
-from .team import Team, ask, library_of
-from .thread_pool import HOLD, Dealing, pool
+from .team import Dealing, Team, ask, library_of
+from .thread_pool import LIMIT, UNTIL, pool
 
 PIECES = 4
 VARIABLE = "QUANTARRAY_THREADS"
@@ -68,15 +68,15 @@ def _own(typingctx):
 
 
 @entry
-def _number(at, others):
-    """Numba's number, or that of others' threads where it is less; 1 while calls are by one thread."""
-    if at and number(at, HOLD) and now() < number(at, HOLD):
-        return 1
-    most = _own()
+def _number(pool, others):
+    """Numba's number, or that of others' threads where it is less; fewer while a pool has it so."""
+    threads = _own()
     if others:
-        threads = ask(others)
-        return threads if 1 < threads < most else most
-    return most
+        theirs = ask(others)
+        threads = theirs if 1 < theirs < threads else threads
+    if pool and number(pool, UNTIL) and now() < number(pool, UNTIL):
+        threads = min(threads, number(pool, LIMIT))
+    return threads
 
 
 def _forced():
@@ -93,16 +93,16 @@ def _alone():
     with no_fork:
         numba.get_num_threads()  # from here on there is a threading layer, and compiled code finds that function
         chosen = None if _forced() == "numba" else pool()
-        return Dealing(chosen.at, chosen.at, 0) if chosen else Dealing(dealer().ctypes.data, 0, 0)
+        return Dealing(chosen.address, chosen.address, 0) if chosen else Dealing(dealer().ctypes.data, 0, 0)
 
 
 def _find_team():
     """Look once for PyTorch's threads, after it was imported."""
     torch = sys.modules["torch"]
-    if getattr(torch.__spec__, "_initializing", False):
-        return
+    if getattr(getattr(torch, "__spec__", None), "_initializing", False):
+        return  # its libraries are not there yet
     with no_fork:
-        library = library_of(torch) if _forced() is None and _alone().at else None
+        library = library_of(torch) if _forced() is None and _alone().pool else None
         if library is not None:
             _state["team"] = Team(library, pool())
         _state["sought"] = True
@@ -125,8 +125,8 @@ def count():
     """How many threads a kernel is spread over: one where more are not safe, or came late."""
     if _state["forked"]:
         return 1
-    _, at, others = _dealing()
-    return _asking()(at, others)
+    _, pool, others = _dealing()
+    return _asking()(pool, others)
 
 
 def workers(work, least):
@@ -148,9 +148,9 @@ def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):
         kernel(arguments, kind, tasks, 1, 1, 0, held)
         return
     dealt = pieces(tasks, workers) if dealt is None else dealt
-    deal, at, _ = _dealing()
+    deal, pooled, _ = _dealing()
     given = arguments, kind, tasks, dealt, workers, deal, held
-    if at:
+    if pooled:
         pool().grow(workers)
         kernel(*given)
     elif layer() in ("omp", "tbb"):

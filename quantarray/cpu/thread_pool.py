@@ -47,8 +47,8 @@ _LINE = 16  # numbers of a line: two cache lines, which processors fetch in pair
 # processor; how many jobs ago one came fast
 _STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _FAST = range(6)
 # Numbers of the first line: the address of the dealing function (`deal`), how many threads there are, until when fewer
-# are used, how many these are, and how many times a stall's length that lasts
-_FUNCTION, _THREADS, UNTIL, LIMIT, _TIMES = range(5)
+# are used, how many these are, and for how long that is
+_FUNCTION, _THREADS, UNTIL, LIMIT, _LENGTH = range(5)
 _REFUSED = -1  # in place of a share
 
 _SPIN = 50_000  # ns in which a thread waits for its next job without sleep, where one of the last jobs came as fast
@@ -57,21 +57,26 @@ _FORGOTTEN = 8  # jobs after one that came fast
 _PAUSES = 8  # between two looks at the clock
 _AWAKE = 50_000  # ns in which a caller waits for a thread without sleep
 _STALL = 100_000  # ns of waiting that are called a stall
-_LEAST, _MOST = 16, 128  # times a stall's length for which calls then use fewer threads,
-_LONGEST = 100_000_000  # ns, at most
+_SOON = 4  # times as long as fewer threads were used: after that a stall is no longer one of a row
+_LONGEST = 100_000_000  # ns for which fewer threads are used
 _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"}
 
 
 @inline
 def note_wait(pool, workers, own, late, refused):
-    """Note that a caller, after `own` ns of work, waited for its threads for `late` ns, or that threads refused."""
-    times, late = number(pool, _TIMES), max(late, _STALL + own) if refused else late
+    """Note that a caller, after `own` ns of work, waited for its threads for `late` ns, or that threads refused.
+
+    What happens once is forgotten at once; what goes on, as beside other processes, is tried ever more seldom.
+    """
     if refused or late > max(_STALL, own):
-        set_number(pool, _TIMES, min(_MOST, 2 * times))
+        time, last = now(), number(pool, _LENGTH)
+        lasts = 2 * max(late, _STALL)
+        if time - number(pool, UNTIL) < _SOON * last:
+            lasts = max(lasts, 2 * last)
+        lasts = min(lasts, _LONGEST)
         set_number(pool, LIMIT, max(1, workers // 2))
-        set_number(pool, UNTIL, now() + min(late * times, _LONGEST))
-    elif times > _LEAST:
-        set_number(pool, _TIMES, times - 1)
+        set_number(pool, _LENGTH, lasts)
+        set_number(pool, UNTIL, time + lasts)
 
 
 @inline
@@ -200,7 +205,6 @@ class ThreadPool:
         self._lines = self._memory[first : first + (self._most + 1) * _LINE].reshape(-1, _LINE)
         self.address = self._lines.ctypes.data
         self._lines[0, _FUNCTION] = address_of(_deal, (types.int64,) * 6)
-        self._lines[0, _TIMES] = _LEAST
         self._serve = address_of(_serve, (types.int64,))
         self.workers, self._process = 1, os.getpid()
         atexit.register(self._settle)

@@ -80,11 +80,11 @@ def _body(context, module):
 
 
 def _work(job):
-    """Do what a thread of a team does of a job. The first notes when it is done."""
-    thread = ask(number(job, 5))
+    """Do what a thread of a team does of a job. The first, which is the caller, notes for how long."""
+    begin, thread = now(), ask(number(job, 5))
     work(number(job, 0), number(job, 1), number(job, 2), number(job, 3), number(job, 4), thread)
     if thread == 0:
-        set_number(job, 6, now())
+        set_number(job, 6, now() - begin)
 
 
 @kept
@@ -93,10 +93,10 @@ def _deal(function, held, dealt, tasks, takes, team):
     workers, pool = workers_of(dealt), number(team, _POOL)
     if workers == ask(number(team, _THREADS)):
         start = now()
-        job = on_stack((function, held, dealt, tasks, takes, number(team, _THREAD), start))
+        job = on_stack((function, held, dealt, tasks, takes, number(team, _THREAD), 0))
         _start_team(number(team, _START), job, workers)
-        end = number(job, 6)
-        note_wait(pool, workers, end - start, now() - end, False)
+        own = number(job, 6)
+        note_wait(pool, workers, own, now() - start - own, False)  # threads may be late to begin and to end
     else:
         # A team of another size than the last one's has its threads ended and started
         _by_pool(function, held, dealt, tasks, takes, pool)

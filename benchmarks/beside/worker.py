@@ -1,16 +1,19 @@
-"""A process that measures one companion, or busy processes: `python -m benchmarks.beside.worker '{"busy": 1, ..}'`.
+"""A process that measures a situation: `python -m benchmarks.beside.worker '{"kind": "beside", "busy": 1, ..}'`.
 
-It writes one line of JSON: {situation: [[Block of each call] of each round]}, or why it cannot.
+It writes one line of JSON: {what: [[Block of each call] of each round]}, or {"absent": why}.
 """
 
 import json
 import subprocess
 import sys
+import time
 
 from .blocks import rounds
 from .companions import COMPANIONS
 
 _LOOP = "while True: pass"
+_AFTER = 100e-6  # seconds after a call from which on the process should use no CPU
+_WATCHED = 0.02  # seconds for which that is watched
 
 
 def convolution():
@@ -38,24 +41,22 @@ def beside(busy, threads, **how):
     call, set_threads = convolution()
     loops = [subprocess.Popen([sys.executable, "-c", _LOOP], start_new_session=True) for _ in range(busy)]
     try:
-        situations = {f"{n}": [call] for n in (1, threads)}
-        return rounds(situations, **how, begin=lambda name: set_threads(int(name)))
+        return rounds({str(n): [call] for n in (1, threads)}, **how, begin=lambda name: set_threads(int(name)))
     finally:
         for loop in loops:
             loop.kill()
             loop.wait()
 
 
-def companion(name, first, threads, **how):
+def turns(companion, first, threads, **how):
     """Ours and the companion's, alone and turn by turn; the `first` to be imported and called is "ours" or "theirs"."""
     if first == "theirs":
-        theirs = COMPANIONS[name]()
+        theirs = COMPANIONS[companion]()
         theirs()
     ours, set_threads = convolution()
-    ours()
     if first == "ours":
-        theirs = COMPANIONS[name]()
-    situations = {f"{name} alone": [theirs]}
+        theirs = COMPANIONS[companion]()
+    situations = {"theirs alone": [theirs]}
     for n in (1, threads):
         situations |= {f"{n} alone": [ours], f"{n} in turns": [ours, theirs]}
 
@@ -67,13 +68,37 @@ def companion(name, first, threads, **how):
     return rounds(situations, **how, begin=begin)
 
 
-def main(told):
+def left(companion, threads, count, seconds):
+    """{call: seconds of CPU that the process uses in `_WATCHED` seconds, from `_AFTER` seconds after a call on}.
+
+    The process itself sleeps meanwhile. "nothing" is what that takes where nothing was called.
+    """
+    calls = {"nothing": lambda: None}
+    if companion:
+        calls["theirs"] = COMPANIONS[companion]()
+    calls["ours"], set_threads = convolution()
+    set_threads(threads)
+    found = {name: [] for name in calls}
+    for _ in range(count * 5):
+        for name, call in calls.items():
+            for _ in range(5):
+                call()
+            end = time.perf_counter() + _AFTER
+            while time.perf_counter() < end:
+                pass
+            before = time.process_time()
+            time.sleep(_WATCHED)
+            found[name].append(time.process_time() - before)
+    return found
+
+
+def main(kind, **told):
     try:
-        found = beside(**told) if "busy" in told else companion(**told)
+        found = {"beside": beside, "turns": turns, "left": left}[kind](**told)
     except ImportError as error:
         found = {"absent": f"not installed ({error})"}
     print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(**json.loads(sys.argv[1]))

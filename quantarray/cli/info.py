@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import __version__, tuning
 from ..array import QuantArray
-from ..cpu import isa
+from ..cpu import isa, threads
 from ..cuda import isa as cuda_isa
 from ..device import first_gpu
 from ..errors import DeviceError, FormatError
@@ -72,6 +72,7 @@ def machine() -> dict[str, Any]:
         "autotune": autotuned(),
         "threads": {
             "count": numba.get_num_threads(),
+            "pool": threads.described(),
             "layer": thread_layer(),
         },
         "gpu": gpu(),
@@ -124,7 +125,7 @@ def gpu() -> dict[str, str] | str:
 
 
 def thread_layer() -> str:
-    """Which threading layer Numba runs on."""
+    """Say which threading layer Numba runs on, for loops of other packages."""
     try:
         return str(numba.threading_layer())  # type: ignore[attr-defined]
     except ValueError:

@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 from numba.np.ufunc import parallel
 
 from ..forks import no_fork
-from .atomics import now, number
+from .atomics import WHY_NOT, now, number
 from .compiled import entry
 from .deal import NOTHING, dealer, version
 from .micro.vectors import I32, I64
@@ -113,6 +113,18 @@ def _dealing():
         _find_team()
     team = _state["team"]
     return team.dealing if team is not None and team.is_ours() else _alone()
+
+
+def described():
+    """Say which threads do the work of calls from this thread, and why."""
+    dealing, forced = _dealing(), f"{VARIABLE}={', '.join(FORCED)} forces one"
+    if not dealing.pool:
+        why = f"{VARIABLE} asks for it" if _forced() else f"there is no pool: {WHY_NOT}"
+        return f"numba: a loop on Numba's threads ({layer()}), as {why}"
+    if dealing.others:
+        return f"shared: PyTorch's, as it is imported, for calls from this Python thread; own for others; {forced}"
+    why = f"{VARIABLE} asks for it" if _forced() else "a process that imports PyTorch shares PyTorch's"
+    return f"own: a pool whose threads sleep between calls; {why}; {forced}"
 
 
 @cache

@@ -2,12 +2,14 @@
 
 python -m benchmarks cpu [--suite NAME] [--threads N] [--rounds N] [--json OUT] [--plot OUT.png]
 python -m benchmarks quantizers [--only TEXT] [--small | --large] [--rounds N] [--json OUT]
+python -m benchmarks beside [--situation NAME] [--rounds N] [--seconds S] [--json OUT]
 python -m benchmarks gpu [--part PART] [--suite NAME] [--only TEXT] [--budget S] [--json OUT]
 """
 
 import argparse
 
 from . import quantizers
+from .beside import command as beside
 from .cpu import command as cpu
 from .gpu import command as gpu
 
@@ -17,6 +19,7 @@ def main(argv=None):
     add = parser.add_subparsers(required=True, metavar="WHAT").add_parser
     cpu.parser(add)
     quantizers.parser(add)
+    beside.parser(add)
     gpu.parser(add)
     args = parser.parse_args(argv)
     args.run(args)

@@ -205,6 +205,7 @@ def test_info_on_the_machine(capsys):
     assert facts["versions"]["quantarray"] == qa.__version__
     assert set(facts["versions"]) == {"quantarray", "python", "numpy", "numba", "llvmlite"}
     assert facts["threads"]["count"] >= 1 and facts["cpu"]["name"]
+    assert facts["threads"]["pool"].split(":")[0] in ("own", "shared", "numba")
     assert isinstance(facts["gpu"], dict) or facts["gpu"].startswith("none: ")
     status, out, _ = call(capsys, "info")
     assert status == 0 and "\ngpu " in out and "QUANTARRAY_CPU" in out

@@ -1,5 +1,6 @@
 """Kernels called from many threads, forked children and worker pools: right results, no abort, no deadlock."""
 
+import ctypes
 import gc
 import importlib.util
 import multiprocessing
@@ -7,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 
 import numba
@@ -14,11 +16,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 import quantarray as qa
+from quantarray.cpu import threads
+from quantarray.cpu.atomics import WHY_NOT
 from quantarray.cpu.deal import Held, Kernel, dealer
 from quantarray.cpu.drive import cut, starts
-from quantarray.cpu.team import team
+from quantarray.cpu.micro.vectors import I64
+from quantarray.cpu.team import Team
+from quantarray.cpu.thread_pool import pool
 
 WORK = """
 import sys, threading
@@ -209,18 +218,60 @@ def test_compilation_is_announced_once(tmp_path):
     assert said[0].count("compiling kernels") == 1 and said[1] == "."
 
 
-@pytest.fixture(params=[dealer, team])
+def by_numba():
+    """A loop on Numba's threads."""
+    return dealer().ctypes.data
+
+
+def by_pool():
+    if pool() is None:
+        pytest.skip(f"no thread pool: {WHY_NOT}")
+    pool().grow(4)
+    return pool().address
+
+
+@cache
+def openmp():
+    """A `Team` of the OpenMP that Numba was linked to, or None."""
+    numba.get_num_threads()  # from here on there is a threading layer
+    if pool() is None or threads.layer() != "omp":
+        return None
+    from numba.np.ufunc import omppool
+
+    return Team(ctypes.CDLL(omppool.__file__), pool())
+
+
+def by_team():
+    return openmp().dealing.deal if openmp() else pytest.skip("Numba's threads are not GNU OpenMP's")
+
+
+WAYS = by_numba, by_pool, by_team
+
+
+@pytest.fixture(params=WAYS)
 def deal(request):
-    """The address of what deals pieces out."""
+    """What deals pieces out, as `Kernel` takes it."""
     numba.get_num_threads()  # there are threads from here on
-    return request.param() or pytest.skip("threads are not GNU OpenMP's")
+    by_pool()
+    return request.param()
+
+
+@intrinsic
+def _thread(typingctx):
+    """A number that no other thread has: where its stack lies."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(cgutils.alloca_once(builder, I64), I64)
+
+    return types.int64(), codegen
 
 
 @Kernel
-def take(slow, takers, sums, first, last):
-    """takers[i, piece] counts who took a piece; piece `slow` takes as long as thousands of others."""
+def take(slow, times, takers, sums, first, last):
+    """times[piece] counts how often a piece is taken, takers[piece] says by whom; piece `slow` takes long."""
     for piece in range(first, last):
-        takers[numba.get_thread_id(), piece] += 1
+        times[piece] += 1
+        takers[piece] = _thread() >> 12
         for i in range(50_000_000 if piece == slow else 5_000):
             sums[piece] += np.sqrt(i)
 
@@ -229,12 +280,12 @@ def take(slow, takers, sums, first, last):
 def test_pieces_go_to_who_is_free(deal):
     """Each piece once; whoever has the long one gets no other, where `prange` would have dealt out half of them."""
     workers, pieces = min(2, numba.get_num_threads()), 1000
-    takers, sums = np.zeros((numba.config.NUMBA_NUM_THREADS, pieces), np.int64), np.zeros(pieces)
+    times, takers, sums = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64), np.zeros(pieces)
     for _ in range(5):  # a second thread that comes late finds nothing left
-        takers[...] = 0
-        take((0, takers, sums), None, pieces, pieces, workers, deal)
-        assert (takers.sum(0) == 1).all()
-        if workers < 2 or takers[takers[:, 0] == 1].sum() < pieces // 4:
+        times[...] = 0
+        take((0, times, takers, sums), None, pieces, pieces, workers, deal)
+        assert (times == 1).all()
+        if workers < 2 or (takers == takers[0]).sum() < pieces // 4:
             return
     pytest.fail("the thread with the long piece took others as well")
 
@@ -242,14 +293,11 @@ def test_pieces_go_to_who_is_free(deal):
 @given(tasks=st.integers(0, 100), pieces=st.integers(1, 20), workers=st.integers(1, 4))
 def test_every_task_is_done_once(tasks, pieces, workers):
     numba.get_num_threads()
-    for spread in filter(None, (dealer(), team())):
-        _take_once(tasks, pieces, workers, spread)
-
-
-def _take_once(tasks, pieces, workers, deal):
-    takers, sums = np.zeros((max(4, numba.config.NUMBA_NUM_THREADS), tasks), np.int64), np.zeros(tasks)
-    take((-1, takers, sums), None, tasks, pieces, workers, deal)
-    assert (takers.sum(0) == 1).all()
+    ways = by_numba, *([by_pool] if pool() else []), *([by_team] if openmp() else [])
+    for way in ways:
+        times, takers, sums = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64), np.zeros(tasks)
+        take((-1, times, takers, sums), None, tasks, pieces, workers, way())
+        assert (times == 1).all()
 
 
 @Kernel

@@ -18,7 +18,7 @@ from ..arrays.array import QuantArray
 from ..backends.registry import first_gpu
 from ..core.errors import DeviceError, FormatError
 from ..core.machine import cpu_name
-from ..cpu import isa
+from ..cpu import isa, threads
 from ..cuda import isa as cuda_isa
 from ..io.container import load
 from ..nn import load_network
@@ -73,6 +73,7 @@ def machine() -> dict[str, Any]:
         "autotune": autotuned(),
         "threads": {
             "count": numba.get_num_threads(),
+            "pool": threads.described(),
             "layer": thread_layer(),
         },
         "gpu": gpu(),
@@ -125,7 +126,7 @@ def gpu() -> dict[str, str] | str:
 
 
 def thread_layer() -> str:
-    """Which threading layer Numba runs on."""
+    """Say which threading layer Numba runs on, for loops of other packages."""
     try:
         return str(numba.threading_layer())  # type: ignore[attr-defined]
     except ValueError:

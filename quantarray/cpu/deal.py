@@ -33,7 +33,7 @@ from .micro.vectors import I8, I32, I64, const, pointer
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
-_DEAL = ir.FunctionType(_ADDRESS, [I64] * 5)
+_DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
 _LINE = 8  # numbers of a cache line
 _NUMBERS = (types.int64,) * 6  # what `_call` takes besides arguments
 
@@ -213,15 +213,15 @@ def work(function, held, dealt, tasks, takes, worker):
 
 @kept
 @njit(cache=True, parallel=True, nogil=True)
-def _deal(function, held, dealt, tasks, takes):
+def _deal(function, held, dealt, tasks, takes, at):
     for worker in prange(workers_of(dealt)):
         work(function, held, dealt, tasks, takes, worker)
 
 
 @cache
 def dealer():
-    """The address of `_deal`."""
-    return address_of(_deal, (types.int64,) * 5)
+    """An array that holds the address of `_deal`, for `deal` of a call."""
+    return np.array([address_of(_deal, (types.int64,) * 6)])
 
 
 def _borrowed(context, builder, of, value):
@@ -303,7 +303,7 @@ def _shares(builder, pieces, workers):
 
 @intrinsic
 def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, deal):
-    """All tasks of the kernel at an address: one piece at once, more by what lies at the address `deal`."""
+    """All tasks of the kernel at an address: one piece at once, more by the function whose address lies at `deal`."""
 
     def codegen(context, builder, signature, args):
         given = cgutils.alloca_once_value(builder, args[0])
@@ -323,8 +323,9 @@ def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, d
                 last = builder.select(by_itself, const(0), tasks)
                 builder.call(function, [builder.bitcast(place, _ADDRESS), first, last])
             with more:
-                run = builder.inttoptr(args[7], _DEAL.as_pointer())
-                builder.call(run, [builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), dealt, tasks, takes])
+                run = builder.load(builder.inttoptr(args[7], _DEAL.as_pointer().as_pointer()))
+                job = builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), dealt, tasks, takes
+                builder.call(run, [*job, args[7]])
         with builder.if_then(builder.trunc(builder.load(failed), ir.IntType(1))):
             context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
         return context.get_dummy_value()

@@ -1,87 +1,145 @@
-"""Threads of GNU OpenMP, called as compiled loops of C are.
+"""The team of threads of an OpenMP that another package brought, called as compiled loops of C are.
 
-A `prange` is such a team too, but Numba makes tables for it, and threads wait for each other at the end of its loop and
-once more at the end of the team: 1.7 us by two threads, where this takes 1.05 (docs/decisions/0015).
+PyTorch's threads wait in a loop for some milliseconds after each of its calls. Threads of another pool would have to
+take their processors from them; these threads are as good as running (docs/decisions/0023).
 """
 
 import ctypes
-from functools import cache
+import os
+import threading
+from pathlib import Path
+from typing import NamedTuple
 
-import llvmlite.binding
-import numba
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.core.typing import signature as signed
 from numba.extending import intrinsic
 
+from .atomics import now, number, on_stack, set_number
 from .compiled import kept
 from .deal import address_of, work, workers_of
 from .micro.vectors import I8, I32, I64
+from .thread_pool import note_wait
 
-_SYMBOLS = {"GOMP_parallel": "quantarray_parallel", "omp_get_thread_num": "quantarray_thread"}
 _ADDRESS, _VOID = I8.as_pointer(), ir.VoidType()
 _BODY = ir.FunctionType(_VOID, [_ADDRESS])
-_ARGUMENTS = 5
-
-
-@cache
-def team():
-    """The address of what `deal.dealer` has as a loop, or None where threads are not GNU OpenMP's."""
-    if not _found():
-        return None
-    return address_of(_start, (types.int64,) * _ARGUMENTS)
-
-
-def _found():
-    """True where Numba's threads are of a library that has the functions, which compiled code then finds by name."""
-    if numba.threading_layer() != "omp":
-        return False
-    from numba.np.ufunc import omppool
-
-    library = ctypes.CDLL(omppool.__file__)
-    try:
-        addresses = {ours: getattr(library, theirs) for theirs, ours in _SYMBOLS.items()}
-    except AttributeError:  # another OpenMP
-        return False
-    for name, function in addresses.items():
-        llvmlite.binding.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
-    return True
+_PARALLEL = ir.FunctionType(_VOID, [_BODY.as_pointer(), _ADDRESS, I32, I32])
+_ASK = ir.FunctionType(I32, [])
+_DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
+# Numbers of a team: the address of the dealing function (`deal`), the thread pool, and functions of the library
+_FUNCTION, _POOL, _START, _THREAD, _THREADS = range(5)
+_SYMBOLS = {_START: "GOMP_parallel", _THREAD: "omp_get_thread_num", _THREADS: "omp_get_max_threads"}
 
 
 @intrinsic
-def _start_team(typingctx, function, held, dealt, tasks, takes, workers):
-    """`work` by so many threads, each of which is told its number."""
+def ask(typingctx, function):
+    """Call a function of C that takes nothing and returns an int."""
 
     def codegen(context, builder, signature, args):
-        *given, workers = args
-        told = cgutils.alloca_once_value(builder, cgutils.pack_struct(builder, given))
-        body = _body(context, builder.module, told.type)
-        kind = ir.FunctionType(_VOID, [_BODY.as_pointer(), _ADDRESS, I32, I32])
-        parallel = cgutils.get_or_insert_function(builder.module, kind, "quantarray_parallel")
-        number = builder.trunc(workers, I32)
-        builder.call(parallel, [body, builder.bitcast(told, _ADDRESS), number, ir.Constant(I32, 0)])
+        return builder.sext(builder.call(builder.inttoptr(args[0], _ASK.as_pointer()), []), I64)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def _by_pool(typingctx, function, held, dealt, tasks, takes, pool):
+    """Call the dealing function of a thread pool."""
+
+    def codegen(context, builder, signature, args):
+        deal = builder.load(builder.inttoptr(args[-1], _DEAL.as_pointer().as_pointer()))
+        builder.call(deal, args)
         return context.get_dummy_value()
 
-    return types.void(function, held, dealt, tasks, takes, workers), codegen
+    return types.void(*[types.int64] * 6), codegen
 
 
-def _body(context, module, told):
-    """What each thread calls."""
+@intrinsic
+def _start_team(typingctx, start, job, workers):
+    """Call `_work` of a job by so many threads."""
+
+    def codegen(context, builder, signature, args):
+        start = builder.inttoptr(args[0], _PARALLEL.as_pointer())
+        job = builder.inttoptr(args[1], _ADDRESS)
+        builder.call(start, [_body(context, builder.module), job, builder.trunc(args[2], I32), ir.Constant(I32, 0)])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), codegen
+
+
+def _body(context, module):
+    """The function that each thread of a team calls."""
     body = ir.Function(module, _BODY, module.get_unique_name("of_a_thread"))
     body.linkage = "internal"
     builder = ir.IRBuilder(body.append_basic_block())
-    given = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(body.args[0], told)))
-    kind = ir.FunctionType(I32, [])
-    number = builder.call(cgutils.get_or_insert_function(module, kind, "quantarray_thread"), [])
-    takes = signed(types.none, *[types.int64] * (_ARGUMENTS + 1))
-    compiled = context.compile_subroutine(builder, work.py_func, takes)
-    context.call_internal_no_propagate(builder, compiled.fndesc, takes, [*given, builder.sext(number, I64)])
+    takes = signed(types.none, types.int64)
+    compiled = context.compile_subroutine(builder, _work, takes)
+    context.call_internal_no_propagate(builder, compiled.fndesc, takes, [builder.ptrtoint(body.args[0], I64)])
     builder.ret_void()
     return body
 
 
+def _work(job):
+    """Do what a thread of a team does of a job. The first, which is the caller, notes for how long."""
+    begin, thread = now(), ask(number(job, 5))
+    work(number(job, 0), number(job, 1), number(job, 2), number(job, 3), number(job, 4), thread)
+    if thread == 0:
+        set_number(job, 6, now() - begin)
+
+
 @kept
 @njit(cache=True, nogil=True)
-def _start(function, held, dealt, tasks, takes):
-    _start_team(function, held, dealt, tasks, takes, workers_of(dealt))
+def _deal(function, held, dealt, tasks, takes, team):
+    workers, pool = workers_of(dealt), number(team, _POOL)
+    if workers == ask(number(team, _THREADS)):
+        start = now()
+        job = on_stack((function, held, dealt, tasks, takes, number(team, _THREAD), 0))
+        _start_team(number(team, _START), job, workers)
+        own = number(job, 6)
+        note_wait(pool, workers, own, now() - start - own, False)  # threads may be late to begin and to end
+    else:
+        # A team of another size than the last one's has its threads ended and started
+        _by_pool(function, held, dealt, tasks, takes, pool)
+
+
+class Dealing(NamedTuple):
+    """What deals a kernel's tasks out to threads."""
+
+    deal: int  # of `Kernel`
+    pool: int  # the thread pool's memory, or 0
+    others: int  # the function that says how many threads another library's calls take, or 0
+
+
+class Team:
+    """PyTorch's team of threads, for calls from one Python thread: the first that makes one.
+
+    A team belongs to the thread that calls. PyTorch's calls mostly come from one, and teams for others would be threads
+    more.
+    """
+
+    def __init__(self, library, pool):
+        self._memory = np.zeros(len(_SYMBOLS) + 2, np.int64)
+        self._memory[_FUNCTION] = address_of(_deal, (types.int64,) * 6)
+        self._memory[_POOL] = pool.address
+        for i, name in _SYMBOLS.items():
+            self._memory[i] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        self.dealing = Dealing(self._memory.ctypes.data, pool.address, int(self._memory[_THREADS]))
+        self._thread = threading.current_thread()
+
+    def is_ours(self):
+        """True in the Python thread whose calls the team does, which becomes this one where that has ended."""
+        if self._thread.ident != threading.get_ident():
+            if self._thread.is_alive():
+                return False
+            self._thread = threading.current_thread()
+        return True
+
+
+def library_of(torch):
+    """The OpenMP that PyTorch's kernels call, or None where it has none: there may be several in a process."""
+    path = Path(getattr(torch, "__file__", None) or ".").parent / "lib" / "libtorch_cpu.so"
+    try:
+        library = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_NOW)  # finds names in what it was linked to as well
+        return library if all(hasattr(library, name) for name in _SYMBOLS.values()) else None
+    except OSError:
+        return None

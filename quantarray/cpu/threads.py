@@ -1,12 +1,18 @@
 """How kernels are spread over threads, safely.
 
-The tasks of a kernel (`deal.py`) are done by the caller alone where there is little work, and in forked children of a
-process in which Numba's threads were started, by whomever: they are not there in the child, for which GNU OpenMP would
-wait, and Numba's own loops end it. Numba's `workqueue` layer aborts the process when two Python threads use it at once,
-so there one lock is held around each call.
+The tasks of a kernel (`deal.py`) are done by one of three:
+
+- `own`: a pool of threads that sleep between calls (`thread_pool.py`);
+- `shared`: the threads of the OpenMP that PyTorch brought, where it is imported (`team.py`);
+- `numba`: a loop on Numba's threads, where there is no futex. Its `workqueue` layer aborts the process when two Python
+  threads use it at once, so there one lock is held around each call.
+
+They are done by the caller alone where there is little work, for a while after threads came late, and in forked
+children of a process in which threads were started, by whomever: they are not there in the child.
 """
 
 import os
+import sys
 import threading
 from functools import cache
 
@@ -18,14 +24,18 @@ from numba.extending import intrinsic
 from numba.np.ufunc import parallel
 
 from ..core.forks import no_fork
+from .atomics import WHY_NOT, now, number
 from .compiled import entry
 from .deal import NOTHING, dealer, version
 from .micro.vectors import I32, I64
-from .team import team
+from .team import Dealing, Team, ask, library_of
+from .thread_pool import LIMIT, UNTIL, pool
 
 PIECES = 4
+VARIABLE = "QUANTARRAY_THREADS"
+FORCED = ("own", "numba")
 _lock = threading.Lock()
-_state = {"forked": False}
+_state = {"forked": False, "sought": False, "team": None}
 
 
 def _after_fork():
@@ -58,21 +68,77 @@ def _own(typingctx):
 
 
 @entry
-def _number():
-    return _own()
+def _number(pool, others):
+    """Numba's number, or that of others' threads where it is less; fewer while a pool has it so."""
+    threads = _own()
+    if others:
+        theirs = ask(others)
+        threads = theirs if 1 < theirs < threads else threads
+    if pool and number(pool, UNTIL) and now() < number(pool, UNTIL):
+        threads = min(threads, number(pool, LIMIT))
+    return threads
+
+
+def _forced():
+    """The way that the environment asks for, or None."""
+    asked = os.environ.get(VARIABLE) or None
+    if asked not in (None, *FORCED):
+        raise ValueError(f"{VARIABLE} must be {' or '.join(FORCED)}, got {asked!r}")
+    return asked
+
+
+@cache
+def _alone():
+    """The dealing of calls that share no threads: by the pool, or by Numba's loop."""
+    with no_fork:
+        numba.get_num_threads()  # from here on there is a threading layer, and compiled code finds that function
+        chosen = None if _forced() == "numba" else pool()
+        return Dealing(chosen.address, chosen.address, 0) if chosen else Dealing(dealer().ctypes.data, 0, 0)
+
+
+def _find_team():
+    """Look once for PyTorch's threads, after it was imported."""
+    torch = sys.modules["torch"]
+    if getattr(getattr(torch, "__spec__", None), "_initializing", False):
+        return  # its libraries are not there yet
+    with no_fork:
+        library = library_of(torch) if _forced() is None and _alone().pool else None
+        if library is not None:
+            _state["team"] = Team(library, pool())
+        _state["sought"] = True
+
+
+def _dealing():
+    if "torch" in sys.modules and not _state["sought"]:
+        _find_team()
+    team = _state["team"]
+    return team.dealing if team is not None and team.is_ours() else _alone()
+
+
+def described():
+    """Say which threads do the work of calls from this thread, and why."""
+    dealing, forced = _dealing(), f"{VARIABLE}={', '.join(FORCED)} forces one"
+    if not dealing.pool:
+        why = f"{VARIABLE} asks for it" if _forced() else f"there is no pool: {WHY_NOT}"
+        return f"numba: a loop on Numba's threads ({layer()}), as {why}"
+    if dealing.others:
+        return f"shared: PyTorch's, as it is imported, for calls from this Python thread; own for others; {forced}"
+    why = f"{VARIABLE} asks for it" if _forced() else "a process that imports PyTorch shares PyTorch's"
+    return f"own: a pool whose threads sleep between calls; {why}; {forced}"
 
 
 @cache
 def _asking():
     """What Python calls for that: 0.03 us, where numba.get_num_threads takes 0.7."""
-    with no_fork:
-        numba.get_num_threads()  # makes the function known to compiled ones
-    return version(_number, ()).entry_point
+    return version(_number, (types.int64, types.int64)).entry_point
 
 
 def count():
-    """How many threads a kernel is spread over: one where more are not safe."""
-    return 1 if _state["forked"] else _asking()()
+    """How many threads a kernel is spread over: one where more are not safe, or came late."""
+    if _state["forked"]:
+        return 1
+    _, pool, others = _dealing()
+    return _asking()(pool, others)
 
 
 def workers(work, least):
@@ -85,28 +151,22 @@ def pieces(tasks, workers):
     return min(tasks, PIECES * workers)
 
 
-@cache
-def _spreader():
-    """(the address of what deals pieces out to threads, whether several calls may be in it at once)."""
-    with no_fork:
-        numba.get_num_threads()  # from here on there is a threading layer
-        return team() or dealer(), layer() in ("omp", "tbb")
-
-
 def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):
     """Do all tasks of a kernel: here, or by more threads than one, in `dealt` pieces if that is given.
 
-    `kind` and what is `held` are the kernel's (`deal.Kernel`). One call at a time unless the threading layer is known
-    to be thread safe.
+    `kind` and what is `held` are the kernel's (`deal.Kernel`). One call at a time where they are not safe otherwise.
     """
     if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0, held)
         return
     dealt = pieces(tasks, workers) if dealt is None else dealt
-    deal, safe = _spreader()
+    deal, pooled, _ = _dealing()
     given = arguments, kind, tasks, dealt, workers, deal, held
-    if safe:
+    if pooled:
+        pool().grow(workers)
         kernel(*given)
-        return
-    with _lock:
+    elif layer() in ("omp", "tbb"):
         kernel(*given)
+    else:
+        with _lock:
+            kernel(*given)

@@ -12,7 +12,7 @@ import time
 from .proof import generator
 from .supervise import Progress, Run, supervise
 
-NAMES = ("products", "calls", "files", "forks")
+NAMES = ("products", "calls", "files", "forks", "threads")
 
 
 def main() -> int:

@@ -111,7 +111,7 @@ def fork(rng: np.random.Generator, longest: float, patience: float) -> str:
         _call(own, wrong)
         print(*wrong, sep="\n", end="", file=sys.stderr, flush=True)
         os._exit(1 if wrong else 0)
-    outcome = _outcome(child, patience)
+    ended = outcome(child, patience)
     for thread in threads:
         thread.join(patience)
     hung = [
@@ -122,7 +122,7 @@ def fork(rng: np.random.Generator, longest: float, patience: float) -> str:
     what = (
         f"threads in {', '.join(call.__name__ for call in calls)}, forked after {delay:.4f} s, child in {own.__name__}"
     )
-    return f"{what}: {'; '.join([*outcome, *wrong, *hung])}" if outcome or wrong or hung else "right"
+    return f"{what}: {'; '.join([*ended, *wrong, *hung])}" if ended or wrong or hung else "right"
 
 
 def _call(call: Callable[[], bool], wrong: list[str]) -> None:
@@ -133,8 +133,8 @@ def _call(call: Callable[[], bool], wrong: list[str]) -> None:
         wrong.append(f"{call.__name__} raised {error!r}")
 
 
-def _outcome(child: int, patience: float) -> list[str]:
-    """How a child ended. One that hangs writes where to stderr, and is killed."""
+def outcome(child: int, patience: float) -> list[str]:
+    """Wait for a child, and say what is wrong with its end. One that hangs writes where to stderr, and is killed."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)

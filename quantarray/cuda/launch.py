@@ -9,7 +9,6 @@ import weakref
 from contextlib import contextmanager
 from functools import cache
 
-import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
 import numpy as np
 from numba import cuda
 from numba.core import config
@@ -17,6 +16,7 @@ from numba.core import config
 from .. import diagnosis
 from ..device import empty
 from ..errors import DeviceError
+from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
 
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest

@@ -48,7 +48,10 @@ def _multiply(registers):
 class Models:
     """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
 
-    NAMES = "mma", "load_matrix", "address", "read", "read_half", "copy_word", "copy_pair", "commit", "wait"
+    NAMES = (
+        "mma", "load_matrix", "address", "read", "read_half", "read_pair", "write", "write_pair", "copy_word",
+        "copy_pair", "commit", "wait",
+    )  # fmt: skip
 
     def __init__(self, current, exchange):
         self.current, self.exchange = current, exchange
@@ -86,6 +89,25 @@ class Models:
     def read(array, at):
         assert at >= 0
         return array.reshape(-1)[at]
+
+    @staticmethod
+    def _pair(array, at):
+        """A view of two elements, which must be there and aligned."""
+        found = array.reshape(-1)[at : at + 2]
+        assert array.dtype == np.int32 and at >= 0 and found.shape == (2,), "a pair that is not there"
+        assert found.ctypes.data % 8 == 0, "a pair that is not aligned"
+        return found
+
+    def read_pair(self, array, at):
+        return tuple(self._pair(array, at))
+
+    @staticmethod
+    def write(array, at, value):
+        assert 0 <= at < array.size and array.dtype == np.int32
+        array.reshape(-1)[at] = value
+
+    def write_pair(self, array, at, *values):
+        self._pair(array, at)[:] = values
 
     def copy_word(self, into, at, source, start, inside):
         self._copy(1, into, at, source, start, inside)

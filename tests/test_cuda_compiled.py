@@ -122,9 +122,9 @@ def on_tensor_cores(units, capability, tile, *args, **kwargs):
 
 bmma, wgmma = partial(on_tensor_cores, "bmma", (8, 0)), partial(on_tensor_cores, "wgmma", (9, 0))
 BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0),)}
-CODES = BMMA | {"needs": (*BMMA["needs"], "VOTE")}
+CODES = BMMA | {"needs": (*BMMA["needs"], "SHFL")}
 WGMMA = {"needs": ("BGMMA", "LDGSTS", "FENCE"), "lacks": ("DSETP", "BMMA", "IMMA"), "targets": ((9, 0, "a"),)}
-WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "VOTE")}
+WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "SHFL")}
 
 
 def depthwise(scale=None, requantize=None):
@@ -158,31 +158,31 @@ CASES = [
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
     Case("conv to codes", product(range(4), 128, qa.Thresholds([0, 5, 9])), 128, ("POPC", "VOTE"), ("DSETP",), 43648),
-    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=46720),
+    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=27904),
     Case("bmma to int32, 128 x 128, pairs of words", bmma(0, range(4), 128, channels=128), 255, **BMMA,
-         shared=46720),
+         shared=27904),
     Case("bmma to codes, 128 x 128", bmma(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
-         shared=46720),
-    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=40448),
+         shared=27904),
+    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=21760),
     Case("bmma to codes, 128 x 64", bmma(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
-         shared=40448),
-    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=25088),
+         shared=21760),
+    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=14592),
     Case("bmma to codes, 64 x 32", bmma(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
-         shared=25088),
-    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200704),
+         shared=14592),
+    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200192),
     Case("wgmma to int32, 128 x 256, pairs of words", wgmma(0, range(4), 256, channels=128), 255, **WGMMA,
-         shared=200704),
+         shared=200192),
     Case("wgmma to codes, 128 x 256", wgmma(0, range(4), 256, qa.Thresholds([0, 5, 9])), 255, **WGMMA_CODES,
-         shared=200704),
-    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=135168),
+         shared=200192),
+    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=134656),
     Case("wgmma to codes, 128 x 128", wgmma(1, range(4), 128, qa.Thresholds([0, 5, 9])), 232, **WGMMA_CODES,
-         shared=135168),
-    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=102400),
+         shared=134656),
+    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=101888),
     Case("wgmma to codes, 128 x 64", wgmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 176, **WGMMA_CODES,
-         shared=102400),
-    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51712),
+         shared=101888),
+    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51456),
     Case("wgmma to codes, 64 x 32", wgmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
-         shared=51712),
+         shared=51456),
     *[Case(f"conv_real to float32, {outputs} channels", product(range(4), outputs, name="conv_real"), 128,
            ("POPC", "DMUL", "DADD"), ("DFMA",), 40064, floats=True) for outputs in (32, 64)],
     Case("conv_real to codes", product(range(4), 64, qa.Thresholds([0.0, 5.0, 9.0]), "conv_real"), 160,

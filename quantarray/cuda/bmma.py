@@ -10,9 +10,10 @@ import numpy as np
 from numba import cuda
 
 from . import stages, tensor, tiles
+from .epilogue import finisher
 from .fragments import PAD, fetcher, multiplier
 from .launch import LANES
-from .stages import PIXELS, SIDES, SKEW, WORDS, Tile, clearer, doubler, finisher, following
+from .stages import SIDES, WORDS, Tile, clearer, doubler, following
 from .tiles import column_at, columns
 
 TILES = (
@@ -31,13 +32,13 @@ def run(shape, *args):
 
 
 @cache
-def _kernel(tile, words, along, codes):
+def _kernel(tile, words, along, planes, paired):
     depth, size, all_blocks = tile.stages, tile.pixels, tile.all_blocks
-    rows, wide, pixels = tile.rows, tile.columns, tile.warps * PIXELS
+    rows, wide = tile.rows, tile.columns
     a_words, b_words = depth * size * WORDS, depth * WORDS * (all_blocks * LANES + PAD)
-    ahead, pending, dots = depth - 1, depth - 2, pixels * (tile.blocks * LANES + SKEW)
+    ahead, pending = depth - 1, depth - 2
     locate, fetch, multiply = tiles.locator(size), fetcher(tile, words), multiplier(tile, along)
-    clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, codes)
+    clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, planes, paired)
 
     @cuda.jit
     def bmma_tile(shape, terms, left, right, places, offsets, last, out):
@@ -46,8 +47,6 @@ def _kernel(tile, words, along, codes):
         out_rows = cuda.shared.array(size, np.int64)
         a = cuda.shared.array(a_words, np.uint64, alignment=16)
         b = cuda.shared.array(b_words, np.uint64, alignment=16)
-        dot = cuda.shared.array(dots, np.int32)
-        own = cuda.shared.array(pixels, np.int32)
         sums = cuda.local.array((rows, wide, SIDES, 2), np.int32)
         ones = cuda.local.array((rows, SIDES), np.int32)
         locate(shape, places, begins, kinds, out_rows)
@@ -78,7 +77,7 @@ def _kernel(tile, words, along, codes):
                     stage = stage + 1 if stage < ahead else 0
                     if 0 <= factor < before:
                         double(sums, ones)
-            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out)
+            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
             cuda.syncthreads()
             column += cuda.gridDim.y
 

@@ -13,15 +13,12 @@ import numpy as np
 from numba import cuda
 
 from . import launch, tensor, tiles
-from .finish import store_codes, store_values
 from .launch import LANES, inline
 from .tiles import OUTSIDE
-from .warp import ALL
 
 PIXELS, CHANNELS = 16, 8  # of the sums that a warp's registers are laid out for
 WORDS = 4  # of an instruction
 SIDES = 2
-SKEW = 8  # sums behind those of all channels: what a warp stores at once then meets by twos at most in a bank
 FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
 
 
@@ -62,13 +59,16 @@ def largest(sizes, shape):
 
 
 def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
-    """Launch make(tile, words, along, codes) on words as `conv` has them; out int32 [rows channels] or
-    uint32 [planes rows halves].
+    """Launch make(tile, words, along, planes, paired) on words as `conv` has them.
 
-    Pixels' words are copied `words` at a time; `along` says whether their own bits count.
+    Pixels' words are copied `words` at a time; `along` says whether their own bits count. out is uint32 [planes rows
+    halves], or int32 [rows channels], which has no `planes` and is stored in pairs where all of them begin at 8 bytes.
     """
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
-    kernel = make(tile, 2 if evenly else 1, terms.along != 0, out.dtype == np.uint32)
+    planes = out.shape[0] if out.dtype == np.uint32 else 0
+    paired = not planes and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
+    paired = paired and launch.address(out) % 8 == 0
+    kernel = make(tile, 2 if evenly else 1, terms.along != 0, planes, paired)
     launch.run(
         kernel, tiles.grid(shape, tile.pixels, tile.all_blocks), (LANES, tile.warps), shape, terms, left, right,
         taps.places, taps.offsets, last, out, shared=shared,
@@ -152,54 +152,3 @@ def doubler(tile):
                         sums[r, n, side, e] <<= 1
 
     return double
-
-
-@cache
-def finisher(tile, along, codes, r=0):
-    """Makes results of row r of instructions and of those below it.
-
-    A function a row: registers have no indices that vary, and a loop over rows with all of this in it stays a loop.
-    """
-    if r == tile.rows:
-        return _nothing
-    blocks, across, size, rows = tile.blocks, tile.across, tile.pixels, tile.rows
-    columns, width = tile.columns, blocks * LANES + SKEW
-    store, finish_below = store_codes if codes else store_values, finisher(tile, along, codes, r + 1)
-
-    @inline
-    def finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out):
-        """Sums go to shared memory, dot[warps pixels width] and own[warps pixels], so that lanes may be channels."""
-        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
-        g, t = place_in_fragment()
-        for side in range(SIDES):
-            pixel = warp * PIXELS + side * 8 + g
-            if along:
-                count = ones[r, side]
-                count += cuda.shfl_xor_sync(ALL, count, 1)
-                count += cuda.shfl_xor_sync(ALL, count, 2)
-                own[pixel] = count
-            for n in range(columns):
-                dot[pixel * width + n * CHANNELS + 2 * t] = sums[r, n, side, 0]
-                dot[pixel * width + n * CHANNELS + 2 * t + 1] = sums[r, n, side, 1]
-        cuda.syncwarp()
-        top, block = (warp // across * rows + r) * PIXELS, first + warp % across * blocks
-        for p in range(min(PIXELS, shape.rows - cuda.blockIdx.x * size - top)):
-            for c in range(min(blocks, end - block)):
-                channel, lanes = (block + c - group * shape.group_blocks) * LANES, (block + c) * LANES + lane
-                value = last.extra[kinds[top + p], lanes]
-                value += terms.step * np.int64(dot[(warp * PIXELS + p) * width + c * LANES + lane])
-                if along:
-                    value += terms.along * np.int64(own[warp * PIXELS + p])
-                store(
-                    np.int32(value), channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed,
-                    lanes, group * shape.group_lanes + channel, shape.own, out, out_rows[top + p],
-                )  # fmt: skip
-        cuda.syncwarp()
-        finish_below(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out)
-
-    return finish
-
-
-@inline
-def _nothing(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out):
-    pass

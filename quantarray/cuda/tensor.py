@@ -78,6 +78,50 @@ def read_half(typing, array, at):
     return types.uint32(array, types.int64), generate
 
 
+_PAIR = ir.VectorType(_BIT32, 2)
+
+
+@intrinsic
+def read_pair(typing, array, at):
+    """Elements `at`, even, and `at` + 1 of an int32 array seen flat, by one load; the array begins at 8 bytes."""
+
+    def generate(context, builder, signature, args):
+        place = builder.bitcast(_pointer(context, builder, signature.args[0], *args), _PAIR.as_pointer())
+        found = builder.load(place)
+        found.align = 8
+        return cgutils.pack_array(builder, [builder.extract_element(found, ir.Constant(_BIT32, i)) for i in range(2)])
+
+    return types.UniTuple(types.int32, 2)(array, types.int64), generate
+
+
+@intrinsic
+def write(typing, array, at, value):
+    """Sets one element of an int32 array seen flat."""
+
+    def generate(context, builder, signature, args):
+        array, at, value = args
+        builder.store(value, _pointer(context, builder, signature.args[0], array, at))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int32), generate
+
+
+@intrinsic
+def write_pair(typing, array, at, first, second):
+    """Sets elements `at` and `at` + 1 of an int32 array seen flat, which lie at 8 bytes, by one store."""
+
+    def generate(context, builder, signature, args):
+        array, at, first, second = args
+        place = builder.bitcast(_pointer(context, builder, signature.args[0], array, at), _PAIR.as_pointer())
+        pair = ir.Constant(_PAIR, ir.Undefined)
+        for i, value in enumerate((first, second)):
+            pair = builder.insert_element(pair, value, ir.Constant(_BIT32, i))
+        builder.store(pair, place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int32, types.int32), generate
+
+
 def _copy(words, cached):
     """cp.async of so many words; `ca` keeps them in L1 too, the only way for less than 16 bytes.
 

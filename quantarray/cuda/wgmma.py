@@ -10,8 +10,9 @@ from numba import cuda
 
 from . import stages, tensor, tiles, warpgroup
 from .descriptors import DEPTH, PATTERN, aligned, count_ones, fetcher, multiplier
+from .epilogue import finisher
 from .launch import LANES
-from .stages import CHANNELS, PIXELS, SIDES, Tile, clearer, doubler, finisher, following
+from .stages import CHANNELS, SIDES, Tile, clearer, doubler, following
 from .tiles import column_at, columns
 
 TILES = (
@@ -37,23 +38,21 @@ def shared_bytes(tile):
 
 
 @cache
-def _kernel(tile, words, along, codes):
+def _kernel(tile, words, along, planes, paired):
     """A stage is multiplied, the one before it may still be; the others, `ahead` of them, are on their way."""
     depth, size, all_blocks, wide = tile.stages, tile.pixels, tile.all_blocks, tile.columns
     rows, channels, ahead = size * DEPTH, all_blocks * LANES * DEPTH, tile.stages - 2
-    pending, pixels = ahead - 1, tile.warps * PIXELS
+    pending = ahead - 1
     fence_sums, collect = warpgroup.fence_sums(CHANNELS * wide), warpgroup.collect(CHANNELS * wide)
     locate, fetch, multiply = tiles.locator(size), fetcher(tile, words), multiplier(tile)
-    clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, codes)
+    clear, double, finish = clearer(tile), doubler(tile), finisher(tile, along, planes, paired)
 
     @cuda.jit
     def wgmma_tile(shape, terms, left, right, places, offsets, last, out):
         begins = cuda.shared.array(size, np.int64)
         kinds = cuda.shared.array(size, np.int32)
         out_rows = cuda.shared.array(size, np.int64)
-        own = cuda.shared.array(pixels, np.int32)
         held = cuda.shared.array(0, np.uint64, alignment=16)
-        dot = held.view(np.int32)
         sums = cuda.local.array((1, wide, SIDES, 2), np.int32)
         ones = cuda.local.array((1, SIDES), np.int32)
         locate(shape, places, begins, kinds, out_rows)
@@ -102,7 +101,7 @@ def _kernel(tile, words, along, codes):
                 if factor >= 0:
                     double(sums, ones)
             cuda.syncthreads()
-            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out)
+            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
             cuda.syncthreads()
             column += cuda.gridDim.y
 

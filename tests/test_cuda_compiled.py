@@ -141,13 +141,14 @@ def max_pool(bits):
 
 SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
-    Case("pack", call("pack", np.zeros((3, 65), np.uint8), words(2, 3, 2)), 32, ("VOTE",)),
+    *[Case(f"pack to {planes} bits", call("pack", np.zeros((3, 65), np.uint8), words(planes, 3, 2)), 64, ("VOTE",))
+      for planes in (1, 2, 8)],
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
-    Case("encode float32", encode(np.float32), 48, ("VOTE", "FSETP"), ("DSETP",)),
-    Case("encode float64", encode(np.float64), 48, ("VOTE", "DSETP")),
-    Case("encode float16", encode(np.float16), 48, ("VOTE", "FSETP"), ("DSETP",)),
-    Case("encode bfloat16", encode(np.uint16), 48, ("VOTE", "FSETP"), ("DSETP",)),
-    Case("encode uint8", encode(np.uint8), 48, ("VOTE", "FSETP"), ("DSETP",)),
+    *[Case(f"encode {name} to {planes} bits", encode(dtype, planes=planes), 64, ("VOTE", "FSETP"), ("DSETP",))
+      for name, dtype in (("float32", np.float32), ("float16", np.float16), ("bfloat16", np.uint16),
+                          ("uint8", np.uint8)) for planes in (1, 2, 3)],
+    *[Case(f"encode float64 to {planes} bits", encode(np.float64, planes=planes), 80, ("VOTE", "DSETP"))
+      for planes in (1, 2, 3)],
     Case("encode float32 across", encode(np.float32, 50), 64, ("FSETP",), ("DSETP", "VOTE")),
     Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 64, ("FSETP",), ("DSETP", "VOTE")),
     Case("threshold int64", call("threshold", np.zeros((3, 65), np.int64), finish(65, 3, 2, False), words(2, 3, 2)),

@@ -14,7 +14,7 @@ from . import tensor
 from .finish import put_bits
 from .launch import LANES, inline
 from .stages import CHANNELS, PIXELS, SIDES, place_in_fragment
-from .warp import ALL
+from .warp import ALL, everywhere, low_bits
 
 BLOCKS = 4  # of 32 channels that are finished together: one for each of the four lanes of a pixel
 _COLUMNS = LANES // CHANNELS  # of instructions in a block
@@ -119,27 +119,21 @@ def _code_storer(blocks, planes):
         codes = cuda.local.array(planes, np.uint32)
         down, count = last.flip[min(block + t, end - 1)], last.thresholds.shape[0]
         for plane in range(planes):
-            codes[plane] = _everywhere(last.changed[0], plane)
+            codes[plane] = everywhere(last.changed[0], plane)
         for i in range(count):
             passed = np.uint32(ballot(last.thresholds, i, block, end, values) ^ down)
             for plane in range(planes):
-                up, back = _everywhere(last.changed[i + 1], plane), _everywhere(last.changed[count - i], plane)
+                up, back = everywhere(last.changed[i + 1], plane), everywhere(last.changed[count - i], plane)
                 codes[plane] = np.uint32(codes[plane] ^ (passed & ((down & back) | (~down & up))))
         before = (block - group * shape.group_blocks + t) * LANES  # channels of the group
-        left = np.int32(shape.group_lanes - before)
+        left = shape.group_lanes - before
         if inside and t < blocks and left > 0:
-            used = np.uint32(np.uint32(0xFFFFFFFF) >> np.uint32(max(LANES - left, 0)))
+            used = low_bits(left)
             for plane in range(planes):
                 channel = group * shape.group_lanes + before
                 put_bits(np.uint32(codes[plane] & used), channel, shape.own, out, plane, row)
 
     return store
-
-
-@inline
-def _everywhere(bits, plane):
-    """32 times bit `plane`."""
-    return np.uint32(((bits >> np.uint32(plane)) & np.uint32(1)) * np.uint32(0xFFFFFFFF))
 
 
 @cache

@@ -21,6 +21,7 @@ from . import target as target  # checks Numba's CUDA target before the first ke
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
 WARPS = 8  # of a block that has no shape of its own
+BUSY = 2048  # blocks of that many warps that fill every GPU some times over
 
 _GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
@@ -83,14 +84,17 @@ def _argument(a):
     return array(a) if isinstance(a, np.ndarray) or hasattr(a, "__cuda_array_interface__") else a
 
 
-def rows_by_halves(rows, halves):
+def rows_by_halves(rows, halves, each=1):
     """(grid, block) in which a warp takes one half-word of a row at a time: warps lie along x, rows along y.
 
-    A short row does not fill a block, which then takes several rows.
+    A short row does not fill a block, which then takes several rows. A warp strides over up to `each` rows where there
+    are blocks enough for the whole GPU.
     """
     across = max(1, min(halves, WARPS))
     down = max(1, WARPS // across)
-    return (-(-halves // across), min(-(-rows // down), MOST_ROWS)), (across * LANES, down)
+    wide, high = -(-halves // across), -(-rows // down)
+    high = min(high, max(-(-high // each), -(-BUSY // wide)), MOST_ROWS)
+    return (wide, high), (across * LANES, down)
 
 
 def rows_by_items(rows, items):
@@ -122,6 +126,11 @@ def array(a):
             return a
         raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
     return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
+
+
+def is_contiguous(a):
+    """Whether the elements of an array of GPU memory lie in C order without gaps."""
+    return a.flags.c_contiguous if isinstance(a, np.ndarray) else array(a).is_c_contiguous()
 
 
 def address(a):

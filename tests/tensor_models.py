@@ -116,10 +116,10 @@ class Models:
         self._copy(2, into, at, source, start, inside)
 
     def _copy(self, words, into, at, source, start, inside):
-        to, of = self._words(into, words, at), self._words(source, words, start)
+        to, of = self._words(into, words, at), self._words(source, words, start) if inside else np.uint64(0)
         to[:] = SPOILT
-        self.unseen.update(_addresses(to))
-        vars(self.current()).setdefault("begun", []).append((to, of if inside else np.uint64(0)))
+        self.unseen.update(addresses(to))
+        vars(self.current()).setdefault("begun", []).append((to, of))
 
     def commit(self):
         me = vars(self.current())
@@ -131,12 +131,14 @@ class Models:
             for to, of in waiting.pop(0):
                 assert (to == SPOILT).all(), "words that are written to while a copy to them is on its way"
                 to[:] = of
-                arrived += _addresses(to)
+                arrived += addresses(to)
 
     def show(self):
-        """What has arrived for this thread is seen by the async proxy."""
+        """What has arrived for this thread, and barriers that it started, are seen by the async proxy."""
         self.unseen.difference_update(vars(self.current()).pop("arrived", []))
+        for barrier in vars(self.current()).pop("started", []):
+            barrier.fenced = True
 
 
-def _addresses(words):
+def addresses(words):
     return range(words.ctypes.data, words.ctypes.data + words.nbytes, 8)

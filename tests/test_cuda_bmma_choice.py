@@ -58,7 +58,7 @@ def test_words_that_begin_at_an_odd_place_are_copied_one_by_one(monkeypatch):
     x, w = rng.choice((-1, 1), (5, 192)), rng.choice((-1, 1), (3, 384))
     p, q = qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1))
     taken, kernel = [], bmma._kernel
-    monkeypatch.setattr(bmma, "_kernel", lambda tile, words, *how: taken.append(words) or kernel(tile, words, *how))
+    monkeypatch.setattr(bmma, "_kernel", lambda tile, form: taken.append(form.words) or kernel(tile, form))
     for first in (0, 1):
         rows = p[first : first + 4].reshape(2, 384)
         assert np.shares_memory(rows.words, p.words) and launch.address(rows.words) % 16 == 8 * first

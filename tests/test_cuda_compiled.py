@@ -105,7 +105,13 @@ def product(values, outputs, requantize=None, name="conv", channels=64):
     return public(name, lambda: qa.conv2d(x, w, padding=1, requantize=requantize))
 
 
-def on_tensor_cores(units, capability, tile, *args, **kwargs):
+def dense(values, outputs, requantize=None, length=512):
+    """A matrix product."""
+    x, w = (qa.encode(np.ones((n, length), int), v) for n, v in ((30, values), (outputs, (-1, 1))))
+    return public("conv", lambda: qa.linear(x, w, requantize=requantize))
+
+
+def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
     """The same product by a kernel of tensor cores in one of its tiles."""
 
     def run():
@@ -115,7 +121,7 @@ def on_tensor_cores(units, capability, tile, *args, **kwargs):
             patch("quantarray.cuda.launch.capability", lambda: capability),
             patch.object(module, "tile_for", lambda shape: module.TILES[tile]),
         ):
-            product(*args, **kwargs)()
+            call(*args, **kwargs)()
 
     return run
 
@@ -123,7 +129,11 @@ def on_tensor_cores(units, capability, tile, *args, **kwargs):
 bmma, wgmma = partial(on_tensor_cores, "bmma", (8, 0)), partial(on_tensor_cores, "wgmma", (9, 0))
 BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0),)}
 CODES = BMMA | {"needs": (*BMMA["needs"], "SHFL")}
-WGMMA = {"needs": ("BGMMA", "LDGSTS", "FENCE"), "lacks": ("DSETP", "BMMA", "IMMA"), "targets": ((9, 0, "a"),)}
+WGMMA = {
+    "needs": ("BGMMA", "LDGSTS", "FENCE", "UBLKCP", "SYNCS"),
+    "lacks": ("DSETP", "BMMA", "IMMA"),
+    "targets": ((9, 0, "a"),),
+}
 WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "SHFL")}
 
 
@@ -159,31 +169,39 @@ CASES = [
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
     Case("conv to codes", product(range(4), 128, qa.Thresholds([0, 5, 9])), 128, ("POPC", "VOTE"), ("DSETP",), 43648),
-    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=27904),
+    Case("bmma of bits to int32, dense", bmma(0, (-1, 1), 128, call=dense), 255, **BMMA, shared=44800),
+    Case("bmma of bits to 1 bit, dense", bmma(0, (-1, 1), 128, qa.Thresholds([0]), call=dense), 255, **CODES,
+         shared=44800),
+    Case("bmma of bits to int32", bmma(0, (-1, 1), 128, channels=128), 255, **BMMA, shared=44800),
+    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=44800),
     Case("bmma to int32, 128 x 128, pairs of words", bmma(0, range(4), 128, channels=128), 255, **BMMA,
-         shared=27904),
+         shared=44800),
     Case("bmma to codes, 128 x 128", bmma(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
-         shared=27904),
-    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=21760),
+         shared=44800),
+    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=34560),
     Case("bmma to codes, 128 x 64", bmma(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
-         shared=21760),
-    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=14592),
+         shared=34560),
+    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=17920),
     Case("bmma to codes, 64 x 32", bmma(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
-         shared=14592),
-    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200192),
+         shared=17920),
+    Case("wgmma of bits to int32, dense", wgmma(0, (-1, 1), 256, call=dense), 255, **WGMMA, shared=200320),
+    Case("wgmma of bits to 1 bit, dense", wgmma(0, (-1, 1), 256, qa.Thresholds([0]), call=dense), 255, **WGMMA_CODES,
+         shared=200320),
+    Case("wgmma of bits to int32", wgmma(0, (-1, 1), 256, channels=128), 255, **WGMMA, shared=200320),
+    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200320),
     Case("wgmma to int32, 128 x 256, pairs of words", wgmma(0, range(4), 256, channels=128), 255, **WGMMA,
-         shared=200192),
+         shared=200320),
     Case("wgmma to codes, 128 x 256", wgmma(0, range(4), 256, qa.Thresholds([0, 5, 9])), 255, **WGMMA_CODES,
-         shared=200192),
-    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=134656),
+         shared=200320),
+    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=167552),
     Case("wgmma to codes, 128 x 128", wgmma(1, range(4), 128, qa.Thresholds([0, 5, 9])), 232, **WGMMA_CODES,
-         shared=134656),
-    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=101888),
+         shared=167552),
+    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=102016),
     Case("wgmma to codes, 128 x 64", wgmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 176, **WGMMA_CODES,
-         shared=101888),
-    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51456),
+         shared=102016),
+    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51584),
     Case("wgmma to codes, 64 x 32", wgmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
-         shared=51456),
+         shared=51584),
     *[Case(f"conv_real to float32, {outputs} channels", product(range(4), outputs, name="conv_real"), 128,
            ("POPC", "DMUL", "DADD"), ("DFMA",), 40064, floats=True) for outputs in (32, 64)],
     Case("conv_real to codes", product(range(4), 64, qa.Thresholds([0.0, 5.0, 9.0]), "conv_real"), 160,

@@ -14,7 +14,7 @@ from numba import cuda
 from numba.core import config
 
 from .. import diagnosis
-from ..device import empty
+from ..device import empty, settle
 from ..errors import DeviceError
 from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
 
@@ -190,6 +190,12 @@ def _hold(found):
     for held in _holders:
         held.append(found)
     return found
+
+
+def wait():
+    """Wait for what was made on the current stream and is kept, since the next call may come on another one."""
+    if _driver():
+        settle(f"cuda:{_gpu()}")
 
 
 @cache

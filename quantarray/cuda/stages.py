@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from . import launch, tensor, tiles
+from . import launch, tiles
 from .launch import LANES, inline
-from .tiles import OUTSIDE
 
 PIXELS, CHANNELS = 16, 8  # of the sums that a warp's registers are laid out for
 WORDS = 4  # of an instruction
@@ -58,68 +57,50 @@ def largest(sizes, shape):
     return sizes[-1]
 
 
-def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
-    """Launch make(tile, words, along, planes, paired) on words as `conv` has them.
+class Form(NamedTuple):
+    """What a kernel is compiled for, besides its tile."""
 
-    Pixels' words are copied `words` at a time; `along` says whether their own bits count. out is uint32 [planes rows
-    halves], or int32 [rows channels], which has no `planes` and is stored in pairs where all of them begin at 8 bytes.
-    """
+    words: int  # of a pixel that are copied together, 1 or 2
+    dense: bool  # each window is words side by side
+    single: bool  # one plane each: no pairs of planes to step through
+    along: bool  # the pixels' own bits count
+    planes: int  # of codes, 0 for integers
+    paired: bool  # integers are stored in pairs, all of which begin at 8 bytes
+
+
+def form_of(shape, terms, left, taps, out):
+    """The form of a product of words as `conv` has them; out uint32 [planes rows halves] or int32 [rows channels]."""
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
     planes = out.shape[0] if out.dtype == np.uint32 else 0
     paired = not planes and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
-    paired = paired and launch.address(out) % 8 == 0
-    kernel = make(tile, 2 if evenly else 1, terms.along != 0, planes, paired)
+    return Form(
+        2 if evenly else 1, taps.dense, terms.planes_x == terms.planes_w == 1, terms.along != 0, planes,
+        paired and launch.address(out) % 8 == 0,
+    )  # fmt: skip
+
+
+def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
+    """Launch make(tile, form) on words as `conv` has them."""
     launch.run(
-        kernel, tiles.grid(shape, tile.pixels, tile.all_blocks), (LANES, tile.warps), shape, terms, left, right,
-        taps.places, taps.offsets, last, out, shared=shared,
+        make(tile, form_of(shape, terms, left, taps, out)), tiles.grid(shape, tile.pixels, tile.all_blocks),
+        (LANES, tile.warps), shape, terms, left, right, taps.places, taps.offsets, last, out, shared=shared,
     )  # fmt: skip
 
 
 @inline
-def following(i, power, word, terms, length, depth):
-    """The next plane of x, power of 2 and word. Pairs come by falling power, so that sums double where it falls."""
-    word += depth
-    if word >= length:
-        word = 0
-        i += 1
-        if i > min(terms.planes_x - 1, power):
-            power -= 1
-            i = max(0, power - terms.planes_w + 1)
-    return i, power, word
+def next_pair(i, power, terms):
+    """The plane of x and power of 2 of the next pair: by falling power, so that sums double where it falls."""
+    i += 1
+    if i > min(terms.planes_x - 1, power):
+        power -= 1
+        i = max(0, power - terms.planes_w + 1)
+    return i, power
 
 
 @inline
 def place_in_fragment():
     """(g, t) of this lane."""
     return cuda.threadIdx.x >> 2, cuda.threadIdx.x & 3
-
-
-@cache
-def window_copier(tile, depth, words, swizzled):
-    """Begins to copy `depth` words of each pixel, so many at a time; `swizzled` says where in its row a word goes."""
-    size, threads, runs = tile.pixels, tile.warps * LANES, depth // words
-    whole, turns = size * runs % threads == 0, -(-size * runs // threads)
-    copy = tensor.copy_pair if words == 2 else tensor.copy_word
-
-    @inline
-    def fetch(left, i, offsets, begins, kinds, shift, word, a, row):
-        """Words of plane i of the tile's pixels, 0 outside the image, to rows of `depth` words from a[row] on."""
-        thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
-        length, plane = offsets.shape[1], i * left.shape[1] + shift
-        found = cuda.local.array(turns, np.int32)
-        for turn in range(turns):  # all of them before the first copy, which none may pass
-            pixel, k = (thread + turn * threads) // runs, thread % runs * words
-            found[turn] = OUTSIDE
-            if (whole or pixel < size) and word + k < length:
-                found[turn] = tensor.read(offsets, tensor.read(kinds, pixel) * length + word + k)
-        for turn in range(turns):
-            pixel, k = (thread + turn * threads) // runs, thread % runs * words
-            if whole or pixel < size:
-                inside = found[turn] != OUTSIDE
-                start = plane + tensor.read(begins, pixel) + found[turn] if inside else 0
-                copy(a, row + pixel * depth + swizzled(pixel, k), left, start, inside)
-
-    return fetch
 
 
 @cache

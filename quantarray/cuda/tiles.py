@@ -35,6 +35,7 @@ class Taps(NamedTuple):
     offsets: object  # int32[classes words]: words from there to what lies under a weight word, or OUTSIDE
     parts: object  # int64[parts 2]: first word and end of each part
     paired: bool  # two words of an even place lie side by side, from an even one on
+    dense: bool  # every window is words side by side, as in a matrix product
 
 
 class Shape(NamedTuple):
@@ -73,7 +74,8 @@ def _taps(pixels, counts, classes, origin, first_run, runs, parts):
     starts = offsets[:, ::2]
     follow = offsets.shape[1] % 2 == 0 and (offsets[:, 1::2] == np.where(starts == OUTSIDE, OUTSIDE, starts + 1)).all()
     paired = follow and not (starts[starts != OUTSIDE] % 2).any() and not (places[:, 2] % 2).any()
-    return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds), bool(paired))
+    dense = (offsets == np.arange(offsets.shape[1])).all() and words > 0
+    return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds), bool(paired), bool(dense))
 
 
 def shape_of(x, w, plan):

@@ -119,7 +119,7 @@ def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
         with (
             patch.dict(os.environ, QUANTARRAY_CUDA=units),
             patch("quantarray.cuda.launch.capability", lambda: capability),
-            patch.object(module, "tile_for", lambda shape: module.TILES[tile]),
+            patch.object(module, "tile_for", lambda *shape: module.TILES[tile]),
         ):
             call(*args, **kwargs)()
 
@@ -181,8 +181,10 @@ CASES = [
     Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=34560),
     Case("bmma to codes, 128 x 64", bmma(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
          shared=34560),
-    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=17920),
-    Case("bmma to codes, 64 x 32", bmma(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
+    Case("bmma to int32, 64 x 64", bmma(2, range(4), 64), 128, **BMMA, shared=23552),
+    Case("bmma to codes, 64 x 64", bmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 128, **CODES, shared=23552),
+    Case("bmma to int32, 64 x 32", bmma(3, range(4), 32), 128, **BMMA, shared=17920),
+    Case("bmma to codes, 64 x 32", bmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
          shared=17920),
     Case("wgmma of bits to int32, dense", wgmma(0, (-1, 1), 256, call=dense), 255, **WGMMA, shared=200320),
     Case("wgmma of bits to 1 bit, dense", wgmma(0, (-1, 1), 256, qa.Thresholds([0]), call=dense), 255, **WGMMA_CODES,
@@ -357,30 +359,39 @@ def test_operands_of_wgmma():
     assert re.search(rf"or\.b64\s+%rd\d+, %rd\d+, {1 << 62 | 64 << 32 | 1 << 16};", ptx)
 
 
-def test_more_shared_memory_than_is_given_is_asked_for(monkeypatch):
+def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
     """Of the driver by its name for it, and for the very kernel that is launched; both are stand-ins here."""
     from numba.cuda.cudadrv import driver
     from numba.cuda.dispatcher import CUDADispatcher
 
     from quantarray.cuda import launch
 
-    asked, ran, given = [], [], 48 << 10
+    asked, ran, typed, given = [], [], [], 48 << 10
     function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
     compiled = SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))
 
-    class Kernel(SimpleNamespace):
+    class Kernel:
+        def __init__(self, overloads):
+            self.overloads = overloads
+
         def specialize(self, *args):
-            return Kernel(overloads={args: compiled})
+            typed.append(args)
+            return Kernel({args: compiled})
 
         def __getitem__(self, configured):
-            return lambda *args: ran.append((configured, vars(self)))
+            return lambda *args: ran.append((configured, self.overloads))
 
     monkeypatch.setattr(launch, "_driver", lambda: True)
+    monkeypatch.setattr(launch, "_gpu", lambda: 1)
     monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
-    for shared in (given, given + 1):
-        launch.run(Kernel(), (128, 1), (32, 1), 5, 6, shared=shared)
-    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    assert asked == [(most, given + 1, "handle", 1)]
-    assert [configured for configured, _ in ran] == [((128, 1), (32, 1), 0, given + more) for more in (0, 1)]
-    assert [made for _, made in ran] == [{}, {"overloads": {(5, 6): compiled}}]
+    kernel, names = Kernel({}), driver.binding.CUfunction_attribute
+    for args, shared, tiled in (((5, 6), given, False), ((7, 8), given, False), ((7, 8.0), given + 1, True)):
+        launch.run(kernel, (128, 1), (32, 1), *args, shared=shared, tiled=tiled)
+    assert typed == [(5, 6), (7, 8.0)], "arguments of one form are typed once"
+    assert asked == [
+        (names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100, "handle", 1),
+        (names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, given + 1, "handle", 1),
+    ]
+    assert [configured[3] for configured, _ in ran] == [given, given, given + 1]
+    assert [list(overloads) for _, overloads in ran] == [[(5, 6)], [(5, 6)], [(7, 8.0)]]
     assert set(inspect.signature(CUDADispatcher.specialize).parameters) == {"self", "args"}

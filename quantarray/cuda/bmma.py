@@ -19,16 +19,17 @@ from .windows import Cursor, Source, copier, seeker
 TILES = (
     Tile(down=2, across=2, rows=4, blocks=2, stages=5),  # 128 pixels x 128 channels
     Tile(down=4, across=1, rows=2, blocks=2, stages=5),  # 128 x 64
+    Tile(down=2, across=2, rows=2, blocks=1, stages=5),  # 64 x 64
     Tile(down=4, across=1, rows=1, blocks=1, stages=5),  # 64 x 32
 )
 
 
-def tile_for(shape):
-    return stages.largest(TILES, shape)
+def tile_for(shape, words):
+    return stages.choose(TILES, shape, words)
 
 
-def run(shape, *args):
-    stages.run(_kernel, tile_for(shape), shape, *args)
+def run(shape, terms, left, right, *args):
+    stages.run(_kernel, tile_for(shape, right.shape[2]), shape, terms, left, right, *args)
 
 
 @cache

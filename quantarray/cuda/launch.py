@@ -24,8 +24,9 @@ WARPS = 8  # of a block that has no shape of its own
 BUSY = 2048  # blocks of that many warps that fill every GPU some times over
 
 _GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
+_ALL = 100  # percent of L1
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
-_kept, _equal, _holders = {}, {}, []
+_kept, _equal, _holders, _ready = {}, {}, [], {}
 
 
 def inline(function):
@@ -34,17 +35,17 @@ def inline(function):
     return cuda.jit(device=True, **options)(function)
 
 
-def run(kernel, grid, block, *args, shared=0):
+def run(kernel, grid, block, *args, shared=0, tiled=False):
     """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
 
     It runs on the stream that the arrays name: CuPy's name the current one. `shared` bytes are its arrays of shared
-    memory that have no size of their own.
+    memory that have no size of their own; `tiled` kernels want as much of L1 for shared memory as there is.
     """
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
     try:
-        if shared > _GIVEN and _driver():
-            kernel = _with_shared(kernel, shared, ready)
+        if _driver():
+            kernel = _specialized(kernel, ready, shared, tiled)
         _configured(kernel, grid, block, stream, shared)(*ready)
     except Exception as error:
         known = diagnosis.of_driver("a kernel", error)
@@ -53,19 +54,36 @@ def run(kernel, grid, block, *args, shared=0):
         raise known from error
 
 
-def _with_shared(kernel, shared, args):
-    """The kernel for arguments of these types, which may have so many bytes of shared memory.
+def _specialized(kernel, args, shared, tiled):
+    """The kernel for arguments of these types, found by their form: Numba would type each of them at each launch."""
+    key = kernel, _gpu(), shared, tiled, *map(_form, args)
+    made = _ready.get(key)
+    if made is None:
+        made = kernel.specialize(*args)
+        attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
+        if shared > _GIVEN:
+            attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
+        _set_attributes(made, attributes)
+        _ready[key] = made
+    return made
 
-    Numba asks the driver for no more than it gives unasked, so this does, as Numba does for other attributes.
-    """
+
+def _form(a):
+    """What decides an argument's type."""
+    if isinstance(a, tuple):
+        return type(a), *map(_form, a)
+    return (a.dtype.char, a.ndim, a.is_c_contiguous()) if hasattr(a, "is_c_contiguous") else type(a)
+
+
+def _set_attributes(kernel, values):
+    """Attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
     from numba.cuda.cudadrv import driver
 
-    made = kernel.specialize(*args)
-    (compiled,) = made.overloads.values()
+    (compiled,) = kernel.overloads.values()
     function = compiled._codelibrary.get_cufunc()
-    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    driver.driver.cuKernelSetAttribute(most, shared, function.handle, function.device.id)
-    return made
+    for name, value in values.items():
+        attribute = getattr(driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        driver.driver.cuKernelSetAttribute(attribute, value, function.handle, function.device.id)
 
 
 def _configured(kernel, grid, block, stream, shared):
@@ -125,6 +143,8 @@ def array(a):
         if config.ENABLE_CUDASIM:
             return a
         raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
+    if hasattr(a, "is_c_contiguous"):  # Numba's own already
+        return a
     return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
 
 

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from . import launch, tiles
+from . import isa, launch, tiles
 from .launch import LANES, inline
 
 PIXELS, CHANNELS = 16, 8  # of the sums that a warp's registers are laid out for
 WORDS = 4  # of an instruction
 SIDES = 2
 FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
+SHORT = 32  # words of a window that are few stages
 
 
 class Tile(NamedTuple):
@@ -43,16 +44,29 @@ class Tile(NamedTuple):
         return self.across * self.blocks
 
     @property
+    def small(self):
+        """Whether registers and shared memory let four blocks or more share a multiprocessor: up to 64 x 64."""
+        return self.pixels * self.all_blocks * LANES <= 64 * 64
+
+    @property
     def columns(self):
         """Of 8 channels of a warp."""
         return self.blocks * LANES // CHANNELS
 
 
-def largest(sizes, shape):
-    """The first tile that no group's channels leave half empty and that makes enough blocks; or the last."""
+def choose(sizes, shape, words):
+    """The first tile that no group's channels leave half empty and that makes enough blocks; or the last.
+
+    Windows of few words are a few stages, whose first copies nothing hides but other blocks: tiles of which fewer than
+    four share a multiprocessor are left out. `QUANTARRAY_CUDA_TILE=n` takes the n-th.
+    """
+    asked = isa.asked_tile(len(sizes))
+    if asked is not None:
+        return sizes[asked]
     for tile in sizes:
         across, down = tiles.grid(shape, tile.pixels, tile.all_blocks)
-        if tile.all_blocks <= max(1, shape.group_blocks) and across * down >= FULL:
+        fits = tile.all_blocks <= max(1, shape.group_blocks) and (words > SHORT or tile.small)
+        if fits and across * down >= FULL:
             return tile
     return sizes[-1]
 
@@ -81,10 +95,9 @@ def form_of(shape, terms, left, taps, out):
 
 def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
     """Launch make(tile, form) on words as `conv` has them."""
-    launch.run(
-        make(tile, form_of(shape, terms, left, taps, out)), tiles.grid(shape, tile.pixels, tile.all_blocks),
-        (LANES, tile.warps), shape, terms, left, right, taps.places, taps.offsets, last, out, shared=shared,
-    )  # fmt: skip
+    kernel, grid = make(tile, form_of(shape, terms, left, taps, out)), tiles.grid(shape, tile.pixels, tile.all_blocks)
+    args = shape, terms, left, right, taps.places, taps.offsets, last, out
+    launch.run(kernel, grid, (LANES, tile.warps), *args, shared=shared, tiled=True)
 
 
 @inline

@@ -14,7 +14,7 @@ from numba import cuda
 
 from . import launch
 from .launch import LANES, inline
-from .warp import warp_sum
+from .warp import ALL, warp_sum
 
 OUTSIDE = -1
 
@@ -101,7 +101,8 @@ def real_tile_for(group_blocks):
 
 def run(kernel, tile, shape, *args):
     """Launch a kernel on tiles of `warps * pixels` pixels."""
-    launch.run(kernel, grid(shape, tile.warps * tile.pixels, tile.blocks), (LANES, tile.warps), shape, *args)
+    blocks = grid(shape, tile.warps * tile.pixels, tile.blocks)
+    launch.run(kernel, blocks, (LANES, tile.warps), shape, *args, tiled=True)
 
 
 def grid(shape, pixels, blocks):
@@ -137,7 +138,7 @@ def locator(size):
         thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
         if thread < size:
             at = min(cuda.blockIdx.x * size + thread, shape.rows - 1)
-            image = at // shape.pixels
+            image = at // shape.pixels if shape.rows > ALL else np.int64(np.uint32(at) // np.uint32(shape.pixels))
             place = at - image * shape.pixels
             begins[thread] = image * shape.image_words + places[place, 2]
             kinds[thread] = places[place, 1]

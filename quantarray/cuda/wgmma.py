@@ -26,12 +26,12 @@ TILES = (
 )
 
 
-def tile_for(shape):
-    return stages.largest(TILES, shape)
+def tile_for(shape, words):
+    return stages.choose(TILES, shape, words)
 
 
 def run(shape, terms, left, right, *args):
-    tile = tile_for(shape)
+    tile = tile_for(shape, right.shape[2])
     stages.run(_kernel, tile, shape, terms, left, image(right), *args, shared=shared_bytes(tile))
 
 

@@ -56,7 +56,7 @@ def launches(monkeypatch):
 
     found = []
 
-    def note(kernel, grid, block, *args, shared=0):
+    def note(kernel, grid, block, *args, shared=0, tiled=False):
         threads = prod(np.atleast_1d(block).tolist())
         found.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared))
 

@@ -12,13 +12,14 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
+from bulk_models import BulkModels
 from greenlet import getcurrent, greenlet
 from numba.cuda import libdevice
 from numba.cuda.simulator import kernel, kernelapi
 from tensor_models import Models
 from warpgroup_models import WarpgroupModels
 
-from quantarray.cuda import tensor, warpgroup
+from quantarray.cuda import bulk, tensor, warpgroup
 
 
 class Thread(greenlet):
@@ -202,6 +203,7 @@ def install():
     kernelapi.FakeCUDAShared = Shared
     models = Models(getcurrent, _exchange)
     _put(tensor, models)
+    _put(bulk, BulkModels(models))
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
     libdevice.dmul_rn, libdevice.dadd_rn = np.multiply, np.add
 

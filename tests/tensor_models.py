@@ -48,7 +48,10 @@ def _multiply(registers):
 class Models:
     """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
 
-    NAMES = "mma", "load_matrix", "address", "read", "read_half", "copy_word", "copy_pair", "commit", "wait"
+    NAMES = (
+        "mma", "load_matrix", "address", "read", "read_half", "read_pair", "write", "write_pair", "copy_word",
+        "copy_pair", "commit", "wait",
+    )  # fmt: skip
 
     def __init__(self, current, exchange):
         self.current, self.exchange = current, exchange
@@ -87,6 +90,25 @@ class Models:
         assert at >= 0
         return array.reshape(-1)[at]
 
+    @staticmethod
+    def _pair(array, at):
+        """A view of two elements, which must be there and aligned."""
+        found = array.reshape(-1)[at : at + 2]
+        assert array.dtype == np.int32 and at >= 0 and found.shape == (2,), "a pair that is not there"
+        assert found.ctypes.data % 8 == 0, "a pair that is not aligned"
+        return found
+
+    def read_pair(self, array, at):
+        return tuple(self._pair(array, at))
+
+    @staticmethod
+    def write(array, at, value):
+        assert 0 <= at < array.size and array.dtype == np.int32
+        array.reshape(-1)[at] = value
+
+    def write_pair(self, array, at, *values):
+        self._pair(array, at)[:] = values
+
     def copy_word(self, into, at, source, start, inside):
         self._copy(1, into, at, source, start, inside)
 
@@ -94,10 +116,10 @@ class Models:
         self._copy(2, into, at, source, start, inside)
 
     def _copy(self, words, into, at, source, start, inside):
-        to, of = self._words(into, words, at), self._words(source, words, start)
+        to, of = self._words(into, words, at), self._words(source, words, start) if inside else np.uint64(0)
         to[:] = SPOILT
-        self.unseen.update(_addresses(to))
-        vars(self.current()).setdefault("begun", []).append((to, of if inside else np.uint64(0)))
+        self.unseen.update(addresses(to))
+        vars(self.current()).setdefault("begun", []).append((to, of))
 
     def commit(self):
         me = vars(self.current())
@@ -109,12 +131,14 @@ class Models:
             for to, of in waiting.pop(0):
                 assert (to == SPOILT).all(), "words that are written to while a copy to them is on its way"
                 to[:] = of
-                arrived += _addresses(to)
+                arrived += addresses(to)
 
     def show(self):
-        """What has arrived for this thread is seen by the async proxy."""
+        """What has arrived for this thread, and barriers that it started, are seen by the async proxy."""
         self.unseen.difference_update(vars(self.current()).pop("arrived", []))
+        for barrier in vars(self.current()).pop("started", []):
+            barrier.fenced = True
 
 
-def _addresses(words):
+def addresses(words):
     return range(words.ctypes.data, words.ctypes.data + words.nbytes, 8)

@@ -29,7 +29,7 @@ TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]
 @pytest.fixture(autouse=True, scope="module", params=TINY, ids=["1x1", "2x1", "1x2"])
 def tiny(request):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bmma, "tile_for", lambda shape: request.param)
+        patched.setattr(bmma, "tile_for", lambda *shape: request.param)
         patched.setattr(launch, "capability", lambda: (8, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "bmma")

@@ -9,7 +9,7 @@ from results import assert_bits
 import quantarray as qa
 from quantarray.cuda import bmma, launch, tiles
 from quantarray.cuda.bmma import TILES
-from quantarray.cuda.fragments import PAD
+from quantarray.cuda.fragments import width
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,7 +58,7 @@ def test_words_that_begin_at_an_odd_place_are_copied_one_by_one(monkeypatch):
     x, w = rng.choice((-1, 1), (5, 192)), rng.choice((-1, 1), (3, 384))
     p, q = qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1))
     taken, kernel = [], bmma._kernel
-    monkeypatch.setattr(bmma, "_kernel", lambda tile, words, *how: taken.append(words) or kernel(tile, words, *how))
+    monkeypatch.setattr(bmma, "_kernel", lambda tile, form: taken.append(form.words) or kernel(tile, form))
     for first in (0, 1):
         rows = p[first : first + 4].reshape(2, 384)
         assert np.shares_memory(rows.words, p.words) and launch.address(rows.words) % 16 == 8 * first
@@ -72,32 +72,50 @@ def test_the_tiles_that_are_shipped(monkeypatch):
     p, q = qa.encode(x, range(-2, 2)), qa.encode(w, (-1, 1))
     expected = naive.linear(x, w).astype(np.int32)
     for tile in TILES:
-        monkeypatch.setattr(bmma, "tile_for", lambda shape, tile=tile: tile)
+        monkeypatch.setattr(bmma, "tile_for", lambda *shape, tile=tile: tile)
         assert_bits(qa.linear(p, q), expected)
         np.testing.assert_array_equal(
             qa.linear(p, q, requantize=qa.Thresholds([0, 7])).codes(), (expected > 0) * 1 + (expected > 7)
         )
 
 
+LONG = 33  # words of windows that have stages enough
+
+
 @pytest.mark.parametrize(
-    ("rows", "blocks", "tile"),
+    ("rows", "blocks", "words", "tile"),
     [
-        (128 * 128, 4, 0),
-        (128 * 127, 4, 1),
-        (128 * 128, 3, 1),
-        (128 * 64, 3, 1),
-        (128 * 63, 3, 2),
-        (64 * 999, 1, 2),
-        (1, 9, 2),
+        (128 * 128, 4, LONG, 0),
+        (128 * 127, 4, LONG, 1),
+        (128 * 128, 3, LONG, 1),
+        (128 * 64, 3, LONG, 1),
+        (128 * 63, 3, LONG, 2),
+        (128 * 31, 3, LONG, 3),
+        (64 * 999, 1, LONG, 3),
+        (1, 9, LONG, 3),
+        (128 * 128, 4, LONG - 1, 2),
+        (28 * 28 * 32, 4, 18, 2),
+        (64 * 31, 3, 18, 3),
     ],
 )
-def test_large_tiles_for_large_products(rows, blocks, tile):
+def test_large_tiles_for_large_products(rows, blocks, words, tile):
     shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)
-    assert bmma.tile_for(shape) == TILES[tile]
+    assert bmma.tile_for(shape, words) == TILES[tile]
+
+
+def test_a_tile_that_is_asked_for(monkeypatch):
+    shape = tiles.Shape(1, 1, 2, 1, 2, 32, 1, 1)
+    for n, tile in enumerate(TILES):
+        monkeypatch.setenv("QUANTARRAY_CUDA_TILE", str(n))
+        assert bmma.tile_for(shape, 1) == tile
+    for wrong in ("4", "-1", "large"):
+        monkeypatch.setenv("QUANTARRAY_CUDA_TILE", wrong)
+        with pytest.raises(qa.DeviceError, match=f"CUDA_TILE must be a number from 0 to 3, or unset, got '{wrong}'"):
+            bmma.tile_for(shape, 1)
 
 
 @pytest.mark.parametrize("tile", TILES)
 def test_weights_that_a_warp_reads_at_once_lie_in_all_banks(tile):
-    width = tile.all_blocks * 32 + PAD
-    half_words = {((t // 2) * width + g) * 2 + t % 2 for g in range(8) for t in range(4)}
+    row = width(tile)
+    half_words = {((t // 2) * row + g) * 2 + t % 2 for g in range(8) for t in range(4)}
     assert {half % 32 for half in half_words} == set(range(32))

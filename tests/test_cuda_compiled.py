@@ -114,7 +114,13 @@ def product(values, outputs, requantize=None, name="conv", channels=64):
     return public(name, lambda: qa.conv2d(x, w, padding=1, requantize=requantize))
 
 
-def on_tensor_cores(units, capability, tile, *args, **kwargs):
+def dense(values, outputs, requantize=None, length=512):
+    """A matrix product."""
+    x, w = (qa.encode(np.ones((n, length), int), v) for n, v in ((30, values), (outputs, (-1, 1))))
+    return public("conv", lambda: qa.linear(x, w, requantize=requantize))
+
+
+def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
     """The same product by a kernel of tensor cores in one of its tiles."""
 
     def run():
@@ -122,18 +128,22 @@ def on_tensor_cores(units, capability, tile, *args, **kwargs):
         with (
             patch.dict(os.environ, QUANTARRAY_CUDA=units),
             patch("quantarray.cuda.launch.capability", lambda: capability),
-            patch.object(module, "tile_for", lambda shape: module.TILES[tile]),
+            patch.object(module, "tile_for", lambda *shape: module.TILES[tile]),
         ):
-            product(*args, **kwargs)()
+            call(*args, **kwargs)()
 
     return run
 
 
 bmma, wgmma = partial(on_tensor_cores, "bmma", (8, 0)), partial(on_tensor_cores, "wgmma", (9, 0))
 BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0),)}
-CODES = BMMA | {"needs": (*BMMA["needs"], "VOTE")}
-WGMMA = {"needs": ("BGMMA", "LDGSTS", "FENCE"), "lacks": ("DSETP", "BMMA", "IMMA"), "targets": ((9, 0, "a"),)}
-WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "VOTE")}
+CODES = BMMA | {"needs": (*BMMA["needs"], "SHFL")}
+WGMMA = {
+    "needs": ("BGMMA", "LDGSTS", "FENCE", "UBLKCP", "SYNCS"),
+    "lacks": ("DSETP", "BMMA", "IMMA"),
+    "targets": ((9, 0, "a"),),
+}
+WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "SHFL")}
 
 
 def depthwise(scale=None, requantize=None):
@@ -150,13 +160,14 @@ def max_pool(bits):
 
 SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
-    Case("pack", call("pack", np.zeros((3, 65), np.uint8), words(2, 3, 2)), 32, ("VOTE",)),
+    *[Case(f"pack to {planes} bits", call("pack", np.zeros((3, 65), np.uint8), words(planes, 3, 2)), 64, ("VOTE",))
+      for planes in (1, 2, 8)],
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
-    Case("encode float32", encode(np.float32), 48, ("VOTE", "FSETP"), ("DSETP",)),
-    Case("encode float64", encode(np.float64), 48, ("VOTE", "DSETP")),
-    Case("encode float16", encode(np.float16), 48, ("VOTE", "FSETP"), ("DSETP",)),
-    Case("encode bfloat16", encode(np.uint16), 48, ("VOTE", "FSETP"), ("DSETP",)),
-    Case("encode uint8", encode(np.uint8), 48, ("VOTE", "FSETP"), ("DSETP",)),
+    *[Case(f"encode {name} to {planes} bits", encode(dtype, planes=planes), 64, ("VOTE", "FSETP"), ("DSETP",))
+      for name, dtype in (("float32", np.float32), ("float16", np.float16), ("bfloat16", np.uint16),
+                          ("uint8", np.uint8)) for planes in (1, 2, 3)],
+    *[Case(f"encode float64 to {planes} bits", encode(np.float64, planes=planes), 80, ("VOTE", "DSETP"))
+      for planes in (1, 2, 3)],
     Case("encode float32 across", encode(np.float32, 50), 64, ("FSETP",), ("DSETP", "VOTE")),
     Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 64, ("FSETP",), ("DSETP", "VOTE")),
     Case("threshold int64", call("threshold", np.zeros((3, 65), np.int64), finish(65, 3, 2, False), words(2, 3, 2)),
@@ -167,31 +178,41 @@ CASES = [
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
     Case("conv to codes", product(range(4), 128, qa.Thresholds([0, 5, 9])), 128, ("POPC", "VOTE"), ("DSETP",), 43648),
-    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=46720),
+    Case("bmma of bits to int32, dense", bmma(0, (-1, 1), 128, call=dense), 255, **BMMA, shared=44800),
+    Case("bmma of bits to 1 bit, dense", bmma(0, (-1, 1), 128, qa.Thresholds([0]), call=dense), 255, **CODES,
+         shared=44800),
+    Case("bmma of bits to int32", bmma(0, (-1, 1), 128, channels=128), 255, **BMMA, shared=44800),
+    Case("bmma to int32, 128 x 128", bmma(0, range(4), 128), 255, **BMMA, shared=44800),
     Case("bmma to int32, 128 x 128, pairs of words", bmma(0, range(4), 128, channels=128), 255, **BMMA,
-         shared=46720),
+         shared=44800),
     Case("bmma to codes, 128 x 128", bmma(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
-         shared=46720),
-    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=40448),
+         shared=44800),
+    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=34560),
     Case("bmma to codes, 128 x 64", bmma(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
-         shared=40448),
-    Case("bmma to int32, 64 x 32", bmma(2, range(4), 32), 128, **BMMA, shared=25088),
-    Case("bmma to codes, 64 x 32", bmma(2, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
-         shared=25088),
-    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200704),
+         shared=34560),
+    Case("bmma to int32, 64 x 64", bmma(2, range(4), 64), 128, **BMMA, shared=23552),
+    Case("bmma to codes, 64 x 64", bmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 128, **CODES, shared=23552),
+    Case("bmma to int32, 64 x 32", bmma(3, range(4), 32), 128, **BMMA, shared=17920),
+    Case("bmma to codes, 64 x 32", bmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
+         shared=17920),
+    Case("wgmma of bits to int32, dense", wgmma(0, (-1, 1), 256, call=dense), 255, **WGMMA, shared=200320),
+    Case("wgmma of bits to 1 bit, dense", wgmma(0, (-1, 1), 256, qa.Thresholds([0]), call=dense), 255, **WGMMA_CODES,
+         shared=200320),
+    Case("wgmma of bits to int32", wgmma(0, (-1, 1), 256, channels=128), 255, **WGMMA, shared=200320),
+    Case("wgmma to int32, 128 x 256", wgmma(0, range(4), 256), 255, **WGMMA, shared=200320),
     Case("wgmma to int32, 128 x 256, pairs of words", wgmma(0, range(4), 256, channels=128), 255, **WGMMA,
-         shared=200704),
+         shared=200320),
     Case("wgmma to codes, 128 x 256", wgmma(0, range(4), 256, qa.Thresholds([0, 5, 9])), 255, **WGMMA_CODES,
-         shared=200704),
-    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=135168),
+         shared=200320),
+    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=167552),
     Case("wgmma to codes, 128 x 128", wgmma(1, range(4), 128, qa.Thresholds([0, 5, 9])), 232, **WGMMA_CODES,
-         shared=135168),
-    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=102400),
+         shared=167552),
+    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=102016),
     Case("wgmma to codes, 128 x 64", wgmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 176, **WGMMA_CODES,
-         shared=102400),
-    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51712),
+         shared=102016),
+    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51584),
     Case("wgmma to codes, 64 x 32", wgmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
-         shared=51712),
+         shared=51584),
     *[Case(f"conv_real to float32, {outputs} channels", product(range(4), outputs, name="conv_real"), 128,
            ("POPC", "DMUL", "DADD"), ("DFMA",), 40064, floats=True) for outputs in (32, 64)],
     Case("conv_real to codes", product(range(4), 64, qa.Thresholds([0.0, 5.0, 9.0]), "conv_real"), 160,
@@ -347,30 +368,39 @@ def test_operands_of_wgmma():
     assert re.search(rf"or\.b64\s+%rd\d+, %rd\d+, {1 << 62 | 64 << 32 | 1 << 16};", ptx)
 
 
-def test_more_shared_memory_than_is_given_is_asked_for(monkeypatch):
+def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
     """Of the driver by its name for it, and for the very kernel that is launched; both are stand-ins here."""
     from numba.cuda.cudadrv import driver
     from numba.cuda.dispatcher import CUDADispatcher
 
     from quantarray.cuda import launch
 
-    asked, ran, given = [], [], 48 << 10
+    asked, ran, typed, given = [], [], [], 48 << 10
     function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
     compiled = SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))
 
-    class Kernel(SimpleNamespace):
+    class Kernel:
+        def __init__(self, overloads):
+            self.overloads = overloads
+
         def specialize(self, *args):
-            return Kernel(overloads={args: compiled})
+            typed.append(args)
+            return Kernel({args: compiled})
 
         def __getitem__(self, configured):
-            return lambda *args: ran.append((configured, vars(self)))
+            return lambda *args: ran.append((configured, self.overloads))
 
     monkeypatch.setattr(launch, "_driver", lambda: True)
+    monkeypatch.setattr(launch, "_gpu", lambda: 1)
     monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
-    for shared in (given, given + 1):
-        launch.run(Kernel(), (128, 1), (32, 1), 5, 6, shared=shared)
-    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    assert asked == [(most, given + 1, "handle", 1)]
-    assert [configured for configured, _ in ran] == [((128, 1), (32, 1), 0, given + more) for more in (0, 1)]
-    assert [made for _, made in ran] == [{}, {"overloads": {(5, 6): compiled}}]
+    kernel, names = Kernel({}), driver.binding.CUfunction_attribute
+    for args, shared, tiled in (((5, 6), given, False), ((7, 8), given, False), ((7, 8.0), given + 1, True)):
+        launch.run(kernel, (128, 1), (32, 1), *args, shared=shared, tiled=tiled)
+    assert typed == [(5, 6), (7, 8.0)], "arguments of one form are typed once"
+    assert asked == [
+        (names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100, "handle", 1),
+        (names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, given + 1, "handle", 1),
+    ]
+    assert [configured[3] for configured, _ in ran] == [given, given, given + 1]
+    assert [list(overloads) for _, overloads in ran] == [[(5, 6)], [(5, 6)], [(7, 8.0)]]
     assert set(inspect.signature(CUDADispatcher.specialize).parameters) == {"self", "args"}

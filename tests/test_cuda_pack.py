@@ -9,7 +9,7 @@ from quantarray.core.format import word_count
 from quantarray.ops.products import epilogue
 from quantarray.ops.products.lanes import GroupLanes
 
-LENGTHS = (1, 31, 32, 33, 63, 64, 65, 129, 300)
+LENGTHS = (1, 31, 32, 33, 63, 64, 65, 129, 300, 700)
 
 
 @pytest.fixture(autouse=True, params=[1, 3], ids=["1 warp", "3 warps"])
@@ -19,6 +19,7 @@ def few_warps(request, monkeypatch):
 
     monkeypatch.setattr(launch, "WARPS", request.param)
     monkeypatch.setattr(launch, "MOST_ROWS", 2)
+    monkeypatch.setattr(launch, "BUSY", 1)
 
 
 def words(planes, rows, length, fill=0xAB):
@@ -42,6 +43,30 @@ def test_empty():
         made = both("pack", np.zeros(shape, np.uint8), out=words(2, *shape))
         assert made[1].size == 0
         both("unpack", made[1], out=np.zeros(shape, np.uint8))
+
+
+SHORT = [(1, 1), (2, 1), (2, 2), (2, 3)]  # codes of one bit and two, which rows that share thresholds pack in batches
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.uint8, np.int8, np.uint16])
+@pytest.mark.parametrize(("rows", "length"), [(3, 300), (19, 33), (12, 64), (10, 128), (3, 64)])
+@pytest.mark.parametrize(("planes", "count"), SHORT)
+@pytest.mark.parametrize("tables", (1, 3))
+def test_encode_of_few_bits(tables, planes, count, rows, length, dtype):
+    """Short rows of whole words are joined where all have the same table; warps stride over rows."""
+    rng = np.random.default_rng(length + count)
+    kind = np.float64 if dtype is np.float64 else np.float32
+    x, limits = some(rng, dtype, (rows, length, 1)), some(rng, dtype, (tables, 1, count))
+    thresholds = np.sort(widened(limits), axis=-1).astype(kind)
+    codes = rng.integers(0, 2**planes, (tables, 1, count + 1), np.uint8)
+    x[0, length // 2, 0] = limits[0, 0, 0]  # at least is not above
+    row = np.arange(rows) % tables if tables > 1 else np.zeros(1, np.int64)
+    nan, made = np.zeros(4, bool), []
+    for device in ("cpu", "cuda"):
+        made.append(words(planes, rows, length))
+        kernel(device, "encode")(x, thresholds, codes, row, length, nan, made[-1])
+    assert not nan.any()
+    np.testing.assert_array_equal(made[1], made[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.uint8, np.int8, np.uint16])

@@ -19,7 +19,7 @@ TINY, TWO_WARPGROUPS = Tile(4, 1, 1, 1, 3), Tile(8, 1, 1, 2, 4)
 @pytest.fixture(autouse=True, scope="module")
 def tiny():
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(wgmma, "tile_for", lambda shape: TINY)
+        patched.setattr(wgmma, "tile_for", lambda *shape: TINY)
         patched.setattr(launch, "capability", lambda: (9, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "wgmma")
@@ -52,7 +52,7 @@ def test_more_channels_than_a_grid_has_blocks(tile, outputs, low, monkeypatch):
 
     Weights from 0 on need no bits of the pixels, and so have fewer steps in which lanes wait for each other.
     """
-    monkeypatch.setattr(wgmma, "tile_for", lambda shape: tile)
+    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: tile)
     rng = np.random.default_rng(outputs)
     x, w = rng.integers(0, 4, (3, 1400)), rng.choice((low, 1), (outputs, 1400))
     assert_bits(qa.linear(qa.encode(x, range(4)), qa.encode(w, (low, 1))), naive.linear(x, w).astype(np.int32))

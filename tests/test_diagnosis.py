@@ -125,6 +125,13 @@ def test_wheels_that_fit(installed, names):
         assert qa.encode([1, -1], (-1, 1)).to_device("cuda").device == "cuda:0"
 
 
+def test_a_target_that_is_not_redirected():
+    inside = "/site/numba/cuda/__init__.py"
+    with pytest.raises(qa.DeviceError, match=rf"kernels: numba.cuda comes from {inside} .* --target .*addsitedir"):
+        diagnosis.check_target("kernels", inside)
+    diagnosis.check_target("kernels", "/site/numba_cuda/numba/cuda/__init__.py")
+
+
 def test_what_is_installed_here_is_read():
     assert diagnosis.version_of("numpy") == np.__version__ and diagnosis.version_of("no such thing") is None
 

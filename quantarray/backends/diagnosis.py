@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import DeviceError
@@ -48,6 +49,19 @@ def check_wheels(op: str) -> None:
     compiler, linker = _first(_COMPILERS), _first(_LINKERS)
     if compiler and linker and _minor(linker) < _minor(compiler):
         raise DeviceError(_old_linker(op, f" {linker}", f" {compiler}"))
+
+
+def check_target(op: str, imported: str) -> None:
+    """DeviceError where `numba.cuda`, imported from that file, is the target inside Numba and not numba-cuda's.
+
+    numba-cuda redirects the import by a .pth file, which Python reads in its own site-packages only.
+    """
+    if "numba_cuda" not in Path(imported).parts:
+        raise DeviceError(
+            f"{op}: numba.cuda comes from {imported} and not from numba-cuda, whose .pth file Python has not read: it "
+            f"reads none in a folder of pip install --target or of PYTHONPATH; install into a virtual environment, or "
+            f"call site.addsitedir(FOLDER) before the first import of numba, {_STAY}"
+        )
 
 
 def check_driver(op: str, runtime: Any) -> None:

@@ -10,13 +10,12 @@ import numpy as np
 from numba import cuda
 
 from . import tensor, warpgroup
-from .launch import LANES, inline
-from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment, window_copier
+from .launch import inline
+from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment
 
 DEPTH = 16  # words of a row, and of a stage
 _PARTS = DEPTH // WORDS  # products of a whole stage
 _STEP = 2  # from the words of one product to those of the next in a descriptor, of 16 bytes
-_HALF = LANES // 2
 PATTERN = 1024  # bytes after which swizzling repeats: 8 rows
 _ADDRESS = 0x3FFFF  # as much of an address as a descriptor has, in units of 16 bytes
 _FIXED = 1 << 62 | PATTERN >> 4 << 32 | 1 << 16  # swizzled by 128 bytes; from 8 rows to the next 8; a field not used
@@ -38,34 +37,6 @@ def aligned(held):
 def descriptor(held, at):
     """Names rows, the first of which begins at an element, to a product: PTX manual, 9.7.15.5.1.2.2."""
     return np.uint64(_FIXED | (tensor.address(held, at) & _ADDRESS) >> 4)
-
-
-@cache
-def fetcher(tile, words):
-    """Begins to copy a stage, so many words of a pixel at a time; weights word by word.
-
-    Products read rows of channels, `conv_weights` has rows of words: a word is all that lies together in both. A warp
-    takes two words of 16 channels, which are two runs of 128 bytes there, and here, 8 channels at a time, in all banks.
-    """
-    blocks, warps, fetch_windows = tile.all_blocks, tile.warps, window_copier(tile, DEPTH, words, swizzled)
-
-    @inline
-    def fetch(left, i, right, j, offsets, begins, kinds, shift, first, end, word, held, row, column):
-        """Words of plane i of the tile's pixels from held[row] on, 0 outside the image; weights of plane j of
-        channels from block `first` on from held[column] on, any behind the last word or block.
-        """
-        fetch_windows(left, i, offsets, begins, kinds, shift, word, held, row)
-        words_of_block, channel = right.shape[2] * LANES, cuda.threadIdx.x >> 1
-        for pair in range(cuda.threadIdx.y, DEPTH // 2, warps):
-            k = 2 * pair + (cuda.threadIdx.x & 1)
-            start = (j * right.shape[1] + first) * words_of_block + min(word + k, right.shape[2] - 1) * LANES + channel
-            to = column + channel * DEPTH + swizzled(channel, k)
-            for block in range(blocks):  # the next one by an addition: multiplied out, copies cost more than products
-                tensor.copy_word(held, to + 2 * block * _HALF * DEPTH, right, start, True)
-                tensor.copy_word(held, to + (2 * block + 1) * _HALF * DEPTH, right, start + _HALF, True)
-                start += words_of_block if first + block + 1 < end else 0
-
-    return fetch
 
 
 @cache

@@ -12,6 +12,7 @@ import os
 from ..core.errors import DeviceError
 
 VARIABLE = "QUANTARRAY_CUDA"
+TILE = "QUANTARRAY_CUDA_TILE"  # for measuring: which of a kernel's tiles
 UNITS = {
     "popc": "words are anded and their ones counted, on the ordinary units",
     "bmma": "products of integers on binary tensor cores, where they fill one",
@@ -28,6 +29,16 @@ def asked() -> str:
     if name and name not in UNITS:
         raise DeviceError(f"{VARIABLE} must be one of {', '.join(UNITS)}, or unset, got {name!r}")
     return name
+
+
+def asked_tile(count: int) -> int | None:
+    """Which of `count` tiles of a tensor-core kernel the environment asks for, largest first, or None."""
+    name = os.environ.get(TILE, "")
+    if not name:
+        return None
+    if not name.isdecimal() or int(name) >= count:
+        raise DeviceError(f"{TILE} must be a number from 0 to {count - 1}, or unset, got {name!r}")
+    return int(name)
 
 
 def best(capability: tuple[int, int]) -> str:

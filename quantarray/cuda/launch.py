@@ -9,22 +9,24 @@ import weakref
 from contextlib import contextmanager
 from functools import cache
 
-import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
 import numpy as np
 from numba import cuda
 from numba.core import config
 
 from ..backends import diagnosis
-from ..backends.registry import empty
+from ..backends.registry import empty, settle
 from ..core.errors import DeviceError
+from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
 
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
 WARPS = 8  # of a block that has no shape of its own
+BUSY = 2048  # blocks of that many warps that fill every GPU some times over
 
 _GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
+_ALL = 100  # percent of L1
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
-_kept, _equal, _holders = {}, {}, []
+_kept, _equal, _holders, _ready = {}, {}, [], {}
 
 
 def inline(function):
@@ -33,17 +35,17 @@ def inline(function):
     return cuda.jit(device=True, **options)(function)
 
 
-def run(kernel, grid, block, *args, shared=0):
+def run(kernel, grid, block, *args, shared=0, tiled=False):
     """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
 
     It runs on the stream that the arrays name: CuPy's name the current one. `shared` bytes are its arrays of shared
-    memory that have no size of their own.
+    memory that have no size of their own; `tiled` kernels want as much of L1 for shared memory as there is.
     """
     ready = tuple(map(_argument, args))
     stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
     try:
-        if shared > _GIVEN and _driver():
-            kernel = _with_shared(kernel, shared, ready)
+        if _driver():
+            kernel = _specialized(kernel, ready, shared, tiled)
         _configured(kernel, grid, block, stream, shared)(*ready)
     except Exception as error:
         known = diagnosis.of_driver("a kernel", error)
@@ -52,19 +54,36 @@ def run(kernel, grid, block, *args, shared=0):
         raise known from error
 
 
-def _with_shared(kernel, shared, args):
-    """The kernel for arguments of these types, which may have so many bytes of shared memory.
+def _specialized(kernel, args, shared, tiled):
+    """The kernel for arguments of these types, found by their form: Numba would type each of them at each launch."""
+    key = kernel, _gpu(), shared, tiled, *map(_form, args)
+    made = _ready.get(key)
+    if made is None:
+        made = kernel.specialize(*args)
+        attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
+        if shared > _GIVEN:
+            attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
+        _set_attributes(made, attributes)
+        _ready[key] = made
+    return made
 
-    Numba asks the driver for no more than it gives unasked, so this does, as Numba does for other attributes.
-    """
+
+def _form(a):
+    """What decides an argument's type."""
+    if isinstance(a, tuple):
+        return type(a), *map(_form, a)
+    return (a.dtype.char, a.ndim, a.is_c_contiguous()) if hasattr(a, "is_c_contiguous") else type(a)
+
+
+def _set_attributes(kernel, values):
+    """Attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
     from numba.cuda.cudadrv import driver
 
-    made = kernel.specialize(*args)
-    (compiled,) = made.overloads.values()
+    (compiled,) = kernel.overloads.values()
     function = compiled._codelibrary.get_cufunc()
-    most = driver.binding.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    driver.driver.cuKernelSetAttribute(most, shared, function.handle, function.device.id)
-    return made
+    for name, value in values.items():
+        attribute = getattr(driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        driver.driver.cuKernelSetAttribute(attribute, value, function.handle, function.device.id)
 
 
 def _configured(kernel, grid, block, stream, shared):
@@ -83,14 +102,17 @@ def _argument(a):
     return array(a) if isinstance(a, np.ndarray) or hasattr(a, "__cuda_array_interface__") else a
 
 
-def rows_by_halves(rows, halves):
+def rows_by_halves(rows, halves, each=1):
     """(grid, block) in which a warp takes one half-word of a row at a time: warps lie along x, rows along y.
 
-    A short row does not fill a block, which then takes several rows.
+    A short row does not fill a block, which then takes several rows. A warp strides over up to `each` rows where there
+    are blocks enough for the whole GPU.
     """
     across = max(1, min(halves, WARPS))
     down = max(1, WARPS // across)
-    return (-(-halves // across), min(-(-rows // down), MOST_ROWS)), (across * LANES, down)
+    wide, high = -(-halves // across), -(-rows // down)
+    high = min(high, max(-(-high // each), -(-BUSY // wide)), MOST_ROWS)
+    return (wide, high), (across * LANES, down)
 
 
 def rows_by_items(rows, items):
@@ -121,7 +143,14 @@ def array(a):
         if config.ENABLE_CUDASIM:
             return a
         raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
+    if hasattr(a, "is_c_contiguous"):  # Numba's own already
+        return a
     return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
+
+
+def is_contiguous(a):
+    """Whether the elements of an array of GPU memory lie in C order without gaps."""
+    return a.flags.c_contiguous if isinstance(a, np.ndarray) else array(a).is_c_contiguous()
 
 
 def address(a):
@@ -181,6 +210,12 @@ def _hold(found):
     for held in _holders:
         held.append(found)
     return found
+
+
+def wait():
+    """Wait for what was made on the current stream and is kept, since the next call may come on another one."""
+    if _driver():
+        settle(f"cuda:{_gpu()}")
 
 
 @cache

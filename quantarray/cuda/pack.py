@@ -1,18 +1,25 @@
 """Codes to words and back: a ballot of 32 lanes is half a word."""
 
+from functools import cache
+
 import numpy as np
 from numba import cuda
 
-from . import launch
+from . import launch, tensor
 from .launch import LANES
-from .warp import place_of_lane, put_code
+from .warp import ballot, lanes_left, place_of_batch, place_of_lane
+
+BATCH = 16  # half-words that a warp packs at a time, whose codes it reads before it looks at the first
+ROWS = 8  # that a warp strides over
 
 
 def pack(codes, out):
     if not out.size:
         return
     halves = launch.halves(out)
-    launch.run(_pack, *launch.rows_by_halves(*halves.shape[1:]), codes, halves)
+    planes, rows, length = halves.shape
+    grid, block = launch.rows_by_halves(rows, -(-length // BATCH), ROWS)
+    launch.run(_pack(planes), grid, block, codes, halves)
 
 
 def unpack(words, out):
@@ -22,15 +29,36 @@ def unpack(words, out):
     launch.run(_unpack, *launch.rows_by_halves(out.shape[0], -(-out.shape[1] // LANES)), halves, out)
 
 
-@cuda.jit
-def _pack(codes, out):
-    lane, half, row, step = place_of_lane()
-    rows, length = codes.shape
-    element = half * LANES + lane
-    while row < rows:
-        code = codes[row, element] if element < length else np.uint8(0)
-        put_code(code, lane, out, row, half)
-        row += step
+@cache
+def _pack(planes):
+    """A kernel for each number of planes, so that what a lane keeps of them stays in registers."""
+
+    @cuda.jit
+    def pack_batch(codes, out):
+        """A warp reads 16 half-words of codes, then lane k keeps the ballots of the k-th."""
+        batch, mine = cuda.local.array(BATCH, np.uint32), cuda.local.array(planes, np.uint32)
+        lane, first, row, step = place_of_batch(BATCH)
+        rows, length = codes.shape
+        left = lanes_left(length, first)
+        while row < rows:
+            at = row * length + first * LANES + lane
+            for k in range(BATCH):
+                batch[k] = 0
+                if k * LANES < left:
+                    batch[k] = tensor.read(codes, at + k * LANES)
+            for plane in range(planes):
+                mine[plane] = 0
+            for k in range(BATCH):
+                for plane in range(planes):
+                    bits = ballot((batch[k] >> np.uint32(plane)) & np.uint32(1))
+                    if lane == k:
+                        mine[plane] = bits
+            if lane < BATCH and first + lane < out.shape[2]:
+                for plane in range(planes):
+                    out[plane, row, first + lane] = mine[plane]
+            row += step
+
+    return pack_batch
 
 
 @cuda.jit

@@ -12,17 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from . import launch, tensor, tiles
-from .finish import store_codes, store_values
+from . import isa, launch, tiles
 from .launch import LANES, inline
-from .tiles import OUTSIDE
-from .warp import ALL
 
 PIXELS, CHANNELS = 16, 8  # of the sums that a warp's registers are laid out for
 WORDS = 4  # of an instruction
 SIDES = 2
-SKEW = 8  # sums behind those of all channels: what a warp stores at once then meets by twos at most in a bank
 FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
+SHORT = 32  # words of a window that are few stages
 
 
 class Tile(NamedTuple):
@@ -47,79 +44,76 @@ class Tile(NamedTuple):
         return self.across * self.blocks
 
     @property
+    def small(self):
+        """Whether registers and shared memory let four blocks or more share a multiprocessor: up to 64 x 64."""
+        return self.pixels * self.all_blocks * LANES <= 64 * 64
+
+    @property
     def columns(self):
         """Of 8 channels of a warp."""
         return self.blocks * LANES // CHANNELS
 
 
-def largest(sizes, shape):
-    """The first tile that no group's channels leave half empty and that makes enough blocks; or the last."""
+def choose(sizes, shape, words):
+    """The first tile that no group's channels leave half empty and that makes enough blocks; or the last.
+
+    Windows of few words are a few stages, whose first copies nothing hides but other blocks: tiles of which fewer than
+    four share a multiprocessor are left out. `QUANTARRAY_CUDA_TILE=n` takes the n-th.
+    """
+    asked = isa.asked_tile(len(sizes))
+    if asked is not None:
+        return sizes[asked]
     for tile in sizes:
         across, down = tiles.grid(shape, tile.pixels, tile.all_blocks)
-        if tile.all_blocks <= max(1, shape.group_blocks) and across * down >= FULL:
+        fits = tile.all_blocks <= max(1, shape.group_blocks) and (words > SHORT or tile.small)
+        if fits and across * down >= FULL:
             return tile
     return sizes[-1]
 
 
-def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
-    """Launch make(tile, words, along, codes) on words as `conv` has them; out int32 [rows channels] or
-    uint32 [planes rows halves].
+class Form(NamedTuple):
+    """What a kernel is compiled for, besides its tile."""
 
-    Pixels' words are copied `words` at a time; `along` says whether their own bits count.
-    """
+    words: int  # of a pixel that are copied together, 1 or 2
+    dense: bool  # each window is words side by side
+    single: bool  # one plane each: no pairs of planes to step through
+    along: bool  # the pixels' own bits count
+    planes: int  # of codes, 0 for integers
+    paired: bool  # integers are stored in pairs, all of which begin at 8 bytes
+
+
+def form_of(shape, terms, left, taps, out):
+    """The form of a product of words as `conv` has them; out uint32 [planes rows halves] or int32 [rows channels]."""
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
-    kernel = make(tile, 2 if evenly else 1, terms.along != 0, out.dtype == np.uint32)
-    launch.run(
-        kernel, tiles.grid(shape, tile.pixels, tile.all_blocks), (LANES, tile.warps), shape, terms, left, right,
-        taps.places, taps.offsets, last, out, shared=shared,
+    planes = out.shape[0] if out.dtype == np.uint32 else 0
+    paired = not planes and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
+    return Form(
+        2 if evenly else 1, taps.dense, terms.planes_x == terms.planes_w == 1, terms.along != 0, planes,
+        paired and launch.address(out) % 8 == 0,
     )  # fmt: skip
 
 
+def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
+    """Launch make(tile, form) on words as `conv` has them."""
+    kernel, grid = make(tile, form_of(shape, terms, left, taps, out)), tiles.grid(shape, tile.pixels, tile.all_blocks)
+    args = shape, terms, left, right, taps.places, taps.offsets, last, out
+    launch.run(kernel, grid, (LANES, tile.warps), *args, shared=shared, tiled=True)
+
+
 @inline
-def following(i, power, word, terms, length, depth):
-    """The next plane of x, power of 2 and word. Pairs come by falling power, so that sums double where it falls."""
-    word += depth
-    if word >= length:
-        word = 0
-        i += 1
-        if i > min(terms.planes_x - 1, power):
-            power -= 1
-            i = max(0, power - terms.planes_w + 1)
-    return i, power, word
+def next_pair(i, power, terms):
+    """The plane of x and power of 2 of the next pair: by falling power, so that sums double where it falls."""
+    i += 1
+    if i > min(terms.planes_x - 1, power):
+        power -= 1
+        i = max(0, power - terms.planes_w + 1)
+    return i, power
 
 
 @inline
 def place_in_fragment():
     """(g, t) of this lane."""
     return cuda.threadIdx.x >> 2, cuda.threadIdx.x & 3
-
-
-@cache
-def window_copier(tile, depth, words, swizzled):
-    """Begins to copy `depth` words of each pixel, so many at a time; `swizzled` says where in its row a word goes."""
-    size, threads, runs = tile.pixels, tile.warps * LANES, depth // words
-    whole, turns = size * runs % threads == 0, -(-size * runs // threads)
-    copy = tensor.copy_pair if words == 2 else tensor.copy_word
-
-    @inline
-    def fetch(left, i, offsets, begins, kinds, shift, word, a, row):
-        """Words of plane i of the tile's pixels, 0 outside the image, to rows of `depth` words from a[row] on."""
-        thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
-        length, plane = offsets.shape[1], i * left.shape[1] + shift
-        found = cuda.local.array(turns, np.int32)
-        for turn in range(turns):  # all of them before the first copy, which none may pass
-            pixel, k = (thread + turn * threads) // runs, thread % runs * words
-            found[turn] = OUTSIDE
-            if (whole or pixel < size) and word + k < length:
-                found[turn] = tensor.read(offsets, tensor.read(kinds, pixel) * length + word + k)
-        for turn in range(turns):
-            pixel, k = (thread + turn * threads) // runs, thread % runs * words
-            if whole or pixel < size:
-                inside = found[turn] != OUTSIDE
-                start = plane + tensor.read(begins, pixel) + found[turn] if inside else 0
-                copy(a, row + pixel * depth + swizzled(pixel, k), left, start, inside)
-
-    return fetch
 
 
 @cache
@@ -152,54 +146,3 @@ def doubler(tile):
                         sums[r, n, side, e] <<= 1
 
     return double
-
-
-@cache
-def finisher(tile, along, codes, r=0):
-    """Makes results of row r of instructions and of those below it.
-
-    A function a row: registers have no indices that vary, and a loop over rows with all of this in it stays a loop.
-    """
-    if r == tile.rows:
-        return _nothing
-    blocks, across, size, rows = tile.blocks, tile.across, tile.pixels, tile.rows
-    columns, width = tile.columns, blocks * LANES + SKEW
-    store, finish_below = store_codes if codes else store_values, finisher(tile, along, codes, r + 1)
-
-    @inline
-    def finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out):
-        """Sums go to shared memory, dot[warps pixels width] and own[warps pixels], so that lanes may be channels."""
-        lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
-        g, t = place_in_fragment()
-        for side in range(SIDES):
-            pixel = warp * PIXELS + side * 8 + g
-            if along:
-                count = ones[r, side]
-                count += cuda.shfl_xor_sync(ALL, count, 1)
-                count += cuda.shfl_xor_sync(ALL, count, 2)
-                own[pixel] = count
-            for n in range(columns):
-                dot[pixel * width + n * CHANNELS + 2 * t] = sums[r, n, side, 0]
-                dot[pixel * width + n * CHANNELS + 2 * t + 1] = sums[r, n, side, 1]
-        cuda.syncwarp()
-        top, block = (warp // across * rows + r) * PIXELS, first + warp % across * blocks
-        for p in range(min(PIXELS, shape.rows - cuda.blockIdx.x * size - top)):
-            for c in range(min(blocks, end - block)):
-                channel, lanes = (block + c - group * shape.group_blocks) * LANES, (block + c) * LANES + lane
-                value = last.extra[kinds[top + p], lanes]
-                value += terms.step * np.int64(dot[(warp * PIXELS + p) * width + c * LANES + lane])
-                if along:
-                    value += terms.along * np.int64(own[warp * PIXELS + p])
-                store(
-                    np.int32(value), channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed,
-                    lanes, group * shape.group_lanes + channel, shape.own, out, out_rows[top + p],
-                )  # fmt: skip
-        cuda.syncwarp()
-        finish_below(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out)
-
-    return finish
-
-
-@inline
-def _nothing(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, dot, own, out):
-    pass

@@ -40,7 +40,7 @@ def load_matrix(typing, array, at):
     """
 
     def generate(context, builder, signature, args):
-        place = _shared(context, builder, signature.args[0], *args)
+        place = shared_address(context, builder, signature.args[0], *args)
         made = ir.LiteralStructType([_BIT32] * 4)
         code = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];"
         asm = ir.InlineAsm(ir.FunctionType(made, [_BIT32]), code, "=r,=r,=r,=r,r,~{memory}", side_effect=True)
@@ -61,7 +61,7 @@ def read(typing, array, at):
     """
 
     def generate(context, builder, signature, args):
-        return builder.load(_pointer(context, builder, signature.args[0], *args))
+        return builder.load(pointer(context, builder, signature.args[0], *args))
 
     return array.dtype(array, types.int64), generate
 
@@ -78,6 +78,50 @@ def read_half(typing, array, at):
     return types.uint32(array, types.int64), generate
 
 
+_PAIR = ir.VectorType(_BIT32, 2)
+
+
+@intrinsic
+def read_pair(typing, array, at):
+    """Elements `at`, even, and `at` + 1 of an int32 array seen flat, by one load; the array begins at 8 bytes."""
+
+    def generate(context, builder, signature, args):
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _PAIR.as_pointer())
+        found = builder.load(place)
+        found.align = 8
+        return cgutils.pack_array(builder, [builder.extract_element(found, ir.Constant(_BIT32, i)) for i in range(2)])
+
+    return types.UniTuple(types.int32, 2)(array, types.int64), generate
+
+
+@intrinsic
+def write(typing, array, at, value):
+    """Sets one element of an int32 array seen flat."""
+
+    def generate(context, builder, signature, args):
+        array, at, value = args
+        builder.store(value, pointer(context, builder, signature.args[0], array, at))
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int32), generate
+
+
+@intrinsic
+def write_pair(typing, array, at, first, second):
+    """Sets elements `at` and `at` + 1 of an int32 array seen flat, which lie at 8 bytes, by one store."""
+
+    def generate(context, builder, signature, args):
+        array, at, first, second = args
+        place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), _PAIR.as_pointer())
+        pair = ir.Constant(_PAIR, ir.Undefined)
+        for i, value in enumerate((first, second)):
+            pair = builder.insert_element(pair, value, ir.Constant(_BIT32, i))
+        builder.store(pair, place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int32, types.int32), generate
+
+
 def _copy(words, cached):
     """cp.async of so many words; `ca` keeps them in L1 too, the only way for less than 16 bytes.
 
@@ -89,8 +133,8 @@ def _copy(words, cached):
     def copy(typing, into, at, source, start, inside):
         def generate(context, builder, signature, args):
             into, at, source, start, inside = args
-            to = _shared(context, builder, signature.args[0], into, at)
-            of = _pointer(context, builder, signature.args[2], source, start)
+            to = shared_address(context, builder, signature.args[0], into, at)
+            of = pointer(context, builder, signature.args[2], source, start)
             size = builder.select(inside, ir.Constant(_BIT32, 8 * words), ir.Constant(_BIT32, 0))
             code = f"cp.async.{cached}.shared.global [$0], [$1], {8 * words}, $2;"
             kind = ir.FunctionType(_VOID, [_BIT32, of.type, _BIT32])
@@ -105,7 +149,7 @@ def _copy(words, cached):
 copy_word, copy_pair = _copy(1, "ca"), _copy(2, "cg")
 
 
-def _pointer(context, builder, kind, array, at):
+def pointer(context, builder, kind, array, at):
     data = context.make_array(kind)(context, builder, array).data
     return builder.gep(data, [at])
 
@@ -115,13 +159,13 @@ def address(typing, array, at):
     """Where element `at` of an array lies within shared memory, in bytes."""
 
     def generate(context, builder, signature, args):
-        return builder.zext(_shared(context, builder, signature.args[0], *args), ir.IntType(64))
+        return builder.zext(shared_address(context, builder, signature.args[0], *args), ir.IntType(64))
 
     return types.int64(array, types.int64), generate
 
 
-def _shared(context, builder, kind, array, at):
-    found = _pointer(context, builder, kind, array, at)
+def shared_address(context, builder, kind, array, at):
+    found = pointer(context, builder, kind, array, at)
     return builder.ptrtoint(builder.addrspacecast(found, ir.PointerType(ir.IntType(64), _SHARED)), _BIT32)
 
 

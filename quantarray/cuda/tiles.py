@@ -14,7 +14,7 @@ from numba import cuda
 
 from . import launch
 from .launch import LANES, inline
-from .warp import warp_sum
+from .warp import ALL, warp_sum
 
 OUTSIDE = -1
 
@@ -35,6 +35,7 @@ class Taps(NamedTuple):
     offsets: object  # int32[classes words]: words from there to what lies under a weight word, or OUTSIDE
     parts: object  # int64[parts 2]: first word and end of each part
     paired: bool  # two words of an even place lie side by side, from an even one on
+    dense: bool  # every window is words side by side, as in a matrix product
 
 
 class Shape(NamedTuple):
@@ -73,7 +74,8 @@ def _taps(pixels, counts, classes, origin, first_run, runs, parts):
     starts = offsets[:, ::2]
     follow = offsets.shape[1] % 2 == 0 and (offsets[:, 1::2] == np.where(starts == OUTSIDE, OUTSIDE, starts + 1)).all()
     paired = follow and not (starts[starts != OUTSIDE] % 2).any() and not (places[:, 2] % 2).any()
-    return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds), bool(paired))
+    dense = (offsets == np.arange(offsets.shape[1])).all() and words > 0
+    return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds), bool(paired), bool(dense))
 
 
 def shape_of(x, w, plan):
@@ -99,7 +101,8 @@ def real_tile_for(group_blocks):
 
 def run(kernel, tile, shape, *args):
     """Launch a kernel on tiles of `warps * pixels` pixels."""
-    launch.run(kernel, grid(shape, tile.warps * tile.pixels, tile.blocks), (LANES, tile.warps), shape, *args)
+    blocks = grid(shape, tile.warps * tile.pixels, tile.blocks)
+    launch.run(kernel, blocks, (LANES, tile.warps), shape, *args, tiled=True)
 
 
 def grid(shape, pixels, blocks):
@@ -135,7 +138,7 @@ def locator(size):
         thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
         if thread < size:
             at = min(cuda.blockIdx.x * size + thread, shape.rows - 1)
-            image = at // shape.pixels
+            image = at // shape.pixels if shape.rows > ALL else np.int64(np.uint32(at) // np.uint32(shape.pixels))
             place = at - image * shape.pixels
             begins[thread] = image * shape.image_words + places[place, 2]
             kinds[thread] = places[place, 1]

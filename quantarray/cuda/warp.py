@@ -6,6 +6,7 @@ from numba import cuda
 from .launch import LANES, inline
 
 ALL = 0xFFFFFFFF
+_FAR = 1 << 30
 
 
 @inline
@@ -69,3 +70,31 @@ def place_of_lane():
     lane = cuda.threadIdx.x % LANES
     half = cuda.blockIdx.x * (cuda.blockDim.x // LANES) + cuda.threadIdx.x // LANES
     return lane, half, cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y, cuda.gridDim.y * cuda.blockDim.y
+
+
+@inline
+def place_of_batch(size):
+    """`place_of_lane` in a grid of batches of half-words: (lane, first half-word, first row, rows to the next).
+
+    The lane has 32 bits here, since it is compared with the number of each half-word.
+    """
+    lane, batch, row, step = place_of_lane()
+    return np.int32(lane), batch * size, row, step
+
+
+@inline
+def lanes_left(length, half):
+    """How many of a row's elements lie from this lane's of half-word `half` on, in 32 bits; none or fewer behind it."""
+    return np.int32(min(length - half * LANES - cuda.threadIdx.x % LANES, _FAR))
+
+
+@inline
+def everywhere(bits, plane):
+    """Half a word, 32 times bit `plane`."""
+    return np.uint32(((bits >> np.uint32(plane)) & np.uint32(1)) * np.uint32(ALL))
+
+
+@inline
+def low_bits(count):
+    """Half a word whose lowest bits, so many of an int64, are ones: all from 32 on, none up to 0."""
+    return np.uint32(np.uint64(ALL) >> np.uint64(LANES - min(max(count, 0), LANES)))

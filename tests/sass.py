@@ -1,0 +1,57 @@
+"""Machine code read as loops of instructions, to count what a kernel issues.
+
+A loop is what lies between a branch backwards and its target: compilers lay a loop's instructions out together.
+"""
+
+import re
+from bisect import bisect_left
+from typing import NamedTuple
+
+_LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][A-Z0-9_.]*)\s*(.*?);")
+
+
+class Instruction(NamedTuple):
+    """One instruction: its place in bytes, its predicate or "", opcode with modifiers, and operands."""
+
+    at: int
+    predicate: str
+    name: str
+    operands: str
+
+    @property
+    def opcode(self):
+        return self.name.partition(".")[0]
+
+
+class Code(tuple):
+    """The instructions of a kernel in order."""
+
+    @classmethod
+    def read(cls, text):
+        """From what the disassembler prints of one kernel."""
+        return cls(Instruction(int(m[1], 16), m[2] or "", m[3], m[4]) for m in _LINE.finditer(text))
+
+    def count(self, *opcodes):
+        return sum(one.opcode in opcodes for one in self)
+
+    def loops(self):
+        """All loops, as `Code`, in the order of their ends."""
+        made, places = [], [one.at for one in self]
+        for i, one in enumerate(self):
+            target = re.search(r"0x([0-9a-f]+)", one.operands) if one.opcode == "BRA" else None
+            if target and int(target[1], 16) < one.at:
+                made.append(Code(self[bisect_left(places, int(target[1], 16)) : i + 1]))
+        return made
+
+    def loop_of(self, *opcodes):
+        """The smallest of the loops that have most of some opcodes."""
+        most = max((loop.count(*opcodes) for loop in self.loops()), default=0)
+        assert most, f"no loop has {opcodes}"
+        return min((loop for loop in self.loops() if loop.count(*opcodes) == most), key=len)
+
+    def after(self, part):
+        """What lies behind a part, to the end, less what only fills the code up."""
+        rest = [one for one in self if one.at > part[-1].at]
+        while rest and rest[-1].opcode in ("NOP", "BRA"):
+            rest.pop()
+        return Code(rest)

@@ -13,7 +13,7 @@ author = "the quantarray developers"
 copyright = "the quantarray developers, BSD-3-Clause"
 version = release = quantarray.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "api"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "api", "sources"]
 exclude_patterns = ["_build", "_ext"]
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 

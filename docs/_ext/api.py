@@ -84,7 +84,7 @@ class Api(SphinxDirective):
             return ["", f".. autofunction:: quantarray.{name}"]
         levels = getattr(value, "levels", None)
         text = f"{value.bits} bit{'s' * (value.bits > 1)}; levels {_shown(levels)}" if levels else repr(value)
-        return ["", f".. py:data:: quantarray.{name}", "", f"   {text}"]
+        return ["", f".. py:data:: {name}", "", f"   {text}"]
 
 
 def _shown(levels: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Links from entries to sources that viewcode does not find by itself: names that are assigned, and members of bases."""
+"""Link entries to sources that viewcode does not find by itself: assigned names and members of bases."""
 
 import ast
 import inspect

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import quantarray as qa
+from quantarray import kernels
 
 DOCS = Path(__file__).parents[1] / "docs"
 MODULES = ("linalg", "nn", "quantizers", "testing")
@@ -81,3 +82,43 @@ def test_blocks_of_docstrings(source, expected):
 def test_a_crooked_table_is_an_error():
     with pytest.raises(ValueError, match="below each other"):
         docstrings.to_rst(["| a | b |", "|---|---|", "| long | b |"], literal)
+
+
+# pages of kernels
+
+KERNELS = DOCS / "kernels"
+PARTS = ["What it computes", "The exact algebra", "How the kernel does it", "Why not otherwise"]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (KERNELS / "index.md").read_text().splitlines()
+    if re.match(r"\| (`|\| )", line)
+]
+CUDA = {"cuda", "bmma", "wgmma"}  # ordered by instruction, not in four parts
+PAGES = sorted(page for page in KERNELS.glob("*.md") if page.stem not in {"index", *CUDA})
+
+
+def test_every_kernel_is_in_the_index():
+    stubs = {n for n, f in vars(kernels).items() if inspect.isfunction(f) and f.__module__ == kernels.__name__}
+    assert {name for row in ROWS for name in re.findall(r"`(\w+)`", row[0])} == stubs
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
+def test_files_tests_and_pages_of_the_index_are_there(row):
+    root = DOCS.parent
+    assert all((root / "quantarray" / name).exists() for name in re.findall(r"`([^`]+)`", row[2]))
+    assert all(list((root / "tests").rglob(name)) for name in re.findall(r"`([^`]+)`", row[3]))
+    assert all((KERNELS / page).exists() for page in re.findall(r"\]\(([^)]+)\)", row[4]))
+
+
+def test_every_page_is_in_the_index():
+    linked = {page for row in ROWS for page in re.findall(r"\]\(([^)]+)\.md\)", row[4])}
+    assert linked == {page.stem for page in PAGES} | CUDA
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_four_parts_and_at_most_150_lines(page):
+    text = page.read_text()
+    assert re.findall(r"^## (.*)", text, re.M) == PARTS and len(text.splitlines()) <= 150
+    files = next(line for line in text.split("\n\n") if line.startswith("File"))
+    names = re.findall(r"`([\w/]+\.py)`", files)
+    assert names and all(any(DOCS.parent.rglob(f"quantarray/**/{name}")) for name in names)

@@ -37,6 +37,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"quantarray {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_sidebars = {"index": [], "changelog": []}
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

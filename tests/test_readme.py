@@ -18,7 +18,7 @@ def test_example_prints_what_it_says(code, capsys):
 
 
 def test_share_of_the_array_api():
-    assert f"{share() * 100:.0f} % of the array API's names" in README
+    assert f"{share() * 100:.0f} % of the array API's functions work for every dtype" in README
 
 
 def test_two_set_up_commands():

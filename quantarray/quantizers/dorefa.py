@@ -14,6 +14,8 @@ from .sign import Sign
 class DoReFa(Quantizer):
     """Zhou et al., DoReFa-Net, arXiv 1606.06160, with n = 2**bits - 1:
 
+    | of                   | value                                                                    |
+    |----------------------|--------------------------------------------------------------------------|
     | weights (equation 9) | value = 2 * round(n * u) / n - 1, u = tanh(x) / (2 * max |tanh x|) + 1/2 |
     | weights of 1 bit     | value = sign(x) * mean |x|: `Sign(scale=True)`                           |
     | `activations` (11)   | value = round(n * clip(x, 0, 1)) / n: `PACT(bits, alpha=1)`              |

@@ -22,8 +22,9 @@ class Uniform(Quantizer):
     | True   | True      | -L .. L times step, L = 2**(bits-1) - 1    | max|x| / L; 1 bit: {-1, 1} * max|x|     |
     | False  | True      | 0 .. 2**bits - 1 times step                | max(x, 0) / (2**bits - 1)               |
     | either | False     | step * (code - zero), zero an integer      | (max(x, 0) - min(x, 0)) / (2**bits - 1) |
-    | `midrise=True`     | +-1/2, +-3/2, .. +-(2**bits - 1)/2 times   | max|x| / (2**bits - 1) * 2              |
-    |                    | step, stored as odd integers times step/2  |                                         |
+    | True   | `midrise` | +-1/2, .. +-(2**bits - 1)/2 times step     | max|x| / (2**bits - 1) * 2              |
+
+    `midrise=True` stores odd integers times step/2.
 
     The affine grid holds 0 exactly (Jacob et al., arXiv 1712.05877): its step is rounded to 16 bits, so that step
     times zero fits into a float32. What frameworks call signed moves code and zero point together, so it gives the

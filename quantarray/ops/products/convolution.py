@@ -128,7 +128,8 @@ def conv2d(
 
     Returns int32, exact, where both operands have integer levels without a scale and the bias is integer (int64
     where the sum could pass 2**31); otherwise float32, summed in float64 from exact counts in the order of
-    docs/kernels/conv.md and rounded once. With `requantize`, a `Thresholds`, the packed codes of exactly that result.
+    docs/kernels/conv_real.md and rounded once. With `requantize`, a `Thresholds`, the packed codes of exactly that
+    result.
     `out`: an array of the result's dtype and shape to write to, which is returned.
 
     Raises TypeError, ValueError, OverflowError or DeviceError with what was needed, what came, and the fix.

@@ -1,0 +1,56 @@
+"""The site: `sphinx-build -W --keep-going -b html docs docs/_build`. Nothing of it asks the network for anything."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
+
+import quantarray  # noqa: E402  (after the path to it)
+
+project = "quantarray"
+author = "the quantarray developers"
+copyright = "the quantarray developers, BSD-3-Clause"
+version = release = quantarray.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "api", "sources"]
+exclude_patterns = ["_build", "_ext"]
+nitpick_ignore_regex = [(r"py:.*", r".*")]
+
+# Pages are Markdown that reads well without the site: `#anchors` are those of headings, links go from file to file
+myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_inline"]
+suppress_warnings = ["myst.header"]  # README and CHANGELOG are parts of pages
+
+# Signatures without types: docstrings name shapes and dtypes, and overloads would be ten lines each
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autosummary_generate = False
+add_module_names = False
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+smartquotes = False  # "same" is an argument
+highlight_language = "text"
+pygments_style = "friendly"
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"quantarray {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {"index": [], "changelog": []}
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {
+    "logo": {"text": "quantarray"},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "friendly",
+    "pygments_dark_style": "github-dark",
+}

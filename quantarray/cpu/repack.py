@@ -113,7 +113,7 @@ def _store(squares, near, row, first, count, new_word, new_words, whole, out):
 def _repack_tiles(words, near, early, out, first, last):
     lines, groups = -(-(words.shape[2] + early[0]) // _LINE), -(-(out.shape[3] + early[1]) // near)
     squares = empty_squares(near * SQUARES)
-    whole = out.shape[2] * out.shape[3] % _LINE == 0  # cache lines are a row of out
+    whole = out.shape[3] % _LINE == 0  # each row of out begins where the first does in a cache line
     for tile in range(first, last):
         at, rest = tile % lines * _LINE - early[0], tile // lines
         row, to = rest // groups, rest % groups * near - early[1]

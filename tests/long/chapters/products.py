@@ -49,7 +49,7 @@ def _linear(d: Draw) -> Any:
     bias, requantize = d.flag(0.3), d.flag(0.2)
     options: dict[str, Any] = {"bias": d.dense(np.int64, w.shape[:1])} if bias else {}
     if requantize:
-        options["requantize"] = qa.Thresholds(np.sort(d.choices.integers(-50, 50, d.between(1, 3))))
+        options["requantize"] = qa.Thresholds(np.sort(d.choices.integers(-50, 50, d.between(1, 3))), per_channel=False)
         return lambda: qa.linear(x, w, **options)
     return checked(lambda: qa.linear(x, w, **options), lambda: values(x) @ values(w).T + options.get("bias", 0), x, w)
 

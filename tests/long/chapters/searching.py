@@ -113,10 +113,10 @@ def _take(d: Draw) -> Any:
     axis = None if flat else d.axis(q)
     length = q.size if flat else q.shape[axis]
     n = min(d.length(2**20), max(1, 2**24 // max(1, q.size // max(1, length))))
-    places = d.dense(d.among(np.int64, np.int32, np.int16) if length < 2**15 else np.int64, (n,), -length, length - 1)
+    kind, call = d.among(np.int64, np.int32, np.int16), way(d, "take", q)
     if not length:
-        return lambda: qa.take(q, places[:0], axis)
-    call = way(d, "take", q)
+        return lambda: call(np.zeros(0, kind), axis)
+    places = d.dense(kind if length < 2**15 else np.int64, (n,), -length, length - 1)
     return lambda: call(places, axis), lambda: np.take(values(q), places, axis)
 
 

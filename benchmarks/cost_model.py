@@ -1,6 +1,7 @@
 """How often the cost model picks a kernel that is not the fastest, by timing everything twice with `autotune`.
 
     python -m benchmarks.cost_model [--cases common|drawn] [--threads N] [--json OUT]
+    python -m benchmarks.cost_model --unit
 
 A row of docs/measurements/cost-model.md, and the cases in which the model's kernel was the slowest compared with the
 best one. A choice is wrong where it is slower in both rounds; the gain is that of kernels chosen in the first round, in
@@ -10,12 +11,15 @@ the second.
 import argparse
 import json
 import math
+import statistics
 import sys
+import time
 from itertools import product
 
 import numpy as np
 
 import quantarray as qa
+from quantarray.cpu import isa
 
 BITS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (3, 3), (4, 4), (8, 1), (8, 8)]
 # images, size, channels, outputs, window, stride, groups
@@ -97,12 +101,34 @@ def summary(first, second):
     return numbers, slower
 
 
+def unit():
+    """Nanoseconds of a unit of the cost model by one thread: the median over ResNet-18's 3x3 convolutions of bits."""
+    rng, found = np.random.default_rng(7), []
+    qa.set_num_threads(1)
+    for images, size, channels, outputs, window, stride, groups in CONVS[:6]:
+        x = qa.encode(rng.choice((-1, 1), (images, size, size, channels)), (-1, 1))
+        w = qa.encode(rng.choice((-1, 1), (outputs, window, window, channels // groups)), (-1, 1))
+        how = qa.explain(qa.conv2d, x, w, padding=window // 2, stride=stride, groups=groups)
+        times = []
+        for _ in range(51):
+            began = time.perf_counter()
+            qa.conv2d(x, w, padding=window // 2, stride=stride, groups=groups)
+            times.append(time.perf_counter() - began)
+        found.append(1e9 * statistics.median(times) / how.kernels[0].units)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", choices=("common", "drawn"), default="common")
     parser.add_argument("--threads", type=int, default=qa.get_num_threads())
+    parser.add_argument("--unit", action="store_true", help="measure the unit of costs, for UNIT_NS of cpu/costs.py")
     parser.add_argument("--json", metavar="OUT", help="write all rows of both rounds to a file")
     given = parser.parse_args()
+    if given.unit:
+        found = unit()
+        print(f"{isa.NAME}: {statistics.median(found):.2f} ns a unit ({min(found):.2f} to {max(found):.2f})")
+        return
     qa.set_num_threads(given.threads)
     make = {"common": common, "drawn": drawn}[given.cases]
     rounds = [timed(make(np.random.default_rng(7))) for _ in range(2)]

@@ -29,7 +29,7 @@ from quantarray.backends import kernel_choice
 from quantarray.cli import main
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
 from quantarray.kernels.contract import Forms
-from quantarray.ops.products import calls
+from quantarray.ops.products import calls, prepared_calls
 from quantarray.tuning import autotune, timing
 from quantarray.tuning import file as files
 from quantarray.tuning.results import Problem, Row, Tuned
@@ -47,6 +47,7 @@ def operands(*, rows=3, k=70, outputs=5, bits=4):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Nothing is known, and nothing stays known."""
+    monkeypatch.setattr(prepared_calls, "_tuners", [])
     monkeypatch.setattr(autotune, "state", autotune._State())
 
 

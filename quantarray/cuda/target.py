@@ -1,7 +1,5 @@
 """Numba's CUDA target as numba-cuda has it, which replaces the one inside Numba, on every version of NumPy."""
 
-from importlib import import_module
-
 import numba_cuda as numba_cuda  # takes the place of the CUDA target inside Numba, which is deprecated
 import numpy as np
 from numba import cuda
@@ -21,7 +19,7 @@ def import_overloads():
         return
     setattr(np, _REMOVED, np.vstack)
     try:
-        import_module("numba.cuda.np.arrayobj")
+        import numba.cuda.np.arrayobj  # noqa: F401  # its overloads
     finally:
         delattr(np, _REMOVED)
 

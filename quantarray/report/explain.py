@@ -31,6 +31,7 @@ class KernelRun(NamedTuple):
     rows: int  # windows, or rows of a matrix
     channels: int
     words: int
+    units: float | None  # of the cost model, in all
     threads: int | None  # None where the cost model does not know the kernel
     predicted_us: float | None  # None where the unit of the cost model was not measured either
 
@@ -119,12 +120,12 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
 def _run(job: select.ProductJob, name: str) -> KernelRun:
     """Describe a kernel by what the cost model says of it."""
     model, blocks = product_costs(job.device), max(1, -(-job.channels // LANES)) * job.groups
-    threads, us = None, None
+    units = threads = us = None
     if model is not None and job.dtype == np.int32:
         units = model.costs(*job.problem)[name] * -(-job.rows // TILE) * blocks
         threads, us = model.predicted(units)
     tile = f"{TILE} windows x {LANES} channels"
-    return KernelRun(name, tile, job.rows, job.channels * job.groups, job.words, threads, us)
+    return KernelRun(name, tile, job.rows, job.channels * job.groups, job.words, units, threads, us)
 
 
 def _text(function: Callable[..., Any], arguments: dict[str, Any]) -> str:

@@ -36,6 +36,11 @@ _OP = "autotune"
 Make = Callable[[QuantArray], Any]  # a call that is made ready for some weights
 
 
+def _install() -> None:
+    """Let prepared calls ask this module; until then they look no further."""
+    prepared_calls.install(sys.modules[__name__])
+
+
 class _State:
     """Choices in force in this process."""
 
@@ -46,6 +51,8 @@ class _State:
         self.timed = 0  # problems, ever
         self.open: list[tuple[Tuned, float]] = []  # blocks, and when they began
         self.lock = threading.RLock()  # one problem is timed at a time
+        if self.variable:
+            _install()
 
     def in_force(self, rows: dict[tuple[int, Problem], Row]) -> None:
         self.rows |= rows
@@ -240,12 +247,3 @@ def _counter() -> Callable[[], int]:
 
     count: Callable[[], int] = threads.count
     return count
-
-
-def _install() -> None:
-    """Let prepared calls ask this module; until then they look no further."""
-    prepared_calls.install(sys.modules[__name__])
-
-
-if state.variable:
-    _install()

@@ -289,7 +289,7 @@ class QuantArray(Operators, Reductions, Shaping):
         >>> sum(qa.encode([3, 0, 2], values=range(4))), [row.shape for row in qa.ones((2, 5))]
         (np.int32(5), [(5,), (5,)])
         """
-        return _values(self) if self.ndim == 1 else (self[i] for i in range(len(self)))
+        return _values(self) if self.ndim == 1 else _rows(self)
 
     def copy(self) -> QuantArray:
         """An array of its own words."""
@@ -459,6 +459,12 @@ def _describe_constants(q: QuantArray) -> str:
         text = f"[{text}]" if lead else text
         parts.append(f"{name}={text}" + (f" .. along axis {' and '.join(varies)}" if varies else ""))
     return ", ".join(parts) or "no constants"
+
+
+def _rows(q: QuantArray) -> Iterator[QuantArray]:
+    """Each q[i]. Where the first axis is packed, all are repacked at once, as each would be by itself."""
+    rows = q if q.axis else q.repack(-1)
+    return (rows[i] for i in range(len(q)))
 
 
 def _values(q: QuantArray) -> Iterator[Any]:

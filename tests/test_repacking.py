@@ -54,7 +54,16 @@ def test_constants_become_one_an_element():
 
 @pytest.mark.parametrize(
     ("a", "p", "between"),
-    [(1024, 100, 1), (512 * 3, 64, 8), (700, 130, 3), (1100, 64, 1), (1500, 200, 1), (1100, 65, 2), (740, 65, 2), (1400, 64, 4)],
+    [
+        (1024, 100, 1),
+        (512 * 3, 64, 8),
+        (700, 130, 3),
+        (1100, 64, 1),
+        (1500, 200, 1),
+        (1100, 65, 2),
+        (740, 65, 2),
+        (1400, 64, 4),
+    ],
 )
 @pytest.mark.parametrize("shift", range(8))
 def test_words_that_begin_off_a_cache_line(a, p, between, shift):

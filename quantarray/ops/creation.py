@@ -9,11 +9,13 @@ import numpy as np
 
 from ..array import QuantArray, validate, validate_constants
 from ..device import created, device_of, has_kernel
-from ..dtypes import Array, Constants, DType, holding, int8, integers, level_values, uint1, uint8
+from ..dtypes import Array, Constants, DType, holding, int8, integers, uint1, uint8
 from ..format import WORD, WORD_BITS, empty_lines, word_count
 from . import checks
 from .coding import encoded
 from .conversion import pack_codes, pack_seen, recode
+from .lines import words_by_parts
+from .membership import first_codes
 from .words import constant
 
 _VALUES = {np.dtype(np.bool_): 2, np.dtype(np.uint8): 256}  # that a code of this type can have
@@ -366,11 +368,16 @@ def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
             ),
             like.dtype, like.shape, like.axis,
         )  # fmt: skip
-    found = level_values(like.dtype, like.constants) == np.float32(level)
-    if not found.any(axis=0).all():
-        raise ValueError(f"{op}: {like.dtype} must have the level {level} at every index, its constants give others")
-    codes = np.broadcast_to(found.argmax(axis=0), found.shape)
-    words = recode(like, codes, like.bits)
+
+    def filled(part: QuantArray) -> Array:
+        codes, has = first_codes(part, np.float32(level))
+        if not has.all():
+            raise ValueError(
+                f"{op}: {like.dtype} must have the level {level} at every index, its constants give others"
+            )
+        return recode(part, np.broadcast_to(codes, (like.dtype.n_levels, *codes.shape)), like.bits)
+
+    words = words_by_parts(like, like.bits, filled)
     return QuantArray(words, like.dtype, like.shape, like.axis, like.constants)
 
 

@@ -63,7 +63,6 @@ from .ops.creation.creation import (
     zeros,
     zeros_like,
 )
-from .ops.creation.dtype_functions import astype, can_cast, iinfo, isdtype, result_type
 from .ops.creation.masks import dropout_mask, relu_mask
 from .ops.elementwise.arithmetic import add, conj, divide, multiply, negative, positive, real, subtract
 from .ops.elementwise.comparison import array_equal, equal, greater, greater_equal, less, less_equal, not_equal, where
@@ -167,6 +166,7 @@ from .ops.statistical.searching import (
 )
 from .ops.statistical.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from .ops.threads import get_num_threads, set_num_threads
+from .ops.words.dtype_functions import astype, can_cast, iinfo, isdtype, result_type
 from .ops.words.placement import asnumpy, device
 from .quantizers import (
     ABC,

@@ -16,13 +16,13 @@ from .core.dtypes import Array
 from .core.hints import Axes
 from .core.refusals import reason
 from .ops.counting.histograms import field, fold
-from .ops.counting.level_tables import level_table, mapped
 from .ops.counting.reducers import RootOfSum
 from .ops.linear_algebra.contractions import outer, tensordot, vecdot
 from .ops.manipulation.along import take_along_axis
 from .ops.manipulation.views import matrix_transpose
 from .ops.products.matrix_product import matmul
 from .ops.statistical import map_reduce, reductions
+from .ops.words.level_tables import level_table, mapped
 
 __all__ = [
     "diagonal",

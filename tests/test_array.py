@@ -3,6 +3,7 @@
 import copy
 import pickle
 import threading
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.core.dtypes import Constants
+from quantarray.ops.manipulation import repacking
 
 
 def example():
@@ -79,6 +81,28 @@ def test_levels_and_values():
     assert q.levels.tolist() == [[-0.5], [0], [0.5]] and q.dequantize().tolist() == [0.5, -0.5, 0]
     assert q.codes().tolist() == [2, 0, 1] and q.codes().dtype == np.uint8
     assert qa.encode([2], (2, 7)).dequantize().dtype == np.int32
+
+
+@pytest.mark.parametrize("group", [None, 64])
+@pytest.mark.parametrize("shape", [(70, 3), (130, 2, 65), (1, 4), (0, 3)])
+def test_rows_along_the_packed_axis(shape, group):
+    """One repack serves all rows, and each is what an index gives."""
+    scale = np.arange(1, 1 + max(1, -(-shape[0] // (group or 1)))).reshape(-1, *(1,) * (len(shape) - 1))
+    codes = np.arange(np.prod(shape)).reshape(shape) % 4
+    q = qa.from_codes(codes, qa.uint2, 0, scale=scale if shape[0] and group else 0.5, group=group)
+    with mock.patch(
+        "quantarray.ops.manipulation.repacking._repacked_words", wraps=repacking._repacked_words
+    ) as repacked:
+        rows = list(q)
+    assert len(rows) == shape[0] and repacked.call_count == 1
+    for i, row in enumerate(rows):
+        expected = q[i]
+        assert (row.axis, row.group, row.constants.shapes) == (
+            expected.axis,
+            expected.group,
+            expected.constants.shapes,
+        )
+        assert np.array_equal(row.words, expected.words) and np.array_equal(row.dequantize(), q.dequantize()[i])
 
 
 def test_len_and_iter():

@@ -10,8 +10,10 @@ import pytest
 
 import quantarray as qa
 from quantarray.arrays.blocks import blocks
-from quantarray.ops.counting import level_tables
+from quantarray.ops.counting import reducers as jobs
 from quantarray.ops.statistical import searching, sets
+from quantarray.ops.words import conversion
+from quantarray.ops.words import level_tables as tables
 
 MIB = 2**20
 RNG = np.random.default_rng(0)
@@ -52,6 +54,14 @@ CALLS = {
     "dequantize": lambda q: q.dequantize(),
     "argsort": lambda q: qa.argsort(q),
     "cumulative_sum": lambda q: qa.cumulative_sum(q, axis=1),
+    "argmax of all": lambda q: qa.argmax(q),
+    "argmax along": lambda q: qa.argmax(q, 0),
+    "argsort along": lambda q: qa.argsort(q, axis=0),
+    "cumulative_sum along": lambda q: qa.cumulative_sum(q, axis=0),
+    "isin": lambda q: qa.isin(q, [0, 1]),
+    "contains": lambda q: 5 in q,
+    "unique_all": lambda q: qa.unique_all(q),
+    "levels": lambda q: q.levels,
 }
 
 
@@ -63,6 +73,30 @@ def test_levels_of_many_constants_are_no_table(name):
     result = size(CALLS[name](q))
     most = peak(lambda: CALLS[name](q))
     assert most < 4 * q.nbytes + result + 20 * MIB, f"{most / MIB:.0f} MiB"
+
+
+@pytest.mark.parametrize("name", [*CALLS, "assert_array_equal"])
+@pytest.mark.parametrize("group", [1, 5, 64])
+def test_levels_of_groups_are_no_table(name, group):
+    """Two million elements in groups of 64; of shorter groups fewer, as many as their constants take."""
+    call = CALLS.get(name) or (lambda q: qa.testing.assert_array_equal(q, q.copy()))
+    n = min(2**21, 2**16 * group) // 64 * 64
+    codes, (scale, offset) = RNG.integers(0, 256, (1, n), np.uint8), RNG.normal(size=(2, 1, -(-n // group)))
+    if name == "sort":
+        return  # refused
+    q = qa.from_codes(codes, UNIFORM, scale=scale, offset=offset, group=group)
+    call(qa.from_codes(codes[:, :320], UNIFORM, scale=scale[:, : -(-320 // group)], offset=0, group=group))
+    result = size(call(q))
+    most = peak(lambda: call(q))
+    assert most < 4 * q.nbytes + result + 24 * MIB, f"{most / MIB:.0f} MiB"
+
+
+def test_pad_and_full_like_of_many_constants():
+    scale = RNG.normal(size=(30_000, 1))
+    q = qa.from_codes(RNG.integers(0, 256, (30_000, 64), np.uint8), UNIFORM, scale=scale, offset=-scale)
+    for call in (lambda q: qa.pad(q, ((0, 0), (3, 2))), lambda q: qa.zeros_like(q)):
+        assert (call(q).dequantize()[:, :3] == 0).all()
+        assert peak(lambda call=call: call(q)) < 4 * q.nbytes + 20 * MIB
 
 
 def test_counts_of_lanes_are_in_blocks():
@@ -133,7 +167,7 @@ def test_no_indices_of_all_elements(name):
 def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
     q = rows(70, 65, law, axis)
     v = q.dequantize().astype(np.float64)
-    monkeypatch.setattr(level_tables, "_MOST", 1 << 12)
+    monkeypatch.setattr(tables, "_MOST", 1 << 12)
     monkeypatch.setattr(searching, "_BLOCK", 100)
     monkeypatch.setattr(sets, "_BLOCK", 100)
     for along in (0, 1):
@@ -155,12 +189,44 @@ def test_tables_of_blocks_and_parts_give_the_same(law, axis, monkeypatch):
     assert np.array_equal(everything.inverse_indices, inverse.reshape(v.shape))
 
 
+@pytest.mark.parametrize("group", [1, 5, 64, 100])
+@pytest.mark.parametrize("law", [UNIFORM, BASIS, qa.table(8), qa.int8], ids=str)
+def test_parts_of_groups_give_the_same(law, group, monkeypatch):
+    n, lead = 333, {"basis": (8,), "table": (256,)}.get(law.kind, ())
+    codes, dims = RNG.integers(0, 256, (7, n, 3), np.uint8), (7, -(-n // group), 1)
+    constants = {"table" if law.kind == "table" else "scale": np.round(RNG.normal(size=(*lead, *dims)), 1)}
+    constants |= {} if law.is_integer or law.kind == "table" else {"offset": np.round(RNG.normal(size=dims), 1)}
+    q = qa.from_codes(codes, law, 1, **constants, group=group)
+    v = q.levels[tuple(np.broadcast_arrays(codes, *np.ix_(range(7), np.arange(n) // group, [0])))]
+    monkeypatch.setattr(tables, "_MOST", 1 << 12)
+    monkeypatch.setattr(conversion, "_FEW", 1 << 12)
+    monkeypatch.setattr(searching, "_BLOCK", 100)
+    monkeypatch.setattr(sets, "_BLOCK", 100)
+    monkeypatch.setattr(jobs, "_WAITING", 100)
+    assert np.array_equal(q.dequantize(), v)
+    assert qa.argmax(q) == v.argmax() and qa.argmin(q) == v.argmin()
+    for along in range(3):
+        assert np.array_equal(qa.argmax(q, along), v.argmax(along))
+        assert np.array_equal(qa.argsort(q, axis=along), np.argsort(v, along, kind="stable"))
+        assert np.array_equal(qa.argsort(q, axis=along, descending=True), np.argsort(-v, along, kind="stable"))
+        sums = np.cumsum(v, along, np.float64).astype(np.float32)
+        assert np.array_equal(qa.cumulative_sum(q, axis=along), sums)
+        more = np.insert(sums, 0, 0, along)
+        assert np.array_equal(qa.cumulative_sum(q, axis=along, include_initial=True), more)
+    assert np.array_equal(qa.sort(q, axis=2).dequantize(), np.sort(v, 2))
+    assert np.array_equal(qa.isin(q, v[0, :9, 0]).dequantize(), np.isin(v, v[0, :9, 0]))
+    assert v[6, 300, 2] in q and 1e9 not in q
+    everything, expected = qa.unique_all(q), np.unique(v, True, True, True)
+    for ours, numpys in zip(everything, expected, strict=True):
+        assert np.array_equal(ours, numpys.reshape(ours.shape))
+
+
 @pytest.mark.parametrize("over", [(), (0,), (1,), (0, 1)], ids=str)
 def test_tables_of_blocks_of_groups(over, monkeypatch):
     codes, (scale, offset) = RNG.integers(0, 256, (7, 640), np.uint8), RNG.normal(size=(2, 7, 10))
     q = qa.from_codes(codes, UNIFORM, scale=scale, offset=offset, group=64)
     expected = [getattr(qa, name)(q, over) for name in REDUCTIONS]
-    monkeypatch.setattr(level_tables, "_MOST", 1 << 12)
+    monkeypatch.setattr(tables, "_MOST", 1 << 12)
     for name, array in zip(REDUCTIONS, expected, strict=True):
         assert np.array_equal(getattr(qa, name)(q, over), array)
 

@@ -141,6 +141,7 @@ uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (
 int2, int3, int4, int5, int6, int7, int8 = (
     _named(f"int{k}", range(-(2 ** (k - 1)), 2 ** (k - 1))) for k in range(2, MAX_BITS + 1)
 )
+_AT_ONCE = 1 << 19  # levels that are computed at once, 4 MiB in float64
 _UNSIGNED = (uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8)
 _SIGNED = (int2, int3, int4, int5, int6, int7, int8)
 _NAMED = {d.levels: d for d in (bipolar, ternary, *_UNSIGNED, *_SIGNED)}
@@ -367,21 +368,39 @@ def _read_only(a: Array) -> Array:
 def level_values(dtype: DType, constants: Constants) -> Array:
     """Every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
 
-    Computed in float64 in the order of the formulas above and rounded to float32 once, here and nowhere else.
+    Where they are many, of one code after the other: of all at once, float64 would take twice as much as the result.
     """
-    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
-    codes = np.arange(dtype.n_levels)
     if constants.table is not None:
         return constants.table
-    ndim = offset.ndim if offset is not None else scale.ndim if scale is not None else 0
-    codes = codes.reshape((-1,) + (1,) * ndim)
+    dims = constant_dims(constants)
+    codes = np.arange(dtype.n_levels).reshape(-1, *(1,) * len(dims))
+    if math.prod(dims) * len(codes) <= _AT_ONCE:
+        return values_of_codes(dtype, constants, codes)
+    out = np.empty((len(codes), *dims), np.float32)
+    for code in codes:
+        out[int(code.flat[0])] = values_of_codes(dtype, constants, code)
+    return out
+
+
+def constant_dims(constants: Constants) -> tuple[int, ...]:
+    """The shape to which constants broadcast, without their leading axes; () for none."""
+    return np.broadcast_shapes(*(a.shape[lead:] for _, a, lead in constants.items()))
+
+
+def values_of_codes(dtype: DType, constants: Constants, codes: Array) -> Array:
+    """The value of each code; float32, or int64 for integer levels without a scale. No table.
+
+    codes: integers whose shape broadcasts with the constants, those in groups already repeated. Computed in float64 in
+    the order of the formulas above and rounded to float32 once, here and nowhere else.
+    """
+    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
     if dtype.levels is not None:
-        exact = np.array(dtype.levels, np.int64).reshape(codes.shape)
-        return exact if scale is None else (scale * exact).astype(np.float32)
+        exact = np.array(dtype.levels, np.int64)[codes]
+        return np.asarray(exact if scale is None else (scale * exact).astype(np.float32))
     assert scale is not None and offset is not None
     if dtype.kind == "uniform":
-        return (offset + scale * codes).astype(np.float32)
-    value = np.broadcast_to(offset, (dtype.n_levels, *np.broadcast_shapes(scale.shape[1:], offset.shape)))
+        return np.asarray((offset + scale * codes).astype(np.float32))
+    value = offset
     for k in range(dtype.bits):
         value = value + scale[k] * ((codes >> k) & 1)
     return np.asarray(value.astype(np.float32))

@@ -12,7 +12,7 @@ from ..arrays import canonical
 from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..core.hints import Index
-from ..ops.manipulation import indexing
+from ..ops.manipulation import indexing, repacking
 from ..ops.words import conversion, membership, placement
 from .notebook import html
 
@@ -85,7 +85,7 @@ class Elements:
         >>> sum(qa.encode([3, 0, 2], values=range(4))), [row.shape for row in qa.ones((2, 5))]
         (np.int32(5), [(5,), (5,)])
         """
-        return _values(self) if self.ndim == 1 else (self[i] for i in range(len(self)))
+        return _values(self) if self.ndim == 1 else _rows(self)
 
     def __bool__(self: Any) -> bool:
         """Return the truth of the only element, as in NumPy; of no or several it is ambiguous."""
@@ -145,6 +145,12 @@ class Elements:
 
     def _repr_html_(self: Any) -> str:
         return html(self)
+
+
+def _rows(q: QuantArray) -> Iterator[QuantArray]:
+    """Iterate over q[i]. Where the first axis is packed, all are repacked at once, as each would be by itself."""
+    rows = q if q.axis else repacking.repack(q)
+    return (rows[i] for i in range(len(q)))
 
 
 def _values(q: QuantArray) -> Iterator[Any]:

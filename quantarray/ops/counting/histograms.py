@@ -25,7 +25,7 @@ from ...backends.registry import common_device, contiguous, empty, kernel, names
 from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...core.format import WORD_BITS, word_count
-from .level_tables import LevelTable
+from ..words.level_tables import LevelTable
 
 _COUNTS = 1 << 19  # counts of a block: 4 MiB
 _WORDS = 1 << 17  # words of a block, of all planes, that may be joined or copied: 1 MiB

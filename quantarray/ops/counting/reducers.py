@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
+from ..words.level_tables import LevelTable, mapped
 from .histograms import Counts, coefficients
-from .level_tables import LevelTable, mapped
 
 Table = Array | LevelTable
+_WAITING = 1 << 18  # values of blocks that wait until they are merged with those before
 
 
 class _Histogram:
@@ -198,11 +199,13 @@ class Occurrences(_Histogram):
 
 
 class Tally(_Histogram):
-    """How often each value occurs among all elements; found in `values`, ascending, and `counts`."""
+    """How often each value occurs among all elements, which `merged` tells."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, kind: Any) -> None:
         super().__init__(table, np.int64)
-        self.values, self.counts = np.zeros(0, table.dtype), np.zeros(0, np.int64)
+        self._kind = np.dtype(kind)  # of values, which it holds exactly
+        self._values, self._counts = np.zeros(0, kind), np.zeros(0, np.int64)
+        self._waiting: list[tuple[Array, Array]] = []
 
     def start(self, shape: tuple[int, ...]) -> Array:
         return np.zeros(shape, np.int64)
@@ -210,11 +213,33 @@ class Tally(_Histogram):
     def add(self, total: Array, counts: Counts, table: Array) -> Array:
         codes = counts.codes
         seen = codes > 0
-        values = np.concatenate([self.values, np.broadcast_to(table, codes.shape)[seen]])
-        self.values, place = np.unique(values, return_inverse=True)
-        old, self.counts = self.counts, np.zeros(len(self.values), np.int64)
-        np.add.at(self.counts, place, np.concatenate([old, codes[seen]]))
+        self._waiting.append(_totals(np.broadcast_to(table, codes.shape)[seen].astype(self._kind), codes[seen]))
+        # Not each by itself: of millions of values each block would copy all
+        if sum(len(v) for v, _ in self._waiting) > max(_WAITING, len(self._values) // 4):
+            self.merged()
         return total
+
+    def merged(self) -> tuple[Array, Array]:
+        """(values ascending, int64 counts)."""
+        if self._waiting:
+            values, number = _totals(*map(np.concatenate, zip(*self._waiting, strict=True)))
+            self._waiting = []
+            place = np.searchsorted(self._values, values)
+            old = place < len(self._values)
+            old[old] = self._values[place[old]] == values[old]
+            self._counts[place[old]] += number[old]
+            place, new = place[~old], ~old
+            self._values = np.insert(self._values, place, values[new])
+            self._counts = np.insert(self._counts, place, number[new])
+        return self._values, self._counts
+
+
+def _totals(values: Array, counts: Array) -> tuple[Array, Array]:
+    """The different values, ascending, and the sum of the counts of each."""
+    unique, place = np.unique(values, return_inverse=True)
+    totals = np.zeros(len(unique), np.int64)
+    np.add.at(totals, place, counts)
+    return unique, totals
 
 
 def _float64(table: Array) -> Array:

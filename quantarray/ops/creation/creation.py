@@ -11,9 +11,11 @@ from ...arrays import checks
 from ...arrays.array import QuantArray, validate
 from ...arrays.constants import make_constants
 from ...backends.registry import device_of, has_kernel
-from ...core.dtypes import Array, DType, holding, int8, integers, level_values, uint1, uint8
+from ...core.dtypes import Array, DType, holding, int8, integers, uint1, uint8
 from ...core.format import WORD, WORD_BITS, empty_lines, word_count
+from ..statistical.lines import words_by_parts
 from ..words.conversion import pack_codes, pack_seen, recode
+from ..words.membership import first_codes
 from ..words.placement import created
 from ..words.word_ops import constant
 from .exact_codes import encoded
@@ -330,11 +332,16 @@ def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
             ),
             like.dtype, like.shape, like.axis,
         )  # fmt: skip
-    found = level_values(like.dtype, like.constants) == np.float32(level)
-    if not found.any(axis=0).all():
-        raise ValueError(f"{op}: {like.dtype} must have the level {level} at every index, its constants give others")
-    codes = np.broadcast_to(found.argmax(axis=0), found.shape)
-    words = recode(like, codes, like.bits)
+
+    def filled(part: QuantArray) -> Array:
+        codes, has = first_codes(part, np.float32(level))
+        if not has.all():
+            raise ValueError(
+                f"{op}: {like.dtype} must have the level {level} at every index, its constants give others"
+            )
+        return recode(part, np.broadcast_to(codes, (like.dtype.n_levels, *codes.shape)), like.bits)
+
+    words = words_by_parts(like, like.bits, filled)
     return QuantArray(words, like.dtype, like.shape, like.axis, like.constants)
 
 

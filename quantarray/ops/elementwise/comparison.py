@@ -15,8 +15,8 @@ from ...backends.registry import common_device, namespace, zeros
 from ...core.dtypes import Array, integers, uint1
 from ...core.format import MAX_BITS, bits_for
 from ...core.hints import Values
-from ..creation.dtype_functions import cast, common_dtype
 from ..words.conversion import recode
+from ..words.dtype_functions import cast, common_dtype
 from ..words.levels import affordable, check_reach, is_exact, levels_of, operand, pointwise, with_table
 from ..words.word_ops import chosen, clear_tail, constant_rows, order, widened
 from .mapping import of_pairs

@@ -11,7 +11,7 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array, ternary
 from ...core.hints import Values
-from ..statistical.lines import by_parts
+from ..statistical.lines import words_by_parts
 from ..words.conversion import recode
 from ..words.levels import is_exact, levels_of, operand, pointwise, with_levels
 from .mapping import table_function
@@ -50,12 +50,9 @@ def sign(q: QuantArray) -> QuantArray:
         return pointwise(op, np.sign, q)
 
     def signs(part: QuantArray) -> Array:
-        """Words [*axes with the packed one as words, bits], of which `by_parts` joins some."""
-        codes = np.sign(levels_of(op, part, part.group)).astype(np.int64) + 1
-        return np.moveaxis(recode(part, codes, 2), (0, -1), (-1, q.axis))
+        return recode(part, np.sign(levels_of(op, part, part.group)).astype(np.int64) + 1, 2)
 
-    words = np.moveaxis(by_parts(q, q.axis, signs), (-1, q.axis), (0, -1))
-    return QuantArray(words, ternary, q.shape, q.axis)
+    return QuantArray(words_by_parts(q, 2, signs), ternary, q.shape, q.axis)
 
 
 def square(q: QuantArray) -> QuantArray:

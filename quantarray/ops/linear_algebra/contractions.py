@@ -15,12 +15,12 @@ from ...backends.registry import common_device
 from ...core.dtypes import Array
 from ...core.hints import Axes, Bytes
 from ..counting.histograms import Field, fold, pair
-from ..counting.level_tables import levels
 from ..counting.reducers import IntegerSum
 from ..products.matrix_product import linear, matmul
 from ..products.operand import from_dense, is_dense, operand, result_type
 from ..statistical.reductions import axes as reduced_axes
 from ..statistical.reductions import exact, restored
+from ..words.level_tables import levels
 
 # Of two operands whose levels are uneven. Over the packed axis, where `matmul` is the other way: 64 pairs of codes, as
 # many as two even ones of 8 bits have pairs of planes

@@ -11,8 +11,8 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import common_device, namespace
 from ...core.format import WORD_BITS
-from ..creation.dtype_functions import cast, common_dtype
 from ..words.bit_rows import Run, lay, words_axis
+from ..words.dtype_functions import cast, common_dtype
 from .constants_of_parts import joined_constants
 from .indexing import index
 from .reshaping import ravel

@@ -9,11 +9,11 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import device_of, empty, namespace
-from ...core.dtypes import Array, level_values
+from ...core.dtypes import Array
 from ...core.format import WORD, tail_mask, word_count
 from ...core.hints import Values
 from ..words.bit_rows import Run, derived, lay, run_constants
-from ..words.membership import codes_of
+from ..words.membership import first_codes, levels_of_code
 from .taking import taken_constants
 
 _Width = tuple[int, int]  # elements before and after
@@ -110,16 +110,16 @@ def _framed(words: Array, outer: list[_Width], fill: Array) -> Array:
 
 
 def _codes_of(op: str, q: QuantArray, value: float) -> Array:
-    """The first code of a value, int64 with the axes of the constants, 1 where they don't vary."""
-    hit = codes_of(q, value)
-    if not hit.any(axis=0).all():
-        levels = level_values(q.dtype, q.constants).reshape(len(hit), -1)
-        few = ", ".join(f"{v:.4g}" for v in levels[:8, np.flatnonzero(~hit.any(axis=0))[0]])
+    """The first code of a value, with the axes of the constants, 1 where they don't vary."""
+    codes, has = first_codes(q, value)
+    if not has.all():
+        at = int(np.flatnonzero(~has)[0])
+        shown = range(min(8, q.dtype.n_levels))
+        few = ", ".join(f"{np.broadcast_to(levels_of_code(q, code), has.shape).flat[at]:.4g}" for code in shown)
         raise ValueError(
-            f"{op}: {value!r} is not a level of {q.dtype}{' everywhere' if hit.any() else ''}; levels are {few}"
-            f"{', ..' if len(levels) > 8 else ''}"
+            f"{op}: {value!r} is not a level of {q.dtype}{' everywhere' if has.any() else ''}; levels are {few}"
+            f"{', ..' if q.dtype.n_levels > 8 else ''}"
         )
-    codes: Array = np.asarray(np.argmax(hit, axis=0))
     if codes.shape[q.axis] > 1:
         if (codes != codes.take([0], q.axis)).any():
             raise ValueError(f"{op}: {value!r} has different codes in the groups of the packed axis")

@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 
 from ...arrays.array import QuantArray
+from ...arrays.blocks import SIZE as VALUES
+from ...arrays.blocks import blocks
 from ...backends.registry import contiguous, empty, kernel, namespace, zeros
 from ...core.dtypes import Array
-from ..counting.level_tables import parts
+from ...core.format import WORD_BITS, word_count
 from ..manipulation.indexing import index
+from ..manipulation.views import moveaxis
+from ..words.bit_rows import words_axis
+from ..words.conversion import dequantize
+from ..words.level_tables import has_many_levels, parts
 
 
 class Lines:
@@ -91,14 +97,48 @@ def by_parts(q: QuantArray, axis: int, f: Callable[[QuantArray], Array], removes
 
     In parts where the levels of all constants would be a large table.
     """
-    cuts = parts(q, axis)
-    if len(cuts) == 1:
+    keys, out = parts(q, axis), None
+    if len(keys) == 1:
         return f(q)
-    out = None
-    for d, cut in cuts:
-        part, at = f(index(q, (slice(None),) * d + (cut,))), d - int(removes and axis < d)
+    for key in keys:
+        part, at = f(index(q, key)), len(key) - 1 - int(removes and axis < len(key) - 1)
         if out is None:
-            out = empty(q.device, (*part.shape[:at], q.shape[d], *part.shape[at + 1 :]), part.dtype)
-        out[(slice(None),) * at + (cut,)] = part
+            out = empty(q.device, (*part.shape[:at], q.shape[len(key) - 1], *part.shape[at + 1 :]), part.dtype)
+        out[(slice(None),) * at + key[-1:]] = part
     assert out is not None
     return out
+
+
+def words_by_parts(q: QuantArray, bits: int, f: Callable[[QuantArray], Array], uncut: int | None = None) -> Array:
+    """f(q), words of so many bits packed as q is, in parts where the levels of all constants would be a large table."""
+    keys = parts(q, uncut)
+    if len(keys) == 1:
+        return f(q)
+    out = empty(q.device, (bits, *q.words.shape[1:]))
+    for key in keys:
+        d, cut = len(key) - 1, key[-1]
+        if d == q.axis:
+            out[..., cut.start // WORD_BITS : word_count(cut.stop)] = f(index(q, key))
+        else:
+            out[(slice(None),) * words_axis(q, d) + (cut,)] = f(index(q, key))
+    return out
+
+
+def by_values(q: QuantArray, axis: int, f: Callable[[Array], Array]) -> Array | None:
+    """f of the values, line by line along `axis`, where constants vary along it so much that tables would be large.
+
+    None elsewhere. f takes [.., n], and returns as many lines of any length.
+    """
+    if not has_many_levels(q, axis):
+        return None
+    rows = moveaxis(q, axis, -1)
+    units = [(q.group or 1) if d == rows.axis else 1 for d in range(q.ndim - 1)]  # no slice cuts through a group
+    lines = max(1, VALUES // max(1, q.shape[axis] * math.prod(units)))
+    out: Array | None = None
+    for block in blocks(tuple(-(-n // unit) for n, unit in zip(rows.shape, units, strict=False)), lines):
+        key = tuple(slice(s.start * u, min(s.stop * u, n)) for s, u, n in zip(block, units, rows.shape, strict=False))
+        result = f(dequantize(index(rows, key)))
+        if out is None:
+            out = empty(q.device, (*rows.shape[:-1], result.shape[-1]), result.dtype)
+        out[key] = result
+    return None if out is None else np.moveaxis(out, -1, axis)

@@ -27,8 +27,8 @@ from ...arrays.array import QuantArray
 from ...core.dtypes import Array
 from ...core.hints import Axes, OutType
 from ..counting.histograms import Job, field, fold
-from ..counting.level_tables import level_table, mapped
 from ..counting.reducers import Extreme, IntegerSum, Occurrences, Product, RealSum, Variance
+from ..words.level_tables import level_table, mapped
 
 
 def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:

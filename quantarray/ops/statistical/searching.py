@@ -12,13 +12,13 @@ from ...arrays.blocks import blocks
 from ...backends.registry import empty, namespace, to_host
 from ...core.dtypes import Array
 from ...core.hints import Number, OutType, Side, Values, Vector
-from ..counting.level_tables import levels
 from ..manipulation.indexing import index
 from ..manipulation.joining import concatenated
 from ..manipulation.repacking import flattened
 from ..manipulation.views import moveaxis
 from ..words.conversion import dequantize
-from .lines import Lines, by_parts, steps
+from ..words.level_tables import levels
+from .lines import Lines, by_parts, by_values, steps, words_by_parts
 from .reductions import count_nonzero, exact, integer_type, product_type, restored, sum_type
 from .reductions import max as largest
 from .reductions import min as smallest
@@ -72,6 +72,11 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
         found = _first_of_all(q, to_host(largest(q) if high else smallest(q)))
         return restored(namespace(q.device).asarray(found), over, keep)
 
+    place = np.argmax if high else np.argmin
+    first = by_values(q, over[0], lambda v: np.asarray(place(v, axis=-1, keepdims=True)))
+    if first is not None:
+        return restored(np.squeeze(first, over[0]), over, keep)
+
     def places(part: QuantArray) -> Array:
         table = levels(part).astype(np.float64)
         return Lines(part, over[0]).argmax(table if high else -table, -np.inf)
@@ -92,12 +97,26 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
         for d, s in zip(outer, block, strict=True):
             key[d] = s
         part = index(q, tuple(key))
-        places = to_host(Lines(part, part.axis).argmax((levels(part) == value).astype(np.float64), 0.0))
+        places = _first_in_rows(part, value)
         found = np.argwhere(places >= 0)
         if len(found):
             flat = starts + found @ strides[outer] + places[tuple(found.T)] * strides[q.axis]
             best = min(best, int(flat.min()))
     return best
+
+
+def _first_in_rows(q: QuantArray, value: Any) -> Array:
+    """The first place of a value in each row along the packed axis, -1 where there is none."""
+
+    def in_values(values: Array) -> Array:
+        hit = values == value
+        return np.where(hit.any(axis=-1), hit.argmax(axis=-1), -1)[..., None]
+
+    def in_codes(part: QuantArray) -> Array:
+        return Lines(part, q.axis).argmax((levels(part) == value).astype(np.float64), 0.0)
+
+    first = by_values(q, q.axis, in_values)
+    return to_host(by_parts(q, q.axis, in_codes, removes=True) if first is None else np.squeeze(first, q.axis))
 
 
 def cumulative_sum(
@@ -117,6 +136,9 @@ def cumulative_sum(
     q, more = checks.packed(op, "q", q), checks.flag(op, "include_initial", include_initial)
     at = _only_axis(op, q, axis)
     kind = sum_type(op, q, q.shape[at], dtype)
+    line_sums = by_values(q, at, lambda v: _cumulated(v, more, kind))
+    if line_sums is not None:
+        return line_sums
 
     def sums(part: QuantArray) -> Array:
         lines = Lines(part, at)
@@ -126,6 +148,14 @@ def cumulative_sum(
         return lines.in_order(out)
 
     return by_parts(q, at, sums)
+
+
+def _cumulated(values: Array, initial: bool, kind: Any) -> Array:
+    """Sums of [.., n] up to each element, added one after the other in float64; a 0 before each line if `initial`."""
+    out = np.zeros((*values.shape[:-1], int(initial) + values.shape[-1]))
+    out[..., int(initial) :] = values
+    out[..., 0] += 0.0  # a line begins with 0 + value: no -0
+    return np.add.accumulate(out, axis=-1, out=out).astype(kind, copy=False)
 
 
 def cumulative_prod(
@@ -227,12 +257,10 @@ def sort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stab
         )
 
     def ordered(part: QuantArray) -> Array:
-        """Words [*axes with the packed one as words, bits], of which `by_parts` joins some."""
         order = np.argsort(levels(part), axis=0, kind="stable")
-        words = Lines(part, at).sort((order[::-1] if down else order).astype(np.uint8))
-        return np.moveaxis(words, (0, -1), (-1, q.axis))
+        return Lines(part, at).sort((order[::-1] if down else order).astype(np.uint8))
 
-    words = np.moveaxis(by_parts(q, at, ordered), (-1, q.axis), (0, -1))
+    words = words_by_parts(q, q.bits, ordered, at)
     return QuantArray(words, q.dtype, q.shape, q.axis, q.constants, q.scheme)
 
 
@@ -246,6 +274,9 @@ def argsort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, s
     array([1, 4, 0, 3, 2])
     """
     q, at, down = _sorting("argsort", q, axis, descending, stable)
+    sorted_values = by_values(q, at, lambda v: np.argsort(-v if down else v, axis=-1, kind="stable"))
+    if sorted_values is not None:
+        return sorted_values
 
     def places(part: QuantArray) -> Array:
         table = levels(part)

@@ -13,10 +13,11 @@ from ...backends.registry import device_of, empty, namespace, to_host
 from ...core.dtypes import Array, Constants, uint1
 from ...core.hints import Values
 from ..counting.histograms import field, fold
-from ..counting.level_tables import level_table, levels
 from ..counting.reducers import Tally
 from ..manipulation.indexing import index
-from ..words.conversion import codes, expand, recode
+from ..words.conversion import dequantize, looked_up, recode
+from ..words.level_tables import is_small, level_table, levels
+from .lines import words_by_parts
 from .reductions import exact
 
 _BLOCK = 1 << 16  # elements
@@ -102,12 +103,13 @@ def _with_places(op: str, q: Any) -> QuantArray:
 
 def _inverse(q: QuantArray, values: Array) -> Array:
     """The place of each element's value among `values`, int64."""
-    xp, out, wanted = namespace(q.device), empty(q.device, q.shape, np.int64), values.astype(np.float64)
+    out = empty(q.device, q.shape, np.int64)
     for block in blocks(q.shape, _BLOCK, (q,)):
         part = index(q, block)
-        table = np.searchsorted(wanted, levels(part)[: q.dtype.n_levels].astype(np.float64))
-        wide = xp.broadcast_to(xp.asarray(expand(table, 1, part)), (len(table), *part.shape))
-        out[block] = xp.take_along_axis(wide, codes(part)[None].astype(np.intp), 0)[0]
+        if q.device == "cpu" and not is_small(part):
+            out[block] = np.searchsorted(values, dequantize(part))
+        else:
+            out[block] = looked_up(np.searchsorted(values, levels(part).astype(values.dtype)), part)
     return out
 
 
@@ -133,9 +135,9 @@ def _placed(op: str, q: Any) -> UniqueCounts:
 def tallied(op: str, q: Any) -> UniqueCounts:
     """`unique_counts` on the CPU, wherever q lies: both are made there, of counts."""
     q = checks.packed(op, "q", q)
-    tally = Tally(level_table(q))
+    tally = Tally(level_table(q), np.int32 if exact(q) else np.float32)
     fold(field(q), tuple(range(q.ndim)), q.group, [tally])
-    return UniqueCounts(tally.values.astype(np.int32 if exact(q) else np.float32), tally.counts)
+    return UniqueCounts(*tally.merged())
 
 
 def isin(q: QuantArray, values: QuantArray | Values, *, invert: bool = False) -> QuantArray:
@@ -147,5 +149,6 @@ def isin(q: QuantArray, values: QuantArray | Values, *, invert: bool = False) ->
     """
     op = "isin"
     q = checks.packed(op, "q", q)
-    hit = np.isin(levels(q), checks.numbers(op, "values", values), invert=checks.flag(op, "invert", invert))
-    return QuantArray(recode(q, hit, 1), uint1, q.shape, q.axis, Constants())
+    wanted, inverted = checks.numbers(op, "values", values), checks.flag(op, "invert", invert)
+    words = words_by_parts(q, 1, lambda part: recode(part, np.isin(levels(part), wanted, invert=inverted), 1))
+    return QuantArray(words, uint1, q.shape, q.axis, Constants())

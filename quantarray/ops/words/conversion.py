@@ -9,8 +9,10 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...arrays.blocks import SIZE, blocks
 from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
-from ...core.dtypes import Array, level_values
+from ...core.dtypes import Array, constant_dims, level_values, values_of_codes
 from ...core.format import WORD_BITS, tail_mask, word_count
+
+_FEW = 1 << 12  # levels that are few, whatever the size of an array
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
@@ -64,16 +66,30 @@ def dequantize(q: QuantArray) -> Array:
 
 
 def _values(q: QuantArray) -> Array:
+    """All values at once: through a table of levels, or one by one where there are more levels than elements."""
+    by_element = q.device == "cpu" and q.dtype.kind != "table" and q.dtype.n_levels * _count(q) > max(q.size, _FEW)
+    if by_element:
+        expanded = q.constants.map(lambda a, lead: expand(a, lead, q), 1)
+        return values_of_codes(q.dtype, expanded, codes(q))
     levels = level_values(q.dtype, q.constants)
-    if levels.dtype == np.int64:
-        levels = levels.astype(np.int32)
-    found, xp = codes(q), namespace(q.device)
-    if levels.size == levels.shape[0]:
-        made: Array = xp.asarray(xp.asarray(levels.reshape(-1))[found])
-        return made
-    table = xp.broadcast_to(xp.asarray(expand(levels, 1, q)), (len(levels), *q.shape))
-    made = xp.asarray(xp.take_along_axis(table, found[None].astype(np.intp), 0)[0])
-    return made
+    return looked_up(levels.astype(np.int32) if levels.dtype == np.int64 else levels, q)
+
+
+def _count(q: QuantArray) -> int:
+    """How many different constants elements may have."""
+    return math.prod(constant_dims(q.constants))
+
+
+def looked_up(table: Array, q: QuantArray) -> Array:
+    """The entry of each element's code; table [codes, *q's axes], each 1, the axis' length, or its groups."""
+    places, xp = codes(q), namespace(q.device)
+    if table.size == table.shape[0]:
+        return np.asarray(table.reshape(-1)[places]) if q.device == "cpu" else xp.asarray(table.reshape(-1))[places]
+    steps = [np.arange(n) if m > 1 else np.zeros(1, np.int64) for n, m in zip(q.shape, table.shape[1:], strict=True)]
+    if q.group is not None:
+        steps[q.axis] //= q.group
+    entries: Array = xp.asarray(table)[(places, *map(xp.asarray, np.ix_(*steps)))]
+    return entries
 
 
 def expand(constant: Array, lead: int, q: QuantArray) -> Array:

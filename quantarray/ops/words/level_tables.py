@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, Constants, DType, level_values
+from ...core.dtypes import Array, Constants, DType, constant_dims, level_values
+from ...core.format import WORD_BITS
 
+Key = tuple[slice, ...]
 _MOST = 1 << 19  # numbers of a table that is made at once: 4 MiB
 
 
@@ -92,33 +94,44 @@ class LevelTable:
 
 def level_table(q: QuantArray) -> Array | LevelTable:
     """`levels`, whole where that is small."""
-    if _is_small(q):
+    if is_small(q):
         return levels(q)
     return LevelTable(q.dtype, q.constants, tuple(range(q.ndim)), _shape(q))
 
 
-def _is_small(q: QuantArray) -> bool:
+def is_small(q: QuantArray) -> bool:
     """True where `levels` has few numbers; told first by what takes no time."""
     return not q.constants.shapes or q.size << q.bits <= _MOST or math.prod(_shape(q)) <= _MOST
 
 
 def _shape(q: QuantArray) -> tuple[int, ...]:
     """The shape of `levels`, before they are computed."""
-    dims = np.broadcast_shapes((1,) * q.ndim, *(a.shape[lead:] for _, a, lead in q.constants.items()))
-    return (2**q.bits, *dims)
+    return (2**q.bits, *(constant_dims(q.constants) or (1,) * q.ndim))
 
 
-def parts(q: QuantArray, axis: int) -> list[tuple[int, slice]]:
-    """(another axis, its slices) that cut q into parts whose `levels` are small; (0, all) where none have to be."""
-    if _is_small(q):
-        return [(0, slice(None))]
+def parts(q: QuantArray, uncut: int | None = None) -> list[Key]:
+    """Keys that cut q along one axis, but not `uncut`, so that each part has few `levels`; [()] where none has to be.
+
+    Slices of the packed axis begin on words and on groups.
+    """
+    if is_small(q):
+        return [()]
     shape = _shape(q)
-    apart = [d for d in range(q.ndim) if d not in (axis, q.axis) and shape[1 + d] > 1]
-    if not apart:
-        return [(0, slice(None))]
-    d = max(apart, key=lambda d: shape[1 + d])
-    step = max(1, _MOST * q.shape[d] // math.prod(shape))
-    return [(d, slice(start, start + step)) for start in range(0, q.shape[d], step)]
+    unit = [math.lcm(WORD_BITS, q.group or 1) if d == q.axis else 1 for d in range(q.ndim)]
+    least = {
+        d: math.prod(shape) * min(unit[d], n) // n for d, n in enumerate(q.shape) if d != uncut and shape[1 + d] > 1
+    }
+    if not least:
+        return [()]
+    d = min(least, key=lambda d: (least[d], d == q.axis))
+    step = unit[d] * max(1, _MOST // max(1, least[d]))
+    return [(slice(None),) * d + (slice(i, min(i + step, q.shape[d])),) for i in range(0, q.shape[d], step)]
+
+
+def has_many_levels(q: QuantArray, uncut: int | None = None) -> bool:
+    """True where a part that `parts` cuts off still has more levels than it should."""
+    keys = parts(q, uncut)
+    return not is_small(q) and not is_small(q[keys[0]])
 
 
 def mapped(f: Callable[[Array], Array], table: Array | LevelTable) -> Any:

@@ -73,7 +73,7 @@ def machine() -> dict[str, Any]:
         "autotune": autotuned(),
         "threads": {
             "count": numba.get_num_threads(),
-            "pool": threads.described(),
+            "pool": str(threads.described()),  # type: ignore[no-untyped-call]
             "layer": thread_layer(),
         },
         "gpu": gpu(),

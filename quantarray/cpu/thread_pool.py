@@ -44,8 +44,9 @@ from .deal import address_of, work, workers_of
 IDLE, ASLEEP, TAKEN, POSTED, BUSY, AWAITED, DONE, RESTING = (np.int32(i) for i in range(8))
 _LINE = 16  # numbers of a line: two cache lines, which processors fetch in pairs
 # Numbers of a line: its state; what a caller writes, which are its job, the share to begin with, when and on which
-# processor; how many jobs ago one came fast
-_STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _FAST = range(6)
+# processor, and when it woke the thread; what the thread does, which is for how many jobs more it stays fast, and how
+# long it was being woken, where that was long
+_STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _WOKEN, _FAST, _WAKING = range(8)
 # Numbers of the first line: the address of the dealing function (`deal`), how many threads there are, until when fewer
 # are used, how many these are, and for how long that is
 _FUNCTION, _THREADS, UNTIL, LIMIT, _LENGTH = range(5)
@@ -56,9 +57,11 @@ _SHORT_SPIN = 2_000  # and where none did
 _FORGOTTEN = 8  # jobs after one that came fast
 _PAUSES = 8  # between two looks at the clock
 _AWAKE = 50_000  # ns in which a caller waits for a thread without sleep
-_STALL = 100_000  # ns of waiting that are called a stall
+_STALL = 100_000  # ns of waiting that are called a stall,
+_LATE = 500_000  # and of being woken
 _SOON = 4  # times as long as fewer threads were used: after that a stall is no longer one of a row
-_LONGEST = 100_000_000  # ns for which fewer threads are used
+_LONGEST = 100_000_000  # ns for which fewer threads are used after a stall,
+_LONGEST_REFUSED = 25_000_000  # and after a refusal, which costs some microseconds
 _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"}
 
 
@@ -68,12 +71,13 @@ def note_wait(pool, workers, own, late, refused):
 
     What happens once is forgotten at once; what goes on, as beside other processes, is tried ever more seldom.
     """
-    if refused or late > max(_STALL, own):
-        time, last = now(), number(pool, _LENGTH)
-        lasts = 2 * max(late, _STALL)
+    stalled = late > max(_STALL, own)
+    if stalled or refused:
+        time, last, most = now(), number(pool, _LENGTH), _LONGEST if stalled else _LONGEST_REFUSED
+        lasts = 2 * max(late, _STALL) if stalled else 2 * _STALL
         if time - number(pool, UNTIL) < _SOON * last:
             lasts = max(lasts, 2 * last)
-        lasts = min(lasts, _LONGEST)
+        lasts = min(lasts, most)
         set_number(pool, LIMIT, max(1, workers // 2))
         set_number(pool, _LENGTH, lasts)
         set_number(pool, UNTIL, time + lasts)
@@ -81,23 +85,33 @@ def note_wait(pool, workers, own, late, refused):
 
 @inline
 def _post(pool, job, workers, time):
-    """Post a job to as many threads as are wanted and free, and return how many that are."""
-    posted, here = 0, processor()
+    """Post a job to as many threads as are wanted and free, and return (how many, for how long one was last woken).
+
+    The second is 0 where threads got a processor at once. One that did not is passed over this time.
+    """
+    posted, waking, here = 0, 0, processor()
     for i in range(1, number(pool, _THREADS) + 1):
         if posted == workers - 1:
             break
         line = pool + i * (_LINE * 8)
         state = load(line)
         if (state == IDLE or state == ASLEEP) and compare_swap(line, state, TAKEN):
+            if number(line, _WAKING):
+                waking = max(waking, number(line, _WAKING))
+                set_number(line, _WAKING, 0)
+                store(line, state)
+                continue
             posted += 1
             set_number(line, _JOB, job)
             set_number(line, _SHARE, posted)
             set_number(line, _TIME, time)
             set_number(line, _PROCESSOR, here)
+            if state == ASLEEP:
+                set_number(line, _WOKEN, time)
             store(line, POSTED)
             if state == ASLEEP:
                 wake(line)
-    return posted
+    return posted, waking
 
 
 @inline
@@ -136,12 +150,13 @@ def _wait(line, since):
 def _deal(function, held, dealt, tasks, takes, pool):
     start, workers = now(), workers_of(dealt)
     job = on_stack((function, held, dealt, tasks, takes))
-    posted = _post(pool, job, workers, start)
+    posted, waking = _post(pool, job, workers, start)
     work(function, held, dealt, tasks, takes, 0)
-    if posted:
+    if posted or waking:
         end = now()
         refused = _collect(pool, job, end)
-        note_wait(pool, workers, end - start, now() - end, refused > 0)
+        late = max(now() - end, waking)
+        note_wait(pool, workers, 0 if waking else end - start, late, refused > 0)
 
 
 @inner
@@ -166,6 +181,9 @@ def _rest(line):
         while state == ASLEEP or state == RESTING:
             sleep_at(line, state)
             state = load(line)
+        waking = now() - number(line, _WOKEN)
+        if waking > _LATE:
+            set_number(line, _WAKING, waking)
 
 
 @kept

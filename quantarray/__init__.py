@@ -174,6 +174,7 @@ from .ops.views import (
     swapaxes,
     transpose,
 )
+from .placement import on
 from .quantizers import (
     ABC,
     LQ,
@@ -375,6 +376,7 @@ __all__ = [
     "nn",
     "nonzero",
     "not_equal",
+    "on",
     "ones",
     "ones_like",
     "outer",

@@ -143,6 +143,7 @@ from .ops.manipulation.views import (
     swapaxes,
     transpose,
 )
+from .ops.on_device import on
 from .ops.products.batchnorm import fold_batchnorm
 from .ops.products.convolution import conv2d
 from .ops.products.hamming_search import top_k
@@ -366,6 +367,7 @@ __all__ = [
     "nn",
     "nonzero",
     "not_equal",
+    "on",
     "ones",
     "ones_like",
     "outer",

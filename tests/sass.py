@@ -22,14 +22,25 @@ class Instruction(NamedTuple):
     def opcode(self):
         return self.name.partition(".")[0]
 
+    @property
+    def target(self):
+        """Where a branch goes, or None."""
+        found = re.search(r"0x([0-9a-f]+)", self.operands) if self.opcode == "BRA" else None
+        return int(found[1], 16) if found else None
+
 
 class Code(tuple):
     """The instructions of a kernel in order."""
 
     @classmethod
     def read(cls, text):
-        """From what the disassembler prints of one kernel."""
-        return cls(Instruction(int(m[1], 16), m[2] or "", m[3], m[4]) for m in _LINE.finditer(text))
+        """From what the disassembler prints of one kernel, less what runs only where a warp has come apart.
+
+        Compilers lay that out behind all other code, and branch to it by BRA.DIV.
+        """
+        all_of = [Instruction(int(m[1], 16), m[2] or "", m[3], m[4]) for m in _LINE.finditer(text)]
+        apart = min((one.target for one in all_of if one.name == "BRA.DIV"), default=all_of[-1].at + 1)
+        return cls(one for one in all_of if one.at < apart)
 
     def count(self, *opcodes):
         return sum(one.opcode in opcodes for one in self)
@@ -38,16 +49,15 @@ class Code(tuple):
         """All loops, as `Code`, in the order of their ends."""
         made, places = [], [one.at for one in self]
         for i, one in enumerate(self):
-            target = re.search(r"0x([0-9a-f]+)", one.operands) if one.opcode == "BRA" else None
-            if target and int(target[1], 16) < one.at:
-                made.append(Code(self[bisect_left(places, int(target[1], 16)) : i + 1]))
+            if one.target is not None and one.target < one.at:
+                made.append(Code(self[bisect_left(places, one.target) : i + 1]))
         return made
 
     def loop_of(self, *opcodes):
-        """The smallest of the loops that have most of some opcodes."""
+        """The smallest of the loops that have at least half of what any loop has of some opcodes."""
         most = max((loop.count(*opcodes) for loop in self.loops()), default=0)
         assert most, f"no loop has {opcodes}"
-        return min((loop for loop in self.loops() if loop.count(*opcodes) == most), key=len)
+        return min((loop for loop in self.loops() if 2 * loop.count(*opcodes) >= most), key=len)
 
     def after(self, part):
         """What lies behind a part, to the end, less what only fills the code up."""

@@ -160,7 +160,7 @@ def max_pool(bits):
 
 SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
-    *[Case(f"pack to {planes} bits", call("pack", np.zeros((3, 65), np.uint8), words(planes, 3, 2)), 64, ("VOTE",))
+    *[Case(f"pack to {planes} bits", call("pack", np.zeros((3, 65), np.uint8), words(planes, 3, 2)), 96, ("VOTE",))
       for planes in (1, 2, 8)],
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
     *[Case(f"encode {name} to {planes} bits", encode(dtype, planes=planes), 64, ("VOTE", "FSETP"), ("DSETP",))

@@ -574,7 +574,7 @@ PRODUCT = """
 import sys, threading
 import numpy as np
 import quantarray as qa
-from quantarray import timing, tuning
+from quantarray.tuning import autotune, timing
 
 timed = []
 in_turns = timing.in_turns
@@ -617,7 +617,7 @@ with qa.autotune() as tuned:
     held, done = threading.Event(), threading.Event()
 
     def hold():
-        with tuning.state.lock:
+        with autotune.state.lock:
             held.set()
             done.wait()
 

@@ -17,7 +17,7 @@ PRELUDE = """
 import os, signal, sys, threading, time, warnings
 import numpy as np
 import quantarray as qa
-from quantarray import forks
+from quantarray.core import forks
 
 def forked(work, seconds=60):
     child = os.fork()

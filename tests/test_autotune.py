@@ -667,7 +667,7 @@ def test_a_later_process_takes_the_file_by_its_environment(tmp_path):
     file = tmp_path / "tuned.json"
     python(PRODUCT + f"\nwith qa.autotune({str(file)!r}):\n    assert right()\nassert len(timed) == 1")
     later = (
-        PRODUCT + "\nassert right() and tuning.known() == 1 and not timed\nwith qa.autotune():\n    assert right()\n"
+        PRODUCT + "\nassert right() and autotune.known() == 1 and not timed\nwith qa.autotune():\n    assert right()\n"
     )
     python(later + "assert not timed", QUANTARRAY_AUTOTUNE=str(file))
     said = python("from quantarray.cli import main; main(['info'])", QUANTARRAY_AUTOTUNE=str(file))

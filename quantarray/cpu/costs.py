@@ -1,9 +1,9 @@
-"""Which kernel takes a product of integers: the one place where that is chosen.
+"""Cost model of the kernels of integer products, which `quantarray/ops/products/select.py` asks.
 
 Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of what counting takes for a pair of planes,
 with VPOPCNTDQ of what it takes by a popcount of each word (`tiles.WORD` is what it takes by one of both halves).
-They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, and for AVX2; `docs/kernels/conv.md` has
-what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md`.
+They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, and for AVX2; `docs/kernels/costs.md`
+has what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md`.
 """
 
 from typing import NamedTuple

@@ -6,7 +6,7 @@
 A cost is in units of the backend's cost model (`quantarray.cpu.costs`): the time of counting one pair of planes for 4
 pixels by 32 output channels by a word of 64 elements. `quantarray.explain` prints what was asked and taken.
 
-    conv2d:           ROWS -> GROUPS -> TAPS -> OUTPUTS -> CONSTANTS -> kernel
+    conv2d:           ROWS -> GROUPS -> TAPS -> OUTPUTS -> BYTES -> CONSTANTS -> kernel
     depthwise:        DEPTHWISE_CONSTANTS -> DEPTHWISE_SUMS
     linear, matmul:   LAYOUT -> ROWS -> OUTPUTS -> CONSTANTS -> kernel
 """

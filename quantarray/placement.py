@@ -36,7 +36,8 @@ def on(device_name: str, function: Callable[P, T], /, *arrays: P.args, **named: 
         call, given, by_name = moved(function), moved(arrays), moved(named)
         try:
             with current(device_name):
-                return _back(call(*given, **by_name))
+                result: T = _back(call(*given, **by_name))
+                return result
         except Exception as error:
             error.args = _back(error.args)
             raise

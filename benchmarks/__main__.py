@@ -4,6 +4,7 @@ python -m benchmarks cpu [--suite NAME] [--threads N] [--rounds N] [--json OUT] 
 python -m benchmarks quantizers [--only TEXT] [--small | --large] [--rounds N] [--json OUT]
 python -m benchmarks beside [--situation NAME] [--rounds N] [--seconds S] [--json OUT]
 python -m benchmarks gpu [--part PART] [--suite NAME] [--only TEXT] [--budget S] [--json OUT]
+python -m benchmarks gpu --plan [--seconds S] [--json OUT]
 """
 
 import argparse

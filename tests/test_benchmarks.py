@@ -369,7 +369,7 @@ def test_the_gpu_command_runs_tests_and_says_what_failed(monkeypatch, capsys):
             main(["gpu", "--part", "tests", "--budget", "60"])
     monkeypatch.setattr(checks, "_pytest", lambda only: ("-c", "exit 1"))
     monkeypatch.setattr(checks.shutil, "which", lambda name: "there")
-    monkeypatch.setattr(checks, "_SANITIZER", ("sh", "-c", "echo 'Device not supported'; exit 1"))
+    monkeypatch.setattr(checks, "SANITIZER", ("sh", "-c", "echo 'Device not supported'; exit 1"))
     assert checks.sanitized("", 60) == []
     assert "it does not support this device" in capsys.readouterr().out
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from threading import Timer
 
 ROOT = Path(__file__).resolve().parents[2]
-SANITIZED = "conv2d or linear or quantize or top_k or argsort"  # kernels with shared memory, races and atomics
+# Kernels with shared memory, races and atomics; products of many blocks, in the largest tile of bmma and of wgmma
+SANITIZED = "conv2d or linear or quantize or top_k or argsort or many_blocks"
 _MARKED = re.compile(r"^@(pytest\.mark\.gpu|GPUS)$", re.MULTILINE)
-_SANITIZER = "compute-sanitizer", "--error-exitcode", "99"
+SANITIZER = "compute-sanitizer", "--error-exitcode", "99"
 _SHORT = ("--tb=short", "--maxfail=5", "-p", "no:cacheprovider", "-o", "addopts=")
 
 
@@ -29,11 +30,16 @@ def sanitized(only, seconds):
     if not shutil.which("compute-sanitizer"):
         print("without compute-sanitizer: it is not installed")
         return []
-    return _run((*_SANITIZER, *_pytest(only or SANITIZED)), seconds)
+    return _run((*SANITIZER, *_pytest(only or SANITIZED)), seconds)
+
+
+def pytest_of(only, names):
+    """The command for the tests in some files that need a GPU, all of them or those whose names match."""
+    return (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *_SHORT, *names, *(("-k", only) if only else ()))
 
 
 def _pytest(only):
-    return (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *_SHORT, *files(), *(("-k", only) if only else ()))
+    return pytest_of(only, files())
 
 
 def _run(command, seconds):

@@ -13,7 +13,7 @@ from quantarray.backends.registry import cupy
 from quantarray.cli.output import count
 
 from ..cpu.cases import Network
-from . import checks, limits
+from . import checks, limits, plan
 from .cases import SUITES
 from .measure import LostError, described, measured
 from .record import Record
@@ -30,10 +30,15 @@ def parser(add):
     made.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
     made.add_argument("--budget", type=count, default=540, help="seconds, after which no case begins")
     made.add_argument("--json", metavar="OUT", help="write rows to this file as they are made; go on behind its own")
+    made.add_argument("--plan", action="store_true", help="the first minutes on a GPU, step by step, to --json")
+    made.add_argument("--seconds", type=count, default=1800, help="of the whole plan")
     made.set_defaults(run=main)
 
 
 def main(args):
+    if args.plan:
+        plan.run(args.json or "gpu-plan.json", args.seconds)
+        return
     end = time.monotonic() + args.budget
     try:
         qa.encode([1, -1], (-1, 1)).to_device("cuda")

@@ -26,10 +26,11 @@ from strategies import Law, laws, samples, threads
 
 import quantarray as qa
 from quantarray.backends import kernel_choice
+from quantarray.backends.registry import integer_kernel
 from quantarray.cli import main
 from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
 from quantarray.kernels.contract import Forms
-from quantarray.ops.products import calls, prepared_calls
+from quantarray.ops.products import prepared_calls
 from quantarray.tuning import autotune, timing
 from quantarray.tuning import file as files
 from quantarray.tuning.results import Problem, Row, Tuned
@@ -320,11 +321,11 @@ def test_a_broken_choice_would_be_seen(times):
     for name in ("conv", "dot"):
         with kernel_choice.forced(name):
             qa.linear(x, w.copy())
-            assert calls.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) == name
+            assert integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) == name
     with kernel_choice.forced("winograd"):
-        assert calls.integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) in ("conv", "dot")
+        assert integer_kernel("cpu")(*terms(), 3, 5, 2, Forms()) in ("conv", "dot")
         with kernel_choice.forced("dot"):  # 9 planes: only one kernel can
-            assert calls.integer_kernel("cpu")(terms(9)[0], terms()[0], 3, 5, 2, Forms()) == "conv"
+            assert integer_kernel("cpu")(terms(9)[0], terms()[0], 3, 5, 2, Forms()) == "conv"
 
 
 def terms(planes=4):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 _PUBLIC = tuple(f"quantarray.{name}" for name in ("arrays", "io", "linalg", "methods", "ops"))
-_WITHOUT_NAME = ("method", "apply")  # by which operators and functions of one table are compiled
+_WITHOUT_NAME = ("method", "apply", "placed")  # wrappers of public functions
 
 
 def no_room(shape: tuple[int, ...], dtype: Any) -> MemoryError:

@@ -101,11 +101,11 @@ def refusals(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     if not _dot_fits(x_terms, w_terms):
         why["dot"] = f"levels do not fit bytes, or their products pass {MOST_PRODUCT}"
     if not forms.squares:
-        why["winograd"] = "windows are not 3x3 at stride 1"
+        why["winograd"] = "it needs windows of 3x3 at stride 1, of whole words a pixel"
     elif not _winograd_fits(x_terms, w_terms, words):
         why["winograd"] = "transformed pixels or taps do not fit bytes, or AMX multiplies"
     if not forms.positions:
-        why["framed"] = "stride is not 1, or there are groups"
+        why["framed"] = "it needs AMX, and convolutions at stride 1 without groups"
     elif not _framed_fits(x_terms, w_terms):
         why["framed"] = "it needs AMX, and levels of w that fit bytes"
     return why

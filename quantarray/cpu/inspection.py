@@ -1,16 +1,24 @@
 """LLVM IR and assembly of kernels that ran, compiled anew: machine code that is loaded from disk has no text."""
 
+import threading
+
 from numba import njit
 
 from .deal import Kernel
 
 FORMS = ("llvm", "asm")
+_lock = threading.Lock()  # versions are forgotten by one caller at a time
 
 
 def texts(modules, form, run):
     """{function: text} of the kernels of some modules that `run` calls, for the types that it calls them with."""
     if form not in FORMS:
         raise ValueError(f"explain: code of the CPU is one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    with _lock:
+        return _texts(modules, form, run)
+
+
+def _texts(modules, form, run):
     kernels = dict.fromkeys(one for module in modules for one in vars(module).values() if isinstance(one, Kernel))
     before = {one: one.forget() for one in kernels}
     try:

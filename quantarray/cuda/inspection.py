@@ -1,17 +1,24 @@
 """PTX and SASS of kernels that ran on a GPU, as Numba compiled them."""
 
+from . import launch
+
 FORMS = ("ptx", "sass")
 
 
 def texts(modules, form, run):
-    """{function: text} of the kernels of some modules, once `run` has compiled them."""
+    """{function: text} of the kernels of some modules that `run` launches."""
     if form not in FORMS:
         raise ValueError(f"explain: code of a GPU is one of {', '.join(map(repr, FORMS))}, got {form!r}")
-    run()
+    names, before = {module.__name__ for module in modules}, dict(launch._ready)
+    launch._ready.clear()  # so that each kernel that is launched is noted
+    try:
+        run()
+        used = list(launch._ready.values())
+    finally:
+        launch._ready.update(before)
     return {
         f"{one.py_func.__name__}{takes}": one.inspect_asm(takes) if form == "ptx" else one.inspect_sass(takes)
-        for module in modules
-        for one in vars(module).values()
-        if hasattr(one, "inspect_asm") and hasattr(one, "inspect_sass")
+        for one in used
+        if one.py_func.__module__ in names
         for takes in one.overloads
     }

@@ -1,5 +1,8 @@
 """Methods that call functions of `quantarray.ops`, attached to the classes below them when the package is imported."""
 
+from inspect import isfunction
+from typing import Any
+
 from ..arrays import array
 from ..arrays.thresholds import Thresholds
 from ..ops.products import epilogue
@@ -18,12 +21,20 @@ class ArrayMethods(Elements, Operators, Reductions, Shaping):
     __slots__ = ()
 
 
+def _call(self: Thresholds, values: Any, axis: int = -1) -> array.QuantArray:
+    """Return the codes of a dense result, packed along its channel axis."""
+    return epilogue.apply(self, values, axis)
+
+
 def _attach() -> None:
     for chapter in (Elements, Operators, Reductions, Shaping):
         for name, method in vars(chapter).items():
             if name not in _OF_CLASSES:
                 setattr(vars(array)["ArrayMethods"], name, method)
-    Thresholds.__call__ = epilogue.apply  # type: ignore[method-assign, assignment]
+                if isfunction(method):
+                    method.__qualname__ = f"QuantArray.{name}"
+    Thresholds.__call__ = _call  # type: ignore[method-assign]
+    _call.__qualname__ = "Thresholds.__call__"
 
 
 _attach()

@@ -19,7 +19,16 @@ from ..ops.products.matrix_product import linear, matmul
 
 _OP = "explain"
 _RIGHT: dict[Any, str] = {conv2d: "w", linear: "w", matmul: "b"}  # where calls are kept once they are prepared
-_OF_WAYS = {select.BIT_SLICED: "sliced", select.PAIRS_OF_TAPS: "depthwise_bytes", select.BY_PLANES: "depthwise"}
+_OF_WAYS = {  # the kernels of ways that have no kernel's name
+    select.BIT_SLICED: ("sliced", "turn"),
+    select.PAIRS_OF_TAPS: ("depthwise_bytes", "depthwise_codes"),
+    select.BY_PLANES: ("depthwise",),
+    select.RESCALED: ("rescale",),
+    select.IN_ROWS: ("unroll",),
+    select.IN_WINDOWS: ("unroll",),
+    select.PACKED: ("pack",),
+    select.WHERE_THEY_LIE: ("count", "count_lanes"),
+}
 _FORMS = ("llvm", "asm", "ptx", "sass")
 
 
@@ -108,12 +117,13 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
         bound.arguments[_RIGHT[function]] = right._view()  # which has no prepared calls
     with select.recorded() as choices:
         function(*bound.args, **bound.kwargs)
-    choices = list({choice.stage: choice for choice in reversed(choices)}.values())[::-1]
+    choices = list({choice[:3]: choice for choice in choices}.values())  # parts of one form choose alike
     kernels = [_run(choice.problem, choice.taken) for choice in choices if choice.stage == select.KERNEL]
     texts = None
     if code is not None:
-        used = [_OF_WAYS.get(choice.taken, choice.taken) for choice in choices]
-        texts = source_code(right.device, used, code, lambda: function(*bound.args, **bound.kwargs))
+        used = [name for choice in choices for name in _OF_WAYS.get(choice.taken, (choice.taken,))]
+        device = next(value.device for value in bound.arguments.values() if isinstance(value, QuantArray))
+        texts = source_code(device, used, code, lambda: function(*bound.args, **bound.kwargs))
     return Explanation(_text(function, bound.arguments), choices, kernels, texts)
 
 

@@ -1,7 +1,7 @@
 """Convolutions of groups of few channels, single bits to single bits, bit by bit.
 
-Of 32 groups of 4 channels an output sees 4 of the 64 bits of a word. In turns (`slices.py`) a word is 64 outputs, whose
-bits are all in use.
+Of 32 groups of 4 channels an output sees 4 of the 64 bits of a word. In turns (`bit_sliced.py`) a word is 64 outputs,
+whose bits are all in use.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Job:
 
     @property
     def forms(self) -> Forms:
-        """What the windows of all images are besides."""
+        """Describe the windows of all images besides their words."""
         if self.side_by_side:
             return Forms()
         images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window

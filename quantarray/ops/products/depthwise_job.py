@@ -69,7 +69,7 @@ class DepthwiseJob:
 
     @property
     def inside(self) -> Array:
-        """What results of each class are divided by: the elements inside, or 1 where they are no means; int64."""
+        """int64[classes]: the elements inside, by which means are divided; 1 where results are no means."""
         inside = classes(self.window).inside.sum(axis=1)
         return inside if self.mean else np.ones_like(inside)
 
@@ -79,7 +79,7 @@ class DepthwiseJob:
 
     @cached_property
     def sums(self) -> Array:
-        """Of the weights over the taps inside, int64[classes terms outputs]."""
+        """int64[classes terms outputs]: sums of the weights over the taps inside."""
         inside = classes(self.window).inside.astype(np.int64)
         return np.asarray(np.einsum("kt,stc->ksc", inside, self.w.values))
 

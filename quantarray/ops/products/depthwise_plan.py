@@ -26,7 +26,7 @@ from .operand import Operand
 
 
 class Channelwise(NamedTuple):
-    """The call that is left."""
+    """A ready-to-run depthwise product: it takes x, and has all that does not depend on its words."""
 
     call: calls.Sums
     exact: scaled_sums.Scaled | folded_thresholds.Folded | None  # for an x with the same constants for all channels

@@ -1,7 +1,7 @@
 """Matrix products with few outputs of many elements, counted where the words lie.
 
 A kernel's layout of the weights has whole blocks of 32 lanes, so that of one output takes 32 times its words. Where
-that is more than both operands together, pairs of planes are counted as reductions count them (`counting.py`): at most
+that is more than both operands together, pairs of planes are counted as reductions count them (`counting/`): at most
 1,088 counts a result, of 32 planes each, and 1 MiB of words of operands whose planes are not their own.
 """
 

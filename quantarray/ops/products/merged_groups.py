@@ -40,10 +40,10 @@ def costs(job: Job) -> dict[int, float]:
     """Return what a tile costs with so many groups merged, by the fastest kernel; 1 stands for the groups of w."""
     costs_of = product_costs(job.device).costs
     by_times = {1: _cost(costs_of, job, job.b.terms, 1)}
-    if dtype := _with_zero(job.w.dtype):
-        terms = _terms(dtype)
-        by_times |= {times: _cost(costs_of, job, terms, times) for times in _multiples(job)}
-    return by_times
+    dtype = _with_zero(job.w.dtype)
+    assert dtype is not None, "asked for where groups are merged only"
+    terms = _terms(dtype)
+    return by_times | {times: _cost(costs_of, job, terms, times) for times in _multiples(job)}
 
 
 def _multiples(job: Job) -> Iterator[int]:

@@ -41,7 +41,8 @@ class Operand(NamedTuple):
     def words(self) -> Array:
         """uint64[planes *outer word], made anew each time where the array's own planes do not do.
 
-        Uneven levels take up to 32 planes for 2, so products bring a block of rows at a time (`parts.py`, `few.py`).
+        Uneven levels take up to 32 planes for 2, so products bring a block of rows at a time
+        (`parts.py`, `few_outputs.py`).
         """
         return self.source.words if self.recoded is None else self.recoded(self.source)
 

@@ -44,7 +44,7 @@ class _Latest:
 
 
 def kept(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]) -> Any:
-    """What `build(device, x, w, bias, *given)` makes, once for x of one form, and `given` and the bias the same.
+    """Return `build(device, x, w, bias, *given)`, made once for x of one form, and `given` and the bias the same.
 
     DeviceError where x and w lie on different devices.
     """

@@ -23,6 +23,7 @@ import numpy as np
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import has_kernel, integer_kernel, product_costs
 from ...core.dtypes import Array
+from ...core.forks import cached_property
 from ...kernels.contract import Forms
 from . import (
     bit_sliced,
@@ -86,7 +87,7 @@ def recorded() -> Iterator[list[Choice]]:
 
 
 def pick(stage: Stage, problem: Any) -> str:
-    """Return the name of the way that is taken, by the rule above."""
+    """Return the name of the way of a stage that is taken: the first without a cost, or the cheapest."""
     asked: list[Asked] = []
     taken: Asked | None = None
     for way in stage.ways:
@@ -129,7 +130,11 @@ class Groups:
             self.not_turned = bit_sliced.refusal(job.device, job.terms, turned)
             self.turned = None if self.not_turned else turned
         self.not_merged = merged_groups.refusal(job)
-        self.costs = {1: 0.0} if self.not_merged else merged_groups.costs(job)
+
+    @cached_property
+    def costs(self) -> dict[int, float]:
+        """What a tile costs by how many groups are merged to one."""
+        return {1: 0.0} if self.not_merged else merged_groups.costs(self.job)
 
     @property
     def times(self) -> int:

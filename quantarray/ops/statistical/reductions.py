@@ -11,8 +11,8 @@ Results are NumPy arrays. Their types follow from dtypes and shapes alone:
 | count_nonzero, counts             | int64                                     | int64                    |
 | any, all                          | bool                                      | bool                     |
 
-Integers are exact. Floats are computed in float64 from exact counts and the float32 levels, in the order that `jobs.py`
-states, and rounded once.
+Integers are exact. Floats are computed in float64 from exact counts and the float32 levels, in the order that
+`counting/reducers.py` states, and rounded once.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m benchmarks.cost_model [--cases common|drawn] [--threads N] [--json OUT]
 
-A row of docs/tuning.md, and the cases in which the model's kernel was the slowest compared with the best one. A choice
-is wrong where it is slower in both rounds; the gain is that of kernels chosen in the first round, in the second.
+A row of docs/measurements/cost-model.md, and the cases in which the model's kernel was the slowest compared with the
+best one. A choice is wrong where it is slower in both rounds; the gain is that of kernels chosen in the first round, in
+the second.
 """
 
 import argparse

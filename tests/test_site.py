@@ -123,3 +123,14 @@ def test_a_page_has_four_parts_and_at_most_150_lines(page):
     files = next(line for line in text.split("\n\n") if line.startswith("File"))
     names = re.findall(r"`([\w/]+\.py)`", files)
     assert names and all(any(DOCS.parent.rglob(f"quantarray/**/{name}")) for name in names)
+
+
+# pages that sources name
+
+SOURCES = [f for d in ("quantarray", "benchmarks", "tests", "examples") for f in sorted((DOCS.parent / d).rglob("*.py"))]
+NAMED = [(f, name) for f in SOURCES for name in re.findall(r"\bdocs/([\w/-]+(?:\.md)?)", f.read_text())]
+
+
+def test_pages_that_sources_name_are_there():
+    missing = [(f.name, name) for f, name in NAMED if f != Path(__file__) and not list(DOCS.glob(f"{name}*"))]
+    assert not missing and len(NAMED) > 50

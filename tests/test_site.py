@@ -70,10 +70,11 @@ TABLE = """.. list-table::
         ("see docs/kernels/conv.md", "see \\ :doc:`/kernels/conv`\\ "),
         ("True:\n- one\n  more;\n- two", "True:\n\n- one more;\n- two"),
         ("is\n    a * b\nof", "is\n\n.. code-block:: text\n\n   a * b\n\nof"),
+        ("    a\n\n    b", ".. code-block:: text\n\n   a\n\n   b"),
         (">>> f(2**3)\n8", ".. code-block:: pycon\n\n   >>> f(2**3)\n   8"),
         ("| a | b   |\n|---|-----|\n| 1 | |x| |", TABLE),
     ],
-    ids=["escapes", "code", "page", "list", "formula", "example", "table"],
+    ids=["escapes", "code", "page", "list", "formula", "formula with a gap", "example", "table"],
 )
 def test_blocks_of_docstrings(source, expected):
     assert "\n".join(docstrings.to_rst(source.split("\n"), literal)).rstrip("\n") == expected.rstrip("\n")
@@ -127,7 +128,8 @@ def test_a_page_has_four_parts_and_at_most_150_lines(page):
 
 # pages that sources name
 
-SOURCES = [f for d in ("quantarray", "benchmarks", "tests", "examples") for f in sorted((DOCS.parent / d).rglob("*.py"))]
+FOLDERS = ("quantarray", "benchmarks", "tests", "examples")
+SOURCES = [f for folder in FOLDERS for f in sorted((DOCS.parent / folder).rglob("*.py"))]
 NAMED = [(f, name) for f in SOURCES for name in re.findall(r"\bdocs/([\w/-]+(?:\.md)?)", f.read_text())]
 
 

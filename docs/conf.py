@@ -1,7 +1,10 @@
 """The site: `sphinx-build -W --keep-going -b html docs docs/_build`. Nothing of it asks the network for anything."""
 
+import re
 import sys
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
@@ -13,14 +16,13 @@ author = "the quantarray developers"
 copyright = "the quantarray developers, BSD-3-Clause"
 version = release = quantarray.__version__
 
+
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "api", "sources"]
 exclude_patterns = ["_build", "_ext"]
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
 # Pages are Markdown that reads well without the site: `#anchors` are those of headings, links go from file to file
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_inline"]
-suppress_warnings = ["myst.header"]  # README and CHANGELOG are parts of pages
 
 # Signatures without types: docstrings name shapes and dtypes, and overloads would be ten lines each
 autodoc_typehints = "none"
@@ -54,3 +56,14 @@ html_theme_options = {
     "pygments_light_style": "friendly",
     "pygments_dark_style": "github-dark",
 }
+
+
+def escape_powers(app: Sphinx, name: str, source: list[str]) -> None:
+    """Keep Markdown from reading 2**n .. 2**m as bold in pages that are generated as plain text."""
+    if name in ("array-api", "type-rules"):
+        parts = re.split(r"(`[^`]+`)", source[0])
+        source[0] = "".join(part if part[:1] == "`" else part.replace("**", r"\*\*") for part in parts)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", escape_powers)

@@ -221,7 +221,7 @@ as 0 .. 1, `quantize(x, bits=b)` as the bytes they are; [its rule](decisions/000
 """
 
 WEIGHTS = """The first layer of a scikit-learn `MLPClassifier` on the digits data, {percent:.1f} % right on held-out
-ones: 64 units of 64 weights, with constants for each unit (`scale_axis=0`). Under each is sum (w - q)**2 / sum w**2:
+ones: 64 units of 64 weights, with constants for each unit (`scale_axis=0`). Under each is `sum (w - q)**2 / sum w**2`:
 less is better. Schemes for activations have no level below 0 and lose half of the weights. `DoReFa` has levels in
 -1 .. 1 whatever the size of the weights, because networks are trained with it.
 """

@@ -17,7 +17,7 @@ copyright = "the quantarray developers, BSD-3-Clause"
 version = release = quantarray.__version__
 
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "api", "sources"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "api", "sources"]
 exclude_patterns = ["_build", "_ext"]
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
@@ -27,7 +27,6 @@ myst_heading_anchors = 4
 # Signatures without types: docstrings name shapes and dtypes, and overloads would be ten lines each
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autosummary_generate = False
 add_module_names = False
 python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import quantarray as qa
-from quantarray import kernels
+from quantarray.kernels import contract as kernels
 
 DOCS = Path(__file__).parents[1] / "docs"
 MODULES = ("linalg", "nn", "quantizers", "testing")

@@ -9,11 +9,12 @@ Names are those below `quantarray`; `:members:` adds the methods of classes.
 """
 
 import inspect
+import re
 from collections.abc import Container
 from functools import partial
 from typing import Any, ClassVar
 
-from docstrings import to_rst
+from docstrings import inline, to_rst
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -62,6 +63,13 @@ def docstring_to_rst(app: Sphinx, what: str, name: str, value: Any, options: Any
     lines[:] = to_rst(lines, partial(link, local=local_names(value)))
 
 
+def summary(value: Any) -> str:
+    """The first sentence of a docstring; the dots of `0 .. n` end none."""
+    paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    sentence = re.split(r"(?<=[^\s.])\.(?=\s|$)", paragraph)[0]
+    return inline(sentence, partial(link, local=local_names(value)))
+
+
 class Api(SphinxDirective):
     has_content = True
     option_spec: ClassVar[dict[str, Any]] = {"members": directives.flag}
@@ -70,8 +78,11 @@ class Api(SphinxDirective):
         names = [line.strip() for line in self.content if line.strip()]
         values = {name: look_up(name) for name in names}
         described = [name for name in names if inspect.isclass(values[name]) or callable(values[name])]
-        lines = ["```{eval-rst}", ".. py:currentmodule:: quantarray", "", ".. autosummary::", "   :nosignatures:", ""]
-        lines = lines + [f"   {name}" for name in described] if described else lines[:3]
+        lines = ["```{eval-rst}", ".. py:currentmodule:: quantarray", ""]
+        if described:
+            lines += [".. list-table::", "   :class: summary", "   :widths: 30 70", ""]
+        for name in described:
+            lines += [f"   * - :py:obj:`{name} <quantarray.{name}>`", f"     - {summary(values[name])}"]
         for name in names:
             lines += self._entry(name, values[name])
         return self.parse_text_to_nodes("\n".join([*lines, "```"]))

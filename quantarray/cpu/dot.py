@@ -3,7 +3,7 @@
     sum u*v = base_x * sum v + step_x * sum a*v
 
 a are the codes of x and v the levels of w as they are, where they fit into int8: no sum over the pixel's codes alone
-is left. Where they do not, v is taken in terms of codes. `docs/kernels/conv.md` has the bands and the stretches.
+is left. Where they do not, v is taken in terms of codes. `docs/kernels/dot.md` has the bands and the stretches.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Convolution of groups of few channels, single bits to single bits, on whole words: `docs/kernels/depthwise.md`."""
+"""Convolution of groups of few channels, single bits to single bits, on whole words: `docs/kernels/sliced.md`."""
 
 from . import threads
 from .deal import Kernel

@@ -45,8 +45,8 @@ from .deal import address_of, work, workers_of
 IDLE, ASLEEP, TAKEN, POSTED, BUSY, AWAITED, DONE, RESTING = (np.int32(i) for i in range(8))
 _LINE = 16  # numbers of a line: two cache lines, which processors fetch in pairs
 # Numbers of a line: its state; what a caller writes, which are its job, the share to begin with, when, on which
-# processor, and when it woke the thread; what the thread writes, which are for how many jobs more it counts as fast, how
-# long it was being woken, where that was long, and whether it stands back
+# processor, and when it woke the thread; what the thread writes, which are for how many jobs more it counts as fast,
+# how long it was being woken, where that was long, and whether it stands back
 _STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _WOKEN, _FAST, _WAKING, _BACK = range(9)
 # Numbers of the first line: the address of the dealing function (`deal`), how many threads there are, until when fewer
 # are used, how many these are, and for how long that is

@@ -155,11 +155,11 @@ def processor(typingctx):
     return types.int64(), codegen
 
 
-def _futex(builder, address, operation, value):
+def _futex(builder, address, operation, value, timeout):
     kind = ir.FunctionType(I64, [I64] * 7)
     syscall = cgutils.get_or_insert_function(builder.module, kind, "quantarray_syscall")
     fixed = const(_SYSCALLS[_MACHINE]), address, const(operation | _PRIVATE)
-    builder.call(syscall, [*fixed, value, const(0), const(0), const(0)])
+    builder.call(syscall, [*fixed, value, timeout, const(0), const(0)])
 
 
 @intrinsic
@@ -167,10 +167,23 @@ def sleep_at(typingctx, address, value):
     """Sleep until `wake` is called for an address, unless another value than this one is stored there."""
 
     def codegen(context, builder, signature, args):
-        _futex(builder, args[0], _WAIT, builder.zext(args[1], I64))
+        _futex(builder, args[0], _WAIT, builder.zext(args[1], I64), const(0))
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int32), codegen
+
+
+@intrinsic
+def nap_at(typingctx, address, value, ns):
+    """`sleep_at` for less than a second."""
+
+    def codegen(context, builder, signature, args):
+        time = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+        builder.store(cgutils.pack_array(builder, [const(0), args[2]]), time)
+        _futex(builder, args[0], _WAIT, builder.zext(args[1], I64), builder.ptrtoint(time, I64))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int32, types.int64), codegen
 
 
 @intrinsic
@@ -178,7 +191,7 @@ def wake(typingctx, address):
     """Wake the thread that sleeps at an address."""
 
     def codegen(context, builder, signature, args):
-        _futex(builder, args[0], _WAKE, const(1))
+        _futex(builder, args[0], _WAKE, const(1), const(0))
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen

@@ -25,6 +25,7 @@ from .atomics import (
     WHY_NOT,
     compare_swap,
     load,
+    nap_at,
     now,
     number,
     on_stack,
@@ -43,14 +44,13 @@ from .deal import address_of, work, workers_of
 # RESTING is DONE by a thread that sleeps
 IDLE, ASLEEP, TAKEN, POSTED, BUSY, AWAITED, DONE, RESTING = (np.int32(i) for i in range(8))
 _LINE = 16  # numbers of a line: two cache lines, which processors fetch in pairs
-# Numbers of a line: its state; what a caller writes, which are its job, the share to begin with, when and on which
-# processor, and when it woke the thread; what the thread does, which is for how many jobs more it stays fast, and how
-# long it was being woken, where that was long
-_STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _WOKEN, _FAST, _WAKING = range(8)
+# Numbers of a line: its state; what a caller writes, which are its job, the share to begin with, when, on which
+# processor, and when it woke the thread; what the thread writes, which are for how many jobs more it counts as fast,
+# how long it was being woken, where that was long, and whether it stands back
+_STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _WOKEN, _FAST, _WAKING, _BACK = range(9)
 # Numbers of the first line: the address of the dealing function (`deal`), how many threads there are, until when fewer
 # are used, how many these are, and for how long that is
 _FUNCTION, _THREADS, UNTIL, LIMIT, _LENGTH = range(5)
-_REFUSED = -1  # in place of a share
 
 _SPIN = 50_000  # ns in which a thread waits for its next job without sleep, where one of the last jobs came as fast
 _SHORT_SPIN = 2_000  # and where none did
@@ -61,19 +61,20 @@ _STALL = 100_000  # ns of waiting that are called a stall,
 _LATE = 500_000  # and of being woken
 _SOON = 4  # times as long as fewer threads were used: after that a stall is no longer one of a row
 _LONGEST = 100_000_000  # ns for which fewer threads are used after a stall,
-_LONGEST_REFUSED = 25_000_000  # and after a refusal, which costs some microseconds
+_LONGEST_BACK = 25_000_000  # and after a thread stood back, which costs some microseconds
+_NAP, _LONGEST_NAP = 100_000, 3_000_000  # ns in which a thread that stands back sleeps
 _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"}
 
 
 @inline
-def note_wait(pool, workers, own, late, refused):
-    """Note that a caller, after `own` ns of work, waited for its threads for `late` ns, or that threads refused.
+def note_wait(pool, workers, own, late, back):
+    """Note that a caller, after `own` ns of work, waited for its threads for `late` ns, or that one stood back.
 
     What happens once is forgotten at once; what goes on, as beside other processes, is tried ever more seldom.
     """
     stalled = late > max(_STALL, own)
-    if stalled or refused:
-        time, last, most = now(), number(pool, _LENGTH), _LONGEST if stalled else _LONGEST_REFUSED
+    if stalled or back:
+        time, last, most = now(), number(pool, _LENGTH), _LONGEST if stalled else _LONGEST_BACK
         lasts = 2 * max(late, _STALL) if stalled else 2 * _STALL
         if time - number(pool, UNTIL) < _SOON * last:
             lasts = max(lasts, 2 * last)
@@ -116,18 +117,19 @@ def _post(pool, job, workers, time):
 
 @inline
 def _collect(pool, job, since):
-    """Take a job back from threads that have not begun it, wait for the others, and return how many refused it."""
-    refused = 0
+    """Take a job back from threads that have not begun it, wait for the others, and return how many stood back."""
+    back = 0
     for i in range(1, number(pool, _THREADS) + 1):
         line = pool + i * (_LINE * 8)
         if number(line, _JOB) == job:
             if not compare_swap(line, POSTED, TAKEN):
                 _wait(line, since)
-                refused += number(line, _SHARE) == _REFUSED
+            back += number(line, _BACK)
+            set_number(line, _BACK, 0)
             set_number(line, _JOB, 0)
             if not compare_swap(line, DONE, IDLE) and not compare_swap(line, RESTING, ASLEEP):
                 store(line, IDLE)
-    return refused
+    return back
 
 
 @inline
@@ -154,17 +156,15 @@ def _deal(function, held, dealt, tasks, takes, pool):
     work(function, held, dealt, tasks, takes, 0)
     if posted or waking:
         end = now()
-        refused = _collect(pool, job, end)
+        back = _collect(pool, job, end)
         late = max(now() - end, waking)
-        note_wait(pool, workers, 0 if waking else end - start, late, refused > 0)
+        note_wait(pool, workers, 0 if waking else end - start, late, back > 0)
 
 
 @inner
 def _await(line, since):
     """Wait for a job, in a loop or asleep; the last one was done at a time."""
     looks, spin = 0, _SPIN if number(line, _FAST) else _SHORT_SPIN
-    if number(line, _SHARE) == _REFUSED:
-        spin = 0
     while load(line) != POSTED:
         looks += 1
         pause()
@@ -186,20 +186,29 @@ def _rest(line):
             set_number(line, _WAKING, waking)
 
 
+@inline
+def _stand_back(line):
+    """Sleep while a job's caller has this processor, where Linux wakes a thread if all are busy: one would wait for the
+    other."""
+    nap = _NAP
+    while load(line) == POSTED and number(line, _PROCESSOR) == processor():
+        set_number(line, _BACK, 1)
+        nap_at(line, POSTED, nap)
+        nap = min(2 * nap, _LONGEST_NAP)
+
+
 @kept
 @njit(cache=True, nogil=True)
 def _serve(line):
-    """Do jobs for ever, but not on the processor that their caller is on: it would wait for that processor."""
     since = now()
     while True:
         _await(line, since)
+        _stand_back(line)
         if compare_swap(line, POSTED, BUSY):
-            if number(line, _PROCESSOR) == processor():
-                set_number(line, _SHARE, _REFUSED)
-            else:
-                fast = number(line, _TIME) - since < _SPIN
-                set_number(line, _FAST, _FORGOTTEN if fast else max(0, number(line, _FAST) - 1))
-                _work(number(line, _JOB), number(line, _SHARE))
+            set_number(line, _BACK, 0)
+            fast = number(line, _TIME) - since < _SPIN
+            set_number(line, _FAST, _FORGOTTEN if fast else max(0, number(line, _FAST) - 1))
+            _work(number(line, _JOB), number(line, _SHARE))
             since = now()
             if swap(line, DONE) == AWAITED:
                 wake(line)

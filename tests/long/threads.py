@@ -97,6 +97,6 @@ def _prepare() -> None:
 
 
 PROOF = Proof(
-    run, count=1000, seconds=3 * _PATIENCE, prepare=_prepare, stretch=250,
+    run, count=1050, seconds=3 * _PATIENCE, prepare=_prepare, stretch=250,
     environment={"NUMBA_NUM_THREADS": str(_MOST_WORKERS)},
 )  # fmt: skip

@@ -141,6 +141,12 @@ def count():
     return _asking()(pool, others)
 
 
+def allowed():
+    """How many threads calls of this Python thread may use, whether threads come late now or not."""
+    _alone()
+    return 1 if _state["forked"] else _asking()(0, 0)
+
+
 def workers(work, least):
     """How many threads a kernel's tasks are for: one where `work` is less than `least`."""
     return count() if work >= least else 1

@@ -245,5 +245,5 @@ def _counter() -> Callable[[], int]:
     with no_fork:
         from ..cpu import threads
 
-    count: Callable[[], int] = threads.count
-    return count
+    allowed: Callable[[], int] = threads.allowed
+    return allowed

@@ -8,12 +8,11 @@ has what they were fitted to. For AMX they are derived: see `docs/kernels/dot_am
 
 from typing import NamedTuple
 
-from . import threads
 from .added import differing
 from .bands import BLOCKS, IN_BANDS, band_tiles, pays
 from .dot import EFFORT as DOT
 from .dot import bytes_of_levels
-from .drive import LEAST
+from .drive import workers_for
 from .framed import EFFORT as FRAMED
 from .framed import POSITIONS
 from .isa import NAME
@@ -91,7 +90,7 @@ UNIT_NS = {}
 
 def predicted(units):
     """(threads, microseconds) of a product that costs so many units in all; no time where no unit was measured."""
-    workers, ns = threads.workers(units, LEAST), UNIT_NS.get(NAME)
+    workers, ns = workers_for(units), UNIT_NS.get(NAME)
     return workers, None if ns is None else units * ns / 1000 / workers
 
 

@@ -12,7 +12,7 @@ from .tiles import IN_REGISTERS
 
 _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _LONG = NAME in ("portable", "neon", "avx2")  # units are three times as long as with AVX-512
-LEAST = 3 << (8 if _LONG else 10)  # units that are worth a parallel region, some 11 us
+_LEAST = 3 << (8 if _LONG else 10)  # units that are worth a parallel region, some 11 us
 _PIECE = 40  # units that a piece takes besides, 0.15 us
 _LATE = 0.15  # of a piece is what threads wait for the last one
 # Units that a pixel's words take by each chunk besides, where other threads write words beside them: one is stored, of
@@ -53,6 +53,11 @@ class _Ready(NamedTuple):
 
 
 _NO_WORK = _Ready(0, 0, (), None, None)
+
+
+def workers_for(units):
+    """How many threads a product of so many units is for."""
+    return threads.workers(units, _LEAST)
 
 
 def tiles_of(fixed):
@@ -104,7 +109,7 @@ def _make_ready(x, fixed, out, plan, words, images, no_values, effort, more):
         return _NO_WORK
     costs = words * effort.word + effort.tile
     work = costs.sum() * images * blocks
-    workers, chunks, parts = threads.workers(work, LEAST), 1, 1
+    workers, chunks, parts = threads.workers(work, _LEAST), 1, 1
     if workers > 1:
         # Output words belong to one task: channels are split at whole words, and not at all where groups share a word
         split = max(1, blocks // effort.together if w.groups == 1 else 1)

@@ -19,10 +19,10 @@ import quantarray as qa
 from quantarray.backends.registry import kernel
 from quantarray.ops.products import (
     calls,
-    depthwise_plan,
     depthwise_taps,
     epilogue,
     pooling,
+    select,
 )
 from quantarray.ops.products.lanes import GroupLanes
 
@@ -95,10 +95,7 @@ def public(name, function):
         def twin(device, asked):
             return kernel("cuda" if asked == name else device, asked)
 
-        none = [
-            patch.object(module, "has_kernel", lambda device, name: False)
-            for module in (depthwise_taps, depthwise_plan)
-        ]
+        none = [patch.object(module, "has_kernel", lambda device, name: False) for module in (depthwise_taps, select)]
         chosen = products_by(name) if name in PRODUCTS else nullcontext()
         with patch.object(calls, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1], chosen:
             function()

@@ -53,7 +53,8 @@ def test_sources_are_all_files_that_kernels_are_made_of(tmp_path):
     made = tmp_path / "cpu" / "micro" / "bits.py"
     made.parent.mkdir(parents=True)
     made.write_text("a")
-    other = tmp_path / "kernels.py"
+    other = tmp_path / "kernels" / "contract.py"
+    other.parent.mkdir()
     other.write_text("b")
     found = {sources(tmp_path)}
     assert sources(tmp_path) in found

@@ -17,7 +17,7 @@ np.__dict__.pop("row_stack", None)
 from cuda_compile import assemble
 from numba import types
 from quantarray.cuda import pack
-assemble(pack._pack, (types.Array(types.uint8, 2, "C"), types.Array(types.uint32, 3, "C")), (8, 0))
+assemble(pack._unpack, (types.Array(types.uint32, 3, "C"), types.Array(types.uint8, 2, "C")), (8, 0))
 print(hasattr(np, "row_stack"))
 """
 

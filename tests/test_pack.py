@@ -85,7 +85,7 @@ def test_recode_looks_every_code_up(data, shape_axis, bits, new_bits, group):
     dims[axis] = groups
     n = x.law.dtype.n_levels
     tables = np.random.default_rng(data.draw(seeds())).integers(0, 2**new_bits, (n, *dims))
-    q = qa.QuantArray(x.q.words, qa.table(x.q.bits), shape, axis % len(shape), qa.array.Constants(group=group))
+    q = qa.QuantArray(x.q.words, qa.table(x.q.bits), shape, axis % len(shape), qa.Constants(group=group))
     made = qa.QuantArray(recode(q, tables, new_bits), qa.uniform(new_bits), shape, q.axis)
     wide = tables.take(np.arange(shape[axis]) // group, axis=1 + q.axis) if group else tables
     expected = np.take_along_axis(np.broadcast_to(wide, (n, *shape)), x.codes[None], 0)[0]

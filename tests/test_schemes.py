@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
 from quantarray.arrays.array import validate
+from quantarray.core.dtypes import level_values
 from quantarray.quantizers.least_squares import least_squares_scale
 from quantarray.quantizers.normal_float import normal_levels
 
@@ -101,7 +102,7 @@ def quantize(x, *args, **kwargs):
 
 def decode(quantizer, codes, constants):
     """Values of codes, by the law alone."""
-    levels = qa.dtypes.level_values(quantizer.dtype, constants)
+    levels = level_values(quantizer.dtype, constants)
     levels = levels.reshape(len(levels), *(levels.shape[1:] or (1,) * codes.ndim))
     return np.take_along_axis(np.broadcast_to(levels, (len(levels), *codes.shape)), codes[None].astype(int), 0)[0]
 

@@ -4,7 +4,6 @@
 64 bits that only one thread uses at a time.
 """
 
-import ctypes
 import platform
 import sys
 
@@ -32,9 +31,11 @@ def _find():
     """Make functions of libc known to LLVM; return why they cannot be used here, or ""."""
     if sys.platform != "linux" or _MACHINE not in _SYSCALLS or sys.maxsize < 2**32:
         return f"it needs 64-bit Linux on {' or '.join(_SYSCALLS)}, this is {sys.platform} on {_MACHINE}"
-    libc = ctypes.CDLL(None)
     for theirs, ours in _LIBC.items():
-        llvmlite.binding.add_symbol(ours, ctypes.cast(getattr(libc, theirs), ctypes.c_void_p).value)
+        address = llvmlite.binding.address_of_symbol(theirs)
+        if address is None:
+            return f"this C library has no {theirs}"
+        llvmlite.binding.add_symbol(ours, address)
     return ""
 
 

@@ -130,10 +130,20 @@ def _top_k(d: Draw) -> Any:
     return lambda: qa.top_k(some, database, min(k, database.shape[0]))
 
 
+def _explain(d: Draw) -> Any:
+    x, w = pair(d)
+    return lambda: qa.explain(qa.linear, x, w)
+
+
+def _on(d: Draw) -> Any:
+    x, w = pair(d)
+    return checked(lambda: qa.on("cpu", qa.linear, x, w), lambda: values(x) @ values(w).T, x, w)
+
+
 OPS = {
     "linear": _linear, "matmul": _matmul, "matmul of batches": _batched, "linear of bytes": _dense,
     **{name: _contraction(name) for name in "inner tensordot dot einsum".split()},
     "einsum of one": _einsum_of_one, "dot of vectors": _vectors, "vecdot": _vecdot, "hamming": _hamming,
-    "outer": _outer, "top_k": _top_k,
+    "outer": _outer, "top_k": _top_k, "explain": _explain, "on": _on,
 }  # fmt: skip
-WEIGHTS = {"linear": 3.0, "matmul": 2.0}
+WEIGHTS = {"linear": 3.0, "matmul": 2.0, "explain": 0.2, "on": 0.2}

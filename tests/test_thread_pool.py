@@ -219,13 +219,16 @@ sys.path.insert(0, str(folder))
 
 
 def openmp():
-    """The path of GNU OpenMP's library, or None."""
+    """The path of GNU OpenMP's library, or None where there is none that loads."""
     from ctypes.util import find_library
 
     name = find_library("gomp")
     if name is None:
         return None
-    ctypes.CDLL(name)
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return None
     with open("/proc/self/maps") as f:
         return next((line.split()[-1] for line in f if "libgomp" in line), None)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.core.dtypes import Constants, bfloat16_bits, bfloat16_values
-from quantarray.cpu import grouped as kernels
+from quantarray.cpu.bits import encode_grouped as kernels
 from quantarray.quantizers import grouped
 
 MASK = 2**32 - 1

@@ -243,7 +243,7 @@ def _run(name: str, x: Any, w: QuantArray, make: Make) -> Callable[[], Any]:
 def _counter() -> Callable[[], int]:
     """What says over how many threads a kernel is spread. Found once: an import takes a microsecond each time."""
     with no_fork:
-        from ..cpu import threads
+        from ..cpu.runtime import threads
 
     allowed: Callable[[], int] = threads.allowed
     return allowed

@@ -18,15 +18,7 @@ from ...core.format import WORD, WORD_BITS, word_count
 from ...core.hints import Bytes, OutType, Values
 from ...kernels.contract import Fixed, Forms, Right
 from ...kernels.windows import row_plan
-from . import (
-    calls,
-    epilogue,
-    folded_thresholds,
-    parts,
-    prepared_calls,
-    scaled_sums,
-    select,
-)
+from . import calls, epilogue, folded_thresholds, parts, prepared_calls, scaled_sums, select
 from .few_outputs import FewOutputs
 from .lanes import TILE, GroupLanes
 from .operand import Operand, bias_values, from_dense, is_dense, lower, operand, plain_terms, result_type, summed

@@ -6,6 +6,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I64, const, pointer
+from ..runtime.isa import FEATURES
 
 _BYTES = ir.VectorType(I8, 64)
 _BITS = ir.VectorType(ir.IntType(1), 64)
@@ -31,3 +32,7 @@ def pick_bits(typingctx, words, byte, choice, at):
         return builder.bitcast(builder.call(vpshufbitqmb, [builder.call(vpermb, [read, which]), bits]), I64)
 
     return signature, codegen
+
+
+if not {"avx512vbmi", "avx512bitalg"} <= FEATURES:
+    pick_bits = None  # bits of words are moved by shifts

@@ -16,6 +16,7 @@ from numba.core import config
 from ...backends import diagnosis
 from ...backends.registry import empty, settle
 from ...core.errors import DeviceError
+from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
 
 LANES = 32  # threads of a warp, and bits of half a word
 MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest

@@ -1,6 +1,6 @@
 """3x3 products of few bits at stride 1, four results at a time with 16 products of bytes instead of 36.
 
-Pixels, taps and sums become others in cache only (`cpu/int8/winograd_transforms.py`); between them are the dot products of `dot`, one
+`winograd_transforms.py` transforms pixels, taps and sums within cache; between them are the dot products of `dot`, one
 for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, the bounds and the figures.
 """
 

@@ -1,5 +1,5 @@
-"""Counting a band of tiles at once, some blocks after the others: by tables (`cpu/popcount/band_lut.py`), or by shuffles
-that two pixels share (`cpu/popcount/band_avx512bw_pshufb.py`)."""
+"""Count a band of tiles at once, some blocks after the others: by lookup tables (`band_lut.py`), or by byte shuffles
+that two pixels share (`band_avx512bw_pshufb.py`)."""
 
 from typing import NamedTuple
 

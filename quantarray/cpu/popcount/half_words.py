@@ -1,4 +1,4 @@
-"""What channels add to counts by both halves of words: `cpu/popcount/avx512_vpopcntdq.py` leaves it out, as it is no pixel's."""
+"""Sum the part of counts that depends on channels alone, which `avx512_vpopcntdq.py` leaves out of its loop."""
 
 import numpy as np
 

@@ -22,7 +22,7 @@ from test_micro import FEATURES, run
 from quantarray.cpu import costs, framed, isa, matrix_unit, trial
 from quantarray.cpu.micro import BLENDED, LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows, put_strip
 from quantarray.cpu.micro.vectors import I8, I32, I64
-from quantarray.kernels.contract import Forms
+from quantarray.kernels.operands import Forms
 from quantarray.kernels.windows import Window, frame, tile_count
 
 TRIPLE = "x86_64-unknown-linux-gnu"
@@ -382,7 +382,7 @@ import numpy as np
 from numba import typeof
 from quantarray.cpu import dot, framed, matrix_unit
 from quantarray.cpu.micro import dot_amx
-from quantarray.kernels.contract import Finish, Frame, Left, Plan, Right
+from quantarray.kernels.operands import (Finish, Frame, Left, Plan, Right)
 
 def array(dimensions, dtype=np.int64):
     return np.zeros([1] * dimensions, dtype)

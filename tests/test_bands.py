@@ -26,7 +26,7 @@ from quantarray.cpu.micro import (
     value_sums,
 )
 from quantarray.cpu.tiles import Places
-from quantarray.kernels.contract import Plan
+from quantarray.kernels.operands import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 

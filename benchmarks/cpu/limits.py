@@ -15,7 +15,7 @@ from quantarray.cpu.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_band, empty
 from quantarray.cpu.isa import NAME
 from quantarray.cpu.micro import LANES, PAIR, TILE, count_tile, lay_out, mask_counts
 from quantarray.cpu.tiles import IN_REGISTERS, Places
-from quantarray.kernels.contract import Plan
+from quantarray.kernels.operands import Plan
 
 _WORDS = 32  # of a run: at most 16 KiB of weights, which stay in L1
 _TRIES = 60

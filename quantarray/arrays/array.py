@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 import numpy as np
 
 from ..backends.registry import contiguous, device_of, empty, has_kernel, settle, to_host
-from ..core.dtypes import Array, Constants, DType, level_values
+from ..core.code_values import level_values
+from ..core.dtypes import Array, Constants, DType
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import Array, Constants, DType, bipolar, integers, level_values
+from ..core.code_values import level_values
+from ..core.dtypes import Array, Constants, DType, bipolar, integers
 from ..core.format import locked
 from . import checks, exact_limits
 from .constants import make_constants

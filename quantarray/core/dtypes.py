@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from .bfloat16 import bfloat16_bits, bfloat16_values
 from .forks import cached_property
 from .format import MAX_BITS, bits_for, is_locked, locked
 
@@ -141,7 +141,6 @@ uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (
 int2, int3, int4, int5, int6, int7, int8 = (
     _named(f"int{k}", range(-(2 ** (k - 1)), 2 ** (k - 1))) for k in range(2, MAX_BITS + 1)
 )
-_AT_ONCE = 1 << 19  # levels that are computed at once, 4 MiB in float64
 _UNSIGNED = (uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8)
 _SIGNED = (int2, int3, int4, int5, int6, int7, int8)
 _NAMED = {d.levels: d for d in (bipolar, ternary, *_UNSIGNED, *_SIGNED)}
@@ -232,25 +231,6 @@ def table(bits: int, n_levels: int | None = None) -> DType:
     array([ 0.25, -7.  ,  1.  ], dtype=float32)
     """
     return _real("table", bits, n_levels)
-
-
-def bfloat16_bits(x: Array) -> Array:
-    """float32 to bfloat16, the upper half of a float32, as uint16; rounded to nearest, ties to even.
-
-    >>> [f"{bits:04x}" for bits in bfloat16_bits(np.float32([1, 1.00390625, -0.1]))]
-    ['3f80', '3f80', 'bdcd']
-    """
-    bits = np.asarray(x, np.float32).view(np.uint32)
-    return np.asarray(((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
-
-
-def bfloat16_values(bits: Array) -> Array:
-    """The float32 numbers that bfloat16 bits, uint16, stand for.
-
-    >>> bfloat16_values(np.uint16([0x3F80, 0xBDCD]))
-    array([ 1.        , -0.10009766], dtype=float32)
-    """
-    return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 class Constants:
@@ -363,67 +343,6 @@ def _range(a: Array) -> str:
 
 def _read_only(a: Array) -> Array:
     return a if is_locked(a) else locked(a.copy())
-
-
-def level_values(dtype: DType, constants: Constants) -> Array:
-    """Every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
-
-    Where they are many, of one code after the other: of all at once, float64 would take twice as much as the result.
-    """
-    if constants.table is not None:
-        return constants.table
-    dims = constant_dims(constants)
-    codes = np.arange(dtype.n_levels).reshape(-1, *(1,) * len(dims))
-    if math.prod(dims) * len(codes) <= _AT_ONCE:
-        return values_of_codes(dtype, constants, codes)
-    out = np.empty((len(codes), *dims), np.float32)
-    for code in codes:
-        out[int(code.flat[0])] = values_of_codes(dtype, constants, code)
-    return out
-
-
-def constant_dims(constants: Constants) -> tuple[int, ...]:
-    """The shape to which constants broadcast, without their leading axes; () for none."""
-    return np.broadcast_shapes(*(a.shape[lead:] for _, a, lead in constants.items()))
-
-
-def values_of_codes(dtype: DType, constants: Constants, codes: Array) -> Array:
-    """The value of each code; float32, or int64 for integer levels without a scale. No table.
-
-    codes: integers whose shape broadcasts with the constants, those in groups already repeated. Computed in float64 in
-    the order of the formulas above and rounded to float32 once, here and nowhere else.
-    """
-    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
-    if dtype.levels is not None:
-        exact = np.array(dtype.levels, np.int64)[codes]
-        return np.asarray(exact if scale is None else (scale * exact).astype(np.float32))
-    assert scale is not None and offset is not None
-    if dtype.kind == "uniform":
-        return np.asarray((offset + scale * codes).astype(np.float32))
-    value = offset
-    for k in range(dtype.bits):
-        value = value + scale[k] * ((codes >> k) & 1)
-    return np.asarray(value.astype(np.float32))
-
-
-def level_ranks(dtype: DType, constants: Constants) -> Array:
-    """The place of each code's value among all values, 0 for the smallest: uint8 [n_levels, *constants' shape].
-
-    Codes of equal value rank in code order. Pooling and comparison go by rank, because the order of codes is not
-    the order of values where a basis is unordered or a scale negative.
-    """
-    return _ranks(dtype, constants) if constants.shapes else _plain_ranks(dtype)
-
-
-@lru_cache(maxsize=256)
-def _plain_ranks(dtype: DType) -> Array:
-    """Of levels that the dtype alone knows. Nobody writes to it."""
-    return _ranks(dtype, Constants())
-
-
-def _ranks(dtype: DType, constants: Constants) -> Array:
-    order = np.argsort(level_values(dtype, constants), axis=0, kind="stable")
-    return np.argsort(order, axis=0, kind="stable").astype(np.uint8)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 from ..core.dtypes import Array
 from ..core.forks import cached_property
 from ..core.format import RUN_WORDS
-from .contract import Frame, Plan, Squares
+from .operands import Frame, Plan, Squares
 
 _FAR = 1 << 62
 _POSITIONS = 512  # of images that are worked on together

@@ -1,6 +1,6 @@
 """`autotune`: kernels chosen by measuring, kept for the process, and in a file for later ones.
 
-A call is made ready once for each form of its operands (`ops/products/prepared_calls.py`), and that is where kernels
+A call is made ready once for each form of its operands (`ops/products/calls.py`), and that is where kernels
 are chosen. So that is where a table of measured choices is asked, and where a new problem is timed: the call is made
 ready once for each kernel that can do it, each way on a view of the weights of its own, so that no layout of a slower
 one is kept.
@@ -27,7 +27,7 @@ from ..core.dtypes import Array
 from ..core.errors import FormatError
 from ..core.forks import no_fork
 from ..io import files
-from ..ops.products import prepared_calls
+from ..ops.products import calls
 from . import timing
 from .results import Problem, Row, Tuned, problem_of
 
@@ -38,7 +38,7 @@ Make = Callable[[QuantArray], Any]  # a call that is made ready for some weights
 
 def _install() -> None:
     """Let prepared calls ask this module; until then they look no further."""
-    prepared_calls.install(sys.modules[__name__])
+    calls.install(sys.modules[__name__])
 
 
 class _State:

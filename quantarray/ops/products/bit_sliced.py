@@ -19,9 +19,9 @@ from ...backends.registry import empty, has_kernel, kernel
 from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...core.format import WORD_BITS, empty_lines
-from ...kernels.contract import Finish, Left, Slices
+from ...kernels.operands import Finish, Left, Slices
 from ...kernels.windows import Window, classes, stretches, tap_offsets
-from . import epilogue
+from . import calls
 from .lanes import CopyLanes
 from .operand import reach
 
@@ -40,11 +40,11 @@ class Sliced:
     inside: Array  # int64[classes lanes]: |b|
     weights: Slices  # but for limits and flips
     finish: Finish  # whose lanes are channels
-    packed: epilogue.Packed | None
+    packed: calls.Packed | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> Sliced:
+    def finished(self, finish: Finish, packed: calls.Packed | None) -> Sliced:
         """The same with another last step."""
         return replace(self, finish=finish, packed=packed)
 
@@ -96,7 +96,7 @@ def refusal(device: str, terms: Array, values: Array) -> str:
 
 def prepare(
     device: str, terms: Array, values: Array, turns: int, window: Window, finish: Finish,
-    packed: epilogue.Packed | None, dtype: np.dtype[Any], shape: tuple[int, ...],
+    output: calls.Output,
 ) -> Sliced:  # fmt: skip
     """For weights, int64[taps * turns, channels], for which that is possible. `finish` has its lanes as `CopyLanes` of
     one copy."""
@@ -118,7 +118,7 @@ def prepare(
         period=period,
     )
     step = int(terms[0, 3]) * int(abs(values.flat[0]))
-    return Sliced(device, turns, step, lanes(inside @ (values > 0)), weights, finish, packed, dtype, shape)
+    return Sliced(device, turns, step, lanes(inside @ (values > 0)), weights, finish, *output)
 
 
 def _words(bits: Array) -> Array:

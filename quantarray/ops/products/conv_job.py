@@ -11,8 +11,8 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
-from ...core.format import word_count
-from ...kernels.contract import Forms
+from ...core.format import WORD_BITS, word_count
+from ...kernels.operands import Forms
 from ...kernels.windows import Window, tile_count
 from . import folded_thresholds, scaled_sums
 from .lanes import TILE
@@ -66,6 +66,11 @@ class Job:
         """Words that a window would span with so many channels a group."""
         rows, taps = self.rows
         return rows * word_count(taps * channels)
+
+    @property
+    def few_channels(self) -> bool:
+        """True where a pixel fills less than a word, so that taps side by side could save some."""
+        return not self.of_bytes and self.groups == 1 and self.w.shape[3] < WORD_BITS
 
     @property
     def pixels(self) -> int:

@@ -13,7 +13,7 @@ from ...arrays.array import QuantArray
 from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS, word_count
-from ...kernels.contract import Fixed, Frame, Left, Plan, Right, Squares
+from ...kernels.operands import Fixed, Frame, Left, Plan, Right, Squares
 from ...kernels.windows import (
     along,
     classes,
@@ -33,7 +33,7 @@ from . import (
     select,
 )
 from .conv_job import Job
-from .lanes import TILE, CopyLanes, GroupLanes
+from .lanes import TILE, CopyLanes, GroupLanes, full_lane, layout_of, weight_words, words_of
 from .operand import Operand, lower
 
 
@@ -137,12 +137,12 @@ def _prepare(job: Job) -> Contraction:
     if job.real:
         scale, offset = _weight_constants(job.b, shape[3])
         n_outside = (~inside).sum(axis=1) * job.w.shape[3]
-        pad, shift = calls.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+        pad, shift = epilogue.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
     else:
-        extra = calls.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
+        extra = epilogue.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
     lanes = GroupLanes(shape[3], groups)
     finish = epilogue.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
-    packed = epilogue.packed(job.device, job.requantize, shape)
+    packed = calls.packed(job.device, job.requantize, shape)
     call = calls.Call(job.device, name, Fixed(right, where, finish, {}, {}), packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
@@ -170,8 +170,9 @@ def _prepare_scaled(job: Job) -> Contraction:
     _, ones, outside = _right(job, exact.call.name, inside)
     scale, offset = _weight_constants(job.b, job.shape[3])
     n_outside = (~inside).sum(axis=1) * job.w.shape[3]
-    pad, bias = calls.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
-    call = scaled_sums.Scaled.of(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
+    pad, bias = epilogue.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    rescale = scaled_sums.Rescale(of_pixel, scale[0], ones[:, 0], pad, bias)
+    call = scaled_sums.Scaled.of(exact.call, exact.images, rescale)
     return exact._replace(images=job.shape[0], call=call)
 
 
@@ -184,7 +185,7 @@ def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
     channels, lanes = job.shape[3], CopyLanes(job.shape[3], 1)
     bias = np.zeros(channels) if job.bias is None else job.bias.astype(np.float64)
     last = epilogue.finish(job.requantize, channels, True, bias=bias, lanes=lanes)
-    packed = epilogue.packed(job.device, job.requantize, job.shape)
+    packed = calls.packed(job.device, job.requantize, job.shape)
     scale, _ = _weight_constants(job.b, channels)
     return InTurns(
         folded_thresholds.Exact(exact.call, lanes(scale[0]), last, packed, {}), exact.images, prepare(merged)
@@ -195,10 +196,10 @@ def _prepare_sliced(job: Job, turned: Array) -> Contraction:
     n, channels, inside = job.w.shape[3], job.shape[3], classes(job.window).inside.astype(np.int64)
     by_tap = turned.reshape(-1, n, channels).sum(axis=1)
     sums, exact = (inside @ by_tap)[:, None], np.dtype(np.int64)
-    extra = calls.integer_extra(job.terms, sums, int(job.pad), job.bias, by_tap.sum(axis=0) - sums, exact)
+    extra = epilogue.integer_extra(job.terms, sums, int(job.pad), job.bias, by_tap.sum(axis=0) - sums, exact)
     finish = epilogue.finish(job.requantize, channels, False, extra, lanes=CopyLanes(channels, 1))
-    packed = epilogue.packed(job.device, job.requantize, job.shape)
-    call = bit_sliced.prepare(job.device, job.terms, turned, n, job.window, finish, packed, job.dtype, job.shape)
+    output = calls.Output(calls.packed(job.device, job.requantize, job.shape), job.dtype, job.shape)
+    call = bit_sliced.prepare(job.device, job.terms, turned, n, job.window, finish, output)
     return Contraction(channels, 1, job.shape[0], job.terms if job.plain else None, False, None, call)
 
 
@@ -207,7 +208,7 @@ def _prepare_folded(job: Job) -> Contraction:
     exact = _prepare(job.of_integers)
     assert isinstance(exact.call, calls.Call)
     again = None
-    if calls.layout_of(exact.call.name) != calls.layout_of("conv_real"):
+    if layout_of(exact.call.name) != layout_of("conv_real"):
         if not job.folds or job.merged:  # merged words, kept for the real call, would be as large as a layout
             return _prepare(job)
         again = partial(_real_call, apart(job))
@@ -263,12 +264,12 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
         if job.side_by_side:
             rows = job.rows[0]
             words = lower("conv2d", "w", side_by_side(job.w, rows)).words.reshape(len(by_tap), channels, rows, -1)
-        return calls.weight_words(job.device, name, words, job.groups), calls.term_sums(job.b.terms, per_group, by_tap)
+        return weight_words(job.device, name, words, job.groups), epilogue.term_sums(job.b.terms, per_group, by_tap)
 
-    order = calls.layout_of(name)
+    order = layout_of(name)
     words, by_tap = job.w._cached((order, job.groups, job.side_by_side), layout)
     if job.b.recoded is None and not job.side_by_side:
-        job.w._laid_out(calls.words_of(order), words, job.groups)
+        job.w._laid_out(words_of(order), words, job.groups)
 
     def over(taps: Array) -> Array:
         """Sums over some taps of a window, for each class: [classes terms channels]."""
@@ -300,4 +301,4 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
 def _weight_constants(b: Operand, channels: int) -> tuple[Array, Array]:
     """Scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
     scale, offset = b.constants(4)
-    return calls.full_lane(scale[:, :, 0, 0, 0], channels), calls.full_lane(offset[:, 0, 0, 0], channels)
+    return full_lane(scale[:, :, 0, 0, 0], channels), full_lane(offset[:, 0, 0, 0], channels)

@@ -13,7 +13,7 @@ from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...kernels.windows import Window, classes
 from . import calls, epilogue
-from .lanes import CopyLanes
+from .lanes import CopyLanes, full_lane
 from .operand import Operand, term_values
 
 
@@ -34,7 +34,7 @@ def weights(w: QuantArray, b: Operand) -> Weights:
         index = np.arange(channels) // w.group
         scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
     values = w._cached("depthwise", lambda: term_values(b, channels))
-    return Weights(values, calls.full_lane(scale, channels), calls.full_lane(offset, channels))
+    return Weights(values, full_lane(scale, channels), full_lane(offset, channels))
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class DepthwiseJob:
         return inside if self.mean else np.ones_like(inside)
 
     @property
-    def packed(self) -> epilogue.Packed | None:
-        return epilogue.packed(self.device, self.requantize, self.shape)
+    def packed(self) -> calls.Packed | None:
+        return calls.packed(self.device, self.requantize, self.shape)
 
     @cached_property
     def sums(self) -> Array:
@@ -87,4 +87,4 @@ class DepthwiseJob:
     def real_extras(self) -> tuple[Array, Array]:
         """(pad [classes outputs], bias [outputs]) of a real result."""
         outside, n_outside = self.w.values.sum(axis=1) - self.sums, (~classes(self.window).inside).sum(axis=1)
-        return calls.real_extras(self.pad, self.bias, outside, n_outside, self.w.scale, self.w.offset)
+        return epilogue.real_extras(self.pad, self.bias, outside, n_outside, self.w.scale, self.w.offset)

@@ -17,9 +17,9 @@ from ...backends.registry import empty, has_kernel, kernel
 from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...core.format import WORD_BITS, empty_lines
-from ...kernels.contract import Cuts, Finish, Left, PairedRows, Taps
+from ...kernels.operands import Cuts, Finish, Left, PairedRows, Taps
 from ...kernels.windows import Window, classes
-from . import epilogue
+from . import calls
 from .lanes import CopyLanes
 
 _PLANES = 8  # that a byte holds
@@ -36,11 +36,11 @@ class ByBytes:
     right: Taps
     plan: PairedRows
     finish: Finish
-    packed: epilogue.Packed | None
+    packed: calls.Packed | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> ByBytes:
+    def finished(self, finish: Finish, packed: calls.Packed | None) -> ByBytes:
         """The same with another last step."""
         return replace(self, finish=finish, packed=packed)
 
@@ -88,12 +88,12 @@ def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic
 
 def prepare(
     device: str, terms: Array, values: Array, lanes: CopyLanes, window: Window, finish: Finish,
-    packed: epilogue.Packed | None, dtype: np.dtype[Any], shape: tuple[int, ...],
+    output: calls.Output,
 ) -> ByBytes:  # fmt: skip
     """For weights, int64[1 taps outputs], for which that is possible."""
     step, period = int(terms[0, 3]), lanes.width // WORD_BITS
     right = Taps(_weights(terms, -values if step < 0 else values, lanes, window), lanes.channels, period)
-    return ByBytes(device, abs(step), right, _rows(window, period), finish, packed, dtype, shape)
+    return ByBytes(device, abs(step), right, _rows(window, period), finish, *output)
 
 
 def _largest(terms: Array, values: Array) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, overload
+from typing import Any
 
 import numpy as np
 
 from ...arrays import checks, exact_limits
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import contiguous, device_of, kernel, moveaxis, namespace, zeros
-from ...core.dtypes import Array, Constants, DType
+from ...backends.registry import contiguous, device_of, kernel, moveaxis, namespace, to_host
+from ...core.dtypes import Array, DType
 from ...core.format import WORD, word_count
-from ...kernels.contract import Finish
+from ...kernels.operands import Finish
+from .calls import packed
 from .lanes import GroupLanes, Lanes
 
 _NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
@@ -88,35 +89,39 @@ def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
     return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])
 
 
-class Packed(NamedTuple):
-    """A packed result before it is there: what does not depend on its codes."""
-
-    device: str
-    dtype: DType
-    shape: tuple[int, ...]
-    constants: Constants
-    words: tuple[int, ...]  # the shape of its words
-    rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
-
-    def empty(self) -> Array:
-        """Words that are all zero."""
-        return zeros(self.device, self.words)
-
-    def __call__(self, words: Array) -> QuantArray:
-        return QuantArray(words, self.dtype, self.shape, len(self.shape) - 1, self.constants)
+def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
+    """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
+    ones = to_host(namespace(device_of(axis_words)).bitwise_count(axis_words).sum(axis=-1, dtype=np.int64))
+    sums = []
+    for first, planes, base, step in terms.tolist():
+        codes = sum(ones[first + i] << i for i in range(planes))
+        sums.append(base * elements + step * codes)
+    return np.array(sums)
 
 
-@overload
-def packed(device: str, requantize: Thresholds, shape: tuple[int, ...]) -> Packed: ...
-@overload
-def packed(device: str, requantize: None, shape: tuple[int, ...]) -> None: ...
-def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -> Packed | None:
-    """What thresholds make of results of a shape, packed on its last axis; None where there are none."""
-    if requantize is None:
-        return None
-    into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
-    rows = into.bits, math.prod(outer), words
-    return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
+def real_extras(
+    pad_value: float, bias: Array | None, outside: Array, n_outside: Array, scale: Array, offset: Array
+) -> tuple[Array, Array]:
+    """(pad [classes channels], bias [channels]) of a real result, in the documented order.
+
+    outside int64[classes terms channels], n_outside int64[classes], scale [terms channels], offset [channels].
+    """
+    pad = offset * n_outside[:, None]
+    for s in range(outside.shape[1]):
+        pad = pad + scale[s] * outside[:, s]
+    shift = np.zeros(outside.shape[-1]) if bias is None else bias.astype(np.float64)
+    return np.asarray(pad_value * pad), shift
+
+
+def integer_extra(
+    terms: Array, inside: Array, pad_value: int, bias: Array | None, outside: Array, dtype: np.dtype[Any]
+) -> Array:
+    """[classes channels] of the result's dtype: all of an exact result that does not depend on the pixel's codes.
+
+    `terms` are x's; inside and outside are the sums of the weights' one term, int64[classes terms channels].
+    """
+    extra: Array = int(terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
+    return (extra if bias is None else extra + bias).astype(dtype)
 
 
 def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:

@@ -20,7 +20,7 @@ from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS, word_count
 from ..counting.histograms import Field, fold
 from ..counting.reducers import PlaneProducts
-from . import calls
+from . import epilogue
 from .lanes import LANES, GroupLanes
 from .operand import Operand, lower
 
@@ -112,4 +112,4 @@ def _planes(a: Operand) -> Array:
 
 def _term_sums(a: Operand, elements: int) -> Array:
     """int64 [terms rows 1]: the sum of each term along a row."""
-    return calls.term_sums(a.terms, elements, _planes(a))
+    return epilogue.term_sums(a.terms, elements, _planes(a))

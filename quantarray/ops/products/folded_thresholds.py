@@ -15,8 +15,8 @@ import numpy as np
 
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
-from ...kernels.contract import Finish, Left
-from . import calls, epilogue
+from ...kernels.operands import Finish, Left
+from . import calls
 from .operand import Operand, inexact
 
 _MOST = 8  # scales of x whose thresholds are kept
@@ -39,7 +39,7 @@ class Exact(NamedTuple):
     call: calls.Sums  # without thresholds
     scale: Array  # of w, float64 in the lanes of `call`
     last: Finish  # of real results, in the same lanes
-    packed: epilogue.Packed | None
+    packed: calls.Packed | None
     made: dict[float, calls.Sums | None]
     inside: int = 1  # what results are divided by, if they are means
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,20 +21,21 @@ def window(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
-    hint: str = "",
+    hint: Callable[[tuple[int, int], tuple[int, int]], str] | None = None,
 ) -> Window:
     """Check stride, padding and dilation; refuse windows larger than the padded image, and absurd results.
 
-    `hint` ends the message of a window that is too large.
+    `hint(image, size)` ends the message of a window that is too large.
     """
     steps = checks.pair(op, "stride", stride, 1)
     spread = checks.pair(op, "dilation", dilation, 1)
     pads = _pads(op, image, size, steps, padding, spread)
     made = _window(image, size, steps, pads, spread)
     if 0 in made.output:
+        fix = "" if hint is None else hint(image, size)
         raise ValueError(
             f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
-            f"{image[0]}x{image[1]} with padding {pads}{hint}"
+            f"{image[0]}x{image[1]} with padding {pads}{fix}"
         )
     if made.output[0] * made.output[1] >= 2**31:
         raise ValueError(

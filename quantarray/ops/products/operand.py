@@ -8,6 +8,7 @@ plane; a table of real values becomes a term for each product of planes, a table
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,12 +19,15 @@ from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_cupy, lies_on_gpu
 from ...backends.registry import namespace, to_host
-from ...core.dtypes import Array, DType, arithmetic, level_values
-from ...core.format import bits_for
+from ...core.code_values import level_values
+from ...core.dtypes import Array, DType, arithmetic
+from ...core.format import WORD, bits_for
 from ..counting.histograms import coefficients
 from ..words.conversion import recode
 
 MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
+_RECODED = 1 << 24  # bytes of x on planes that are not its own
+_ROWS = 1 << 16  # of a matrix in one call
 
 
 class Operand(NamedTuple):
@@ -164,6 +168,18 @@ def _common_ones(q: QuantArray) -> Array:
     return out
 
 
+def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
+    """How many of x's first axis are done at once; all where nothing asks for less. x has at least one."""
+    n = len(x)
+    words = a.planes * math.prod(a.source.words.shape[1:]) * WORD.itemsize
+    step = n
+    if a.recoded and words > max(2 * x.nbytes, _RECODED):
+        step = min(step, max(1, n * max(2 * x.nbytes, _RECODED) // words // 2))
+    if rows_of_a_plan > _ROWS:
+        step = min(step, max(1, n * _ROWS // rows_of_a_plan))
+    return step
+
+
 def from_dense(x: Array, axis: int) -> QuantArray:
     """An int8 or uint8 array as 8 packed planes; exact, and the same integers."""
     from ...core.dtypes import int8, uint8
@@ -176,6 +192,8 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 def is_dense(x: Any) -> bool:
     """True for an int8 or uint8 array, CuPy's too."""
+    if isinstance(x, QuantArray):
+        return False
     array = isinstance(x, np.ndarray) and not checks.is_masked(x)
     return (array or is_cupy(x)) and x.dtype in (np.uint8, np.int8)
 

@@ -20,14 +20,10 @@ from ...arrays.layouts import room
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import empty
 from ...core.dtypes import Array
-from ...core.format import WORD, WORD_BITS
-from . import epilogue
-from .lanes import LANES, GroupLanes
-from .operand import Operand
+from ...core.format import WORD_BITS
+from . import calls
 
 _AT_ONCE = 1 << 20  # bytes of weights that are laid out in a call
-_RECODED = 1 << 24  # bytes of x on planes that are not its own
-_ROWS = 1 << 16  # of a matrix in one call
 
 Call = Callable[..., Any]
 Prepare = Callable[..., Any]  # a call for x, w, bias and requantize
@@ -45,7 +41,7 @@ class Result(NamedTuple):
         """The result before it is there: a dense array, or words that are all zero."""
         if self.requantize is None:
             return empty(self.device, self.shape, self.dtype) if out is None else out
-        return epilogue.packed(self.device, self.requantize, self.shape).empty()
+        return calls.packed(self.device, self.requantize, self.shape).empty()
 
     def fill(self, result: Any, rows: slice, channels: slice, part: Any) -> None:
         """Put a part in its place; channels begin on words."""
@@ -58,7 +54,7 @@ class Result(NamedTuple):
     def end(self, result: Any) -> Any:
         if self.requantize is None:
             return result
-        return epilogue.packed(self.device, self.requantize, self.shape)(result)
+        return calls.packed(self.device, self.requantize, self.shape)(result)
 
 
 class ByOutputs(NamedTuple):
@@ -116,11 +112,6 @@ def by_outputs(
     return whole._replace(first=first)
 
 
-def layout_bytes(planes: int, outputs: int, words: int, groups: int = 1) -> int:
-    """Bytes of the layout of weights of so many planes, and words an output."""
-    return planes * GroupLanes(outputs, groups).blocks * LANES * words * WORD.itemsize
-
-
 class ByRows(NamedTuple):
     """Parts of the first axis of x, all but the last of one form, whose call is kept."""
 
@@ -155,18 +146,6 @@ class ByRows(NamedTuple):
             else:
                 self.result.fill(result, rows, slice(0, self.result.shape[-1]), call(part))
         return self.result.end(result)
-
-
-def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
-    """How many of x's first axis are done at once; all where nothing asks for less. x has at least one."""
-    n = len(x)
-    words = a.planes * math.prod(a.source.words.shape[1:]) * WORD.itemsize
-    step = n
-    if a.recoded and words > max(2 * x.nbytes, _RECODED):
-        step = min(step, max(1, n * max(2 * x.nbytes, _RECODED) // words // 2))
-    if rows_of_a_plan > _ROWS:
-        step = min(step, max(1, n * _ROWS // rows_of_a_plan))
-    return step
 
 
 def _cuts(start: int, stop: int, step: int) -> Iterator[slice]:

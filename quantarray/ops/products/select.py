@@ -24,7 +24,7 @@ from ...arrays.thresholds import Thresholds
 from ...backends.registry import has_kernel, integer_kernel, product_costs
 from ...core.dtypes import Array
 from ...core.forks import cached_property
-from ...kernels.contract import Forms
+from ...kernels.operands import Forms
 from . import (
     bit_sliced,
     bit_sliced_groups,

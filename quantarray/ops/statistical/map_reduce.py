@@ -10,7 +10,8 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, level_values
+from ...core.code_values import level_values
+from ...core.dtypes import Array
 from ...core.hints import Axes
 from ..counting.histograms import Field, Job, field, fold, pair
 from ..counting.reducers import Extreme, IntegerSum, RealSum

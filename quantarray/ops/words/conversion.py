@@ -9,7 +9,8 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...arrays.blocks import SIZE, blocks
 from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
-from ...core.dtypes import Array, constant_dims, level_values, values_of_codes
+from ...core.code_values import constant_dims, level_values, values_of_codes
+from ...core.dtypes import Array
 from ...core.format import WORD_BITS, tail_mask, word_count
 
 _FEW = 1 << 12  # levels that are few, whatever the size of an array

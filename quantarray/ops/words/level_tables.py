@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, Constants, DType, constant_dims, level_values
+from ...core.code_values import constant_dims, level_values
+from ...core.dtypes import Array, Constants, DType
 from ...core.format import WORD_BITS
 
 Key = tuple[slice, ...]

@@ -25,7 +25,8 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.constants import make_constants
-from ...core.dtypes import Array, DType, integers, level_values, table, uint1
+from ...core.code_values import level_values
+from ...core.dtypes import Array, DType, integers, table, uint1
 from .conversion import recode
 
 FARTHEST = 2**31 - 1

@@ -9,7 +9,8 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, constant_dims, values_of_codes
+from ...core.code_values import constant_dims, values_of_codes
+from ...core.dtypes import Array
 from .conversion import recode
 from .level_tables import is_small, levels, parts
 

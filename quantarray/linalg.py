@@ -120,8 +120,8 @@ def vector_norm(
 
 
 def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: float | Literal["fro"] = "fro") -> Array:
-    """The norm of matrices in the last two axes, float32: "fro", the root of all squares; ord 1 and -1 the largest and
-    smallest sum of a column's magnitudes, inf and -inf of a row's.
+    """Compute the norm of matrices in the last two axes, float32: "fro", the root of all squares; ord 1 and -1 the
+    largest and smallest sum of a column's magnitudes, inf and -inf of a row's.
 
     The spectral norms (2, -2, "nuc") need a decomposition: NumPy's takes .dequantize().
 

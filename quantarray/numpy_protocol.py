@@ -45,7 +45,7 @@ _ADVICE = ".dequantize() gives values and .codes() codes"
 
 
 def array_function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `__array_function__` returns."""
+    """Answer `__array_function__`."""
     adapted = _ADAPTED.get(func)
     if adapted is not None:
         return _called(func, adapted, args, kwargs)
@@ -56,7 +56,7 @@ def array_function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `__array_ufunc__` returns."""
+    """Answer `__array_ufunc__`."""
     name = ufunc.__name__
     if method == "__call__":
         found = of_ufunc(name)
@@ -71,7 +71,7 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: d
 
 
 def of_function(func: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The function here that is a function of NumPy, by where it is and what it is called.
+    """Find the function here that is one of NumPy's, by its module and name.
 
     >>> import numpy as np
     >>> of_function(np.amax).__name__, of_function(np.linalg.trace).__module__, of_function(np.median)
@@ -84,7 +84,7 @@ def of_function(func: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def of_ufunc(name: str) -> Callable[..., Any] | None:
-    """The function here that is a ufunc of NumPy; None if there is none.
+    """Find the function here that is a ufunc of NumPy, or None.
 
     >>> of_ufunc("arctan").__name__, of_ufunc("add").__name__, of_ufunc("gcd")
     ('atan', 'add', None)
@@ -128,7 +128,7 @@ def _called(func: Any, ours: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 def _without_defaults(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Required arguments by place, and the others by the names that they have here, without NumPy's defaults."""
+    """Return required arguments by place, and the others by the names that they have here, without NumPy's defaults."""
     try:
         parameters = inspect.signature(func).parameters
         given = inspect.signature(func).bind(*args, **kwargs).arguments
@@ -159,7 +159,7 @@ def _dotted(func: Any) -> str:
 
 
 def _refusal(called: str, name: str, instead: str = "") -> str:
-    """Why a function of NumPy is refused: the reason of the array API's page, if it has one."""
+    """Say why a function of NumPy is refused: the reason of the array API's page, if it has one."""
     inside = "linalg." if called.startswith("numpy.linalg.") else ""
     why = reason(inside + NAMES.get(name, name)).replace(": ", ", ", 1)
     return f"{called} does not take packed arrays{why}: {instead}{_ADVICE}"

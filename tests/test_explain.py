@@ -22,7 +22,7 @@ def taken(how):
 def test_a_convolution_of_bits():
     how = qa.explain(qa.conv2d, bits(1, 8, 8, 64), bits(32, 3, 3, 64), padding=1)
     assert taken(how) == {
-        "rows of x": "all at once", "taps": "apart", "outputs": "all at once", "constants": "none", "kernel": "conv",
+        "rows of x": "all at once", "outputs": "all at once", "constants": "none", "kernel": "conv",
     }  # fmt: skip
     run = how.kernels[0]
     assert (run.name, run.rows, run.channels, run.words) == ("conv", 64, 32, 9) and run.threads >= 1

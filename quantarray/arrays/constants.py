@@ -21,7 +21,7 @@ def make_constants(
     table: Any = None,
     group: int | None = None,
 ) -> Constants:
-    """Constants in their stored form: float32, read-only, one axis for each of the array's."""
+    """Return constants in their stored form: float32, read-only, one axis for each of the array's."""
     if group is not None:
         group = checks.integer(op, "group", group, 1)
     if dtype.is_integer and scale is None and offset is None and table is None:

@@ -1,4 +1,4 @@
-"""Why a GPU can't be used, in one message with the cause and the fix. The CPU needs nothing of this."""
+"""Diagnosis of a GPU that can't be used: one message with the cause and the fix. The CPU needs nothing of this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MISSING, _NO_ROOM = "Failure finding", "CUDA_ERROR_OUT_OF_MEMORY"
 
 @cache
 def version_of(distribution: str) -> str | None:
-    """The version of an installed distribution."""
+    """Return the version of an installed distribution."""
     with no_fork:
         from importlib import metadata  # takes longer to import than this package's own files
 
@@ -35,7 +35,7 @@ def version_of(distribution: str) -> str | None:
 
 
 def check_wheels(op: str) -> None:
-    """DeviceError where wheels of CUDA are installed that don't go together."""
+    """Raise DeviceError where wheels of CUDA are installed that don't go together."""
     found = [name for name in _CUPY if version_of(name)]
     again = f"pip uninstall -y {' '.join(found)}, then {INSTALL}, {_STAY}"
     if len(found) > 1:
@@ -52,7 +52,7 @@ def check_wheels(op: str) -> None:
 
 
 def check_target(op: str, imported: str) -> None:
-    """DeviceError where `numba.cuda`, imported from that file, is the target inside Numba and not numba-cuda's.
+    """Raise DeviceError where `numba.cuda`, imported from that file, is the target inside Numba and not numba-cuda's.
 
     numba-cuda redirects the import by a .pth file, which Python reads in its own site-packages only.
     """
@@ -65,7 +65,7 @@ def check_target(op: str, imported: str) -> None:
 
 
 def check_driver(op: str, runtime: Any) -> None:
-    """DeviceError where there is no driver, or one that cannot run what the toolkit's wheels make.
+    """Raise DeviceError where there is no driver, or one that cannot run what the toolkit's wheels make.
 
     Kernels are machine code when nvJitLink has linked them, and a driver runs that of all toolkits of its major
     version. Without nvJitLink they are PTX, and a driver compiles none of a newer toolkit than its own.
@@ -91,12 +91,12 @@ def check_driver(op: str, runtime: Any) -> None:
 
 
 def _first(names: tuple[str, ...]) -> str | None:
-    """The version of the first of these distributions that is installed."""
+    """Return the version of the first of these distributions that is installed."""
     return next(filter(None, map(version_of, names)), None)
 
 
 def _minor(version: str) -> tuple[int, ...]:
-    """Major and minor version."""
+    """Split off the major and minor version."""
     return tuple(int(n) for n in version.split(".")[:2])
 
 
@@ -116,7 +116,7 @@ def _old_linker(op: str, linker: str, compiler: str) -> str:
 
 
 def count(op: str, runtime: Any) -> int:
-    """How many GPUs there are, at least one, or what CUDA says instead."""
+    """Count the GPUs, at least one, or raise what CUDA says instead."""
     try:
         found = int(runtime.getDeviceCount())
         if not found:
@@ -127,7 +127,7 @@ def count(op: str, runtime: Any) -> int:
 
 
 def check_capability(op: str, runtime: Any, number: int) -> None:
-    """DeviceError where a GPU is older than the kernels' instructions."""
+    """Raise DeviceError where a GPU is older than the kernels' instructions."""
     found = runtime.getDeviceProperties(number)
     name, capability = found["name"], (found["major"], found["minor"])
     toolkit = version_of("cuda-toolkit")
@@ -142,7 +142,7 @@ def check_capability(op: str, runtime: Any, number: int) -> None:
 
 
 def of_memory(what: str, free: int | None = None, total: int | None = None) -> MemoryError:
-    """For an allocation on a GPU that found no room."""
+    """Describe an allocation on a GPU that had no room."""
     left = "" if free is None else f": {free:,} of its {total:,} bytes are free"
     return MemoryError(
         f"there is no room on the GPU for {what}{left}; take the work in parts, or give back what CuPy keeps with "
@@ -151,7 +151,7 @@ def of_memory(what: str, free: int | None = None, total: int | None = None) -> M
 
 
 def of_driver(what: str, error: Exception) -> Exception | None:
-    """What to raise for an error of Numba's, of a launch or of its compiler; None where the cause is not known."""
+    """Return the error to raise for one of Numba's launches or its compiler; None where the cause is not known."""
     said = str(error)
     if _PTX in said:  # of a toolkit that is no wheel, or the version of the driver would have been seen
         return DeviceError(_old_driver(what, "of an older version", version_of("cuda-toolkit") or "of now", "13.0.*"))

@@ -13,7 +13,7 @@ _AT_ONCE = 1 << 19  # levels that are computed at once, 4 MiB in float64
 
 
 def level_values(dtype: DType, constants: Constants) -> Array:
-    """Every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
+    """Compute every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
 
     Where they are many, of one code after the other: of all at once, float64 would take twice as much as the result.
     """
@@ -30,12 +30,12 @@ def level_values(dtype: DType, constants: Constants) -> Array:
 
 
 def constant_dims(constants: Constants) -> tuple[int, ...]:
-    """The shape to which constants broadcast, without their leading axes; () for none."""
+    """Return the shape to which constants broadcast, without their leading axes; () for none."""
     return np.broadcast_shapes(*(a.shape[lead:] for _, a, lead in constants.items()))
 
 
 def values_of_codes(dtype: DType, constants: Constants, codes: Array) -> Array:
-    """The value of each code; float32, or int64 for integer levels without a scale. No table.
+    """Compute the value of each code; float32, or int64 for integer levels without a scale. No table.
 
     codes: integers whose shape broadcasts with the constants, those in groups already repeated. Computed in float64 in
     the order of the formulas above and rounded to float32 once, here and nowhere else.
@@ -54,7 +54,8 @@ def values_of_codes(dtype: DType, constants: Constants, codes: Array) -> Array:
 
 
 def level_ranks(dtype: DType, constants: Constants) -> Array:
-    """The place of each code's value among all values, 0 for the smallest: uint8 [n_levels, *constants' shape].
+    """Rank each code: the place of each code's value among all values, 0 for the smallest: uint8 [n_levels, *constants'
+    shape].
 
     Codes of equal value rank in code order. Pooling and comparison go by rank, because the order of codes is not
     the order of values where a basis is unordered or a scale negative.
@@ -64,7 +65,7 @@ def level_ranks(dtype: DType, constants: Constants) -> Array:
 
 @lru_cache(maxsize=256)
 def _plain_ranks(dtype: DType) -> Array:
-    """Of levels that the dtype alone knows. Nobody writes to it."""
+    """Rank the levels that a dtype alone knows, cached: nobody writes to the result."""
     return _ranks(dtype, Constants())
 
 

@@ -1,4 +1,4 @@
-"""The laws: which values the codes of an array stand for.
+"""The laws: the values that the codes of an array stand for.
 
 A `DType` is known before any data is: it says whether levels are integers, and it alone decides what an operation
 returns. `Constants` are the numbers that turn a dtype's codes into values: a scale, an offset, a table.
@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class DType:
-    """What the codes of an array mean, as far as it is known without data.
+    """A law: what the codes of an array mean, as far as it is known without data.
 
     Always true:
     - `kind` is "integer", "uniform", "basis" or "table";
@@ -58,7 +58,7 @@ class DType:
 
     @cached_property
     def step(self) -> int | None:
-        """The common difference of integer levels in code order; None where there is none, or levels are real."""
+        """Return the common difference of integer levels in code order; None where there is none, or levels are real."""
         if self.levels is None:
             return None
         if self.n_levels == 1:
@@ -82,7 +82,7 @@ class DType:
 
     @cached_property
     def max_abs(self) -> int:
-        """The largest magnitude among integer levels."""
+        """Return the largest magnitude among integer levels."""
         if self.levels is None:
             raise TypeError(f"{self} has real levels: their magnitude is known from an array's constants only")
         return max(abs(v) for v in self.levels)
@@ -147,7 +147,7 @@ _NAMED = {d.levels: d for d in (bipolar, ternary, *_UNSIGNED, *_SIGNED)}
 
 
 def integers(*levels: int | Iterable[int]) -> DType:
-    """The dtype whose code c stands for the integer levels[c].
+    """Return the dtype whose code c stands for the integer levels[c].
 
     >>> integers(-1, 1) is bipolar
     True
@@ -172,7 +172,7 @@ def integers(*levels: int | Iterable[int]) -> DType:
 
 
 def holding(op: str, values: Collection[Any]) -> DType:
-    """The smallest of uint1 .. uint8 and int2 .. int8 that has all the values, uint before int.
+    """Find the smallest of uint1 .. uint8 and int2 .. int8 that has all the values, uint before int.
 
     >>> holding("full", (0, 5)), holding("full", (-1,))
     (quantarray.uint3, quantarray.int2)
@@ -189,14 +189,14 @@ def holding(op: str, values: Collection[Any]) -> DType:
 
 
 def _real(kind: str, bits: Any, n_levels: Any) -> DType:
-    """A dtype of real levels; NumPy integers become Python's, which headers of files need."""
+    """Construct a dtype of real levels; NumPy integers become Python's, which headers of files need."""
     given = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
     all_codes = 2 ** given[0] if type(given[0]) is int and 1 <= given[0] <= MAX_BITS else 0
     return _made(kind, kind, given[0], all_codes if n_levels is None else given[1])
 
 
 def _made(op: str, *fields: Any) -> DType:
-    """A dtype, or an error that begins with the function that was called."""
+    """Construct a dtype, or raise an error that begins with the function that was called."""
     try:
         return DType(*fields)
     except ValueError as error:
@@ -204,7 +204,7 @@ def _made(op: str, *fields: Any) -> DType:
 
 
 def uniform(bits: int, n_levels: int | None = None) -> DType:
-    """Real levels offset + scale * c: what an affine quantiser has.
+    """Return a dtype of real levels offset + scale * c: what an affine quantiser has.
 
     >>> import quantarray as qa
     >>> qa.from_codes([0, 1, 3], qa.uniform(2), scale=0.5, offset=-1).dequantize()
@@ -214,7 +214,8 @@ def uniform(bits: int, n_levels: int | None = None) -> DType:
 
 
 def basis(bits: int) -> DType:
-    """Real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy residuals.
+    """Return a dtype of real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy
+    residuals.
 
     >>> import quantarray as qa
     >>> qa.from_codes([0, 1, 2, 3], qa.basis(2), scale=[0.5, 3]).dequantize()
@@ -224,7 +225,7 @@ def basis(bits: int) -> DType:
 
 
 def table(bits: int, n_levels: int | None = None) -> DType:
-    """Real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat.
+    """Return a dtype of real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat.
 
     >>> import quantarray as qa
     >>> qa.from_codes([0, 1, 2], qa.table(2, 3), table=[0.25, -7, 1]).dequantize()
@@ -234,7 +235,7 @@ def table(bits: int, n_levels: int | None = None) -> DType:
 
 
 class Constants:
-    """The numbers of a law. They broadcast against the logical shape, and read as float32 however they are stored.
+    """A law's numbers. They broadcast against the logical shape, and read as float32 however they are stored.
 
     `scale` and `offset` have the array's number of axes, 1 where they don't vary (a basis' scale has its planes
     before that, a `table` its levels). With `group`, element i of the packed axis uses entry i // group there.
@@ -291,7 +292,7 @@ class Constants:
         return {a.dtype for _, a, _ in self.items()} == {np.dtype(np.uint16)}
 
     def to_bfloat16(self) -> Constants:
-        """These constants rounded to bfloat16 and stored so; -0 becomes 0."""
+        """Round these constants to bfloat16 and store them so; -0 becomes 0."""
         made = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
         for bits in made.values():
             bits[bits == 0x8000] = 0
@@ -299,7 +300,7 @@ class Constants:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each array that is there."""
+        """Return the shape of each stored array."""
         return self._form[1]
 
     def items(self) -> list[tuple[str, Array, int]]:
@@ -316,7 +317,7 @@ class Constants:
         return any(a.shape[lead + axis] != 1 for _, a, lead in self.items())
 
     def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
-        """Constants with each array, as stored, replaced by change(array, leading axes)."""
+        """Replace each array, as stored, by change(array, leading axes)."""
         return Constants(**{name: change(a, lead) for name, a, lead in self.items()}, group=group)
 
     @property
@@ -324,7 +325,7 @@ class Constants:
         return sum(a.nbytes for _, a, _ in self.items())
 
     def __repr__(self) -> str:
-        """Shapes and ranges.
+        """List shapes and ranges.
 
         >>> Constants(scale=np.float32([[0.5], [2]]), offset=np.float32([[-1]]), group=64)
         Constants(scale (2, 1) 0.5 to 2, offset (1, 1) -1, group 64)
@@ -360,7 +361,7 @@ class Term:
 
 
 def terms(dtype: DType) -> list[Term]:
-    """The terms of a dtype with arithmetic integer levels, a uniform or a basis law."""
+    """Return the terms of a dtype with arithmetic integer levels, a uniform or a basis law."""
     if dtype.kind == "basis":
         return [Term(k, 1, 0, 1) for k in range(dtype.bits)]
     if dtype.kind == "uniform":

@@ -19,7 +19,7 @@ def pack_seen(codes: Array, seen: Array, out: Array) -> None:
 
 
 def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:
-    """Codes of x[before length after] straight to out uint64[planes rows words], row b * after + a being x[b, :, a].
+    """Encode x[before length after] to out uint64[planes rows words], row b * after + a being x[b, :, a].
 
     x of float16, float32, float64, int8 or uint8, or uint16: the bits of bfloat16. thresholds [row_tables groups T],
     float64 for x of that and float32 for any other, so that compares are exact, ascend; the code of a value is
@@ -82,7 +82,7 @@ def encode_grouped(
 
 
 def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:
-    """Each code through a table: out planes of tables[row[r], i // group, code].
+    """Map each code through a table: out planes of tables[row[r], i // group, code].
 
     words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows]; out
     uint64[planes rows words] is zero on entry. What code 0 becomes stands in the tails too: the caller clears them.
@@ -105,7 +105,8 @@ def unroll(
     dilation: tuple[int, ...],
     out: Array,
 ) -> None:
-    """Windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h w].
+    """Unroll windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h
+    w].
 
     out uint64[planes images rows columns words]: bits tap * length .. of a window are those of the pixel under the tap,
     or zeros outside the image. `pads` are those before.
@@ -113,8 +114,8 @@ def unroll(
 
 
 def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
-    """Rows made of runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start,
-    start + step, .. of each row, `count` of them.
+    """Copy runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start, start +
+    step, .. of each row, `count` of them.
 
     words uint64[rows words], or one row for all; any step, 0 and negative ones too. out uint64[rows new_words] is zero
     on entry.
@@ -122,11 +123,12 @@ def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
 
 
 def spread(words: Array, times: int, out: Array) -> None:
-    """Each bit of words[rows words] `times` times, side by side, as many as out uint64[rows new_words] has room for."""
+    """Repeat each bit of words[rows words] `times` times, side by side, as many as out uint64[rows new_words] has room
+    for."""
 
 
 def gather(words: Array, length: int, indices: Array, out: Array) -> None:
-    """Bit i of a row of out is the bit of words[rows words] that the row's indices name for i.
+    """out[r, i] = bit indices[r, i] of row r of words[rows words].
 
     indices[index_rows n], any integers from -length on, may have strides of 0: row r takes row r % index_rows of them.
     out uint64[rows new_words].
@@ -134,7 +136,7 @@ def gather(words: Array, length: int, indices: Array, out: Array) -> None:
 
 
 def gather_rows(words: Array, indices: Array, out: Array) -> None:
-    """Bit i of out[p a j b] is bit i of words[p a indices[a j b i] b].
+    """out[p, a, j, b] bit i = words[p, a, indices[a, j, b, i], b] bit i.
 
     words uint64[planes a length b words], indices[a new_length b bits] any integers from -length on, which may have
     strides of 0; out uint64[planes a new_length b words].
@@ -142,25 +144,26 @@ def gather_rows(words: Array, indices: Array, out: Array) -> None:
 
 
 def repack(words: Array, out: Array) -> None:
-    """Bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words], for all a and p.
+    """Transpose bits: bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words], for
+    all a and p.
 
     The lengths of both axes are those that stand unpacked: a in words, p in out.
     """
 
 
 def threshold(values: Array, finish: Finish, out: Array) -> None:
-    """Codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
+    """Write codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
 
 
 def max_pool(words: Array, plan: Plan, out: Array) -> None:
-    """The largest code of each window: uint64 words[planes images*image_words] to out[planes rows words].
+    """Write the largest code of each window: uint64 words[planes images*image_words] to out[planes rows words].
 
     The plan has tiles of one pixel.
     """
 
 
 def nearest(words: Array, queries: Array, out: Array) -> None:
-    """The nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
+    """Search the nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
 
     out int64[2 asked kept]: distances, then rows, nearest first and of equal ones the lowest row; int64's largest and
     -1 where there are fewer rows than are kept.
@@ -172,22 +175,22 @@ def conv_weights(words: Array, groups: int, out: Array) -> None:
 
 
 def conv_words(laid_out: Array, groups: int, out: Array) -> None:
-    """The words uint64[planes channels words] that `conv_weights` laid out."""
+    """Restore the words uint64[planes channels words] that `conv_weights` laid out."""
 
 
 def conv(x: Left, fixed: Fixed, out: Array) -> None:
-    """Convolution or matrix product of integer levels, by and-popcount.
+    """Convolve, or multiply matrices of, integer levels, by and-popcount.
 
     out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes.
     """
 
 
 def dot_weights(words: Array, groups: int, out: Array) -> None:
-    """The same shapes for `dot`."""
+    """Lay words uint64[planes channels words] out for `dot`, in the shapes of `conv_weights`."""
 
 
 def dot_words(laid_out: Array, groups: int, out: Array) -> None:
-    """The words that `dot_weights` laid out."""
+    """Restore the words that `dot_weights` laid out."""
 
 
 def dot(x: Left, fixed: Fixed, out: Array) -> None:
@@ -212,7 +215,7 @@ def framed(x: Left, fixed: Fixed, out: Array) -> None:
 
 
 def conv_real(x: Left, fixed: Fixed, out: Array) -> None:
-    """The same with float constants: out float32[rows channels], or uint64[planes rows words]."""
+    """Compute `conv` with float constants: out float32[rows channels], or uint64[planes rows words]."""
 
 
 def rescale(
@@ -238,7 +241,7 @@ def rescale(
 
 
 def depthwise(x: Left, fixed: Fixed, mean: bool, out: Array) -> None:
-    """One input channel an output channel. w.words int64[terms multiplier taps lanes] are the terms' values.
+    """Convolve each input channel by itself. w.words int64[terms multiplier taps lanes] are the terms' values.
 
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
     `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
@@ -254,12 +257,12 @@ def depthwise_bytes(x: Left, w: Taps, plan: PairedRows, finish: Finish, out: Arr
 
 
 def depthwise_codes(x: Left, w: Taps, plan: PairedRows, cuts: Cuts, out: Array) -> None:
-    """The same to uint64 out[planes rows words], for a multiplier of 1."""
+    """Write codes of `depthwise_bytes` to uint64 out[planes rows words], for a multiplier of 1."""
 
 
 def sliced(x: Left, w: Slices, out: Array) -> None:
-    """Convolution of a term of one plane to single bits, uint64 out[1 rows words], where a group of channels has as
-    many outputs: a bit is flip ^ (how many taps inside differ from x's bits < the limit).
+    """Convolve a term of one plane to single bits, uint64 out[1 rows words], where a group of channels has as many
+    outputs: a bit is flip ^ (how many taps inside differ from x's bits < the limit).
 
     A group of several channels has its bits once for each of them, as `turn` has them.
     """
@@ -291,7 +294,7 @@ def count_lanes(words: Array, sets: Array, out: Array) -> None:
 def argmax(
     words: Array, length: int, levels: Array, row: Array, group: int, floor: float, lanes: bool, out: Array
 ) -> None:
-    """The first place of the largest value above `floor` of each line, -1 where there is none.
+    """Find the first place of the largest value above `floor` of each line, -1 where there is none.
 
     words uint64[planes rows folds words]. A line is a row of `length` elements, in one fold; with `lanes` it is one of
     these elements through all folds. The value of a code is levels[row[r * folds + f], i // group, code], float64
@@ -300,21 +303,21 @@ def argmax(
 
 
 def cumulate(words: Array, length: int, levels: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
-    """Running sums of the values of each line; arguments as in `argmax`.
+    """Sum up the values of each line; arguments as in `argmax`.
 
     levels int64 or float64, in which sums run; each is rounded to `out`, [rows folds length], once.
     """
 
 
 def argsort(words: Array, length: int, ranks: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
-    """Places along each line in the order of their ranks, equal ranks in order of place: a counting sort.
+    """Sort the places along each line by their ranks, equal ranks in order of place: a counting sort.
 
     Arguments as in `argmax`, with ranks int64 from 0 on for levels; out int64[rows folds length].
     """
 
 
 def sort(words: Array, length: int, order: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
-    """The codes of each line in the order in which order[tables groups codes] has them, uint8.
+    """Sort the codes of each line in the order of order[tables groups codes], uint8.
 
     Arguments as in `argmax`; the tables do not change along a line. out uint64[planes rows folds words], zero on entry.
     """

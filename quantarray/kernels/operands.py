@@ -11,7 +11,8 @@ from ..core.dtypes import Array
 
 
 class Plan(NamedTuple):
-    """Where output pixels find their words. Made by `quantarray.kernels.windows`, cached, read-only by agreement."""
+    """A table of where output pixels find their words. Made by `quantarray.kernels.windows`, cached, read-only by
+    agreement."""
 
     pixels: Array  # int64[tiles tile]: output pixels; those of a tile share a border class
     counts: Array  # int64[tiles]: how many of a tile's pixels count, the rest repeat the last
@@ -58,7 +59,7 @@ class Frame(NamedTuple):
 
 
 class Forms(NamedTuple):
-    """What else a product is than rows of windows, for kernels that know such forms; 0 where it is not."""
+    """A count of other forms of a product than rows of windows, for kernels that know them; 0 where it is not."""
 
     tiles: int = 0  # of windows of one class, those that are not full among them
     squares: int = 0  # of 2 by 2 windows of 3x3 at stride 1, in all images
@@ -67,7 +68,7 @@ class Forms(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The left operand: images or rows."""
+    """A left operand: images or rows."""
 
     words: Array  # uint64[planes images*image_words]
     terms: Array  # int64[terms 4]: first plane, planes, base, step
@@ -78,7 +79,7 @@ class Left(NamedTuple):
 
 
 class Right(NamedTuple):
-    """The right operand: weights. A lane is an output channel; each group's channels are padded to whole blocks."""
+    """A right operand: weights. A lane is an output channel; each group's channels are padded to whole blocks."""
 
     words: Array  # uint64[planes blocks words lanes], laid out by `conv_weights`
     terms: Array  # int64[terms 4]
@@ -92,8 +93,8 @@ class Right(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """Weights of single bits, as many a group of channels as it has outputs, and a threshold for each output: words of
-    channels, `period` a pixel.
+    """A set of weights of single bits, as many a group of channels as it has outputs, and a threshold for each output:
+    words of channels, `period` a pixel.
 
     Arrays of words go on from the first behind the period, so that there are 8 from each on.
     """
@@ -111,7 +112,7 @@ class Slices(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """Depthwise weights of one term, whose values are small, of two neighbouring taps of a row side by side."""
+    """A set of depthwise weights of one term, whose values are small, of two neighbouring taps of a row side by side."""
 
     values: Array  # [multiplier pairs 2 * lanes]: int8 where no sum of codes of x times values passes 2**15, or int16
     channels: int  # of x
@@ -143,7 +144,7 @@ class PairedRows(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """From an exact integer or a float64 value to the result."""
+    """A last step, from an exact integer or a float64 value to the result."""
 
     extra: Array  # int32 or int64 [classes lanes], as results are summed: what they have whatever the pixel's codes are
     pad: Array  # float64[classes lanes]: padding of a real result
@@ -154,7 +155,7 @@ class Finish(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """What a product of operands of one form, with a result of one, has from call to call.
+    """A product's arguments that stay from call to call, for operands and a result of one form.
 
     The kernels below that take it call its parts w, plan and finish.
     """
@@ -167,7 +168,7 @@ class Fixed(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """From a depthwise sum to a code, a channel a lane: the same as a `Finish` of integers for the sum alone.
+    """A last step from a depthwise sum to a code, a channel a lane: a `Finish` of integers for the sum alone.
 
     Limits are as wide as sums: int16 where values are int8, or int32.
     """

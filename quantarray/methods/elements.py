@@ -24,7 +24,7 @@ _MISSING = {
 
 
 class Elements:
-    """Codes, values and items; files' digest; NumPy's protocols; HTML for notebooks."""
+    """A mixin of codes, values and items; files' digest; NumPy's protocols; HTML for notebooks."""
 
     __slots__ = ()
 

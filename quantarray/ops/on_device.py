@@ -45,7 +45,7 @@ def on(device_name: str, function: Callable[P, T], /, *arrays: P.args, **named: 
 
 
 class _Moved:
-    """Moves arrays to a device, the same one to the same copy."""
+    """A mover of arrays to a device, the same one to the same copy."""
 
     def __init__(self, to: str) -> None:
         self.to, self.copies = to, dict[int, tuple[Any, Any]]()
@@ -66,7 +66,7 @@ class _Moved:
 
 
 def _back(x: Any) -> Any:
-    """Arrays of a result on the CPU."""
+    """Move arrays of a result to the CPU."""
 
     def copy(a: Any) -> Any:
         return asnumpy(a) if isinstance(a, QuantArray) or hasattr(a, "__cuda_array_interface__") else a

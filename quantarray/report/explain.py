@@ -46,7 +46,7 @@ class KernelRun(NamedTuple):
 
 
 class Explanation:
-    """The choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
+    """A list of the choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
 
     choices: `select.Choice` rows, each with the stage, the way that was taken, and all ways that were asked.
     kernels: `KernelRun` rows. code: {function: text}, if it was asked for.

@@ -42,7 +42,7 @@ def _install() -> None:
 
 
 class _State:
-    """Choices in force in this process."""
+    """A record of the choices in force in this process."""
 
     def __init__(self) -> None:
         self.variable = os.environ.get(VARIABLE, "")  # a file to read before the first call is made ready
@@ -129,7 +129,7 @@ def _begin(path: Path | None, again: bool) -> None:
 
 
 def _path(file: Any) -> Path | None:
-    """Where to save, in a folder that is there."""
+    """Return where to save, in a folder that exists."""
     if file is None or file is False:
         return None
     if file is True:
@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[tuple[int, Problem], Row]:
 
 
 def _files() -> Any:
-    """The module that reads and writes files of choices, imported with the first."""
+    """Import the module that reads and writes files of choices, with the first."""
     with no_fork:
         from . import file as tuned
 
@@ -156,7 +156,7 @@ def _files() -> Any:
 
 
 def known() -> int:
-    """How many problems on this machine have a measured kernel in this process, for all numbers of threads."""
+    """Count the problems on this machine have a measured kernel in this process, for all numbers of threads."""
     read_variable()
     return len(state.rows)
 
@@ -213,7 +213,7 @@ def prepared(
 
 
 def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) -> Row | None:
-    """The row of a new problem, timed; None where only one kernel can do it."""
+    """Time a new problem and return its row; None where only one kernel can do it."""
     with state.lock:
         if (threads, problem) in state.rows:  # another thread was faster
             return state.rows[threads, problem]
@@ -241,7 +241,8 @@ def _run(name: str, x: Any, w: QuantArray, make: Make) -> Callable[[], Any]:
 
 @cache
 def _counter() -> Callable[[], int]:
-    """What says over how many threads a kernel is spread. Found once: an import takes a microsecond each time."""
+    """Return what says over how many threads a kernel is spread. Looked up once: an import takes a microsecond each
+    time."""
     with no_fork:
         from ..cpu import threads
 

@@ -1,4 +1,4 @@
-"""The file of `autotune`: JSON with a table of rows for each machine that has written to it.
+"""File of `autotune`: JSON with a table of rows for each machine that has written to it.
 
     {"format": "quantarray autotune", "version": 1,
      "tables": [{"machine": {"cpu": .., "kernels": "avx512", ..},
@@ -33,13 +33,13 @@ Table = dict[tuple[int, Problem], Row]
 
 
 def default_path() -> Path:
-    """autotune.json in `cache_folder`."""
+    """Return autotune.json in `cache_folder`."""
     return cache_folder() / _NAME
 
 
 @cache
 def this_machine() -> dict[str, str]:
-    """Processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
+    """Describe this machine: processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
 
     `target` is LLVM's name of the processor: virtual machines may call several generations by one name.
     """
@@ -60,7 +60,8 @@ def this_machine() -> dict[str, str]:
 
 
 def read(op: str, path: Path) -> Table:
-    """The rows for this machine, of all numbers of threads; none where there is no file. FormatError for any other."""
+    """Read the rows for this machine, of all numbers of threads; none where there is no file. FormatError for any
+    other."""
     return _rows(_tables(op, path), this_machine())
 
 
@@ -81,7 +82,7 @@ def _write(file: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Other processes that write to the folder wait, where the system has such locks; without, the last one wins."""
+    """Let other processes that write to the folder wait, where the system has such locks; without, the last one wins."""
     try:
         import fcntl
     except ImportError:
@@ -99,7 +100,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _tables(op: str, path: Path) -> list[dict[str, Any]]:
-    """The file's tables, every row of which is sound."""
+    """Return the file's tables, every row of which is sound."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:

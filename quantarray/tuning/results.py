@@ -1,4 +1,4 @@
-"""What `autotune` found: calls, the microseconds of each kernel that can make them, and the one that is kept."""
+"""Results of `autotune`: calls, the microseconds of each kernel that can make them, and the one that is taken."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None) -> Problem:
-    """The problem of a call; `given` are the function's options in their order, without bias and out.
+    """Describe the problem of a call; `options` are the function's options in their order, without bias and out.
 
     >>> import quantarray as qa
     >>> x, w = (qa.zeros(shape, qa.uint2) for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
@@ -80,7 +80,7 @@ class Row(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """How many times as fast the kept kernel is as the model's."""
+        """Return how many times as fast the chosen kernel is as the model's."""
         return self.us[self.model] / self.us[self.kernel]
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,8 @@ class Row(NamedTuple):
 
 
 class Tuned:
-    """The calls that were met in an `autotune` block and had a choice of kernels, in the order in which they came.
+    """A list of the calls that were met in an `autotune` block and had a choice of kernels, in the order in which they
+    came.
 
     Its repr is a table; `len`, iteration and indexing go over the rows (`Row`), and `to_json` gives plain dictionaries.
     `file` is where they are saved when the block ends, or None.
@@ -115,7 +116,7 @@ class Tuned:
         return self.rows[index]
 
     def to_json(self) -> dict[str, Any]:
-        """The rows and the file as numbers, strings, lists, dictionaries and None only."""
+        """Return the rows and the file as numbers, strings, lists, dictionaries and None only."""
         return {"file": None if self.file is None else str(self.file), "rows": [row.to_json() for row in self]}
 
     def __repr__(self) -> str:

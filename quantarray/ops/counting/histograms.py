@@ -1,4 +1,4 @@
-"""How often each code, or pair of codes, occurs: what every reduction is made of.
+"""Histograms of codes, or of pairs of codes, of which every reduction is made.
 
 A reduction of a function of the codes needs no element by itself, only counts. Counts are taken of sets of planes (see
 `quantarray/cpu/reduce.py`), exactly, in blocks of bounded size; a `Job` turns them into its result:
@@ -36,7 +36,7 @@ Block = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Field:
-    """Packed arrays that are counted together.
+    """A set of packed arrays that are counted together.
 
     `operands` are words uint64[planes *outer word] that broadcast to `shape` without `axis`; `join` makes one array of
     `planes` planes of a block of each.
@@ -51,14 +51,14 @@ class Field:
 
 
 class Counts:
-    """Counts of a block, int64 [kept runs]: of elements with ones in all planes of a set, and of codes."""
+    """A block's counts, int64 [kept runs]: of elements with ones in all planes of a set, and of codes."""
 
     def __init__(self, ones: Array, sets: list[int]) -> None:
         self._ones = ones
         self._place = {s: i for i, s in enumerate([0, *sets])}
 
     def __getitem__(self, s: int) -> Array:
-        """Of the set s, a number with a bit a plane; 0 has all elements."""
+        """Return the counts of the set s, a number with a bit a plane; 0 has all elements."""
         return np.asarray(self._ones[self._place[s]])
 
     @cached_property
@@ -83,7 +83,7 @@ class Job(Protocol):
     dtype: np.dtype[Any]
 
     def start(self, shape: tuple[int, ...]) -> Array:
-        """What no elements give, [.. kept]."""
+        """Return the result of no elements, [.. kept]."""
         ...
 
     def add(self, total: Array, counts: Counts, table: Array) -> Array:
@@ -91,17 +91,17 @@ class Job(Protocol):
         ...
 
     def finish(self, total: Array) -> Array:
-        """A total as the result."""
+        """Turn a total into the result."""
         ...
 
 
 def field(q: QuantArray) -> Field:
-    """One array."""
+    """Wrap one array."""
     return Field(q.device, q.bits, q.shape, q.axis, (q.words,))
 
 
 def pair(op: str, a: QuantArray, b: QuantArray, join: Callable[[list[Array]], Array], planes: int) -> Field:
-    """Two arrays broadcast against each other along their unpacked axes; both must be packed on the same axis."""
+    """Broadcast two arrays against each other along their unpacked axes; both must be packed on the same axis."""
     device = common_device(op, a=a, b=b)
     try:
         shape = np.broadcast_shapes(a.shape, b.shape)
@@ -128,7 +128,7 @@ def coefficients(table: Array) -> Array:
 
 
 def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> list[Array]:
-    """The results of jobs over some axes, [kept axes in order]; one pass over the words serves them all.
+    """Return the results of jobs over some axes, [kept axes in order]; one pass over the words serves them all.
 
     Counts are made where the words lie; what is made of them, which is as small as the results, on the CPU.
     """
@@ -152,7 +152,7 @@ def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]
 
 
 class _Plan:
-    """Axes in the order in which they are counted: kept, with the packed one last; then those along which constants
+    """An order of axes in which they are counted: kept, with the packed one last; then those along which constants
     vary, `apart`; then the rest. Blocks of kept axes count whole words where the packed axis is kept."""
 
     def __init__(self, f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> None:
@@ -189,7 +189,7 @@ class _Plan:
         )
 
     def _sets(self) -> list[int]:
-        """The sets to count, with all that they extend, in an order in which a set follows what it extends."""
+        """List the sets to count, with all that they extend, in an order in which a set follows what it extends."""
         found = {s for job in self.jobs for s in job.sets}
         closed = set()
         for s in found:
@@ -202,7 +202,7 @@ class _Plan:
         return tuple(self.field.shape[d] for d in axes)
 
     def kept_blocks(self) -> Iterator[Block]:
-        """Blocks of kept axes; the last slice is of words where the packed axis is kept, else of all."""
+        """Yield blocks of kept axes; the last slice is of words where the packed axis is kept, else of all."""
         each = self.numbers * (WORD_BITS if self.lanes else 1)
         each *= min(math.prod(self._dims(self.apart)) * self.groups, self._runs())
         most = _COUNTS // max(1, each)
@@ -213,23 +213,24 @@ class _Plan:
             yield from blocks((*self._dims(self.kept), 1), min(most, self.at_once // row))
 
     def elements(self, kept: Block) -> Block:
-        """A block of kept axes as a block of the result."""
+        """View a block of kept axes as a block of the result."""
         return (*kept[:-1], self._lane_slice(kept[-1])) if self.lanes else kept[:-1]
 
     def _lane_slice(self, words: slice) -> slice:
         return slice(words.start * WORD_BITS, min(words.stop * WORD_BITS, self.length))
 
     def run_blocks(self) -> Iterator[Block]:
-        """Blocks of the axes apart, and of groups along the packed axis: what has constants of its own."""
+        """Yield blocks of the axes apart, and of groups along the packed axis: what has constants of its own."""
         yield from blocks((*self._dims(self.apart), self.groups), self._runs())
 
     def _runs(self) -> int:
-        """Runs of a block, whose groups have bounded counts and words; each of a word's lanes has counts of its own."""
+        """Yield runs of a block, whose groups have bounded counts and words; each of a word's lanes has counts of its
+        own."""
         counts = self.numbers * (WORD_BITS if self.lanes else 1)
         return max(1, min(_COUNTS // counts, self.most * WORD_BITS // self.group))
 
     def count(self, kept: Block, run: Block) -> Counts:
-        """The counts of a block."""
+        """Count a block."""
         rows = (*kept[:-1], *run[:-1])
         sizes = tuple(s.stop - s.start for s in rows)
         elements = self._lane_slice(kept[-1]) if self.lanes else slice(run[-1].start, run[-1].stop)
@@ -257,7 +258,7 @@ class _Plan:
         return self.sets.index(rest) if rest else -1
 
     def _cuts(self, kept: Block, run: Block) -> Iterator[tuple[slice, int, int]]:
-        """Words, and which of their bits count."""
+        """Yield words, and which of their bits count."""
         if self.lanes:
             yield kept[-1], 0, 0
             return
@@ -282,7 +283,7 @@ class _Plan:
                 kernel(self.field.device, "count")(flat, start, stop, self.group, parents, out)
 
     def part(self, table: Any, kept: Block, run: Block) -> Array:
-        """A table [codes, *kept, runs] for a block, 1 where it does not vary."""
+        """Cut a table [codes, *kept, runs] for a block, 1 where it does not vary."""
         at: list[Any] = [slice(None) if n == 1 else s for n, s in zip(table.shape[1:], kept[:-1], strict=False)]
         n = len(self.kept)
         if self.lanes:
@@ -299,7 +300,7 @@ class _Plan:
         return np.asarray(cut.reshape(*cut.shape[: 1 + n], -1))
 
     def in_order(self, result: Array) -> Array:
-        """Kept axes in the array's order."""
+        """Move the kept axes to the array's order."""
         if not self.lanes:
             return result
         lead = result.ndim - len(self.shape)

@@ -39,7 +39,7 @@ def pack_bits(x: Any, axis: int = -1) -> QuantArray:
 
 
 def unpack_bits(q: QuantArray) -> Array:
-    """The bools of a uint1 array, in its shape.
+    """Unpack a uint1 array to bools, in its shape.
 
     >>> import quantarray as qa
     >>> qa.unpack_bits(qa.pack_bits([True, False, True]))
@@ -50,7 +50,7 @@ def unpack_bits(q: QuantArray) -> Array:
 
 @created
 def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitorder: BitOrder = "big") -> QuantArray:
-    """The uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
+    """Return the uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
 
     data: uint8, `shape` with ceil(n / 8) in place of the length n of the packed axis, or an object with a buffer of
     as many bytes in C order. Bits behind the n-th are ignored. Bytes of np.packbits without an axis are one run of
@@ -102,7 +102,7 @@ def to_packbits(q: QuantArray, bitorder: BitOrder = "big") -> Array:
 
 @created
 def from_bitarray(bits: Any, shape: int | tuple[int, ...] | None = None, axis: int = -1) -> QuantArray:
-    """A bitarray as a uint1 array, read through its buffer; with a shape, its bits in C order in that shape.
+    """Read a bitarray as a uint1 array, through its buffer; with a shape, its bits in C order in that shape.
 
     bits: an object with a buffer, a length in bits, and an `endian` that is "big" or "little". Only the last axis can
     be packed so: transpose the result for another.

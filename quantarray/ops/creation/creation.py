@@ -57,7 +57,7 @@ def from_codes(
 
 
 def _packed(op: str, x: Array, dtype: DType, at: int) -> Array:
-    """The words of codes, all of which the dtype has."""
+    """Pack codes to words, all of which the dtype has."""
     fits = x.size == 0 or dtype.n_levels >= _VALUES.get(x.dtype, math.inf)
     whole = dtype.n_levels == 2**dtype.bits  # a code that is too large has a bit that is
     if not fits and whole and x.dtype == np.uint8 and has_kernel(device_of(x), "pack_seen"):
@@ -171,7 +171,8 @@ _EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}
 
 @created
 def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = None, axis: int = -1) -> QuantArray:
-    """An array of one integer level. Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds it.
+    """Return an array of one integer level. Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that
+    holds it.
 
     Raises ValueError where the dtype has no such level, TypeError for dtypes of real levels.
 
@@ -184,7 +185,7 @@ def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = No
 
 @created
 def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """An array of zeros. Raises ValueError for dtypes without the level 0, such as bipolar.
+    """Return an array of zeros. Raises ValueError for dtypes without the level 0, such as bipolar.
 
     >>> import quantarray as qa
     >>> qa.zeros((2, 3), qa.ternary).dequantize().tolist()
@@ -195,7 +196,7 @@ def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) ->
 
 @created
 def ones(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """An array of ones. Raises ValueError for dtypes without the level 1.
+    """Return an array of ones. Raises ValueError for dtypes without the level 1.
 
     >>> import quantarray as qa
     >>> qa.ones(3, qa.bipolar).dequantize()
@@ -205,7 +206,7 @@ def ones(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> 
 
 
 def empty(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """An array of code 0, whose level is the first of an integer dtype: arrays are immutable, so it is known.
+    """Return an array of code 0, whose level is the first of an integer dtype: arrays are immutable, so it is known.
 
     >>> import quantarray as qa
     >>> qa.empty(2, qa.bipolar).dequantize()
@@ -216,7 +217,7 @@ def empty(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) ->
 
 
 def full_like(q: QuantArray, fill_value: float) -> QuantArray:
-    """An array of one level with the shape, the packed axis, the dtype and the constants of another.
+    """Return an array of one level with the shape, the packed axis, the dtype and the constants of another.
 
     Raises ValueError where some of its indices have no such level.
 
@@ -228,7 +229,7 @@ def full_like(q: QuantArray, fill_value: float) -> QuantArray:
 
 
 def zeros_like(q: QuantArray) -> QuantArray:
-    """Zeros under the law of another array; see `full_like`.
+    """Return zeros under the law of another array; see `full_like`.
 
     >>> import quantarray as qa
     >>> qa.zeros_like(qa.encode([1, -1], values=(-1, 0, 1))).dequantize()
@@ -238,7 +239,7 @@ def zeros_like(q: QuantArray) -> QuantArray:
 
 
 def ones_like(q: QuantArray) -> QuantArray:
-    """Ones under the law of another array; see `full_like`.
+    """Return ones under the law of another array; see `full_like`.
 
     >>> import quantarray as qa
     >>> qa.ones_like(qa.encode([1, -1], values=(-1, 0, 1))).dequantize()
@@ -248,7 +249,7 @@ def ones_like(q: QuantArray) -> QuantArray:
 
 
 def empty_like(q: QuantArray) -> QuantArray:
-    """Code 0 everywhere under the law of another array.
+    """Return code 0 everywhere under the law of another array.
 
     >>> import quantarray as qa
     >>> qa.empty_like(qa.encode([1, -1], values=(-1, 1))).dequantize()
@@ -261,7 +262,8 @@ def empty_like(q: QuantArray) -> QuantArray:
 
 @created
 def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | None = None) -> QuantArray:
-    """start, start + step, .. below stop, integers; `arange(n)` counts from 0. At most 256 numbers fit in 8 bits.
+    """Return start, start + step, .. below stop, integers; `arange(n)` counts from 0. At most 256 numbers fit in 8
+    bits.
 
     Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds them all.
 
@@ -285,7 +287,7 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | No
 
 @created
 def eye(n: int, m: int | None = None, k: int = 0, dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """Ones on the k-th diagonal of an n x m array, zeros elsewhere; packed on `axis`.
+    """Return ones on the k-th diagonal of an n x m array, zeros elsewhere; packed on `axis`.
 
     >>> import quantarray as qa
     >>> qa.eye(2, 3, k=1).dequantize().tolist()

@@ -18,7 +18,7 @@ _GPU_SIZE = 1 << 24  # elements of a block on a GPU
 
 
 def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
-    """The array packed along axis `at`; ValueError with the first value that the dtype does not have."""
+    """Pack an array along axis `at`; ValueError with the first value that the dtype does not have."""
     device = device_of(a)
     last = moveaxis(a, at, -1)
     length, coded = a.shape[at], _coder(dtype, a.dtype, device)
@@ -33,7 +33,7 @@ def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
 
 
 def _coder(dtype: DType, given: np.dtype[Any], device: str) -> Callable[[Array], tuple[Array, Array]]:
-    """The function from values to their codes, uint8, and whether the dtype has them."""
+    """Return the function from values to their codes, uint8, and whether the dtype has them."""
     xp, levels = namespace(device), np.array(dtype.levels)
     if device != "cpu":  # CuPy compares integers and floats as C++ does; all levels are float64 numbers
         levels = levels.astype(np.float64)
@@ -61,7 +61,7 @@ def _coder(dtype: DType, given: np.dtype[Any], device: str) -> Callable[[Array],
 
 
 def _foreign(op: str, a: Array, dtype: DType, coded: Callable[[Array], tuple[Array, Array]]) -> ValueError:
-    """The error for the first value that the dtype does not have."""
+    """Return the error for the first value that the dtype does not have."""
     for key in blocks(a.shape):
         wrong = np.argwhere(~coded(a[key])[1])
         if len(wrong):

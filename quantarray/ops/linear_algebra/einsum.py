@@ -20,7 +20,7 @@ def einsum(subscripts: str, a: QuantArray, /) -> Array | QuantArray: ...
 @overload
 def einsum(subscripts: str, a: QuantArray | Bytes, b: QuantArray | Bytes, /) -> Array: ...
 def einsum(subscripts: str, *operands: QuantArray | Bytes) -> Array | QuantArray:
-    """Einstein's sums of one array or of products of two, as NumPy writes them: "ik,jk->ij".
+    """Compute Einstein's sums of one array or of products of two, as NumPy writes them: "ik,jk->ij".
 
     Of one array: a sum over the axes that the result lacks (`sum`), or a transposed view where it has all. Of two:
     both must be packed on an axis that the result lacks. An axis of one array that neither the other nor the result
@@ -43,7 +43,7 @@ def einsum(subscripts: str, *operands: QuantArray | Bytes) -> Array | QuantArray
 
 
 def _parsed(op: str, subscripts: Any, count: int) -> tuple[list[str], str]:
-    """Letters of the operands and of the result."""
+    """Parse the letters of the operands and of the result."""
     if not isinstance(subscripts, str):
         raise TypeError(f"{op}: subscripts must be text like 'ik,jk->ij', got {checks.kind(subscripts)}")
     text = subscripts.replace(" ", "")

@@ -1,4 +1,4 @@
-"""The constants of arrays that are joined."""
+"""Constants of arrays that are joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.dtypes import Array, Constants
 
 
 def joined_constants(op: str, arrays: list[QuantArray], axis: int) -> Constants:
-    """Constants of arrays one after the other along `axis`, packed alike and equal in all other lengths.
+    """Join the constants of arrays one after the other along `axis`, packed alike and equal in all other lengths.
 
     Equal ones stay as they are. Others vary along the axis then, an entry an element; along the packed axis only
     where groups of one length fit. An array of one constant there is one group.

@@ -31,12 +31,12 @@ def getitem(q: QuantArray, key: Any) -> Any:
 
 
 def index(q: QuantArray, key: Any, op: str = "index") -> QuantArray:
-    """Basic indexing that leaves an axis, for other functions."""
+    """Index by keys that leave an axis, for other functions."""
     return _basic(op, q, _expanded(op, q, key))
 
 
 def _element(q: QuantArray, items: list[Any]) -> Any:
-    """A NumPy scalar, int32 or float32."""
+    """Return one element as a NumPy scalar, int32 or float32."""
     i = items[q.axis]
     if q.ndim == 1 and q.group is None and q.device == "cpu":
         start = i - i % _NEAR
@@ -47,7 +47,7 @@ def _element(q: QuantArray, items: list[Any]) -> Any:
 
 
 def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
-    """Integers, slices and None, one item for each axis in order. `...` was expanded before."""
+    """Index by integers, slices and None, one item for each axis in order. `...` was expanded before."""
     checks.dimensions(op, sum(not isinstance(item, int) for item in items))
     names = [i for i, item in enumerate(items) if item is not None]
     packed = names[q.axis]
@@ -88,7 +88,7 @@ def _basic_constants(op: str, q: QuantArray, items: list[Any], run: Run) -> Cons
 
 
 def _row(op: str, q: QuantArray, items: list[Any], packed: int) -> QuantArray:
-    """An integer on the packed axis: that one element, packed along the last axis left."""
+    """Index by an integer on the packed axis: that one element, packed along the last axis left."""
     kept = list(items)
     kept[packed] = slice(items[packed], items[packed] + 1)
     thin = _basic(op, q, kept)
@@ -106,7 +106,7 @@ def _named(items: list[Any]) -> list[Any]:
 
 
 def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_side: bool) -> QuantArray:
-    """Arrays of indices: basic indexing by all others first, then the elements that the arrays name.
+    """Index by arrays: first by all other items, then by the arrays.
 
     As in NumPy arrays broadcast, integers count as arrays beside them, and unless these stand side by side in the key,
     the arrays' axes come first.
@@ -135,7 +135,7 @@ def _side_by_side(key: Any) -> bool:
 
 
 def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[QuantArray, Array]:
-    """Several indexed axes as one at the place of the first, and the indices along it."""
+    """Merge several indexed axes to one at the place of the first, and the indices along it."""
     if len(axes) == 1:
         return q, indices[0]
     order = sorted(range(len(axes)), key=lambda i: axes[i] == q.axis)  # the packed one ends what is merged
@@ -150,7 +150,7 @@ def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[Q
 
 
 def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
-    """The key as a list of integers that are not negative, slices, arrays of indices, and None."""
+    """Expand the key to a list of integers that are not negative, slices, arrays of indices, and None."""
     items = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -170,7 +170,7 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
 
 
 def _as_array(op: str, item: Any) -> Any:
-    """Lists, tuples and ranges become arrays, all else stays."""
+    """Turn lists, tuples and ranges into arrays; all else stays."""
     if not isinstance(item, (list, tuple, range)):
         return item
     try:
@@ -181,14 +181,14 @@ def _as_array(op: str, item: Any) -> Any:
 
 
 def _axes_of(item: Any) -> int:
-    """How many axes an item stands for."""
+    """Count the axes that an item stands for."""
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if isinstance(item, np.ndarray) and item.dtype == np.bool_ and item.ndim else 1
 
 
 def _one_index(op: str, q: QuantArray, item: Any, d: int) -> list[Any]:
-    """A slice, an integer or an array, checked; of a mask an array for each of its axes."""
+    """Check a slice, an integer or an array; a mask becomes an array for each of its axes."""
     if isinstance(item, slice):
         try:
             item.indices(q.shape[d])

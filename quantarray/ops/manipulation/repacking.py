@@ -15,7 +15,7 @@ from .reshaping import ravel
 
 
 def repack(q: QuantArray, axis: int = -1) -> QuantArray:
-    """The same values in the same shape, packed along another axis; itself where it is packed so already.
+    """Pack the same values in the same shape along another axis; return the array itself where it is packed so.
 
     Bits move as matrices of 64 x 64 that are transposed. Constants that come in groups of the old packed axis become
     one an element there; those that vary along the new one become groups of one element.
@@ -34,7 +34,7 @@ def repack(q: QuantArray, axis: int = -1) -> QuantArray:
 
 
 def flattened(q: QuantArray) -> QuantArray:
-    """All elements in C order along one axis: `ravel`, whatever axis is packed."""
+    """Flatten all elements in C order: `ravel`, whatever axis is packed."""
     return ravel(repack(q))
 
 

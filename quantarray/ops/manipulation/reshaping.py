@@ -20,7 +20,7 @@ _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements a
 
 
 def reshape(q: QuantArray, *shape: Axes) -> QuantArray:
-    """Another shape of the same elements in C order; one length may be -1.
+    """Give the same elements, in C order, another shape; one length may be -1.
 
     A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
     where the bits of the packed axis must move. Axes behind the packed one may not merge with it: `repack` first.
@@ -39,7 +39,7 @@ def reshape(q: QuantArray, *shape: Axes) -> QuantArray:
 
 
 def ravel(q: QuantArray) -> QuantArray:
-    """All elements in C order along one axis, which the packed one has to end; a view where `reshape` is one.
+    """Flatten all elements in C order along one axis, which the packed one has to end; a view where `reshape` is one.
 
     >>> import quantarray as qa
     >>> qa.ravel(qa.encode([[1, -1], [-1, -1]], values=(-1, 1))).dequantize()
@@ -63,7 +63,7 @@ def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
-    """The blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
+    """Return the blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
     front, behind = q.shape[: q.axis + 1], q.shape[q.axis + 1 :]
     cuts = [
         j
@@ -86,7 +86,7 @@ def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _B
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[_Block]:
-    """The shortest stretches (old[i0:i1], new[j0:j1]) of equal products, in order."""
+    """Find the shortest stretches (old[i0:i1], new[j0:j1]) of equal products, in order."""
     if 0 in old:
         yield 0, len(old), 0, len(new)
         return
@@ -158,6 +158,6 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
 
 
 def _one_constant(a: Array, lead: int, ndim: int) -> Array:
-    """An array without elements keeps one constant for all of them: the first, or 1 where there is none."""
+    """Keep one constant for an array without elements: the first, or 1 where there is none."""
     first = a.reshape(*a.shape[:lead], -1)[..., :1] if a.size else np.ones((*a.shape[:lead], 1), a.dtype)
     return first.reshape(*a.shape[:lead], *[1] * ndim)

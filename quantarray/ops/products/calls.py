@@ -1,4 +1,4 @@
-"""What convolution and matrix product share: operands as kernels take them, channels laid out as lanes."""
+"""Calls of kernels: how they are prepared once, looked up again, and run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact p
 def left(
     words: Array, terms: Array, images: int, row_is_pixel: bool, scale: Array = _ONE, offset: Array = _ZERO
 ) -> Left:
-    """words uint64[planes ..]; in C order scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
+    """Bring the left operand to C order: words uint64[planes ..]; in C order scale float64[parts terms rows lanes],
+    offset float64[parts rows lanes]."""
     return Left(contiguous(words).reshape(len(words), -1), terms, scale, offset, images, row_is_pixel)
 
 
@@ -41,7 +42,7 @@ class Packed(NamedTuple):
     rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
 
     def empty(self) -> Array:
-        """Words that are all zero."""
+        """Allocate words that are all zero."""
         return zeros(self.device, self.words)
 
     def __call__(self, words: Array) -> QuantArray:
@@ -53,7 +54,7 @@ def packed(device: str, requantize: Thresholds, shape: tuple[int, ...]) -> Packe
 @overload
 def packed(device: str, requantize: None, shape: tuple[int, ...]) -> None: ...
 def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -> Packed | None:
-    """What thresholds make of results of a shape, packed on its last axis; None where there are none."""
+    """Describe the packed result of thresholds, of a shape, packed on its last axis; None where there are none."""
     if requantize is None:
         return None
     into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
@@ -62,7 +63,7 @@ def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -
 
 
 class Sums(Protocol):
-    """What makes exact sums of a left operand, or codes of them: a `Call`, or what does as one does by other means."""
+    """A call that makes exact sums of a left operand, or codes of them."""
 
     @property
     def device(self) -> str: ...
@@ -74,10 +75,10 @@ class Sums(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def finished(self, finish: Finish, packed: Packed | None) -> Sums:
-        """The same with another last step."""
+        """Return the same sums with another last step."""
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """The result, which is `out` if it is dense and that is given."""
+        """Compute the result, in `out` if it is dense and `out` is passed."""
 
 
 class Output(NamedTuple):
@@ -104,11 +105,11 @@ class Call(NamedTuple):
         return self.fixed.finish
 
     def finished(self, finish: Finish, packed: Packed | None) -> Call:
-        """The same with another last step."""
+        """Return the same sums with another last step."""
         return self._replace(fixed=self.fixed._replace(finish=finish, made={}), packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
+        """Compute a dense array, C-contiguous, in `out` if it is passed; or a QuantArray of thresholded codes."""
         run = kernel(self.device, self.name)
         if self.packed is None:
             made = empty(self.device, self.shape, self.dtype) if out is None else out
@@ -155,7 +156,7 @@ class OfNothing(NamedTuple):
 
     @property
     def call(self) -> OfNothing:
-        """What says the dtype and shape of the result, as of other products."""
+        """Return what has the dtype and shape of the result."""
         return self
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
@@ -190,7 +191,8 @@ def install(tuner: Tuner) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """The latest call by some weights: the next is most often the same, which is seen without a hash of its options."""
+    """A record of the latest call by some weights: the next is most often the same, which is seen without a hash of its
+    options."""
 
     options: tuple[Any, ...]
     rest: tuple[Any, ...]

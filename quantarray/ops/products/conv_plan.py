@@ -38,7 +38,7 @@ from .operand import Operand, lower
 
 
 class UnrolledBits(NamedTuple):
-    """What makes rows of bits of windows, or of rows of these."""
+    """A call that unrolls windows, or rows of these, to rows of bits."""
 
     length: int  # bits a pixel
     rows: tuple[tuple[int, ...], ...]  # size, stride, padding before and dilation along the axes that are left out, too
@@ -61,14 +61,14 @@ class UnrolledBits(NamedTuple):
         return cls(job.w.shape[3], rows, (*along(window, job.unrolled).image, _unit(job)))
 
     def __call__(self, device: str, words: Array) -> Array:
-        """Words [planes n h w 1] as [planes n i j word]."""
+        """Unroll words [planes n h w 1] to [planes n i j word]."""
         out = empty(device, (*words.shape[:2], *self.made))
         kernel(device, "unroll")(contiguous(words).reshape(words.shape[:4]), self.length, *self.rows, out)
         return out
 
 
 class Contraction(NamedTuple):
-    """The call that is left. It keeps the layouts of w, not w, which keeps it."""
+    """A ready-to-run convolution. It holds packed weights, not w, whose cache holds it."""
 
     channels: int
     groups: int  # whose channels are moved to words of their own; 1 if all lie so
@@ -104,7 +104,7 @@ class InTurns(NamedTuple):
         return self.otherwise.call
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
-        """As `Contraction`."""
+        """Run as `Contraction` does."""
         a = lower("conv2d", "x", x)
         left = _left(a.words, a, self.images)
         exact = self.exact.found(left)
@@ -112,7 +112,7 @@ class InTurns(NamedTuple):
 
 
 def _left(words: Array, a: Operand, images: int) -> Left:
-    """Words of an image, with the constants of its lowered form."""
+    """Wrap words of an image with the constants of its lowered form."""
     if a.exact:
         return calls.left(words, a.terms, images, False)
     scale, offset = a.constants(4)
@@ -163,7 +163,7 @@ def _where(job: Job, name: str) -> tuple[int, Plan | Squares | Frame]:
 
 
 def _prepare_scaled(job: Job) -> Contraction:
-    """The same for sums that become real results afterwards."""
+    """Prepare exact sums that become real results afterwards."""
     exact = _prepare(job.of_integers)
     assert isinstance(exact.call, calls.Call)
     inside, of_pixel = classes(job.window).inside, classes(job.window).of_pixel
@@ -177,7 +177,7 @@ def _prepare_scaled(job: Job) -> Contraction:
 
 
 def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
-    """The same for weights in turns; a real result is done as `merged` where its constants do not fold."""
+    """Prepare a convolution by weights in turns; a real result is done as `merged` where its constants do not fold."""
     exact = _prepare_sliced(job.of_integers if job.real else job, turned)
     if not job.real:
         return exact
@@ -204,7 +204,7 @@ def _prepare_sliced(job: Job, turned: Array) -> Contraction:
 
 
 def _prepare_folded(job: Job) -> Contraction:
-    """The same for sums that are compared with thresholds made for them."""
+    """Prepare exact sums that are compared with thresholds made for them."""
     exact = _prepare(job.of_integers)
     assert isinstance(exact.call, calls.Call)
     again = None
@@ -219,7 +219,7 @@ def _prepare_folded(job: Job) -> Contraction:
 
 
 def apart(job: Job) -> Job:
-    """The job for weights that keep layouts of their own."""
+    """Return the job for weights that keep layouts of their own."""
     view = job.w._view()
     return replace(job, w=view, b=lower("conv2d", "w", view))
 
@@ -231,12 +231,12 @@ def _real_call(job: Job) -> calls.Call:
 
 
 def _unit(job: Job) -> int:
-    """Words of a group in a pixel, or bytes."""
+    """Count the words of a group in a pixel, or its bytes."""
     return job.w.shape[3] if job.of_bytes else word_count(job.rows[1] * job.w.shape[3])
 
 
 def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
-    """Weights [o kh kw c] as [o rows 1 taps*c]."""
+    """Reshape weights [o kh kw c] to [o rows 1 taps*c]."""
     flat: QuantArray = w._cached(
         ("side by side", rows), lambda: w.reshape(w.shape[0], rows, 1, math.prod(w.shape[1:]) // rows)
     )
@@ -244,7 +244,7 @@ def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
 
 
 def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
-    """Words [planes n h w word] with each group's channels on words of their own."""
+    """Move each group's channels to words of their own: [planes n h w word] to [planes n h w group word]."""
     per_group = channels // groups
     source = contiguous(words)
     out = empty(device, (*source.shape[:-1], groups, word_count(per_group)))
@@ -255,7 +255,8 @@ def _split_groups(device: str, words: Array, channels: int, groups: int) -> Arra
 
 
 def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
-    """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
+    """Return the weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms
+    channels]."""
     per_group, channels = job.w.shape[3], job.shape[3]
 
     def layout() -> tuple[Array, Array]:
@@ -272,7 +273,7 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
         job.w._laid_out(words_of(order), words, job.groups)
 
     def over(taps: Array) -> Array:
-        """Sums over some taps of a window, for each class: [classes terms channels]."""
+        """Sum over some taps of a window, for each class: [classes terms channels]."""
         return np.moveaxis(by_tap @ taps.T.astype(np.int64), -1, 0)
 
     sums = over(inside)
@@ -299,6 +300,6 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
 
 
 def _weight_constants(b: Operand, channels: int) -> tuple[Array, Array]:
-    """Scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
+    """Return scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
     scale, offset = b.constants(4)
     return full_lane(scale[:, :, 0, 0, 0], channels), full_lane(offset[:, 0, 0, 0], channels)

@@ -160,7 +160,7 @@ def conv2d(
 
 
 class Options(NamedTuple):
-    """The arguments of `conv2d` besides x, w, bias and out, in the order in which calls are looked up by them."""
+    """A set of the arguments of `conv2d` besides x, w, bias and out, in the order in which calls are looked up by them."""
 
     stride: Any
     padding: Any
@@ -188,7 +188,7 @@ class Prepared(NamedTuple):
     )
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
-        """The result, which lies in `out` [n i j o] if it is given."""
+        """Compute the result, in `out` [n i j o] if it is passed."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
         if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
@@ -251,7 +251,8 @@ def _prepare(
 
 
 def _by_images(job: Job, x: Any, a: Operand) -> Prepared:
-    """The product of channels last, over some images at a time where planes of x that are not its own ask for it."""
+    """Prepare the product of channels last, over some images at a time where planes of x that are not its own ask for
+    it."""
     step = row_step(x, a) if len(x) else 0
     if select.pick(select.ROWS, (step, len(x))) == select.AT_ONCE:
         return _by_outputs(job, x)
@@ -262,12 +263,12 @@ def _by_images(job: Job, x: Any, a: Operand) -> Prepared:
 
 
 def _part(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
-    """The product of some images."""
+    """Prepare the product of some images."""
     return _by_outputs(replace(job, w=w, b=lower(OP, "w", w), shape=(len(x), *job.shape[1:])), x)
 
 
 def _by_outputs(job: Job, x: Any) -> Prepared:
-    """The product of weights whose layout may be kept, or else by parts."""
+    """Prepare the product by all outputs if the layout of w may be cached, or else by parts."""
     turned, way = _way(job)
     layout = 0 if turned is not None else _layout(way)
     if select.pick(select.OUTPUTS, (layout, job.w.nbytes + room(job.w.nbytes))) == select.AT_ONCE:
@@ -284,7 +285,7 @@ def _layout(job: Job) -> int:
 
 
 def _whole(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
-    """The product by some outputs."""
+    """Prepare the product by some outputs."""
     shape = (*job.shape[:3], len(w))
     job = replace(job, w=w, b=lower(OP, "w", w), bias=bias, requantize=requantize, shape=shape)
     return Prepared(False, *_run(job, *_way(job)))
@@ -358,7 +359,7 @@ def _pad_value(value: Any) -> float:
 
 
 def _check_constants(x: QuantArray, w: QuantArray, depthwise: bool) -> None:
-    """Constants may vary along the batch of x and the outputs of w, and along channels if they are not contracted."""
+    """Refuse constants that vary along what is contracted: they may along the batch of x and the outputs of w."""
     for name, q, free in (("x", x, {0, 3} if depthwise else {0}), ("w", w, {0})):
         for constant, a, lead in q.constants.items():
             along = [d for d in range(4) if a.shape[lead + d] > 1 and d not in free]
@@ -373,7 +374,7 @@ def _check_constants(x: QuantArray, w: QuantArray, depthwise: bool) -> None:
 
 
 def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
-    """Weights as [o kh kw c], kept on the array so that kernel layouts are made once."""
+    """Return weights as [o kh kw c], cached on the array so that kernel layouts are made once."""
     if data_format == "NHWC" and not flip:
         return w
 

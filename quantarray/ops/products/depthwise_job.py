@@ -18,7 +18,8 @@ from .operand import Operand, term_values
 
 
 class Weights(NamedTuple):
-    """values int64[terms taps channels], scale float64[terms channels], offset float64[channels]."""
+    """A set of depthwise weights: values int64[terms taps channels], scale float64[terms channels], offset
+    float64[channels]."""
 
     values: Array
     scale: Array
@@ -26,7 +27,7 @@ class Weights(NamedTuple):
 
 
 def weights(w: QuantArray, b: Operand) -> Weights:
-    """Depthwise weights [o kh kw 1] packed on their outputs, as channels."""
+    """Return depthwise weights [o kh kw 1], packed on their outputs, as channels."""
     channels = w.shape[0]
     scale, offset = b.constants(4)
     scale, offset = scale[:, :, 0, 0, 0], offset[:, 0, 0, 0]
@@ -60,7 +61,7 @@ class DepthwiseJob:
 
     @property
     def of_integers(self) -> DepthwiseJob:
-        """The exact sums of a real result."""
+        """Return the exact sums of a real result."""
         return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None, mean=False)
 
     @property

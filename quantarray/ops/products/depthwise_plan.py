@@ -95,7 +95,7 @@ def _right(job: DepthwiseJob) -> Right:
 
 
 def _last_step(job: DepthwiseJob, dtype: np.dtype[Any]) -> Finish:
-    """Sums are of a dtype, if they are integers."""
+    """Return the last step; sums of integers are of `dtype`."""
     extra = pad = shift = None
     if job.real:
         pad, shift = job.real_extras
@@ -106,7 +106,7 @@ def _last_step(job: DepthwiseJob, dtype: np.dtype[Any]) -> Finish:
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:
-    """A constant [.., channels or groups or 1] with groups repeated."""
+    """Repeat the groups of a constant [.., channels or groups or 1]."""
     if x.group is None or constant.shape[-1] == 1:
         return constant
     return np.asarray(constant[..., np.arange(x.shape[3]) // x.group])

@@ -29,7 +29,7 @@ _CUTS = 31  # thresholds up to which all are compared with; more are found by bi
 
 @dataclass(frozen=True)
 class ByBytes:
-    """Called as a `Call` is."""
+    """A depthwise convolution of codes as bytes, called as a `Call` is."""
 
     device: str
     step: int  # of x, which is its term's but for the sign
@@ -41,11 +41,11 @@ class ByBytes:
     shape: tuple[int, ...]
 
     def finished(self, finish: Finish, packed: calls.Packed | None) -> ByBytes:
-        """The same with another last step."""
+        """Return the same sums with another last step."""
         return replace(self, finish=finish, packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
+        """Compute a dense array, C-contiguous, in `out` if it is passed; or a QuantArray of thresholded codes."""
         given = x, self.right, self.plan
         if self.packed is None:
             made = empty(self.device, self.shape, self.dtype) if out is None else out
@@ -60,7 +60,7 @@ class ByBytes:
 
     @cached_property
     def cuts(self) -> Cuts:
-        """Which sums pass the thresholds, and how codes change there: where lanes count downwards, in reverse."""
+        """Return which sums pass the thresholds, and how codes change there: where lanes count downwards, in reverse."""
         thresholds, toggles = self.finish.thresholds, self.finish.toggles
         limits = (thresholds - self.finish.extra.astype(np.int64)[:, None]) // max(self.step, 1)
         most, dtype = (_MOST, np.int16) if self.right.values.dtype == np.int8 else (_MOST_SUM, np.int32)
@@ -90,14 +90,14 @@ def prepare(
     device: str, terms: Array, values: Array, lanes: CopyLanes, window: Window, finish: Finish,
     output: calls.Output,
 ) -> ByBytes:  # fmt: skip
-    """For weights, int64[1 taps outputs], for which that is possible."""
+    """Prepare the call for weights int64[1 taps outputs] that are not refused."""
     step, period = int(terms[0, 3]), lanes.width // WORD_BITS
     right = Taps(_weights(terms, -values if step < 0 else values, lanes, window), lanes.channels, period)
     return ByBytes(device, abs(step), right, _rows(window, period), finish, *output)
 
 
 def _largest(terms: Array, values: Array) -> int:
-    """A sum of codes times values, of any channel."""
+    """Bound the sums of codes times values of all channels."""
     return int(np.abs(values[0]).sum(axis=0).max()) * ((1 << int(terms[0, 1])) - 1)
 
 

@@ -1,4 +1,4 @@
-"""From a threshold object to what kernels take, and from dense values to packed codes."""
+"""The last step of a kernel: thresholds as kernels take them, and constants of each border class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def finish(
     *,
     lanes: Lanes,
 ) -> Finish:
-    """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
+    """Return the last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
 
     Integer results read `extra`, whose dtype their thresholds have, real ones `pad` and `bias`; what is not read
     may be missing.
@@ -49,7 +49,7 @@ def finish(
 
 
 def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, Array, Array]:
-    """Thresholds, flips and toggles as kernels take them.
+    """Lay out thresholds, flips and toggles as kernels take them.
 
     Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
     """
@@ -66,7 +66,7 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
 
 
 def check(op: str, requantize: Any, channels: int) -> DType | None:
-    """The dtype that a Thresholds object gives this many channels; None where there is none."""
+    """Check thresholds: return the dtype that a Thresholds object gives this many channels; None where there is none."""
     if requantize is None:
         return None
     if not isinstance(requantize, Thresholds):
@@ -83,7 +83,7 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
 
 
 def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
-    """Bytes of a result [.. channels]: packed codes, or 4 an element."""
+    """Count the bytes of a result [.. channels]: packed codes, or 4 an element."""
     if into is None:
         return 4 * math.prod(shape)
     return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])

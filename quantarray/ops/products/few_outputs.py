@@ -49,7 +49,7 @@ class FewOutputs(NamedTuple):
     shape: tuple[int, ...]
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
-        """A dense array, which is `out` if it is given; or a QuantArray of thresholded codes."""
+        """Compute a dense array, in `out` if it is passed; or a QuantArray of thresholded codes."""
         found = self._real(x) if self.dtype == np.float32 else sum(self._sums(a, b, 0, 0) for a, b, _ in self._cuts(x))
         if self.bias is not None:
             found = found + self.bias
@@ -58,7 +58,7 @@ class FewOutputs(NamedTuple):
         return made if self.requantize is None else self.requantize(made)
 
     def _cuts(self, x: QuantArray) -> Iterator[tuple[Operand, Operand, int]]:
-        """Both operands lowered, stretch by stretch of k, and the elements of each stretch."""
+        """Yield both operands lowered, stretch by stretch of k, and the elements of each stretch."""
         k, a, b = self.w.shape[1], lower("linear", "x", x), lower("linear", "w", self.w)
         step = word_count(k)
         if a.recoded or b.recoded:
@@ -105,7 +105,7 @@ class FewOutputs(NamedTuple):
 
 
 def _planes(a: Operand) -> Array:
-    """Words [planes rows 1 word]."""
+    """Return words [planes rows 1 word]."""
     words = a.words
     return words.reshape(len(words), -1, 1, words.shape[-1])
 

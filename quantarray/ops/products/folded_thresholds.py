@@ -34,7 +34,7 @@ def refusal(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad
 
 
 class Exact(NamedTuple):
-    """Sums of integers whose thresholds stand for those of real results."""
+    """A call that makes sums of integers whose thresholds stand for those of real results."""
 
     call: calls.Sums  # without thresholds
     scale: Array  # of w, float64 in the lanes of `call`
@@ -44,7 +44,7 @@ class Exact(NamedTuple):
     inside: int = 1  # what results are divided by, if they are means
 
     def found(self, x: Left) -> calls.Sums | None:
-        """The call for the scale of x; None where no thresholds give what the real one does."""
+        """Return the call for the scale of x; None where no thresholds give what the real one does."""
         if x.scale.size != 1 or x.offset.any():
             return None
         scale = float(x.scale.item())
@@ -56,7 +56,7 @@ class Exact(NamedTuple):
         return self.made[scale]
 
     def _fold(self, x_scale: float) -> Finish | None:
-        """The last step of integers that gives the codes of the real one; None where a factor is negative."""
+        """Return the last step of integers that gives the codes of the real one; None where a factor is negative."""
         factor, last = x_scale * self.scale, self.last
         if (factor < 0).any():
             return None
@@ -79,12 +79,12 @@ class Later(NamedTuple):
     shape: tuple[int, ...]
 
     def __call__(self, x: Left) -> Any:
-        """The call's result."""
+        """Prepare the call and run it."""
         return self.ready()(x)
 
 
 class Folded(NamedTuple):
-    """Called as the `Call` is whose place it takes, `real`."""
+    """A pair of calls, on integers and on reals, called as the `Call` `real` is."""
 
     real: calls.Call | Later
     exact: Exact
@@ -103,7 +103,7 @@ class Folded(NamedTuple):
         return self.real.shape
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A QuantArray of codes; `out` is for dense results, which there are none of."""
+        """Compute a QuantArray of codes; `out` is for dense results, which there are none of."""
         exact = self.exact.found(x)
         return self.real(x) if exact is None else exact(x._replace(images=self.images))
 
@@ -119,13 +119,13 @@ def fold(
     real: calls.Call, exact: calls.Sums, images: int, inside: int = 1, *,
     again: Callable[[], calls.Call] | None = None,
 ) -> Folded:  # fmt: skip
-    """The two calls, of the same lanes, as one. `again` makes the real one ready, which then is not kept."""
+    """Join two calls of the same lanes. `again` prepares the real one for each call, and then it is not held."""
     sums = Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside)
     return Folded(real if again is None else Later(again, real.device, real.dtype, real.shape), sums, images)
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-    """The largest int32 for which it holds, and for all below; the lowest where it holds for none."""
+    """Find the largest int32 for which it holds, and for all below; the lowest where it holds for none."""
     low, high = np.full(shape, _LOWEST, np.int64), np.full(shape, _HIGHEST, np.int64)
     for _ in range(32):
         middle = (low + high + 1) >> 1

@@ -1,4 +1,4 @@
-"""From the arguments of a windowed operation to a `Window`."""
+"""Windows from the arguments of an operation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _window = lru_cache(maxsize=256)(Window)  # with the properties that it has foun
 
 
 def room(op: str, window: Window, shape: tuple[int, ...], into: DType | None) -> None:
-    """MemoryError where the result [.. channels] and the plan of its windows do not fit into memory."""
+    """Raise MemoryError where the result [.. channels] and the plan of its windows do not fit into memory."""
     checks.room(op, f"a result of shape {shape}", epilogue.nbytes(into, shape) + PLAN_BYTES * window.pixels)
 
 

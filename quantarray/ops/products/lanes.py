@@ -1,4 +1,4 @@
-"""How output channels become lanes of a kernel: padded to whole blocks, so that kernels need no ragged ends."""
+"""Lanes of a kernel: output channels, padded to whole blocks, so that kernels need no ragged ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Lanes(Protocol):
 
 @dataclass(frozen=True)
 class GroupLanes:
-    """Each group's channels padded to whole blocks of 32."""
+    """A layout in which each group's channels are padded to whole blocks of 32."""
 
     channels: int
     groups: int = 1
@@ -45,7 +45,7 @@ class GroupLanes:
 
 @dataclass(frozen=True)
 class CopyLanes:
-    """Channel c * copies + r becomes lane c of copy r, each copy padded to whole words of 64."""
+    """A layout in which channel c * copies + r becomes lane c of copy r, each copy padded to whole words of 64."""
 
     channels: int
     copies: int
@@ -61,7 +61,7 @@ class CopyLanes:
 
 
 def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
-    """The layout of uint64[planes channels taps words] that a kernel reads."""
+    """Lay uint64[planes channels taps words] out for the kernel `name`."""
     planes, channels = words.shape[:2]
     flat = contiguous(words).reshape(planes, channels, -1)
     out = empty(device, (planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
@@ -70,20 +70,20 @@ def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
 
 
 def words_of(layout: str) -> str:
-    """The kernel that undoes a layout."""
+    """Name the kernel that undoes a layout."""
     return layout.replace("_weights", "_words")
 
 
 def layout_of(name: str) -> str:
-    """The kernel that lays weights out for the kernel `name`."""
+    """Name the kernel that lays weights out for the kernel `name`."""
     return "dot_weights" if name in ("dot", "winograd", "framed") else "conv_weights"
 
 
 def layout_bytes(planes: int, outputs: int, words: int, groups: int = 1) -> int:
-    """Bytes of the layout of weights of so many planes, and words an output."""
+    """Count the bytes of the layout of weights of so many planes, and words an output."""
     return planes * GroupLanes(outputs, groups).blocks * LANES * words * WORD.itemsize
 
 
 def full_lane(constant: Array, channels: int) -> Array:
-    """A constant's last axis, 1 or channels long, in full."""
+    """Broadcast a constant's last axis, 1 or channels long, to all channels."""
     return np.broadcast_to(constant, (*constant.shape[:-1], channels))

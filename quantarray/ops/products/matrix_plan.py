@@ -56,7 +56,7 @@ class Product(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """The public function that multiplies, where, and over how many elements constants stay the same."""
+    """A kind of product: the function, the device, and over how many elements constants stay the same."""
 
     op: str
     device: str
@@ -151,7 +151,7 @@ def _whole(kind: Kind, x: Any, w: QuantArray, shift: Array | None, requantize: T
 
 
 class _Result(NamedTuple):
-    """The last step and the shape of a product [.., outputs]."""
+    """A last step and the shape of a product [.., outputs]."""
 
     shift: Array | None  # the bias
     requantize: Thresholds | None

@@ -152,7 +152,8 @@ def _first(out: Any, ndim: int) -> Any:
 
 
 def _transposed(b: Any) -> QuantArray:
-    """A matrix [k, n] as weights [n, k] packed on k, kept on the array so that kernel layouts are made once."""
+    """Transpose a matrix [k, n] to weights [n, k] packed on k, cached on the array so that kernel layouts are made
+    once."""
     if not isinstance(b, QuantArray):
         return from_dense(b.T, 1)
     found: QuantArray = b._cached("transposed", lambda: b.transpose())
@@ -160,7 +161,7 @@ def _transposed(b: Any) -> QuantArray:
 
 
 def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
-    """One product for each index of the broadcast leading axes."""
+    """Compute one product for each index of the broadcast leading axes."""
     try:
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:

@@ -56,23 +56,23 @@ class Operand(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """The largest magnitude that a term could have."""
+        """Return the largest magnitude that a term could have."""
         return reach(self.terms)
 
     def constants(self, ndim: int) -> tuple[Array, Array]:
-        """Scale and offset with 1 and 0 where there is none."""
+        """Return scale and offset, 1 and 0 where there is none."""
         one, zero = _neutral(len(self.terms), ndim)
         return one if self.scale is None else self.scale, zero if self.offset is None else self.offset
 
 
 def reach(terms: Array) -> int:
-    """The largest magnitude that a term of int64[terms 4] could have."""
+    """Compute the largest magnitude that a term of int64[terms 4] could have."""
     _, planes, base, step = terms.T
     return int(np.abs([base, base + step * (2**planes - 1)]).max())
 
 
 def summed(q: QuantArray, a: Operand) -> int:
-    """The largest magnitude of the integers that a product of q, which is a lowered, sums up before constants.
+    """Compute the largest magnitude of the integers that a product of q, which is a lowered, sums up before constants.
 
     Of integer levels that is a level's; on their grid are others, which do not occur.
     """
@@ -89,7 +89,7 @@ def inexact(terms: Array, b: Operand, k: int) -> str:
 
 
 def term_values(w: Operand, length: int) -> Array:
-    """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
+    """Unpack the integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
     words = to_host(w.words)
     words = np.ascontiguousarray(words).reshape(len(words), -1, words.shape[-1])
     bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
@@ -101,12 +101,13 @@ def term_values(w: Operand, length: int) -> Array:
 
 
 def plain_terms(q: QuantArray) -> Array | None:
-    """The terms of an array of evenly spaced integer levels without a scale, whose words `lower` leaves as they are."""
+    """Return the terms of an array of evenly spaced integer levels without a scale, whose words `lower` leaves as they
+    are."""
     return q.dtype._term_rows if q.dtype.step is not None and not q.constants.shapes else None
 
 
 def lower(op: str, name: str, q: QuantArray) -> Operand:
-    """The operand form of an array; see above."""
+    """Bring an array to the form of an `Operand`."""
     plain, dtype, c = plain_terms(q), q.dtype, q.constants
     if plain is not None:
         return Operand(q, q.bits, plain, None, None)
@@ -125,7 +126,7 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
 
 @lru_cache(maxsize=256)
 def _neutral(terms: int, ndim: int) -> tuple[Array, Array]:
-    """The scales and the offset of an array that has none; shared, as `DType._term_rows` are."""
+    """Return the scales and the offset of an array that has none; shared, as `DType._term_rows` are."""
     return np.ones((terms, *(1,) * ndim)), np.zeros((1,) * ndim)
 
 
@@ -158,7 +159,7 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
 
 
 def _common_ones(q: QuantArray) -> Array:
-    """Words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
+    """Compute words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
     xp = namespace(q.device)
     out: Array = xp.empty((2**q.bits - 1, *q.words.shape[1:]), np.uint64)
     for s in range(1, len(out) + 1):
@@ -169,7 +170,7 @@ def _common_ones(q: QuantArray) -> Array:
 
 
 def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
-    """How many of x's first axis are done at once; all where nothing asks for less. x has at least one."""
+    """Count the elements of x's first axis that are done at once; all where nothing asks for less. x has at least one."""
     n = len(x)
     words = a.planes * math.prod(a.source.words.shape[1:]) * WORD.itemsize
     step = n
@@ -181,7 +182,7 @@ def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
 
 
 def from_dense(x: Array, axis: int) -> QuantArray:
-    """An int8 or uint8 array as 8 packed planes; exact, and the same integers."""
+    """Pack an int8 or uint8 array to 8 planes; exact, and the same integers."""
     from ...core.dtypes import int8, uint8
     from ..words.conversion import pack_codes
 
@@ -199,7 +200,7 @@ def is_dense(x: Any) -> bool:
 
 
 def operand(op: str, name: str, x: Any) -> Any:
-    """A QuantArray, or an int8/uint8 array, of a GPU as CuPy's; others are refused with the way to get there."""
+    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name the way to get one."""
     if isinstance(x, QuantArray) or is_dense(x):
         return x
     if lies_on_gpu(x):
@@ -244,7 +245,7 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
 
 
 def bias_values(op: str, bias: Any, channels: int) -> Array | None:
-    """A bias as int64 or float32 [channels]."""
+    """Convert a bias to int64 or float32 [channels]."""
     if bias is None:
         return None
     b = checks.numbers(op, "bias", bias)

@@ -38,7 +38,7 @@ class Result(NamedTuple):
     shape: tuple[int, ...]
 
     def start(self, out: Array | None) -> Any:
-        """The result before it is there: a dense array, or words that are all zero."""
+        """Allocate the result: a dense array, or words that are all zero."""
         if self.requantize is None:
             return empty(self.device, self.shape, self.dtype) if out is None else out
         return calls.packed(self.device, self.requantize, self.shape).empty()
@@ -70,7 +70,7 @@ class ByOutputs(NamedTuple):
 
     @property
     def call(self) -> Result:
-        """What says the dtype and shape of the result, as of other products."""
+        """Return what has the dtype and shape of the result."""
         return self.result
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
@@ -97,7 +97,7 @@ def by_outputs(
     kept: int,
     together: int = 1,
 ) -> ByOutputs:
-    """The product of weights of which an output takes `output` bytes laid out, and `kept` if that is kept.
+    """Multiply by weights of which an output takes `output` bytes laid out, and `cached` if that is cached.
 
     Parts are multiples of `together` outputs, or all.
     """
@@ -113,7 +113,7 @@ def by_outputs(
 
 
 class ByRows(NamedTuple):
-    """Parts of the first axis of x, all but the last of one form, whose call is kept."""
+    """A product by parts of the first axis of x, all but the last of one form, whose call is held."""
 
     result: Result
     prepare: Prepare
@@ -127,7 +127,7 @@ class ByRows(NamedTuple):
         cls, result: Result, prepare: Prepare, x: Any,
         w: QuantArray, bias: Array | None, step: int,
     ) -> ByRows:  # fmt: skip
-        """A product `prepare`d for parts of x."""
+        """Prepare a product for parts of x."""
         view = w._view()
         return cls(result, prepare, view, bias, step, prepare(x[:step], view, bias, result.requantize))
 
@@ -149,6 +149,6 @@ class ByRows(NamedTuple):
 
 
 def _cuts(start: int, stop: int, step: int) -> Iterator[slice]:
-    """Slices of so many elements."""
+    """Yield slices of so many elements."""
     for at in range(start, stop, step):
         yield slice(at, min(at + step, stop))

@@ -34,12 +34,12 @@ def refusal(device: str, requantize: Thresholds | None, terms: Array, b: Operand
 
 @lru_cache(maxsize=16)
 def _no_bias(channels: int) -> Array:
-    """Shared, so that calls by the same weights keep it once."""
+    """Return zeros, shared so that calls by the same weights hold them once."""
     return np.zeros(channels)
 
 
 class Rescale(NamedTuple):
-    """The constants by which exact sums become real results, as the kernel `rescale` takes them."""
+    """A set of constants by which exact sums become real results, as the kernel `rescale` takes them."""
 
     kinds: Array  # int64[pixels]: the border class of each output pixel
     scale: Array  # float64[channels]
@@ -50,7 +50,7 @@ class Rescale(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """Exact sums and then their constants: called as the `Call` is whose place it takes."""
+    """A call of exact sums and then their constants, called as the `Call` is whose place it takes."""
 
     sums: calls.Sums
     images: int  # as the plan of the sums counts them
@@ -76,7 +76,7 @@ class Scaled(NamedTuple):
         return cls(sums, images, rescale._replace(pad=pad, bias=bias))
 
     def __call__(self, x: Left, out: Array | None = None) -> Array:
-        """A dense array, C-contiguous, which is `out` if it is given."""
+        """Compute a dense array, C-contiguous, in `out` if it is passed."""
         made = empty(self.device, self.shape, self.dtype) if out is None else out
         self.sums(x._replace(images=self.images), made.view(np.int32))
         rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])

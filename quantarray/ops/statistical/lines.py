@@ -22,7 +22,8 @@ from ..words.level_tables import has_many_levels, parts
 
 
 class Lines:
-    """The lines of `q` along an axis: words uint64[planes rows folds words], and the tables that codes go through."""
+    """A view of the lines of `q` along an axis: words uint64[planes rows folds words], and the tables that codes go
+    through."""
 
     def __init__(self, q: QuantArray, axis: int) -> None:
         self.q, self.axis = q, axis
@@ -41,7 +42,7 @@ class Lines:
         return contiguous(words).reshape(self.q.bits, self.rows, self.folds, words.shape[-1])
 
     def _tables(self, table: Array) -> tuple[Array, Array]:
-        """table [codes, *q's axes] as [tables groups codes], and which one each fold of each row has."""
+        """Reshape a table [codes, *q's axes] to [tables groups codes], and which one each fold of each row has."""
         by_row = table.transpose(*(1 + d for d in self._outer), 1 + self.q.axis, 0)
         dims, full = by_row.shape[:-2], tuple(self.q.shape[d] for d in self._outer)
         row = np.arange(math.prod(dims)).reshape(dims)
@@ -49,7 +50,7 @@ class Lines:
         return np.ascontiguousarray(by_row.reshape(math.prod(dims), *by_row.shape[-2:])), row.astype(np.int64)
 
     def argmax(self, table: Array, floor: float) -> Array:
-        """The place of the first largest value above `floor` of each line, int64 [axes that are left]."""
+        """Find the place of the first largest value above `floor` of each line, int64 [axes that are left]."""
         tables, row = self._tables(table)
         out = empty(self.q.device, (self.rows, self.length if self.lanes else 1), np.int64)
         kernel(self.q.device, "argmax")(
@@ -68,7 +69,7 @@ class Lines:
         kernel(self.q.device, name)(self._words(), self.length, tables, row, self.group, self.lanes, out)
 
     def sort(self, order: Array) -> Array:
-        """Words of q with the codes of each line in the order in which order[codes, *q's axes] has them."""
+        """Sort the codes of each line in the order of order[codes, *q's axes]; return words."""
         tables, row = self._tables(order)
         words = self._words()
         out = zeros(self.q.device, words.shape)
@@ -86,7 +87,8 @@ class Lines:
 
 
 def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:
-    """An array [rows folds length] with `more` steps at the front of each line, which are zero, and what is behind."""
+    """Allocate an array [rows folds length] with `more` steps at the front of each line, which are zero, and what is
+    behind."""
     shape = (lines.rows, lines.folds + more * lines.lanes, lines.length + more * (not lines.lanes))
     out = (zeros if more else empty)(lines.q.device, shape, dtype)
     return out, (out[:, more:] if lines.lanes else out[:, :, more:])

@@ -85,7 +85,7 @@ def map_reduce(
 
 
 def _levels(f: Field, arrays: list[QuantArray]) -> tuple[list[Array], int | None]:
-    """Levels [codes of x, codes of y, *axes], each with 1 for the other's codes, in groups that suit both."""
+    """Return levels [codes of x, codes of y, *axes], each with 1 for the other's codes, in groups that suit both."""
     varying = [q.group for q in arrays if q.group is not None]
     group = math.gcd(*varying) if varying else None
     made = []
@@ -104,7 +104,7 @@ def _levels(f: Field, arrays: list[QuantArray]) -> tuple[list[Array], int | None
 
 
 def _table(op: str, result: Any, given: list[Array], arrays: list[QuantArray]) -> Array:
-    """A function's values as a table of the joined codes, int64 or float64."""
+    """Tabulate a function's values of the joined codes, int64 or float64."""
     value = checks.numbers(op, "the result of f", result)
     shape = np.broadcast_shapes(*(a.shape for a in given))
     try:

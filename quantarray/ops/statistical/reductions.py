@@ -32,7 +32,7 @@ from ..words.level_tables import level_table, mapped
 
 
 def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
-    """The axes to reduce, each once; all for None."""
+    """Return the axes to reduce, each once; all for None."""
     if axis is None:
         return tuple(range(ndim))
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -43,12 +43,12 @@ def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
 
 
 def elements(q: QuantArray, over: tuple[int, ...]) -> int:
-    """How many elements a result is made of."""
+    """Count the elements that a result is made of."""
     return math.prod(q.shape[d] for d in over)
 
 
 def restored(result: Array, over: tuple[int, ...], keepdims: bool, lead: int = 0) -> Array:
-    """Reduced axes as 1 with keepdims; a NumPy scalar where no axis is left (see `hints`)."""
+    """Restore reduced axes as 1 with keepdims; return a NumPy scalar where no axis is left (see `hints`)."""
     if keepdims:
         return np.expand_dims(result, tuple(sorted(lead + d for d in over)))
     return cast(Array, result[()]) if result.ndim == 0 else result
@@ -67,12 +67,12 @@ def integer_type(op: str, bound: int) -> type[np.signedinteger[Any]]:
 
 
 def sum_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
-    """The type of a sum of n elements, or the one that was asked for."""
+    """Return the type of a sum of n elements, or the one that was asked for."""
     return _asked(op, integer_type(op, n * q.dtype.max_abs) if exact(q) else np.float32, dtype)
 
 
 def product_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
-    """The type of a product of n elements, or the one that was asked for."""
+    """Return the type of a product of n elements, or the one that was asked for."""
     if not exact(q):
         return _asked(op, np.float32, dtype)
     most = q.dtype.max_abs
@@ -82,7 +82,7 @@ def product_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
 
 
 def _asked(op: str, found: Any, dtype: Any) -> Any:
-    """The type that a caller names, where it holds what the one found by the rules holds."""
+    """Check the type that a caller names, which must hold what the type by the rules holds."""
     if dtype is None:
         return found
     made = checks.dtype(op, "dtype", dtype, (np.int32, np.int64, np.float32, np.float64))
@@ -151,7 +151,7 @@ def mean(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> 
 
 
 def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Array:
-    """What no elements have for a mean."""
+    """Return the mean of no elements."""
     shape = tuple(n for d, n in enumerate(q.shape) if d not in over)
     return restored(np.full(shape, np.nan, np.float32), over, checks.flag(op, "keepdims", keepdims))
 

@@ -19,7 +19,7 @@ _KINDS = ("bool", "signed integer", "unsigned integer", "integral", "real floati
 
 
 def astype(q: QuantArray, dtype: DType) -> QuantArray:
-    """The same values under another dtype, where it holds them all; see `can_cast`.
+    """Return the same values under another dtype, where it holds them all; see `can_cast`.
 
     Integer levels get other codes and keep a scale. A law that becomes uniform or a table keeps its codes: constants
     are float32, so that integers beyond 2**24 are rounded. Raises ValueError where `can_cast` is False, whatever the
@@ -58,7 +58,7 @@ def can_cast(from_: Any, to: DType) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype that holds the values of all: what `where` gives of arrays of integer levels.
+    """Return the dtype that holds the values of all: what `where` gives of arrays of integer levels.
 
     The first dtype that has all the integer levels, else one of all of them in ascending order. Equal dtypes of real
     levels are their own. Raises ValueError for more than 256 levels together, and for different real ones: their
@@ -103,7 +103,7 @@ def isdtype(dtype: DType, kind: str | DType | tuple[str | DType, ...]) -> bool:
 
 
 class IntegerInfo(NamedTuple):
-    """Bits, smallest and largest level of an integer dtype."""
+    """A record of bits, smallest and largest level of an integer dtype."""
 
     bits: int
     min: int
@@ -112,7 +112,8 @@ class IntegerInfo(NamedTuple):
 
 
 def iinfo(dtype: DType) -> IntegerInfo:
-    """Bits, smallest and largest level of an integer dtype. Raises TypeError for real levels, which constants give.
+    """Return bits, smallest and largest level of an integer dtype. Raises TypeError for real levels, which constants
+    give.
 
     >>> import quantarray as qa
     >>> qa.iinfo(qa.int4).min, qa.iinfo(qa.bipolar).max

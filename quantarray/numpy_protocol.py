@@ -49,25 +49,25 @@ def array_function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     adapted = _ADAPTED.get(func)
     if adapted is not None:
         return _called(func, adapted, args, kwargs)
-    found = of_function(func)
-    if found is None:
+    ours = of_function(func)
+    if ours is None:
         raise TypeError(_refusal(_dotted(func), func.__name__))
-    return _called(func, found, *_without_defaults(func, args, kwargs))
+    return _called(func, ours, *_without_defaults(func, args, kwargs))
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer `__array_ufunc__`."""
     name = ufunc.__name__
     if method == "__call__":
-        found = of_ufunc(name)
-        if found is None:
+        ours = of_ufunc(name)
+        if ours is None:
             raise TypeError(_refusal(f"numpy.{name}", name, _by_levels(ufunc)))
     else:
-        found = _public(_METHODS.get((name, method), ""))
-        if found is None:
+        ours = _public(_METHODS.get((name, method), ""))
+        if ours is None:
             raise TypeError(_refusal(f"numpy.{name}.{method}", name))
         kwargs = {"axis": 0} | {n: v for n, v in kwargs.items() if v is not None or n == "axis"}
-    return _called(ufunc, found, inputs, kwargs)
+    return _called(ufunc, ours, inputs, kwargs)
 
 
 def of_function(func: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -131,12 +131,12 @@ def _without_defaults(
     """Return required arguments by place, and the others by the names that they have here, without NumPy's defaults."""
     try:
         parameters = inspect.signature(func).parameters
-        given = inspect.signature(func).bind(*args, **kwargs).arguments
+        passed = inspect.signature(func).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):  # written in C, without a signature
         return args, kwargs
     placed: list[Any] = []
     named: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in passed.items():
         p = parameters[name]
         if p.kind is p.VAR_POSITIONAL:
             placed.extend(value)
@@ -197,8 +197,8 @@ def _transpose(a: Any, axes: Any = None) -> Any:
 
 def _unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
     if not (return_index or return_inverse):
-        found = sets.unique_counts(ar)
-        return tuple(found) if return_counts else found.values
+        counted = sets.unique_counts(ar)
+        return tuple(counted) if return_counts else counted.values
     every = sets.unique_all(ar)
     wanted = (True, return_index, return_inverse, return_counts)
     return tuple(a for a, want in zip(every, wanted, strict=True) if want)

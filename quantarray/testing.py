@@ -98,9 +98,9 @@ def _differences(
     first: list[tuple[tuple[int, ...], Any, Any]] = []
     for key in blocks(a.shape, arrays=[x for x in (a, b) if isinstance(x, QuantArray)]):
         x, y = _values(a[key]), _values(b[key])
-        found = differ(x, y)
-        wrong += int(found.sum())
-        for at in np.argwhere(found)[: _SHOWN - len(first)]:
+        differing = differ(x, y)
+        wrong += int(differing.sum())
+        for at in np.argwhere(differing)[: _SHOWN - len(first)]:
             here = tuple(int(i) for i in at)
             first.append((tuple(i + s.start for i, s in zip(here, key, strict=True)), x[here], y[here]))
     return wrong, first

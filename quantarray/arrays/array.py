@@ -350,9 +350,9 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
     if dtype.is_integer and constants.group is None and not constants.shapes:
         return
     needed = {"integer": set(), "uniform": {"scale", "offset"}, "basis": {"scale", "offset"}, "table": {"table"}}
-    found = {name for name, _, _ in constants.items()}
-    if found != needed[dtype.kind] and not (dtype.is_integer and found == {"scale"}):
-        raise ValueError(f"{dtype}: needs the constants {sorted(needed[dtype.kind])}, got {sorted(found)}")
+    names = {name for name, _, _ in constants.items()}
+    if names != needed[dtype.kind] and not (dtype.is_integer and names == {"scale"}):
+        raise ValueError(f"{dtype}: needs the constants {sorted(needed[dtype.kind])}, got {sorted(names)}")
     group = constants.group
     if group is not None and group < 1:
         raise ValueError(f"{dtype}: a group needs at least one element, got {group}")

@@ -62,8 +62,8 @@ def _widened(bits: Any) -> Array:
     >>> _widened(np.array([0x3F80, 0xC040], np.uint16))
     array([ 1., -3.], dtype=float32)
     """
-    made: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return made
+    values: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values
 
 
 class _DLTensor(ctypes.Structure):

@@ -32,10 +32,10 @@ def header(q: QuantArray) -> dict[str, Any]:
 
 def arrays(q: QuantArray) -> dict[str, Array]:
     """Return words and constants as they are stored, C-contiguous and little endian."""
-    made = {"words": np.ascontiguousarray(to_host(q.words), WORD)}
+    stored = {"words": np.ascontiguousarray(to_host(q.words), WORD)}
     for name, a, _ in q.constants.items():
-        made[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
-    return made
+        stored[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
+    return stored
 
 
 def digest(q: QuantArray) -> str:
@@ -49,7 +49,7 @@ def digest(q: QuantArray) -> str:
 
 
 def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
-    """Rebuild the array of a header and its arrays; ValueError or KeyError where they break a rule of docs/format.md."""
+    """Rebuild an array from its header and arrays; ValueError or KeyError where they break a rule of docs/format.md."""
     _check_header(meta)
     for name, a in parts.items():
         allowed = ("<u8",) if name == "words" else ("<f4", "<u2")

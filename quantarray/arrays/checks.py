@@ -43,9 +43,9 @@ def integer(op: str, name: str, value: Any, least: int, most: int | None = None)
 
 def lengths(op: str, shape: Any) -> tuple[int, ...]:
     """Check a shape: an integer or several."""
-    found = tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
-    dimensions(op, len(found))
-    return found
+    sizes = tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
+    dimensions(op, len(sizes))
+    return sizes
 
 
 def dimensions(op: str, ndim: int) -> None:
@@ -83,10 +83,10 @@ def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
 
 def axes(op: str, value: Any, ndim: int) -> list[int]:
     """Check one axis or several, all different."""
-    found = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
-    if len(set(found)) < len(found):
+    numbers_ = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
+    if len(set(numbers_)) < len(numbers_):
         raise ValueError(f"{op}: an axis is named twice in {value}")
-    return found
+    return numbers_
 
 
 def indices_within(op: str, a: Array, length: int, d: int) -> None:
@@ -100,8 +100,8 @@ def indices(op: str, a: Array, length: int, d: int) -> Array:
     """Check indices of an axis: return them as int64 and not negative, or an error that names the first that is out of
     bounds."""
     indices_within(op, a, length, d)
-    found = a.astype(np.int64)
-    return np.add(found, length, out=found, where=found < 0)
+    whole = a.astype(np.int64)
+    return np.add(whole, length, out=whole, where=whole < 0)
 
 
 def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
@@ -128,7 +128,7 @@ def is_masked(value: Any) -> bool:
 
 
 def numbers(op: str, name: str, value: Any) -> Array:
-    """Check for an array of bools, integers or floats; objects, complex numbers, strings and masked arrays are refused."""
+    """Check for an array of bools, integers or floats: no objects, complex numbers, strings or masked arrays."""
     if isinstance(value, QuantArray):
         raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
     if is_masked(value):
@@ -235,13 +235,13 @@ def array_room(op: str, q: QuantArray, shape: tuple[int, ...]) -> None:
 def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype[Any]:
     """Check for a NumPy dtype among a few."""
     try:
-        found: np.dtype[Any] | None = None if value is None else np.dtype(value)
+        chosen: np.dtype[Any] | None = None if value is None else np.dtype(value)
     except (TypeError, ValueError):
-        found = None
-    if found is None or found not in allowed:
+        chosen = None
+    if chosen is None or chosen not in allowed:
         listed = ", ".join(t.__name__ for t in allowed)
-        raise TypeError(f"{op}: {name} must be one of {listed}, got {value if found is None else found!s}")
-    return found
+        raise TypeError(f"{op}: {name} must be one of {listed}, got {value if chosen is None else chosen!s}")
+    return chosen
 
 
 def function(op: str, name: str, value: Any) -> Any:

@@ -170,7 +170,7 @@ class Thresholds:
         return np.ascontiguousarray(counted.T), ~greater
 
     def _cached(self, key: Any, build: Callable[[], Any]) -> Any:
-        """Return `build()`, what a kernel needs of these thresholds, from their cache if it has an entry with that key."""
+        """Return `build()`, from the cache of these thresholds if it has an entry with that key."""
         if key not in self._cache:
             self._cache[key] = build()
         return self._cache[key]

@@ -74,10 +74,10 @@ def kernel(device: str, name: str) -> Callable[..., None]:
     """Return the kernel `name` of `quantarray.kernels.contract` for a device."""
     backend = device.partition(":")[0]
     module = _twin(backend, f"quantarray.{backend}.{_FILES[name]}", name)
-    found: Callable[..., None] | None = getattr(module, name, None)
-    if found is None:
+    function: Callable[..., None] | None = getattr(module, name, None)
+    if function is None:
         raise DeviceError(f"{name}: there is no kernel for device {device!r}; move the operands with .to_device('cpu')")
-    return _on(device, found) if ":" in device else found
+    return _on(device, function) if ":" in device else function
 
 
 @cache
@@ -91,11 +91,11 @@ def _on(device: str, run: Callable[..., None]) -> Callable[..., None]:
     """Wrap a kernel to be launched on one of several GPUs, whichever is the current one."""
 
     @wraps(run)
-    def there(*args: Any) -> None:
+    def on_device(*args: Any) -> None:
         with current(device):
             run(*args)
 
-    return there
+    return on_device
 
 
 def _twin(backend: str, path: str, name: str) -> ModuleType | None:
@@ -149,10 +149,10 @@ def graph_class() -> Any:
 
 def device_of(x: Any) -> str:
     """Return the device an array lies on; NumPy arrays lie on the CPU."""
-    found = getattr(x, "device", "cpu")
-    if isinstance(found, str):
-        return found
-    return f"cuda:{found.id}" if hasattr(found, "id") else str(found)  # CuPy's, or PyTorch's
+    device = getattr(x, "device", "cpu")
+    if isinstance(device, str):
+        return device
+    return f"cuda:{device.id}" if hasattr(device, "id") else str(device)  # CuPy's, or PyTorch's
 
 
 def common_device(op: str, **operands: Any) -> str:
@@ -189,10 +189,10 @@ def _gpus(op: str, number: int) -> int:
     diagnosis.check_wheels(op)
     runtime = cupy(op).cuda.runtime
     diagnosis.check_driver(op, runtime)
-    found = diagnosis.count(op, runtime)
-    if number < found:
+    gpus = diagnosis.count(op, runtime)
+    if number < gpus:
         diagnosis.check_capability(op, runtime, number)
-    return found
+    return gpus
 
 
 def first_gpu(op: str) -> tuple[str, tuple[int, int]]:
@@ -200,9 +200,9 @@ def first_gpu(op: str) -> tuple[str, tuple[int, int]]:
     _gpus(op, 0)
     if not find_spec("numba_cuda"):
         raise DeviceError(f"{op}: CUDA kernels need numba-cuda; install it with pip install 'quantarray[cuda13]'")
-    found = cupy(op).cuda.runtime.getDeviceProperties(0)
-    name = found["name"]
-    return name.decode() if isinstance(name, bytes) else name, (found["major"], found["minor"])
+    properties = cupy(op).cuda.runtime.getDeviceProperties(0)
+    name = properties["name"]
+    return name.decode() if isinstance(name, bytes) else name, (properties["major"], properties["minor"])
 
 
 def namespace(device: str) -> Any:
@@ -224,8 +224,8 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         except (MemoryError, ValueError):  # ValueError: more bytes than an index has
             raise no_room(shape, dtype) from None
     with allocating(device, shape, dtype):
-        made: Array = namespace(device).empty(shape, dtype)
-    return made
+        array: Array = namespace(device).empty(shape, dtype)
+    return array
 
 
 def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
@@ -236,8 +236,8 @@ def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         except (MemoryError, ValueError):
             raise no_room(shape, dtype) from None
     with allocating(device, shape, dtype):
-        made: Array = namespace(device).zeros(shape, dtype)
-    return made
+        array: Array = namespace(device).zeros(shape, dtype)
+    return array
 
 
 @contextmanager
@@ -264,10 +264,10 @@ def contiguous(a: Array) -> Array:
     if a.flags.c_contiguous:  # CuPy's arrays have flags too
         return a
     try:
-        made: Array = namespace(device_of(a)).ascontiguousarray(a)
+        copied: Array = namespace(device_of(a)).ascontiguousarray(a)
     except MemoryError:
         raise no_room(a.shape, a.dtype) from None
-    return made
+    return copied
 
 
 def reshaped(a: Array, shape: tuple[int, ...]) -> Array:
@@ -282,8 +282,8 @@ def moveaxis(a: Array, source: int, destination: int) -> Array:
     """Move an axis as NumPy and CuPy do; return the array itself where none moves, for which NumPy takes 6 us."""
     if source % a.ndim == destination % a.ndim:
         return a
-    made: Array = namespace(device_of(a)).moveaxis(a, source, destination)
-    return made
+    moved: Array = namespace(device_of(a)).moveaxis(a, source, destination)
+    return moved
 
 
 def known_device(op: str, name: Any) -> str:

@@ -9,7 +9,7 @@ from .forks import brief
 
 
 class Kept:
-    """A cache of at most `most` entries by a key: the first is dropped for another. A key without a hash has no entry."""
+    """A cache of at most `most` entries by a key: the oldest makes room for another. None has a key without a hash."""
 
     def __init__(self, most: int) -> None:
         self.entries: dict[Any, Any] = {}

@@ -58,7 +58,7 @@ class DType:
 
     @cached_property
     def step(self) -> int | None:
-        """Return the common difference of integer levels in code order; None where there is none, or levels are real."""
+        """Return the common difference of integer levels in code order; None where there is none or levels are real."""
         if self.levels is None:
             return None
         if self.n_levels == 1:
@@ -156,11 +156,11 @@ def integers(*levels: int | Iterable[int]) -> DType:
     >>> integers(range(4))
     quantarray.uint2
     """
-    given: Iterable[Any] = levels
+    listed: Iterable[Any] = levels
     if len(levels) == 1 and np.iterable(levels[0]):
-        given = levels[0]
+        listed = levels[0]
     values = []
-    for v in given:
+    for v in listed:
         number = isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
         if not number or (isinstance(v, (float, np.floating)) and not float(v).is_integer()):
             raise ValueError(f"integers: levels must be integers, got {v!r}; real levels are table(bits)")
@@ -190,9 +190,9 @@ def holding(op: str, values: Collection[Any]) -> DType:
 
 def _real(kind: str, bits: Any, n_levels: Any) -> DType:
     """Construct a dtype of real levels; NumPy integers become Python's, which headers of files need."""
-    given = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
-    all_codes = 2 ** given[0] if type(given[0]) is int and 1 <= given[0] <= MAX_BITS else 0
-    return _made(kind, kind, given[0], all_codes if n_levels is None else given[1])
+    numbers = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
+    all_codes = 2 ** numbers[0] if type(numbers[0]) is int and 1 <= numbers[0] <= MAX_BITS else 0
+    return _made(kind, kind, numbers[0], all_codes if n_levels is None else numbers[1])
 
 
 def _made(op: str, *fields: Any) -> DType:
@@ -258,8 +258,8 @@ class Constants:
         table: Array | None = None,
         group: int | None = None,
     ) -> None:
-        given = {"scale": scale, "offset": offset, "table": table}
-        self._stored = {name: _read_only(np.asarray(a)) for name, a in given.items() if a is not None}
+        arrays = {"scale": scale, "offset": offset, "table": table}
+        self._stored = {name: _read_only(np.asarray(a)) for name, a in arrays.items() if a is not None}
         self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
 
     @property
@@ -293,10 +293,10 @@ class Constants:
 
     def to_bfloat16(self) -> Constants:
         """Round these constants to bfloat16 and store them so; -0 becomes 0."""
-        made = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
-        for bits in made.values():
+        rounded = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
+        for bits in rounded.values():
             bits[bits == 0x8000] = 0
-        return Constants(**made, group=self.group)
+        return Constants(**rounded, group=self.group)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:

@@ -112,7 +112,7 @@ class Slices(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """A set of depthwise weights of one term, whose values are small, of two neighbouring taps of a row side by side."""
+    """A set of depthwise weights of one term with small values, of two neighbouring taps of a row side by side."""
 
     values: Array  # [multiplier pairs 2 * lanes]: int8 where no sum of codes of x times values passes 2**15, or int16
     channels: int  # of x
@@ -163,8 +163,8 @@ class Fixed(NamedTuple):
     w: Right
     plan: Plan | Squares | Frame
     finish: Finish
-    made: dict[Any, Any]  # what a backend keeps of it
-    kept: dict[Any, Any]  # what it keeps of w and the plan, whatever the finish
+    cache: dict[Any, Any]  # of the backend, for all of it
+    plan_cache: dict[Any, Any]  # of the backend, for w and the plan, whatever the finish
 
 
 class Cuts(NamedTuple):

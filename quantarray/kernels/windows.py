@@ -70,7 +70,7 @@ class Window:
         return -(-images // -(-images // most))
 
     def positions(self, images: int) -> int:
-        """Count the positions of a `Frame`, in whole pieces of 16; 0 where the stride is not 1, or rows are too wide."""
+        """Count the positions of a `Frame` in whole pieces of 16; 0 where the stride is not 1 or rows are too wide."""
         if self.stride != (1, 1) or not self.pixels or not images or self.pitch > _WIDEST:
             return 0
         together = self.together(images)
@@ -173,25 +173,25 @@ def stretches(window: Window, most: int) -> Array:
 
     int64[.., 3]: the first one, how many, their class.
     """
-    found = classes(window)
-    begin = np.flatnonzero(np.diff(found.of_pixel, prepend=-1) | (np.diff(found.origin, prepend=_FAR) != 1))
+    borders = classes(window)
+    begin = np.flatnonzero(np.diff(borders.of_pixel, prepend=-1) | (np.diff(borders.origin, prepend=_FAR) != 1))
     size = np.diff(begin, append=window.pixels)
     parts = -(-size // most)
     nth = np.arange(parts.sum()) - np.repeat(parts.cumsum() - parts, parts)
     first = np.repeat(begin, parts) + most * nth
-    return np.stack([first, np.minimum(most, np.repeat(begin + size, parts) - first), found.of_pixel[first]], axis=1)
+    return np.stack([first, np.minimum(most, np.repeat(begin + size, parts) - first), borders.of_pixel[first]], axis=1)
 
 
 def along(window: Window, axes: int) -> Window:
     """Reduce a window to the axes that are left where taps along the last `axes` axes lie side by side in pixels made
     for it."""
-    kept, ones = len(window.size) - axes, (1,) * axes
+    stay, ones = len(window.size) - axes, (1,) * axes
     return Window(
-        image=(*window.image[:kept], *window.output[kept:]),
-        size=(*window.size[:kept], *ones),
-        stride=(*window.stride[:kept], *ones),
-        pads=(*window.pads[:kept], *((0, 0),) * axes),
-        dilation=(*window.dilation[:kept], *ones),
+        image=(*window.image[:stay], *window.output[stay:]),
+        size=(*window.size[:stay], *ones),
+        stride=(*window.stride[:stay], *ones),
+        pads=(*window.pads[:stay], *((0, 0),) * axes),
+        dilation=(*window.dilation[:stay], *ones),
     )
 
 
@@ -208,13 +208,13 @@ def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> P
 
     Taps along the last `axes` axes lie side by side in these, with zeros for those outside the image.
     """
-    found, left = classes(window), along(window, axes)
+    borders, left = classes(window), along(window, axes)
     offsets = tap_offsets(left)
     first_run, runs = [0], []
     for mask in counted(window, axes)[:, :: window.taps // left.taps]:
         runs += _runs(np.flatnonzero(mask), offsets, words, groups)
         first_run.append(len(runs))
-    tiles = [_tiles(np.flatnonzero(found.of_pixel == c), tile) for c in range(len(found.inside))]
+    tiles = [_tiles(np.flatnonzero(borders.of_pixel == c), tile) for c in range(len(borders.inside))]
     sizes = [len(counts) for _, counts in tiles]
     pixel_words = words * groups
     return Plan(
@@ -239,11 +239,11 @@ def squares(window: Window, words: int, groups: int) -> Squares:
     seen_y, seen_x = y - window.pads[0][0] + i, x - window.pads[1][0] + j
     inside = (seen_y >= 0) & (seen_y < height) & (seen_x >= 0) & (seen_x < width)
     i, j = np.divmod(np.arange(4), 2)
-    there, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
+    inside_result, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
     return Squares(
         sources=np.where(inside, (seen_y * width + seen_x) * words * groups, -1),
-        targets=np.where(there, pixel, -1),
-        kinds=classes(window).of_pixel[np.where(there, pixel, 0)],
+        targets=np.where(inside_result, pixel, -1),
+        kinds=classes(window).of_pixel[np.where(inside_result, pixel, 0)],
         image_words=height * width * words * groups,
         image_rows=rows * columns,
     )
@@ -252,11 +252,11 @@ def squares(window: Window, words: int, groups: int) -> Squares:
 @lru_cache(maxsize=256)
 def frame(window: Window, words: int, images: int) -> Frame:
     """Lay a window at stride 1 out over some images, for pixels of `words` words."""
-    together, found = window.together(images), classes(window)
+    together, borders = window.together(images), classes(window)
     (height, width), (rows, columns) = window.image, window.output
     strips = [
         [(begin, end - begin, row[begin]) for begin, end in _equal(row)]
-        for row in found.of_pixel.reshape(rows, columns)
+        for row in borders.of_pixel.reshape(rows, columns)
     ]
     offsets = tap_offsets(replace(window, image=(0, together * window.pitch)))
     runs = _runs(np.arange(window.taps), offsets, words, 1)

@@ -1,4 +1,4 @@
-"""One call on a device: what it is given goes there, what it returns comes back."""
+"""A call on a device: its operands are moved there, its results back."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def on(device_name: str, function: Callable[P, T], /, *arrays: P.args, **named: 
     """
     with device(device_name):
         moved = _Moved(device_name)
-        call, given, by_name = moved(function), moved(arrays), moved(named)
+        call, operands, by_name = moved(function), moved(arrays), moved(named)
         try:
             with current(device_name):
-                result: T = _back(call(*given, **by_name))
+                result: T = _back(call(*operands, **by_name))
                 return result
         except Exception as error:
             error.args = _back(error.args)

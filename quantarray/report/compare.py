@@ -109,9 +109,9 @@ def compare(
         raise ValueError(f"{op}: x must have elements, got shape {a.shape}")
     checks.finite(op, "x", a)
     path = None if plot is None else picture.target(plot)
-    found = [measured(a, q, lambda q: quantize(a, q, axis, scale_axis, group)) for q in chosen]
-    made = Comparison(a.shape, tuple(row for row, _ in found))
+    rows_and_arrays = [measured(a, q, lambda q: quantize(a, q, axis, scale_axis, group)) for q in chosen]
+    comparison = Comparison(a.shape, tuple(row for row, _ in rows_and_arrays))
     if path is not None:
-        drawn = [(row, q) for row, q in found if q is not None]
+        drawn = [(row, q) for row, q in rows_and_arrays if q is not None]
         whole(op, Path(path), lambda file: picture.draw(file, a, drawn))
-    return made
+    return comparison

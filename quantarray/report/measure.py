@@ -52,14 +52,14 @@ def published(bits: int) -> list[Quantizer]:
     >>> [str(q) for q in published(2)][:4]
     ['Ternary()', 'DoReFa(2)', 'ABC(2)', 'Greedy(2)']
     """
-    found: list[Quantizer] = [XNOR()] if bits == 1 else [Ternary()] if bits == 2 else []
-    found += [DoReFa(bits), ABC(bits), Greedy(bits), Greedy(bits, refit=True), LQ(bits, starts=3)]
-    found += [Uniform(bits), Uniform(bits, mse=True), Uniform(bits, midrise=True, mse=True)]
-    found += [PowerOfTwo(bits), NormalFloat(bits)] if bits > 1 else []
-    found += [LloydMax(bits), Uniform(bits, symmetric=False), Uniform(bits, symmetric=False, mse=True), Grouped(bits)]
-    found += [LQ(bits, starts=3, center=True)]
+    schemes: list[Quantizer] = [XNOR()] if bits == 1 else [Ternary()] if bits == 2 else []
+    schemes += [DoReFa(bits), ABC(bits), Greedy(bits), Greedy(bits, refit=True), LQ(bits, starts=3)]
+    schemes += [Uniform(bits), Uniform(bits, mse=True), Uniform(bits, midrise=True, mse=True)]
+    schemes += [PowerOfTwo(bits), NormalFloat(bits)] if bits > 1 else []
+    schemes += [LloydMax(bits), Uniform(bits, symmetric=False), Uniform(bits, symmetric=False, mse=True), Grouped(bits)]
+    schemes += [LQ(bits, starts=3, center=True)]
     activations = DoReFa(bits, activations=True), LQ(bits, activations=True, starts=3)
-    return [*found, PACT(bits), *activations, Uniform(bits, signed=False, mse=True)]
+    return [*schemes, PACT(bits), *activations, Uniform(bits, signed=False, mse=True)]
 
 
 def measured(x: Array, quantizer: Quantizer, pack: Callable[[Quantizer], QuantArray]) -> tuple[Row, QuantArray | None]:
@@ -134,20 +134,20 @@ def finite_or_none(row: Row) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row._asdict().items()}
 
 
-def quantizers_of(given: Iterable[Any] | None, bits: int | None) -> list[Quantizer]:
+def quantizers_of(schemes: Iterable[Any] | None, bits: int | None) -> list[Quantizer]:
     """Return the quantisers that `compare` was asked for, or TypeError."""
-    if (given is None) == (bits is None):
-        came = "neither" if given is None else "both"
+    if (schemes is None) == (bits is None):
+        came = "neither" if schemes is None else "both"
         raise TypeError(f"compare: needs a list of quantisers, or bits= for all published schemes, got {came}")
-    if given is None:
+    if schemes is None:
         return published(checks.integer("compare", "bits", bits, 1, MAX_BITS))
-    if not isinstance(given, Iterable):
-        raise TypeError(f"compare: quantizers must be a list such as [Sign(), Uniform(4)], got {given!r}")
-    found = list(given)
-    for q in found:
+    if not isinstance(schemes, Iterable):
+        raise TypeError(f"compare: quantizers must be a list such as [Sign(), Uniform(4)], got {schemes!r}")
+    listed = list(schemes)
+    for q in listed:
         if not isinstance(q, Quantizer):
             named = f"the class {q.__name__}: call it" if isinstance(q, type) else repr(q)
             raise TypeError(f"compare: quantizers must be quantisers such as Sign() or Uniform(4), got {named}")
-    if not found:
+    if not listed:
         raise ValueError("compare: needs at least one quantiser")
-    return found
+    return listed

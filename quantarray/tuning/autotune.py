@@ -190,17 +190,17 @@ def mark() -> tuple[int, bool, int]:
 
 
 def prepared(
-    op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
+    op: str, device: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
 ) -> Any:
     """`build(device, x, w, bias, *given)`, by the kernel that is known as the fastest, or turns out to be."""
 
     def make(w: QuantArray) -> Any:
-        return build(device, x, w, bias, *given)
+        return build(device, x, w, bias, *options)
 
     if device != "cpu":
         return make(w)
     read_variable()
-    problem, threads = problem_of(op, x, w, given, bias), _counter()()
+    problem, threads = problem_of(op, x, w, options, bias), _counter()()
     row = state.rows.get((threads, problem))
     if row is None and state.open:
         row = _tuned(problem, threads, x, w, make)
@@ -226,8 +226,8 @@ def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) ->
         samples = timing.in_turns({name: _run(name, x, w, make) for name in names}, str(problem), began)
         us = {name: round(statistics.median(times), 2) for name, times in samples.items()}
         model, fastest = questions[-1].model, min(us, key=us.__getitem__)
-        kept = fastest if timing.better(samples[fastest], samples[model]) else model
-        row = Row(problem, threads, us, kept, model)
+        chosen = fastest if timing.better(samples[fastest], samples[model]) else model
+        row = Row(problem, threads, us, chosen, model)
         state.rows[threads, problem] = row
         state.timed += 1
         return row

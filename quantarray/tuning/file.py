@@ -72,8 +72,8 @@ def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
         both = _rows(tables, this_machine()) | {(row.threads, row.problem): row for row in rows}
         others = [table for table in tables if table["machine"] != this_machine()]
         mine = {"machine": this_machine(), "rows": [row.to_json() for row in both.values()]}
-        made = {"format": MAGIC, "version": VERSION, "tables": [*others, mine]}
-        whole(op, path, lambda file: _write(file, json.dumps(made, indent=1)))
+        merged = {"format": MAGIC, "version": VERSION, "tables": [*others, mine]}
+        whole(op, path, lambda file: _write(file, json.dumps(merged, indent=1)))
 
 
 def _write(file: Path, text: str) -> None:
@@ -82,7 +82,7 @@ def _write(file: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Let other processes that write to the folder wait, where the system has such locks; without, the last one wins."""
+    """Let other processes that write to the folder wait, where the system has such locks; else the last one wins."""
     try:
         import fcntl
     except ImportError:
@@ -121,8 +121,8 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _rows(tables: list[dict[str, Any]], machine: dict[str, str]) -> Table:
-    found = (_row(row) for table in tables if table["machine"] == machine for row in table["rows"])
-    return {(row.threads, row.problem): row for row in found}
+    rows_of_machine = (_row(row) for table in tables if table["machine"] == machine for row in table["rows"])
+    return {(row.threads, row.problem): row for row in rows_of_machine}
 
 
 def _row(stored: dict[str, Any]) -> Row:

@@ -32,7 +32,7 @@ class Problem(NamedTuple):
         return f"{self.op}  {self.x}  {self.w}  {self.options}".rstrip()
 
 
-def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None) -> Problem:
+def problem_of(op: str, x: Any, w: QuantArray, arguments: tuple[Any, ...], bias: Array | None) -> Problem:
     """Describe the problem of a call; `options` are the function's options in their order, without bias and out.
 
     >>> import quantarray as qa
@@ -42,7 +42,7 @@ def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Arr
     """
     options = [
         f"{name}={value}"
-        for (name, default), value in zip(_options(op), given, strict=True)
+        for (name, default), value in zip(_options(op), arguments, strict=True)
         if not (value is default or (type(value) is type(default) and value == default))
     ]
     options += [] if bias is None else [f"bias={bias.dtype}"]

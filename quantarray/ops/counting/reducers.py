@@ -146,8 +146,8 @@ class Variance(_Histogram):
 
     def finish(self, total: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
-            made = total[2] / np.float64(self._over)
-            return np.asarray((np.sqrt(made) if self._root else made).astype(self.dtype))
+            variance = total[2] / np.float64(self._over)
+            return np.asarray((np.sqrt(variance) if self._root else variance).astype(self.dtype))
 
 
 class Extreme(_Histogram):

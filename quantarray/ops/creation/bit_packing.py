@@ -94,10 +94,10 @@ def to_packbits(q: QuantArray, bitorder: BitOrder = "big") -> Array:
     op = "to_packbits"
     big = checks.choice(op, "bitorder", bitorder, ("big", "little")) == "big"
     words = contiguous(_one_bit(op, q).words[0])
-    found = words.view(np.uint8)[..., : -(-q.shape[q.axis] // 8)]
+    packed = words.view(np.uint8)[..., : -(-q.shape[q.axis] // 8)]
     xp = namespace(q.device)
-    made: Array = xp.moveaxis(xp.asarray(_REVERSED)[found] if big else found.copy(), -1, q.axis)
-    return made
+    result: Array = xp.moveaxis(xp.asarray(_REVERSED)[packed] if big else packed.copy(), -1, q.axis)
+    return result
 
 
 @created
@@ -131,5 +131,5 @@ def from_bitarray(bits: Any, shape: int | tuple[int, ...] | None = None, axis: i
 def _one_bit(op: str, q: Any) -> QuantArray:
     if checks.packed(op, "q", q).dtype != uint1 or q.scale is not None:
         raise TypeError(f"{op}: q must be a uint1 array without a scale, got {q.dtype}; q > 0 or q != 0 make one")
-    made: QuantArray = q
-    return made
+    array: QuantArray = q
+    return array

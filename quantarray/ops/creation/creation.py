@@ -99,9 +99,9 @@ def from_words(
     if w.dtype != WORD or w.shape != expected:
         raise ValueError(f"{op}: words must be uint64 {expected} for shape {lengths}, got {w.dtype} {w.shape}")
     constants = make_constants(op, dtype, lengths, at, scale, offset, table, group)
-    made = empty_lines(expected)
-    made[...] = w
-    q = QuantArray(made, dtype, lengths, at, constants)
+    aligned = empty_lines(expected)
+    aligned[...] = w
+    q = QuantArray(aligned, dtype, lengths, at, constants)
     try:
         validate(q)
     except ValueError as error:
@@ -157,10 +157,10 @@ def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArra
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"{op}: x must have __dlpack__, got {checks.kind(x)}; encode(x, values) packs lists")
     a = checks.dense(op, "x", x)
-    found = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
-    if found is None:
+    law = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
+    if law is None:
         raise TypeError(f"{op}: {a.dtype} needs the dtype= whose levels x holds; bool, uint8 and int8 need none")
-    return encoded(op, a, _check_integer(op, found), checks.axis(op, axis, a.ndim))
+    return encoded(op, a, _check_integer(op, law), checks.axis(op, axis, a.ndim))
 
 
 _EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}
@@ -277,12 +277,12 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | No
     if by == 0:
         raise ValueError(f"{op}: step must not be 0")
     values = range(checks.integer(op, "start", first, -(2**63)), checks.integer(op, "stop", last, -(2**63)), by)
-    made = _check_integer(op, dtype) if dtype is not None else holding(op, values)
-    place = {level: code for code, level in enumerate(made.levels or ())}
+    law = _check_integer(op, dtype) if dtype is not None else holding(op, values)
+    place = {level: code for code, level in enumerate(law.levels or ())}
     missing = next((v for v in values if v not in place), None)  # at the 257th number at the latest
     if missing is not None:
-        raise ValueError(f"{op}: {made} has no level {missing}; pass a dtype that has, e.g. integers({values})")
-    return from_codes(np.array([place[v] for v in values], np.uint8), made)
+        raise ValueError(f"{op}: {law} has no level {missing}; pass a dtype that has, e.g. integers({values})")
+    return from_codes(np.array([place[v] for v in values], np.uint8), law)
 
 
 @created
@@ -316,12 +316,12 @@ def _filled(op: str, shape: Any, value: Any, dtype: DType | None, axis: Any) -> 
         raise ValueError(f"{op}: shape must have at least one axis to pack, got ()")
     at = checks.axis(op, axis, len(lengths))
     level = int(value) if isinstance(value, (bool, np.bool_)) else checks.number(op, "fill_value", value)
-    made = _check_integer(op, dtype) if dtype is not None else holding(op, (level,))
-    code = _code(op, made, level)
+    law = _check_integer(op, dtype) if dtype is not None else holding(op, (level,))
+    code = _code(op, law, level)
     outer = lengths[:at] + lengths[at + 1 :]
-    nbytes = WORD.itemsize * made.bits * math.prod(outer) * word_count(lengths[at])
+    nbytes = WORD.itemsize * law.bits * math.prod(outer) * word_count(lengths[at])
     checks.room(op, f"an array of shape {lengths}", nbytes)
-    return QuantArray(constant(code, made.bits, outer, lengths[at]), made, lengths, at)
+    return QuantArray(constant(code, law.bits, outer, lengths[at]), law, lengths, at)
 
 
 def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
@@ -358,8 +358,8 @@ def _check_integer(op: str, dtype: Any) -> DType:
     _check_dtype(op, dtype)
     if dtype.levels is None:
         raise TypeError(f"{op}: dtype must have integer levels, got {dtype}; from_codes makes arrays of real levels")
-    made: DType = dtype
-    return made
+    law: DType = dtype
+    return law
 
 
 def _unordered(values: Any) -> bool:

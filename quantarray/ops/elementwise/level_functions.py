@@ -74,10 +74,10 @@ def clip(q: QuantArray, min: Values | None = None, max: Values | None = None) ->
     >>> qa.clip(qa.encode([0, 2, 7], values=range(8)), 1, 4).dequantize()
     array([1, 2, 4], dtype=int32)
     """
-    made = checks.packed("clip", "q", q)
+    array = checks.packed("clip", "q", q)
     for f, bound in ((np.maximum, min), (np.minimum, max)):
-        made = made if bound is None else table_function("clip", f, made, bound)
-    return made
+        array = array if bound is None else table_function("clip", f, array, bound)
+    return array
 
 
 def maximum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:

@@ -52,8 +52,8 @@ def hamming(a: QuantArray, b: QuantArray, axis: Axes | None = -1, *, keepdims: b
     f = pair(op, a, b, _differing, 1)
     over = reduced_axes(op, len(f.shape), axis)
     table = np.arange(2).reshape(2, *(1,) * len(f.shape))
-    made = fold(f, over, None, [IntegerSum(table, np.int64)])[0]
-    return restored(made, over, checks.flag(op, "keepdims", keepdims))
+    distances = fold(f, over, None, [IntegerSum(table, np.int64)])[0]
+    return restored(distances, over, checks.flag(op, "keepdims", keepdims))
 
 
 def _differing(words: list[Array]) -> Array:
@@ -160,8 +160,8 @@ def outer(a: QuantArray, b: QuantArray) -> Array:
     both = exact(a) and exact(b)
     dtype = result_type(op, both, a.dtype.max_abs * b.dtype.max_abs if both else 0, None, None)
     checks.room(op, f"a result of shape {a.shape + b.shape}", np.dtype(dtype).itemsize * a.size * b.size)
-    made: Array = a.dequantize().astype(dtype)[:, None] * b.dequantize().astype(dtype)
-    return made
+    products: Array = a.dequantize().astype(dtype)[:, None] * b.dequantize().astype(dtype)
+    return products
 
 
 def tensordot(a: QuantArray | Bytes, b: QuantArray | Bytes, axes: int | tuple[Axes, Axes] = 2) -> Array:
@@ -223,8 +223,8 @@ def contract(
     with _as_product(op):
         x = _rows(a, [i for i, _ in batch], free_a, [i for i, _ in rest], at[0])
         w = _rows(b, [j for _, j in batch], free_b, [j for _, j in rest], at[1])
-        made = matmul(x, w.transpose(0, 2, 1)) if batch else linear(x, w)
-    return restored(made.reshape(shape), (), False)
+        product = matmul(x, w.transpose(0, 2, 1)) if batch else linear(x, w)
+    return restored(product.reshape(shape), (), False)
 
 
 @contextmanager

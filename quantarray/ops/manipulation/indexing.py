@@ -42,8 +42,8 @@ def _element(q: QuantArray, items: list[Any]) -> Any:
         start = i - i % _NEAR
         q._near = start, _basic("index", q, [slice(start, min(start + _NEAR, len(q)))]).dequantize()
         return q._near[1][i - start]
-    kept: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
-    return _basic("index", q, kept).dequantize()[0]
+    items_of_one: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
+    return _basic("index", q, items_of_one).dequantize()[0]
 
 
 def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
@@ -62,8 +62,8 @@ def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
         if i == packed:
             axis = len(shape)
         if not isinstance(item, int):
-            found = None if item is None else runs[names.index(i)]
-            shape.append(1 if found is None else found.size)
+            run_of_axis = None if item is None else runs[names.index(i)]
+            shape.append(1 if run_of_axis is None else run_of_axis.size)
     key = [item for i, item in enumerate(items) if i != packed]
     words = cut(q, q.words[(slice(None), *key)], run)
     return derived(q, words, tuple(shape), axis, _basic_constants(op, q, items, run))
@@ -89,9 +89,9 @@ def _basic_constants(op: str, q: QuantArray, items: list[Any], run: Run) -> Cons
 
 def _row(op: str, q: QuantArray, items: list[Any], packed: int) -> QuantArray:
     """Index by an integer on the packed axis: that one element, packed along the last axis left."""
-    kept = list(items)
-    kept[packed] = slice(items[packed], items[packed] + 1)
-    thin = _basic(op, q, kept)
+    others = list(items)
+    others[packed] = slice(items[packed], items[packed] + 1)
+    thin = _basic(op, q, others)
     last = max(d for d in range(thin.ndim) if d != thin.axis)
     return _basic(op, repack(thin, last), [0 if d == thin.axis else slice(None) for d in range(thin.ndim)])
 
@@ -119,11 +119,11 @@ def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_sid
     basic = [slice(None) if i in arrays else item for i, item in enumerate(items)]
     axes = [sum(not isinstance(item, int) for item in basic[:i]) for i in arrays]
     merged, indices = _merged(_basic("index", q, basic), axes, listed)
-    found = take_along("index", merged, indices, axes[0])
+    taken = take_along("index", merged, indices, axes[0])
     if side_by_side:
-        return found
-    made = range(axes[0], axes[0] + indices.ndim)
-    return found.transpose(*made, *(d for d in range(found.ndim) if d not in made))
+        return taken
+    new_axes = range(axes[0], axes[0] + indices.ndim)
+    return taken.transpose(*new_axes, *(d for d in range(taken.ndim) if d not in new_axes))
 
 
 def _side_by_side(key: Any) -> bool:
@@ -161,12 +161,12 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
         raise IndexError(f"{op}: too many indices: the array has {q.ndim} axes, {named} were named")
     fill = [slice(None)] * (q.ndim - named)
     items = items[: dots[0]] + fill + items[dots[0] + 1 :] if dots else items + fill
-    made: list[Any] = []
+    expanded: list[Any] = []
     d = 0
     for item in items:
-        made.extend([None] if item is None else _one_index(op, q, item, d))
+        expanded.extend([None] if item is None else _one_index(op, q, item, d))
         d += _axes_of(item)
-    return made
+    return expanded
 
 
 def _as_array(op: str, item: Any) -> Any:

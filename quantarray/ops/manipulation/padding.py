@@ -66,12 +66,12 @@ def _edge(op: str, q: QuantArray, widths: list[_Width]) -> QuantArray:
     outer = [width for d, width in enumerate(widths) if d != q.axis]
     if any(map(any, outer)):
         words = namespace(q.device).pad(words, [(0, 0), *outer, (0, 0)], mode="edge")
-    made = derived(q, words, _padded(q.shape, widths), q.axis, constants)
+    padded = derived(q, words, _padded(q.shape, widths), q.axis, constants)
     for d, (b, a) in enumerate(widths):
         if d != q.axis and (b or a):
-            constants = taken_constants(made, np.clip(np.arange(-b, q.shape[d] + a), 0, q.shape[d] - 1), d)
-            made = derived(made, words, made.shape, q.axis, constants)
-    return made
+            constants = taken_constants(padded, np.clip(np.arange(-b, q.shape[d] + a), 0, q.shape[d] - 1), d)
+            padded = derived(padded, words, padded.shape, q.axis, constants)
+    return padded
 
 
 def _constant(op: str, q: QuantArray, widths: list[_Width], value: float) -> QuantArray:
@@ -134,5 +134,7 @@ def _filled(q: QuantArray, codes: Array, shape: tuple[int, ...]) -> Array:
     ones[-1:] = tail_mask(shape[q.axis])
     planes = np.arange(q.bits).reshape(-1, *(1,) * codes.ndim)
     bits = np.moveaxis(codes[None] >> planes & 1, 1 + q.axis, -1).astype(WORD)
-    made: Array = xp.broadcast_to(xp.asarray(bits * ones), (q.bits, *shape[: q.axis], *shape[q.axis + 1 :], len(ones)))
-    return made
+    filled: Array = xp.broadcast_to(
+        xp.asarray(bits * ones), (q.bits, *shape[: q.axis], *shape[q.axis + 1 :], len(ones))
+    )
+    return filled

@@ -51,8 +51,8 @@ def rot90(q: QuantArray, k: int = 1, axes: tuple[int, int] | list[int] = (0, 1))
         raise ValueError(f"{op}: axes must be two, got {axes}")
     turned = ((), plane[1:], plane, plane[:1])[turns]
     steps = tuple(slice(None, None, -1 if d in turned else 1) for d in range(q.ndim))
-    found = index(q, steps, op)
-    return swapaxes(found, *plane) if turns % 2 else found
+    flipped = index(q, steps, op)
+    return swapaxes(flipped, *plane) if turns % 2 else flipped
 
 
 def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
@@ -193,11 +193,11 @@ def meshgrid(*arrays: QuantArray, indexing: Literal["xy", "ij"] = "xy") -> tuple
     """
     op = "meshgrid"
     checks.choice(op, "indexing", indexing, ("xy", "ij"))
-    given = [checks.packed(op, "each array", q) for q in arrays]
-    if any(q.ndim != 1 for q in given):
-        raise ValueError(f"{op}: needs arrays of one axis, got the shapes {', '.join(str(q.shape) for q in given)}")
-    shape = tuple(q.shape[0] for q in given)
-    keys = [tuple(slice(None) if d == i else None for d in range(len(given))) for i in range(len(given))]
-    made = [broadcast_to(index(q, key, op), shape) for q, key in zip(given, keys, strict=True)]
-    swapped = indexing == "xy" and len(given) > 1
-    return tuple(swapaxes(q, 0, 1) if swapped else q for q in made)
+    lines = [checks.packed(op, "each array", q) for q in arrays]
+    if any(q.ndim != 1 for q in lines):
+        raise ValueError(f"{op}: needs arrays of one axis, got the shapes {', '.join(str(q.shape) for q in lines)}")
+    shape = tuple(q.shape[0] for q in lines)
+    keys = [tuple(slice(None) if d == i else None for d in range(len(lines))) for i in range(len(lines))]
+    grids = [broadcast_to(index(q, key, op), shape) for q, key in zip(lines, keys, strict=True)]
+    swapped = indexing == "xy" and len(lines) > 1
+    return tuple(swapaxes(q, 0, 1) if swapped else q for q in grids)

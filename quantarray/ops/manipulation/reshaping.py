@@ -49,16 +49,16 @@ def ravel(q: QuantArray) -> QuantArray:
 
 
 def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
-    given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    lengths = [checks.integer("reshape", "a length", n, -1) for n in given]
+    asked = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    lengths = [checks.integer("reshape", "a length", n, -1) for n in asked]
     checks.dimensions("reshape", len(lengths))
     known = math.prod(n for n in lengths if n >= 0)
     if lengths.count(-1) > 1:
-        raise ValueError(f"reshape: at most one length may be -1, got {tuple(given)}")
+        raise ValueError(f"reshape: at most one length may be -1, got {tuple(asked)}")
     if -1 in lengths and known and q.size % known == 0:
         lengths[lengths.index(-1)] = q.size // known
     if -1 in lengths or math.prod(lengths) != q.size or not lengths:
-        raise ValueError(f"reshape: an array of shape {q.shape} does not fit the shape {tuple(given)}")
+        raise ValueError(f"reshape: an array of shape {q.shape} does not fit the shape {tuple(asked)}")
     return tuple(lengths)
 
 
@@ -135,24 +135,26 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
     i0, i1, j0, j1 = packed
     along = any(math.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
     same = q.shape[i1 - 1] == new[j1 - 1]
-    kept = same and tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
-    group = (q.group or q.shape[i1 - 1]) if along and not kept else q.group
-    if along and not kept and (not group or q.shape[i1 - 1] % group or new[j1 - 1] % group):
+    unchanged = same and tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
+    group = (q.group or q.shape[i1 - 1]) if along and not unchanged else q.group
+    if along and not unchanged and (not group or q.shape[i1 - 1] % group or new[j1 - 1] % group):
         raise ValueError(
             f"reshape: the constants of {q.shape} vary along axes that merge into the packed one, in runs of {group}, "
             f"which do not fit its new length {new[j1 - 1]}; quantise with constants that don't vary there"
         )
 
     def change(a: Array, lead: int) -> Array:
-        inner, made = a.shape[lead:], []
+        inner, lengths = a.shape[lead:], []
         for b in blocks:
             old, out = list(q.shape[b[0] : b[1]]), list(new[b[2] : b[3]])
             if b[0] <= q.axis < b[1] and group:
                 old[-1], out[-1] = -(-old[-1] // group), -(-out[-1] // group)
             varies = math.prod(inner[b[0] : b[1]]) > 1
-            made.append((old if varies else [1] * len(old), out if varies else [1] * len(out)))
-        full = [n for old, _ in made for n in old]
-        return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(*a.shape[:lead], *(n for _, o in made for n in o))
+            lengths.append((old if varies else [1] * len(old), out if varies else [1] * len(out)))
+        full = [n for old, _ in lengths for n in old]
+        return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(
+            *a.shape[:lead], *(n for _, o in lengths for n in o)
+        )
 
     return q.constants.map(change, group)
 

@@ -40,8 +40,8 @@ def take(q: QuantArray, indices: Values, axis: int | None = None) -> QuantArray:
     if a.ndim == 0:
         if q.ndim == 1:
             raise ValueError(f"{op}: a packed array needs an axis, and none would be left; q[{int(a)}] gives the value")
-        found: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
-        return found
+        element: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
+        return element
     if d != q.axis or q.constants.varies(d):
         return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
     checks.indices_within(op, a, q.shape[d], d)
@@ -76,10 +76,10 @@ def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
     listed = indices.reshape(-1)
     constants = index_constants(op, q, listed)
     shape = (*q.shape[: q.axis], len(listed), *q.shape[q.axis + 1 :])
-    found = derived(q, gathered(q, listed), shape, q.axis, constants)
+    taken = derived(q, gathered(q, listed), shape, q.axis, constants)
     if indices.ndim == 1:
-        return found
-    return reshape(found, (*q.shape[: q.axis], *indices.shape, *q.shape[q.axis + 1 :]))
+        return taken
+    return reshape(taken, (*q.shape[: q.axis], *indices.shape, *q.shape[q.axis + 1 :]))
 
 
 def gathered(q: QuantArray, indices: Array) -> Array:

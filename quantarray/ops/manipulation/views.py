@@ -34,8 +34,8 @@ def transpose(q: QuantArray, *axes: SupportsIndex | tuple[int, ...] | list[int] 
     (3, 1)
     """
     q = checks.packed("transpose", "q", q)
-    given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
-    return _permuted("transpose", q, given or range(q.ndim)[::-1])
+    order = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
+    return _permuted("transpose", q, order or range(q.ndim)[::-1])
 
 
 def _permuted(op: str, q: QuantArray, axes: Any) -> QuantArray:
@@ -191,6 +191,6 @@ def broadcast_arrays(*arrays: QuantArray) -> tuple[QuantArray, ...]:
     [(2, 3), (2, 3)]
     """
     op = "broadcast_arrays"
-    given = [checks.packed(op, "each array", q) for q in arrays]
-    shape = _common_shape(op, [q.shape for q in given])
-    return tuple(broadcast_to(q, shape) for q in given)
+    checked = [checks.packed(op, "each array", q) for q in arrays]
+    shape = _common_shape(op, [q.shape for q in checked])
+    return tuple(broadcast_to(q, shape) for q in checked)

@@ -61,9 +61,9 @@ class Sliced:
         if self.turns == 1:
             return x
         plane = x.words[x.terms[0, 0]].reshape(x.images, -1)
-        made = empty(self.device, (x.images, self.turns, plane.shape[1]))
-        kernel(self.device, "turn")(plane, self.turns, made)
-        return x._replace(words=made.reshape(1, -1), terms=np.array([[0, *x.terms[0, 1:]]]))
+        turned = empty(self.device, (x.images, self.turns, plane.shape[1]))
+        kernel(self.device, "turn")(plane, self.turns, turned)
+        return x._replace(words=turned.reshape(1, -1), terms=np.array([[0, *x.terms[0, 1:]]]))
 
     @cached_property
     def slices(self) -> Slices:
@@ -129,9 +129,9 @@ def _words(bits: Array) -> Array:
 
 def _ahead(words: Array) -> Array:
     """Extend words [.., period] cyclically for loads of 8, rows and all from a cache line on."""
-    made = empty_lines((*words.shape[:-1], _length(words.shape[-1])), words.dtype)
-    made[...] = words[..., np.arange(made.shape[-1]) % words.shape[-1]]
-    return made
+    extended = empty_lines((*words.shape[:-1], _length(words.shape[-1])), words.dtype)
+    extended[...] = words[..., np.arange(extended.shape[-1]) % words.shape[-1]]
+    return extended
 
 
 def _length(period: int) -> int:

@@ -106,16 +106,16 @@ class Call(NamedTuple):
 
     def finished(self, finish: Finish, packed: Packed | None) -> Call:
         """Return the same sums with another last step."""
-        return self._replace(fixed=self.fixed._replace(finish=finish, made={}), packed=packed)
+        return self._replace(fixed=self.fixed._replace(finish=finish, cache={}), packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
         """Compute a dense array, C-contiguous, in `out` if it is passed; or a QuantArray of thresholded codes."""
         run = kernel(self.device, self.name)
         if self.packed is None:
-            made = empty(self.device, self.shape, self.dtype) if out is None else out
+            result = empty(self.device, self.shape, self.dtype) if out is None else out
             rows = math.prod(self.shape[:-1]), self.shape[-1]
-            run(x, self.fixed, *self.flags, made.reshape(rows))
-            return made
+            run(x, self.fixed, *self.flags, result.reshape(rows))
+            return result
         words = self.packed.empty()
         run(x, self.fixed, *self.flags, words.reshape(self.packed.rows))
         return self.packed(words)
@@ -160,9 +160,9 @@ class OfNothing(NamedTuple):
         return self
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
-        made = empty(self.device, self.shape, self.dtype) if out is None else out
-        made[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
-        return made if self.requantize is None else self.requantize(made)
+        result = empty(self.device, self.shape, self.dtype) if out is None else out
+        result[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
+        return result if self.requantize is None else self.requantize(result)
 
 
 # Calls made ready once

@@ -42,15 +42,15 @@ class UnrolledBits(NamedTuple):
 
     length: int  # bits a pixel
     rows: tuple[tuple[int, ...], ...]  # size, stride, padding before and dilation along the axes that are left out, too
-    made: tuple[int, ...]  # [i j word]
+    shape: tuple[int, ...]  # [i j word]
 
     @classmethod
     def of(cls, job: Job) -> UnrolledBits:
-        window, kept = job.window, 2 - job.unrolled
+        window, whole = job.window, 2 - job.unrolled
         before = tuple(pair[0] for pair in window.pads)
 
         def along_those(axes: tuple[int, ...], left_out: int) -> tuple[int, ...]:
-            return (left_out,) * kept + axes[kept:]
+            return (left_out,) * whole + axes[whole:]
 
         rows = (
             along_those(window.size, 1),
@@ -62,7 +62,7 @@ class UnrolledBits(NamedTuple):
 
     def __call__(self, device: str, words: Array) -> Array:
         """Unroll words [planes n h w 1] to [planes n i j word]."""
-        out = empty(device, (*words.shape[:2], *self.made))
+        out = empty(device, (*words.shape[:2], *self.shape))
         kernel(device, "unroll")(contiguous(words).reshape(words.shape[:4]), self.length, *self.rows, out)
         return out
 
@@ -107,8 +107,12 @@ class InTurns(NamedTuple):
         """Run as `Contraction` does."""
         a = lower("conv2d", "x", x)
         left = _left(a.words, a, self.images)
-        exact = self.exact.found(left)
-        return self.otherwise(x, out) if exact is None else exact(left)
+        exact = self.exact.for_scale(left)
+        if exact is not None:
+            return exact(left)
+        if not isinstance(self.otherwise.call, folded_thresholds.Folded):  # which notes it
+            folded_thresholds.note_not_folded("conv_real")
+        return self.otherwise(x, out)
 
 
 def _left(words: Array, a: Operand, images: int) -> Left:
@@ -210,6 +214,7 @@ def _prepare_folded(job: Job) -> Contraction:
     again = None
     if layout_of(exact.call.name) != layout_of("conv_real"):
         if not job.folds or job.merged:  # merged words, kept for the real call, would be as large as a layout
+            folded_thresholds.note_not_folded("conv_real")
             return _prepare(job)
         again = partial(_real_call, apart(job))
         job = apart(job)
@@ -282,15 +287,15 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     if name == "conv_real":
         scale, offset = (lanes(constant)[None] for constant in _weight_constants(job.b, channels))
     taken = counted(job.window, job.unrolled)  # pixels have no bits at those of them that are outside
-    kept, elements = over(taken), taken.sum(axis=1) * per_group
+    kept_sums, elements = over(taken), taken.sum(axis=1) * per_group
     if name == "winograd":
-        kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
+        kept_sums, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
     right = Right(
         words=words,
         terms=job.b.terms,
         scale=scale,
         offset=offset,
-        sums=lanes(kept),
+        sums=lanes(kept_sums),
         inside=elements,
         groups=job.groups,
         group_words=_unit(job),

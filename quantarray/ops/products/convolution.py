@@ -160,7 +160,7 @@ def conv2d(
 
 
 class Options(NamedTuple):
-    """A set of the arguments of `conv2d` besides x, w, bias and out, in the order in which calls are looked up by them."""
+    """A set of the arguments of `conv2d` besides x, w, bias and out, by which prepared calls are looked up."""
 
     stride: Any
     padding: Any
@@ -194,10 +194,10 @@ class Prepared(NamedTuple):
         if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
             x = self.pack(x)
         if isinstance(self.run, (depthwise_plan.Channelwise, calls.OfNothing)):
-            made = self.run(x, lower(OP, "x", x), out=out)
+            result = self.run(x, lower(OP, "x", x), out=out)
         else:
-            made = self.run(x, out)
-        return made.transpose(0, 3, 1, 2) if self.channels_first else made
+            result = self.run(x, out)
+        return result.transpose(0, 3, 1, 2) if self.channels_first else result
 
 
 def _prepare(
@@ -275,9 +275,9 @@ def _by_outputs(job: Job, x: Any) -> Prepared:
         return Prepared(False, *_run(job, turned, way))
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
     output = job.b.planes * way.words * WORD.itemsize
-    kept, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
+    cached, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
     whole = partial(_whole, conv_plan.apart(job))
-    return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, kept, together))
+    return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, cached, together))
 
 
 def _layout(job: Job) -> int:
@@ -379,8 +379,8 @@ def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
         return w
 
     def build() -> QuantArray:
-        made = w.transpose(0, 2, 3, 1) if data_format == "NCHW" else w
-        return made[:, ::-1, ::-1] if flip else made
+        moved = w.transpose(0, 2, 3, 1) if data_format == "NCHW" else w
+        return moved[:, ::-1, ::-1] if flip else moved
 
-    found: QuantArray = w._cached(("channels last", data_format, flip), build)
-    return found
+    channels_last: QuantArray = w._cached(("channels last", data_format, flip), build)
+    return channels_last

@@ -30,8 +30,8 @@ def mean(op: str, x: Any, window: Window) -> Any:
     xp = namespace(device_of(x))
     with np.errstate(invalid="ignore", over="ignore"):
         total = _reduced(x, window, xp.add, 0, np.dtype(np.float64 if real else np.int64))
-        made = total / xp.asarray(_inside(window))
-        return made if x.dtype == np.float64 else made.astype(np.float32)
+        means = total / xp.asarray(_inside(window))
+        return means if x.dtype == np.float64 else means.astype(np.float32)
 
 
 def _check_reach(op: str, x: Any, window: Window) -> None:

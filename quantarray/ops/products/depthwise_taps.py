@@ -46,21 +46,21 @@ class ByBytes:
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
         """Compute a dense array, C-contiguous, in `out` if it is passed; or a QuantArray of thresholded codes."""
-        given = x, self.right, self.plan
+        operands = x, self.right, self.plan
         if self.packed is None:
-            made = empty(self.device, self.shape, self.dtype) if out is None else out
-            kernel(self.device, "depthwise_bytes")(*given, self.finish, made.reshape(-1, self.shape[-1]))
-            return made
+            result = empty(self.device, self.shape, self.dtype) if out is None else out
+            kernel(self.device, "depthwise_bytes")(*operands, self.finish, result.reshape(-1, self.shape[-1]))
+            return result
         words = self.packed.empty()
         if len(self.right.values) == 1 and len(self.finish.thresholds) <= _CUTS:
-            kernel(self.device, "depthwise_codes")(*given, self.cuts, words.reshape(self.packed.rows))
+            kernel(self.device, "depthwise_codes")(*operands, self.cuts, words.reshape(self.packed.rows))
         else:
-            kernel(self.device, "depthwise_bytes")(*given, self.finish, words.reshape(self.packed.rows))
+            kernel(self.device, "depthwise_bytes")(*operands, self.finish, words.reshape(self.packed.rows))
         return self.packed(words)
 
     @cached_property
     def cuts(self) -> Cuts:
-        """Return which sums pass the thresholds, and how codes change there: where lanes count downwards, in reverse."""
+        """Return which sums pass the thresholds and how codes change there, reversed where lanes count down."""
         thresholds, toggles = self.finish.thresholds, self.finish.toggles
         limits = (thresholds - self.finish.extra.astype(np.int64)[:, None]) // max(self.step, 1)
         most, dtype = (_MOST, np.int16) if self.right.values.dtype == np.int8 else (_MOST_SUM, np.int32)
@@ -105,12 +105,12 @@ def _weights(terms: Array, values: Array, lanes: CopyLanes, window: Window) -> A
     """[copies pairs 2 * lanes]; the last of an odd number of taps has a 0 beside it."""
     rows, columns = window.size
     pairs = -(-columns // 2)
-    made = np.zeros((rows, 2 * pairs, lanes.copies, lanes.width), np.int64)
-    made[:, :columns] = lanes(values[0]).reshape(rows, columns, lanes.copies, lanes.width)
-    made = made.reshape(rows, pairs, 2, lanes.copies, lanes.width).transpose(3, 0, 1, 4, 2)
+    pairs_of_taps = np.zeros((rows, 2 * pairs, lanes.copies, lanes.width), np.int64)
+    pairs_of_taps[:, :columns] = lanes(values[0]).reshape(rows, columns, lanes.copies, lanes.width)
+    pairs_of_taps = pairs_of_taps.reshape(rows, pairs, 2, lanes.copies, lanes.width).transpose(3, 0, 1, 4, 2)
     narrow = _largest(terms, values) <= _MOST and int(np.abs(values).max()) <= _MOST_BYTE
     laid_out = empty_lines((lanes.copies, rows * pairs, 2 * lanes.width), np.dtype(np.int8 if narrow else np.int16))
-    laid_out.reshape(made.shape)[...] = made
+    laid_out.reshape(pairs_of_taps.shape)[...] = pairs_of_taps
     return laid_out
 
 

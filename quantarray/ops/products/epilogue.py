@@ -66,7 +66,7 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
 
 
 def check(op: str, requantize: Any, channels: int) -> DType | None:
-    """Check thresholds: return the dtype that a Thresholds object gives this many channels; None where there is none."""
+    """Check thresholds for this many channels: return the dtype of their codes, or None without thresholds."""
     if requantize is None:
         return None
     if not isinstance(requantize, Thresholds):
@@ -147,9 +147,9 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     channels = last.shape[-1]
     check(op, requantize, channels)
     rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))
-    made = packed(device, requantize, last.shape)
-    words = made.empty()
+    result = packed(device, requantize, last.shape)
+    words = result.empty()
     if words.size:
         last_step = finish(requantize, channels, real, lanes=GroupLanes(channels))
-        kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(made.rows))
-    return made(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])
+        kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(result.rows))
+    return result(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

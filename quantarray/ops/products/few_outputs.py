@@ -50,12 +50,12 @@ class FewOutputs(NamedTuple):
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
         """Compute a dense array, in `out` if it is passed; or a QuantArray of thresholded codes."""
-        found = self._real(x) if self.dtype == np.float32 else sum(self._sums(a, b, 0, 0) for a, b, _ in self._cuts(x))
+        sums = self._real(x) if self.dtype == np.float32 else sum(self._sums(a, b, 0, 0) for a, b, _ in self._cuts(x))
         if self.bias is not None:
-            found = found + self.bias
-        made = empty(self.device, self.shape, self.dtype) if out is None else out
-        made.reshape(-1, self.shape[-1])[...] = namespace(self.device).asarray(found)
-        return made if self.requantize is None else self.requantize(made)
+            sums = sums + self.bias
+        result = empty(self.device, self.shape, self.dtype) if out is None else out
+        result.reshape(-1, self.shape[-1])[...] = namespace(self.device).asarray(sums)
+        return result if self.requantize is None else self.requantize(result)
 
     def _cuts(self, x: QuantArray) -> Iterator[tuple[Operand, Operand, int]]:
         """Yield both operands lowered, stretch by stretch of k, and the elements of each stretch."""

@@ -8,7 +8,9 @@ floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +35,27 @@ def refusal(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad
     return "padded taps have a value" if pad else inexact(terms, b, k)
 
 
+_computed_real: ContextVar[list[str] | None] = ContextVar("quantarray_not_folded", default=None)
+
+
+@contextmanager
+def not_folded() -> Iterator[list[str]]:
+    """Collect the kernels of real results that run inside because constants of x did not fold."""
+    kernels: list[str] = []
+    token = _computed_real.set(kernels)
+    try:
+        yield kernels
+    finally:
+        _computed_real.reset(token)
+
+
+def note_not_folded(kernel: str) -> None:
+    """Note that a kernel of real results stands in for folded thresholds."""
+    kernels = _computed_real.get()
+    if kernels is not None:
+        kernels.append(kernel)
+
+
 class Exact(NamedTuple):
     """A call that makes sums of integers whose thresholds stand for those of real results."""
 
@@ -40,20 +63,20 @@ class Exact(NamedTuple):
     scale: Array  # of w, float64 in the lanes of `call`
     last: Finish  # of real results, in the same lanes
     packed: calls.Packed | None
-    made: dict[float, calls.Sums | None]
+    calls_by_scale: dict[float, calls.Sums | None]
     inside: int = 1  # what results are divided by, if they are means
 
-    def found(self, x: Left) -> calls.Sums | None:
+    def for_scale(self, x: Left) -> calls.Sums | None:
         """Return the call for the scale of x; None where no thresholds give what the real one does."""
         if x.scale.size != 1 or x.offset.any():
             return None
         scale = float(x.scale.item())
-        if scale not in self.made:
-            if len(self.made) >= _MOST:
-                self.made.clear()
+        if scale not in self.calls_by_scale:
+            if len(self.calls_by_scale) >= _MOST:
+                self.calls_by_scale.clear()
             finish = self._fold(scale)
-            self.made[scale] = None if finish is None else self.call.finished(finish, self.packed)
-        return self.made[scale]
+            self.calls_by_scale[scale] = None if finish is None else self.call.finished(finish, self.packed)
+        return self.calls_by_scale[scale]
 
     def _fold(self, x_scale: float) -> Finish | None:
         """Return the last step of integers that gives the codes of the real one; None where a factor is negative."""
@@ -73,6 +96,7 @@ class Exact(NamedTuple):
 class Later(NamedTuple):
     """A call that is made ready when it is wanted, each time: its layout of the weights is not kept besides another."""
 
+    name: str  # of its kernel
     ready: Callable[[], calls.Call]
     device: str
     dtype: np.dtype[Any]
@@ -104,8 +128,11 @@ class Folded(NamedTuple):
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
         """Compute a QuantArray of codes; `out` is for dense results, which there are none of."""
-        exact = self.exact.found(x)
-        return self.real(x) if exact is None else exact(x._replace(images=self.images))
+        exact = self.exact.for_scale(x)
+        if exact is not None:
+            return exact(x._replace(images=self.images))
+        note_not_folded(self.real.name)
+        return self.real(x)
 
 
 def folds(a: Operand, b: Operand) -> bool:
@@ -121,7 +148,7 @@ def fold(
 ) -> Folded:  # fmt: skip
     """Join two calls of the same lanes. `again` prepares the real one for each call, and then it is not held."""
     sums = Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside)
-    return Folded(real if again is None else Later(again, real.device, real.dtype, real.shape), sums, images)
+    return Folded(real if again is None else Later(real.name, again, real.device, real.dtype, real.shape), sums, images)
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
@@ -129,6 +156,6 @@ def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
     low, high = np.full(shape, _LOWEST, np.int64), np.full(shape, _HIGHEST, np.int64)
     for _ in range(32):
         middle = (low + high + 1) >> 1
-        there = holds(middle)
-        low, high = np.where(there, middle, low), np.where(there, high, middle - 1)
+        below = holds(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle - 1)
     return low

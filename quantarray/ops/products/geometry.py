@@ -30,18 +30,19 @@ def window(
     steps = checks.pair(op, "stride", stride, 1)
     spread = checks.pair(op, "dilation", dilation, 1)
     pads = _pads(op, image, size, steps, padding, spread)
-    made = _window(image, size, steps, pads, spread)
-    if 0 in made.output:
+    result = _window(image, size, steps, pads, spread)
+    if 0 in result.output:
         fix = "" if hint is None else hint(image, size)
         raise ValueError(
             f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
             f"{image[0]}x{image[1]} with padding {pads}{fix}"
         )
-    if made.output[0] * made.output[1] >= 2**31:
+    if result.output[0] * result.output[1] >= 2**31:
         raise ValueError(
-            f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {made.output} windows, 2**31 or more"
+            f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {result.output} windows, "
+            "2**31 or more"
         )
-    return made
+    return result
 
 
 _window = lru_cache(maxsize=256)(Window)  # with the properties that it has found

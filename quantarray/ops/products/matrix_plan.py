@@ -140,6 +140,7 @@ def _whole(kind: Kind, x: Any, w: QuantArray, shift: Array | None, requantize: T
     if layout_of(exact.name) == layout_of("conv_real"):
         return whole(folded_thresholds.fold(ready(w, a, b), exact, 1))
     if not folded_thresholds.folds(a, b):
+        folded_thresholds.note_not_folded("conv_real")
         return whole(ready(w, a, b))
     view = w._view()
 

@@ -156,8 +156,8 @@ def _transposed(b: Any) -> QuantArray:
     once."""
     if not isinstance(b, QuantArray):
         return from_dense(b.T, 1)
-    found: QuantArray = b._cached("transposed", lambda: b.transpose())
-    return found
+    weights: QuantArray = b._cached("transposed", lambda: b.transpose())
+    return weights
 
 
 def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: Any) -> Any:
@@ -168,8 +168,8 @@ def _batched(op: str, a: Any, b: Any, requantize: Thresholds | None, out_dtype: 
         raise ValueError(f"{op}: leading axes of {a.shape} and {b.shape} do not broadcast") from None
 
     def matrix(q: Any, at: tuple[int, ...]) -> Any:
-        own = at[len(lead) - (q.ndim - 2) :]
-        return q[tuple(0 if n == 1 else i for i, n in zip(own, q.shape, strict=False))]
+        index = at[len(lead) - (q.ndim - 2) :]
+        return q[tuple(0 if n == 1 else i for i, n in zip(index, q.shape, strict=False))]
 
     shape = (*lead, a.shape[-2], b.shape[-1])
     parts = [matmul(matrix(a, at), matrix(b, at), out_dtype=out_dtype) for at in np.ndindex(*lead)]

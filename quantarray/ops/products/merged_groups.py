@@ -81,14 +81,14 @@ def _terms(dtype: DType) -> Array:
 
 
 def _merged(w: QuantArray, dtype: DType, groups: int, times: int) -> QuantArray:
-    """Merge weights [o kh kw c] to [o kh kw times*c] of a dtype that has 0: those of groups that an output is not in."""
+    """Merge weights [o kh kw c] to [o kh kw times*c] of a dtype that has 0, for groups that an output is not in."""
     assert w.dtype.levels is not None and dtype.levels is not None
     code = np.array([dtype.levels.index(level) for level in w.dtype.levels], np.uint8)
     outputs, *taps, c = w.shape
-    made = np.full((outputs, *taps, times, c), dtype.levels.index(0), np.uint8)
+    codes = np.full((outputs, *taps, times, c), dtype.levels.index(0), np.uint8)
     place = np.arange(outputs) // (outputs // groups) % times
-    made[np.arange(outputs), :, :, place] = code[w.codes()]
-    return from_codes(made.reshape(outputs, *taps, times * c), dtype, axis=3, **_constants(w))
+    codes[np.arange(outputs), :, :, place] = code[w.codes()]
+    return from_codes(codes.reshape(outputs, *taps, times * c), dtype, axis=3, **_constants(w))
 
 
 def _constants(w: QuantArray) -> dict[str, Any]:

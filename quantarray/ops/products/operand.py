@@ -170,7 +170,7 @@ def _common_ones(q: QuantArray) -> Array:
 
 
 def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
-    """Count the elements of x's first axis that are done at once; all where nothing asks for less. x has at least one."""
+    """Count the elements of x's first axis, at least one, that are done at once; all where nothing asks for less."""
     n = len(x)
     words = a.planes * math.prod(a.source.words.shape[1:]) * WORD.itemsize
     step = n

@@ -94,7 +94,7 @@ def by_outputs(
     w: QuantArray,
     bias: Array | None,
     output: int,
-    kept: int,
+    cached: int,
     together: int = 1,
 ) -> ByOutputs:
     """Multiply by weights of which an output takes `output` bytes laid out, and `cached` if that is cached.
@@ -102,7 +102,7 @@ def by_outputs(
     Parts are multiples of `together` outputs, or all.
     """
     outputs, unit = w.shape[0], math.lcm(together, WORD_BITS)
-    head = (w.nbytes + room(w.nbytes) // 2) // kept // unit * unit
+    head = (w.nbytes + room(w.nbytes) // 2) // cached // unit * unit
     head = head if 2 * head >= outputs else 0  # or else the price is the same, and there is less to keep
     step = max(unit, max(_AT_ONCE, w.nbytes // 16) // output // unit * unit)
     whole = ByOutputs(result, prepare, w._view(), bias, head, None, step)

@@ -77,9 +77,9 @@ class Scaled(NamedTuple):
 
     def __call__(self, x: Left, out: Array | None = None) -> Array:
         """Compute a dense array, C-contiguous, in `out` if it is passed."""
-        made = empty(self.device, self.shape, self.dtype) if out is None else out
-        self.sums(x._replace(images=self.images), made.view(np.int32))
-        rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
+        result = empty(self.device, self.shape, self.dtype) if out is None else out
+        self.sums(x._replace(images=self.images), result.view(np.int32))
+        rows = result.reshape(math.prod(self.shape[:-1]), self.shape[-1])
         x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
         kernel(self.device, "rescale")(rows.view(np.int32), x_scale, x_offset, *self.rescale, rows)
-        return made
+        return result

@@ -41,7 +41,7 @@ def cost(job: Job) -> float:
 
 def _unrolling(job: Job) -> float:
     """Return what it costs to make the rows of bits, by a call of its own."""
-    made = job.shape[0] * math.prod(along(job.window, job.unrolled).image)
+    pixels = job.shape[0] * math.prod(along(job.window, job.unrolled).image)
     rows, taps = job.rows
-    sizes = job.pixels, made, taps, job.words // rows, job.window.stride[1]
+    sizes = job.pixels, pixels, taps, job.words // rows, job.window.stride[1]
     return float(product_costs(job.device).unrolling(job.terms, *sizes))

@@ -60,8 +60,8 @@ class Lines:
         if not self.lanes:
             return out.reshape(shape)
         at = sum(d < self.q.axis for d in self._kept)
-        made: Array = namespace(self.q.device).moveaxis(out.reshape(*shape, self.length), -1, at)
-        return made
+        places: Array = namespace(self.q.device).moveaxis(out.reshape(*shape, self.length), -1, at)
+        return places
 
     def fill(self, name: str, table: Array, out: Array) -> None:
         """`cumulate` or `argsort` to out [rows folds length]."""
@@ -74,16 +74,16 @@ class Lines:
         words = self._words()
         out = zeros(self.q.device, words.shape)
         kernel(self.q.device, "sort")(words, self.length, tables, row, self.group, self.lanes, out)
-        made = out.reshape(self.q.bits, *(self.q.shape[d] for d in self._outer), words.shape[-1])
+        sorted_words = out.reshape(self.q.bits, *(self.q.shape[d] for d in self._outer), words.shape[-1])
         back = np.argsort(self._place).tolist()
-        return made.transpose(0, *(1 + d for d in back), made.ndim - 1)
+        return sorted_words.transpose(0, *(1 + d for d in back), sorted_words.ndim - 1)
 
     def in_order(self, out: Array) -> Array:
         """out [rows folds length], perhaps one step longer, in the axes of q."""
         order = [*self._outer, self.q.axis]
         steps = out.shape[1:] if self.lanes else out.shape[2:]
-        made = out.reshape(*(self.q.shape[d] for d in self._kept), *steps)
-        return made.transpose(np.argsort(order).tolist())
+        result = out.reshape(*(self.q.shape[d] for d in self._kept), *steps)
+        return result.transpose(np.argsort(order).tolist())
 
 
 def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:

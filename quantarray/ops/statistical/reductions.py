@@ -35,11 +35,11 @@ def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
     """Return the axes to reduce, each once; all for None."""
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    found = tuple(checks.axis(op, a, ndim) for a in given)
-    if len(set(found)) < len(found):
+    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
+    numbers = tuple(checks.axis(op, a, ndim) for a in listed)
+    if len(set(numbers)) < len(numbers):
         raise ValueError(f"{op}: axis must name each axis once, got {axis}")
-    return found
+    return numbers
 
 
 def elements(q: QuantArray, over: tuple[int, ...]) -> int:
@@ -81,16 +81,16 @@ def product_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
     return _asked(op, integer_type(op, most**n if most > 1 else 1), dtype)
 
 
-def _asked(op: str, found: Any, dtype: Any) -> Any:
+def _asked(op: str, default: Any, dtype: Any) -> Any:
     """Check the type that a caller names, which must hold what the type by the rules holds."""
     if dtype is None:
-        return found
-    made = checks.dtype(op, "dtype", dtype, (np.int32, np.int64, np.float32, np.float64))
-    if made.kind == "i" and found is np.float32:
-        raise TypeError(f"{op}: float constants give float32 or float64, got dtype={made}; round the result")
-    if made == np.int32 and found is np.int64:
+        return default
+    asked = checks.dtype(op, "dtype", dtype, (np.int32, np.int64, np.float32, np.float64))
+    if asked.kind == "i" and default is np.float32:
+        raise TypeError(f"{op}: float constants give float32 or float64, got dtype={asked}; round the result")
+    if asked == np.int32 and default is np.int64:
         raise OverflowError(f"{op}: the exact result may not fit int32; leave dtype out, or pass np.int64")
-    return made.type
+    return asked.type
 
 
 def _reduced(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, job: Job) -> Array:
@@ -348,8 +348,8 @@ def counts(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -
     op = "counts"
     q = checks.packed(op, "q", q)
     over, keep = axes(op, q.ndim, axis), checks.flag(op, "keepdims", keepdims)
-    made = fold(field(q), over, None, [Occurrences(q.bits, q.dtype.n_levels, q.ndim)])[0]
-    return restored(made, over, keep, 1)
+    occurrences = fold(field(q), over, None, [Occurrences(q.bits, q.dtype.n_levels, q.ndim)])[0]
+    return restored(occurrences, over, keep, 1)
 
 
 def _nonzero(table: Array) -> Array:

@@ -69,13 +69,13 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
     if 0 in (q.shape[d] for d in over):
         raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
     if axis is None and q.ndim > 1:
-        found = _first_of_all(q, to_host(largest(q) if high else smallest(q)))
-        return restored(namespace(q.device).asarray(found), over, keep)
+        first = _first_of_all(q, to_host(largest(q) if high else smallest(q)))
+        return restored(namespace(q.device).asarray(first), over, keep)
 
     place = np.argmax if high else np.argmin
-    first = by_values(q, over[0], lambda v: np.asarray(place(v, axis=-1, keepdims=True)))
-    if first is not None:
-        return restored(np.squeeze(first, over[0]), over, keep)
+    by_value = by_values(q, over[0], lambda v: np.asarray(place(v, axis=-1, keepdims=True)))
+    if by_value is not None:
+        return restored(np.squeeze(by_value, over[0]), over, keep)
 
     def places(part: QuantArray) -> Array:
         table = levels(part).astype(np.float64)
@@ -98,9 +98,9 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
             key[d] = s
         part = index(q, tuple(key))
         places = _first_in_rows(part, value)
-        found = np.argwhere(places >= 0)
-        if len(found):
-            flat = starts + found @ strides[outer] + places[tuple(found.T)] * strides[q.axis]
+        rows_with = np.argwhere(places >= 0)
+        if len(rows_with):
+            flat = starts + rows_with @ strides[outer] + places[tuple(rows_with.T)] * strides[q.axis]
             best = min(best, int(flat.min()))
     return best
 
@@ -336,9 +336,9 @@ def searchsorted(
     wanted = dequantize(values) if isinstance(values, QuantArray) else checks.numbers(op, "values", values)
     if sorter is not None and checks.numbers(op, "sorter", sorter).shape != q.shape:
         raise ValueError(f"{op}: sorter must have the shape {q.shape} of q, as argsort gives it")
-    xp, found = namespace(q.device), tallied(op, q)
-    below = xp.asarray(np.concatenate([[0], np.cumsum(found.counts)]))
-    rank = xp.searchsorted(xp.asarray(found.values), xp.asarray(wanted), "left" if side == "left" else "right")
+    xp, tally = namespace(q.device), tallied(op, q)
+    below = xp.asarray(np.concatenate([[0], np.cumsum(tally.counts)]))
+    rank = xp.searchsorted(xp.asarray(tally.values), xp.asarray(wanted), "left" if side == "left" else "right")
     return cast(Array, below[rank])
 
 
@@ -353,8 +353,8 @@ def nonzero(q: QuantArray) -> tuple[Array, ...]:
     out = empty(q.device, (q.ndim, int(count_nonzero(mask))), np.int64)
     done = 0
     for block in blocks(q.shape, _BLOCK):
-        found = index(mask, block).codes().nonzero()
-        for d, places in enumerate(found):
+        within = index(mask, block).codes().nonzero()
+        for d, places in enumerate(within):
             out[d, done : done + len(places)] = places + block[d].start
-        done += len(found[0])
+        done += len(within[0])
     return tuple(out)

@@ -74,8 +74,8 @@ def unique_inverse(q: QuantArray) -> UniqueInverse:
     array([[1, 0],
            [1, 1]])
     """
-    found = _placed("unique_inverse", _with_places("unique_inverse", q))
-    return UniqueInverse(found.values, _inverse(q, to_host(found.values)))
+    placed = _placed("unique_inverse", _with_places("unique_inverse", q))
+    return UniqueInverse(placed.values, _inverse(q, to_host(placed.values)))
 
 
 def unique_all(q: QuantArray) -> UniqueAll:
@@ -88,9 +88,9 @@ def unique_all(q: QuantArray) -> UniqueAll:
     >>> found.values, found.indices, found.counts
     (array([0, 3], dtype=int32), array([1, 0]), array([1, 3]))
     """
-    found = _placed("unique_all", _with_places("unique_all", q))
-    inverse = _inverse(q, to_host(found.values))
-    return UniqueAll(found.values, _first(inverse, len(found.values)), inverse, found.counts)
+    placed = _placed("unique_all", _with_places("unique_all", q))
+    inverse = _inverse(q, to_host(placed.values))
+    return UniqueAll(placed.values, _first(inverse, len(placed.values)), inverse, placed.counts)
 
 
 def _with_places(op: str, q: Any) -> QuantArray:
@@ -128,8 +128,8 @@ def _first(inverse: Array, n: int) -> Array:
 
 def _placed(op: str, q: Any) -> UniqueCounts:
     """`tallied` where q lies."""
-    found = tallied(op, q)
-    return UniqueCounts(*map(namespace(q.device).asarray, found))
+    tally = tallied(op, q)
+    return UniqueCounts(*map(namespace(q.device).asarray, tally))
 
 
 def tallied(op: str, q: Any) -> UniqueCounts:

@@ -113,16 +113,16 @@ def _run_groups(op: str, q: QuantArray, runs: list[Run]) -> tuple[Array, int]:
     if not runs:  # nothing is left that could vary
         return np.arange(min(1, q.shape[q.axis])), q.group
     for each in (sum(run.size for run in runs), max(1, q.group // max(1, abs(runs[0].step)))):
-        found = []
+        runs_of_groups = []
         for i, run in enumerate(runs):
             begin = np.arange(0, run.size, each)
             end = np.minimum(begin + each, run.size) - 1
             groups, ends = ((run.start + at * run.step) // q.group for at in (begin, end))
             if not np.array_equal(groups, ends) or (run.size % each and i < len(runs) - 1):
                 break
-            found.append(groups)
+            runs_of_groups.append(groups)
         else:
-            return np.concatenate(found), each
+            return np.concatenate(runs_of_groups), each
     raise _cuts(op, q, " and ".join(_described(run) for run in runs[:3]) + " cuts")
 
 

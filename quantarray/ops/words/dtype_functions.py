@@ -119,10 +119,10 @@ def iinfo(dtype: DType) -> IntegerInfo:
     >>> qa.iinfo(qa.int4).min, qa.iinfo(qa.bipolar).max
     (-8, 1)
     """
-    made = _dtype("iinfo", "dtype", dtype)
-    if made.levels is None:
-        raise TypeError(f"iinfo: dtype must have integer levels, got {made}; q.levels are those of an array")
-    return IntegerInfo(made.bits, min(made.levels), max(made.levels), made)
+    law = _dtype("iinfo", "dtype", dtype)
+    if law.levels is None:
+        raise TypeError(f"iinfo: dtype must have integer levels, got {law}; q.levels are those of an array")
+    return IntegerInfo(law.bits, min(law.levels), max(law.levels), law)
 
 
 def common_dtype(op: str, dtypes: Sequence[DType]) -> DType:
@@ -164,12 +164,14 @@ def cast(q: QuantArray, to: DType) -> QuantArray:
         levels = levels_of("astype", q, q.group)
         levels = np.concatenate([levels, np.repeat(levels[-1:], more, axis=0)])
         return with_table("astype", words, levels, q, q.group, to)
-    made = {name: getattr(q.constants, name) for name, _, _ in q.constants.items()}
+    constants = {name: getattr(q.constants, name) for name, _, _ in q.constants.items()}
     if q.dtype.levels is not None:
-        made = {"scale": q.dtype.step, "offset": q.dtype.levels[0]}
+        constants = {"scale": q.dtype.step, "offset": q.dtype.levels[0]}
     elif to.kind == "basis":
-        made["scale"] = np.concatenate([made["scale"], np.zeros((to.bits - q.bits, *made["scale"].shape[1:]))])
-    return with_law("astype", words, to, q, q.group, **made)
+        constants["scale"] = np.concatenate(
+            [constants["scale"], np.zeros((to.bits - q.bits, *constants["scale"].shape[1:]))]
+        )
+    return with_law("astype", words, to, q, q.group, **constants)
 
 
 def _holds(to: DType, from_: DType, scaled: bool) -> bool:

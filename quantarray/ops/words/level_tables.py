@@ -19,7 +19,7 @@ _MOST = 1 << 19  # numbers of a table that is made at once: 4 MiB
 
 
 def levels(q: QuantArray) -> Array:
-    """Return values of all 2**bits codes, int64 or float64 [2**bits, *q's axes]; those that do not occur go on evenly."""
+    """Return values of all 2**bits codes, int64 or float64 [2**bits, *q's axes]; unused codes go on evenly."""
     return _levels(q.dtype, q.constants, q.ndim)
 
 

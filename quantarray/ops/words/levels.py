@@ -76,8 +76,8 @@ def regroup(op: str, a: Array, lead: int, q: QuantArray, group: int | None) -> A
 
 def levels_of(op: str, q: QuantArray, group: int | None) -> Array:
     """Return levels [n_levels, *axes of q], in groups of `group`: int64 where they are exact, else float32."""
-    found = level_values(q.dtype, q.constants)
-    return regroup(op, found.reshape(len(found), *(found.shape[1:] or (1,) * q.ndim)), 1, q, group)
+    levels = level_values(q.dtype, q.constants)
+    return regroup(op, levels.reshape(len(levels), *(levels.shape[1:] or (1,) * q.ndim)), 1, q, group)
 
 
 def affordable(op: str, q: QuantArray, *shapes: tuple[int, ...]) -> None:
@@ -104,10 +104,10 @@ def pointwise(op: str, f: Callable[..., Any], q: QuantArray, *operands: Any) -> 
     count, *along = _level_shape(q, group)
     dims = np.broadcast_shapes(tuple(along), *(np.shape(a) for a in operands))
     affordable(op, q, (count, *dims))
-    found = levels_of(op, q, group)
+    levels = levels_of(op, q, group)
     with np.errstate(all="ignore"):  # what is not finite is refused by name
-        values = f(found, *operands)
-    return with_values(op, q, checked(op, values, (len(found), *dims), found, *operands), group)
+        values = f(levels, *operands)
+    return with_values(op, q, checked(op, values, (len(levels), *dims), levels, *operands), group)
 
 
 def checked(op: str, values: Any, shape: tuple[int, ...], *inputs: Any) -> Array:
@@ -122,8 +122,8 @@ def checked(op: str, values: Any, shape: tuple[int, ...], *inputs: Any) -> Array
         bad = ~np.isfinite(a.astype(np.float32)) if a.dtype.kind == "f" else np.zeros(1, bool)
     if bad.any():
         at = tuple(np.argwhere(bad)[0])
-        given = ", ".join(str(np.broadcast_to(x, shape)[at]) for x in inputs)
-        raise ValueError(f"{op}: levels must be finite and lie within float32, got {a[at]} for {given}")
+        shown = ", ".join(str(np.broadcast_to(x, shape)[at]) for x in inputs)
+        raise ValueError(f"{op}: levels must be finite and lie within float32, got {a[at]} for {shown}")
     return a
 
 
@@ -146,8 +146,8 @@ def with_table(
 
 def with_law(op: str, words: Array, dtype: DType, q: QuantArray, group: int | None, **constants: Any) -> QuantArray:
     """Wrap words of q's shape under another law."""
-    made = make_constants(op, dtype, q.shape, q.axis, **constants, group=group)
-    return QuantArray(words, dtype, q.shape, q.axis, made)
+    constants_of_law = make_constants(op, dtype, q.shape, q.axis, **constants, group=group)
+    return QuantArray(words, dtype, q.shape, q.axis, constants_of_law)
 
 
 def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
@@ -159,19 +159,19 @@ def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
 def _with_integers(op: str, q: QuantArray, values: Array, group: int | None) -> QuantArray:
     if not values.size:  # constants along an axis of length 0
         values = np.zeros((1,) * values.ndim, np.int64)
-    found = np.unique(values)
-    check_reach(op, int(found[0]), int(found[-1]))
-    if len(found) > 256:
+    different = np.unique(values)
+    check_reach(op, int(different[0]), int(different[-1]))
+    if len(different) > 256:
         raise ValueError(
-            f"{op}: the result would have {len(found)} different integer levels, 8 bits hold 256; a function that "
+            f"{op}: the result would have {len(different)} different integer levels, 8 bits hold 256; a function that "
             f"returns floats gives every index levels of its own"
         )
-    if len(found) == len(values) == values.size:
+    if len(different) == len(values) == values.size:
         dtype = integers(values.ravel())
         if dtype.bits == q.bits:
             return QuantArray(q.words, dtype, q.shape, q.axis)
-    dtype = integers(found)
-    return QuantArray(recode(q, np.searchsorted(found, values), dtype.bits, group), dtype, q.shape, q.axis)
+    dtype = integers(different)
+    return QuantArray(recode(q, np.searchsorted(different, values), dtype.bits, group), dtype, q.shape, q.axis)
 
 
 def check_reach(op: str, low: int, high: int) -> None:

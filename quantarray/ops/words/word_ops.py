@@ -33,8 +33,8 @@ def constant(code: int, bits: int, outer: tuple[int, ...], length: int, device: 
 def constant_rows(code: int, bits: int, outer: tuple[int, ...], length: int, device: str = "cpu") -> Array:
     """`constant` as a view of one row."""
     row = constant(code, bits, (1,) * len(outer), length, device)
-    made: Array = namespace(device).broadcast_to(row, (bits, *outer, row.shape[-1]))
-    return made
+    rows: Array = namespace(device).broadcast_to(row, (bits, *outer, row.shape[-1]))
+    return rows
 
 
 def widened(words: Array, bits: int) -> Array:
@@ -43,12 +43,12 @@ def widened(words: Array, bits: int) -> Array:
         return words
     device = device_of(words)
     more = zeros(device, (bits - len(words), *words.shape[1:]))
-    made: Array = namespace(device).concatenate([words, more])
-    return made
+    planes_above: Array = namespace(device).concatenate([words, more])
+    return planes_above
 
 
 def chosen(mask: Array, yes: Array, no: Array) -> Array:
-    """Choose planes of yes where a plane of mask is one, of no elsewhere: no ^ ((yes ^ no) & mask), a plane at a time."""
+    """Choose planes of yes where mask is one, of no elsewhere: no ^ ((yes ^ no) & mask), a plane at a time."""
     out = empty(device_of(yes), np.broadcast_shapes(yes.shape, no.shape))
     for k in range(len(out)):
         np.bitwise_xor(yes[k], no[k], out=out[k])

@@ -63,8 +63,8 @@ def diagonal(q: QuantArray, *, offset: int = 0) -> QuantArray:
     first, count = max(0, -k), max(0, min(rows + min(0, k), columns - max(0, k)))
     part = q[..., first : first + count, :] if count < rows else q
     places = (np.arange(count) + max(0, k)).reshape(*(1,) * (q.ndim - 2), count, 1)
-    found: QuantArray = take_along_axis(part, places, -1)[..., 0]
-    return found
+    result: QuantArray = take_along_axis(part, places, -1)[..., 0]
+    return result
 
 
 def trace(q: QuantArray, *, offset: int = 0) -> Array:
@@ -104,8 +104,8 @@ def vector_norm(
         raise TypeError(f"{op}: ord must be a number, got {ord!r}")
     over = reductions.axes(op, q.ndim, axis)
     if math.isinf(ord):
-        found = map_reduce.map_reduce(_magnitude, q, axis=over, reduce="max" if ord > 0 else "min", keepdims=keepdims)
-        return found.astype(np.float32)
+        largest = map_reduce.map_reduce(_magnitude, q, axis=over, reduce="max" if ord > 0 else "min", keepdims=keepdims)
+        return largest.astype(np.float32)
     if ord == 0:
         return reductions.count_nonzero(q, over, keepdims=keepdims).astype(np.float32)
     keep = checks.flag(op, "keepdims", keepdims)
@@ -120,8 +120,8 @@ def vector_norm(
 
 
 def matrix_norm(q: QuantArray, *, keepdims: bool = False, ord: float | Literal["fro"] = "fro") -> Array:
-    """The norm of matrices in the last two axes, float32: "fro", the root of all squares; ord 1 and -1 the largest and
-    smallest sum of a column's magnitudes, inf and -inf of a row's.
+    """Compute the norm of matrices in the last two axes, float32: "fro", the root of all squares; ord 1 and -1 the
+    largest and smallest sum of a column's magnitudes, inf and -inf of a row's.
 
     The spectral norms (2, -2, "nuc") need a decomposition: NumPy's takes .dequantize().
 
@@ -149,8 +149,8 @@ def _matrices(op: str, q: Any) -> QuantArray:
     q = checks.packed(op, "q", q)
     if q.ndim < 2:
         raise ValueError(f"{op}: needs at least two axes, got the shape {q.shape}")
-    made: QuantArray = q
-    return made
+    result: QuantArray = q
+    return result
 
 
 def _magnitude(values: Array) -> Array:

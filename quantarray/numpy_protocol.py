@@ -45,33 +45,33 @@ _ADVICE = ".dequantize() gives values and .codes() codes"
 
 
 def array_function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `__array_function__` returns."""
+    """Answer `__array_function__`."""
     adapted = _ADAPTED.get(func)
     if adapted is not None:
         return _called(func, adapted, args, kwargs)
-    found = of_function(func)
-    if found is None:
+    ours = of_function(func)
+    if ours is None:
         raise TypeError(_refusal(_dotted(func), func.__name__))
-    return _called(func, found, *_without_defaults(func, args, kwargs))
+    return _called(func, ours, *_without_defaults(func, args, kwargs))
 
 
 def array_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What `__array_ufunc__` returns."""
+    """Answer `__array_ufunc__`."""
     name = ufunc.__name__
     if method == "__call__":
-        found = of_ufunc(name)
-        if found is None:
+        ours = of_ufunc(name)
+        if ours is None:
             raise TypeError(_refusal(f"numpy.{name}", name, _by_levels(ufunc)))
     else:
-        found = _public(_METHODS.get((name, method), ""))
-        if found is None:
+        ours = _public(_METHODS.get((name, method), ""))
+        if ours is None:
             raise TypeError(_refusal(f"numpy.{name}.{method}", name))
         kwargs = {"axis": 0} | {n: v for n, v in kwargs.items() if v is not None or n == "axis"}
-    return _called(ufunc, found, inputs, kwargs)
+    return _called(ufunc, ours, inputs, kwargs)
 
 
 def of_function(func: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The function here that is a function of NumPy, by where it is and what it is called.
+    """Find the function here that is one of NumPy's, by its module and name.
 
     >>> import numpy as np
     >>> of_function(np.amax).__name__, of_function(np.linalg.trace).__module__, of_function(np.median)
@@ -84,7 +84,7 @@ def of_function(func: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def of_ufunc(name: str) -> Callable[..., Any] | None:
-    """The function here that is a ufunc of NumPy; None if there is none.
+    """Find the function here that is a ufunc of NumPy, or None.
 
     >>> of_ufunc("arctan").__name__, of_ufunc("add").__name__, of_ufunc("gcd")
     ('atan', 'add', None)
@@ -128,15 +128,15 @@ def _called(func: Any, ours: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 def _without_defaults(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Required arguments by place, and the others by the names that they have here, without NumPy's defaults."""
+    """Return required arguments by place, and the others by the names that they have here, without NumPy's defaults."""
     try:
         parameters = inspect.signature(func).parameters
-        given = inspect.signature(func).bind(*args, **kwargs).arguments
+        passed = inspect.signature(func).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):  # written in C, without a signature
         return args, kwargs
     placed: list[Any] = []
     named: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in passed.items():
         p = parameters[name]
         if p.kind is p.VAR_POSITIONAL:
             placed.extend(value)
@@ -159,7 +159,7 @@ def _dotted(func: Any) -> str:
 
 
 def _refusal(called: str, name: str, instead: str = "") -> str:
-    """Why a function of NumPy is refused: the reason of the array API's page, if it has one."""
+    """Say why a function of NumPy is refused: the reason of the array API's page, if it has one."""
     inside = "linalg." if called.startswith("numpy.linalg.") else ""
     why = reason(inside + NAMES.get(name, name)).replace(": ", ", ", 1)
     return f"{called} does not take packed arrays{why}: {instead}{_ADVICE}"
@@ -197,8 +197,8 @@ def _transpose(a: Any, axes: Any = None) -> Any:
 
 def _unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
     if not (return_index or return_inverse):
-        found = sets.unique_counts(ar)
-        return tuple(found) if return_counts else found.values
+        counted = sets.unique_counts(ar)
+        return tuple(counted) if return_counts else counted.values
     every = sets.unique_all(ar)
     wanted = (True, return_index, return_inverse, return_counts)
     return tuple(a for a, want in zip(every, wanted, strict=True) if want)

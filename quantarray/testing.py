@@ -22,7 +22,7 @@ def __dir__() -> list[str]:
 
 
 def assert_array_equal(actual: Any, desired: Any) -> None:
-    """AssertionError unless two arrays, packed or NumPy's, have the same shape and the same values.
+    """Raise AssertionError unless two arrays, packed or NumPy's, have the same shape and the same values.
 
     Laws, dtypes and packed axes may differ; NaN equals NaN. Values are unpacked and compared block by block.
 
@@ -40,7 +40,8 @@ def assert_array_equal(actual: Any, desired: Any) -> None:
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 0.0) -> None:
-    """AssertionError unless |actual - desired| <= atol + rtol * |desired| everywhere, as np.testing.assert_allclose.
+    """Raise AssertionError unless |actual - desired| <= atol + rtol * |desired| everywhere, as
+    np.testing.assert_allclose.
 
     >>> import quantarray as qa
     >>> q = qa.encode([1, 3], values=range(4)) / 3
@@ -92,14 +93,14 @@ def _kind(x: Any) -> str:
 def _differences(
     a: Any, b: Any, differ: Callable[[Array, Array], Array]
 ) -> tuple[int, list[tuple[tuple[int, ...], Any, Any]]]:
-    """How many elements differ, and place and values of the first few."""
+    """Return how many elements differ, and place and values of the first few."""
     wrong = 0
     first: list[tuple[tuple[int, ...], Any, Any]] = []
     for key in blocks(a.shape, arrays=[x for x in (a, b) if isinstance(x, QuantArray)]):
         x, y = _values(a[key]), _values(b[key])
-        found = differ(x, y)
-        wrong += int(found.sum())
-        for at in np.argwhere(found)[: _SHOWN - len(first)]:
+        differing = differ(x, y)
+        wrong += int(differing.sum())
+        for at in np.argwhere(differing)[: _SHOWN - len(first)]:
             here = tuple(int(i) for i in at)
             first.append((tuple(i + s.start for i, s in zip(here, key, strict=True)), x[here], y[here]))
     return wrong, first

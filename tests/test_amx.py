@@ -27,7 +27,7 @@ from quantarray.cpu.int8.dot_amx import dot_rows
 from quantarray.cpu.int8.interface import QUAD
 from quantarray.cpu.llvm.vectors import I8, I32, I64, LANES
 from quantarray.cpu.runtime import amx_trial, isa
-from quantarray.kernels.contract import Forms
+from quantarray.kernels.operands import Forms
 from quantarray.kernels.windows import Window, frame, tile_count
 
 TRIPLE = "x86_64-unknown-linux-gnu"

@@ -29,8 +29,7 @@ from quantarray.backends import kernel_choice
 from quantarray.backends.registry import integer_kernel
 from quantarray.cli import main
 from quantarray.cpu.int8.amx_unit import MOST_PRODUCT, UNIT
-from quantarray.kernels.contract import Forms
-from quantarray.ops.products import prepared_calls
+from quantarray.kernels.operands import Forms
 from quantarray.tuning import autotune, timing
 from quantarray.tuning import file as files
 from quantarray.tuning.results import Problem, Row, Tuned
@@ -48,7 +47,7 @@ def operands(*, rows=3, k=70, outputs=5, bits=4):
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """Nothing is known, and nothing stays known."""
-    monkeypatch.setattr(prepared_calls, "_tuners", [])
+    monkeypatch.setattr(calls, "_tuners", [])
     monkeypatch.setattr(autotune, "state", autotune._State())
 
 

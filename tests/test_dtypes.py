@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from strategies import integer_dtypes, laws, samples
 
 import quantarray as qa
-from quantarray.core.dtypes import DType, arithmetic, level_ranks, terms
+from quantarray.core.code_values import level_ranks
+from quantarray.core.dtypes import DType, arithmetic, terms
 
 
 @st.composite

@@ -22,7 +22,7 @@ def taken(how):
 def test_a_convolution_of_bits():
     how = qa.explain(qa.conv2d, bits(1, 8, 8, 64), bits(32, 3, 3, 64), padding=1)
     assert taken(how) == {
-        "rows of x": "all at once", "taps": "apart", "outputs": "all at once", "constants": "none", "kernel": "conv",
+        "rows of x": "all at once", "outputs": "all at once", "constants": "none", "kernel": "conv",
     }  # fmt: skip
     run = how.kernels[0]
     assert (run.name, run.rows, run.channels, run.words) == ("conv", 64, 32, 9) and run.threads >= 1
@@ -102,3 +102,24 @@ def test_wrong_use():
         qa.explain(qa.linear, x, x, code="ptx")
     with pytest.raises(TypeError, match="linear: w must be a QuantArray"):
         qa.explain(qa.linear, x, np.ones((2, 64)))
+
+
+def test_an_x_whose_constants_do_not_fold_is_said_to_be_computed_by_the_real_kernel():
+    law, codes = qa.Thresholds([0.5]), bits(2, 9, 9, 64).codes()
+    folds = qa.from_codes(codes, qa.uniform(1), scale=0.5, offset=0)
+    real = qa.from_codes(codes, qa.uniform(1), scale=0.5, offset=-1)
+    cases = [
+        (bits(40, 3, 3, 64), 1, "conv_real"),
+        (bits(64, 3, 3, 4), 16, "conv_real"),
+        (bits(64, 3, 3, 1).repack(0), 64, "depthwise"),
+    ]
+    for w, groups, kernel in cases:
+        w = w * np.float32(0.3)
+        how = qa.explain(qa.conv2d, folds, w, groups=groups, requantize=law)
+        assert taken(how)["constants"] == "folded into thresholds" and not how.notes and "note:" not in repr(how)
+        how = qa.explain(qa.conv2d, real, w, groups=groups, requantize=law)
+        assert [kernel in note for note in how.notes] == [True]
+        assert f"note: {how.notes[0]}" in repr(how) and how.to_json()["notes"] == how.notes
+    x = qa.from_codes(bits(5, 300).codes(), qa.uniform(1), scale=0.5, offset=-1)
+    assert len(qa.explain(qa.linear, x, bits(40, 300) * np.float32(0.3), requantize=law).notes) == 1
+    assert not qa.explain(qa.linear, bits(5, 300), bits(40, 300)).notes

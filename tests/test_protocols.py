@@ -391,3 +391,11 @@ def test_digest_tells_contents():
     assert Q.digest() == qa.from_codes(Q.codes(), qa.uint2).digest()
     others = [Q[:2], qa.repack(Q, 0), qa.astype(Q, qa.uint3), Q * 0.5, qa.flip(Q, 2)]
     assert len({Q.digest(), *(x.digest() for x in others)}) == 6
+
+
+def test_functions_that_are_imported_later_have_hints_too():
+    q = qa.encode([1, -1], values=(-1, 1))
+    for name in ("compare", "explain"):
+        assert callable(getattr(qa, name)) and name not in vars(qa)
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; quantarray\.{name}\(.* is a function"):
+            getattr(q, name)

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 import quantarray as qa
 from quantarray.arrays.array import validate
-from quantarray.core.dtypes import level_values
+from quantarray.core.code_values import level_values
 from quantarray.quantizers.least_squares import least_squares_scale
 from quantarray.quantizers.normal_float import normal_levels
 

@@ -15,7 +15,8 @@ from .array import QuantArray
 
 
 class Affine:
-    """Scores of a last layer's integers: a scale and an offset for each channel.
+    """A scale and an offset for each channel, which make scores of a last layer's integers. of a last layer's integers:
+    a scale and an offset for each channel.
 
         scores[.., o] = scale[o] * v[.., o] + offset[o]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 import numpy as np
 
 from ..backends.registry import contiguous, device_of, empty, has_kernel, settle, to_host
-from ..core.dtypes import Array, Constants, DType, level_values
+from ..core.code_values import level_values
+from ..core.dtypes import Array, Constants, DType
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 else:
 
     class ArrayMethods:
-        """Methods that call functions on arrays: `quantarray.methods`, above those functions, attaches them here."""
+        """A class with the methods that call functions on arrays: `quantarray.methods`, above those functions, attaches
+        them here."""
 
         __slots__ = ()
         __hash__ = None
@@ -53,7 +55,7 @@ class QuantArray(ArrayMethods):
     __slots__ = ("_axis", "_cache", "_compact", "_constants", "_dtype", "_near", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
-        """A `CuQuantArray` where the words lie on a GPU."""
+        """Make a `CuQuantArray` where the words lie on a GPU."""
         if cls is QuantArray and not isinstance(words, np.ndarray):
             return cast(Self, object.__new__(CuQuantArray))
         return object.__new__(cls)
@@ -81,37 +83,37 @@ class QuantArray(ArrayMethods):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The logical shape."""
+        """Return the logical shape."""
         return self._shape
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """Return the number of axes."""
         return len(self._shape)
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return math.prod(self._shape)
 
     @property
     def dtype(self) -> DType:
-        """The law: which kind of levels, and which if they are integers."""
+        """Return the law: which kind of levels, and which if they are integers."""
         return self._dtype
 
     @property
     def bits(self) -> int:
-        """Bits an element."""
+        """Return the number of bits an element."""
         return self._dtype.bits
 
     @property
     def axis(self) -> int:
-        """The packed axis, not negative."""
+        """Return the packed axis, not negative."""
         return self._axis
 
     @property
     def words(self) -> Array:
-        """The packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack. Of a layer that is
+        """Return the packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack. Of a layer that is
         `compact()` they are made anew each time.
 
         `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack and
@@ -122,27 +124,27 @@ class QuantArray(ArrayMethods):
 
     @property
     def constants(self) -> Constants:
-        """Scale, offset, table and group together."""
+        """Return scale, offset, table and group together."""
         return self._constants
 
     @property
     def scale(self) -> Array | None:
-        """The scale, float32; for a basis one per plane, [bits, ...]. None where there is none."""
+        """Return the scale, float32; for a basis one per plane, [bits, ...]. None where there is none."""
         return self._constants.scale
 
     @property
     def offset(self) -> Array | None:
-        """The offset of a uniform or basis law, float32. None where there is none."""
+        """Return the offset of a uniform or basis law, float32. None where there is none."""
         return self._constants.offset
 
     @property
     def group(self) -> int | None:
-        """How many elements of the packed axis share constants; None if they don't vary along it."""
+        """Count the elements of the packed axis that share constants; None if they don't vary along it."""
         return self._constants.group
 
     @property
     def scheme(self) -> str | None:
-        """The repr of the quantiser that made this array, or the one that this is a view of; else None.
+        """Return the repr of the quantiser that made this array, or the one that this is a view of; else None.
 
         A note for people: `array_equal` and `digest` don't look at it. Pickles and files of `save` keep it.
 
@@ -154,7 +156,7 @@ class QuantArray(ArrayMethods):
 
     @property
     def levels(self) -> Array:
-        """The value of every code, [n_levels, ...]: int64 [n_levels] for integer levels, else float32.
+        """Return the value of every code, [n_levels, ...]: int64 [n_levels] for integer levels, else float32.
 
         >>> import quantarray as qa
         >>> qa.encode([1, -1], values=(-1, 1)).levels
@@ -164,17 +166,17 @@ class QuantArray(ArrayMethods):
 
     @property
     def device(self) -> str:
-        """Where the words lie."""
+        """Name the device where the words lie."""
         return "cpu"
 
     @property
     def nbytes(self) -> int:
-        """Bytes of words and constants."""
+        """Count the bytes of words and constants."""
         return self._words.nbytes + self._constants.nbytes
 
     @property
     def nbytes_cached(self) -> int:
-        """Bytes of what kernels keep of this array; `drop_cache()` frees them.
+        """Count the bytes that kernels cache of this array; `drop_cache()` frees them.
 
         Layouts of its words are at most `nbytes`, and 256 KiB or a sixteenth of that; besides there is what goes with
         pixels and thresholds of the calls so far. docs/memory.md has figures.
@@ -198,7 +200,7 @@ class QuantArray(ArrayMethods):
         return self._shape[0]
 
     def copy(self) -> QuantArray:
-        """An array of its own words."""
+        """Copy the array, with words of its own."""
         words = empty(self.device, self._words.shape)
         words[...] = self.words
         return QuantArray(words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
@@ -220,11 +222,11 @@ class QuantArray(ArrayMethods):
 
     @property
     def _form(self) -> tuple[Any, ...]:
-        """What a call that is made ready needs to know: all but the words and the values of the constants."""
+        """Return all that a prepared call depends on: everything but the words and the values of the constants."""
         return self._dtype, self._shape, self._axis, self._constants._form, self.device
 
     def _cached(self, key: Any, build: Callable[..., Any], *args: Any) -> Any:
-        """What `build(*args)` made of this array for a kernel, once a key and kept while there is room for it."""
+        """Return `build(*args)`, from the cache of this array if it has an entry with that key."""
         layouts = self._cache or layouts_of(self)
         entry = layouts.entries.get(key)
         if entry is not None:
@@ -235,7 +237,7 @@ class QuantArray(ArrayMethods):
         return layouts.put(key, entry)
 
     def _view(self) -> QuantArray:
-        """The same array, without what kernels keep of it."""
+        """Return the same array without a cache."""
         view = object.__new__(type(self))
         for name in QuantArray.__slots__:
             setattr(view, name, getattr(self, name))
@@ -284,14 +286,15 @@ class CuQuantArray(QuantArray):
 
     @property
     def device(self) -> str:
-        """Where the words lie, such as "cuda:0"."""
+        """Name the device where the words lie, such as "cuda:0"."""
         return device_of(self._words)
 
 
 def _rebuilt(
     words: Array, dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants, scheme: str | None = None
 ) -> QuantArray:
-    """A copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
+    """Rebuild a copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme. or
+    unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
     return QuantArray(words, dtype, shape, axis, constants.map(lambda a, lead: a, constants.group), scheme)
 
 
@@ -347,9 +350,9 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
     if dtype.is_integer and constants.group is None and not constants.shapes:
         return
     needed = {"integer": set(), "uniform": {"scale", "offset"}, "basis": {"scale", "offset"}, "table": {"table"}}
-    found = {name for name, _, _ in constants.items()}
-    if found != needed[dtype.kind] and not (dtype.is_integer and found == {"scale"}):
-        raise ValueError(f"{dtype}: needs the constants {sorted(needed[dtype.kind])}, got {sorted(found)}")
+    names = {name for name, _, _ in constants.items()}
+    if names != needed[dtype.kind] and not (dtype.is_integer and names == {"scale"}):
+        raise ValueError(f"{dtype}: needs the constants {sorted(needed[dtype.kind])}, got {sorted(names)}")
     group = constants.group
     if group is not None and group < 1:
         raise ValueError(f"{dtype}: a group needs at least one element, got {group}")

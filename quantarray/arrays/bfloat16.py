@@ -37,7 +37,7 @@ class Bfloat16:
 
 
 def of_gpu(op: str, x: Any) -> Bfloat16 | None:
-    """An array of bfloat16 on a GPU, without a copy; None for any other."""
+    """View an array of bfloat16 on a GPU, without a copy; None for any other."""
     interface = getattr(x, "__cuda_array_interface__", None)
     if not isinstance(interface, dict) or interface["typestr"] != _TYPE:
         return None
@@ -52,7 +52,7 @@ def is_bfloat16(x: Any) -> bool:
 
 
 def of_cpu(x: Any) -> Array:
-    """An array of bfloat16 on the CPU as float32, the same values: ml_dtypes', or one that has DLPack."""
+    """Convert an array of bfloat16 on the CPU to float32, the same values: ml_dtypes', or one that has DLPack."""
     return _widened(x.view(np.uint16) if isinstance(x, np.ndarray) else np.from_dlpack(_Bits(x)))
 
 
@@ -62,12 +62,12 @@ def _widened(bits: Any) -> Array:
     >>> _widened(np.array([0x3F80, 0xC040], np.uint16))
     array([ 1., -3.], dtype=float32)
     """
-    made: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return made
+    values: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return values
 
 
 class _DLTensor(ctypes.Structure):
-    """The beginning of DLPack's struct of that name, with its device and its dtype."""
+    """A beginning of DLPack's struct of that name, with its device and its dtype."""
 
     _fields_ = (
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),

@@ -13,7 +13,7 @@ SIZE = 1 << 18  # elements: a block's values, codes and what is computed of them
 
 
 def blocks(shape: tuple[int, ...], size: int = SIZE, arrays: Sequence[QuantArray] = ()) -> Iterator[tuple[slice, ...]]:
-    """Keys that cut a shape into blocks of at most `size` elements, but of one at least, in C order.
+    """Yield keys that cut a shape into blocks of at most `size` elements, but of one at least, in C order.
 
     For arrays of this shape, slices of their packed axes begin on words and on groups, so that they are views and no
     group is cut.

@@ -17,7 +17,7 @@ from .array import QuantArray, validate
 
 
 def header(q: QuantArray) -> dict[str, Any]:
-    """Everything but the numbers."""
+    """Describe an array by everything but its numbers."""
     levels = list(q.dtype.levels) if q.dtype.levels is not None else None
     return {
         "shape": list(q.shape),
@@ -31,11 +31,11 @@ def header(q: QuantArray) -> dict[str, Any]:
 
 
 def arrays(q: QuantArray) -> dict[str, Array]:
-    """Words and constants as they are stored, C-contiguous and little endian."""
-    made = {"words": np.ascontiguousarray(to_host(q.words), WORD)}
+    """Return words and constants as they are stored, C-contiguous and little endian."""
+    stored = {"words": np.ascontiguousarray(to_host(q.words), WORD)}
     for name, a, _ in q.constants.items():
-        made[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
-    return made
+        stored[name] = np.ascontiguousarray(a, "<u2" if q.constants.bfloat16 else "<f4")
+    return stored
 
 
 def digest(q: QuantArray) -> str:
@@ -49,7 +49,7 @@ def digest(q: QuantArray) -> str:
 
 
 def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
-    """The array of a header and its arrays; ValueError or KeyError where they break a rule of docs/format.md."""
+    """Rebuild an array from its header and arrays; ValueError or KeyError where they break a rule of docs/format.md."""
     _check_header(meta)
     for name, a in parts.items():
         allowed = ("<u8",) if name == "words" else ("<f4", "<u2")
@@ -65,7 +65,7 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
 
 
 def _check_header(meta: dict[str, Any]) -> None:
-    """ValueError where a key of a header is none of what it may be, by itself; KeyError where it is missing."""
+    """Check each key of a header by itself: ValueError where it has a wrong value, KeyError where it is missing."""
     for name, (fits, need) in (_HEADER | {n: rule for n, rule in _OPTIONAL.items() if n in meta}).items():
         if not fits(meta[name]):
             raise ValueError(f"its {name!r} must be {need}, got {meta[name]!r:.80}")
@@ -74,7 +74,7 @@ def _check_header(meta: dict[str, Any]) -> None:
 
 
 def _dtype(meta: dict[str, Any]) -> DType:
-    """The dtype of a header; the one that has a name, where there is one."""
+    """Return the dtype of a header; the named one, if there is one."""
     levels = None if meta["levels"] is None else tuple(meta["levels"])
     dtype = DType(meta["kind"], meta["bits"], meta["n_levels"], levels)
     named = dtype if levels is None else integers(levels)
@@ -82,7 +82,7 @@ def _dtype(meta: dict[str, Any]) -> DType:
 
 
 def _check_canonical(q: QuantArray) -> None:
-    """ValueError where constants are written in one of the ways that no array is saved in."""
+    """Raise ValueError where constants are written in one of the ways that no array is saved in."""
     if q.group is not None and not q.constants.varies(q.axis):
         raise ValueError(f"its 'group' must be null where no constant varies along axis {q.axis}, got {q.group}")
     for name, _, _ in q.constants.items():

@@ -1,4 +1,4 @@
-"""What public functions ask of their arguments, with messages that name the op, the need, and what came."""
+"""Checks of arguments of public functions, with messages that name the op, the need, and what came."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would 
 
 
 def integer(op: str, name: str, value: Any, least: int, most: int | None = None) -> int:
-    """A Python integer of at least `least` and at most `most`."""
+    """Check for an integer of at least `least` and at most `most`."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -42,20 +42,20 @@ def integer(op: str, name: str, value: Any, least: int, most: int | None = None)
 
 
 def lengths(op: str, shape: Any) -> tuple[int, ...]:
-    """A shape: an integer or several."""
-    found = tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
-    dimensions(op, len(found))
-    return found
+    """Check a shape: an integer or several."""
+    sizes = tuple(integer(op, "a length of shape", n, 0) for n in (shape if np.iterable(shape) else (shape,)))
+    dimensions(op, len(sizes))
+    return sizes
 
 
 def dimensions(op: str, ndim: int) -> None:
-    """An error where there are more axes than NumPy's arrays have room for beside the planes."""
+    """Refuse more axes than NumPy's arrays have room for beside the planes."""
     if ndim > MAX_AXES:
         raise ValueError(f"{op}: a packed array has at most {MAX_AXES} axes, got {ndim}")
 
 
 def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:
-    """An integer for both spatial axes, or two."""
+    """Check for an integer for both spatial axes, or two."""
     both = value if isinstance(value, (tuple, list)) else (value, value)
     if len(both) != 2:
         raise ValueError(f"{op}: {name} must be an integer or two (height, width), got {value!r}")
@@ -63,7 +63,7 @@ def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:
 
 
 def number(op: str, name: str, value: Any) -> float:
-    """A finite real number, a Python int where it is an integer."""
+    """Check for a finite real number; a Python int where it is an integer."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{op}: {name} must be a number, got {value!r}")
     if isinstance(value, (int, np.integer)):
@@ -74,7 +74,7 @@ def number(op: str, name: str, value: Any) -> float:
 
 
 def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
-    """An axis, counted from the end if negative, as a number that is not."""
+    """Check an axis, counted from the end if negative; return it as a number that is not."""
     n = integer(op, name, value, -(2**63))
     if not -ndim <= n < ndim:
         raise np.exceptions.AxisError(f"{op}: {name} {n} is out of bounds for an array of {ndim} axes")
@@ -82,29 +82,30 @@ def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
 
 
 def axes(op: str, value: Any, ndim: int) -> list[int]:
-    """One axis or several, all different."""
-    found = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
-    if len(set(found)) < len(found):
+    """Check one axis or several, all different."""
+    numbers_ = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
+    if len(set(numbers_)) < len(numbers_):
         raise ValueError(f"{op}: an axis is named twice in {value}")
-    return found
+    return numbers_
 
 
 def indices_within(op: str, a: Array, length: int, d: int) -> None:
-    """An error that names the first index that is out of bounds of an axis. Nothing as large as `a` is made."""
+    """Raise an error that names the first index that is out of bounds of an axis. Nothing as large as `a` is made."""
     if a.size and (a.min() < -length or a.max() >= length):
         wrong = (a < -length) | (a >= length)
         raise IndexError(f"{op}: {a[wrong][0]} is out of bounds for axis {d} of length {length}")
 
 
 def indices(op: str, a: Array, length: int, d: int) -> Array:
-    """Indices of an axis, int64 and not negative, or an error that names the first that is out of bounds."""
+    """Check indices of an axis: return them as int64 and not negative, or an error that names the first that is out of
+    bounds."""
     indices_within(op, a, length, d)
-    found = a.astype(np.int64)
-    return np.add(found, length, out=found, where=found < 0)
+    whole = a.astype(np.int64)
+    return np.add(whole, length, out=whole, where=whole < 0)
 
 
 def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
-    """A QuantArray, or an error that names the way to make one, and ends with a hint."""
+    """Check for a QuantArray; the error names the way to make one, and ends with a hint."""
     if isinstance(value, QuantArray):
         return value
     raise TypeError(
@@ -114,7 +115,7 @@ def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
 
 
 def kind(value: Any) -> str:
-    """What a message calls an object that should have been something else."""
+    """Describe an object, in a message, that should have been something else."""
     if isinstance(value, np.ndarray):
         masked = "masked " if is_masked(value) else ""
         return f"{masked}{value.dtype} array {value.shape}"
@@ -127,7 +128,7 @@ def is_masked(value: Any) -> bool:
 
 
 def numbers(op: str, name: str, value: Any) -> Array:
-    """An array of bools, integers or floats; objects, complex numbers, strings and masked arrays are refused."""
+    """Check for an array of bools, integers or floats: no objects, complex numbers, strings or masked arrays."""
     if isinstance(value, QuantArray):
         raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
     if is_masked(value):
@@ -153,12 +154,12 @@ def anywhere(op: str, name: str, value: Any) -> Any:
 
 
 def dense(op: str, name: str, value: Any) -> Any:
-    """The same with an axis to pack."""
+    """Check for an array of bools, integers or floats that has an axis to pack."""
     return _with_axis(op, name, anywhere(op, name, value))
 
 
 def shared(op: str, name: str, value: Any) -> Array:
-    """The NumPy view of another library's array on the CPU, through DLPack, which needs no import of that library."""
+    """View as NumPy's another library's array on the CPU, through DLPack, which needs no import of that library."""
     if getattr(value, "requires_grad", False) is True:
         raise TypeError(f"{op}: {name} requires a gradient, which is not followed through codes; pass {name}.detach()")
     try:
@@ -190,14 +191,14 @@ def _with_axis(op: str, name: str, x: Any) -> Any:
 
 
 def finite(op: str, name: str, x: Array) -> None:
-    """No NaN and no infinity, or an error that says where the first is."""
+    """Check for NaN and infinity; the error says where the first is."""
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         raise ValueError(f"{op}: {name} must be finite, got {x[where]} at {where}")
 
 
 def float32(op: str, name: str, x: Array) -> Array:
-    """Finite float32 numbers, or an error that says which number is none."""
+    """Check for finite float32 numbers; the error says which number is none."""
     finite(op, name, x)
     with np.errstate(over="ignore"):
         y = x.astype(np.float32)
@@ -209,7 +210,7 @@ def float32(op: str, name: str, x: Array) -> Array:
 
 @cache
 def memory() -> int:
-    """Bytes of this machine's memory; 2**47, which no process can address, where the system does not say."""
+    """Return the bytes of this machine's memory; 2**47, which no process can address, where the system does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -217,7 +218,7 @@ def memory() -> int:
 
 
 def room(op: str, what: str, nbytes: int) -> None:
-    """MemoryError, before anything is allocated, for what is larger than this machine's memory."""
+    """Raise MemoryError, before anything is allocated, for what is larger than this machine's memory."""
     if nbytes > memory():
         raise MemoryError(
             f"{op}: {what} needs at least {nbytes:,} bytes, this machine has {memory():,}; take it in parts"
@@ -232,19 +233,19 @@ def array_room(op: str, q: QuantArray, shape: tuple[int, ...]) -> None:
 
 
 def dtype(op: str, name: str, value: Any, allowed: tuple[type, ...]) -> np.dtype[Any]:
-    """A NumPy dtype among a few."""
+    """Check for a NumPy dtype among a few."""
     try:
-        found: np.dtype[Any] | None = None if value is None else np.dtype(value)
+        chosen: np.dtype[Any] | None = None if value is None else np.dtype(value)
     except (TypeError, ValueError):
-        found = None
-    if found is None or found not in allowed:
+        chosen = None
+    if chosen is None or chosen not in allowed:
         listed = ", ".join(t.__name__ for t in allowed)
-        raise TypeError(f"{op}: {name} must be one of {listed}, got {value if found is None else found!s}")
-    return found
+        raise TypeError(f"{op}: {name} must be one of {listed}, got {value if chosen is None else chosen!s}")
+    return chosen
 
 
 def function(op: str, name: str, value: Any) -> Any:
-    """Something that can be called."""
+    """Check for something that can be called."""
     if not callable(value):
         raise TypeError(f"{op}: {name} must be a function, got {kind(value)}")
     return value
@@ -258,7 +259,7 @@ def flag(op: str, name: str, value: Any) -> bool:
 
 
 def choice(op: str, name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """One of a few words."""
+    """Check for one of a few words."""
     if not isinstance(value, str) or value not in allowed:
         listed = ", ".join(map(repr, allowed))
         raise ValueError(f"{op}: {name} must be one of {listed}, got {value!r}{likely_fix.word(value, allowed)}")

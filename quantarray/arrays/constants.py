@@ -21,26 +21,28 @@ def make_constants(
     table: Any = None,
     group: int | None = None,
 ) -> Constants:
-    """Constants in their stored form: float32, read-only, one axis for each of the array's."""
+    """Return constants in their stored form: float32, read-only, one axis for each of the array's."""
     if group is not None:
         group = checks.integer(op, "group", group, 1)
     if dtype.is_integer and scale is None and offset is None and table is None:
         return Constants()
     lead = {"table": 1, "scale": int(dtype.kind == "basis"), "offset": 0}
-    made: dict[str, Array] = {}
+    stored: dict[str, Array] = {}
     for name, value in (("scale", scale), ("offset", offset), ("table", table)):
         if value is None:
             continue
         a = checks.numbers(op, name, value)
         if a.ndim == lead[name]:  # one value for the whole array
             a = a.reshape(a.shape + (1,) * len(shape))
-        made[name] = np.atleast_1d(checks.float32(op, name, a)) + np.float32(0)  # no -0: equal constants, equal digests
+        stored[name] = np.atleast_1d(checks.float32(op, name, a)) + np.float32(
+            0
+        )  # no -0: equal constants, equal digests
     if dtype.kind in ("uniform", "basis"):
-        if "scale" not in made:
+        if "scale" not in stored:
             raise ValueError(f"{op}: {dtype} needs a scale; its offset is 0 if none is given")
-        if "offset" not in made:
-            made["offset"] = np.zeros((1,) * len(shape), np.float32)
-    constants = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
+        if "offset" not in stored:
+            stored["offset"] = np.zeros((1,) * len(shape), np.float32)
+    constants = Constants(stored.get("scale"), stored.get("offset"), stored.get("table"), group)
     try:
         validate_constants(dtype, shape, axis, constants)
     except ValueError as error:

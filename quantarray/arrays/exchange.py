@@ -19,7 +19,7 @@ _GPU = 2, 13  # DLPack's kinds of devices: CUDA's own memory, and managed memory
 
 
 def lies_on_gpu(x: Any) -> bool:
-    """Whether an object is an array on a GPU by either protocol."""
+    """Return True for an array on a GPU, by either protocol."""
     if isinstance(x, np.ndarray | QuantArray | type):
         return False
     if hasattr(x, "__cuda_array_interface__"):
@@ -32,13 +32,13 @@ def lies_on_gpu(x: Any) -> bool:
 
 
 def is_cupy(x: Any) -> bool:
-    """Whether an object is a CuPy array; nothing is imported to know."""
+    """Return True for a CuPy array; nothing is imported to know."""
     xp = sys.modules.get("cupy")
     return xp is not None and isinstance(x, xp.ndarray)
 
 
 def as_cupy(op: str, name: str, x: Any) -> Any:
-    """A CuPy array of x's memory, which the current stream may read at once."""
+    """View x's memory as a CuPy array, which the current stream may read at once."""
     if is_cupy(x):
         return x
     xp = cupy(op)

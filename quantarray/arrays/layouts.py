@@ -1,4 +1,4 @@
-"""What kernels keep of an array: layouts of its words, prepared calls, and where they find their pixels.
+"""The cache of an array: layouts of its words, prepared calls, and where they find their pixels.
 
     bytes of layouts <= bytes of the array + the larger of 256 KiB and a sixteenth of these
     bytes of plans and thresholds <= 4 MiB
@@ -25,7 +25,7 @@ _ROOM, _SHARE = 1 << 18, 16  # for sums and constants of outputs, and layouts of
 _PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which other layers share
 _MOST = 128  # entries: images of ever new sizes have a prepared call each
 _GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels/contract.py`, whose length is that of an image
-_BY_PIXEL = {"Scaled": ("kinds",), "Finish": ("thresholds", "flip", "toggles")}
+_BY_PIXEL = {"Rescale": ("kinds",), "Finish": ("thresholds", "flip", "toggles")}
 _LEAVES = ("DType", "Window", "Thresholds", "Layouts")
 
 _lock = threading.RLock()  # of all arrays, for microseconds: one that forks can wait for
@@ -33,7 +33,7 @@ wait_for(_lock)
 
 
 class Buffers:
-    """Memory under an entry, by its address: {id of a buffer: bytes}, of layouts and of all else."""
+    """A table of the memory under an entry by its address: {id of a buffer: bytes}, of layouts and of all else."""
 
     def __init__(self, values: Iterable[Any], but: Iterable[Any] = ()) -> None:
         self.layouts: dict[int, int] = {}
@@ -68,7 +68,7 @@ class Buffers:
 
 
 def _root(a: Any) -> Any:
-    """The array whose memory an array is a view of."""
+    """Return the array whose memory an array is a view of."""
     while type(a.base) is type(a):
         a = a.base
     return a
@@ -87,12 +87,12 @@ def _parts(value: Any, plain: bool) -> Iterator[tuple[Any, Any]]:
 
 
 def room(nbytes: int) -> int:
-    """How many more bytes than an array of so many its layouts may have."""
+    """Return how many more bytes than an array of `nbytes` its layouts may have."""
     return max(_ROOM, nbytes // _SHARE)
 
 
 class LaidOut(NamedTuple):
-    """Words that are held by a layout alone: the kernel `name` undoes it."""
+    """An array's words that are held by a layout alone: the kernel `name` undoes it."""
 
     device: str
     name: str
@@ -105,7 +105,7 @@ class LaidOut(NamedTuple):
         return WORD.itemsize * math.prod(self.shape)
 
     def restored(self) -> Any:
-        """The words, read-only, made anew."""
+        """Restore the words, read-only."""
         out = empty(self.device, self.shape)
         channels = self.shape[1]
         kernel(self.device, self.name)(self.words, self.groups, out.reshape(self.shape[0], channels, -1))
@@ -113,7 +113,8 @@ class LaidOut(NamedTuple):
 
 
 class Layouts:
-    """Entries by a key. Reading needs no lock; `array` is the words and the constants whose layouts they are."""
+    """A cache of entries by a key. Reading needs no lock; `array` is the words and the constants whose layouts they
+    are."""
 
     __slots__ = (
         "__weakref__", "_array", "_held", "_latest", "_more", "_outer", "_room", "_ticks", "_used", "entries",
@@ -140,7 +141,7 @@ class Layouts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that is kept, each buffer once, and the array's own not."""
+        """Count the bytes of all entries, each buffer once, without the array's."""
         return Buffers(self.values(), self._array).nbytes + self._more
 
     def use(self, key: Any) -> None:
@@ -192,7 +193,7 @@ class Layouts:
             outer.inner_changed(self)
 
     def inner_changed(self, inner: Layouts) -> None:
-        """An array that is among the entries has other layouts now."""
+        """Measure an array anew that is among the entries and has other layouts now."""
         with _lock:
             for key, entry in list(self.entries.items()):
                 if getattr(entry, "_cache", None) is inner:
@@ -218,7 +219,7 @@ class Layouts:
 
 
 def layouts_of(array: Any) -> Layouts:
-    """Those of a `QuantArray`, made with the first entry."""
+    """Return the cache of a `QuantArray`, created with its first entry."""
     with _lock:
         if array._cache is None:
             words = array._words.words if type(array._words) is LaidOut else array._words

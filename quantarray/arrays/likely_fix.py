@@ -1,4 +1,4 @@
-"""What a call whose arguments do not fit most likely meant: the ends of messages. "" where nothing is likely."""
+"""Ends of error messages: the likely fix of a call whose arguments do not fit, "" where none is likely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMATS = {"NHWC": (3, "NCHW", 1), "NCHW": (1, "NHWC", 3)}  # the axis of chann
 
 
 def word(value: Any, allowed: tuple[str, ...]) -> str:
-    """The allowed word that is spelt like another.
+    """Name the allowed word that is spelt like another.
 
     >>> word("SAME", ("same", "valid")), word("sideways", ("same", "valid"))
     ("; write 'same'", '')
@@ -29,19 +29,19 @@ def word(value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def swapped(op: str, x: Any, w: Any) -> str:
-    """Weights that came first: x is packed where w is an array of bytes."""
+    """Say that weights came first, where x is packed and w an array of bytes."""
     likely = isinstance(x, QuantArray) and getattr(w, "dtype", None) in (np.int8, np.uint8)
     return f"; are they swapped? {op}(x, w) takes the packed weights second" if likely else ""
 
 
 def window(image: tuple[int, int], size: tuple[int, int]) -> str:
-    """Where a window is larger than the image along both axes, the two may have changed places."""
+    """Say, where a window is larger than the image along both axes, that the two may have changed places."""
     likely = all(n < k for n, k in zip(image, size, strict=True))
     return "; are x and w swapped? conv2d(x, w) takes the images first" if likely else ""
 
 
 def axes_of_convolution(x: Any, w: Any) -> str:
-    """An axis that x or w lacks."""
+    """Name an axis that x or w lacks."""
     if x.ndim == 3:
         return "; x[None] adds the batch axis"
     if w.ndim == 3:
@@ -50,14 +50,14 @@ def axes_of_convolution(x: Any, w: Any) -> str:
 
 
 def packed_axis(x: QuantArray, data_format: str) -> str:
-    """The other data_format where x is packed on its channels, else the axis to pack."""
+    """Name the other data_format where x is packed on its channels, else the axis to pack."""
     at, other, other_at = _FORMATS[data_format]
     format = f'pass data_format="{other}", or ' if x.axis == other_at else ""
     return f"; {format}pack it with axis={at}"
 
 
 def channels(x: Any, w: QuantArray, groups: int, data_format: str) -> str:
-    """The order of axes in which the channels of x and w would fit."""
+    """Name the order of axes in which the channels of x and w would fit."""
     at, other, other_at = _FORMATS[data_format]
     c = x.shape[at]
     if x.shape[other_at] == w.shape[other_at] * groups:
@@ -76,7 +76,7 @@ def channels(x: Any, w: QuantArray, groups: int, data_format: str) -> str:
 
 
 def weights(x: Any, w: QuantArray) -> str:
-    """Weights of `linear` as [k outputs], or with the axes of a convolution's."""
+    """Say that weights of `linear` as [k outputs], or with the axes of a convolution's."""
     if w.ndim == 2 and x.ndim and x.shape[-1] == w.shape[0]:
         return "; w looks like [k, outputs]: pass w.T, packed on its last axis, or call matmul(x, w)"
     if w.ndim == 2:
@@ -85,7 +85,7 @@ def weights(x: Any, w: QuantArray) -> str:
 
 
 def layer_weight(weight: Any, ndim: int) -> str:
-    """How to make the weight of a layer."""
+    """Say how to make the weight of a layer."""
     if not isinstance(weight, QuantArray):
         return "; quantize(weight, Sign(scale=True), scale_axis=0) makes one of floats"
     if weight.ndim != ndim:
@@ -97,14 +97,14 @@ def layer_weight(weight: Any, ndim: int) -> str:
 
 
 def integers(x: Any) -> str:
-    """Bytes for an array of wider integers."""
+    """Name the bytes that would do for an array of wider integers."""
     dtype = getattr(x, "dtype", None)
     wide = isinstance(dtype, np.dtype) and dtype.kind in "iu"
     return "; x.astype(np.int8) or np.uint8 if its values are so small" if wide else ""
 
 
 def quantizer(value: Any) -> str:
-    """What makes a quantiser, or has one chosen, for what came in its place."""
+    """Say how to get a quantiser, or have one chosen, for an argument that is none."""
     if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
         if value not in range(1, MAX_BITS + 1):
             return f"; bits= takes 1 to {MAX_BITS}"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import Array, Constants, DType, bipolar, integers, level_values
+from ..core.code_values import level_values
+from ..core.dtypes import Array, Constants, DType, bipolar, integers
 from ..core.format import locked
 from . import checks, exact_limits
 from .constants import make_constants
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Thresholds:
-    """Turns a result into codes by counting: code = number of thresholds that the value passes.
+    """A law that turns a result into codes by counting: code = number of thresholds that the value passes.
 
         code[.., o] = sum_t (value[.., o] > values[o, t])
 
@@ -115,11 +116,11 @@ class Thresholds:
         return _frozen(flags.copy())
 
     def _ranked_codes(self) -> Array:
-        """The code of each count: codes in ascending order of their levels."""
+        """Return the code of each count: codes in ascending order of their levels."""
         return _plain_codes(self.into) if self._plain else _ranked(level_values(self.into, self._law(1)))
 
     def _check_reading(self, op: str, channels: int) -> None:
-        """ValueError where the values of one axis are as many as a result has channels."""
+        """Raise ValueError where the values of one axis are as many as a result has channels."""
         count = self.values.shape[-1]
         if self._two_readings and count == channels:
             raise ValueError(
@@ -129,14 +130,14 @@ class Thresholds:
 
     @property
     def channels(self) -> int | None:
-        """The number of channels, or None where all share the same thresholds."""
+        """Return the number of channels, or None where all share the same thresholds."""
         for a, lead in ((self.values, 2), (self.greater, 1), (self.strict, 1)):
             if a.ndim == lead:
                 return int(a.shape[0])
         return None
 
     def of_channels(self, channels: slice) -> Thresholds:
-        """The thresholds of some channels; themselves where all share the same."""
+        """Return the thresholds of some channels; themselves where all share the same."""
         if self.channels is None:
             return self
         part = copy(self)
@@ -148,7 +149,7 @@ class Thresholds:
         return part
 
     def _law(self, ndim: int) -> Constants:
-        """The result's constants for an array of `ndim` axes."""
+        """Return the result's constants for an array of `ndim` axes."""
         law: Constants = self._cached(
             ("law", ndim),
             lambda: _plain_law(self.into, ndim) if self._plain else _law(self.into, ndim, **self._constants),
@@ -169,7 +170,7 @@ class Thresholds:
         return np.ascontiguousarray(counted.T), ~greater
 
     def _cached(self, key: Any, build: Callable[[], Any]) -> Any:
-        """What `build` made of these thresholds for a kernel, built once a key and kept."""
+        """Return `build()`, from the cache of these thresholds if it has an entry with that key."""
         if key not in self._cache:
             self._cache[key] = build()
         return self._cache[key]
@@ -195,7 +196,7 @@ def _law(into: DType, ndim: int, **constants: Any) -> Constants:
 
 @lru_cache(maxsize=256)
 def _plain_law(into: DType, ndim: int) -> Constants:
-    """Of thresholds without constants, which are often made in the call that they are for."""
+    """Return the law of thresholds without constants, cached: they are often made in the call that they are for."""
     return _law(into, ndim)
 
 
@@ -238,7 +239,8 @@ def _read(values: Any, per_channel: bool | None) -> tuple[Array, bool]:
 
 
 def _check_integers(values: Any, v: Array) -> None:
-    """ValueError where a list of integers and floats holds an integer that is rounded in the array that it becomes."""
+    """Raise ValueError where a list of integers and floats holds an integer that is rounded in the array that it
+    becomes."""
     if hasattr(values, "dtype"):
         return
     for integer, number in zip(np.asarray(values, object).flat, v.flat, strict=True):

@@ -1,4 +1,4 @@
-"""Why a GPU can't be used, in one message with the cause and the fix. The CPU needs nothing of this."""
+"""Diagnosis of a GPU that can't be used: one message with the cause and the fix. The CPU needs nothing of this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MISSING, _NO_ROOM = "Failure finding", "CUDA_ERROR_OUT_OF_MEMORY"
 
 @cache
 def version_of(distribution: str) -> str | None:
-    """The version of an installed distribution."""
+    """Return the version of an installed distribution."""
     with no_fork:
         from importlib import metadata  # takes longer to import than this package's own files
 
@@ -35,24 +35,24 @@ def version_of(distribution: str) -> str | None:
 
 
 def check_wheels(op: str) -> None:
-    """DeviceError where wheels of CUDA are installed that don't go together."""
-    found = [name for name in _CUPY if version_of(name)]
-    again = f"pip uninstall -y {' '.join(found)}, then {INSTALL}, {_STAY}"
-    if len(found) > 1:
+    """Raise DeviceError where wheels of CUDA are installed that don't go together."""
+    wheels = [name for name in _CUPY if version_of(name)]
+    again = f"pip uninstall -y {' '.join(wheels)}, then {INSTALL}, {_STAY}"
+    if len(wheels) > 1:
         raise DeviceError(
-            f"{op}: {' and '.join(found)} are installed, which write to the same folder and break each other; {again}"
+            f"{op}: {' and '.join(wheels)} are installed, which write to the same folder and break each other; {again}"
         )
     toolkit = version_of("cuda-toolkit")
-    made_for = found[0].removeprefix("cupy-cuda").removesuffix("x") if found else ""
+    made_for = wheels[0].removeprefix("cupy-cuda").removesuffix("x") if wheels else ""
     if toolkit and made_for.isdigit() and made_for != toolkit.partition(".")[0]:
-        raise DeviceError(f"{op}: {found[0]} is installed beside the wheels of CUDA {toolkit}; {again}")
+        raise DeviceError(f"{op}: {wheels[0]} is installed beside the wheels of CUDA {toolkit}; {again}")
     compiler, linker = _first(_COMPILERS), _first(_LINKERS)
     if compiler and linker and _minor(linker) < _minor(compiler):
         raise DeviceError(_old_linker(op, f" {linker}", f" {compiler}"))
 
 
 def check_target(op: str, imported: str) -> None:
-    """DeviceError where `numba.cuda`, imported from that file, is the target inside Numba and not numba-cuda's.
+    """Raise DeviceError where `numba.cuda`, imported from that file, is the target inside Numba and not numba-cuda's.
 
     numba-cuda redirects the import by a .pth file, which Python reads in its own site-packages only.
     """
@@ -65,10 +65,10 @@ def check_target(op: str, imported: str) -> None:
 
 
 def check_driver(op: str, runtime: Any) -> None:
-    """DeviceError where there is no driver, or one that cannot run what the toolkit's wheels make.
+    """Raise DeviceError where there is no driver, or one that cannot run what the toolkit's wheels make.
 
     Kernels are machine code when nvJitLink has linked them, and a driver runs that of all toolkits of its major
-    version. Without nvJitLink they are PTX, and a driver compiles none of a newer toolkit than its own.
+    runs. Without nvJitLink they are PTX, and a driver compiles none of a newer toolkit than its own.
     """
     try:
         driver = int(runtime.driverGetVersion())
@@ -79,32 +79,32 @@ def check_driver(op: str, runtime: Any) -> None:
             f"{op}: there is no NVIDIA driver; install one, in a container start it with GPUs (docker run --gpus all), "
             f"{_STAY}"
         )
-    toolkit, own = version_of("cuda-toolkit"), (driver // 1000, driver % 1000 // 10)
-    if toolkit and own[0] < _minor(toolkit)[0]:
+    toolkit, runs = version_of("cuda-toolkit"), (driver // 1000, driver % 1000 // 10)
+    if toolkit and runs[0] < _minor(toolkit)[0]:
         raise DeviceError(
-            f"{op}: the driver is for CUDA {own[0]}.{own[1]} and runs nothing that wheels of CUDA {toolkit} make; "
+            f"{op}: the driver is for CUDA {runs[0]}.{runs[1]} and runs nothing that wheels of CUDA {toolkit} make; "
             f"install a driver for CUDA {_minor(toolkit)[0]} or newer, or CuPy, numba-cuda and the toolkit's wheels "
-            f"for CUDA {own[0]}, {_STAY}"
+            f"for CUDA {runs[0]}, {_STAY}"
         )
-    if toolkit and own < _minor(toolkit) and not _first(_LINKERS):
-        raise DeviceError(_old_driver(op, f"for CUDA {own[0]}.{own[1]}", toolkit, f"{own[0]}.{own[1]}.*"))
+    if toolkit and runs < _minor(toolkit) and not _first(_LINKERS):
+        raise DeviceError(_old_driver(op, f"for CUDA {runs[0]}.{runs[1]}", toolkit, f"{runs[0]}.{runs[1]}.*"))
 
 
 def _first(names: tuple[str, ...]) -> str | None:
-    """The version of the first of these distributions that is installed."""
+    """Return the version of the first of these distributions that is installed."""
     return next(filter(None, map(version_of, names)), None)
 
 
 def _minor(version: str) -> tuple[int, ...]:
-    """Major and minor version."""
+    """Split off the major and minor version."""
     return tuple(int(n) for n in version.split(".")[:2])
 
 
-def _old_driver(op: str, driver: str, toolkit: str, own: str) -> str:
+def _old_driver(op: str, driver: str, toolkit: str, version: str) -> str:
     return (
         f"{op}: the driver, {driver}, has to compile what CUDA {toolkit} makes, and it is too old for that; let "
         f"nvJitLink do it (pip install -U nvidia-nvjitlink), or take the driver's own toolkit (pip install "
-        f"'cuda-toolkit=={own}'), or a newer driver, {_STAY}"
+        f"'cuda-toolkit=={version}'), or a newer driver, {_STAY}"
     )
 
 
@@ -116,20 +116,20 @@ def _old_linker(op: str, linker: str, compiler: str) -> str:
 
 
 def count(op: str, runtime: Any) -> int:
-    """How many GPUs there are, at least one, or what CUDA says instead."""
+    """Count the GPUs, at least one, or raise what CUDA says instead."""
     try:
-        found = int(runtime.getDeviceCount())
-        if not found:
+        gpus = int(runtime.getDeviceCount())
+        if not gpus:
             raise RuntimeError("it sees none; CUDA_VISIBLE_DEVICES may hide them")
     except Exception as error:
         raise DeviceError(f"{op}: no GPU can be used: {error}; see that nvidia-smi lists it, {_STAY}") from None
-    return found
+    return gpus
 
 
 def check_capability(op: str, runtime: Any, number: int) -> None:
-    """DeviceError where a GPU is older than the kernels' instructions."""
-    found = runtime.getDeviceProperties(number)
-    name, capability = found["name"], (found["major"], found["minor"])
+    """Raise DeviceError where a GPU is older than the kernels' instructions."""
+    properties = runtime.getDeviceProperties(number)
+    name, capability = properties["name"], (properties["major"], properties["minor"])
     toolkit = version_of("cuda-toolkit")
     least = _LEAST_OF_CUDA13 if toolkit and int(toolkit.partition(".")[0]) >= 13 else _LEAST
     if capability < least:
@@ -142,7 +142,7 @@ def check_capability(op: str, runtime: Any, number: int) -> None:
 
 
 def of_memory(what: str, free: int | None = None, total: int | None = None) -> MemoryError:
-    """For an allocation on a GPU that found no room."""
+    """Describe an allocation on a GPU that had no room."""
     left = "" if free is None else f": {free:,} of its {total:,} bytes are free"
     return MemoryError(
         f"there is no room on the GPU for {what}{left}; take the work in parts, or give back what CuPy keeps with "
@@ -151,7 +151,7 @@ def of_memory(what: str, free: int | None = None, total: int | None = None) -> M
 
 
 def of_driver(what: str, error: Exception) -> Exception | None:
-    """What to raise for an error of Numba's, of a launch or of its compiler; None where the cause is not known."""
+    """Return the error to raise for one of Numba's launches or its compiler; None where the cause is not known."""
     said = str(error)
     if _PTX in said:  # of a toolkit that is no wheel, or the version of the driver would have been seen
         return DeviceError(_old_driver(what, "of an older version", version_of("cuda-toolkit") or "of now", "13.0.*"))

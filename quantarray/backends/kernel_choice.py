@@ -1,4 +1,4 @@
-"""Which of the kernels that can make a product makes it: the one of the backend's cost model, unless one is forced."""
+"""The choice of a product's kernel among those that can make it: that of the cost model, unless one is forced."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Question(NamedTuple):
-    """What was asked while a call was made ready: which kernels could do it, and which the model took."""
+    """A question asked while a call was prepared: which kernels could do it, and which the model took."""
 
     candidates: tuple[str, ...]
     model: str
@@ -20,7 +20,7 @@ _heard: ContextVar[list[Question] | None] = ContextVar("quantarray_kernel_questi
 
 
 def chosen(costs: Any, *problem: Any) -> str:
-    """The kernel of a problem; `costs` is a backend's module of that name, which says what a problem is."""
+    """Choose the kernel of a problem; `costs` is a backend's module of that name, which says what a problem is."""
     name, questions = _forced.get(), _heard.get()
     model: str = costs.integer_kernel(*problem)
     if name is None and questions is None:
@@ -33,7 +33,7 @@ def chosen(costs: Any, *problem: Any) -> str:
 
 @contextmanager
 def forced(name: str) -> Iterator[None]:
-    """Calls that are made ready inside take the kernel `name` wherever it is one of those that can do it."""
+    """Let calls that are prepared inside take the kernel `name` wherever it is one of those that can do it."""
     token = _forced.set(name)
     try:
         yield
@@ -43,7 +43,7 @@ def forced(name: str) -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[list[Question]]:
-    """A list of the questions that are asked inside."""
+    """Collect the questions that are asked inside."""
     questions: list[Question] = []
     token = _heard.set(questions)
     try:

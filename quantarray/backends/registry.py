@@ -1,4 +1,4 @@
-"""Which backend owns an array's memory, and the kernels of that backend. Nothing is moved behind the caller's back."""
+"""Backends and their kernels, by the device where an array's memory lies. Nothing is moved behind the caller's back."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ KERNELS = tuple(_FILES)
 
 @cache
 def kernel(device: str, name: str) -> Callable[..., None]:
-    """The kernel `name` of `quantarray.kernels.contract` for a device."""
+    """Return the kernel `name` of `quantarray.kernels.contract` for a device."""
     backend = device.partition(":")[0]
     module = _twin(backend, f"quantarray.{backend}.{_FILES[name]}", name)
-    found: Callable[..., None] | None = getattr(module, name, None)
-    if found is None:
+    function: Callable[..., None] | None = getattr(module, name, None)
+    if function is None:
         raise DeviceError(f"{name}: there is no kernel for device {device!r}; move the operands with .to_device('cpu')")
-    return _on(device, found) if ":" in device else found
+    return _on(device, function) if ":" in device else function
 
 
 @cache
@@ -88,18 +88,18 @@ def has_kernel(device: str, name: str) -> bool:
 
 
 def _on(device: str, run: Callable[..., None]) -> Callable[..., None]:
-    """A kernel that is launched on one of several GPUs, whichever is the current one."""
+    """Wrap a kernel to be launched on one of several GPUs, whichever is the current one."""
 
     @wraps(run)
-    def there(*args: Any) -> None:
+    def on_device(*args: Any) -> None:
         with current(device):
             run(*args)
 
-    return there
+    return on_device
 
 
 def _twin(backend: str, path: str, name: str) -> ModuleType | None:
-    """The module of a backend's kernel, None where there is none."""
+    """Import the module of a backend's kernel; None where there is none."""
     if backend not in ("cpu", "cuda"):
         return None
     try:
@@ -116,12 +116,12 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
 
 @cache
 def integer_kernel(device: str) -> Callable[..., str]:
-    """What names the kernel of an integer product; each backend has its own `costs`."""
+    """Return the function that names the kernel of an integer product; each backend has its own `costs`."""
     return partial(kernel_choice.chosen, _costs(device))
 
 
 def product_costs(device: str) -> Any:
-    """The cost model of a backend's integer products; None where nobody has measured any."""
+    """Return the cost model of a backend's integer products; None where nobody has measured any."""
     model = _costs(device)
     return model if hasattr(model, "costs") else None
 
@@ -142,21 +142,21 @@ def source_code(device: str, names: Sequence[str], form: str, run: Callable[[], 
 
 
 def graph_class() -> Any:
-    """The class of CUDA graphs, imported with the first."""
+    """Import the class of CUDA graphs, with the first."""
     with no_fork:
         return import_module("quantarray.cuda.runtime.graph").Graph
 
 
 def device_of(x: Any) -> str:
-    """The device an array lies on; NumPy arrays lie on the CPU."""
-    found = getattr(x, "device", "cpu")
-    if isinstance(found, str):
-        return found
-    return f"cuda:{found.id}" if hasattr(found, "id") else str(found)  # CuPy's, or PyTorch's
+    """Return the device an array lies on; NumPy arrays lie on the CPU."""
+    device = getattr(x, "device", "cpu")
+    if isinstance(device, str):
+        return device
+    return f"cuda:{device.id}" if hasattr(device, "id") else str(device)  # CuPy's, or PyTorch's
 
 
 def common_device(op: str, **operands: Any) -> str:
-    """The one device on which all operands lie; an error that says which is where if there are two."""
+    """Return the one device on which all operands lie, or raise an error that says which lies where."""
     devices = {device_of(x) for x in operands.values() if x is not None}
     if len(devices) > 1:
         listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items() if x is not None)
@@ -168,7 +168,7 @@ def common_device(op: str, **operands: Any) -> str:
 
 
 def to_host(x: Any) -> Array:
-    """A dense array as NumPy's; itself if it is one."""
+    """Copy a dense array to NumPy; itself if it is NumPy's."""
     if isinstance(x, np.ndarray):
         return x
     copied: Array = cupy("asnumpy").asnumpy(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x)
@@ -176,7 +176,7 @@ def to_host(x: Any) -> Array:
 
 
 def cupy(op: str) -> Any:
-    """CuPy, imported when the first array goes to a GPU."""
+    """Import CuPy, when the first array goes to a GPU."""
     try:
         with no_fork:
             return import_module("cupy")
@@ -185,38 +185,38 @@ def cupy(op: str) -> Any:
 
 
 def _gpus(op: str, number: int) -> int:
-    """How many GPUs there are, when one of them can be used; or one message with the cause and the fix."""
+    """Count the GPUs if one of them can be used, or raise one message with the cause and the fix."""
     diagnosis.check_wheels(op)
     runtime = cupy(op).cuda.runtime
     diagnosis.check_driver(op, runtime)
-    found = diagnosis.count(op, runtime)
-    if number < found:
+    gpus = diagnosis.count(op, runtime)
+    if number < gpus:
         diagnosis.check_capability(op, runtime, number)
-    return found
+    return gpus
 
 
 def first_gpu(op: str) -> tuple[str, tuple[int, int]]:
-    """The name and compute capability of the first GPU, or the message of what is missing."""
+    """Return the name and compute capability of the first GPU, or raise the message of what is missing."""
     _gpus(op, 0)
     if not find_spec("numba_cuda"):
         raise DeviceError(f"{op}: CUDA kernels need numba-cuda; install it with pip install 'quantarray[cuda13]'")
-    found = cupy(op).cuda.runtime.getDeviceProperties(0)
-    name = found["name"]
-    return name.decode() if isinstance(name, bytes) else name, (found["major"], found["minor"])
+    properties = cupy(op).cuda.runtime.getDeviceProperties(0)
+    name = properties["name"]
+    return name.decode() if isinstance(name, bytes) else name, (properties["major"], properties["minor"])
 
 
 def namespace(device: str) -> Any:
-    """The module with NumPy's functions for arrays on a device: numpy, or cupy."""
+    """Return the module with NumPy's functions for arrays on a device: numpy, or cupy."""
     return np if device == "cpu" else cupy("namespace")
 
 
 def current(device: str) -> Any:
-    """A context in which arrays are made on a device."""
+    """Return a context in which arrays are made on a device."""
     return nullcontext() if device == "cpu" else cupy("device").cuda.Device(int(device.partition(":")[2] or 0))
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
-    """An uninitialised array; on the CPU, where it has many elements, it begins on a cache line."""
+    """Allocate an uninitialised array; on the CPU, where it has many elements, it begins on a cache line."""
     if device == "cpu":
         lines = math.prod(shape) >= (_MANY_WORDS if dtype is WORD else _MANY)
         try:
@@ -224,25 +224,25 @@ def empty(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
         except (MemoryError, ValueError):  # ValueError: more bytes than an index has
             raise no_room(shape, dtype) from None
     with allocating(device, shape, dtype):
-        made: Array = namespace(device).empty(shape, dtype)
-    return made
+        array: Array = namespace(device).empty(shape, dtype)
+    return array
 
 
 def zeros(device: str, shape: tuple[int, ...], dtype: Any = WORD) -> Array:
-    """An array of zeros."""
+    """Allocate an array of zeros."""
     if device == "cpu":
         try:
             return np.zeros(shape, dtype)
         except (MemoryError, ValueError):
             raise no_room(shape, dtype) from None
     with allocating(device, shape, dtype):
-        made: Array = namespace(device).zeros(shape, dtype)
-    return made
+        array: Array = namespace(device).zeros(shape, dtype)
+    return array
 
 
 @contextmanager
 def allocating(device: str, shape: tuple[int, ...], dtype: Any) -> Iterator[None]:
-    """Makes an array on a GPU inside, or says what it has no room for."""
+    """Allocate an array on a GPU inside, or say what it has no room for."""
     try:
         with current(device):
             yield
@@ -260,18 +260,18 @@ def settle(device: str) -> None:
 
 
 def contiguous(a: Array) -> Array:
-    """The array with its elements in C order, itself if they are."""
+    """Return the array with its elements in C order, itself if they are."""
     if a.flags.c_contiguous:  # CuPy's arrays have flags too
         return a
     try:
-        made: Array = namespace(device_of(a)).ascontiguousarray(a)
+        copied: Array = namespace(device_of(a)).ascontiguousarray(a)
     except MemoryError:
         raise no_room(a.shape, a.dtype) from None
-    return made
+    return copied
 
 
 def reshaped(a: Array, shape: tuple[int, ...]) -> Array:
-    """The array in another shape, a copy where its strides do not allow a view."""
+    """Return the array in another shape, a copy where its strides do not allow a view."""
     try:
         return a.reshape(shape)
     except MemoryError:
@@ -279,15 +279,15 @@ def reshaped(a: Array, shape: tuple[int, ...]) -> Array:
 
 
 def moveaxis(a: Array, source: int, destination: int) -> Array:
-    """NumPy's and CuPy's; the array itself where no axis moves, for which NumPy's takes 6 us."""
+    """Move an axis as NumPy and CuPy do; return the array itself where none moves, for which NumPy takes 6 us."""
     if source % a.ndim == destination % a.ndim:
         return a
-    made: Array = namespace(device_of(a)).moveaxis(a, source, destination)
-    return made
+    moved: Array = namespace(device_of(a)).moveaxis(a, source, destination)
+    return moved
 
 
 def known_device(op: str, name: Any) -> str:
-    """The full name of a device."""
+    """Return the full name of a device, or raise DeviceError."""
     if not isinstance(name, str) or not re.fullmatch(r"cpu|cuda(:[0-9]+)?", name):
         raise DeviceError(f"{op}: devices are 'cpu' and 'cuda' or 'cuda:N', got {name!r}")
     if name == "cpu":

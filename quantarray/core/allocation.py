@@ -13,7 +13,7 @@ _WITHOUT_NAME = ("method", "apply", "placed")  # wrappers of public functions
 
 
 def no_room(shape: tuple[int, ...], dtype: Any) -> MemoryError:
-    """The error for an array that could not be allocated; NumPy's names neither the operation nor a way out."""
+    """Return the error for an array that could not be allocated; NumPy's names neither the operation nor a way out."""
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     return MemoryError(
         f"{_operation()}: an array of shape {tuple(shape)} and type {np.dtype(dtype)} needs {nbytes:,} bytes, which "
@@ -22,7 +22,7 @@ def no_room(shape: tuple[int, ...], dtype: Any) -> MemoryError:
 
 
 def _operation() -> str:
-    """The outermost function of the package with a public name that is being called.
+    """Name the outermost function of the package with a public name that is being called.
 
     Found in the stack, since the helpers that allocate do not get the name of who calls them: only errors pay for it.
     """

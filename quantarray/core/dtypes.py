@@ -1,4 +1,4 @@
-"""The laws: which values the codes of an array stand for.
+"""The laws: the values that the codes of an array stand for.
 
 A `DType` is known before any data is: it says whether levels are integers, and it alone decides what an operation
 returns. `Constants` are the numbers that turn a dtype's codes into values: a scale, an offset, a table.
@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from .bfloat16 import bfloat16_bits, bfloat16_values
 from .forks import cached_property
 from .format import MAX_BITS, bits_for, is_locked, locked
 
@@ -30,7 +30,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class DType:
-    """What the codes of an array mean, as far as it is known without data.
+    """A law: what the codes of an array mean, as far as it is known without data.
 
     Always true:
     - `kind` is "integer", "uniform", "basis" or "table";
@@ -58,7 +58,7 @@ class DType:
 
     @cached_property
     def step(self) -> int | None:
-        """The common difference of integer levels in code order; None where there is none, or levels are real."""
+        """Return the common difference of integer levels in code order; None where there is none or levels are real."""
         if self.levels is None:
             return None
         if self.n_levels == 1:
@@ -82,7 +82,7 @@ class DType:
 
     @cached_property
     def max_abs(self) -> int:
-        """The largest magnitude among integer levels."""
+        """Return the largest magnitude among integer levels."""
         if self.levels is None:
             raise TypeError(f"{self} has real levels: their magnitude is known from an array's constants only")
         return max(abs(v) for v in self.levels)
@@ -141,14 +141,13 @@ uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8 = (
 int2, int3, int4, int5, int6, int7, int8 = (
     _named(f"int{k}", range(-(2 ** (k - 1)), 2 ** (k - 1))) for k in range(2, MAX_BITS + 1)
 )
-_AT_ONCE = 1 << 19  # levels that are computed at once, 4 MiB in float64
 _UNSIGNED = (uint1, uint2, uint3, uint4, uint5, uint6, uint7, uint8)
 _SIGNED = (int2, int3, int4, int5, int6, int7, int8)
 _NAMED = {d.levels: d for d in (bipolar, ternary, *_UNSIGNED, *_SIGNED)}
 
 
 def integers(*levels: int | Iterable[int]) -> DType:
-    """The dtype whose code c stands for the integer levels[c].
+    """Return the dtype whose code c stands for the integer levels[c].
 
     >>> integers(-1, 1) is bipolar
     True
@@ -157,11 +156,11 @@ def integers(*levels: int | Iterable[int]) -> DType:
     >>> integers(range(4))
     quantarray.uint2
     """
-    given: Iterable[Any] = levels
+    listed: Iterable[Any] = levels
     if len(levels) == 1 and np.iterable(levels[0]):
-        given = levels[0]
+        listed = levels[0]
     values = []
-    for v in given:
+    for v in listed:
         number = isinstance(v, (int, float, np.integer, np.floating)) and not isinstance(v, bool)
         if not number or (isinstance(v, (float, np.floating)) and not float(v).is_integer()):
             raise ValueError(f"integers: levels must be integers, got {v!r}; real levels are table(bits)")
@@ -173,7 +172,7 @@ def integers(*levels: int | Iterable[int]) -> DType:
 
 
 def holding(op: str, values: Collection[Any]) -> DType:
-    """The smallest of uint1 .. uint8 and int2 .. int8 that has all the values, uint before int.
+    """Find the smallest of uint1 .. uint8 and int2 .. int8 that has all the values, uint before int.
 
     >>> holding("full", (0, 5)), holding("full", (-1,))
     (quantarray.uint3, quantarray.int2)
@@ -190,14 +189,14 @@ def holding(op: str, values: Collection[Any]) -> DType:
 
 
 def _real(kind: str, bits: Any, n_levels: Any) -> DType:
-    """A dtype of real levels; NumPy integers become Python's, which headers of files need."""
-    given = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
-    all_codes = 2 ** given[0] if type(given[0]) is int and 1 <= given[0] <= MAX_BITS else 0
-    return _made(kind, kind, given[0], all_codes if n_levels is None else given[1])
+    """Construct a dtype of real levels; NumPy integers become Python's, which headers of files need."""
+    numbers = tuple(int(n) if isinstance(n, np.integer) else n for n in (bits, n_levels))
+    all_codes = 2 ** numbers[0] if type(numbers[0]) is int and 1 <= numbers[0] <= MAX_BITS else 0
+    return _made(kind, kind, numbers[0], all_codes if n_levels is None else numbers[1])
 
 
 def _made(op: str, *fields: Any) -> DType:
-    """A dtype, or an error that begins with the function that was called."""
+    """Construct a dtype, or raise an error that begins with the function that was called."""
     try:
         return DType(*fields)
     except ValueError as error:
@@ -205,7 +204,7 @@ def _made(op: str, *fields: Any) -> DType:
 
 
 def uniform(bits: int, n_levels: int | None = None) -> DType:
-    """Real levels offset + scale * c: what an affine quantiser has.
+    """Return a dtype of real levels offset + scale * c: what an affine quantiser has.
 
     >>> import quantarray as qa
     >>> qa.from_codes([0, 1, 3], qa.uniform(2), scale=0.5, offset=-1).dequantize()
@@ -215,7 +214,8 @@ def uniform(bits: int, n_levels: int | None = None) -> DType:
 
 
 def basis(bits: int) -> DType:
-    """Real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy residuals.
+    """Return a dtype of real levels offset + sum_k scale[k] * b_k over the code's bits: ABC-Net, LQ-Nets, greedy
+    residuals.
 
     >>> import quantarray as qa
     >>> qa.from_codes([0, 1, 2, 3], qa.basis(2), scale=[0.5, 3]).dequantize()
@@ -225,7 +225,7 @@ def basis(bits: int) -> DType:
 
 
 def table(bits: int, n_levels: int | None = None) -> DType:
-    """Real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat.
+    """Return a dtype of real levels, one value per code, in no particular order: Lloyd-Max, NormalFloat.
 
     >>> import quantarray as qa
     >>> qa.from_codes([0, 1, 2], qa.table(2, 3), table=[0.25, -7, 1]).dequantize()
@@ -234,27 +234,8 @@ def table(bits: int, n_levels: int | None = None) -> DType:
     return _real("table", bits, n_levels)
 
 
-def bfloat16_bits(x: Array) -> Array:
-    """float32 to bfloat16, the upper half of a float32, as uint16; rounded to nearest, ties to even.
-
-    >>> [f"{bits:04x}" for bits in bfloat16_bits(np.float32([1, 1.00390625, -0.1]))]
-    ['3f80', '3f80', 'bdcd']
-    """
-    bits = np.asarray(x, np.float32).view(np.uint32)
-    return np.asarray(((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
-
-
-def bfloat16_values(bits: Array) -> Array:
-    """The float32 numbers that bfloat16 bits, uint16, stand for.
-
-    >>> bfloat16_values(np.uint16([0x3F80, 0xBDCD]))
-    array([ 1.        , -0.10009766], dtype=float32)
-    """
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 class Constants:
-    """The numbers of a law. They broadcast against the logical shape, and read as float32 however they are stored.
+    """A law's numbers. They broadcast against the logical shape, and read as float32 however they are stored.
 
     `scale` and `offset` have the array's number of axes, 1 where they don't vary (a basis' scale has its planes
     before that, a `table` its levels). With `group`, element i of the packed axis uses entry i // group there.
@@ -277,8 +258,8 @@ class Constants:
         table: Array | None = None,
         group: int | None = None,
     ) -> None:
-        given = {"scale": scale, "offset": offset, "table": table}
-        self._stored = {name: _read_only(np.asarray(a)) for name, a in given.items() if a is not None}
+        arrays = {"scale": scale, "offset": offset, "table": table}
+        self._stored = {name: _read_only(np.asarray(a)) for name, a in arrays.items() if a is not None}
         self._form = group, tuple([a.shape for a in self._stored.values()])  # what is there, but for its values
 
     @property
@@ -311,15 +292,15 @@ class Constants:
         return {a.dtype for _, a, _ in self.items()} == {np.dtype(np.uint16)}
 
     def to_bfloat16(self) -> Constants:
-        """These constants rounded to bfloat16 and stored so; -0 becomes 0."""
-        made = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
-        for bits in made.values():
+        """Round these constants to bfloat16 and store them so; -0 becomes 0."""
+        rounded = {name: bfloat16_bits(getattr(self, name)) for name, _, _ in self.items()}
+        for bits in rounded.values():
             bits[bits == 0x8000] = 0
-        return Constants(**made, group=self.group)
+        return Constants(**rounded, group=self.group)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each array that is there."""
+        """Return the shape of each stored array."""
         return self._form[1]
 
     def items(self) -> list[tuple[str, Array, int]]:
@@ -336,7 +317,7 @@ class Constants:
         return any(a.shape[lead + axis] != 1 for _, a, lead in self.items())
 
     def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
-        """Constants with each array, as stored, replaced by change(array, leading axes).
+        """Replace each array, as stored, by change(array, leading axes).
 
         `change` returns views of what it gets, or new arrays, which become the constants' without a copy: constants
         of single elements can be larger than the words.
@@ -349,7 +330,7 @@ class Constants:
         return sum(a.nbytes for _, a, _ in self.items())
 
     def __repr__(self) -> str:
-        """Shapes and ranges.
+        """List shapes and ranges.
 
         >>> Constants(scale=np.float32([[0.5], [2]]), offset=np.float32([[-1]]), group=64)
         Constants(scale (2, 1) 0.5 to 2, offset (1, 1) -1, group 64)
@@ -370,67 +351,6 @@ def _read_only(a: Array) -> Array:
     return a if is_locked(a) else locked(a.copy())
 
 
-def level_values(dtype: DType, constants: Constants) -> Array:
-    """Every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
-
-    Where they are many, of one code after the other: of all at once, float64 would take twice as much as the result.
-    """
-    if constants.table is not None:
-        return constants.table
-    dims = constant_dims(constants)
-    codes = np.arange(dtype.n_levels).reshape(-1, *(1,) * len(dims))
-    if math.prod(dims) * len(codes) <= _AT_ONCE:
-        return values_of_codes(dtype, constants, codes)
-    out = np.empty((len(codes), *dims), np.float32)
-    for code in codes:
-        out[int(code.flat[0])] = values_of_codes(dtype, constants, code)
-    return out
-
-
-def constant_dims(constants: Constants) -> tuple[int, ...]:
-    """The shape to which constants broadcast, without their leading axes; () for none."""
-    return np.broadcast_shapes(*(a.shape[lead:] for _, a, lead in constants.items()))
-
-
-def values_of_codes(dtype: DType, constants: Constants, codes: Array) -> Array:
-    """The value of each code; float32, or int64 for integer levels without a scale. No table.
-
-    codes: integers whose shape broadcasts with the constants, those in groups already repeated. Computed in float64 in
-    the order of the formulas above and rounded to float32 once, here and nowhere else.
-    """
-    scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
-    if dtype.levels is not None:
-        exact = np.array(dtype.levels, np.int64)[codes]
-        return np.asarray(exact if scale is None else (scale * exact).astype(np.float32))
-    assert scale is not None and offset is not None
-    if dtype.kind == "uniform":
-        return np.asarray((offset + scale * codes).astype(np.float32))
-    value = offset
-    for k in range(dtype.bits):
-        value = value + scale[k] * ((codes >> k) & 1)
-    return np.asarray(value.astype(np.float32))
-
-
-def level_ranks(dtype: DType, constants: Constants) -> Array:
-    """The place of each code's value among all values, 0 for the smallest: uint8 [n_levels, *constants' shape].
-
-    Codes of equal value rank in code order. Pooling and comparison go by rank, because the order of codes is not
-    the order of values where a basis is unordered or a scale negative.
-    """
-    return _ranks(dtype, constants) if constants.shapes else _plain_ranks(dtype)
-
-
-@lru_cache(maxsize=256)
-def _plain_ranks(dtype: DType) -> Array:
-    """Of levels that the dtype alone knows. Nobody writes to it."""
-    return _ranks(dtype, Constants())
-
-
-def _ranks(dtype: DType, constants: Constants) -> Array:
-    order = np.argsort(level_values(dtype, constants), axis=0, kind="stable")
-    return np.argsort(order, axis=0, kind="stable").astype(np.uint8)
-
-
 @dataclass(frozen=True)
 class Term:
     """A run of planes read as one integer: base + step * sum_i 2^i * b[first + i].
@@ -446,7 +366,7 @@ class Term:
 
 
 def terms(dtype: DType) -> list[Term]:
-    """The terms of a dtype with arithmetic integer levels, a uniform or a basis law."""
+    """Return the terms of a dtype with arithmetic integer levels, a uniform or a basis law."""
     if dtype.kind == "basis":
         return [Term(k, 1, 0, 1) for k in range(dtype.bits)]
     if dtype.kind == "uniform":

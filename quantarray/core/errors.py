@@ -1,4 +1,4 @@
-"""The errors that are quantarray's own. All others are NumPy's habits: TypeError, ValueError, IndexError."""
+"""Errors of quantarray. All others are NumPy's habits: TypeError, ValueError, IndexError."""
 
 
 class FormatError(ValueError):
@@ -6,4 +6,4 @@ class FormatError(ValueError):
 
 
 class DeviceError(RuntimeError):
-    """Operands lie on different devices, or an operation has no kernel for the device they lie on."""
+    """An error where operands lie on different devices, or an operation has no kernel for the device they lie on."""

@@ -25,7 +25,7 @@ MOST_SECONDS = 60.0  # of waiting: a lock of others' that is held by the forking
 
 
 class Lock(Protocol):
-    """What threading's locks have."""
+    """A lock with the methods of threading's."""
 
     def acquire(self, blocking: bool = ..., timeout: float = ..., /) -> bool: ...
 
@@ -38,7 +38,7 @@ _others: list[Lock] = []
 
 
 class _Taken(threading.local):
-    """The locks that a forking thread has taken."""
+    """A list of the locks that a forking thread has taken."""
 
     locks: list[Lock] = []  # noqa: RUF012  # replaced, not changed
 

@@ -26,7 +26,7 @@ RUN_PLANES = 9  # whose counts over a run 32 bits hold: (2**9 - 1) * 64 * 2**16 
 
 
 def word_count(n: int) -> int:
-    """Words that hold n bits.
+    """Count the words that hold n bits.
 
     >>> word_count(0), word_count(1), word_count(64), word_count(65)
     (0, 1, 1, 2)
@@ -35,7 +35,7 @@ def word_count(n: int) -> int:
 
 
 def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any] = WORD) -> npt.NDArray[Any]:
-    """An uninitialised array that begins on a cache line: vectors of 64 bytes then never lie on two.
+    """Allocate an uninitialised array that begins on a cache line: vectors of 64 bytes then never lie on two.
 
     >>> empty_lines((2, 1000)).ctypes.data % 64
     0
@@ -46,7 +46,8 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any] = WORD) -> npt.NDAr
 
 
 def locked(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A view of an array that is read-only for good: what owns the memory is locked too, so no flag unlocks the view.
+    """Return a view of an array that is read-only for good: what owns the memory is locked too, so no flag unlocks the
+    view.
 
     Memory that another library owns cannot be locked, and is seen through a read-only buffer. Others take 0.2 to 0.3 us
     (`setflags` sets `write` by place; by name it takes 0.3 us more), of which a view that is read-only by its own flag
@@ -81,7 +82,7 @@ def is_locked(a: npt.NDArray[Any]) -> bool:
 
 
 def tail_mask(n: int) -> int:
-    """The bits in use in the last word of a row of n bits.
+    """Set the bits in use of the last word of a row of n bits.
 
     >>> hex(tail_mask(3)), hex(tail_mask(64))
     ('0x7', '0xffffffffffffffff')
@@ -91,7 +92,7 @@ def tail_mask(n: int) -> int:
 
 
 def bits_for(levels: int) -> int:
-    """Bits that tell `levels` codes apart, at least 1.
+    """Count the bits that tell `levels` codes apart, at least 1.
 
     >>> bits_for(1), bits_for(2), bits_for(3), bits_for(256)
     (1, 1, 2, 8)

@@ -18,7 +18,7 @@ def cache_folder() -> Path:
 
 
 def cpu_name() -> str:
-    """The processor's name as the system has it, or its architecture."""
+    """Return the processor's name as the system has it, or its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith(("model name", "Model")):

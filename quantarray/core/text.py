@@ -7,7 +7,7 @@ from typing import Any
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
-    """Columns as wide as they need; the first is text, the others are right-aligned.
+    """Align columns as wide as they need; the first is text, the others are right-aligned.
 
     >>> print(table(["scheme", "bits"], [["Sign()", 1], ["LloydMax(2)", 2]], indent=""))
     scheme       bits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.dtypes import Array
-from ..kernels.contract import Forms
+from ..kernels.operands import Forms
 
 
 def candidates(

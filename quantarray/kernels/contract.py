@@ -6,180 +6,8 @@ together. Arguments are checked by the caller. Shapes are in brackets; all word 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from ..core.dtypes import Array
-else:
-    Array = Any
-
-
-class Plan(NamedTuple):
-    """Where output pixels find their words. Made by `quantarray.kernels.windows`, cached, read-only by agreement."""
-
-    pixels: Array  # int64[tiles tile]: output pixels; those of a tile share a border class
-    counts: Array  # int64[tiles]: how many of a tile's pixels count, the rest repeat the last
-    classes: Array  # int64[tiles]
-    origin: Array  # int64[pixels]: word at which the pixel's window begins, from the image's first word
-    first_run: Array  # int64[classes * parts + 1]: runs of (class, part) are first_run[i] .. first_run[i + 1]
-    runs: Array  # int64[runs 3]: words from the origin, first word of the weight, words
-    image_words: int  # words from one image to the next
-    parts: int  # stretches of the contraction with constants of their own
-
-
-class Squares(NamedTuple):
-    """A 3x3 window at stride 1 as 2 by 2 output pixels and the 4 by 4 that they see. Made as a `Plan` is."""
-
-    sources: Array  # int64[squares 16]: word at which each input pixel begins, from the image's first; -1 outside
-    targets: Array  # int64[squares 4]: output pixels, -1 where there is none
-    kinds: Array  # int64[squares 4]: their border classes
-    image_words: int  # words from one image to the next
-    image_rows: int  # output pixels of an image
-
-
-class Frame(NamedTuple):
-    """A window at stride 1 over images between zeros; those behind a row are those before the next.
-
-    Some images are worked on `together`: a row of one, the same row of the next and so on, then their next rows. A
-    position is where a window begins, and from one to the next it is a pixel. Made as a `Plan` is.
-    """
-
-    runs: Array  # int64[runs 3]: words from a position, first word of the weight, words; all taps
-    first_run: Array  # int64[2]: of the one class that there is
-    strips: Array  # int64[strips 3]: column, how many output pixels from there on, their class
-    first_strip: Array  # int64[rows + 1]: strips of an output row
-    columns: int  # output pixels of a row
-    image_rows: int
-    image_words: int
-    row_words: int  # of the image
-    pixel_words: int
-    top: int  # rows of zeros above the image
-    left: int  # pixels of zeros before its first
-    pitch: int  # positions of an output row
-    together: int
-    row: int  # positions of a row of all images together
-    seen: int  # rows of the image from the first to the last under a window
-
-
-class Forms(NamedTuple):
-    """What else a product is than rows of windows, for kernels that know such forms; 0 where it is not."""
-
-    tiles: int = 0  # of windows of one class, those that are not full among them
-    squares: int = 0  # of 2 by 2 windows of 3x3 at stride 1, in all images
-    positions: int = 0  # in all images, as a `Frame` has them
-    position_words: int = 0
-
-
-class Left(NamedTuple):
-    """The left operand: images or rows."""
-
-    words: Array  # uint64[planes images*image_words]
-    terms: Array  # int64[terms 4]: first plane, planes, base, step
-    scale: Array  # float64[parts terms rows lanes], 1 where it doesn't vary
-    offset: Array  # float64[parts rows lanes], likewise
-    images: int
-    row_is_pixel: bool  # constants vary by output pixel (a matrix' rows) and not by image
-
-
-class Right(NamedTuple):
-    """The right operand: weights. A lane is an output channel; each group's channels are padded to whole blocks."""
-
-    words: Array  # uint64[planes blocks words lanes], laid out by `conv_weights`
-    terms: Array  # int64[terms 4]
-    scale: Array  # float64[parts terms blocks*lanes]
-    offset: Array  # float64[parts blocks*lanes]
-    sums: Array  # int64[classes*parts terms blocks*lanes]: sum of the term over the taps inside
-    inside: Array  # int64[classes*parts]: contracted elements inside
-    groups: int
-    group_words: int  # words of one group in a pixel of the left operand
-    group_lanes: int  # output channels of a group
-
-
-class Slices(NamedTuple):
-    """Weights of single bits, as many a group of channels as it has outputs, and a threshold for each output: words of
-    channels, `period` a pixel.
-
-    Arrays of words go on from the first behind the period, so that there are 8 from each on.
-    """
-
-    taps: Array  # uint64[taps words], a tap a channel of a group
-    limits: Array  # uint64[classes planes words]: a number of 4, 6 or 8 bits a channel, a plane each
-    flip: Array  # uint64[words]
-    seen: Array  # int64[.., 2]: words from the origin, and a tap's from `taps` on; of class k first_seen[k] .. [k + 1]
-    first_seen: Array  # int64[classes + 1]
-    runs: Array  # int64[.., 4]: word of an image where windows begin, and of its result, words, class
-    image_words: int
-    result_words: int
-    period: int
-    turned: bool  # x's bits are, once for each channel of a group
-
-
-class Taps(NamedTuple):
-    """Depthwise weights of one term, whose values are small, of two neighbouring taps of a row side by side."""
-
-    values: Array  # [multiplier pairs 2 * lanes]: int8 where no sum of codes of x times values passes 2**15, or int16
-    channels: int  # of x
-    period: int  # words of a pixel
-
-
-class PairedRows(NamedTuple):
-    """A window over rows that are padded on both sides, in which pixels `near` each other are pairs.
-
-    A row of the result has in `seen` the rows of the image from the first under the window to behind the last, the
-    first of these that a row of the window meets, which row of the window that is, and how many do.
-    """
-
-    seen: Array  # int64[rows 5]
-    kinds: Array  # int64[pixels]: the class of each pixel of the result
-    image_rows: int
-    row_words: int  # of the image
-    row_step: int  # rows of the image between those of the window
-    left: int  # pixels of padding before a row
-    visible: int  # pixels of a row, from its first on
-    width: int  # pixels of a padded row
-    near: int
-    every: int  # pixels from a pair to the next one
-    pairs: int  # of a row
-    window_pairs: int  # of a row of the window,
-    apart: int  # pairs from one to the next
-    step: int  # pairs from a window to the next
-    slots: int  # rows of the image that a window spans
-
-
-class Finish(NamedTuple):
-    """From an exact integer or a float64 value to the result."""
-
-    extra: Array  # int32 or int64 [classes lanes], as results are summed: what they have whatever the pixel's codes are
-    pad: Array  # float64[classes lanes]: padding of a real result
-    bias: Array  # float64[lanes]
-    thresholds: Array  # of extra's dtype or float64 [T lanes]: a code counts those below the value; NaN is below all
-    flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
-    toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
-
-
-class Fixed(NamedTuple):
-    """What a product of operands of one form, with a result of one, has from call to call.
-
-    The kernels below that take it call its parts w, plan and finish.
-    """
-
-    w: Right
-    plan: Plan | Squares | Frame
-    finish: Finish
-    made: dict[Any, Any]  # what a backend keeps of it
-    kept: dict[Any, Any]  # what it keeps of w and the plan, whatever the finish
-
-
-class Cuts(NamedTuple):
-    """From a depthwise sum to a code, a channel a lane: the same as a `Finish` of integers for the sum alone.
-
-    Limits are as wide as sums: int16 where values are int8, or int32.
-    """
-
-    limits: Array  # [classes T lanes]: sums above it pass a threshold
-    changes: (
-        Array  # uint64[words T + 1 planes]: bits of the code of the lowest sums, then those that a threshold changes
-    )
+from ..core.dtypes import Array
+from .operands import Cuts, Finish, Fixed, Left, PairedRows, Plan, Slices, Taps
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -191,7 +19,7 @@ def pack_seen(codes: Array, seen: Array, out: Array) -> None:
 
 
 def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, nan: Array, out: Array) -> None:
-    """Codes of x[before length after] straight to out uint64[planes rows words], row b * after + a being x[b, :, a].
+    """Encode x[before length after] to out uint64[planes rows words], row b * after + a being x[b, :, a].
 
     x of float16, float32, float64, int8 or uint8, or uint16: the bits of bfloat16. thresholds [row_tables groups T],
     float64 for x of that and float32 for any other, so that compares are exact, ascend; the code of a value is
@@ -254,7 +82,7 @@ def encode_grouped(
 
 
 def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:
-    """Each code through a table: out planes of tables[row[r], i // group, code].
+    """Map each code through a table: out planes of tables[row[r], i // group, code].
 
     words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows]; out
     uint64[planes rows words] is zero on entry. What code 0 becomes stands in the tails too: the caller clears them.
@@ -277,7 +105,8 @@ def unroll(
     dilation: tuple[int, ...],
     out: Array,
 ) -> None:
-    """Windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h w].
+    """Unroll windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h
+    w].
 
     out uint64[planes images rows columns words]: bits tap * length .. of a window are those of the pixel under the tap,
     or zeros outside the image. `pads` are those before.
@@ -285,8 +114,8 @@ def unroll(
 
 
 def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
-    """Rows made of runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start,
-    start + step, .. of each row, `count` of them.
+    """Copy runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start, start +
+    step, .. of each row, `count` of them.
 
     words uint64[rows words], or one row for all; any step, 0 and negative ones too. out uint64[rows new_words] is zero
     on entry.
@@ -294,11 +123,12 @@ def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
 
 
 def spread(words: Array, times: int, out: Array) -> None:
-    """Each bit of words[rows words] `times` times, side by side, as many as out uint64[rows new_words] has room for."""
+    """Repeat each bit of words[rows words] `times` times, side by side, as many as out uint64[rows new_words] has room
+    for."""
 
 
 def gather(words: Array, length: int, indices: Array, out: Array) -> None:
-    """Bit i of a row of out is the bit of words[rows words] that the row's indices name for i.
+    """out[r, i] = bit indices[r, i] of row r of words[rows words].
 
     indices[index_rows n], any integers from -length on, may have strides of 0: row r takes row r % index_rows of them.
     out uint64[rows new_words].
@@ -306,7 +136,7 @@ def gather(words: Array, length: int, indices: Array, out: Array) -> None:
 
 
 def gather_rows(words: Array, indices: Array, out: Array) -> None:
-    """Bit i of out[p a j b] is bit i of words[p a indices[a j b i] b].
+    """out[p, a, j, b] bit i = words[p, a, indices[a, j, b, i], b] bit i.
 
     words uint64[planes a length b words], indices[a new_length b bits] any integers from -length on, which may have
     strides of 0; out uint64[planes a new_length b words].
@@ -314,25 +144,26 @@ def gather_rows(words: Array, indices: Array, out: Array) -> None:
 
 
 def repack(words: Array, out: Array) -> None:
-    """Bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words], for all a and p.
+    """Transpose bits: bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words], for
+    all a and p.
 
     The lengths of both axes are those that stand unpacked: a in words, p in out.
     """
 
 
 def threshold(values: Array, finish: Finish, out: Array) -> None:
-    """Codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
+    """Write codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
 
 
 def max_pool(words: Array, plan: Plan, out: Array) -> None:
-    """The largest code of each window: uint64 words[planes images*image_words] to out[planes rows words].
+    """Write the largest code of each window: uint64 words[planes images*image_words] to out[planes rows words].
 
     The plan has tiles of one pixel.
     """
 
 
 def nearest(words: Array, queries: Array, out: Array) -> None:
-    """The nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
+    """Search the nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
 
     out int64[2 asked kept]: distances, then rows, nearest first and of equal ones the lowest row; int64's largest and
     -1 where there are fewer rows than are kept.
@@ -344,22 +175,22 @@ def conv_weights(words: Array, groups: int, out: Array) -> None:
 
 
 def conv_words(laid_out: Array, groups: int, out: Array) -> None:
-    """The words uint64[planes channels words] that `conv_weights` laid out."""
+    """Restore the words uint64[planes channels words] that `conv_weights` laid out."""
 
 
 def conv(x: Left, fixed: Fixed, out: Array) -> None:
-    """Convolution or matrix product of integer levels, by and-popcount.
+    """Convolve, or multiply matrices of, integer levels, by and-popcount.
 
     out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes.
     """
 
 
 def dot_weights(words: Array, groups: int, out: Array) -> None:
-    """The same shapes for `dot`."""
+    """Lay words uint64[planes channels words] out for `dot`, in the shapes of `conv_weights`."""
 
 
 def dot_words(laid_out: Array, groups: int, out: Array) -> None:
-    """The words that `dot_weights` laid out."""
+    """Restore the words that `dot_weights` laid out."""
 
 
 def dot(x: Left, fixed: Fixed, out: Array) -> None:
@@ -384,7 +215,7 @@ def framed(x: Left, fixed: Fixed, out: Array) -> None:
 
 
 def conv_real(x: Left, fixed: Fixed, out: Array) -> None:
-    """The same with float constants: out float32[rows channels], or uint64[planes rows words]."""
+    """Compute `conv` with float constants: out float32[rows channels], or uint64[planes rows words]."""
 
 
 def rescale(
@@ -410,7 +241,7 @@ def rescale(
 
 
 def depthwise(x: Left, fixed: Fixed, mean: bool, out: Array) -> None:
-    """One input channel an output channel. w.words int64[terms multiplier taps lanes] are the terms' values.
+    """Convolve each input channel by itself. w.words int64[terms multiplier taps lanes] are the terms' values.
 
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
     `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
@@ -426,12 +257,12 @@ def depthwise_bytes(x: Left, w: Taps, plan: PairedRows, finish: Finish, out: Arr
 
 
 def depthwise_codes(x: Left, w: Taps, plan: PairedRows, cuts: Cuts, out: Array) -> None:
-    """The same to uint64 out[planes rows words], for a multiplier of 1."""
+    """Write codes of `depthwise_bytes` to uint64 out[planes rows words], for a multiplier of 1."""
 
 
 def sliced(x: Left, w: Slices, out: Array) -> None:
-    """Convolution of a term of one plane to single bits, uint64 out[1 rows words], where a group of channels has as
-    many outputs: a bit is flip ^ (how many taps inside differ from x's bits < the limit).
+    """Convolve a term of one plane to single bits, uint64 out[1 rows words], where a group of channels has as many
+    outputs: a bit is flip ^ (how many taps inside differ from x's bits < the limit).
 
     A group of several channels has its bits once for each of them, as `turn` has them.
     """
@@ -463,7 +294,7 @@ def count_lanes(words: Array, sets: Array, out: Array) -> None:
 def argmax(
     words: Array, length: int, levels: Array, row: Array, group: int, floor: float, lanes: bool, out: Array
 ) -> None:
-    """The first place of the largest value above `floor` of each line, -1 where there is none.
+    """Find the first place of the largest value above `floor` of each line, -1 where there is none.
 
     words uint64[planes rows folds words]. A line is a row of `length` elements, in one fold; with `lanes` it is one of
     these elements through all folds. The value of a code is levels[row[r * folds + f], i // group, code], float64
@@ -472,21 +303,21 @@ def argmax(
 
 
 def cumulate(words: Array, length: int, levels: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
-    """Running sums of the values of each line; arguments as in `argmax`.
+    """Sum up the values of each line; arguments as in `argmax`.
 
     levels int64 or float64, in which sums run; each is rounded to `out`, [rows folds length], once.
     """
 
 
 def argsort(words: Array, length: int, ranks: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
-    """Places along each line in the order of their ranks, equal ranks in order of place: a counting sort.
+    """Sort the places along each line by their ranks, equal ranks in order of place: a counting sort.
 
     Arguments as in `argmax`, with ranks int64 from 0 on for levels; out int64[rows folds length].
     """
 
 
 def sort(words: Array, length: int, order: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
-    """The codes of each line in the order in which order[tables groups codes] has them, uint8.
+    """Sort the codes of each line in the order of order[tables groups codes], uint8.
 
     Arguments as in `argmax`; the tables do not change along a line. out uint64[planes rows folds words], zero on entry.
     """

@@ -18,7 +18,7 @@ import numpy as np
 from ..core.dtypes import Array
 from ..core.forks import cached_property
 from ..core.format import RUN_WORDS
-from .contract import Frame, Plan, Squares
+from .operands import Frame, Plan, Squares
 
 _FAR = 1 << 62
 _POSITIONS = 512  # of images that are worked on together
@@ -41,7 +41,7 @@ class Window:
 
     @cached_property
     def output(self) -> tuple[int, ...]:
-        """Output pixels per axis: floor((image + before + after - span) / stride) + 1, at least 0."""
+        """Count output pixels per axis: floor((image + before + after - span) / stride) + 1, at least 0."""
         return tuple(
             max(0, (n + b + a - ((k - 1) * d + 1)) // s + 1)
             for n, k, s, (b, a), d in zip(self.image, self.size, self.stride, self.pads, self.dilation, strict=True)
@@ -53,29 +53,31 @@ class Window:
 
     @cached_property
     def squares(self) -> int:
-        """How many `squares` there are; 0 where the window is not 3x3 at stride 1."""
+        """Count the `squares`; 0 where the window is not 3x3 at stride 1."""
         plain = self.size == (3, 3) and self.stride == self.dilation == (1, 1)
         return math.prod(-(-n // 2) for n in self.output) if plain else 0
 
     @cached_property
     def pitch(self) -> int:
-        """Pixels from one row to the next where zeros lie between them that serve both; of images at stride 1."""
+        """Count the pixels from one row to the next where zeros lie between them that serve both; of images at stride
+        1."""
         return max(self.image[1] + max(self.pads[1]), self.output[1])
 
     def together(self, images: int) -> int:
-        """How many images a `Frame` has together: as many as have _POSITIONS, all but the last ones the same number."""
+        """Count the images that a `Frame` has together: as many as have _POSITIONS, all but the last ones the same
+        number."""
         most = max(1, _POSITIONS // (self.output[0] * self.pitch))
         return -(-images // -(-images // most))
 
     def positions(self, images: int) -> int:
-        """How many a `Frame` has, in whole pieces of 16; 0 where the stride is not 1, or rows are too wide."""
+        """Count the positions of a `Frame` in whole pieces of 16; 0 where the stride is not 1 or rows are too wide."""
         if self.stride != (1, 1) or not self.pixels or not images or self.pitch > _WIDEST:
             return 0
         together = self.together(images)
         return -(-images // together) * (-(-together * self.output[0] * self.pitch // 16) * 16)
 
     def seen_words(self, words: int) -> int:
-        """Words between zeros that the windows of one output row see, for pixels of `words` words."""
+        """Count the words between zeros that the windows of one output row see, for pixels of `words` words."""
         return ((self.size[0] - 1) * self.dilation[0] + 1) * self.pitch * words
 
     @cached_property
@@ -94,19 +96,19 @@ class Window:
 
 
 def over_images(window: Window, images: int) -> Window:
-    """The window over some images as one with an axis more, so that a tile may take pixels of all of them."""
+    """View the window over some images as one with an axis more, so that a tile may take pixels of all of them."""
     return Window(
         (images, *window.image), (1, *window.size), (1, *window.stride), ((0, 0), *window.pads), (1, *window.dilation)
     )
 
 
 def images_of_a_tile(images: int, tile: int) -> int:
-    """Of how many images each tile takes pixels, where all have the same constants."""
+    """Count the images of which each tile takes pixels, where all have the same constants."""
     return math.gcd(max(images, 1), tile)
 
 
 def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """The padding that gives ceil(image / stride) output pixels; an odd one goes behind.
+    """Compute the padding that gives ceil(image / stride) output pixels; an odd one goes behind.
 
     >>> same_padding(56, 3, 1, 1), same_padding(56, 3, 2, 1), same_padding(7, 2, 1, 1)
     ((1, 1), (0, 1), (0, 1))
@@ -117,7 +119,7 @@ def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int
 
 @dataclass(frozen=True)
 class Classes:
-    """The border classes of a window.
+    """A window's border classes.
 
     `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class lie
     inside the image; `origin` int64[pixels] is the input pixel under a window's first tap, which may be outside.
@@ -130,7 +132,7 @@ class Classes:
 
 @lru_cache(maxsize=256)
 def classes(window: Window) -> Classes:
-    """The border classes of a window, and where each output pixel's window begins."""
+    """Find the border classes of a window, and where each output pixel's window begins."""
     per_axis = []
     for n, k, s, (before, _), d, out in zip(
         window.image, window.size, window.stride, window.pads, window.dilation, window.output, strict=True
@@ -150,14 +152,14 @@ def classes(window: Window) -> Classes:
 
 @lru_cache(maxsize=256)
 def tile_count(window: Window, images: int, tile: int) -> int:
-    """Tiles of all images, each with pixels of one class."""
+    """Count the tiles of all images, each with pixels of one class."""
     together = images_of_a_tile(images, tile)
     pixels = np.bincount(classes(window).of_pixel) * together
     return int((-(-pixels // tile)).sum()) * images // together
 
 
 def tap_offsets(window: Window) -> Array:
-    """How many input pixels lie between a window's first tap and each tap, int64[taps]."""
+    """Count the input pixels that lie between a window's first tap and each tap, int64[taps]."""
     offset = np.zeros(1, np.int64)
     for n, k, d in zip(window.image, window.size, window.dilation, strict=True):
         offset = (offset[:, None] * n + np.arange(k) * d).reshape(-1)
@@ -166,33 +168,35 @@ def tap_offsets(window: Window) -> Array:
 
 @lru_cache(maxsize=256)
 def stretches(window: Window, most: int) -> Array:
-    """Neighbouring output pixels of one class whose windows begin at neighbouring input pixels, at most so many.
+    """Find stretches of neighbouring output pixels of one class whose windows begin at neighbouring input pixels, at
+    most so many.
 
     int64[.., 3]: the first one, how many, their class.
     """
-    found = classes(window)
-    begin = np.flatnonzero(np.diff(found.of_pixel, prepend=-1) | (np.diff(found.origin, prepend=_FAR) != 1))
+    borders = classes(window)
+    begin = np.flatnonzero(np.diff(borders.of_pixel, prepend=-1) | (np.diff(borders.origin, prepend=_FAR) != 1))
     size = np.diff(begin, append=window.pixels)
     parts = -(-size // most)
     nth = np.arange(parts.sum()) - np.repeat(parts.cumsum() - parts, parts)
     first = np.repeat(begin, parts) + most * nth
-    return np.stack([first, np.minimum(most, np.repeat(begin + size, parts) - first), found.of_pixel[first]], axis=1)
+    return np.stack([first, np.minimum(most, np.repeat(begin + size, parts) - first), borders.of_pixel[first]], axis=1)
 
 
 def along(window: Window, axes: int) -> Window:
-    """What is left of a window whose taps along the last `axes` axes lie side by side in pixels made for it."""
-    kept, ones = len(window.size) - axes, (1,) * axes
+    """Reduce a window to the axes that are left where taps along the last `axes` axes lie side by side in pixels made
+    for it."""
+    stay, ones = len(window.size) - axes, (1,) * axes
     return Window(
-        image=(*window.image[:kept], *window.output[kept:]),
-        size=(*window.size[:kept], *ones),
-        stride=(*window.stride[:kept], *ones),
-        pads=(*window.pads[:kept], *((0, 0),) * axes),
-        dilation=(*window.dilation[:kept], *ones),
+        image=(*window.image[:stay], *window.output[stay:]),
+        size=(*window.size[:stay], *ones),
+        stride=(*window.stride[:stay], *ones),
+        pads=(*window.pads[:stay], *((0, 0),) * axes),
+        dilation=(*window.dilation[:stay], *ones),
     )
 
 
 def counted(window: Window, axes: int) -> Array:
-    """Taps that are counted, bool[classes, taps]: with one that lies inside, all that lie beside it."""
+    """Mark the taps that are counted, bool[classes, taps]: with one that lies inside, all that lie beside it."""
     inside = classes(window).inside
     beside = math.prod(window.size[len(window.size) - axes :])
     return np.repeat(inside.reshape(len(inside), -1, beside).any(axis=2), beside, axis=1)
@@ -200,17 +204,17 @@ def counted(window: Window, axes: int) -> Array:
 
 @lru_cache(maxsize=256)
 def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> Plan:
-    """The window as tiles of output pixels and runs of words, for pixels of `groups` times `words` words.
+    """Cut the window into tiles of output pixels and runs of words, for pixels of `groups` times `words` words.
 
     Taps along the last `axes` axes lie side by side in these, with zeros for those outside the image.
     """
-    found, left = classes(window), along(window, axes)
+    borders, left = classes(window), along(window, axes)
     offsets = tap_offsets(left)
     first_run, runs = [0], []
     for mask in counted(window, axes)[:, :: window.taps // left.taps]:
         runs += _runs(np.flatnonzero(mask), offsets, words, groups)
         first_run.append(len(runs))
-    tiles = [_tiles(np.flatnonzero(found.of_pixel == c), tile) for c in range(len(found.inside))]
+    tiles = [_tiles(np.flatnonzero(borders.of_pixel == c), tile) for c in range(len(borders.inside))]
     sizes = [len(counts) for _, counts in tiles]
     pixel_words = words * groups
     return Plan(
@@ -227,7 +231,7 @@ def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> P
 
 @lru_cache(maxsize=256)
 def squares(window: Window, words: int, groups: int) -> Squares:
-    """A 3x3 window at stride 1 as squares of 2 by 2 output pixels, for pixels of `groups` times `words` words."""
+    """Cut a 3x3 window at stride 1 into squares of 2 by 2 output pixels, for pixels of `groups` times `words` words."""
     (height, width), (rows, columns) = window.image, window.output
     top, left = (np.arange(0, n, 2, dtype=np.int64) for n in (rows, columns))
     y, x = (corner.reshape(-1)[:, None] for corner in np.meshgrid(top, left, indexing="ij"))
@@ -235,11 +239,11 @@ def squares(window: Window, words: int, groups: int) -> Squares:
     seen_y, seen_x = y - window.pads[0][0] + i, x - window.pads[1][0] + j
     inside = (seen_y >= 0) & (seen_y < height) & (seen_x >= 0) & (seen_x < width)
     i, j = np.divmod(np.arange(4), 2)
-    there, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
+    inside_result, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
     return Squares(
         sources=np.where(inside, (seen_y * width + seen_x) * words * groups, -1),
-        targets=np.where(there, pixel, -1),
-        kinds=classes(window).of_pixel[np.where(there, pixel, 0)],
+        targets=np.where(inside_result, pixel, -1),
+        kinds=classes(window).of_pixel[np.where(inside_result, pixel, 0)],
         image_words=height * width * words * groups,
         image_rows=rows * columns,
     )
@@ -247,12 +251,12 @@ def squares(window: Window, words: int, groups: int) -> Squares:
 
 @lru_cache(maxsize=256)
 def frame(window: Window, words: int, images: int) -> Frame:
-    """A window at stride 1 over some images, for pixels of `words` words."""
-    together, found = window.together(images), classes(window)
+    """Lay a window at stride 1 out over some images, for pixels of `words` words."""
+    together, borders = window.together(images), classes(window)
     (height, width), (rows, columns) = window.image, window.output
     strips = [
         [(begin, end - begin, row[begin]) for begin, end in _equal(row)]
-        for row in found.of_pixel.reshape(rows, columns)
+        for row in borders.of_pixel.reshape(rows, columns)
     ]
     offsets = tap_offsets(replace(window, image=(0, together * window.pitch)))
     runs = _runs(np.arange(window.taps), offsets, words, 1)
@@ -282,7 +286,7 @@ def _equal(numbers: Array) -> Iterator[tuple[int, int]]:
 
 
 def _tiles(members: Array, tile: int) -> tuple[Array, Array]:
-    """Pixels [tiles, tile] and how many of each tile count; the last pixel fills the last tile up."""
+    """Return pixels [tiles, tile] and how many of each tile count; the last pixel fills the last tile up."""
     tiles = -(-len(members) // tile)
     counts = np.minimum(tile, len(members) - tile * np.arange(tiles, dtype=np.int64))
     filled = np.minimum(np.arange(tiles * tile), max(len(members) - 1, 0))
@@ -302,14 +306,14 @@ def _runs(taps: Array, offsets: Array, words: int, groups: int) -> list[tuple[in
 
 
 def _parts(at: int, weight: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """A run as runs of at most RUN_WORDS words."""
+    """Cut a run into runs of at most RUN_WORDS words."""
     for start in range(0, length, RUN_WORDS):
         yield at + start, weight + start, min(RUN_WORDS, length - start)
 
 
 @lru_cache(maxsize=64)
 def row_plan(rows: int, words: int, part_words: int, tile: int) -> Plan:
-    """Rows of a matrix as pixels of one class; the contraction in parts of `part_words` words."""
+    """Plan rows of a matrix as pixels of one class; the contraction in parts of `part_words` words."""
     pixels, counts = _tiles(np.arange(rows), tile)
     parts = [[*_parts(at, at, min(part_words, words - at))] for at in range(0, words, part_words)] or [[(0, 0, 0)]]
     runs = [run for part in parts for run in part]

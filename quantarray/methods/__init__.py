@@ -16,7 +16,7 @@ _OF_CLASSES |= {"__static_attributes__"}
 
 
 class ArrayMethods(Elements, Operators, Reductions, Shaping):
-    """The methods that `QuantArray` inherits, as type checkers see them."""
+    """A class of all methods that `QuantArray` inherits, as type checkers see them."""
 
     __slots__ = ()
 

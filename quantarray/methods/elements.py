@@ -21,10 +21,12 @@ _MISSING = {
     "__array_namespace__": "quantarray is no namespace of the array API standard, whose dtypes and promotion it lacks: "
     "call its functions (docs/array-api.md lists them), or .dequantize() for an array that has one",
 }
+# Functions that the package imports when they are asked for
+_LATER = {"compare": "compare(q, quantizers)", "explain": "explain(function, q, ..)"}
 
 
 class Elements:
-    """Codes, values and items; files' digest; NumPy's protocols; HTML for notebooks."""
+    """A mixin of codes, values and items; files' digest; NumPy's protocols; HTML for notebooks."""
 
     __slots__ = ()
 
@@ -165,5 +167,7 @@ def _function(name: str) -> str:
     """Return a hint at the function that has the name of a missing method of NumPy's, or does what that does."""
     if name in ("item", "tolist"):
         return f"; .dequantize().{name}() gives values"
+    if name in _LATER:
+        return f"; quantarray.{_LATER[name]} is a function"
     ours = numpy_protocol.NAMES.get(name, name)
     return f"; quantarray.{ours}(q, ..) is a function" if numpy_protocol.is_public(ours) else ""

@@ -19,7 +19,7 @@ _BAR = "display:inline-block;height:0.8em;background:currentColor;opacity:0.5;ve
 
 
 def html(q: QuantArray) -> str:
-    """A table of shape, law, constants and bytes, and a histogram of at most 16 bars, without scripts or links.
+    """Write a table of shape, law, constants and bytes, and a histogram of at most 16 bars, without scripts or links.
 
     Of arrays of more than 2**18 elements a sample is counted, at even distances along the unpacked axes.
 
@@ -63,7 +63,7 @@ def _bar(share: float, length: float) -> str:
 
 
 def sample(q: QuantArray) -> QuantArray:
-    """At most 2**18 elements: every n-th along unpacked axes, then the first along the packed one; a view.
+    """Take at most 2**18 elements: every n-th along unpacked axes, then the first along the packed one; a view.
 
     >>> import quantarray as qa
     >>> sample(qa.zeros((3000, 5, 1000))).shape

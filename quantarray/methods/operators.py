@@ -62,7 +62,7 @@ def _pow(self: Any, other: QuantArray | Values, modulus: None = None) -> QuantAr
 
 
 class Operators:
-    """Elementwise operators, and `@`."""
+    """A mixin of elementwise operators, and `@`."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise

@@ -18,7 +18,7 @@ _searching: Any = searching
 
 
 class Reductions:
-    """Reductions and searches over axes, made of popcounts."""
+    """A mixin of reductions and searches over axes, made of popcounts."""
 
     __slots__ = ()
 

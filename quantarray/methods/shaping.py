@@ -10,19 +10,20 @@ from ..ops.manipulation import repacking, reshaping, taking, views
 
 
 class Shaping:
-    """The same elements in other shapes and orders, on words."""
+    """A mixin of the same elements in other shapes and orders, on words."""
 
     __slots__ = ()
 
     @property
     def T(self: Any) -> QuantArray:
-        """The array with its axes reversed; no word moves. Cached, so that `x @ w.T` lays the words of w out once."""
+        """Return the array with its axes reversed; no word moves. Cached, so that `x @ w.T` lays the words of w out
+        once."""
         transposed: QuantArray = self._cached("T", self.transpose)
         return transposed
 
     @property
     def mT(self: Any) -> QuantArray:
-        """The array with its last two axes swapped; no word moves."""
+        """Return the array with its last two axes swapped; no word moves."""
         return views.matrix_transpose(self)
 
     def transpose(self: Any, *axes: SupportsIndex | tuple[int, ...] | list[int] | None) -> QuantArray:

@@ -1,1 +1,1 @@
-"""The public functions: each checks, allocates, calls the kernel of its operands' device, and wraps the result."""
+"""Public functions: each checks, allocates, calls the kernel of its operands' device, and wraps the result."""

@@ -1,4 +1,4 @@
-"""One call on a device: what it is given goes there, what it returns comes back."""
+"""A call on a device: its operands are moved there, its results back."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def on(device_name: str, function: Callable[P, T], /, *arrays: P.args, **named: 
     """
     with device(device_name):
         moved = _Moved(device_name)
-        call, given, by_name = moved(function), moved(arrays), moved(named)
+        call, operands, by_name = moved(function), moved(arrays), moved(named)
         try:
             with current(device_name):
-                result: T = _back(call(*given, **by_name))
+                result: T = _back(call(*operands, **by_name))
                 return result
         except Exception as error:
             error.args = _back(error.args)
@@ -45,7 +45,7 @@ def on(device_name: str, function: Callable[P, T], /, *arrays: P.args, **named: 
 
 
 class _Moved:
-    """Moves arrays to a device, the same one to the same copy."""
+    """A mover of arrays to a device, the same one to the same copy."""
 
     def __init__(self, to: str) -> None:
         self.to, self.copies = to, dict[int, tuple[Any, Any]]()
@@ -66,7 +66,7 @@ class _Moved:
 
 
 def _back(x: Any) -> Any:
-    """Arrays of a result on the CPU."""
+    """Move arrays of a result to the CPU."""
 
     def copy(a: Any) -> Any:
         return asnumpy(a) if isinstance(a, QuantArray) or hasattr(a, "__cuda_array_interface__") else a

@@ -1,4 +1,4 @@
-"""How many threads the CPU kernels use."""
+"""The number of threads that CPU kernels use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def set_num_threads(n: Any) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads CPU kernels called from this Python thread use.
+    """Return how many threads CPU kernels use that are called from this Python thread.
 
     >>> import quantarray as qa
     >>> qa.get_num_threads() >= 1

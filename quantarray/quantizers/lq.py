@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..core.dtypes import Array, Constants, DType, basis, level_values
+from ..core.code_values import level_values
+from ..core.dtypes import Array, Constants, DType, basis
 from .base import Quantizer, bits_of, by_channel, float32, is_positive, nearest_code, numbers, ones_like_reduced
 from .least_squares import least_squares_grid
 from .planes import plus_minus

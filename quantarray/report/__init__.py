@@ -1,1 +1,1 @@
-"""What schemes cost and what they keep of an array: `compare`, its table and its picture."""
+"""Reports: what schemes cost and how well they fit an array: `compare`, its table and its picture."""

@@ -21,7 +21,7 @@ _HEADER = ["scheme", "bits", "error", "angle", "bytes", "smaller", "levels used"
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What `compare` found: `shape` of the array, and a `Row` for each scheme in the order they were given.
+    """A result of `compare`: `shape` of the array, and a `Row` for each scheme in the order they were given.
 
     Its repr is a table; `len`, iteration and indexing go over the rows, and `to_json` gives plain dictionaries.
     """
@@ -39,7 +39,7 @@ class Comparison:
         return self.rows[index]
 
     def to_json(self) -> dict[str, Any]:
-        """Shape and rows as numbers, strings, lists and None only; an infinite error is None."""
+        """Return shape and rows as numbers, strings, lists and None only; an infinite error is None."""
         return {"shape": list(self.shape), "rows": [finite_or_none(row) for row in self.rows]}
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ def compare(
     bits: int | None = None,
     plot: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """Distortion, size, use of levels and time of schemes on x, as a table and, with `plot`, as a picture.
+    """Measure distortion, size, use of levels and time of schemes on x, as a table and, with `plot`, as a picture.
 
     quantizers: a list of them, or instead `bits` for all published schemes of so many bits that need nothing but
     data. axis, scale_axis and group are `quantize`'s. With q what a scheme decodes to, a row has
@@ -109,9 +109,9 @@ def compare(
         raise ValueError(f"{op}: x must have elements, got shape {a.shape}")
     checks.finite(op, "x", a)
     path = None if plot is None else picture.target(plot)
-    found = [measured(a, q, lambda q: quantize(a, q, axis, scale_axis, group)) for q in chosen]
-    made = Comparison(a.shape, tuple(row for row, _ in found))
+    rows_and_arrays = [measured(a, q, lambda q: quantize(a, q, axis, scale_axis, group)) for q in chosen]
+    comparison = Comparison(a.shape, tuple(row for row, _ in rows_and_arrays))
     if path is not None:
-        drawn = [(row, q) for row, q in found if q is not None]
+        drawn = [(row, q) for row, q in rows_and_arrays if q is not None]
         whole(op, Path(path), lambda file: picture.draw(file, a, drawn))
-    return made
+    return comparison

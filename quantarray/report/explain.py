@@ -12,7 +12,7 @@ from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..backends.registry import product_costs, source_code
 from ..core.text import table
-from ..ops.products import select
+from ..ops.products import folded_thresholds, select
 from ..ops.products.convolution import conv2d
 from ..ops.products.lanes import LANES, TILE
 from ..ops.products.matrix_product import linear, matmul
@@ -29,6 +29,7 @@ _OF_WAYS = {  # the kernels of ways that have no kernel's name
     select.PACKED: ("pack",),
     select.WHERE_THEY_LIE: ("count", "count_lanes"),
 }
+_NOT_FOLDED = "the constants of this x did not fold into thresholds: {} computed real results and compared them"
 _FORMS = ("llvm", "asm", "ptx", "sass")
 
 
@@ -46,17 +47,23 @@ class KernelRun(NamedTuple):
 
 
 class Explanation:
-    """The choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
+    """A list of the choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
 
     choices: `select.Choice` rows, each with the stage, the way that was taken, and all ways that were asked.
     kernels: `KernelRun` rows. code: {function: text}, if it was asked for.
+    notes: choices are for all x of one form; a note says where constants of this x did not fold into thresholds.
     """
 
     def __init__(
-        self, call: str, choices: list[select.Choice], kernels: list[KernelRun], code: dict[str, str] | None
+        self,
+        call: str,
+        choices: list[select.Choice],
+        kernels: list[KernelRun],
+        code: dict[str, str] | None,
+        notes: list[str],
     ) -> None:
         self.call, self.choices, self.kernels = call, choices, kernels
-        self.code = code
+        self.code, self.notes = code, notes
 
     def to_json(self) -> dict[str, Any]:
         """Return numbers, strings, lists, dictionaries and None only."""
@@ -69,6 +76,7 @@ class Explanation:
             "choices": choices,
             "kernels": [run._asdict() for run in self.kernels],
             "code": self.code,
+            "notes": self.notes,
         }
 
     def __repr__(self) -> str:
@@ -76,6 +84,7 @@ class Explanation:
         for choice in self.choices:
             lines += ["", f"{choice.stage}: {choice.taken}"]
             lines += [f"  {'->' if way.way == choice.taken else '  '} {way.way}{_why(way)}" for way in choice.asked]
+        lines += [line for note in self.notes for line in ("", f"note: {note}")]
         if self.kernels:
             header = ["kernel", "tile", "windows", "channels", "words", "threads", "predicted"]
             lines += ["", table(header, [_cells(run) for run in self.kernels], indent="")]
@@ -115,7 +124,7 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
     right = bound.arguments[_RIGHT[function]]
     if isinstance(right, QuantArray):
         bound.arguments[_RIGHT[function]] = right._view()  # which has no prepared calls
-    with select.recorded() as choices:
+    with select.recorded() as choices, folded_thresholds.not_folded() as real:
         function(*bound.args, **bound.kwargs)
     choices = list({choice[:3]: choice for choice in choices}.values())  # parts of one form choose alike
     kernels = [_run(choice.problem, choice.taken) for choice in choices if choice.stage == select.KERNEL]
@@ -124,7 +133,8 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
         used = [name for choice in choices for name in _OF_WAYS.get(choice.taken, (choice.taken,))]
         device = next(value.device for value in bound.arguments.values() if isinstance(value, QuantArray))
         texts = source_code(device, used, code, lambda: function(*bound.args, **bound.kwargs))
-    return Explanation(_text(function, bound.arguments), choices, kernels, texts)
+    notes = [_NOT_FOLDED.format(kernel) for kernel in dict.fromkeys(real)]
+    return Explanation(_text(function, bound.arguments), choices, kernels, texts, notes)
 
 
 def _run(job: select.ProductJob, name: str) -> KernelRun:

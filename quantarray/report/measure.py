@@ -1,4 +1,4 @@
-"""The numbers of a comparison, each a plain formula on x and on what a scheme makes of it."""
+"""Numbers of a comparison, each a plain formula on x and on what a scheme makes of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..quantizers import (
 
 
 class Row(NamedTuple):
-    """One scheme on one array; see `compare` for each number. A refusal has its reason, and no numbers."""
+    """A row of one scheme on one array; see `compare` for each number. A refusal has its reason, and no numbers."""
 
     scheme: str
     bits: float | None = None
@@ -47,23 +47,23 @@ class Row(NamedTuple):
 
 
 def published(bits: int) -> list[Quantizer]:
-    """The schemes that have this number of bits and need nothing but data, those for weights first.
+    """Return the schemes that have this number of bits and need nothing but data, those for weights first.
 
     >>> [str(q) for q in published(2)][:4]
     ['Ternary()', 'DoReFa(2)', 'ABC(2)', 'Greedy(2)']
     """
-    found: list[Quantizer] = [XNOR()] if bits == 1 else [Ternary()] if bits == 2 else []
-    found += [DoReFa(bits), ABC(bits), Greedy(bits), Greedy(bits, refit=True), LQ(bits, starts=3)]
-    found += [Uniform(bits), Uniform(bits, mse=True), Uniform(bits, midrise=True, mse=True)]
-    found += [PowerOfTwo(bits), NormalFloat(bits)] if bits > 1 else []
-    found += [LloydMax(bits), Uniform(bits, symmetric=False), Uniform(bits, symmetric=False, mse=True), Grouped(bits)]
-    found += [LQ(bits, starts=3, center=True)]
+    schemes: list[Quantizer] = [XNOR()] if bits == 1 else [Ternary()] if bits == 2 else []
+    schemes += [DoReFa(bits), ABC(bits), Greedy(bits), Greedy(bits, refit=True), LQ(bits, starts=3)]
+    schemes += [Uniform(bits), Uniform(bits, mse=True), Uniform(bits, midrise=True, mse=True)]
+    schemes += [PowerOfTwo(bits), NormalFloat(bits)] if bits > 1 else []
+    schemes += [LloydMax(bits), Uniform(bits, symmetric=False), Uniform(bits, symmetric=False, mse=True), Grouped(bits)]
+    schemes += [LQ(bits, starts=3, center=True)]
     activations = DoReFa(bits, activations=True), LQ(bits, activations=True, starts=3)
-    return [*found, PACT(bits), *activations, Uniform(bits, signed=False, mse=True)]
+    return [*schemes, PACT(bits), *activations, Uniform(bits, signed=False, mse=True)]
 
 
 def measured(x: Array, quantizer: Quantizer, pack: Callable[[Quantizer], QuantArray]) -> tuple[Row, QuantArray | None]:
-    """The row of one scheme, and the array that it made; None and a reason where it refuses x."""
+    """Return the row of one scheme, and the array that it gives; None and a reason where it refuses x."""
     try:
         pack(quantizer)  # the first call may compile kernels
         began = time.perf_counter()
@@ -89,7 +89,7 @@ def measured(x: Array, quantizer: Quantizer, pack: Callable[[Quantizer], QuantAr
 
 
 def relative_error(x: Array, decoded: Array) -> float:
-    """sum (x - decoded)**2 / sum x**2 in float64; where x is all zeros, 0 if the other is, else infinity.
+    """Return sum (x - decoded)**2 / sum x**2 in float64; where x is all zeros, 0 if the other is, else infinity.
 
     >>> relative_error(np.array([3, 4]), np.array([3, 3]))
     0.04
@@ -120,7 +120,7 @@ def angle(x: Array, decoded: Array) -> float:
 
 
 def entropy(counts: Array) -> float:
-    """-sum p log2 p of how often each code occurs, in bits.
+    """Return -sum p log2 p of how often each code occurs, in bits.
 
     >>> entropy(np.array([2, 1, 1, 0]))
     1.5
@@ -130,24 +130,24 @@ def entropy(counts: Array) -> float:
 
 
 def finite_or_none(row: Row) -> dict[str, Any]:
-    """The row's fields for JSON, which has no infinity."""
+    """Return the row's fields for JSON, which has no infinity."""
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row._asdict().items()}
 
 
-def quantizers_of(given: Iterable[Any] | None, bits: int | None) -> list[Quantizer]:
-    """The quantisers that `compare` was asked for, or TypeError."""
-    if (given is None) == (bits is None):
-        came = "neither" if given is None else "both"
+def quantizers_of(schemes: Iterable[Any] | None, bits: int | None) -> list[Quantizer]:
+    """Return the quantisers that `compare` was asked for, or TypeError."""
+    if (schemes is None) == (bits is None):
+        came = "neither" if schemes is None else "both"
         raise TypeError(f"compare: needs a list of quantisers, or bits= for all published schemes, got {came}")
-    if given is None:
+    if schemes is None:
         return published(checks.integer("compare", "bits", bits, 1, MAX_BITS))
-    if not isinstance(given, Iterable):
-        raise TypeError(f"compare: quantizers must be a list such as [Sign(), Uniform(4)], got {given!r}")
-    found = list(given)
-    for q in found:
+    if not isinstance(schemes, Iterable):
+        raise TypeError(f"compare: quantizers must be a list such as [Sign(), Uniform(4)], got {schemes!r}")
+    listed = list(schemes)
+    for q in listed:
         if not isinstance(q, Quantizer):
             named = f"the class {q.__name__}: call it" if isinstance(q, type) else repr(q)
             raise TypeError(f"compare: quantizers must be quantisers such as Sign() or Uniform(4), got {named}")
-    if not found:
+    if not listed:
         raise ValueError("compare: needs at least one quantiser")
-    return found
+    return listed

@@ -22,12 +22,12 @@ _LEAST_SIDE = 16  # of what counts as an image
 
 
 def available() -> bool:
-    """Whether matplotlib is there."""
+    """Return True where matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def target(plot: str | os.PathLike[str]) -> Path:
-    """The path of a picture that can be drawn, or the error that says why it cannot."""
+    """Return the path of a picture that can be drawn, or raise the error that says why it cannot."""
     path = Path(os.fsdecode(plot))
     if path.suffix != ".png":
         raise ValueError(f"compare: plot must be a path that ends in .png, got {str(path)!r}")

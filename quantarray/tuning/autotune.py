@@ -1,6 +1,6 @@
 """`autotune`: kernels chosen by measuring, kept for the process, and in a file for later ones.
 
-A call is made ready once for each form of its operands (`ops/products/prepared_calls.py`), and that is where kernels
+A call is made ready once for each form of its operands (`ops/products/calls.py`), and that is where kernels
 are chosen. So that is where a table of measured choices is asked, and where a new problem is timed: the call is made
 ready once for each kernel that can do it, each way on a view of the weights of its own, so that no layout of a slower
 one is kept.
@@ -27,7 +27,7 @@ from ..core.dtypes import Array
 from ..core.errors import FormatError
 from ..core.forks import no_fork
 from ..io import files
-from ..ops.products import prepared_calls
+from ..ops.products import calls
 from . import timing
 from .results import Problem, Row, Tuned, problem_of
 
@@ -38,11 +38,11 @@ Make = Callable[[QuantArray], Any]  # a call that is made ready for some weights
 
 def _install() -> None:
     """Let prepared calls ask this module; until then they look no further."""
-    prepared_calls.install(sys.modules[__name__])
+    calls.install(sys.modules[__name__])
 
 
 class _State:
-    """Choices in force in this process."""
+    """A record of the choices in force in this process."""
 
     def __init__(self) -> None:
         self.variable = os.environ.get(VARIABLE, "")  # a file to read before the first call is made ready
@@ -129,7 +129,7 @@ def _begin(path: Path | None, again: bool) -> None:
 
 
 def _path(file: Any) -> Path | None:
-    """Where to save, in a folder that is there."""
+    """Return where to save, in a folder that exists."""
     if file is None or file is False:
         return None
     if file is True:
@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[tuple[int, Problem], Row]:
 
 
 def _files() -> Any:
-    """The module that reads and writes files of choices, imported with the first."""
+    """Import the module that reads and writes files of choices, with the first."""
     with no_fork:
         from . import file as tuned
 
@@ -156,7 +156,7 @@ def _files() -> Any:
 
 
 def known() -> int:
-    """How many problems on this machine have a measured kernel in this process, for all numbers of threads."""
+    """Count the problems on this machine have a measured kernel in this process, for all numbers of threads."""
     read_variable()
     return len(state.rows)
 
@@ -190,17 +190,17 @@ def mark() -> tuple[int, bool, int]:
 
 
 def prepared(
-    op: str, device: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
+    op: str, device: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
 ) -> Any:
     """`build(device, x, w, bias, *given)`, by the kernel that is known as the fastest, or turns out to be."""
 
     def make(w: QuantArray) -> Any:
-        return build(device, x, w, bias, *given)
+        return build(device, x, w, bias, *options)
 
     if device != "cpu":
         return make(w)
     read_variable()
-    problem, threads = problem_of(op, x, w, given, bias), _counter()()
+    problem, threads = problem_of(op, x, w, options, bias), _counter()()
     row = state.rows.get((threads, problem))
     if row is None and state.open:
         row = _tuned(problem, threads, x, w, make)
@@ -213,7 +213,7 @@ def prepared(
 
 
 def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) -> Row | None:
-    """The row of a new problem, timed; None where only one kernel can do it."""
+    """Time a new problem and return its row; None where only one kernel can do it."""
     with state.lock:
         if (threads, problem) in state.rows:  # another thread was faster
             return state.rows[threads, problem]
@@ -226,8 +226,8 @@ def _tuned(problem: Problem, threads: int, x: Any, w: QuantArray, make: Make) ->
         samples = timing.in_turns({name: _run(name, x, w, make) for name in names}, str(problem), began)
         us = {name: round(statistics.median(times), 2) for name, times in samples.items()}
         model, fastest = questions[-1].model, min(us, key=us.__getitem__)
-        kept = fastest if timing.better(samples[fastest], samples[model]) else model
-        row = Row(problem, threads, us, kept, model)
+        chosen = fastest if timing.better(samples[fastest], samples[model]) else model
+        row = Row(problem, threads, us, chosen, model)
         state.rows[threads, problem] = row
         state.timed += 1
         return row
@@ -241,7 +241,8 @@ def _run(name: str, x: Any, w: QuantArray, make: Make) -> Callable[[], Any]:
 
 @cache
 def _counter() -> Callable[[], int]:
-    """What says over how many threads a kernel is spread. Found once: an import takes a microsecond each time."""
+    """Return what says over how many threads a kernel is spread. Looked up once: an import takes a microsecond each
+    time."""
     with no_fork:
         from ..cpu.runtime import threads
 

@@ -1,4 +1,4 @@
-"""The file of `autotune`: JSON with a table of rows for each machine that has written to it.
+"""File of `autotune`: JSON with a table of rows for each machine that has written to it.
 
     {"format": "quantarray autotune", "version": 1,
      "tables": [{"machine": {"cpu": .., "kernels": "avx512", ..},
@@ -33,13 +33,13 @@ Table = dict[tuple[int, Problem], Row]
 
 
 def default_path() -> Path:
-    """autotune.json in `cache_folder`."""
+    """Return autotune.json in `cache_folder`."""
     return cache_folder() / _NAME
 
 
 @cache
 def this_machine() -> dict[str, str]:
-    """Processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
+    """Describe this machine: processor, micro-kernels, a digest of the features that Numba compiles for, and versions.
 
     `target` is LLVM's name of the processor: virtual machines may call several generations by one name.
     """
@@ -60,7 +60,8 @@ def this_machine() -> dict[str, str]:
 
 
 def read(op: str, path: Path) -> Table:
-    """The rows for this machine, of all numbers of threads; none where there is no file. FormatError for any other."""
+    """Read the rows for this machine, of all numbers of threads; none where there is no file. FormatError for any
+    other."""
     return _rows(_tables(op, path), this_machine())
 
 
@@ -71,8 +72,8 @@ def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
         both = _rows(tables, this_machine()) | {(row.threads, row.problem): row for row in rows}
         others = [table for table in tables if table["machine"] != this_machine()]
         mine = {"machine": this_machine(), "rows": [row.to_json() for row in both.values()]}
-        made = {"format": MAGIC, "version": VERSION, "tables": [*others, mine]}
-        whole(op, path, lambda file: _write(file, json.dumps(made, indent=1)))
+        merged = {"format": MAGIC, "version": VERSION, "tables": [*others, mine]}
+        whole(op, path, lambda file: _write(file, json.dumps(merged, indent=1)))
 
 
 def _write(file: Path, text: str) -> None:
@@ -81,7 +82,7 @@ def _write(file: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Other processes that write to the folder wait, where the system has such locks; without, the last one wins."""
+    """Let other processes that write to the folder wait, where the system has such locks; else the last one wins."""
     try:
         import fcntl
     except ImportError:
@@ -99,7 +100,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _tables(op: str, path: Path) -> list[dict[str, Any]]:
-    """The file's tables, every row of which is sound."""
+    """Return the file's tables, every row of which is sound."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -120,8 +121,8 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _rows(tables: list[dict[str, Any]], machine: dict[str, str]) -> Table:
-    found = (_row(row) for table in tables if table["machine"] == machine for row in table["rows"])
-    return {(row.threads, row.problem): row for row in found}
+    rows_of_machine = (_row(row) for table in tables if table["machine"] == machine for row in table["rows"])
+    return {(row.threads, row.problem): row for row in rows_of_machine}
 
 
 def _row(stored: dict[str, Any]) -> Row:

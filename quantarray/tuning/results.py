@@ -1,4 +1,4 @@
-"""What `autotune` found: calls, the microseconds of each kernel that can make them, and the one that is kept."""
+"""Results of `autotune`: calls, the microseconds of each kernel that can make them, and the one that is taken."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Problem(NamedTuple):
         return f"{self.op}  {self.x}  {self.w}  {self.options}".rstrip()
 
 
-def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Array | None) -> Problem:
-    """The problem of a call; `given` are the function's options in their order, without bias and out.
+def problem_of(op: str, x: Any, w: QuantArray, arguments: tuple[Any, ...], bias: Array | None) -> Problem:
+    """Describe the problem of a call; `options` are the function's options in their order, without bias and out.
 
     >>> import quantarray as qa
     >>> x, w = (qa.zeros(shape, qa.uint2) for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
@@ -42,7 +42,7 @@ def problem_of(op: str, x: Any, w: QuantArray, given: tuple[Any, ...], bias: Arr
     """
     options = [
         f"{name}={value}"
-        for (name, default), value in zip(_options(op), given, strict=True)
+        for (name, default), value in zip(_options(op), arguments, strict=True)
         if not (value is default or (type(value) is type(default) and value == default))
     ]
     options += [] if bias is None else [f"bias={bias.dtype}"]
@@ -80,7 +80,7 @@ class Row(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """How many times as fast the kept kernel is as the model's."""
+        """Return how many times as fast the chosen kernel is as the model's."""
         return self.us[self.model] / self.us[self.kernel]
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,8 @@ class Row(NamedTuple):
 
 
 class Tuned:
-    """The calls that were met in an `autotune` block and had a choice of kernels, in the order in which they came.
+    """A list of the calls that were met in an `autotune` block and had a choice of kernels, in the order in which they
+    came.
 
     Its repr is a table; `len`, iteration and indexing go over the rows (`Row`), and `to_json` gives plain dictionaries.
     `file` is where they are saved when the block ends, or None.
@@ -115,7 +116,7 @@ class Tuned:
         return self.rows[index]
 
     def to_json(self) -> dict[str, Any]:
-        """The rows and the file as numbers, strings, lists, dictionaries and None only."""
+        """Return the rows and the file as numbers, strings, lists, dictionaries and None only."""
         return {"file": None if self.file is None else str(self.file), "rows": [row.to_json() for row in self]}
 
     def __repr__(self) -> str:

@@ -16,7 +16,8 @@ _LEAST_GAIN, _LEAST_WON = 1.02, 0.8
 
 
 def in_turns(runs: dict[str, Callable[[], Any]], text: str = "", began: float | None = None) -> dict[str, list[float]]:
-    """Microseconds of a call of each by round, after two calls of each that do not count: the first may compile.
+    """Time in turns: microseconds of a call of each by round, after two calls of each that do not count: the first may
+    compile.
 
     `text` stands beside the progress bar, which shows where more than a second has passed since `began`.
     """

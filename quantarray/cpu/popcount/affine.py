@@ -40,7 +40,7 @@ def as_counts(x, fixed):
     first count above; there are none otherwise, nor where int64 could not hold them: what is fixed is right modulo
     2**64, and a limit must be right itself.
     """
-    if "added" not in fixed.made:
+    if "added" not in fixed.cache:
         w, finish = fixed.w, fixed.finish
         step, along, differ = map(int, _factors(x.terms, w.terms))
         halves = sums_of_halves(fixed, differing(w.terms))
@@ -50,8 +50,8 @@ def as_counts(x, fixed):
         limits = empty_lines(finish.extra.shape if limited else (0, 0), _LIMIT)
         given = finish.extra, x.terms, w.terms, w.sums, w.inside, halves, step, differ, finish.thresholds
         held = _fill(*given, table, limits)
-        fixed.made["added"] = Added(table, along, step, differ), limits if held else limits[:0, :0]
-    return fixed.made["added"]
+        fixed.cache["added"] = Added(table, along, step, differ), limits if held else limits[:0, :0]
+    return fixed.cache["added"]
 
 
 @entry

@@ -66,10 +66,10 @@ def tiles_of(fixed):
     Where each tile is counted for itself its tiles are put in the order of their first pixels, so that a stretch of
     them reads and writes memory of its own. Bands of tiles stay as they are: counting by tables took 5 to 8 % longer.
     """
-    if "tiles" not in fixed.kept:
+    if "tiles" not in fixed.plan_cache:
         plan = by_place(fixed.plan) if IN_REGISTERS else fixed.plan
-        fixed.kept["tiles"] = plan, tile_words(plan)
-    return fixed.kept["tiles"]
+        fixed.plan_cache["tiles"] = plan, tile_words(plan)
+    return fixed.plan_cache["tiles"]
 
 
 def by_place(plan):
@@ -93,9 +93,9 @@ def drive(kernel, x, fixed, out, task):
     results; `more` keeps its own.
     """
     count = threads.count()
-    ready = fixed.made.get(count)
+    ready = fixed.cache.get(count)
     if ready is None:
-        ready = fixed.made[count] = _make_ready(x, fixed, out, *task(x, fixed))
+        ready = fixed.cache[count] = _make_ready(x, fixed, out, *task(x, fixed))
     pieces, workers, kind, held, no_values = ready
     if held is not None:
         arguments = (x, out, _NO_WORDS) if no_values is None else (x, no_values, out)

@@ -1,4 +1,4 @@
-"""How often each code, or pair of codes, occurs: what every reduction is made of.
+"""Histograms of codes, or of pairs of codes, of which every reduction is made.
 
 A reduction of a function of the codes needs no element by itself, only counts. Counts are taken of sets of planes (see
 `quantarray/cpu/reduction/reduce.py`), exactly, in blocks of bounded size; a `Job` turns them into its result:
@@ -36,7 +36,7 @@ Block = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Field:
-    """Packed arrays that are counted together.
+    """A set of packed arrays that are counted together.
 
     `operands` are words uint64[planes *outer word] that broadcast to `shape` without `axis`; `join` makes one array of
     `planes` planes of a block of each.
@@ -51,24 +51,24 @@ class Field:
 
 
 class Counts:
-    """Counts of a block, int64 [kept runs]: of elements with ones in all planes of a set, and of codes."""
+    """A block's counts, int64 [kept runs]: of elements with ones in all planes of a set, and of codes."""
 
     def __init__(self, ones: Array, sets: list[int]) -> None:
         self._ones = ones
         self._place = {s: i for i, s in enumerate([0, *sets])}
 
     def __getitem__(self, s: int) -> Array:
-        """Of the set s, a number with a bit a plane; 0 has all elements."""
+        """Return the counts of the set s, a number with a bit a plane; 0 has all elements."""
         return np.asarray(self._ones[self._place[s]])
 
     @cached_property
     def codes(self) -> Array:
         """[codes kept runs], where all sets were counted: the elements with ones in S, less those with more ones."""
-        made = self._ones.copy()
-        for k in range(len(made).bit_length() - 1):
-            upper = (np.arange(len(made)) >> k) & 1 == 1
-            made[~upper] -= made[upper]
-        return made
+        counts = self._ones.copy()
+        for k in range(len(counts).bit_length() - 1):
+            upper = (np.arange(len(counts)) >> k) & 1 == 1
+            counts[~upper] -= counts[upper]
+        return counts
 
 
 class Job(Protocol):
@@ -83,7 +83,7 @@ class Job(Protocol):
     dtype: np.dtype[Any]
 
     def start(self, shape: tuple[int, ...]) -> Array:
-        """What no elements give, [.. kept]."""
+        """Return the result of no elements, [.. kept]."""
         ...
 
     def add(self, total: Array, counts: Counts, table: Array) -> Array:
@@ -91,17 +91,17 @@ class Job(Protocol):
         ...
 
     def finish(self, total: Array) -> Array:
-        """A total as the result."""
+        """Turn a total into the result."""
         ...
 
 
 def field(q: QuantArray) -> Field:
-    """One array."""
+    """Wrap one array."""
     return Field(q.device, q.bits, q.shape, q.axis, (q.words,))
 
 
 def pair(op: str, a: QuantArray, b: QuantArray, join: Callable[[list[Array]], Array], planes: int) -> Field:
-    """Two arrays broadcast against each other along their unpacked axes; both must be packed on the same axis."""
+    """Broadcast two arrays against each other along their unpacked axes; both must be packed on the same axis."""
     device = common_device(op, a=a, b=b)
     try:
         shape = np.broadcast_shapes(a.shape, b.shape)
@@ -120,15 +120,15 @@ def pair(op: str, a: QuantArray, b: QuantArray, join: Callable[[list[Array]], Ar
 
 def coefficients(table: Array) -> Array:
     """f(code) = sum over the sets S of planes within the code's ones of coefficients[S]: a Moebius transform."""
-    made = table.copy()
+    result = table.copy()
     for k in range(len(table).bit_length() - 1):
         upper = (np.arange(len(table)) >> k) & 1 == 1
-        made[upper] -= made[~upper]
-    return made
+        result[upper] -= result[~upper]
+    return result
 
 
 def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> list[Array]:
-    """The results of jobs over some axes, [kept axes in order]; one pass over the words serves them all.
+    """Return the results of jobs over some axes, [kept axes in order]; one pass over the words serves them all.
 
     Counts are made where the words lie; what is made of them, which is as small as the results, on the CPU.
     """
@@ -138,13 +138,13 @@ def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]
     plan = _Plan(f, axes, group, jobs)
     lead = [job.finish(job.start((0,))).shape[:-1] for job in jobs]
     results = [empty("cpu", (*n, *plan.shape), job.dtype) for n, job in zip(lead, jobs, strict=True)]
-    for kept in plan.kept_blocks():
-        at = plan.elements(kept)
+    for block in plan.kept_blocks():
+        at = plan.elements(block)
         totals = [job.start(tuple(s.stop - s.start for s in at)) for job in jobs]
         for run in plan.run_blocks():
-            counts = plan.count(kept, run)
+            counts = plan.count(block, run)
             for i, (job, table) in enumerate(zip(jobs, plan.tables, strict=True)):
-                totals[i] = job.add(totals[i], counts, plan.part(table, kept, run))
+                totals[i] = job.add(totals[i], counts, plan.part(table, block, run))
         key: Any = (..., *at)
         for job, total, result in zip(jobs, totals, results, strict=True):
             result[key] = job.finish(total)
@@ -152,7 +152,7 @@ def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]
 
 
 class _Plan:
-    """Axes in the order in which they are counted: kept, with the packed one last; then those along which constants
+    """An order of axes in which they are counted: kept, with the packed one last; then those along which constants
     vary, `apart`; then the rest. Blocks of kept axes count whole words where the packed axis is kept."""
 
     def __init__(self, f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> None:
@@ -164,13 +164,13 @@ class _Plan:
         self.lanes = f.axis not in axes
         varies = {d for job in jobs for d in range(len(f.shape)) if job.table.shape[1 + d] > 1}
         outer = [d for d in range(len(f.shape)) if d != f.axis]
-        self.kept = [d for d in outer if d not in axes]
+        self.remaining = [d for d in outer if d not in axes]
         self.apart = [d for d in outer if d in axes and d in varies]
         self.pooled = [d for d in outer if d in axes and d not in varies]
         self.group = group if group and f.axis in varies else max(self.length, 1)
         self.groups = -(-self.length // self.group) if not self.lanes else 1
-        self.order = self.kept + [f.axis] * self.lanes + self.apart + [f.axis] * (not self.lanes)
-        place = [1 + (d if d < f.axis else d - 1) for d in self.kept + self.apart + self.pooled]
+        self.order = self.remaining + [f.axis] * self.lanes + self.apart + [f.axis] * (not self.lanes)
+        place = [1 + (d if d < f.axis else d - 1) for d in self.remaining + self.apart + self.pooled]
         full = tuple(f.shape[d] for d in outer)
         wide = [np.broadcast_to(w, (len(w), *full, w.shape[-1])) for w in f.operands]
         self.words = [w.transpose(0, *place, w.ndim - 1) for w in wide]
@@ -178,7 +178,7 @@ class _Plan:
         self.sets = self._sets()
         # Numbers that a block has for each element that is left, at most: its counts, or a part of a table
         self.numbers = max([1 + len(self.sets), *(len(t) for t in self.tables if isinstance(t, LevelTable))])
-        self.shape = tuple(f.shape[d] for d in self.order[: len(self.kept) + self.lanes])
+        self.shape = tuple(f.shape[d] for d in self.order[: len(self.remaining) + self.lanes])
 
     def _ordered(self, table: Array | LevelTable) -> Any:
         if isinstance(table, LevelTable):
@@ -189,10 +189,10 @@ class _Plan:
         )
 
     def _sets(self) -> list[int]:
-        """The sets to count, with all that they extend, in an order in which a set follows what it extends."""
-        found = {s for job in self.jobs for s in job.sets}
+        """List the sets to count, with all that they extend, in an order in which a set follows what it extends."""
+        needed = {s for job in self.jobs for s in job.sets}
         closed = set()
-        for s in found:
+        for s in needed:
             while s:
                 closed.add(s)
                 s ^= 1 << (s.bit_length() - 1)
@@ -202,37 +202,38 @@ class _Plan:
         return tuple(self.field.shape[d] for d in axes)
 
     def kept_blocks(self) -> Iterator[Block]:
-        """Blocks of kept axes; the last slice is of words where the packed axis is kept, else of all."""
+        """Yield blocks of kept axes; the last slice is of words where the packed axis is kept, else of all."""
         each = self.numbers * (WORD_BITS if self.lanes else 1)
         each *= min(math.prod(self._dims(self.apart)) * self.groups, self._runs())
         most = _COUNTS // max(1, each)
         if self.lanes:
-            yield from blocks((*self._dims(self.kept), word_count(self.length)), most)
+            yield from blocks((*self._dims(self.remaining), word_count(self.length)), most)
         else:
             row = min(word_count(self.length), self.at_once)
-            yield from blocks((*self._dims(self.kept), 1), min(most, self.at_once // row))
+            yield from blocks((*self._dims(self.remaining), 1), min(most, self.at_once // row))
 
-    def elements(self, kept: Block) -> Block:
-        """A block of kept axes as a block of the result."""
-        return (*kept[:-1], self._lane_slice(kept[-1])) if self.lanes else kept[:-1]
+    def elements(self, block: Block) -> Block:
+        """View a block of kept axes as a block of the result."""
+        return (*block[:-1], self._lane_slice(block[-1])) if self.lanes else block[:-1]
 
     def _lane_slice(self, words: slice) -> slice:
         return slice(words.start * WORD_BITS, min(words.stop * WORD_BITS, self.length))
 
     def run_blocks(self) -> Iterator[Block]:
-        """Blocks of the axes apart, and of groups along the packed axis: what has constants of its own."""
+        """Yield blocks of the axes apart, and of groups along the packed axis: what has constants of its own."""
         yield from blocks((*self._dims(self.apart), self.groups), self._runs())
 
     def _runs(self) -> int:
-        """Runs of a block, whose groups have bounded counts and words; each of a word's lanes has counts of its own."""
+        """Yield runs of a block, whose groups have bounded counts and words; each of a word's lanes has counts of its
+        own."""
         counts = self.numbers * (WORD_BITS if self.lanes else 1)
         return max(1, min(_COUNTS // counts, self.most * WORD_BITS // self.group))
 
-    def count(self, kept: Block, run: Block) -> Counts:
-        """The counts of a block."""
-        rows = (*kept[:-1], *run[:-1])
+    def count(self, block: Block, run: Block) -> Counts:
+        """Count a block."""
+        rows = (*block[:-1], *run[:-1])
         sizes = tuple(s.stop - s.start for s in rows)
-        elements = self._lane_slice(kept[-1]) if self.lanes else slice(run[-1].start, run[-1].stop)
+        elements = self._lane_slice(block[-1]) if self.lanes else slice(run[-1].start, run[-1].stop)
         segments = elements.stop - elements.start
         out = np.zeros((1 + len(self.sets), math.prod(sizes), segments), np.int64)
         out[0] = math.prod(self._dims(self.pooled))
@@ -242,11 +243,11 @@ class _Plan:
         parents = np.array([[self._parent(s), s.bit_length() - 1] for s in self.sets], np.int64).reshape(-1, 2)
         if self.sets and out.size:
             counts = out[1:] if self.field.device == "cpu" else zeros(self.field.device, out[1:].shape, np.int64)
-            for words, start, stop in self._cuts(kept, run):
+            for words, start, stop in self._cuts(block, run):
                 self._call(rows, words, start, stop, parents, counts)
             out[1:] = to_host(counts)
         out = out.reshape(len(out), *sizes, segments)
-        n = 1 + len(self.kept)
+        n = 1 + len(self.remaining)
         if self.lanes:
             out = np.moveaxis(out, -1, n)
             n += 1
@@ -256,10 +257,10 @@ class _Plan:
         rest = s ^ (1 << (s.bit_length() - 1))
         return self.sets.index(rest) if rest else -1
 
-    def _cuts(self, kept: Block, run: Block) -> Iterator[tuple[slice, int, int]]:
-        """Words, and which of their bits count."""
+    def _cuts(self, block: Block, run: Block) -> Iterator[tuple[slice, int, int]]:
+        """Yield words, and which of their bits count."""
         if self.lanes:
-            yield kept[-1], 0, 0
+            yield block[-1], 0, 0
             return
         start, stop = run[-1].start * self.group, min(run[-1].stop * self.group, self.length)
         # Several groups are cut in one call, which finds where they begin; one may be as long as the array
@@ -281,13 +282,13 @@ class _Plan:
             else:
                 kernel(self.field.device, "count")(flat, start, stop, self.group, parents, out)
 
-    def part(self, table: Any, kept: Block, run: Block) -> Array:
-        """A table [codes, *kept, runs] for a block, 1 where it does not vary."""
-        at: list[Any] = [slice(None) if n == 1 else s for n, s in zip(table.shape[1:], kept[:-1], strict=False)]
-        n = len(self.kept)
+    def part(self, table: Any, block: Block, run: Block) -> Array:
+        """Cut a table [codes, *kept, runs] for a block, 1 where it does not vary."""
+        at: list[Any] = [slice(None) if n == 1 else s for n, s in zip(table.shape[1:], block[:-1], strict=False)]
+        n = len(self.remaining)
         if self.lanes:
             along = table.shape[1 + n]
-            lane = self._lane_slice(kept[-1])
+            lane = self._lane_slice(block[-1])
             at.append(slice(None) if along == 1 else np.arange(lane.start, lane.stop) // self.group)
             n += 1
         runs = run[: table.ndim - 1 - n]
@@ -299,8 +300,8 @@ class _Plan:
         return np.asarray(cut.reshape(*cut.shape[: 1 + n], -1))
 
     def in_order(self, result: Array) -> Array:
-        """Kept axes in the array's order."""
+        """Move the kept axes to the array's order."""
         if not self.lanes:
             return result
         lead = result.ndim - len(self.shape)
-        return np.moveaxis(result, -1, lead + sum(d < self.field.axis for d in self.kept))
+        return np.moveaxis(result, -1, lead + sum(d < self.field.axis for d in self.remaining))

@@ -1,4 +1,4 @@
-"""What is made of counts: sums, moments, products, extremes, and the counts themselves."""
+"""Results made of counts: sums, moments, products, extremes, and the counts themselves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Histogram:
 
 
 class IntegerSum(_Histogram):
-    """The exact sum of an int64 table, of those sets that it needs; divided by `over` if that is given."""
+    """An exact sum of an int64 table, of those sets that it needs; divided by `over` if that is given."""
 
     def __init__(self, table: Table, dtype: Any, over: int | None = None) -> None:
         super().__init__(mapped(coefficients, table), dtype)
@@ -50,7 +50,7 @@ class IntegerSum(_Histogram):
 
 
 class PlaneProducts:
-    """The exact sum of u * v, of two terms (first plane, planes, base, step) whose planes are counted side by side.
+    """An exact sum of u * v, of two terms (first plane, planes, base, step) whose planes are counted side by side.
 
         sum u * v = sum over sets S of coefficient[S] * count[S],   S empty, a plane of one, or one plane of each
 
@@ -79,12 +79,12 @@ class PlaneProducts:
 
 
 def _wrapped(number: int) -> np.int64:
-    """An integer modulo 2**64."""
+    """Wrap an integer modulo 2**64."""
     return np.uint64(number % 2**64).astype(np.int64)
 
 
 class RealSum(_Histogram):
-    """The sum of a float64 table in float64: of each run, codes in ascending order; then of runs, in C order."""
+    """A sum of a float64 table in float64: of each run, codes in ascending order; then of runs, in C order."""
 
     def __init__(self, table: Table, dtype: Any, over: int | None = None) -> None:
         super().__init__(table, dtype)
@@ -118,7 +118,7 @@ class RootOfSum(RealSum):
 
 
 class Variance(_Histogram):
-    """Mean squared distance from the mean: of each block by its counts, blocks joined by Chan's formula.
+    """A mean squared distance from the mean: of each block by its counts, blocks joined by Chan's formula.
 
     sum (v - mean)^2 of two blocks is that of each, plus (difference of the means)^2 * n_a * n_b / (n_a + n_b).
     Chan, Golub and LeVeque, "Algorithms for computing the sample variance", The American Statistician 37 (1983).
@@ -146,12 +146,12 @@ class Variance(_Histogram):
 
     def finish(self, total: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
-            made = total[2] / np.float64(self._over)
-            return np.asarray((np.sqrt(made) if self._root else made).astype(self.dtype))
+            variance = total[2] / np.float64(self._over)
+            return np.asarray((np.sqrt(variance) if self._root else variance).astype(self.dtype))
 
 
 class Extreme(_Histogram):
-    """The largest value that occurs, or the smallest."""
+    """A largest value that occurs, or the smallest."""
 
     def __init__(self, table: Table, dtype: Any, largest: bool) -> None:
         super().__init__(table if largest else mapped(np.negative, table), dtype)
@@ -173,7 +173,7 @@ class Extreme(_Histogram):
 
 
 class Product(_Histogram):
-    """The product of an int64 table, which the caller knows to fit."""
+    """A product of an int64 table, which the caller knows to fit."""
 
     def start(self, shape: tuple[int, ...]) -> Array:
         return np.ones(shape, np.int64)
@@ -185,7 +185,7 @@ class Product(_Histogram):
 
 
 class Occurrences(_Histogram):
-    """How often each of the first `n` codes occurs, [codes kept]."""
+    """A count of how often each of the first `n` codes occurs, [codes kept]."""
 
     def __init__(self, planes: int, n: int, ndim: int) -> None:
         super().__init__(np.zeros((2**planes, *(1,) * ndim), np.int64), np.int64)
@@ -199,7 +199,7 @@ class Occurrences(_Histogram):
 
 
 class Tally(_Histogram):
-    """How often each value occurs among all elements, which `merged` tells."""
+    """A count of how often each value occurs among all elements, which `merged` tells."""
 
     def __init__(self, table: Table, kind: Any) -> None:
         super().__init__(table, np.int64)
@@ -235,7 +235,7 @@ class Tally(_Histogram):
 
 
 def _totals(values: Array, counts: Array) -> tuple[Array, Array]:
-    """The different values, ascending, and the sum of the counts of each."""
+    """Return the different values, ascending, and the sum of the counts of each."""
     unique, place = np.unique(values, return_inverse=True)
     totals = np.zeros(len(unique), np.int64)
     np.add.at(totals, place, counts)

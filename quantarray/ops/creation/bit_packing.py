@@ -39,7 +39,7 @@ def pack_bits(x: Any, axis: int = -1) -> QuantArray:
 
 
 def unpack_bits(q: QuantArray) -> Array:
-    """The bools of a uint1 array, in its shape.
+    """Unpack a uint1 array to bools, in its shape.
 
     >>> import quantarray as qa
     >>> qa.unpack_bits(qa.pack_bits([True, False, True]))
@@ -50,7 +50,7 @@ def unpack_bits(q: QuantArray) -> Array:
 
 @created
 def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitorder: BitOrder = "big") -> QuantArray:
-    """The uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
+    """Return the uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
 
     data: uint8, `shape` with ceil(n / 8) in place of the length n of the packed axis, or an object with a buffer of
     as many bytes in C order. Bits behind the n-th are ignored. Bytes of np.packbits without an axis are one run of
@@ -94,15 +94,15 @@ def to_packbits(q: QuantArray, bitorder: BitOrder = "big") -> Array:
     op = "to_packbits"
     big = checks.choice(op, "bitorder", bitorder, ("big", "little")) == "big"
     words = contiguous(_one_bit(op, q).words[0])
-    found = words.view(np.uint8)[..., : -(-q.shape[q.axis] // 8)]
+    packed = words.view(np.uint8)[..., : -(-q.shape[q.axis] // 8)]
     xp = namespace(q.device)
-    made: Array = xp.moveaxis(xp.asarray(_REVERSED)[found] if big else found.copy(), -1, q.axis)
-    return made
+    result: Array = xp.moveaxis(xp.asarray(_REVERSED)[packed] if big else packed.copy(), -1, q.axis)
+    return result
 
 
 @created
 def from_bitarray(bits: Any, shape: int | tuple[int, ...] | None = None, axis: int = -1) -> QuantArray:
-    """A bitarray as a uint1 array, read through its buffer; with a shape, its bits in C order in that shape.
+    """Read a bitarray as a uint1 array, through its buffer; with a shape, its bits in C order in that shape.
 
     bits: an object with a buffer, a length in bits, and an `endian` that is "big" or "little". Only the last axis can
     be packed so: transpose the result for another.
@@ -131,5 +131,5 @@ def from_bitarray(bits: Any, shape: int | tuple[int, ...] | None = None, axis: i
 def _one_bit(op: str, q: Any) -> QuantArray:
     if checks.packed(op, "q", q).dtype != uint1 or q.scale is not None:
         raise TypeError(f"{op}: q must be a uint1 array without a scale, got {q.dtype}; q > 0 or q != 0 make one")
-    made: QuantArray = q
-    return made
+    array: QuantArray = q
+    return array

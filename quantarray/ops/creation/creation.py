@@ -57,7 +57,7 @@ def from_codes(
 
 
 def _packed(op: str, x: Array, dtype: DType, at: int) -> Array:
-    """The words of codes, all of which the dtype has."""
+    """Pack codes to words, all of which the dtype has."""
     fits = x.size == 0 or dtype.n_levels >= _VALUES.get(x.dtype, math.inf)
     whole = dtype.n_levels == 2**dtype.bits  # a code that is too large has a bit that is
     if not fits and whole and x.dtype == np.uint8 and has_kernel(device_of(x), "pack_seen"):
@@ -99,9 +99,9 @@ def from_words(
     if w.dtype != WORD or w.shape != expected:
         raise ValueError(f"{op}: words must be uint64 {expected} for shape {lengths}, got {w.dtype} {w.shape}")
     constants = make_constants(op, dtype, lengths, at, scale, offset, table, group)
-    made = empty_lines(expected)
-    made[...] = w
-    q = QuantArray(made, dtype, lengths, at, constants)
+    aligned = empty_lines(expected)
+    aligned[...] = w
+    q = QuantArray(aligned, dtype, lengths, at, constants)
     try:
         validate(q)
     except ValueError as error:
@@ -157,10 +157,10 @@ def from_dlpack(x: Any, dtype: DType | None = None, axis: int = -1) -> QuantArra
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"{op}: x must have __dlpack__, got {checks.kind(x)}; encode(x, values) packs lists")
     a = checks.dense(op, "x", x)
-    found = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
-    if found is None:
+    law = dtype if dtype is not None else _EXCHANGED.get(a.dtype.name)
+    if law is None:
         raise TypeError(f"{op}: {a.dtype} needs the dtype= whose levels x holds; bool, uint8 and int8 need none")
-    return encoded(op, a, _check_integer(op, found), checks.axis(op, axis, a.ndim))
+    return encoded(op, a, _check_integer(op, law), checks.axis(op, axis, a.ndim))
 
 
 _EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}
@@ -171,7 +171,8 @@ _EXCHANGED = {"bool": uint1, "uint8": uint8, "int8": int8}
 
 @created
 def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = None, axis: int = -1) -> QuantArray:
-    """An array of one integer level. Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds it.
+    """Return an array of one integer level. Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that
+    holds it.
 
     Raises ValueError where the dtype has no such level, TypeError for dtypes of real levels.
 
@@ -184,7 +185,7 @@ def full(shape: int | tuple[int, ...], fill_value: int, dtype: DType | None = No
 
 @created
 def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """An array of zeros. Raises ValueError for dtypes without the level 0, such as bipolar.
+    """Return an array of zeros. Raises ValueError for dtypes without the level 0, such as bipolar.
 
     >>> import quantarray as qa
     >>> qa.zeros((2, 3), qa.ternary).dequantize().tolist()
@@ -195,7 +196,7 @@ def zeros(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) ->
 
 @created
 def ones(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """An array of ones. Raises ValueError for dtypes without the level 1.
+    """Return an array of ones. Raises ValueError for dtypes without the level 1.
 
     >>> import quantarray as qa
     >>> qa.ones(3, qa.bipolar).dequantize()
@@ -205,7 +206,7 @@ def ones(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> 
 
 
 def empty(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """An array of code 0, whose level is the first of an integer dtype: arrays are immutable, so it is known.
+    """Return an array of code 0, whose level is the first of an integer dtype: arrays are immutable, so it is known.
 
     >>> import quantarray as qa
     >>> qa.empty(2, qa.bipolar).dequantize()
@@ -216,7 +217,7 @@ def empty(shape: int | tuple[int, ...], dtype: DType = uint1, axis: int = -1) ->
 
 
 def full_like(q: QuantArray, fill_value: float) -> QuantArray:
-    """An array of one level with the shape, the packed axis, the dtype and the constants of another.
+    """Return an array of one level with the shape, the packed axis, the dtype and the constants of another.
 
     Raises ValueError where some of its indices have no such level.
 
@@ -228,7 +229,7 @@ def full_like(q: QuantArray, fill_value: float) -> QuantArray:
 
 
 def zeros_like(q: QuantArray) -> QuantArray:
-    """Zeros under the law of another array; see `full_like`.
+    """Return zeros under the law of another array; see `full_like`.
 
     >>> import quantarray as qa
     >>> qa.zeros_like(qa.encode([1, -1], values=(-1, 0, 1))).dequantize()
@@ -238,7 +239,7 @@ def zeros_like(q: QuantArray) -> QuantArray:
 
 
 def ones_like(q: QuantArray) -> QuantArray:
-    """Ones under the law of another array; see `full_like`.
+    """Return ones under the law of another array; see `full_like`.
 
     >>> import quantarray as qa
     >>> qa.ones_like(qa.encode([1, -1], values=(-1, 0, 1))).dequantize()
@@ -248,7 +249,7 @@ def ones_like(q: QuantArray) -> QuantArray:
 
 
 def empty_like(q: QuantArray) -> QuantArray:
-    """Code 0 everywhere under the law of another array.
+    """Return code 0 everywhere under the law of another array.
 
     >>> import quantarray as qa
     >>> qa.empty_like(qa.encode([1, -1], values=(-1, 1))).dequantize()
@@ -261,7 +262,8 @@ def empty_like(q: QuantArray) -> QuantArray:
 
 @created
 def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | None = None) -> QuantArray:
-    """start, start + step, .. below stop, integers; `arange(n)` counts from 0. At most 256 numbers fit in 8 bits.
+    """Return start, start + step, .. below stop, integers; `arange(n)` counts from 0. At most 256 numbers fit in 8
+    bits.
 
     Without a dtype it is the smallest of uint1 .. uint8, int2 .. int8 that holds them all.
 
@@ -275,17 +277,17 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: DType | No
     if by == 0:
         raise ValueError(f"{op}: step must not be 0")
     values = range(checks.integer(op, "start", first, -(2**63)), checks.integer(op, "stop", last, -(2**63)), by)
-    made = _check_integer(op, dtype) if dtype is not None else holding(op, values)
-    place = {level: code for code, level in enumerate(made.levels or ())}
+    law = _check_integer(op, dtype) if dtype is not None else holding(op, values)
+    place = {level: code for code, level in enumerate(law.levels or ())}
     missing = next((v for v in values if v not in place), None)  # at the 257th number at the latest
     if missing is not None:
-        raise ValueError(f"{op}: {made} has no level {missing}; pass a dtype that has, e.g. integers({values})")
-    return from_codes(np.array([place[v] for v in values], np.uint8), made)
+        raise ValueError(f"{op}: {law} has no level {missing}; pass a dtype that has, e.g. integers({values})")
+    return from_codes(np.array([place[v] for v in values], np.uint8), law)
 
 
 @created
 def eye(n: int, m: int | None = None, k: int = 0, dtype: DType = uint1, axis: int = -1) -> QuantArray:
-    """Ones on the k-th diagonal of an n x m array, zeros elsewhere; packed on `axis`.
+    """Return ones on the k-th diagonal of an n x m array, zeros elsewhere; packed on `axis`.
 
     >>> import quantarray as qa
     >>> qa.eye(2, 3, k=1).dequantize().tolist()
@@ -314,12 +316,12 @@ def _filled(op: str, shape: Any, value: Any, dtype: DType | None, axis: Any) -> 
         raise ValueError(f"{op}: shape must have at least one axis to pack, got ()")
     at = checks.axis(op, axis, len(lengths))
     level = int(value) if isinstance(value, (bool, np.bool_)) else checks.number(op, "fill_value", value)
-    made = _check_integer(op, dtype) if dtype is not None else holding(op, (level,))
-    code = _code(op, made, level)
+    law = _check_integer(op, dtype) if dtype is not None else holding(op, (level,))
+    code = _code(op, law, level)
     outer = lengths[:at] + lengths[at + 1 :]
-    nbytes = WORD.itemsize * made.bits * math.prod(outer) * word_count(lengths[at])
+    nbytes = WORD.itemsize * law.bits * math.prod(outer) * word_count(lengths[at])
     checks.room(op, f"an array of shape {lengths}", nbytes)
-    return QuantArray(constant(code, made.bits, outer, lengths[at]), made, lengths, at)
+    return QuantArray(constant(code, law.bits, outer, lengths[at]), law, lengths, at)
 
 
 def _filled_like(op: str, q: Any, value: Any) -> QuantArray:
@@ -356,8 +358,8 @@ def _check_integer(op: str, dtype: Any) -> DType:
     _check_dtype(op, dtype)
     if dtype.levels is None:
         raise TypeError(f"{op}: dtype must have integer levels, got {dtype}; from_codes makes arrays of real levels")
-    made: DType = dtype
-    return made
+    law: DType = dtype
+    return law
 
 
 def _unordered(values: Any) -> bool:

@@ -18,7 +18,7 @@ _GPU_SIZE = 1 << 24  # elements of a block on a GPU
 
 
 def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
-    """The array packed along axis `at`; ValueError with the first value that the dtype does not have."""
+    """Pack an array along axis `at`; ValueError with the first value that the dtype does not have."""
     device = device_of(a)
     last = moveaxis(a, at, -1)
     length, coded = a.shape[at], _coder(dtype, a.dtype, device)
@@ -32,8 +32,8 @@ def encoded(op: str, a: Array, dtype: DType, at: int) -> QuantArray:
     return QuantArray(words, dtype, a.shape, at)
 
 
-def _coder(dtype: DType, given: np.dtype[Any], device: str) -> Callable[[Array], tuple[Array, Array]]:
-    """The function from values to their codes, uint8, and whether the dtype has them."""
+def _coder(dtype: DType, numbers: np.dtype[Any], device: str) -> Callable[[Array], tuple[Array, Array]]:
+    """Return the function from values to their codes, uint8, and whether the dtype has them."""
     xp, levels = namespace(device), np.array(dtype.levels)
     if device != "cpu":  # CuPy compares integers and floats as C++ does; all levels are float64 numbers
         levels = levels.astype(np.float64)
@@ -45,9 +45,9 @@ def _coder(dtype: DType, given: np.dtype[Any], device: str) -> Callable[[Array],
         codes = of_rank[xp.minimum(xp.searchsorted(ascending, wide), len(levels) - 1)]
         return codes, all_levels[codes] == wide
 
-    if given.itemsize > 1 or device != "cpu":
+    if numbers.itemsize > 1 or device != "cpu":
         return searched
-    codes, right = (a.tobytes() for a in searched(np.arange(256).astype(np.uint8).view(given)))
+    codes, right = (a.tobytes() for a in searched(np.arange(256).astype(np.uint8).view(numbers)))
 
     def looked_up(block: Array) -> tuple[Array, Array]:
         values = block.tobytes()  # a table of all bytes: ten times as fast as NumPy's indexing
@@ -61,7 +61,7 @@ def _coder(dtype: DType, given: np.dtype[Any], device: str) -> Callable[[Array],
 
 
 def _foreign(op: str, a: Array, dtype: DType, coded: Callable[[Array], tuple[Array, Array]]) -> ValueError:
-    """The error for the first value that the dtype does not have."""
+    """Return the error for the first value that the dtype does not have."""
     for key in blocks(a.shape):
         wrong = np.argwhere(~coded(a[key])[1])
         if len(wrong):

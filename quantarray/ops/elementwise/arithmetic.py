@@ -41,7 +41,7 @@ def positive(q: QuantArray) -> QuantArray:
 
 
 def conj(q: QuantArray) -> QuantArray:
-    """The array itself, since levels are real.
+    """Return the array itself, since levels are real.
 
     >>> import quantarray as qa
     >>> qa.conj(qa.encode([1, -1], values=(-1, 1))).dequantize()
@@ -51,7 +51,7 @@ def conj(q: QuantArray) -> QuantArray:
 
 
 def real(q: QuantArray) -> QuantArray:
-    """The array itself, since levels are real.
+    """Return the array itself, since levels are real.
 
     >>> import quantarray as qa
     >>> qa.real(qa.encode([1, -1], values=(-1, 1))).dequantize()
@@ -61,7 +61,7 @@ def real(q: QuantArray) -> QuantArray:
 
 
 def negative(q: QuantArray) -> QuantArray:
-    """-q: the same words, constants or integer levels of the other sign; exact.
+    """-q: keep the words, with constants or integer levels of the other sign; exact.
 
     >>> import quantarray as qa
     >>> q = qa.encode([0, 1, 3], values=range(4))
@@ -163,7 +163,7 @@ def divide(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
 
 
 def _times(op: str, q: QuantArray, factor: Any, change: Callable[[Array, Any], Any]) -> QuantArray:
-    """Every constant of q times, or divided by, a factor."""
+    """Multiply every constant of q by a factor, or divide it."""
     group = group_beside(q, [factor])
     changed = {name: _beside(op, q, change, a, factor) for name, a in _constants(op, q, group).items()}
     return with_law(op, q.words, q.dtype, q, group, **changed)
@@ -214,7 +214,7 @@ def _rounds_once(dtype: DType, t: float) -> bool:
 
 
 def _constants(op: str, q: QuantArray, group: int | None) -> dict[str, Array]:
-    """Every constant of q in float64, in groups of `group`; the scale 1 of integers without one."""
+    """Return every constant of q in float64, in groups of `group`; the scale 1 of integers without one."""
     if is_exact(q):
         return {"scale": np.ones((1,) * q.ndim)}
     read = ((name, getattr(q.constants, name).astype(np.float64), lead) for name, _, lead in q.constants.items())
@@ -229,5 +229,5 @@ def _beside(op: str, q: QuantArray, change: Callable[[Array, Any], Any], a: Arra
 
 
 def _negated(value: Any) -> Any:
-    """-value, of unsigned integers too."""
+    """Return -value, of unsigned integers too."""
     return -value.astype(np.float64) if isinstance(value, np.ndarray) else -value

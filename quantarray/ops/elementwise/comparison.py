@@ -146,7 +146,7 @@ def _compared(op: str, f: np.ufunc, a: Any, b: Any, of_ranks: Callable[[Array, A
 
 
 def _ranked(op: str, p: QuantArray, q: QuantArray) -> tuple[Array, Array]:
-    """Words of both in which codes are ranks among the levels of both: equal values have equal ranks."""
+    """Recode both to ranks among the levels of both: equal values have equal ranks."""
     group = common_group(p, q)
     both = levels_of(op, p, group), levels_of(op, q, group)
     dims = np.broadcast_shapes(*(a.shape[1:] for a in both))
@@ -163,7 +163,7 @@ def _ranked(op: str, p: QuantArray, q: QuantArray) -> tuple[Array, Array]:
 
 
 def _coded(q: QuantArray, codes: Array, bits: int, group: int | None) -> Array:
-    """Words of `bits` planes, each code c of q replaced by codes[c], without moving bits where it stays."""
+    """Return words of `bits` planes, each code c of q replaced by codes[c], without moving bits where it stays."""
     if q.bits <= bits and (codes == np.arange(len(codes)).reshape(-1, *(1,) * q.ndim)).all():
         return widened(q.words, bits)
     if codes.size == 1:
@@ -203,7 +203,7 @@ def where(mask: QuantArray, a: QuantArray | Values, b: QuantArray | Values) -> Q
 
 
 def _where_real(op: str, mask: QuantArray, a: QuantArray, b: QuantArray) -> QuantArray:
-    """A table of both arrays' levels: codes of a, and behind them those of b."""
+    """Join both arrays' levels to a table: codes of a, and behind them those of b."""
     group, count = common_group(a, b), a.dtype.n_levels + b.dtype.n_levels
     _check_count(op, count)
     both = levels_of(op, a, group), levels_of(op, b, group)
@@ -224,7 +224,7 @@ def _check_count(op: str, count: int) -> None:
 
 
 def _level(op: str, name: str, value: Any, mask: QuantArray) -> QuantArray:
-    """An array without words of its own in which every element is one number."""
+    """Return an array in which every element is one number, without words of its own."""
     number = operand(op, name, value, mask)
     if isinstance(number, np.ndarray):
         raise TypeError(f"{op}: {name} must be a packed array or a number, got {checks.kind(value)}")

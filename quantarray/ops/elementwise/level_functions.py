@@ -74,14 +74,14 @@ def clip(q: QuantArray, min: Values | None = None, max: Values | None = None) ->
     >>> qa.clip(qa.encode([0, 2, 7], values=range(8)), 1, 4).dequantize()
     array([1, 2, 4], dtype=int32)
     """
-    made = checks.packed("clip", "q", q)
+    array = checks.packed("clip", "q", q)
     for f, bound in ((np.maximum, min), (np.minimum, max)):
-        made = made if bound is None else table_function("clip", f, made, bound)
-    return made
+        array = array if bound is None else table_function("clip", f, array, bound)
+    return array
 
 
 def maximum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
-    """The larger of a and b, one of them packed, the other a number, a vector, or packed (see `map2`).
+    """Return the larger of a and b, one of them packed, the other a number, a vector, or packed (see `map2`).
 
     Integer levels beside integers stay integers, equal ones merged; else a table.
 
@@ -93,7 +93,7 @@ def maximum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
 
 
 def minimum(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
-    """The smaller of a and b; see `maximum`.
+    """Return the smaller of a and b; see `maximum`.
 
     >>> import quantarray as qa
     >>> qa.minimum(qa.encode([0, 2, 3], values=range(4)), 2.5).dequantize()
@@ -142,7 +142,7 @@ def pow(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
 
 
 def round(q: QuantArray, decimals: int = 0) -> QuantArray:
-    """Levels rounded to `decimals` digits behind the point, halves to even; integer levels are left alone.
+    """Round levels to `decimals` digits behind the point, halves to even; integer levels are left alone.
 
     >>> import quantarray as qa
     >>> qa.round(qa.from_codes([0, 1, 3], qa.uniform(2), scale=0.5)).dequantize()
@@ -195,7 +195,7 @@ def isinf(q: QuantArray) -> QuantArray:
 
 
 def _whole(f: np.ufunc) -> Callable[[Any, Any], Any]:
-    """A division that says so where NumPy gives 0 for an integer divided by 0."""
+    """Divide, and say so where NumPy gives 0 for an integer divided by 0."""
     return lambda a, b: f(a, b) if np.all(b) else np.where(np.equal(b, 0), np.nan, f(a, b))
 
 
@@ -207,7 +207,7 @@ def _real(a: Any, b: Any) -> Any:
 def _function(
     name: str, f: Callable[[Any], Any], meaning: str, levels: str, shown: str, whole: bool = False
 ) -> Callable[[QuantArray], QuantArray]:
-    """A thin use of `map`: f of every level. The docstring's example is f of two levels."""
+    """Return a thin use of `map`: f of every level. The docstring's example is f of two levels."""
 
     def apply(q: QuantArray) -> QuantArray:
         checks.packed(name, "q", q)
@@ -254,7 +254,7 @@ atanh = _function("atanh", np.arctanh, "The inverse hyperbolic tangent", "[0.0, 
 def _function_of_two(
     name: str, f: Callable[[Any, Any], Any], meaning: str, levels: str, other: str, shown: str
 ) -> Callable[[QuantArray | Values, QuantArray | Values], QuantArray]:
-    """A thin use of `map`, or of `map2` where both operands are packed."""
+    """Return a thin use of `map`, or of `map2` where both operands are packed."""
 
     def apply(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
         return table_function(name, lambda x, y: f(*(np.asarray(v, np.float64) for v in (x, y))), a, b)

@@ -136,7 +136,7 @@ def shift(q: QuantArray, n: int, axis: int = -1) -> QuantArray:
 
 
 def _shift_rows(words: Any, places: int, out: Any) -> None:
-    """Bits of each row moved by some places, up or down; what moves past the last word or the first is lost."""
+    """Move the bits of each row by some places, up or down; what moves past the last word or the first is lost."""
     if places < 0:  # the mirrored recipe: rows from the end, and shifts of words the other way
         words, out = words[..., ::-1], out[..., ::-1]
     up, down = (np.left_shift, np.right_shift) if places >= 0 else (np.right_shift, np.left_shift)
@@ -164,13 +164,13 @@ def _truth(op: str, name: str, value: Any) -> QuantArray:
 
 
 def _truths(op: str, a: Any, b: Any) -> list[Any]:
-    """The truth of both, of a number beside a packed array too."""
+    """Return the truth of both, of a number beside a packed array too."""
     a, b = (bool(x) if isinstance(x, (int, float, np.number)) else x for x in (a, b))
     return [x if isinstance(x, (bool, np.bool_)) else _truth(op, name, x) for name, x in (("a", a), ("b", b))]
 
 
 def _beside(value: Any, q: Any) -> Any:
-    """A bool as an array of the shape of the other operand, which is one row of words; all else as it is."""
+    """Turn a bool into an array of the shape of the other operand, which is one row of words; all else as it is."""
     if not isinstance(value, (bool, np.bool_)) or not isinstance(q, QuantArray):
         return value
     words = constant_rows(int(value), 1, q.words.shape[1:-1], q.shape[q.axis], q.device)

@@ -13,7 +13,7 @@ from ..manipulation.views import broadcast_to
 
 
 def aligned(op: str, **arrays: QuantArray) -> tuple[QuantArray, ...]:
-    """The arrays broadcast to one shape, as NumPy does; they lie on one device and have one packed axis.
+    """Broadcast the arrays to one shape, as NumPy does; they lie on one device and have one packed axis.
 
     Axes are counted from the last, as broadcasting does. No word of an unpacked axis is copied.
     """
@@ -32,14 +32,15 @@ def aligned(op: str, **arrays: QuantArray) -> tuple[QuantArray, ...]:
 
 
 def common_group(p: QuantArray, q: QuantArray) -> int | None:
-    """Elements of the packed axis that share constants of both arrays."""
+    """Count the elements of the packed axis that share constants of both arrays."""
     if p.group is None or q.group is None:
         return p.group or q.group
     return math.gcd(p.group, q.group)
 
 
 def joined(p: QuantArray, q: QuantArray, group: int | None) -> QuantArray:
-    """Codes of pairs, p's in the low bits, as planes of both; a carrier of codes and groups without a law of its own.
+    """Join codes to pairs, p's in the low bits, as planes of both: a carrier of codes and groups without a law of its
+    own.
 
     Where n_levels is no power of two some of its codes do not occur.
     """
@@ -50,6 +51,6 @@ def joined(p: QuantArray, q: QuantArray, group: int | None) -> QuantArray:
 
 
 def pair_codes(p: QuantArray, q: QuantArray) -> tuple[Array, Array]:
-    """The codes of p and q in each of the 2**bits codes of `joined`; codes that don't occur repeat the last."""
+    """Return the codes of p and q in each of the 2**bits codes of `joined`; codes that don't occur repeat the last."""
     code = np.arange(2 ** (p.bits + q.bits))
     return np.minimum(code % 2**p.bits, p.dtype.n_levels - 1), np.minimum(code >> p.bits, q.dtype.n_levels - 1)

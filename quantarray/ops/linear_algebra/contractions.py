@@ -52,8 +52,8 @@ def hamming(a: QuantArray, b: QuantArray, axis: Axes | None = -1, *, keepdims: b
     f = pair(op, a, b, _differing, 1)
     over = reduced_axes(op, len(f.shape), axis)
     table = np.arange(2).reshape(2, *(1,) * len(f.shape))
-    made = fold(f, over, None, [IntegerSum(table, np.int64)])[0]
-    return restored(made, over, checks.flag(op, "keepdims", keepdims))
+    distances = fold(f, over, None, [IntegerSum(table, np.int64)])[0]
+    return restored(distances, over, checks.flag(op, "keepdims", keepdims))
 
 
 def _differing(words: list[Array]) -> Array:
@@ -106,14 +106,14 @@ def _flat(out: Array) -> Array:
 
 
 def _counted(op: str, f: Field, a: QuantArray, b: QuantArray, at: int) -> Array:
-    """By the counts of sets of a's planes joined with b's."""
+    """Contract by the counts of sets of a's planes joined with b's."""
     dtype = result_type(op, True, f.shape[at] * a.dtype.max_abs * b.dtype.max_abs, None, None)
     table = np.multiply.outer(levels(b).ravel(), levels(a).ravel()).reshape(-1, *(1,) * len(f.shape))
     return restored(fold(f, (at,), None, [IntegerSum(table, dtype)])[0], (at,), False)
 
 
 def dot(a: QuantArray | Bytes, b: QuantArray | Bytes) -> Array:
-    """NumPy's dot: the sum over the last axis of a and the last but one of b, or its only one.
+    """Sum over the last axis of a and the last but one of b, or its only one: NumPy's dot.
 
     Operands and results as in `tensordot`.
 
@@ -129,7 +129,7 @@ def dot(a: QuantArray | Bytes, b: QuantArray | Bytes) -> Array:
 
 
 def inner(a: QuantArray | Bytes, b: QuantArray | Bytes) -> Array:
-    """The sum over the last axes of a and b: out[i.., j..] = sum_k a[i.., k] * b[j.., k].
+    """Sum over the last axes of a and b: out[i.., j..] = sum_k a[i.., k] * b[j.., k].
 
     Operands and results as in `tensordot`.
 
@@ -160,12 +160,12 @@ def outer(a: QuantArray, b: QuantArray) -> Array:
     both = exact(a) and exact(b)
     dtype = result_type(op, both, a.dtype.max_abs * b.dtype.max_abs if both else 0, None, None)
     checks.room(op, f"a result of shape {a.shape + b.shape}", np.dtype(dtype).itemsize * a.size * b.size)
-    made: Array = a.dequantize().astype(dtype)[:, None] * b.dequantize().astype(dtype)
-    return made
+    products: Array = a.dequantize().astype(dtype)[:, None] * b.dequantize().astype(dtype)
+    return products
 
 
 def tensordot(a: QuantArray | Bytes, b: QuantArray | Bytes, axes: int | tuple[Axes, Axes] = 2) -> Array:
-    """The sum over pairs of axes: the last n of a and the first n of b for an integer n, or ([a's], [b's]).
+    """Sum over pairs of axes: the last n of a and the first n of b for an integer n, or ([a's], [b's]).
 
     Both operands must be packed on axes that are one of the pairs; one of them may be an int8/uint8 array. Other pairs
     are joined with the packed one. Results are as those of `matmul`: int32 or int64 of integer levels, else float32.
@@ -189,7 +189,7 @@ def tensordot(a: QuantArray | Bytes, b: QuantArray | Bytes, axes: int | tuple[Ax
 
 
 def _paired(op: str, a: Any, b: Any, ours: list[Any], theirs: list[Any]) -> Array:
-    """A contraction of pairs of axes, with the free axes of a before those of b."""
+    """Contract pairs of axes, with the free axes of a before those of b."""
     if not a.ndim or not b.ndim:
         raise ValueError(f"{op}: operands must have at least one axis, got {a.shape} and {b.shape}")
     ours = [checks.axis(op, d, a.ndim, "an axis of a") for d in ours]
@@ -223,13 +223,13 @@ def contract(
     with _as_product(op):
         x = _rows(a, [i for i, _ in batch], free_a, [i for i, _ in rest], at[0])
         w = _rows(b, [j for _, j in batch], free_b, [j for _, j in rest], at[1])
-        made = matmul(x, w.transpose(0, 2, 1)) if batch else linear(x, w)
-    return restored(made.reshape(shape), (), False)
+        product = matmul(x, w.transpose(0, 2, 1)) if batch else linear(x, w)
+    return restored(product.reshape(shape), (), False)
 
 
 @contextmanager
 def _as_product(op: str) -> Iterator[None]:
-    """Errors of the matrix product that a contraction became, with the name of what was called."""
+    """Raise errors of the matrix product that a contraction became with the name of what was called."""
     try:
         yield
     except (TypeError, ValueError, OverflowError) as error:
@@ -237,7 +237,7 @@ def _as_product(op: str) -> Iterator[None]:
 
 
 def _packed_pair(op: str, a: Any, b: Any, pairs: list[tuple[int, int]]) -> tuple[int, int]:
-    """The pair of axes on which the operands are packed; a dense one is packed to fit."""
+    """Find the pair of axes on which the operands are packed; a dense one is packed to fit."""
     if not pairs:
         raise ValueError(
             f"{op}: sums over no axis of {a.shape} and {b.shape}, so it is no contraction; outer multiplies two arrays "
@@ -254,7 +254,7 @@ def _packed_pair(op: str, a: Any, b: Any, pairs: list[tuple[int, int]]) -> tuple
 
 
 def _rows(q: Any, batch: Sequence[int], free: Sequence[int], rest: Sequence[int], at: int) -> QuantArray:
-    """An operand as [free contracted], or [batch free contracted]; packed on the last axis."""
+    """View an operand as [free contracted], or [batch free contracted]; packed on the last axis."""
     p = q if isinstance(q, QuantArray) else from_dense(q, at)
     n, m = math.prod(q.shape[d] for d in batch), math.prod(q.shape[d] for d in free)
     k = math.prod(q.shape[d] for d in rest) * q.shape[at]

@@ -20,7 +20,7 @@ def einsum(subscripts: str, a: QuantArray, /) -> Array | QuantArray: ...
 @overload
 def einsum(subscripts: str, a: QuantArray | Bytes, b: QuantArray | Bytes, /) -> Array: ...
 def einsum(subscripts: str, *operands: QuantArray | Bytes) -> Array | QuantArray:
-    """Einstein's sums of one array or of products of two, as NumPy writes them: "ik,jk->ij".
+    """Compute Einstein's sums of one array or of products of two, as NumPy writes them: "ik,jk->ij".
 
     Of one array: a sum over the axes that the result lacks (`sum`), or a transposed view where it has all. Of two:
     both must be packed on an axis that the result lacks. An axis of one array that neither the other nor the result
@@ -43,7 +43,7 @@ def einsum(subscripts: str, *operands: QuantArray | Bytes) -> Array | QuantArray
 
 
 def _parsed(op: str, subscripts: Any, count: int) -> tuple[list[str], str]:
-    """Letters of the operands and of the result."""
+    """Parse the letters of the operands and of the result."""
     if not isinstance(subscripts, str):
         raise TypeError(f"{op}: subscripts must be text like 'ik,jk->ij', got {checks.kind(subscripts)}")
     text = subscripts.replace(" ", "")
@@ -66,11 +66,11 @@ def _parsed(op: str, subscripts: Any, count: int) -> tuple[list[str], str]:
 
 
 def _of_one(q: QuantArray, letters: str, out: str) -> Array | QuantArray:
-    kept = [c for c in letters if c in out]
-    if len(kept) == len(letters):
+    remaining = [c for c in letters if c in out]
+    if len(remaining) == len(letters):
         return q.transpose([letters.index(c) for c in out])
-    made = sum_over(q, tuple(letters.index(c) for c in letters if c not in out))
-    return np.transpose(made, [kept.index(c) for c in out]) if out else made
+    summed = sum_over(q, tuple(letters.index(c) for c in letters if c not in out))
+    return np.transpose(summed, [remaining.index(c) for c in out]) if out else summed
 
 
 def _of_two(op: str, a: Any, b: Any, ours: str, theirs: str, out: str) -> Array:
@@ -84,7 +84,7 @@ def _of_two(op: str, a: Any, b: Any, ours: str, theirs: str, out: str) -> Array:
     shared = [c for c in ours if c in theirs]
     batch = [c for c in shared if c in out]
     free = [[c for c in mine if c not in other] for mine, other in ((ours, theirs), (theirs, ours))]
-    made = contract(
+    product = contract(
         op,
         a,
         b,
@@ -93,5 +93,5 @@ def _of_two(op: str, a: Any, b: Any, ours: str, theirs: str, out: str) -> Array:
         [ours.index(c) for c in free[0]],
         [theirs.index(c) for c in free[1]],
     )
-    found = [*batch, *free[0], *free[1]]
-    return np.transpose(made, [found.index(c) for c in out]) if out else made
+    order = [*batch, *free[0], *free[1]]
+    return np.transpose(product, [order.index(c) for c in out]) if out else product

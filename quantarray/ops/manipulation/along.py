@@ -18,7 +18,7 @@ from .views import broadcast_to
 
 
 def take_along_axis(q: QuantArray, indices: Values, axis: int | None = -1) -> QuantArray:
-    """The elements of an axis that `indices` name, for each place of the other axes by itself.
+    """Take the elements of an axis that `indices` name, for each place of the other axes by itself.
 
     out[i, j, k] = q[i, indices[i, j, k], k] for axis 1 of 3. indices: integers with as many axes as q, whose other
     axes broadcast against q's; with axis=None places in C order, of one axis. Bits are moved one by one. Raises
@@ -51,7 +51,7 @@ def take_along_axis(q: QuantArray, indices: Values, axis: int | None = -1) -> Qu
 
 
 def _alike(op: str, q: QuantArray, a: Array, d: int) -> tuple[QuantArray, Array]:
-    """Both broadcast to one shape but for axis d."""
+    """Broadcast both to one shape but for axis d."""
     try:
         if a.ndim != q.ndim:
             raise ValueError
@@ -80,7 +80,7 @@ def _chosen_rows(q: QuantArray, a: Array, d: int) -> Array:
     out = empty(q.device, (q.bits, *last.shape[:-1], q.words.shape[-1]))
     if out.size:
         before, behind = math.prod(out.shape[1:at]), math.prod(out.shape[at + 1 : -1])
-        found = out.reshape(q.bits, before, -1, behind, out.shape[-1])
+        rows_out = out.reshape(q.bits, before, -1, behind, out.shape[-1])
         words = contiguous(q.words).reshape(q.bits, before, -1, behind, out.shape[-1])
-        kernel(q.device, "gather_rows")(words, last.reshape(before, -1, behind, last.shape[-1]), found)
+        kernel(q.device, "gather_rows")(words, last.reshape(before, -1, behind, last.shape[-1]), rows_out)
     return out

@@ -1,4 +1,4 @@
-"""The constants of arrays that are joined."""
+"""Constants of arrays that are joined."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.dtypes import Array, Constants
 
 
 def joined_constants(op: str, arrays: list[QuantArray], axis: int) -> Constants:
-    """Constants of arrays one after the other along `axis`, packed alike and equal in all other lengths.
+    """Join the constants of arrays one after the other along `axis`, packed alike and equal in all other lengths.
 
     Equal ones stay as they are. Others vary along the axis then, an entry an element; along the packed axis only
     where groups of one length fit. An array of one constant there is one group.
@@ -26,19 +26,19 @@ def joined_constants(op: str, arrays: list[QuantArray], axis: int) -> Constants:
     stored = [q.constants.items() for q in arrays]
     if len({q.constants.bfloat16 for q in arrays}) > 1:
         stored = [[(n, getattr(q.constants, n), lead) for n, _, lead in q.constants.items()] for q in arrays]
-    made = {}
+    joined = {}
     for i, name in enumerate(names):
         lead = stored[0][i][2]
-        made[name] = _joined(op, [s[i][1] for s in stored], lead, arrays, axis, group)
-    found = Constants(made.get("scale"), made.get("offset"), made.get("table"), group)
-    return found if found.varies(arrays[0].axis) else found.map(lambda a, lead: a)
+        joined[name] = _joined(op, [s[i][1] for s in stored], lead, arrays, axis, group)
+    constants = Constants(joined.get("scale"), joined.get("offset"), joined.get("table"), group)
+    return constants if constants.varies(arrays[0].axis) else constants.map(lambda a, lead: a)
 
 
 def _common_group(op: str, arrays: list[QuantArray]) -> int:
-    found = {q.group for q in arrays if q.group and q.constants.varies(q.axis)}
-    if len(found) > 1:
-        raise ValueError(f"{op}: constants come in groups of {sorted(found)} along the packed axis, which differ")
-    return found.pop() if found else max(1, *(q.shape[q.axis] for q in arrays))
+    groups = {q.group for q in arrays if q.group and q.constants.varies(q.axis)}
+    if len(groups) > 1:
+        raise ValueError(f"{op}: constants come in groups of {sorted(groups)} along the packed axis, which differ")
+    return groups.pop() if groups else max(1, *(q.shape[q.axis] for q in arrays))
 
 
 def _joined(op: str, parts: list[Array], lead: int, arrays: list[QuantArray], axis: int, group: int) -> Array:

@@ -31,23 +31,23 @@ def getitem(q: QuantArray, key: Any) -> Any:
 
 
 def index(q: QuantArray, key: Any, op: str = "index") -> QuantArray:
-    """Basic indexing that leaves an axis, for other functions."""
+    """Index by keys that leave an axis, for other functions."""
     return _basic(op, q, _expanded(op, q, key))
 
 
 def _element(q: QuantArray, items: list[Any]) -> Any:
-    """A NumPy scalar, int32 or float32."""
+    """Return one element as a NumPy scalar, int32 or float32."""
     i = items[q.axis]
     if q.ndim == 1 and q.group is None and q.device == "cpu":
         start = i - i % _NEAR
         q._near = start, _basic("index", q, [slice(start, min(start + _NEAR, len(q)))]).dequantize()
         return q._near[1][i - start]
-    kept: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
-    return _basic("index", q, kept).dequantize()[0]
+    items_of_one: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
+    return _basic("index", q, items_of_one).dequantize()[0]
 
 
 def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
-    """Integers, slices and None, one item for each axis in order. `...` was expanded before."""
+    """Index by integers, slices and None, one item for each axis in order. `...` was expanded before."""
     checks.dimensions(op, sum(not isinstance(item, int) for item in items))
     names = [i for i, item in enumerate(items) if item is not None]
     packed = names[q.axis]
@@ -62,8 +62,8 @@ def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:
         if i == packed:
             axis = len(shape)
         if not isinstance(item, int):
-            found = None if item is None else runs[names.index(i)]
-            shape.append(1 if found is None else found.size)
+            run_of_axis = None if item is None else runs[names.index(i)]
+            shape.append(1 if run_of_axis is None else run_of_axis.size)
     key = [item for i, item in enumerate(items) if i != packed]
     words = cut(q, q.words[(slice(None), *key)], run)
     return derived(q, words, tuple(shape), axis, _basic_constants(op, q, items, run))
@@ -88,10 +88,10 @@ def _basic_constants(op: str, q: QuantArray, items: list[Any], run: Run) -> Cons
 
 
 def _row(op: str, q: QuantArray, items: list[Any], packed: int) -> QuantArray:
-    """An integer on the packed axis: that one element, packed along the last axis left."""
-    kept = list(items)
-    kept[packed] = slice(items[packed], items[packed] + 1)
-    thin = _basic(op, q, kept)
+    """Index by an integer on the packed axis: that one element, packed along the last axis left."""
+    others = list(items)
+    others[packed] = slice(items[packed], items[packed] + 1)
+    thin = _basic(op, q, others)
     last = max(d for d in range(thin.ndim) if d != thin.axis)
     return _basic(op, repack(thin, last), [0 if d == thin.axis else slice(None) for d in range(thin.ndim)])
 
@@ -106,7 +106,7 @@ def _named(items: list[Any]) -> list[Any]:
 
 
 def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_side: bool) -> QuantArray:
-    """Arrays of indices: basic indexing by all others first, then the elements that the arrays name.
+    """Index by arrays: first by all other items, then by the arrays.
 
     As in NumPy arrays broadcast, integers count as arrays beside them, and unless these stand side by side in the key,
     the arrays' axes come first.
@@ -119,11 +119,11 @@ def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_sid
     basic = [slice(None) if i in arrays else item for i, item in enumerate(items)]
     axes = [sum(not isinstance(item, int) for item in basic[:i]) for i in arrays]
     merged, indices = _merged(_basic("index", q, basic), axes, listed)
-    found = take_along("index", merged, indices, axes[0])
+    taken = take_along("index", merged, indices, axes[0])
     if side_by_side:
-        return found
-    made = range(axes[0], axes[0] + indices.ndim)
-    return found.transpose(*made, *(d for d in range(found.ndim) if d not in made))
+        return taken
+    new_axes = range(axes[0], axes[0] + indices.ndim)
+    return taken.transpose(*new_axes, *(d for d in range(taken.ndim) if d not in new_axes))
 
 
 def _side_by_side(key: Any) -> bool:
@@ -135,7 +135,7 @@ def _side_by_side(key: Any) -> bool:
 
 
 def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[QuantArray, Array]:
-    """Several indexed axes as one at the place of the first, and the indices along it."""
+    """Merge several indexed axes to one at the place of the first, and the indices along it."""
     if len(axes) == 1:
         return q, indices[0]
     order = sorted(range(len(axes)), key=lambda i: axes[i] == q.axis)  # the packed one ends what is merged
@@ -150,7 +150,7 @@ def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[Q
 
 
 def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
-    """The key as a list of integers that are not negative, slices, arrays of indices, and None."""
+    """Expand the key to a list of integers that are not negative, slices, arrays of indices, and None."""
     items = list(key) if isinstance(key, tuple) else [key]
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -161,16 +161,16 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
         raise IndexError(f"{op}: too many indices: the array has {q.ndim} axes, {named} were named")
     fill = [slice(None)] * (q.ndim - named)
     items = items[: dots[0]] + fill + items[dots[0] + 1 :] if dots else items + fill
-    made: list[Any] = []
+    expanded: list[Any] = []
     d = 0
     for item in items:
-        made.extend([None] if item is None else _one_index(op, q, item, d))
+        expanded.extend([None] if item is None else _one_index(op, q, item, d))
         d += _axes_of(item)
-    return made
+    return expanded
 
 
 def _as_array(op: str, item: Any) -> Any:
-    """Lists, tuples and ranges become arrays, all else stays."""
+    """Turn lists, tuples and ranges into arrays; all else stays."""
     if not isinstance(item, (list, tuple, range)):
         return item
     try:
@@ -181,14 +181,14 @@ def _as_array(op: str, item: Any) -> Any:
 
 
 def _axes_of(item: Any) -> int:
-    """How many axes an item stands for."""
+    """Count the axes that an item stands for."""
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if isinstance(item, np.ndarray) and item.dtype == np.bool_ and item.ndim else 1
 
 
 def _one_index(op: str, q: QuantArray, item: Any, d: int) -> list[Any]:
-    """A slice, an integer or an array, checked; of a mask an array for each of its axes."""
+    """Check a slice, an integer or an array; a mask becomes an array for each of its axes."""
     if isinstance(item, slice):
         try:
             item.indices(q.shape[d])

@@ -19,7 +19,7 @@ from .reshaping import ravel
 
 
 def concatenate(arrays: Sequence[QuantArray], axis: int | None = 0) -> QuantArray:
-    """The arrays one after the other along an axis; with None all of their elements in C order.
+    """Join arrays one after the other along an axis; with None all of their elements in C order.
 
     They are packed on one axis and have equal lengths along all others. Dtype: theirs where it is one; of different
     integer levels the first dtype that has all of them, or one with all in ascending order, of at most 256. Equal
@@ -47,7 +47,7 @@ def concat(arrays: Sequence[QuantArray], axis: int | None = 0) -> QuantArray:
 
 
 def stack(arrays: Sequence[QuantArray], axis: int = 0) -> QuantArray:
-    """Arrays of one shape along a new axis; laws and constants join as in `concatenate`.
+    """Join arrays of one shape along a new axis; laws and constants join as in `concatenate`.
 
     >>> import quantarray as qa
     >>> a = qa.encode([1, -1], values=(-1, 1))
@@ -64,7 +64,7 @@ def stack(arrays: Sequence[QuantArray], axis: int = 0) -> QuantArray:
 
 
 def vstack(arrays: Sequence[QuantArray]) -> QuantArray:
-    """Arrays as rows one below the other: joined along axis 0, those of one axis as one row each.
+    """Join arrays along axis 0, those of one axis as one row each.
 
     >>> import quantarray as qa
     >>> a = qa.encode([1, -1], values=(-1, 1))
@@ -76,7 +76,7 @@ def vstack(arrays: Sequence[QuantArray]) -> QuantArray:
 
 
 def hstack(arrays: Sequence[QuantArray]) -> QuantArray:
-    """Arrays beside each other: joined along axis 1, those of one axis along it.
+    """Join arrays along axis 1, those of one axis along it.
 
     >>> import quantarray as qa
     >>> a = qa.encode([[1, -1]], values=(-1, 1))
@@ -117,7 +117,7 @@ def concatenated(op: str, arrays: list[QuantArray], axis: int | None) -> QuantAr
 
 
 def joined(op: str, arrays: list[QuantArray], d: int) -> QuantArray:
-    """Arrays of one dtype and packed axis, equal but for the length of axis d, one after the other along it."""
+    """Join arrays of one dtype and packed axis, equal but for the length of axis d, one after the other along it."""
     first = arrays[0]
     constants = joined_constants(op, arrays, d)
     length, xp = sum(q.shape[d] for q in arrays), namespace(first.device)

@@ -22,7 +22,7 @@ _Width = tuple[int, int]  # elements before and after
 def pad(
     q: QuantArray, pad_width: Values, mode: Literal["constant", "edge"] = "constant", constant_values: Values = 0
 ) -> QuantArray:
-    """Elements before and after each axis: of the value `constant_values`, or with mode "edge" copies of the ends.
+    """Add elements before and after each axis: of the value `constant_values`, or with mode "edge" copies of the ends.
 
     pad_width: an integer, (before, after), or one pair an axis. The law stays: the value must be a level of all codes'
     constants, and these may not vary along an axis that grows by it. Raises ValueError where that is not so.
@@ -66,12 +66,12 @@ def _edge(op: str, q: QuantArray, widths: list[_Width]) -> QuantArray:
     outer = [width for d, width in enumerate(widths) if d != q.axis]
     if any(map(any, outer)):
         words = namespace(q.device).pad(words, [(0, 0), *outer, (0, 0)], mode="edge")
-    made = derived(q, words, _padded(q.shape, widths), q.axis, constants)
+    padded = derived(q, words, _padded(q.shape, widths), q.axis, constants)
     for d, (b, a) in enumerate(widths):
         if d != q.axis and (b or a):
-            constants = taken_constants(made, np.clip(np.arange(-b, q.shape[d] + a), 0, q.shape[d] - 1), d)
-            made = derived(made, words, made.shape, q.axis, constants)
-    return made
+            constants = taken_constants(padded, np.clip(np.arange(-b, q.shape[d] + a), 0, q.shape[d] - 1), d)
+            padded = derived(padded, words, padded.shape, q.axis, constants)
+    return padded
 
 
 def _constant(op: str, q: QuantArray, widths: list[_Width], value: float) -> QuantArray:
@@ -99,7 +99,7 @@ def _padded(shape: tuple[int, ...], widths: list[_Width]) -> tuple[int, ...]:
 
 
 def _framed(words: Array, outer: list[_Width], fill: Array) -> Array:
-    """Words [bits *outer word] amid those of `fill`: each is written once, but for the frame's corners."""
+    """Put words [bits *outer word] amid those of `fill`: each is written once, but for the frame's corners."""
     out = empty(device_of(words), fill.shape)
     out[(slice(None), *(slice(b, n + b) for n, (b, _) in zip(words.shape[1:-1], outer, strict=True)))] = words
     for d, (before, after) in enumerate(outer):
@@ -110,7 +110,7 @@ def _framed(words: Array, outer: list[_Width], fill: Array) -> Array:
 
 
 def _codes_of(op: str, q: QuantArray, value: float) -> Array:
-    """The first code of a value, with the axes of the constants, 1 where they don't vary."""
+    """Return the first code of a value, with the axes of the constants, 1 where they don't vary."""
     codes, has = first_codes(q, value)
     if not has.all():
         at = int(np.flatnonzero(~has)[0])
@@ -128,11 +128,13 @@ def _codes_of(op: str, q: QuantArray, value: float) -> Array:
 
 
 def _filled(q: QuantArray, codes: Array, shape: tuple[int, ...]) -> Array:
-    """Words of an array like q of another shape, each element with the code of its place; a view by strides of 0."""
+    """Fill words of another shape than q's, each element with the code of its place; a view by strides of 0."""
     xp = namespace(q.device)
     ones = np.full(word_count(shape[q.axis]), 2**64 - 1, WORD)
     ones[-1:] = tail_mask(shape[q.axis])
     planes = np.arange(q.bits).reshape(-1, *(1,) * codes.ndim)
     bits = np.moveaxis(codes[None] >> planes & 1, 1 + q.axis, -1).astype(WORD)
-    made: Array = xp.broadcast_to(xp.asarray(bits * ones), (q.bits, *shape[: q.axis], *shape[q.axis + 1 :], len(ones)))
-    return made
+    filled: Array = xp.broadcast_to(
+        xp.asarray(bits * ones), (q.bits, *shape[: q.axis], *shape[q.axis + 1 :], len(ones))
+    )
+    return filled

@@ -22,7 +22,7 @@ from .views import broadcast_to, swapaxes
 
 
 def flip(q: QuantArray, axis: Axes | None = None) -> QuantArray:
-    """The elements of an axis, of several, or by default of all, in reverse order; a view along unpacked axes.
+    """Reverse the elements of an axis, of several, or by default of all; a view along unpacked axes.
 
     >>> import quantarray as qa
     >>> qa.flip(qa.encode([1, -1, -1], values=(-1, 1))).dequantize().tolist()
@@ -35,7 +35,7 @@ def flip(q: QuantArray, axis: Axes | None = None) -> QuantArray:
 
 
 def rot90(q: QuantArray, k: int = 1, axes: tuple[int, int] | list[int] = (0, 1)) -> QuantArray:
-    """The plane of two axes turned k times by 90 degrees, the first axis towards the second one's start.
+    """Turn the plane of two axes k times by 90 degrees, the first axis towards the second one's start.
 
     A view but where the packed axis is turned round.
 
@@ -51,12 +51,12 @@ def rot90(q: QuantArray, k: int = 1, axes: tuple[int, int] | list[int] = (0, 1))
         raise ValueError(f"{op}: axes must be two, got {axes}")
     turned = ((), plane[1:], plane, plane[:1])[turns]
     steps = tuple(slice(None, None, -1 if d in turned else 1) for d in range(q.ndim))
-    found = index(q, steps, op)
-    return swapaxes(found, *plane) if turns % 2 else found
+    flipped = index(q, steps, op)
+    return swapaxes(flipped, *plane) if turns % 2 else flipped
 
 
 def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
-    """Element i moves to i + shift, modulo the length of the axis; without an axis of all elements in C order.
+    """Move element i to i + shift, modulo the length of the axis; without an axis of all elements in C order.
 
     `shift` and `axis` may be several. The packed axis stays the packed one. Along it constants in groups must stay
     whole groups; without an axis, they must not vary, but for runs of elements in C order that stay whole.
@@ -100,7 +100,8 @@ def _rolled(op: str, q: QuantArray, shift: int, d: int) -> QuantArray:
 
 
 def tile(q: QuantArray, reps: Axes) -> QuantArray:
-    """The whole array reps[d] times along axis d; fewer reps than axes are those of the last ones, more add axes.
+    """Repeat the whole array reps[d] times along axis d; fewer reps than axes are those of the last ones, more add
+    axes.
 
     >>> import quantarray as qa
     >>> qa.tile(qa.encode([1, -1], values=(-1, 1)), (2, 2)).dequantize().tolist()
@@ -121,7 +122,7 @@ def tile(q: QuantArray, reps: Axes) -> QuantArray:
 
 
 def _of_runs(op: str, q: QuantArray, runs: list[Run], d: int) -> QuantArray:
-    """The array whose axis d is runs of this one's."""
+    """Rearrange an array so that its axis d is runs of the old one's."""
     shape = (*q.shape[:d], sum(run.size for run in runs), *q.shape[d + 1 :])
     if d == q.axis:
         constants = run_constants(op, q, runs)
@@ -136,7 +137,7 @@ def _of_runs(op: str, q: QuantArray, runs: list[Run], d: int) -> QuantArray:
 def array_split(
     q: QuantArray, indices_or_sections: SupportsIndex | Sequence[SupportsIndex] | Array, axis: int = 0
 ) -> list[QuantArray]:
-    """An axis cut into so many parts, the first ones longer by one where lengths differ, or before each of the indices.
+    """Cut an axis into so many parts, the first ones longer by one where lengths differ, or before each of the indices.
 
     Views along unpacked axes and where parts of the packed one begin and end on words.
 
@@ -182,7 +183,7 @@ def _split(op: str, q: QuantArray, sections: Any, axis: int) -> list[QuantArray]
 
 
 def unstack(q: QuantArray, axis: int = 0) -> tuple[QuantArray, ...]:
-    """The arrays along an axis, which they lack; views of all axes but the packed one.
+    """Split the array along an axis, which the parts lack; views of all axes but the packed one.
 
     >>> import quantarray as qa
     >>> [row.dequantize().tolist() for row in qa.unstack(qa.encode([[1, -1], [1, 1]], values=(-1, 1)))]
@@ -199,7 +200,7 @@ def unstack(q: QuantArray, axis: int = 0) -> tuple[QuantArray, ...]:
 
 
 def meshgrid(*arrays: QuantArray, indexing: Literal["xy", "ij"] = "xy") -> tuple[QuantArray, ...]:
-    """Arrays of one axis as coordinates of a grid: array i varies along axis i of the shape of all lengths.
+    """Broadcast arrays of one axis to coordinates of a grid: array i varies along axis i of the shape of all lengths.
 
     Each is packed on the axis along which it varies, and a view. With indexing="xy" the first two axes change places.
 
@@ -210,11 +211,11 @@ def meshgrid(*arrays: QuantArray, indexing: Literal["xy", "ij"] = "xy") -> tuple
     """
     op = "meshgrid"
     checks.choice(op, "indexing", indexing, ("xy", "ij"))
-    given = [checks.packed(op, "each array", q) for q in arrays]
-    if any(q.ndim != 1 for q in given):
-        raise ValueError(f"{op}: needs arrays of one axis, got the shapes {', '.join(str(q.shape) for q in given)}")
-    shape = tuple(q.shape[0] for q in given)
-    keys = [tuple(slice(None) if d == i else None for d in range(len(given))) for i in range(len(given))]
-    made = [broadcast_to(index(q, key, op), shape) for q, key in zip(given, keys, strict=True)]
-    swapped = indexing == "xy" and len(given) > 1
-    return tuple(swapaxes(q, 0, 1) if swapped else q for q in made)
+    lines = [checks.packed(op, "each array", q) for q in arrays]
+    if any(q.ndim != 1 for q in lines):
+        raise ValueError(f"{op}: needs arrays of one axis, got the shapes {', '.join(str(q.shape) for q in lines)}")
+    shape = tuple(q.shape[0] for q in lines)
+    keys = [tuple(slice(None) if d == i else None for d in range(len(lines))) for i in range(len(lines))]
+    grids = [broadcast_to(index(q, key, op), shape) for q, key in zip(lines, keys, strict=True)]
+    swapped = indexing == "xy" and len(lines) > 1
+    return tuple(swapaxes(q, 0, 1) if swapped else q for q in grids)

@@ -14,7 +14,7 @@ from ..words.conversion import expand
 
 
 def repack(q: QuantArray, axis: int = -1) -> QuantArray:
-    """The same values in the same shape, packed along another axis; itself where it is packed so already.
+    """Pack the same values in the same shape along another axis; return the array itself where it is packed so.
 
     Bits move as matrices of 64 x 64 that are transposed. Constants that come in groups of the old packed axis become
     one an element there; those that vary along the new one become groups of one element.

@@ -20,7 +20,7 @@ _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements a
 
 
 def reshape(q: QuantArray, *shape: Axes) -> QuantArray:
-    """Another shape of the same elements in C order; one length may be -1.
+    """Give the same elements, in C order, another shape; one length may be -1.
 
     A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
     where the bits of the packed axis must move. Axes behind the packed one may not merge with it: `repack` first.
@@ -39,7 +39,7 @@ def reshape(q: QuantArray, *shape: Axes) -> QuantArray:
 
 
 def ravel(q: QuantArray) -> QuantArray:
-    """All elements in C order along one axis, which the packed one has to end; a view where `reshape` is one.
+    """Flatten all elements in C order along one axis, which the packed one has to end; a view where `reshape` is one.
 
     >>> import quantarray as qa
     >>> qa.ravel(qa.encode([[1, -1], [-1, -1]], values=(-1, 1))).dequantize()
@@ -49,21 +49,21 @@ def ravel(q: QuantArray) -> QuantArray:
 
 
 def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
-    given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-    lengths = [checks.integer("reshape", "a length", n, -1) for n in given]
+    asked = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    lengths = [checks.integer("reshape", "a length", n, -1) for n in asked]
     checks.dimensions("reshape", len(lengths))
     known = math.prod(n for n in lengths if n >= 0)
     if lengths.count(-1) > 1:
-        raise ValueError(f"reshape: at most one length may be -1, got {tuple(given)}")
+        raise ValueError(f"reshape: at most one length may be -1, got {tuple(asked)}")
     if -1 in lengths and known and q.size % known == 0:
         lengths[lengths.index(-1)] = q.size // known
     if -1 in lengths or math.prod(lengths) != q.size or not lengths:
-        raise ValueError(f"reshape: an array of shape {q.shape} does not fit the shape {tuple(given)}")
+        raise ValueError(f"reshape: an array of shape {q.shape} does not fit the shape {tuple(asked)}")
     return tuple(lengths)
 
 
 def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
-    """The blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
+    """Return the blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
     front, behind = q.shape[: q.axis + 1], q.shape[q.axis + 1 :]
     cuts = [
         j
@@ -86,7 +86,7 @@ def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _B
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[_Block]:
-    """The shortest stretches (old[i0:i1], new[j0:j1]) of equal products, in order."""
+    """Find the shortest stretches (old[i0:i1], new[j0:j1]) of equal products, in order."""
     if 0 in old:
         yield 0, len(old), 0, len(new)
         return
@@ -140,29 +140,31 @@ def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new:
     i0, i1, j0, j1 = packed
     along = any(math.prod(a.shape[lead + i0 : lead + i1]) > 1 for _, a, lead in q.constants.items())
     same = q.shape[i1 - 1] == new[j1 - 1]
-    kept = same and tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
-    group = (q.group or q.shape[i1 - 1]) if along and not kept else q.group
-    if along and not kept and (not group or q.shape[i1 - 1] % group or new[j1 - 1] % group):
+    unchanged = same and tuple(n for n in q.shape[i0:i1] if n != 1) == tuple(n for n in new[j0:j1] if n != 1)
+    group = (q.group or q.shape[i1 - 1]) if along and not unchanged else q.group
+    if along and not unchanged and (not group or q.shape[i1 - 1] % group or new[j1 - 1] % group):
         raise ValueError(
             f"reshape: the constants of {q.shape} vary along axes that merge into the packed one, in runs of {group}, "
             f"which do not fit its new length {new[j1 - 1]}; quantise with constants that don't vary there"
         )
 
     def change(a: Array, lead: int) -> Array:
-        inner, made = a.shape[lead:], []
+        inner, lengths = a.shape[lead:], []
         for b in blocks:
             old, out = list(q.shape[b[0] : b[1]]), list(new[b[2] : b[3]])
             if b[0] <= q.axis < b[1] and group:
                 old[-1], out[-1] = -(-old[-1] // group), -(-out[-1] // group)
             varies = math.prod(inner[b[0] : b[1]]) > 1
-            made.append((old if varies else [1] * len(old), out if varies else [1] * len(out)))
-        full = [n for old, _ in made for n in old]
-        return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(*a.shape[:lead], *(n for _, o in made for n in o))
+            lengths.append((old if varies else [1] * len(old), out if varies else [1] * len(out)))
+        full = [n for old, _ in lengths for n in old]
+        return np.broadcast_to(a, (*a.shape[:lead], *full)).reshape(
+            *a.shape[:lead], *(n for _, o in lengths for n in o)
+        )
 
     return q.constants.map(change, group)
 
 
 def _one_constant(a: Array, lead: int, ndim: int) -> Array:
-    """An array without elements keeps one constant for all of them: the first, or 1 where there is none."""
+    """Keep one constant for an array without elements: the first, or 1 where there is none."""
     first = a.reshape(*a.shape[:lead], -1)[..., :1] if a.size else np.ones((*a.shape[:lead], 1), a.dtype)
     return first.reshape(*a.shape[:lead], *[1] * ndim)

@@ -17,7 +17,7 @@ _PART = 1 << 16  # elements of the packed axis whose indices are in memory at on
 
 
 def take(q: QuantArray, indices: Values, axis: int | None = None) -> QuantArray:
-    """The elements `indices` of an axis, [.. *indices.shape ..] in its place; of the array in C order without one.
+    """Take the elements `indices` of an axis, [.. *indices.shape ..] in its place; of the array in C order without one.
 
     Copies words along unpacked axes, and bits along the packed one. Constants move with their elements; those that
     come in groups of the packed axis must stay whole groups, or IndexError is raised.
@@ -40,8 +40,8 @@ def take(q: QuantArray, indices: Values, axis: int | None = None) -> QuantArray:
     if a.ndim == 0:
         if q.ndim == 1:
             raise ValueError(f"{op}: a packed array needs an axis, and none would be left; q[{int(a)}] gives the value")
-        found: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
-        return found
+        element: QuantArray = q[(slice(None),) * d + (int(checks.indices(op, a, q.shape[d], d)),)]
+        return element
     if d != q.axis or q.constants.varies(d):
         return take_along(op, q, checks.indices(op, a, q.shape[d], d), d)
     checks.indices_within(op, a, q.shape[d], d)
@@ -61,7 +61,7 @@ def take_along(op: str, q: QuantArray, indices: Array, d: int) -> QuantArray:
 
 
 def taken_constants(q: QuantArray, indices: Array, d: int) -> Constants:
-    """Constants of the elements `indices` of an unpacked axis."""
+    """Take the constants of the elements `indices` of an unpacked axis."""
 
     def change(a: Array, lead: int) -> Array:
         at = lead + d
@@ -76,14 +76,14 @@ def _take_bits(op: str, q: QuantArray, indices: Array) -> QuantArray:
     listed = indices.reshape(-1)
     constants = index_constants(op, q, listed)
     shape = (*q.shape[: q.axis], len(listed), *q.shape[q.axis + 1 :])
-    found = derived(q, gathered(q, listed), shape, q.axis, constants)
+    taken = derived(q, gathered(q, listed), shape, q.axis, constants)
     if indices.ndim == 1:
-        return found
-    return reshape(found, (*q.shape[: q.axis], *indices.shape, *q.shape[q.axis + 1 :]))
+        return taken
+    return reshape(taken, (*q.shape[: q.axis], *indices.shape, *q.shape[q.axis + 1 :]))
 
 
 def gathered(q: QuantArray, indices: Array) -> Array:
-    """Words of the elements `indices` of the packed axis, counted from the end if negative."""
+    """Gather the words of the elements `indices` of the packed axis, counted from the end if negative."""
     out = empty(q.device, (*q.words.shape[:-1], word_count(len(indices))))
     if not out.size:
         return out
@@ -98,7 +98,8 @@ def gathered(q: QuantArray, indices: Array) -> Array:
 
 
 def repeat(q: QuantArray, repeats: Values, axis: int | None = None) -> QuantArray:
-    """Each element of an axis `repeats` times, or repeats[i] times the i-th; of the array in C order without an axis.
+    """Repeat each element of an axis `repeats` times, or repeats[i] times the i-th; of the array in C order without an
+    axis.
 
     >>> import quantarray as qa
     >>> qa.repeat(qa.encode([1, -1], values=(-1, 1)), 2).dequantize().tolist()
@@ -137,7 +138,7 @@ def _repeat_bits(q: QuantArray, counts: Array) -> QuantArray:
 
 
 def _repeat_each(q: QuantArray, counts: Array, out: Array) -> None:
-    """A part of q, and of what becomes of it, at a time: 8 bytes for each count or result are never in memory."""
+    """Repeat a part of q at a time: 8 bytes for each count or result are never in memory."""
     waiting, done = np.zeros(0, np.int64), 0  # indices that do not fill a word yet, words laid
     for first in range(0, len(counts), _PART):
         ends = np.cumsum(counts[first : first + _PART], dtype=np.int64)

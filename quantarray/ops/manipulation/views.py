@@ -16,7 +16,7 @@ from .indexing import index
 
 
 def permute_dims(q: QuantArray, axes: tuple[int, ...] | list[int]) -> QuantArray:
-    """The axes in another order; a view: axis d of the result is axis axes[d] of q.
+    """Permute the axes; a view: axis d of the result is axis axes[d] of q.
 
     >>> import quantarray as qa
     >>> q = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -27,15 +27,15 @@ def permute_dims(q: QuantArray, axes: tuple[int, ...] | list[int]) -> QuantArray
 
 
 def transpose(q: QuantArray, *axes: SupportsIndex | tuple[int, ...] | list[int] | None) -> QuantArray:
-    """The axes in another order, reversed by default; a view. `permute_dims` by NumPy's name.
+    """Permute the axes, by default to the reverse order; a view. `permute_dims` by NumPy's name.
 
     >>> import quantarray as qa
     >>> qa.transpose(qa.encode([[1, -1, 1]], values=(-1, 1))).shape
     (3, 1)
     """
     q = checks.packed("transpose", "q", q)
-    given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
-    return _permuted("transpose", q, given or range(q.ndim)[::-1])
+    order = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
+    return _permuted("transpose", q, order or range(q.ndim)[::-1])
 
 
 def _permuted(op: str, q: QuantArray, axes: Any) -> QuantArray:
@@ -49,7 +49,7 @@ def _permuted(op: str, q: QuantArray, axes: Any) -> QuantArray:
 
 
 def moveaxis(q: QuantArray, source: Axes, destination: Axes) -> QuantArray:
-    """Axes `source` at the places `destination`, the others in their order; a view.
+    """Move the axes `source` to the places `destination`, the others in their order; a view.
 
     >>> import quantarray as qa, numpy as np
     >>> image = qa.encode(np.ones((2, 8, 9, 3), int), values=(-1, 1))
@@ -68,7 +68,7 @@ def moveaxis(q: QuantArray, source: Axes, destination: Axes) -> QuantArray:
 
 
 def swapaxes(q: QuantArray, axis1: int, axis2: int) -> QuantArray:
-    """Two axes change places; a view.
+    """Swap two axes; a view.
 
     >>> import quantarray as qa, numpy as np
     >>> qa.swapaxes(qa.encode(np.ones((2, 3, 4), int), values=(-1, 1)), 0, 2).shape
@@ -83,7 +83,7 @@ def swapaxes(q: QuantArray, axis1: int, axis2: int) -> QuantArray:
 
 
 def matrix_transpose(q: QuantArray) -> QuantArray:
-    """The last two axes change places; a view.
+    """Swap the last two axes; a view.
 
     >>> import quantarray as qa, numpy as np
     >>> qa.matrix_transpose(qa.encode(np.ones((2, 3, 4), int), values=(-1, 1))).shape
@@ -97,7 +97,7 @@ def matrix_transpose(q: QuantArray) -> QuantArray:
 
 
 def expand_dims(q: QuantArray, axis: Axes = 0) -> QuantArray:
-    """New axes of length 1 at the places `axis` of the result; a view.
+    """Insert axes of length 1 at the places `axis` of the result; a view.
 
     >>> import quantarray as qa
     >>> q = qa.encode([1, -1, 1], values=(-1, 1))
@@ -111,7 +111,7 @@ def expand_dims(q: QuantArray, axis: Axes = 0) -> QuantArray:
 
 
 def squeeze(q: QuantArray, axis: Axes | None = None) -> QuantArray:
-    """Without the axes `axis`, of length 1, by default all of these; a view if the packed axis stays.
+    """Remove the axes `axis`, of length 1, by default all of these; a view if the packed axis stays.
 
     If the packed axis goes, words are copied and the last axis left is packed. An axis has to be left.
 
@@ -134,7 +134,7 @@ def squeeze(q: QuantArray, axis: Axes | None = None) -> QuantArray:
 
 
 def broadcast_to(q: QuantArray, shape: Axes) -> QuantArray:
-    """The array repeated along new axes and axes of length 1 to `shape`.
+    """Repeat the array along new axes and axes of length 1 to `shape`.
 
     A view: unpacked axes repeat their words by a stride of 0. A packed axis of length 1 that gets longer is a copy.
 
@@ -161,12 +161,12 @@ def broadcast_to(q: QuantArray, shape: Axes) -> QuantArray:
 
 
 def _of_one(q: QuantArray) -> Constants:
-    """An axis of length 1 has one constant, which all its copies share. It need not be stored with a group."""
+    """Share one constant along an axis of length 1, as all its copies do. It need not be stored with a group."""
     return q.constants.map(lambda a, lead: a, q.group if q.constants.varies(q.axis) else None)
 
 
 def broadcast_shapes(*shapes: Axes) -> tuple[int, ...]:
-    """The shape that arrays of these shapes broadcast to; ValueError where there is none.
+    """Return the shape that arrays of these shapes broadcast to; ValueError where there is none.
 
     >>> import quantarray as qa
     >>> qa.broadcast_shapes((3, 1), 4)
@@ -183,7 +183,7 @@ def _common_shape(op: str, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*arrays: QuantArray) -> tuple[QuantArray, ...]:
-    """All arrays in the shape that theirs broadcast to; see `broadcast_to`.
+    """Broadcast all arrays to their common shape; see `broadcast_to`.
 
     >>> import quantarray as qa, numpy as np
     >>> row, column = (qa.encode(np.ones(s, int), values=(-1, 1)) for s in ((1, 3), (2, 1)))
@@ -191,6 +191,6 @@ def broadcast_arrays(*arrays: QuantArray) -> tuple[QuantArray, ...]:
     [(2, 3), (2, 3)]
     """
     op = "broadcast_arrays"
-    given = [checks.packed(op, "each array", q) for q in arrays]
-    shape = _common_shape(op, [q.shape for q in given])
-    return tuple(broadcast_to(q, shape) for q in given)
+    checked = [checks.packed(op, "each array", q) for q in arrays]
+    shape = _common_shape(op, [q.shape for q in checked])
+    return tuple(broadcast_to(q, shape) for q in checked)

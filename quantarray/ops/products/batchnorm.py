@@ -11,7 +11,8 @@ from ...arrays import checks
 from ...arrays.affine import Affine
 from ...arrays.exact_limits import ALWAYS, NEVER
 from ...arrays.thresholds import Thresholds
-from ...core.dtypes import Array, Constants, DType, integers, level_values
+from ...core.code_values import level_values
+from ...core.dtypes import Array, Constants, DType, integers
 from ...quantizers.base import Quantizer, is_number
 from ..quantize import encoding
 

@@ -19,9 +19,9 @@ from ...backends.registry import empty, has_kernel, kernel
 from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...core.format import WORD_BITS, empty_lines
-from ...kernels.contract import Finish, Left, Slices
+from ...kernels.operands import Finish, Left, Slices
 from ...kernels.windows import Window, classes, stretches, tap_offsets
-from . import epilogue
+from . import calls
 from .lanes import CopyLanes
 from .operand import reach
 
@@ -32,7 +32,8 @@ _RUN = 256  # words of pixels that are done at once
 
 @dataclass(frozen=True)
 class Sliced:
-    """Called as a `Call` is. It has no dense results: `finished` gives it thresholds, if it has none yet."""
+    """A convolution counted bit by bit, called as a `Call` is. It has no dense results: `finished` gives it thresholds,
+    if it has none yet."""
 
     device: str
     turns: int
@@ -40,16 +41,16 @@ class Sliced:
     inside: Array  # int64[classes lanes]: |b|
     weights: Slices  # but for limits and flips
     finish: Finish  # whose lanes are channels
-    packed: epilogue.Packed | None
+    packed: calls.Packed | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> Sliced:
-        """The same with another last step."""
+    def finished(self, finish: Finish, packed: calls.Packed | None) -> Sliced:
+        """Return the same sums with another last step."""
         return replace(self, finish=finish, packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A QuantArray of codes."""
+        """Return a QuantArray of codes."""
         assert self.packed is not None
         words = self.packed.empty()
         if words.size:
@@ -60,13 +61,13 @@ class Sliced:
         if self.turns == 1:
             return x
         plane = x.words[x.terms[0, 0]].reshape(x.images, -1)
-        made = empty(self.device, (x.images, self.turns, plane.shape[1]))
-        kernel(self.device, "turn")(plane, self.turns, made)
-        return x._replace(words=made.reshape(1, -1), terms=np.array([[0, *x.terms[0, 1:]]]))
+        turned = empty(self.device, (x.images, self.turns, plane.shape[1]))
+        kernel(self.device, "turn")(plane, self.turns, turned)
+        return x._replace(words=turned.reshape(1, -1), terms=np.array([[0, *x.terms[0, 1:]]]))
 
     @cached_property
     def slices(self) -> Slices:
-        """Everything but x: of how many differing bits a result has fewer than at its threshold, or not fewer."""
+        """Return kernel operands other than x: thresholds on popcount(x ^ w)."""
         falls = self.step > 0  # with the number of differing bits. Behind the channels 0 > 0 is false: bits there are 0
         reach = np.clip(self.finish.thresholds[0], -(2**62), 2**62) - self.finish.extra  # of step * (|b| - |a ^ b|)
         limits = self.inside - reach // self.step if falls else self.inside + reach // -self.step + 1
@@ -96,10 +97,10 @@ def refusal(device: str, terms: Array, values: Array) -> str:
 
 def prepare(
     device: str, terms: Array, values: Array, turns: int, window: Window, finish: Finish,
-    packed: epilogue.Packed | None, dtype: np.dtype[Any], shape: tuple[int, ...],
+    output: calls.Output,
 ) -> Sliced:  # fmt: skip
-    """For weights, int64[taps * turns, channels], for which that is possible. `finish` has its lanes as `CopyLanes` of
-    one copy."""
+    """Prepare the call for weights int64[taps * turns, channels] that are not refused. `finish` has its lanes as
+    `CopyLanes` of one copy."""
     lanes, inside = CopyLanes(values.shape[1], 1), np.repeat(classes(window).inside, turns, axis=1).astype(np.int64)
     period, pixels = lanes.width // WORD_BITS, int(np.prod(window.image))
     at = (tap_offsets(window)[:, None] + np.arange(turns) * pixels).reshape(-1) * period
@@ -118,21 +119,21 @@ def prepare(
         period=period,
     )
     step = int(terms[0, 3]) * int(abs(values.flat[0]))
-    return Sliced(device, turns, step, lanes(inside @ (values > 0)), weights, finish, packed, dtype, shape)
+    return Sliced(device, turns, step, lanes(inside @ (values > 0)), weights, finish, *output)
 
 
 def _words(bits: Array) -> Array:
-    """Bits [.., lanes], whole words of them, as words."""
+    """Pack bits [.., lanes], whole words of them."""
     return _ahead(np.packbits(bits.astype(bool), axis=-1, bitorder="little").view("<u8"))
 
 
 def _ahead(words: Array) -> Array:
-    """Words [.., period] that go on from the first behind the last, rows and all from a cache line on."""
-    made = empty_lines((*words.shape[:-1], _length(words.shape[-1])), words.dtype)
-    made[...] = words[..., np.arange(made.shape[-1]) % words.shape[-1]]
-    return made
+    """Extend words [.., period] cyclically for loads of 8, rows and all from a cache line on."""
+    extended = empty_lines((*words.shape[:-1], _length(words.shape[-1])), words.dtype)
+    extended[...] = words[..., np.arange(extended.shape[-1]) % words.shape[-1]]
+    return extended
 
 
 def _length(period: int) -> int:
-    """Words of such a row: 8 from each of a period's words on."""
+    """Count the words of a row for `_ahead`: 8 from each of a period's words on."""
     return -(-(period + _AHEAD - 1) // _AHEAD) * _AHEAD

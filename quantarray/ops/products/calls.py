@@ -1,20 +1,23 @@
-"""What convolution and matrix product share: operands as kernels take them, channels laid out as lanes."""
+"""Calls of kernels: how they are prepared once, looked up again, and run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from operator import is_
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
 from ...arrays import checks
+from ...arrays.array import QuantArray
+from ...arrays.layouts import layouts_of
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, to_host
-from ...core.dtypes import Array
-from ...kernels.contract import Finish, Fixed, Left
-from . import epilogue
-from .lanes import LANES, GroupLanes
+from ...backends.registry import common_device, contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
+from ...core.dtypes import Array, Constants, DType
+from ...core.format import word_count
+from ...kernels.operands import Finish, Fixed, Left
 
 UNREAD = np.zeros((0, 0, 0)), np.zeros((0, 0))  # scale and offset of weights of exact products
 _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
@@ -23,66 +26,44 @@ _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact p
 def left(
     words: Array, terms: Array, images: int, row_is_pixel: bool, scale: Array = _ONE, offset: Array = _ZERO
 ) -> Left:
-    """words uint64[planes ..]; in C order scale float64[parts terms rows lanes], offset float64[parts rows lanes]."""
+    """Bring the left operand to C order: words uint64[planes ..]; in C order scale float64[parts terms rows lanes],
+    offset float64[parts rows lanes]."""
     return Left(contiguous(words).reshape(len(words), -1), terms, scale, offset, images, row_is_pixel)
 
 
-def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
-    """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
-    ones = to_host(namespace(device_of(axis_words)).bitwise_count(axis_words).sum(axis=-1, dtype=np.int64))
-    sums = []
-    for first, planes, base, step in terms.tolist():
-        codes = sum(ones[first + i] << i for i in range(planes))
-        sums.append(base * elements + step * codes)
-    return np.array(sums)
+class Packed(NamedTuple):
+    """A packed result before it is there: what does not depend on its codes."""
+
+    device: str
+    dtype: DType
+    shape: tuple[int, ...]
+    constants: Constants
+    words: tuple[int, ...]  # the shape of its words
+    rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
+
+    def empty(self) -> Array:
+        """Allocate words that are all zero."""
+        return zeros(self.device, self.words)
+
+    def __call__(self, words: Array) -> QuantArray:
+        return QuantArray(words, self.dtype, self.shape, len(self.shape) - 1, self.constants)
 
 
-def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
-    """The layout of uint64[planes channels taps words] that a kernel reads."""
-    planes, channels = words.shape[:2]
-    flat = contiguous(words).reshape(planes, channels, -1)
-    out = empty(device, (planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
-    kernel(device, layout_of(name))(flat, groups, out)
-    return out
-
-
-def words_of(layout: str) -> str:
-    """The kernel that undoes a layout."""
-    return layout.replace("_weights", "_words")
-
-
-def layout_of(name: str) -> str:
-    """The kernel that lays weights out for the kernel `name`."""
-    return "dot_weights" if name in ("dot", "winograd", "framed") else "conv_weights"
-
-
-def real_extras(
-    pad_value: float, bias: Array | None, outside: Array, n_outside: Array, scale: Array, offset: Array
-) -> tuple[Array, Array]:
-    """(pad [classes channels], bias [channels]) of a real result, in the documented order.
-
-    outside int64[classes terms channels], n_outside int64[classes], scale [terms channels], offset [channels].
-    """
-    pad = offset * n_outside[:, None]
-    for s in range(outside.shape[1]):
-        pad = pad + scale[s] * outside[:, s]
-    shift = np.zeros(outside.shape[-1]) if bias is None else bias.astype(np.float64)
-    return np.asarray(pad_value * pad), shift
-
-
-def integer_extra(
-    terms: Array, inside: Array, pad_value: int, bias: Array | None, outside: Array, dtype: np.dtype[Any]
-) -> Array:
-    """[classes channels] of the result's dtype: all of an exact result that does not depend on the pixel's codes.
-
-    `terms` are x's; inside and outside are the sums of the weights' one term, int64[classes terms channels].
-    """
-    extra: Array = int(terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
-    return (extra if bias is None else extra + bias).astype(dtype)
+@overload
+def packed(device: str, requantize: Thresholds, shape: tuple[int, ...]) -> Packed: ...
+@overload
+def packed(device: str, requantize: None, shape: tuple[int, ...]) -> None: ...
+def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -> Packed | None:
+    """Describe the packed result of thresholds, of a shape, packed on its last axis; None where there are none."""
+    if requantize is None:
+        return None
+    into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
+    rows = into.bits, math.prod(outer), words
+    return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
 
 
 class Sums(Protocol):
-    """What makes exact sums of a left operand, or codes of them: a `Call`, or what does as one does by other means."""
+    """A call that makes exact sums of a left operand, or codes of them."""
 
     @property
     def device(self) -> str: ...
@@ -93,11 +74,19 @@ class Sums(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> Sums:
-        """The same with another last step."""
+    def finished(self, finish: Finish, packed: Packed | None) -> Sums:
+        """Return the same sums with another last step."""
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """The result, which is `out` if it is dense and that is given."""
+        """Compute the result, in `out` if it is dense and `out` is passed."""
+
+
+class Output(NamedTuple):
+    """A result before it is computed: dense, of a dtype and shape, or `packed` codes of thresholds."""
+
+    packed: Packed | None
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
 
 
 class Call(NamedTuple):
@@ -106,7 +95,7 @@ class Call(NamedTuple):
     device: str
     name: str
     fixed: Fixed
-    packed: epilogue.Packed | None  # the result, if it is thresholded
+    packed: Packed | None  # the result, if it is thresholded
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     flags: tuple[bool, ...] = ()  # arguments that a kernel has besides
@@ -115,18 +104,18 @@ class Call(NamedTuple):
     def finish(self) -> Finish:
         return self.fixed.finish
 
-    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> Call:
-        """The same with another last step."""
-        return self._replace(fixed=self.fixed._replace(finish=finish, made={}), packed=packed)
+    def finished(self, finish: Finish, packed: Packed | None) -> Call:
+        """Return the same sums with another last step."""
+        return self._replace(fixed=self.fixed._replace(finish=finish, cache={}), packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
+        """Compute a dense array, C-contiguous, in `out` if it is passed; or a QuantArray of thresholded codes."""
         run = kernel(self.device, self.name)
         if self.packed is None:
-            made = empty(self.device, self.shape, self.dtype) if out is None else out
+            result = empty(self.device, self.shape, self.dtype) if out is None else out
             rows = math.prod(self.shape[:-1]), self.shape[-1]
-            run(x, self.fixed, *self.flags, made.reshape(rows))
-            return made
+            run(x, self.fixed, *self.flags, result.reshape(rows))
+            return result
         words = self.packed.empty()
         run(x, self.fixed, *self.flags, words.reshape(self.packed.rows))
         return self.packed(words)
@@ -167,15 +156,80 @@ class OfNothing(NamedTuple):
 
     @property
     def call(self) -> OfNothing:
-        """What says the dtype and shape of the result, as of other products."""
+        """Return what has the dtype and shape of the result."""
         return self
 
     def __call__(self, *operands: Any, out: Array | None = None) -> Any:
-        made = empty(self.device, self.shape, self.dtype) if out is None else out
-        made[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
-        return made if self.requantize is None else self.requantize(made)
+        result = empty(self.device, self.shape, self.dtype) if out is None else out
+        result[...] = 0 if self.bias is None else namespace(self.device).asarray(self.bias.astype(self.dtype))
+        return result if self.requantize is None else self.requantize(result)
 
 
-def full_lane(constant: Array, channels: int) -> Array:
-    """A constant's last axis, 1 or channels long, in full."""
-    return np.broadcast_to(constant, (*constant.shape[:-1], channels))
+# Calls made ready once
+
+
+class Tuner(Protocol):
+    """A chooser of kernels by measurement: `autotune` installs itself as the one there is."""
+
+    def mark(self) -> Any:
+        """Return what a prepared call depends on besides its operands."""
+
+    def prepared(
+        self, op: str, device: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None,
+        build: Callable[..., Any],
+    ) -> Any:  # fmt: skip
+        """Return `build(device, x, w, bias, *options)`, made with the kernel that was measured as the fastest."""
+
+
+_tuners: list[Tuner] = []
+
+
+def install(tuner: Tuner) -> None:
+    """Ask `tuner` about every call that is prepared from now on."""
+    _tuners[:] = [tuner]
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """A record of the latest call by some weights: the next is most often the same, which is seen without a hash of its
+    options."""
+
+    options: tuple[Any, ...]
+    rest: tuple[Any, ...]
+    call: Any
+
+
+def prepared(
+    op: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None, build: Callable[..., Any]
+) -> Any:
+    """Return `build(device, x, w, bias, *options)`, prepared once for each form of x, `options` and bias.
+
+    DeviceError where x and w lie on different devices.
+    """
+    shift = None if bias is None else (bias.dtype, bias.tobytes())
+    tuner = _tuners[0] if _tuners else None
+    mark = None if tuner is None else tuner.mark()
+    form = x._form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
+    rest = mark, form, shift
+    layouts = w._cache
+    latest: _Latest | None = None if layouts is None else layouts.entries.get(op)
+    if latest is not None and all(map(is_, options, latest.options)) and rest == latest.rest:
+        return latest.call
+    device = common_device(op, x=x, w=w)
+    key = (op, rest, options, tuple(map(type, options)))  # True is not 1 here, though the two are equal
+    try:
+        hash(key)
+    except TypeError:  # an argument has no hash
+        return _prepared(tuner, op, device, x, w, options, bias, build)
+    call = w._cached(key, _prepared, tuner, op, device, x, w, options, bias, build)
+    layouts_of(w).alias(op, _Latest(options, rest, call), key)
+    return call
+
+
+def _prepared(
+    tuner: Tuner | None, op: str, device: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None,
+    build: Callable[..., Any],
+) -> Any:  # fmt: skip
+    if tuner is None:
+        return build(device, x, w, bias, *options)
+    return tuner.prepared(op, device, x, w, options, bias, build)

@@ -11,8 +11,8 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
-from ...core.format import word_count
-from ...kernels.contract import Forms
+from ...core.format import WORD_BITS, word_count
+from ...kernels.operands import Forms
 from ...kernels.windows import Window, tile_count
 from . import folded_thresholds, scaled_sums
 from .lanes import TILE
@@ -48,12 +48,12 @@ class Job:
 
     @property
     def words(self) -> int:
-        """Words that a window spans."""
+        """Count the words that a window spans."""
         return self.words_of(self.w.shape[3])
 
     @property
     def side_by_side(self) -> int:
-        """Axes of windows, the last ones, along which taps lie so, with no bits between."""
+        """Count the axes of windows, the last ones, along which taps lie side by side with no bits between."""
         return 2 if self.of_bytes else self.unrolled
 
     @property
@@ -63,13 +63,18 @@ class Job:
         return math.prod(size[: 2 - self.side_by_side]), math.prod(size[2 - self.side_by_side :])
 
     def words_of(self, channels: int) -> int:
-        """Words that a window would span with so many channels a group."""
+        """Count the words that a window would span with so many channels a group."""
         rows, taps = self.rows
         return rows * word_count(taps * channels)
 
     @property
+    def few_channels(self) -> bool:
+        """True where a pixel fills less than a word, so that taps side by side could save some."""
+        return not self.of_bytes and self.groups == 1 and self.w.shape[3] < WORD_BITS
+
+    @property
     def pixels(self) -> int:
-        """Output pixels of all images."""
+        """Count the output pixels of all images."""
         return math.prod(self.shape[:-1])
 
     @property
@@ -85,7 +90,7 @@ class Job:
 
     @property
     def elements(self) -> int:
-        """Products that a result sums."""
+        """Count the products that a result sums."""
         return self.window.taps * self.w.shape[3]
 
     @property
@@ -104,5 +109,5 @@ class Job:
 
     @property
     def of_integers(self) -> Job:
-        """The exact sums of a real result."""
+        """Return the exact sums of a real result."""
         return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None)

@@ -13,28 +13,44 @@ from ...arrays.array import QuantArray
 from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS, word_count
-from ...kernels.contract import Fixed, Frame, Left, Plan, Right, Squares
-from ...kernels.windows import along, classes, counted, frame, images_of_a_tile, over_images, plan, squares
-from . import bit_sliced, calls, epilogue, folded_thresholds, scaled_sums, select
+from ...kernels.operands import Fixed, Frame, Left, Plan, Right, Squares
+from ...kernels.windows import (
+    along,
+    classes,
+    counted,
+    frame,
+    images_of_a_tile,
+    over_images,
+    plan,
+    squares,
+)
+from . import (
+    bit_sliced,
+    calls,
+    epilogue,
+    folded_thresholds,
+    scaled_sums,
+    select,
+)
 from .conv_job import Job
-from .lanes import TILE, CopyLanes, GroupLanes
+from .lanes import TILE, CopyLanes, GroupLanes, full_lane, layout_of, weight_words, words_of
 from .operand import Operand, lower
 
 
 class UnrolledBits(NamedTuple):
-    """What makes rows of bits of windows, or of rows of these."""
+    """A call that unrolls windows, or rows of these, to rows of bits."""
 
     length: int  # bits a pixel
     rows: tuple[tuple[int, ...], ...]  # size, stride, padding before and dilation along the axes that are left out, too
-    made: tuple[int, ...]  # [i j word]
+    shape: tuple[int, ...]  # [i j word]
 
     @classmethod
     def of(cls, job: Job) -> UnrolledBits:
-        window, kept = job.window, 2 - job.unrolled
+        window, whole = job.window, 2 - job.unrolled
         before = tuple(pair[0] for pair in window.pads)
 
         def along_those(axes: tuple[int, ...], left_out: int) -> tuple[int, ...]:
-            return (left_out,) * kept + axes[kept:]
+            return (left_out,) * whole + axes[whole:]
 
         rows = (
             along_those(window.size, 1),
@@ -45,14 +61,14 @@ class UnrolledBits(NamedTuple):
         return cls(job.w.shape[3], rows, (*along(window, job.unrolled).image, _unit(job)))
 
     def __call__(self, device: str, words: Array) -> Array:
-        """Words [planes n h w 1] as [planes n i j word]."""
-        out = empty(device, (*words.shape[:2], *self.made))
+        """Unroll words [planes n h w 1] to [planes n i j word]."""
+        out = empty(device, (*words.shape[:2], *self.shape))
         kernel(device, "unroll")(contiguous(words).reshape(words.shape[:4]), self.length, *self.rows, out)
         return out
 
 
 class Contraction(NamedTuple):
-    """The call that is left. It keeps the layouts of w, not w, which keeps it."""
+    """A ready-to-run convolution. It holds packed weights, not w, whose cache holds it."""
 
     channels: int
     groups: int  # whose channels are moved to words of their own; 1 if all lie so
@@ -88,15 +104,19 @@ class InTurns(NamedTuple):
         return self.otherwise.call
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
-        """As `Contraction`."""
+        """Run as `Contraction` does."""
         a = lower("conv2d", "x", x)
         left = _left(a.words, a, self.images)
-        exact = self.exact.found(left)
-        return self.otherwise(x, out) if exact is None else exact(left)
+        exact = self.exact.for_scale(left)
+        if exact is not None:
+            return exact(left)
+        if not isinstance(self.otherwise.call, folded_thresholds.Folded):  # which notes it
+            folded_thresholds.note_not_folded("conv_real")
+        return self.otherwise(x, out)
 
 
 def _left(words: Array, a: Operand, images: int) -> Left:
-    """Words of an image, with the constants of its lowered form."""
+    """Wrap words of an image with the constants of its lowered form."""
     if a.exact:
         return calls.left(words, a.terms, images, False)
     scale, offset = a.constants(4)
@@ -121,12 +141,12 @@ def _prepare(job: Job) -> Contraction:
     if job.real:
         scale, offset = _weight_constants(job.b, shape[3])
         n_outside = (~inside).sum(axis=1) * job.w.shape[3]
-        pad, shift = calls.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+        pad, shift = epilogue.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
     else:
-        extra = calls.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
+        extra = epilogue.integer_extra(job.terms, inside_sums, int(job.pad), job.bias, outside, job.dtype)
     lanes = GroupLanes(shape[3], groups)
     finish = epilogue.finish(job.requantize, shape[3], job.real, extra, pad, shift, lanes=lanes)
-    packed = epilogue.packed(job.device, job.requantize, shape)
+    packed = calls.packed(job.device, job.requantize, shape)
     call = calls.Call(job.device, name, Fixed(right, where, finish, {}, {}), packed, job.dtype, shape)
     per_group, terms = job.w.shape[3], job.terms if job.plain else None
     split = 1 if per_group % WORD_BITS == 0 else groups
@@ -147,20 +167,21 @@ def _where(job: Job, name: str) -> tuple[int, Plan | Squares | Frame]:
 
 
 def _prepare_scaled(job: Job) -> Contraction:
-    """The same for sums that become real results afterwards."""
+    """Prepare exact sums that become real results afterwards."""
     exact = _prepare(job.of_integers)
     assert isinstance(exact.call, calls.Call)
     inside, of_pixel = classes(job.window).inside, classes(job.window).of_pixel
     _, ones, outside = _right(job, exact.call.name, inside)
     scale, offset = _weight_constants(job.b, job.shape[3])
     n_outside = (~inside).sum(axis=1) * job.w.shape[3]
-    pad, bias = calls.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
-    call = scaled_sums.Scaled.of(exact.call, exact.images, of_pixel, scale[0], ones[:, 0], pad, bias)
+    pad, bias = epilogue.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    rescale = scaled_sums.Rescale(of_pixel, scale[0], ones[:, 0], pad, bias)
+    call = scaled_sums.Scaled.of(exact.call, exact.images, rescale)
     return exact._replace(images=job.shape[0], call=call)
 
 
 def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
-    """The same for weights in turns; a real result is done as `merged` where its constants do not fold."""
+    """Prepare a convolution by weights in turns; a real result is done as `merged` where its constants do not fold."""
     exact = _prepare_sliced(job.of_integers if job.real else job, turned)
     if not job.real:
         return exact
@@ -168,7 +189,7 @@ def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
     channels, lanes = job.shape[3], CopyLanes(job.shape[3], 1)
     bias = np.zeros(channels) if job.bias is None else job.bias.astype(np.float64)
     last = epilogue.finish(job.requantize, channels, True, bias=bias, lanes=lanes)
-    packed = epilogue.packed(job.device, job.requantize, job.shape)
+    packed = calls.packed(job.device, job.requantize, job.shape)
     scale, _ = _weight_constants(job.b, channels)
     return InTurns(
         folded_thresholds.Exact(exact.call, lanes(scale[0]), last, packed, {}), exact.images, prepare(merged)
@@ -179,20 +200,21 @@ def _prepare_sliced(job: Job, turned: Array) -> Contraction:
     n, channels, inside = job.w.shape[3], job.shape[3], classes(job.window).inside.astype(np.int64)
     by_tap = turned.reshape(-1, n, channels).sum(axis=1)
     sums, exact = (inside @ by_tap)[:, None], np.dtype(np.int64)
-    extra = calls.integer_extra(job.terms, sums, int(job.pad), job.bias, by_tap.sum(axis=0) - sums, exact)
+    extra = epilogue.integer_extra(job.terms, sums, int(job.pad), job.bias, by_tap.sum(axis=0) - sums, exact)
     finish = epilogue.finish(job.requantize, channels, False, extra, lanes=CopyLanes(channels, 1))
-    packed = epilogue.packed(job.device, job.requantize, job.shape)
-    call = bit_sliced.prepare(job.device, job.terms, turned, n, job.window, finish, packed, job.dtype, job.shape)
+    output = calls.Output(calls.packed(job.device, job.requantize, job.shape), job.dtype, job.shape)
+    call = bit_sliced.prepare(job.device, job.terms, turned, n, job.window, finish, output)
     return Contraction(channels, 1, job.shape[0], job.terms if job.plain else None, False, None, call)
 
 
 def _prepare_folded(job: Job) -> Contraction:
-    """The same for sums that are compared with thresholds made for them."""
+    """Prepare exact sums that are compared with thresholds made for them."""
     exact = _prepare(job.of_integers)
     assert isinstance(exact.call, calls.Call)
     again = None
-    if calls.layout_of(exact.call.name) != calls.layout_of("conv_real"):
+    if layout_of(exact.call.name) != layout_of("conv_real"):
         if not job.folds or job.merged:  # merged words, kept for the real call, would be as large as a layout
+            folded_thresholds.note_not_folded("conv_real")
             return _prepare(job)
         again = partial(_real_call, apart(job))
         job = apart(job)
@@ -202,7 +224,7 @@ def _prepare_folded(job: Job) -> Contraction:
 
 
 def apart(job: Job) -> Job:
-    """The job for weights that keep layouts of their own."""
+    """Return the job for weights that keep layouts of their own."""
     view = job.w._view()
     return replace(job, w=view, b=lower("conv2d", "w", view))
 
@@ -214,12 +236,12 @@ def _real_call(job: Job) -> calls.Call:
 
 
 def _unit(job: Job) -> int:
-    """Words of a group in a pixel, or bytes."""
+    """Count the words of a group in a pixel, or its bytes."""
     return job.w.shape[3] if job.of_bytes else word_count(job.rows[1] * job.w.shape[3])
 
 
 def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
-    """Weights [o kh kw c] as [o rows 1 taps*c]."""
+    """Reshape weights [o kh kw c] to [o rows 1 taps*c]."""
     flat: QuantArray = w._cached(
         ("side by side", rows), lambda: w.reshape(w.shape[0], rows, 1, math.prod(w.shape[1:]) // rows)
     )
@@ -227,7 +249,7 @@ def side_by_side(w: QuantArray, rows: int = 1) -> QuantArray:
 
 
 def _split_groups(device: str, words: Array, channels: int, groups: int) -> Array:
-    """Words [planes n h w word] with each group's channels on words of their own."""
+    """Move each group's channels to words of their own: [planes n h w word] to [planes n h w group word]."""
     per_group = channels // groups
     source = contiguous(words)
     out = empty(device, (*source.shape[:-1], groups, word_count(per_group)))
@@ -238,7 +260,8 @@ def _split_groups(device: str, words: Array, channels: int, groups: int) -> Arra
 
 
 def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
-    """The weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms channels]."""
+    """Return the weights as the kernel takes them, and the terms' sums over inner and padded taps [classes terms
+    channels]."""
     per_group, channels = job.w.shape[3], job.shape[3]
 
     def layout() -> tuple[Array, Array]:
@@ -247,15 +270,15 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
         if job.side_by_side:
             rows = job.rows[0]
             words = lower("conv2d", "w", side_by_side(job.w, rows)).words.reshape(len(by_tap), channels, rows, -1)
-        return calls.weight_words(job.device, name, words, job.groups), calls.term_sums(job.b.terms, per_group, by_tap)
+        return weight_words(job.device, name, words, job.groups), epilogue.term_sums(job.b.terms, per_group, by_tap)
 
-    order = calls.layout_of(name)
+    order = layout_of(name)
     words, by_tap = job.w._cached((order, job.groups, job.side_by_side), layout)
     if job.b.recoded is None and not job.side_by_side:
-        job.w._laid_out(calls.words_of(order), words, job.groups)
+        job.w._laid_out(words_of(order), words, job.groups)
 
     def over(taps: Array) -> Array:
-        """Sums over some taps of a window, for each class: [classes terms channels]."""
+        """Sum over some taps of a window, for each class: [classes terms channels]."""
         return np.moveaxis(by_tap @ taps.T.astype(np.int64), -1, 0)
 
     sums = over(inside)
@@ -264,15 +287,15 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     if name == "conv_real":
         scale, offset = (lanes(constant)[None] for constant in _weight_constants(job.b, channels))
     taken = counted(job.window, job.unrolled)  # pixels have no bits at those of them that are outside
-    kept, elements = over(taken), taken.sum(axis=1) * per_group
+    kept_sums, elements = over(taken), taken.sum(axis=1) * per_group
     if name == "winograd":
-        kept, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
+        kept_sums, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
     right = Right(
         words=words,
         terms=job.b.terms,
         scale=scale,
         offset=offset,
-        sums=lanes(kept),
+        sums=lanes(kept_sums),
         inside=elements,
         groups=job.groups,
         group_words=_unit(job),
@@ -282,6 +305,6 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
 
 
 def _weight_constants(b: Operand, channels: int) -> tuple[Array, Array]:
-    """Scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
+    """Return scale [terms channels] and offset [channels] of weights that vary along their outputs only."""
     scale, offset = b.constants(4)
-    return calls.full_lane(scale[:, :, 0, 0, 0], channels), calls.full_lane(offset[:, 0, 0, 0], channels)
+    return full_lane(scale[:, :, 0, 0, 0], channels), full_lane(offset[:, 0, 0, 0], channels)

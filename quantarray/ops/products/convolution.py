@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, overload
 
@@ -14,11 +13,10 @@ from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.layouts import room
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import device_of, namespace
 from ...core.dtypes import Array
-from ...core.format import WORD, word_count
+from ...core.format import WORD
 from ...core.hints import Bytes, DataFormat, OutType, Padding, Pair, Values
-from ...kernels.windows import Window, classes
+from ...kernels.windows import classes
 from . import (
     calls,
     conv_plan,
@@ -26,13 +24,14 @@ from . import (
     epilogue,
     folded_thresholds,
     geometry,
+    image_bytes,
     merged_groups,
     parts,
-    prepared_calls,
     select,
 )
 from .conv_job import Job
 from .depthwise_job import DepthwiseJob, weights
+from .lanes import layout_bytes
 from .operand import (
     Operand,
     bias_values,
@@ -43,6 +42,7 @@ from .operand import (
     operand,
     plain_terms,
     result_type,
+    row_step,
     summed,
 )
 
@@ -142,13 +142,14 @@ def conv2d(
            [384, 576, 384],
            [256, 384, 256]], dtype=int32)
     """
-    x = operand(OP, "x", x)
+    if not isinstance(x, QuantArray):
+        x = operand(OP, "x", x)
     if not isinstance(w, QuantArray):
         checks.packed(OP, "w", w, likely_fix.swapped(OP, x, w))
     if bias is not None:
         bias = bias_values(OP, bias, w.shape[0])
-    given = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
-    prepared: Prepared = prepared_calls.kept(OP, x, w, given, bias, _prepare)
+    options = (stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel)
+    prepared: Prepared = calls.prepared(OP, x, w, options, bias, _prepare)
     if out is None:
         return prepared(x)
     dtype, shape = prepared.run.call.dtype, prepared.run.call.shape
@@ -158,8 +159,22 @@ def conv2d(
     return calls.write_to(OP, w.device, out, requantize, dtype, shape, last, lambda rows: prepared(x, rows))
 
 
+class Options(NamedTuple):
+    """A set of the arguments of `conv2d` besides x, w, bias and out, by which prepared calls are looked up."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: Any
+    pad_value: Any
+    requantize: Thresholds | None
+    out_dtype: Any
+    data_format: Any
+    flip_kernel: Any
+
+
 class Prepared(NamedTuple):
-    """A checked convolution for any x of one form: what a call has left to do. Kept on the weights."""
+    """A checked convolution, ready to run for any x of one form; w's cache holds it."""
 
     channels_first: bool
     pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
@@ -173,16 +188,16 @@ class Prepared(NamedTuple):
     )
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
-        """The result, which lies in `out` [n i j o] if it is given."""
+        """Compute the result, in `out` [n i j o] if it is passed."""
         if self.channels_first:
             x = x.transpose(0, 2, 3, 1)
         if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
             x = self.pack(x)
         if isinstance(self.run, (depthwise_plan.Channelwise, calls.OfNothing)):
-            made = self.run(x, lower(OP, "x", x), out=out)
+            result = self.run(x, lower(OP, "x", x), out=out)
         else:
-            made = self.run(x, out)
-        return made.transpose(0, 3, 1, 2) if self.channels_first else made
+            result = self.run(x, out)
+        return result.transpose(0, 3, 1, 2) if self.channels_first else result
 
 
 def _prepare(
@@ -190,16 +205,10 @@ def _prepare(
     x: Any,
     w: QuantArray,
     bias: Array | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-    pad_value: Any,
-    requantize: Thresholds | None,
-    out_dtype: Any,
-    data_format: Any,
-    flip_kernel: bool,
+    *options: Any,
 ) -> Prepared:
+    """Check the arguments, and make ready all that does not depend on the words of x."""
+    stride, padding, dilation, groups, pad_value, requantize, out_dtype, data_format, flip_kernel = Options(*options)
     checks.choice(OP, "data_format", data_format, ("NHWC", "NCHW"))
     groups, flip_kernel = checks.integer(OP, "groups", groups, 1), checks.flag(OP, "flip_kernel", flip_kernel)
     depthwise = _check_channels(x, w, groups, data_format)
@@ -209,8 +218,7 @@ def _prepare(
     (_, *image, _), (channels, *taps, _) = x.shape, w.shape
     if 0 in taps:
         raise ValueError(f"{OP}: w must have at least one tap, got {w.shape} (channels last)")
-    hint = likely_fix.window((image[0], image[1]), (taps[0], taps[1]))
-    window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation, hint)
+    window = geometry.window(OP, (image[0], image[1]), (taps[0], taps[1]), stride, padding, dilation, likely_fix.window)
     into = epilogue.check(OP, requantize, channels)
     pad = _pad_value(pad_value)
     shape = (x.shape[0], *window.output, channels)
@@ -226,7 +234,7 @@ def _prepare(
     dtype = result_type(OP, exact, window.taps * w.shape[3] * largest, bias, out_dtype)
     if 0 in w.shape:  # padding adds no elements to pixels of no channels
         nothing = calls.OfNothing(device, bias, requantize, dtype, shape)
-        return Prepared(data_format == "NCHW", _pack, nothing)
+        return Prepared(data_format == "NCHW", image_bytes.pack, nothing)
     if depthwise:
         one_by_one = weights(w, b)
         depth = DepthwiseJob(
@@ -234,17 +242,18 @@ def _prepare(
             inexact(a.terms, b, window.taps),
         )  # fmt: skip
         run = depthwise_plan.prepare(depth)
-        return Prepared(data_format == "NCHW", _pack, run)
+        return Prepared(data_format == "NCHW", image_bytes.pack, run)
     job = Job(
         device, w, a.terms, plain_terms(packed) is not None, b, window, groups, dtype, pad, bias, requantize, shape,
-        is_dense(x), folds=folded_thresholds.folds(a, b),
+        is_dense(x), folds=exact or folded_thresholds.folds(a, b),
     )  # fmt: skip
     return _by_images(job, x, a)._replace(channels_first=data_format == "NCHW")
 
 
 def _by_images(job: Job, x: Any, a: Operand) -> Prepared:
-    """The product of channels last, over some images at a time where planes of x that are not its own ask for it."""
-    step = parts.row_step(x, a) if len(x) else 0
+    """Prepare the product of channels last, over some images at a time where planes of x that are not its own ask for
+    it."""
+    step = row_step(x, a) if len(x) else 0
     if select.pick(select.ROWS, (step, len(x))) == select.AT_ONCE:
         return _by_outputs(job, x)
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
@@ -254,29 +263,29 @@ def _by_images(job: Job, x: Any, a: Operand) -> Prepared:
 
 
 def _part(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
-    """The product of some images."""
+    """Prepare the product of some images."""
     return _by_outputs(replace(job, w=w, b=lower(OP, "w", w), shape=(len(x), *job.shape[1:])), x)
 
 
 def _by_outputs(job: Job, x: Any) -> Prepared:
-    """The product of weights whose layout may be kept, or else by parts."""
+    """Prepare the product by all outputs if the layout of w may be cached, or else by parts."""
     turned, way = _way(job)
     layout = 0 if turned is not None else _layout(way)
     if select.pick(select.OUTPUTS, (layout, job.w.nbytes + room(job.w.nbytes))) == select.AT_ONCE:
         return Prepared(False, *_run(job, turned, way))
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
     output = job.b.planes * way.words * WORD.itemsize
-    kept, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
+    cached, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
     whole = partial(_whole, conv_plan.apart(job))
-    return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, kept, together))
+    return Prepared(False, None, parts.by_outputs(result, whole, x, job.w, job.bias, output, cached, together))
 
 
 def _layout(job: Job) -> int:
-    return parts.layout_bytes(job.b.planes, job.shape[3], job.words, job.groups)
+    return layout_bytes(job.b.planes, job.shape[3], job.words, job.groups)
 
 
 def _whole(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thresholds | None) -> Prepared:
-    """The product by some outputs."""
+    """Prepare the product by some outputs."""
     shape = (*job.shape[:3], len(w))
     job = replace(job, w=w, b=lower(OP, "w", w), bias=bias, requantize=requantize, shape=shape)
     return Prepared(False, *_run(job, *_way(job)))
@@ -295,7 +304,8 @@ def _way(job: Job) -> tuple[Array | None, Job]:
             form = select.pick(select.OTHERWISE, groups)
         if form == select.MERGED:
             job = merged_groups.merged(job, groups.times)
-    return turned, replace(job, unrolled=select.AXES[select.pick(select.TAPS, job)])
+    axes = select.AXES[select.pick(select.TAPS, job)] if job.few_channels else 0
+    return turned, replace(job, unrolled=axes)
 
 
 def _run(
@@ -306,23 +316,8 @@ def _run(
         return None, conv_plan.in_turns(whole, turned, job)
     pack = None
     if job.of_bytes and select.pick(select.BYTES, job) == select.PACKED:
-        job, pack = _packed(job)
+        job, pack = image_bytes.packed(job)
     return pack, conv_plan.prepare(job)
-
-
-def _pack(x: Array) -> QuantArray:
-    return from_dense(x, 3)
-
-
-def _packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:
-    """The job for an image of bytes that is packed first, by what is given, and unrolled where that saves words."""
-    window, c = job.window, job.w.shape[3]
-    saves = word_count(window.taps * c) < window.taps * word_count(c)
-    if not saves or job.groups != 1 or job.pad != 0:
-        return replace(job, of_bytes=False), _pack
-    unroll, w = UnrolledBytes(window), conv_plan.side_by_side(job.w)
-    b = lower(OP, "w", w)
-    return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
 
 
 # checks
@@ -364,7 +359,7 @@ def _pad_value(value: Any) -> float:
 
 
 def _check_constants(x: QuantArray, w: QuantArray, depthwise: bool) -> None:
-    """Constants may vary along the batch of x and the outputs of w, and along channels if they are not contracted."""
+    """Refuse constants that vary along what is contracted: they may along the batch of x and the outputs of w."""
     for name, q, free in (("x", x, {0, 3} if depthwise else {0}), ("w", w, {0})):
         for constant, a, lead in q.constants.items():
             along = [d for d in range(4) if a.shape[lead + d] > 1 and d not in free]
@@ -379,40 +374,13 @@ def _check_constants(x: QuantArray, w: QuantArray, depthwise: bool) -> None:
 
 
 def _channels_last(w: QuantArray, data_format: str, flip: bool) -> QuantArray:
-    """Weights as [o kh kw c], kept on the array so that kernel layouts are made once."""
+    """Return weights as [o kh kw c], cached on the array so that kernel layouts are made once."""
     if data_format == "NHWC" and not flip:
         return w
 
     def build() -> QuantArray:
-        made = w.transpose(0, 2, 3, 1) if data_format == "NCHW" else w
-        return made[:, ::-1, ::-1] if flip else made
+        moved = w.transpose(0, 2, 3, 1) if data_format == "NCHW" else w
+        return moved[:, ::-1, ::-1] if flip else moved
 
-    found: QuantArray = w._cached(("channels last", data_format, flip), build)
-    return found
-
-
-@dataclass(frozen=True)
-class UnrolledBytes:
-    """Images of few channels as rows of whole windows: with 3 channels, 9 taps would be 9 words of 3 bits each;
-    unrolled they are 27 bits of one."""
-
-    window: Window
-
-    @property
-    def windows(self) -> Window:
-        """The window over unrolled images: one tap."""
-        return Window(self.window.output, (1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1))
-
-    def __call__(self, x: Array) -> QuantArray:
-        """Images [n h w c] as [n i j taps*c], packed, zeros where a window leaves the image."""
-        window = self.window
-        image = [n + sum(p) for n, p in zip(window.image, window.pads, strict=True)]
-        nbytes = len(x) * x.shape[3] * (math.prod(image) + window.pixels * window.taps)
-        checks.room(OP, "x padded and unrolled", nbytes)
-        xp = namespace(device_of(x))
-        padded = xp.pad(x, ((0, 0), *window.pads, (0, 0)))
-        n, rows, columns, c = padded.strides
-        (sh, sw), (dh, dw) = window.stride, window.dilation
-        strides = n, sh * rows, sw * columns, dh * rows, dw * columns, c
-        views = xp.lib.stride_tricks.as_strided(padded, (len(x), *window.output, *window.size, x.shape[3]), strides)
-        return _pack(views.reshape(*views.shape[:3], window.taps * x.shape[3]))
+    channels_last: QuantArray = w._cached(("channels last", data_format, flip), build)
+    return channels_last

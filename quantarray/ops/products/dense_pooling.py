@@ -13,13 +13,14 @@ _EXACT = 2**53  # up to which float64 holds every integer
 
 
 def largest(x: Any, window: Window) -> Any:
-    """The largest element of each window, in x's dtype; NaN where a window has one."""
+    """Find the largest element of each window, in x's dtype; NaN where a window has one."""
     least = -np.inf if x.dtype.kind == "f" else False if x.dtype.kind == "b" else np.iinfo(x.dtype).min
     return _reduced(x, window, namespace(device_of(x)).maximum, least, x.dtype)
 
 
 def mean(op: str, x: Any, window: Window) -> Any:
-    """The mean of each window's elements: their sum in int64 or float64, divided in float64, rounded to float32 once.
+    """Compute the mean of each window's elements: their sum in int64 or float64, divided in float64, rounded to float32
+    once.
 
     float64 arrays give float64. OverflowError where a sum of integers may not be exact in float64.
     """
@@ -29,8 +30,8 @@ def mean(op: str, x: Any, window: Window) -> Any:
     xp = namespace(device_of(x))
     with np.errstate(invalid="ignore", over="ignore"):
         total = _reduced(x, window, xp.add, 0, np.dtype(np.float64 if real else np.int64))
-        made = total / xp.asarray(_inside(window))
-        return made if x.dtype == np.float64 else made.astype(np.float32)
+        means = total / xp.asarray(_inside(window))
+        return means if x.dtype == np.float64 else means.astype(np.float32)
 
 
 def _check_reach(op: str, x: Any, window: Window) -> None:
@@ -52,7 +53,7 @@ def _inside(window: Window) -> Any:
 
 
 def _reduced(x: Any, window: Window, combine: Any, neutral: Any, dtype: np.dtype[Any]) -> Any:
-    """The elements of each window combined, in memory of the same order of axes as x."""
+    """Combine the elements of each window, in memory of the same order of axes as x."""
     xp = namespace(device_of(x))
     for axis in (0, 1):
         shape = list(x.shape)
@@ -67,7 +68,7 @@ def _reduced(x: Any, window: Window, combine: Any, neutral: Any, dtype: np.dtype
 
 
 def _taps(window: Window, axis: int) -> list[tuple[slice, slice]]:
-    """For each tap of an axis, the elements of the image under it and the outputs whose window has it inside."""
+    """Yield, for each tap of an axis, the elements of the image under it and the outputs whose window has it inside."""
     n, size, stride, before = window.image[axis], window.size[axis], window.stride[axis], window.pads[axis][0]
     pairs = []
     for tap in range(max(0, before - (window.output[axis] - 1) * stride), min(size, n + before)):

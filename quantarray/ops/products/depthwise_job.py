@@ -13,12 +13,13 @@ from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...kernels.windows import Window, classes
 from . import calls, epilogue
-from .lanes import CopyLanes
+from .lanes import CopyLanes, full_lane
 from .operand import Operand, term_values
 
 
 class Weights(NamedTuple):
-    """values int64[terms taps channels], scale float64[terms channels], offset float64[channels]."""
+    """A set of depthwise weights: values int64[terms taps channels], scale float64[terms channels], offset
+    float64[channels]."""
 
     values: Array
     scale: Array
@@ -26,7 +27,7 @@ class Weights(NamedTuple):
 
 
 def weights(w: QuantArray, b: Operand) -> Weights:
-    """Depthwise weights [o kh kw 1] packed on their outputs, as channels."""
+    """Return depthwise weights [o kh kw 1], packed on their outputs, as channels."""
     channels = w.shape[0]
     scale, offset = b.constants(4)
     scale, offset = scale[:, :, 0, 0, 0], offset[:, 0, 0, 0]
@@ -34,7 +35,7 @@ def weights(w: QuantArray, b: Operand) -> Weights:
         index = np.arange(channels) // w.group
         scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
     values = w._cached("depthwise", lambda: term_values(b, channels))
-    return Weights(values, calls.full_lane(scale, channels), calls.full_lane(offset, channels))
+    return Weights(values, full_lane(scale, channels), full_lane(offset, channels))
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class DepthwiseJob:
 
     @property
     def of_integers(self) -> DepthwiseJob:
-        """The exact sums of a real result."""
+        """Return the exact sums of a real result."""
         return replace(self, dtype=np.dtype(np.int32), pad=0, bias=None, requantize=None, mean=False)
 
     @property
@@ -74,8 +75,8 @@ class DepthwiseJob:
         return inside if self.mean else np.ones_like(inside)
 
     @property
-    def packed(self) -> epilogue.Packed | None:
-        return epilogue.packed(self.device, self.requantize, self.shape)
+    def packed(self) -> calls.Packed | None:
+        return calls.packed(self.device, self.requantize, self.shape)
 
     @cached_property
     def sums(self) -> Array:
@@ -87,4 +88,4 @@ class DepthwiseJob:
     def real_extras(self) -> tuple[Array, Array]:
         """(pad [classes outputs], bias [outputs]) of a real result."""
         outside, n_outside = self.w.values.sum(axis=1) - self.sums, (~classes(self.window).inside).sum(axis=1)
-        return calls.real_extras(self.pad, self.bias, outside, n_outside, self.w.scale, self.w.offset)
+        return epilogue.real_extras(self.pad, self.bias, outside, n_outside, self.w.scale, self.w.offset)

@@ -10,7 +10,7 @@ from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS
-from ...kernels.contract import Finish, Fixed, Right
+from ...kernels.operands import Finish, Fixed, Right
 from ...kernels.windows import classes, plan
 from . import bit_sliced, calls, depthwise_taps, epilogue, folded_thresholds, scaled_sums, select
 from .depthwise_job import DepthwiseJob
@@ -46,21 +46,21 @@ def prepare(job: DepthwiseJob) -> Channelwise:
     if constants == select.RESCALED:
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
         divisor = inside.astype(np.float64) if job.mean else np.empty(0)
-        more = scale, job.sums[:, 0], *job.real_extras, divisor
-        return Channelwise(call, scaled_sums.Scaled.of(_sums(job.of_integers), images, of_pixel, *more))
+        rescale = scaled_sums.Rescale(of_pixel, scale, job.sums[:, 0], *job.real_extras, divisor)
+        return Channelwise(call, scaled_sums.Scaled.of(_sums(job.of_integers), images, rescale))
     return Channelwise(call, None)
 
 
 def _sums(job: DepthwiseJob, law: Thresholds | None = None) -> calls.Sums:
     """Prepare exact sums, which `law` thresholds in the end."""
     way = select.pick(select.DEPTHWISE_SUMS, (job, law))
-    results = job.packed, job.dtype, job.shape
+    output = calls.Output(job.packed, job.dtype, job.shape)
     if way == select.BIT_SLICED:
         finish = _last_step(job, np.dtype(np.int64))
-        return bit_sliced.prepare(job.device, job.terms, job.w.values[0], 1, job.window, finish, *results)
+        return bit_sliced.prepare(job.device, job.terms, job.w.values[0], 1, job.window, finish, output)
     if way == select.PAIRS_OF_TAPS:
         finish = _last_step(job, job.dtype)
-        return depthwise_taps.prepare(job.device, job.terms, job.w.values, job.lanes, job.window, finish, *results)
+        return depthwise_taps.prepare(job.device, job.terms, job.w.values, job.lanes, job.window, finish, output)
     return _by_planes(job)
 
 
@@ -87,18 +87,18 @@ def _right(job: DepthwiseJob) -> Right:
 
 
 def _last_step(job: DepthwiseJob, dtype: np.dtype[Any]) -> Finish:
-    """Sums are of a dtype, if they are integers."""
+    """Return the last step; sums of integers are of `dtype`."""
     extra = pad = shift = None
     if job.real:
         pad, shift = job.real_extras
     else:
         outside = job.w.values.sum(axis=1) - job.sums
-        extra = calls.integer_extra(job.terms, job.sums, int(job.pad), job.bias, outside, dtype)
+        extra = epilogue.integer_extra(job.terms, job.sums, int(job.pad), job.bias, outside, dtype)
     return epilogue.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes=job.lanes)
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:
-    """A constant [.., channels or groups or 1] with groups repeated."""
+    """Repeat the groups of a constant [.., channels or groups or 1]."""
     if x.group is None or constant.shape[-1] == 1:
         return constant
     return np.asarray(constant[..., np.arange(x.shape[3]) // x.group])

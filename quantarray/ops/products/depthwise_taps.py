@@ -17,9 +17,9 @@ from ...backends.registry import empty, has_kernel, kernel
 from ...core.dtypes import Array
 from ...core.forks import cached_property
 from ...core.format import WORD_BITS, empty_lines
-from ...kernels.contract import Cuts, Finish, Left, PairedRows, Taps
+from ...kernels.operands import Cuts, Finish, Left, PairedRows, Taps
 from ...kernels.windows import Window, classes
-from . import epilogue
+from . import calls
 from .lanes import CopyLanes
 
 _PLANES = 8  # that a byte holds
@@ -29,38 +29,38 @@ _CUTS = 31  # thresholds up to which all are compared with; more are found by bi
 
 @dataclass(frozen=True)
 class ByBytes:
-    """Called as a `Call` is."""
+    """A depthwise convolution of codes as bytes, called as a `Call` is."""
 
     device: str
     step: int  # of x, which is its term's but for the sign
     right: Taps
     plan: PairedRows
     finish: Finish
-    packed: epilogue.Packed | None
+    packed: calls.Packed | None
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    def finished(self, finish: Finish, packed: epilogue.Packed | None) -> ByBytes:
-        """The same with another last step."""
+    def finished(self, finish: Finish, packed: calls.Packed | None) -> ByBytes:
+        """Return the same sums with another last step."""
         return replace(self, finish=finish, packed=packed)
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A dense array, C-contiguous, which is `out` if it is given; or a QuantArray of thresholded codes."""
-        given = x, self.right, self.plan
+        """Compute a dense array, C-contiguous, in `out` if it is passed; or a QuantArray of thresholded codes."""
+        operands = x, self.right, self.plan
         if self.packed is None:
-            made = empty(self.device, self.shape, self.dtype) if out is None else out
-            kernel(self.device, "depthwise_bytes")(*given, self.finish, made.reshape(-1, self.shape[-1]))
-            return made
+            result = empty(self.device, self.shape, self.dtype) if out is None else out
+            kernel(self.device, "depthwise_bytes")(*operands, self.finish, result.reshape(-1, self.shape[-1]))
+            return result
         words = self.packed.empty()
         if len(self.right.values) == 1 and len(self.finish.thresholds) <= _CUTS:
-            kernel(self.device, "depthwise_codes")(*given, self.cuts, words.reshape(self.packed.rows))
+            kernel(self.device, "depthwise_codes")(*operands, self.cuts, words.reshape(self.packed.rows))
         else:
-            kernel(self.device, "depthwise_bytes")(*given, self.finish, words.reshape(self.packed.rows))
+            kernel(self.device, "depthwise_bytes")(*operands, self.finish, words.reshape(self.packed.rows))
         return self.packed(words)
 
     @cached_property
     def cuts(self) -> Cuts:
-        """Which sums pass the thresholds, and how codes change there: where lanes count downwards, in reverse."""
+        """Return which sums pass the thresholds and how codes change there, reversed where lanes count down."""
         thresholds, toggles = self.finish.thresholds, self.finish.toggles
         limits = (thresholds - self.finish.extra.astype(np.int64)[:, None]) // max(self.step, 1)
         most, dtype = (_MOST, np.int16) if self.right.values.dtype == np.int8 else (_MOST_SUM, np.int32)
@@ -88,16 +88,16 @@ def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic
 
 def prepare(
     device: str, terms: Array, values: Array, lanes: CopyLanes, window: Window, finish: Finish,
-    packed: epilogue.Packed | None, dtype: np.dtype[Any], shape: tuple[int, ...],
+    output: calls.Output,
 ) -> ByBytes:  # fmt: skip
-    """For weights, int64[1 taps outputs], for which that is possible."""
+    """Prepare the call for weights int64[1 taps outputs] that are not refused."""
     step, period = int(terms[0, 3]), lanes.width // WORD_BITS
     right = Taps(_weights(terms, -values if step < 0 else values, lanes, window), lanes.channels, period)
-    return ByBytes(device, abs(step), right, _rows(window, period), finish, packed, dtype, shape)
+    return ByBytes(device, abs(step), right, _rows(window, period), finish, *output)
 
 
 def _largest(terms: Array, values: Array) -> int:
-    """A sum of codes times values, of any channel."""
+    """Bound the sums of codes times values of all channels."""
     return int(np.abs(values[0]).sum(axis=0).max()) * ((1 << int(terms[0, 1])) - 1)
 
 
@@ -105,12 +105,12 @@ def _weights(terms: Array, values: Array, lanes: CopyLanes, window: Window) -> A
     """[copies pairs 2 * lanes]; the last of an odd number of taps has a 0 beside it."""
     rows, columns = window.size
     pairs = -(-columns // 2)
-    made = np.zeros((rows, 2 * pairs, lanes.copies, lanes.width), np.int64)
-    made[:, :columns] = lanes(values[0]).reshape(rows, columns, lanes.copies, lanes.width)
-    made = made.reshape(rows, pairs, 2, lanes.copies, lanes.width).transpose(3, 0, 1, 4, 2)
+    pairs_of_taps = np.zeros((rows, 2 * pairs, lanes.copies, lanes.width), np.int64)
+    pairs_of_taps[:, :columns] = lanes(values[0]).reshape(rows, columns, lanes.copies, lanes.width)
+    pairs_of_taps = pairs_of_taps.reshape(rows, pairs, 2, lanes.copies, lanes.width).transpose(3, 0, 1, 4, 2)
     narrow = _largest(terms, values) <= _MOST and int(np.abs(values).max()) <= _MOST_BYTE
     laid_out = empty_lines((lanes.copies, rows * pairs, 2 * lanes.width), np.dtype(np.int8 if narrow else np.int16))
-    laid_out.reshape(made.shape)[...] = made
+    laid_out.reshape(pairs_of_taps.shape)[...] = pairs_of_taps
     return laid_out
 
 

@@ -1,19 +1,20 @@
-"""From a threshold object to what kernels take, and from dense values to packed codes."""
+"""The last step of a kernel: thresholds as kernels take them, and constants of each border class."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, overload
+from typing import Any
 
 import numpy as np
 
 from ...arrays import checks, exact_limits
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import contiguous, device_of, kernel, moveaxis, namespace, zeros
-from ...core.dtypes import Array, Constants, DType
+from ...backends.registry import contiguous, device_of, kernel, moveaxis, namespace, to_host
+from ...core.dtypes import Array, DType
 from ...core.format import WORD, word_count
-from ...kernels.contract import Finish
+from ...kernels.operands import Finish
+from .calls import packed
 from .lanes import GroupLanes, Lanes
 
 _NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
@@ -30,7 +31,7 @@ def finish(
     *,
     lanes: Lanes,
 ) -> Finish:
-    """The last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
+    """Return the last step of a kernel; `lanes` lays [.., channels] out as the kernel wants it.
 
     Integer results read `extra`, whose dtype their thresholds have, real ones `pad` and `bias`; what is not read
     may be missing.
@@ -48,7 +49,7 @@ def finish(
 
 
 def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, Array, Array]:
-    """Thresholds, flips and toggles as kernels take them.
+    """Lay out thresholds, flips and toggles as kernels take them.
 
     Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
     """
@@ -65,7 +66,7 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
 
 
 def check(op: str, requantize: Any, channels: int) -> DType | None:
-    """The dtype that a Thresholds object gives this many channels; None where there is none."""
+    """Check thresholds for this many channels: return the dtype of their codes, or None without thresholds."""
     if requantize is None:
         return None
     if not isinstance(requantize, Thresholds):
@@ -82,41 +83,45 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
 
 
 def nbytes(into: DType | None, shape: tuple[int, ...]) -> int:
-    """Bytes of a result [.. channels]: packed codes, or 4 an element."""
+    """Count the bytes of a result [.. channels]: packed codes, or 4 an element."""
     if into is None:
         return 4 * math.prod(shape)
     return WORD.itemsize * into.bits * math.prod(shape[:-1]) * word_count(shape[-1])
 
 
-class Packed(NamedTuple):
-    """A packed result before it is there: what does not depend on its codes."""
-
-    device: str
-    dtype: DType
-    shape: tuple[int, ...]
-    constants: Constants
-    words: tuple[int, ...]  # the shape of its words
-    rows: tuple[int, int, int]  # the same as kernels have it: [bits, rows, word]
-
-    def empty(self) -> Array:
-        """Words that are all zero."""
-        return zeros(self.device, self.words)
-
-    def __call__(self, words: Array) -> QuantArray:
-        return QuantArray(words, self.dtype, self.shape, len(self.shape) - 1, self.constants)
+def term_sums(terms: Array, elements: int, axis_words: Array) -> Array:
+    """int64[terms channels taps]: the sum of each term over a tap; `axis_words` uint64[planes channels taps words]."""
+    ones = to_host(namespace(device_of(axis_words)).bitwise_count(axis_words).sum(axis=-1, dtype=np.int64))
+    sums = []
+    for first, planes, base, step in terms.tolist():
+        codes = sum(ones[first + i] << i for i in range(planes))
+        sums.append(base * elements + step * codes)
+    return np.array(sums)
 
 
-@overload
-def packed(device: str, requantize: Thresholds, shape: tuple[int, ...]) -> Packed: ...
-@overload
-def packed(device: str, requantize: None, shape: tuple[int, ...]) -> None: ...
-def packed(device: str, requantize: Thresholds | None, shape: tuple[int, ...]) -> Packed | None:
-    """What thresholds make of results of a shape, packed on its last axis; None where there are none."""
-    if requantize is None:
-        return None
-    into, *outer, words = requantize.into, *shape[:-1], word_count(shape[-1])
-    rows = into.bits, math.prod(outer), words
-    return Packed(device, into, shape, requantize._law(len(shape)), (into.bits, *outer, words), rows)
+def real_extras(
+    pad_value: float, bias: Array | None, outside: Array, n_outside: Array, scale: Array, offset: Array
+) -> tuple[Array, Array]:
+    """(pad [classes channels], bias [channels]) of a real result, in the documented order.
+
+    outside int64[classes terms channels], n_outside int64[classes], scale [terms channels], offset [channels].
+    """
+    pad = offset * n_outside[:, None]
+    for s in range(outside.shape[1]):
+        pad = pad + scale[s] * outside[:, s]
+    shift = np.zeros(outside.shape[-1]) if bias is None else bias.astype(np.float64)
+    return np.asarray(pad_value * pad), shift
+
+
+def integer_extra(
+    terms: Array, inside: Array, pad_value: int, bias: Array | None, outside: Array, dtype: np.dtype[Any]
+) -> Array:
+    """[classes channels] of the result's dtype: all of an exact result that does not depend on the pixel's codes.
+
+    `terms` are x's; inside and outside are the sums of the weights' one term, int64[classes terms channels].
+    """
+    extra: Array = int(terms[0, 2]) * inside[:, 0] + pad_value * outside[:, 0]
+    return (extra if bias is None else extra + bias).astype(dtype)
 
 
 def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
@@ -142,9 +147,9 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     channels = last.shape[-1]
     check(op, requantize, channels)
     rows = contiguous(last.astype(np.float64 if real else np.int64, copy=False))
-    made = packed(device, requantize, last.shape)
-    words = made.empty()
+    result = packed(device, requantize, last.shape)
+    words = result.empty()
     if words.size:
         last_step = finish(requantize, channels, real, lanes=GroupLanes(channels))
-        kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(made.rows))
-    return made(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])
+        kernel(device, "threshold")(rows.reshape(-1, channels), last_step, words.reshape(result.rows))
+    return result(words).transpose([*range(at), v.ndim - 1, *range(at, v.ndim - 1)])

@@ -20,7 +20,7 @@ from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS, word_count
 from ..counting.histograms import Field, fold
 from ..counting.reducers import PlaneProducts
-from . import calls
+from . import epilogue
 from .lanes import LANES, GroupLanes
 from .operand import Operand, lower
 
@@ -49,16 +49,16 @@ class FewOutputs(NamedTuple):
     shape: tuple[int, ...]
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
-        """A dense array, which is `out` if it is given; or a QuantArray of thresholded codes."""
-        found = self._real(x) if self.dtype == np.float32 else sum(self._sums(a, b, 0, 0) for a, b, _ in self._cuts(x))
+        """Compute a dense array, in `out` if it is passed; or a QuantArray of thresholded codes."""
+        sums = self._real(x) if self.dtype == np.float32 else sum(self._sums(a, b, 0, 0) for a, b, _ in self._cuts(x))
         if self.bias is not None:
-            found = found + self.bias
-        made = empty(self.device, self.shape, self.dtype) if out is None else out
-        made.reshape(-1, self.shape[-1])[...] = namespace(self.device).asarray(found)
-        return made if self.requantize is None else self.requantize(made)
+            sums = sums + self.bias
+        result = empty(self.device, self.shape, self.dtype) if out is None else out
+        result.reshape(-1, self.shape[-1])[...] = namespace(self.device).asarray(sums)
+        return result if self.requantize is None else self.requantize(result)
 
     def _cuts(self, x: QuantArray) -> Iterator[tuple[Operand, Operand, int]]:
-        """Both operands lowered, stretch by stretch of k, and the elements of each stretch."""
+        """Yield both operands lowered, stretch by stretch of k, and the elements of each stretch."""
         k, a, b = self.w.shape[1], lower("linear", "x", x), lower("linear", "w", self.w)
         step = word_count(k)
         if a.recoded or b.recoded:
@@ -105,11 +105,11 @@ class FewOutputs(NamedTuple):
 
 
 def _planes(a: Operand) -> Array:
-    """Words [planes rows 1 word]."""
+    """Return words [planes rows 1 word]."""
     words = a.words
     return words.reshape(len(words), -1, 1, words.shape[-1])
 
 
 def _term_sums(a: Operand, elements: int) -> Array:
     """int64 [terms rows 1]: the sum of each term along a row."""
-    return calls.term_sums(a.terms, elements, _planes(a))
+    return epilogue.term_sums(a.terms, elements, _planes(a))

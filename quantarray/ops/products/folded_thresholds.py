@@ -8,15 +8,17 @@ floats.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
-from ...kernels.contract import Finish, Left
-from . import calls, epilogue
+from ...kernels.operands import Finish, Left
+from . import calls
 from .operand import Operand, inexact
 
 _MOST = 8  # scales of x whose thresholds are kept
@@ -33,30 +35,51 @@ def refusal(requantize: Thresholds | None, terms: Array, b: Operand, k: int, pad
     return "padded taps have a value" if pad else inexact(terms, b, k)
 
 
+_computed_real: ContextVar[list[str] | None] = ContextVar("quantarray_not_folded", default=None)
+
+
+@contextmanager
+def not_folded() -> Iterator[list[str]]:
+    """Collect the kernels of real results that run inside because constants of x did not fold."""
+    kernels: list[str] = []
+    token = _computed_real.set(kernels)
+    try:
+        yield kernels
+    finally:
+        _computed_real.reset(token)
+
+
+def note_not_folded(kernel: str) -> None:
+    """Note that a kernel of real results stands in for folded thresholds."""
+    kernels = _computed_real.get()
+    if kernels is not None:
+        kernels.append(kernel)
+
+
 class Exact(NamedTuple):
-    """Sums of integers whose thresholds stand for those of real results."""
+    """A call that makes sums of integers whose thresholds stand for those of real results."""
 
     call: calls.Sums  # without thresholds
     scale: Array  # of w, float64 in the lanes of `call`
     last: Finish  # of real results, in the same lanes
-    packed: epilogue.Packed | None
-    made: dict[float, calls.Sums | None]
+    packed: calls.Packed | None
+    calls_by_scale: dict[float, calls.Sums | None]
     inside: int = 1  # what results are divided by, if they are means
 
-    def found(self, x: Left) -> calls.Sums | None:
-        """The call for the scale of x; None where no thresholds give what the real one does."""
+    def for_scale(self, x: Left) -> calls.Sums | None:
+        """Return the call for the scale of x; None where no thresholds give what the real one does."""
         if x.scale.size != 1 or x.offset.any():
             return None
         scale = float(x.scale.item())
-        if scale not in self.made:
-            if len(self.made) >= _MOST:
-                self.made.clear()
+        if scale not in self.calls_by_scale:
+            if len(self.calls_by_scale) >= _MOST:
+                self.calls_by_scale.clear()
             finish = self._fold(scale)
-            self.made[scale] = None if finish is None else self.call.finished(finish, self.packed)
-        return self.made[scale]
+            self.calls_by_scale[scale] = None if finish is None else self.call.finished(finish, self.packed)
+        return self.calls_by_scale[scale]
 
     def _fold(self, x_scale: float) -> Finish | None:
-        """The last step of integers that gives the codes of the real one; None where a factor is negative."""
+        """Return the last step of integers that gives the codes of the real one; None where a factor is negative."""
         factor, last = x_scale * self.scale, self.last
         if (factor < 0).any():
             return None
@@ -73,18 +96,19 @@ class Exact(NamedTuple):
 class Later(NamedTuple):
     """A call that is made ready when it is wanted, each time: its layout of the weights is not kept besides another."""
 
+    name: str  # of its kernel
     ready: Callable[[], calls.Call]
     device: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
     def __call__(self, x: Left) -> Any:
-        """The call's result."""
+        """Prepare the call and run it."""
         return self.ready()(x)
 
 
 class Folded(NamedTuple):
-    """Called as the `Call` is whose place it takes, `real`."""
+    """A pair of calls, on integers and on reals, called as the `Call` `real` is."""
 
     real: calls.Call | Later
     exact: Exact
@@ -103,9 +127,12 @@ class Folded(NamedTuple):
         return self.real.shape
 
     def __call__(self, x: Left, out: Array | None = None) -> Any:
-        """A QuantArray of codes; `out` is for dense results, which there are none of."""
-        exact = self.exact.found(x)
-        return self.real(x) if exact is None else exact(x._replace(images=self.images))
+        """Compute a QuantArray of codes; `out` is for dense results, which there are none of."""
+        exact = self.exact.for_scale(x)
+        if exact is not None:
+            return exact(x._replace(images=self.images))
+        note_not_folded(self.real.name)
+        return self.real(x)
 
 
 def folds(a: Operand, b: Operand) -> bool:
@@ -119,16 +146,16 @@ def fold(
     real: calls.Call, exact: calls.Sums, images: int, inside: int = 1, *,
     again: Callable[[], calls.Call] | None = None,
 ) -> Folded:  # fmt: skip
-    """The two calls, of the same lanes, as one. `again` makes the real one ready, which then is not kept."""
+    """Join two calls of the same lanes. `again` prepares the real one for each call, and then it is not held."""
     sums = Exact(exact, real.fixed.w.scale[0, 0], real.finish, real.packed, {}, inside)
-    return Folded(real if again is None else Later(again, real.device, real.dtype, real.shape), sums, images)
+    return Folded(real if again is None else Later(real.name, again, real.device, real.dtype, real.shape), sums, images)
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-    """The largest int32 for which it holds, and for all below; the lowest where it holds for none."""
+    """Find the largest int32 for which it holds, and for all below; the lowest where it holds for none."""
     low, high = np.full(shape, _LOWEST, np.int64), np.full(shape, _HIGHEST, np.int64)
     for _ in range(32):
         middle = (low + high + 1) >> 1
-        there = holds(middle)
-        low, high = np.where(there, middle, low), np.where(there, high, middle - 1)
+        below = holds(middle)
+        low, high = np.where(below, middle, low), np.where(below, high, middle - 1)
     return low

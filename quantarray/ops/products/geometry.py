@@ -1,7 +1,8 @@
-"""From the arguments of a windowed operation to a `Window`."""
+"""Windows from the arguments of an operation."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,33 +21,35 @@ def window(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
-    hint: str = "",
+    hint: Callable[[tuple[int, int], tuple[int, int]], str] | None = None,
 ) -> Window:
     """Check stride, padding and dilation; refuse windows larger than the padded image, and absurd results.
 
-    `hint` ends the message of a window that is too large.
+    `hint(image, size)` ends the message of a window that is too large.
     """
     steps = checks.pair(op, "stride", stride, 1)
     spread = checks.pair(op, "dilation", dilation, 1)
     pads = _pads(op, image, size, steps, padding, spread)
-    made = _window(image, size, steps, pads, spread)
-    if 0 in made.output:
+    result = _window(image, size, steps, pads, spread)
+    if 0 in result.output:
+        fix = "" if hint is None else hint(image, size)
         raise ValueError(
             f"{op}: a window of {size[0]}x{size[1]} with dilation {spread} does not fit into the image "
-            f"{image[0]}x{image[1]} with padding {pads}{hint}"
+            f"{image[0]}x{image[1]} with padding {pads}{fix}"
         )
-    if made.output[0] * made.output[1] >= 2**31:
+    if result.output[0] * result.output[1] >= 2**31:
         raise ValueError(
-            f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {made.output} windows, 2**31 or more"
+            f"{op}: the image {image[0]}x{image[1]} with padding {pads} would give {result.output} windows, "
+            "2**31 or more"
         )
-    return made
+    return result
 
 
 _window = lru_cache(maxsize=256)(Window)  # with the properties that it has found
 
 
 def room(op: str, window: Window, shape: tuple[int, ...], into: DType | None) -> None:
-    """MemoryError where the result [.. channels] and the plan of its windows do not fit into memory."""
+    """Raise MemoryError where the result [.. channels] and the plan of its windows do not fit into memory."""
     checks.room(op, f"a result of shape {shape}", epilogue.nbytes(into, shape) + PLAN_BYTES * window.pixels)
 
 

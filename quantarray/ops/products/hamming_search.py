@@ -15,14 +15,14 @@ OP = "top_k"
 
 
 class Nearest(NamedTuple):
-    """What `top_k` finds, nearest first: both int64 [queries k], or [k] of one query."""
+    """A result of `top_k`, nearest first: both int64 [queries k], or [k] of one query."""
 
     distances: Array
     indices: Array
 
 
 def top_k(queries: QuantArray, database: QuantArray, k: int) -> Nearest:
-    """The k rows of a database of binary codes that are nearest to each query by Hamming distance.
+    """Find the k rows of a database of binary codes that are nearest to each query by Hamming distance.
 
         distances[q, i] = number of places where queries[q] and database[indices[q, i]] differ
 

@@ -1,4 +1,4 @@
-"""How output channels become lanes of a kernel: padded to whole blocks, so that kernels need no ragged ends."""
+"""Lanes of a kernel: output channels, padded to whole blocks, so that kernels need no ragged ends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
-from ...core.format import WORD_BITS
+from ...core.format import WORD, WORD_BITS
 
 TILE = 4  # pixels of a kernel's tile
 LANES = 32  # channels of a block
@@ -24,7 +25,7 @@ class Lanes(Protocol):
 
 @dataclass(frozen=True)
 class GroupLanes:
-    """Each group's channels padded to whole blocks of 32."""
+    """A layout in which each group's channels are padded to whole blocks of 32."""
 
     channels: int
     groups: int = 1
@@ -44,7 +45,7 @@ class GroupLanes:
 
 @dataclass(frozen=True)
 class CopyLanes:
-    """Channel c * copies + r becomes lane c of copy r, each copy padded to whole words of 64."""
+    """A layout in which channel c * copies + r becomes lane c of copy r, each copy padded to whole words of 64."""
 
     channels: int
     copies: int
@@ -57,3 +58,32 @@ class CopyLanes:
         out = np.zeros((*a.shape[:-1], self.copies, self.width), a.dtype)
         out[..., : self.channels] = np.moveaxis(a.reshape(*a.shape[:-1], self.channels, self.copies), -1, -2)
         return out.reshape(*a.shape[:-1], self.copies * self.width)
+
+
+def weight_words(device: str, name: str, words: Array, groups: int) -> Array:
+    """Lay uint64[planes channels taps words] out for the kernel `name`."""
+    planes, channels = words.shape[:2]
+    flat = contiguous(words).reshape(planes, channels, -1)
+    out = empty(device, (planes, GroupLanes(channels, groups).blocks, flat.shape[-1], LANES))
+    kernel(device, layout_of(name))(flat, groups, out)
+    return out
+
+
+def words_of(layout: str) -> str:
+    """Name the kernel that undoes a layout."""
+    return layout.replace("_weights", "_words")
+
+
+def layout_of(name: str) -> str:
+    """Name the kernel that lays weights out for the kernel `name`."""
+    return "dot_weights" if name in ("dot", "winograd", "framed") else "conv_weights"
+
+
+def layout_bytes(planes: int, outputs: int, words: int, groups: int = 1) -> int:
+    """Count the bytes of the layout of weights of so many planes, and words an output."""
+    return planes * GroupLanes(outputs, groups).blocks * LANES * words * WORD.itemsize
+
+
+def full_lane(constant: Array, channels: int) -> Array:
+    """Broadcast a constant's last axis, 1 or channels long, to all channels."""
+    return np.broadcast_to(constant, (*constant.shape[:-1], channels))

@@ -61,14 +61,14 @@ def merged(job: Job, times: int) -> Job:
 
 
 def _cost(costs: Callable[..., dict[str, float]], job: Job, terms: Array, times: int) -> float:
-    """What a tile costs with so many groups merged, by the fastest kernel."""
+    """Return what a tile costs with so many groups merged, by the fastest kernel."""
     channels = job.shape[3] // job.groups * times
     sizes = job.pixels, channels, job.words_of(job.w.shape[3] * times), job.forms
     return min(costs(job.terms, terms, *sizes).values()) * -(-channels // LANES) * (job.groups // times)
 
 
 def _with_zero(dtype: DType) -> DType | None:
-    """A dtype of the same integer levels and 0; None where there is none."""
+    """Return a dtype of the same integer levels and 0; None where there is none."""
     levels = dtype.levels
     if levels is None or 0 in levels:
         return dtype if levels else None
@@ -76,19 +76,19 @@ def _with_zero(dtype: DType) -> DType | None:
 
 
 def _terms(dtype: DType) -> Array:
-    """Those of weights of a dtype."""
+    """Return the terms of weights of a dtype."""
     return lower("conv2d", "w", from_codes(np.zeros(1, np.uint8), dtype)).terms
 
 
 def _merged(w: QuantArray, dtype: DType, groups: int, times: int) -> QuantArray:
-    """Weights [o kh kw c] as [o kh kw times*c] of a dtype that has 0: those of groups that an output is not in."""
+    """Merge weights [o kh kw c] to [o kh kw times*c] of a dtype that has 0, for groups that an output is not in."""
     assert w.dtype.levels is not None and dtype.levels is not None
     code = np.array([dtype.levels.index(level) for level in w.dtype.levels], np.uint8)
     outputs, *taps, c = w.shape
-    made = np.full((outputs, *taps, times, c), dtype.levels.index(0), np.uint8)
+    codes = np.full((outputs, *taps, times, c), dtype.levels.index(0), np.uint8)
     place = np.arange(outputs) // (outputs // groups) % times
-    made[np.arange(outputs), :, :, place] = code[w.codes()]
-    return from_codes(made.reshape(outputs, *taps, times * c), dtype, axis=3, **_constants(w))
+    codes[np.arange(outputs), :, :, place] = code[w.codes()]
+    return from_codes(codes.reshape(outputs, *taps, times * c), dtype, axis=3, **_constants(w))
 
 
 def _constants(w: QuantArray) -> dict[str, Any]:

@@ -8,6 +8,7 @@ plane; a table of real values becomes a term for each product of planes, a table
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,12 +19,15 @@ from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_cupy, lies_on_gpu
 from ...backends.registry import namespace, to_host
-from ...core.dtypes import Array, DType, arithmetic, level_values
-from ...core.format import bits_for
+from ...core.code_values import level_values
+from ...core.dtypes import Array, DType, arithmetic
+from ...core.format import WORD, bits_for
 from ..counting.histograms import coefficients
 from ..words.conversion import recode
 
 MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
+_RECODED = 1 << 24  # bytes of x on planes that are not its own
+_ROWS = 1 << 16  # of a matrix in one call
 
 
 class Operand(NamedTuple):
@@ -52,23 +56,23 @@ class Operand(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """The largest magnitude that a term could have."""
+        """Return the largest magnitude that a term could have."""
         return reach(self.terms)
 
     def constants(self, ndim: int) -> tuple[Array, Array]:
-        """Scale and offset with 1 and 0 where there is none."""
+        """Return scale and offset, 1 and 0 where there is none."""
         one, zero = _neutral(len(self.terms), ndim)
         return one if self.scale is None else self.scale, zero if self.offset is None else self.offset
 
 
 def reach(terms: Array) -> int:
-    """The largest magnitude that a term of int64[terms 4] could have."""
+    """Compute the largest magnitude that a term of int64[terms 4] could have."""
     _, planes, base, step = terms.T
     return int(np.abs([base, base + step * (2**planes - 1)]).max())
 
 
 def summed(q: QuantArray, a: Operand) -> int:
-    """The largest magnitude of the integers that a product of q, which is a lowered, sums up before constants.
+    """Compute the largest magnitude of the integers that a product of q, which is a lowered, sums up before constants.
 
     Of integer levels that is a level's; on their grid are others, which do not occur.
     """
@@ -85,7 +89,7 @@ def inexact(terms: Array, b: Operand, k: int) -> str:
 
 
 def term_values(w: Operand, length: int) -> Array:
-    """The integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
+    """Unpack the integers of weights, int64[terms rows length], of rows of so many elements along the packed axis."""
     words = to_host(w.words)
     words = np.ascontiguousarray(words).reshape(len(words), -1, words.shape[-1])
     bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")[..., :length]
@@ -97,12 +101,13 @@ def term_values(w: Operand, length: int) -> Array:
 
 
 def plain_terms(q: QuantArray) -> Array | None:
-    """The terms of an array of evenly spaced integer levels without a scale, whose words `lower` leaves as they are."""
+    """Return the terms of an array of evenly spaced integer levels without a scale, whose words `lower` leaves as they
+    are."""
     return q.dtype._term_rows if q.dtype.step is not None and not q.constants.shapes else None
 
 
 def lower(op: str, name: str, q: QuantArray) -> Operand:
-    """The operand form of an array; see above."""
+    """Bring an array to the form of an `Operand`."""
     plain, dtype, c = plain_terms(q), q.dtype, q.constants
     if plain is not None:
         return Operand(q, q.bits, plain, None, None)
@@ -121,7 +126,7 @@ def lower(op: str, name: str, q: QuantArray) -> Operand:
 
 @lru_cache(maxsize=256)
 def _neutral(terms: int, ndim: int) -> tuple[Array, Array]:
-    """The scales and the offset of an array that has none; shared, as `DType._term_rows` are."""
+    """Return the scales and the offset of an array that has none; shared, as `DType._term_rows` are."""
     return np.ones((terms, *(1,) * ndim)), np.zeros((1,) * ndim)
 
 
@@ -154,7 +159,7 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
 
 
 def _common_ones(q: QuantArray) -> Array:
-    """Words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
+    """Compute words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
     xp = namespace(q.device)
     out: Array = xp.empty((2**q.bits - 1, *q.words.shape[1:]), np.uint64)
     for s in range(1, len(out) + 1):
@@ -164,8 +169,20 @@ def _common_ones(q: QuantArray) -> Array:
     return out
 
 
+def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
+    """Count the elements of x's first axis, at least one, that are done at once; all where nothing asks for less."""
+    n = len(x)
+    words = a.planes * math.prod(a.source.words.shape[1:]) * WORD.itemsize
+    step = n
+    if a.recoded and words > max(2 * x.nbytes, _RECODED):
+        step = min(step, max(1, n * max(2 * x.nbytes, _RECODED) // words // 2))
+    if rows_of_a_plan > _ROWS:
+        step = min(step, max(1, n * _ROWS // rows_of_a_plan))
+    return step
+
+
 def from_dense(x: Array, axis: int) -> QuantArray:
-    """An int8 or uint8 array as 8 packed planes; exact, and the same integers."""
+    """Pack an int8 or uint8 array to 8 planes; exact, and the same integers."""
     from ...core.dtypes import int8, uint8
     from ..words.conversion import pack_codes
 
@@ -176,12 +193,14 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 def is_dense(x: Any) -> bool:
     """True for an int8 or uint8 array, CuPy's too."""
+    if isinstance(x, QuantArray):
+        return False
     array = isinstance(x, np.ndarray) and not checks.is_masked(x)
     return (array or is_cupy(x)) and x.dtype in (np.uint8, np.int8)
 
 
 def operand(op: str, name: str, x: Any) -> Any:
-    """A QuantArray, or an int8/uint8 array, of a GPU as CuPy's; others are refused with the way to get there."""
+    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name the way to get one."""
     if isinstance(x, QuantArray) or is_dense(x):
         return x
     if lies_on_gpu(x):
@@ -226,7 +245,7 @@ def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype:
 
 
 def bias_values(op: str, bias: Any, channels: int) -> Array | None:
-    """A bias as int64 or float32 [channels]."""
+    """Convert a bias to int64 or float32 [channels]."""
     if bias is None:
         return None
     b = checks.numbers(op, "bias", bias)

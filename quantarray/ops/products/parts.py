@@ -20,14 +20,10 @@ from ...arrays.layouts import room
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import empty
 from ...core.dtypes import Array
-from ...core.format import WORD, WORD_BITS
-from . import epilogue
-from .lanes import LANES, GroupLanes
-from .operand import Operand
+from ...core.format import WORD_BITS
+from . import calls
 
 _AT_ONCE = 1 << 20  # bytes of weights that are laid out in a call
-_RECODED = 1 << 24  # bytes of x on planes that are not its own
-_ROWS = 1 << 16  # of a matrix in one call
 
 Call = Callable[..., Any]
 Prepare = Callable[..., Any]  # a call for x, w, bias and requantize
@@ -42,10 +38,10 @@ class Result(NamedTuple):
     shape: tuple[int, ...]
 
     def start(self, out: Array | None) -> Any:
-        """The result before it is there: a dense array, or words that are all zero."""
+        """Allocate the result: a dense array, or words that are all zero."""
         if self.requantize is None:
             return empty(self.device, self.shape, self.dtype) if out is None else out
-        return epilogue.packed(self.device, self.requantize, self.shape).empty()
+        return calls.packed(self.device, self.requantize, self.shape).empty()
 
     def fill(self, result: Any, rows: slice, channels: slice, part: Any) -> None:
         """Put a part in its place; channels begin on words."""
@@ -58,7 +54,7 @@ class Result(NamedTuple):
     def end(self, result: Any) -> Any:
         if self.requantize is None:
             return result
-        return epilogue.packed(self.device, self.requantize, self.shape)(result)
+        return calls.packed(self.device, self.requantize, self.shape)(result)
 
 
 class ByOutputs(NamedTuple):
@@ -74,7 +70,7 @@ class ByOutputs(NamedTuple):
 
     @property
     def call(self) -> Result:
-        """What says the dtype and shape of the result, as of other products."""
+        """Return what has the dtype and shape of the result."""
         return self.result
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
@@ -98,15 +94,15 @@ def by_outputs(
     w: QuantArray,
     bias: Array | None,
     output: int,
-    kept: int,
+    cached: int,
     together: int = 1,
 ) -> ByOutputs:
-    """The product of weights of which an output takes `output` bytes laid out, and `kept` if that is kept.
+    """Multiply by weights of which an output takes `output` bytes laid out, and `cached` if that is cached.
 
     Parts are multiples of `together` outputs, or all.
     """
     outputs, unit = w.shape[0], math.lcm(together, WORD_BITS)
-    head = (w.nbytes + room(w.nbytes) // 2) // kept // unit * unit
+    head = (w.nbytes + room(w.nbytes) // 2) // cached // unit * unit
     head = head if 2 * head >= outputs else 0  # or else the price is the same, and there is less to keep
     step = max(unit, max(_AT_ONCE, w.nbytes // 16) // output // unit * unit)
     whole = ByOutputs(result, prepare, w._view(), bias, head, None, step)
@@ -116,13 +112,8 @@ def by_outputs(
     return whole._replace(first=first)
 
 
-def layout_bytes(planes: int, outputs: int, words: int, groups: int = 1) -> int:
-    """Bytes of the layout of weights of so many planes, and words an output."""
-    return planes * GroupLanes(outputs, groups).blocks * LANES * words * WORD.itemsize
-
-
 class ByRows(NamedTuple):
-    """Parts of the first axis of x, all but the last of one form, whose call is kept."""
+    """A product by parts of the first axis of x, all but the last of one form, whose call is held."""
 
     result: Result
     prepare: Prepare
@@ -136,7 +127,7 @@ class ByRows(NamedTuple):
         cls, result: Result, prepare: Prepare, x: Any,
         w: QuantArray, bias: Array | None, step: int,
     ) -> ByRows:  # fmt: skip
-        """A product `prepare`d for parts of x."""
+        """Prepare a product for parts of x."""
         view = w._view()
         return cls(result, prepare, view, bias, step, prepare(x[:step], view, bias, result.requantize))
 
@@ -157,19 +148,7 @@ class ByRows(NamedTuple):
         return self.result.end(result)
 
 
-def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
-    """How many of x's first axis are done at once; all where nothing asks for less. x has at least one."""
-    n = len(x)
-    words = a.planes * math.prod(a.source.words.shape[1:]) * WORD.itemsize
-    step = n
-    if a.recoded and words > max(2 * x.nbytes, _RECODED):
-        step = min(step, max(1, n * max(2 * x.nbytes, _RECODED) // words // 2))
-    if rows_of_a_plan > _ROWS:
-        step = min(step, max(1, n * _ROWS // rows_of_a_plan))
-    return step
-
-
 def _cuts(start: int, stop: int, step: int) -> Iterator[slice]:
-    """Slices of so many elements."""
+    """Yield slices of so many elements."""
     for at in range(start, stop, step):
         yield slice(at, min(at + step, stop))

@@ -11,7 +11,8 @@ from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import contiguous, empty, kernel
-from ...core.dtypes import Array, level_ranks
+from ...core.code_values import level_ranks
+from ...core.dtypes import Array
 from ...core.hints import DataFormat, Padding, Pair
 from ...kernels.windows import Window, plan
 from ..words.conversion import recode

@@ -16,7 +16,7 @@ import numpy as np
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import contiguous, empty, has_kernel, kernel
 from ...core.dtypes import Array
-from ...kernels.contract import Left
+from ...kernels.operands import Left
 from . import calls
 from .operand import Operand, inexact
 
@@ -34,21 +34,27 @@ def refusal(device: str, requantize: Thresholds | None, terms: Array, b: Operand
 
 @lru_cache(maxsize=16)
 def _no_bias(channels: int) -> Array:
-    """Shared, so that calls by the same weights keep it once."""
+    """Return zeros, shared so that calls by the same weights hold them once."""
     return np.zeros(channels)
 
 
-class Scaled(NamedTuple):
-    """Called as the `Call` is whose place it takes."""
+class Rescale(NamedTuple):
+    """A set of constants by which exact sums become real results, as the kernel `rescale` takes them."""
 
-    sums: calls.Sums
-    images: int  # as the plan of the sums counts them
     kinds: Array  # int64[pixels]: the border class of each output pixel
     scale: Array  # float64[channels]
     ones: Array  # int64[classes channels]: sums of w's levels over the taps inside
     pad: Array  # float64[classes channels], or of no elements
     bias: Array  # float64[channels], no -0.0
-    inside: Array  # float64[classes]: what results are divided by, if they are means
+    inside: Array = _EMPTY  # float64[classes]: what results are divided by, if they are means
+
+
+class Scaled(NamedTuple):
+    """A call of exact sums and then their constants, called as the `Call` is whose place it takes."""
+
+    sums: calls.Sums
+    images: int  # as the plan of the sums counts them
+    rescale: Rescale
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -63,21 +69,17 @@ class Scaled(NamedTuple):
         return self.sums.shape
 
     @classmethod
-    def of(
-        cls, sums: calls.Sums, images: int, kinds: Array, scale: Array, ones: Array, pad: Array, bias: Array,
-        inside: Array = _EMPTY,
-    ) -> Scaled:  # fmt: skip
-        """The same with what adds nothing left out."""
-        added = pad if pad.any() else np.empty((0, 0))
-        shift = bias + 0.0 if bias.any() else _no_bias(len(bias))
-        return cls(sums, images, kinds, scale, ones, added, shift, inside)
+    def of(cls, sums: calls.Sums, images: int, rescale: Rescale) -> Scaled:
+        """Return a call whose constants are shared or left out where they add nothing."""
+        pad = rescale.pad if rescale.pad.any() else np.empty((0, 0))
+        bias = rescale.bias + 0.0 if rescale.bias.any() else _no_bias(len(rescale.bias))
+        return cls(sums, images, rescale._replace(pad=pad, bias=bias))
 
     def __call__(self, x: Left, out: Array | None = None) -> Array:
-        """A dense array, C-contiguous, which is `out` if it is given."""
-        made = empty(self.device, self.shape, self.dtype) if out is None else out
-        self.sums(x._replace(images=self.images), made.view(np.int32))
-        rows = made.reshape(math.prod(self.shape[:-1]), self.shape[-1])
+        """Compute a dense array, C-contiguous, in `out` if it is passed."""
+        result = empty(self.device, self.shape, self.dtype) if out is None else out
+        self.sums(x._replace(images=self.images), result.view(np.int32))
+        rows = result.reshape(math.prod(self.shape[:-1]), self.shape[-1])
         x_scale, x_offset = contiguous(x.scale[0, 0, :, 0]), contiguous(x.offset[0, :, 0])
-        constants = x_scale, x_offset, self.kinds, self.scale, self.ones, self.pad, self.bias, self.inside
-        kernel(self.device, "rescale")(rows.view(np.int32), *constants, rows)
-        return made
+        kernel(self.device, "rescale")(rows.view(np.int32), x_scale, x_offset, *self.rescale, rows)
+        return result

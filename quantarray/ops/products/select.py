@@ -24,7 +24,7 @@ from ...arrays.thresholds import Thresholds
 from ...backends.registry import has_kernel, integer_kernel, product_costs
 from ...core.dtypes import Array
 from ...core.forks import cached_property
-from ...kernels.contract import Forms
+from ...kernels.operands import Forms
 from . import (
     bit_sliced,
     bit_sliced_groups,
@@ -133,12 +133,12 @@ class Groups:
 
     @cached_property
     def costs(self) -> dict[int, float]:
-        """What a tile costs by how many groups are merged to one."""
+        """Return what a tile costs, by how many groups are merged to one."""
         return {1: 0.0} if self.not_merged else merged_groups.costs(self.job)
 
     @property
     def times(self) -> int:
-        """How many groups are merged to one where merging is the cheapest."""
+        """Count the groups that are merged to one where merging is the cheapest."""
         return min(self.costs.keys() - {1}, key=self.costs.__getitem__)
 
 
@@ -306,12 +306,12 @@ class ProductJob(NamedTuple):
 
     @property
     def problem(self) -> tuple[Any, ...]:
-        """The arguments of the cost model."""
+        """Return the arguments of the cost model."""
         return self[3:]
 
     @property
     def kernel(self) -> str:
-        """The kernel of the product: that of the cost model, or of `autotune`, for sums of int32."""
+        """Name the kernel of the product: that of the cost model, or of `autotune`, for sums of int32."""
         if self.dtype == np.float32:
             return "conv_real"
         return "conv" if self.dtype == np.int64 else integer_kernel(self.device)(*self.problem)

@@ -10,20 +10,15 @@ import math
 from dataclasses import replace
 
 from ...backends.registry import has_kernel, product_costs
-from ...core.format import WORD_BITS
 from ...kernels.windows import along
 from .conv_job import Job
 from .lanes import LANES
 
 
 def refusal(job: Job, axes: int) -> str:
-    """Say why taps along the last `axes` axes of a window are not made rows of bits; "" where they can be."""
+    """Say why taps of few channels along the last `axes` axes of a window are not made rows of bits; else ""."""
     if product_costs(job.device) is None or not has_kernel(job.device, "unroll"):
         return f"there is no kernel for it on {job.device}"
-    if job.of_bytes or job.groups > 1:
-        return "x has bytes" if job.of_bytes else "there are groups"
-    if job.w.shape[3] >= WORD_BITS:
-        return "pixels fill whole words"
     if job.real and not job.rescaled:
         return "sums are not of integers, or meet thresholds of real results"
     return "" if replace(job, unrolled=axes).words < job.words else "it saves no words"
@@ -45,8 +40,8 @@ def cost(job: Job) -> float:
 
 
 def _unrolling(job: Job) -> float:
-    """What it costs to make the rows of bits, by a call of its own."""
-    made = job.shape[0] * math.prod(along(job.window, job.unrolled).image)
+    """Return what it costs to make the rows of bits, by a call of its own."""
+    pixels = job.shape[0] * math.prod(along(job.window, job.unrolled).image)
     rows, taps = job.rows
-    sizes = job.pixels, made, taps, job.words // rows, job.window.stride[1]
+    sizes = job.pixels, pixels, taps, job.words // rows, job.window.stride[1]
     return float(product_costs(job.device).unrolling(job.terms, *sizes))

@@ -16,7 +16,8 @@ from ...arrays import checks
 from ...arrays.bfloat16 import Bfloat16
 from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, zeros
 from ...core.bounded_cache import Kept
-from ...core.dtypes import Array, Constants, level_ranks, level_values
+from ...core.code_values import level_ranks, level_values
+from ...core.dtypes import Array, Constants
 from ...core.format import WORD_BITS, word_count
 from ...quantizers.base import Quantizer, declares, ones_like_reduced
 

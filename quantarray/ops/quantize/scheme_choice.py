@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays import checks
-from ...core.dtypes import Array, level_values
+from ...core.code_values import level_values
+from ...core.dtypes import Array
 from ...core.format import MAX_BITS
 from ...quantizers import LQ, XNOR, Quantizer, Uniform
 

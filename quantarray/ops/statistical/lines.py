@@ -22,7 +22,8 @@ from ..words.level_tables import has_many_levels, parts
 
 
 class Lines:
-    """The lines of `q` along an axis: words uint64[planes rows folds words], and the tables that codes go through."""
+    """A view of the lines of `q` along an axis: words uint64[planes rows folds words], and the tables that codes go
+    through."""
 
     def __init__(self, q: QuantArray, axis: int) -> None:
         self.q, self.axis = q, axis
@@ -41,7 +42,7 @@ class Lines:
         return contiguous(words).reshape(self.q.bits, self.rows, self.folds, words.shape[-1])
 
     def _tables(self, table: Array) -> tuple[Array, Array]:
-        """table [codes, *q's axes] as [tables groups codes], and which one each fold of each row has."""
+        """Reshape a table [codes, *q's axes] to [tables groups codes], and which one each fold of each row has."""
         by_row = table.transpose(*(1 + d for d in self._outer), 1 + self.q.axis, 0)
         dims, full = by_row.shape[:-2], tuple(self.q.shape[d] for d in self._outer)
         row = np.arange(math.prod(dims)).reshape(dims)
@@ -49,7 +50,7 @@ class Lines:
         return np.ascontiguousarray(by_row.reshape(math.prod(dims), *by_row.shape[-2:])), row.astype(np.int64)
 
     def argmax(self, table: Array, floor: float) -> Array:
-        """The place of the first largest value above `floor` of each line, int64 [axes that are left]."""
+        """Find the place of the first largest value above `floor` of each line, int64 [axes that are left]."""
         tables, row = self._tables(table)
         out = empty(self.q.device, (self.rows, self.length if self.lanes else 1), np.int64)
         kernel(self.q.device, "argmax")(
@@ -59,8 +60,8 @@ class Lines:
         if not self.lanes:
             return out.reshape(shape)
         at = sum(d < self.q.axis for d in self._kept)
-        made: Array = namespace(self.q.device).moveaxis(out.reshape(*shape, self.length), -1, at)
-        return made
+        places: Array = namespace(self.q.device).moveaxis(out.reshape(*shape, self.length), -1, at)
+        return places
 
     def fill(self, name: str, table: Array, out: Array) -> None:
         """`cumulate` or `argsort` to out [rows folds length]."""
@@ -68,25 +69,26 @@ class Lines:
         kernel(self.q.device, name)(self._words(), self.length, tables, row, self.group, self.lanes, out)
 
     def sort(self, order: Array) -> Array:
-        """Words of q with the codes of each line in the order in which order[codes, *q's axes] has them."""
+        """Sort the codes of each line in the order of order[codes, *q's axes]; return words."""
         tables, row = self._tables(order)
         words = self._words()
         out = zeros(self.q.device, words.shape)
         kernel(self.q.device, "sort")(words, self.length, tables, row, self.group, self.lanes, out)
-        made = out.reshape(self.q.bits, *(self.q.shape[d] for d in self._outer), words.shape[-1])
+        sorted_words = out.reshape(self.q.bits, *(self.q.shape[d] for d in self._outer), words.shape[-1])
         back = np.argsort(self._place).tolist()
-        return made.transpose(0, *(1 + d for d in back), made.ndim - 1)
+        return sorted_words.transpose(0, *(1 + d for d in back), sorted_words.ndim - 1)
 
     def in_order(self, out: Array) -> Array:
         """out [rows folds length], perhaps one step longer, in the axes of q."""
         order = [*self._outer, self.q.axis]
         steps = out.shape[1:] if self.lanes else out.shape[2:]
-        made = out.reshape(*(self.q.shape[d] for d in self._kept), *steps)
-        return made.transpose(np.argsort(order).tolist())
+        result = out.reshape(*(self.q.shape[d] for d in self._kept), *steps)
+        return result.transpose(np.argsort(order).tolist())
 
 
 def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:
-    """An array [rows folds length] with `more` steps at the front of each line, which are zero, and what is behind."""
+    """Allocate an array [rows folds length] with `more` steps at the front of each line, which are zero, and what is
+    behind."""
     shape = (lines.rows, lines.folds + more * lines.lanes, lines.length + more * (not lines.lanes))
     out = (zeros if more else empty)(lines.q.device, shape, dtype)
     return out, (out[:, more:] if lines.lanes else out[:, :, more:])

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, level_values
+from ...core.code_values import level_values
+from ...core.dtypes import Array
 from ...core.hints import Axes
 from ..counting.histograms import Field, Job, field, fold, pair
 from ..counting.reducers import Extreme, IntegerSum, RealSum
@@ -65,29 +66,31 @@ def map_reduce(
     if not 1 <= len(arrays) <= 2:
         raise TypeError(f"{op}: takes a function and one array or two, got {len(arrays)}")
     checks.function(op, "f", f)
-    found = [checks.packed(op, name, q) for name, q in zip("xy", arrays, strict=False)]
+    packed = [checks.packed(op, name, q) for name, q in zip("xy", arrays, strict=False)]
     checks.choice(op, "reduce", reduce, ("sum", "mean", "min", "max"))
     keep = checks.flag(op, "keepdims", keepdims)
-    bits = sum(q.bits for q in found)
+    bits = sum(q.bits for q in packed)
     if bits > _MOST_BITS:
         raise ValueError(f"{op}: two arrays must have at most {_MOST_BITS} bits together, got {bits}")
-    joined = field(found[0]) if len(found) == 1 else pair(op, found[0], found[1], np.concatenate, bits)
+    joined = field(packed[0]) if len(packed) == 1 else pair(op, packed[0], packed[1], np.concatenate, bits)
     over = axes(op, len(joined.shape), axis)
     n = math.prod(joined.shape[d] for d in over)
     if not n and reduce != "sum":
         raise ValueError(f"{op}: no elements have no {reduce}: {joined.shape} over axis {axis}")
-    given, group = _levels(joined, found)
-    made = f(*given)
-    jobs = [_job(op, _table(op, t, given, found), reduce, n) for t in (made if isinstance(made, tuple) else (made,))]
+    inputs, group = _levels(joined, packed)
+    mapped = f(*inputs)
+    jobs = [
+        _job(op, _table(op, t, inputs, packed), reduce, n) for t in (mapped if isinstance(mapped, tuple) else (mapped,))
+    ]
     out = tuple(restored(result, over, keep) for result in fold(joined, over, group, jobs))
-    return out if isinstance(made, tuple) else out[0]
+    return out if isinstance(mapped, tuple) else out[0]
 
 
 def _levels(f: Field, arrays: list[QuantArray]) -> tuple[list[Array], int | None]:
-    """Levels [codes of x, codes of y, *axes], each with 1 for the other's codes, in groups that suit both."""
+    """Return levels [codes of x, codes of y, *axes], each with 1 for the other's codes, in groups that suit both."""
     varying = [q.group for q in arrays if q.group is not None]
     group = math.gcd(*varying) if varying else None
-    made = []
+    inputs = []
     for i, q in enumerate(arrays):
         values = level_values(q.dtype, q.constants)
         dims = values.shape[1:] or (1,) * q.ndim
@@ -98,14 +101,14 @@ def _levels(f: Field, arrays: list[QuantArray]) -> tuple[list[Array], int | None
         values = values.astype(np.int64 if values.dtype == np.int64 else np.float64)
         lead = [1] * len(arrays)
         lead[i] = len(values)
-        made.append(values.reshape(*lead, *values.shape[1:]))
-    return made, group
+        inputs.append(values.reshape(*lead, *values.shape[1:]))
+    return inputs, group
 
 
-def _table(op: str, result: Any, given: list[Array], arrays: list[QuantArray]) -> Array:
-    """A function's values as a table of the joined codes, int64 or float64."""
+def _table(op: str, result: Any, inputs: list[Array], arrays: list[QuantArray]) -> Array:
+    """Tabulate a function's values of the joined codes, int64 or float64."""
     value = checks.numbers(op, "the result of f", result)
-    shape = np.broadcast_shapes(*(a.shape for a in given))
+    shape = np.broadcast_shapes(*(a.shape for a in inputs))
     try:
         value = np.broadcast_to(value, shape).astype(np.float64 if value.dtype.kind == "f" else np.int64)
     except ValueError:

@@ -32,23 +32,23 @@ from ..words.level_tables import level_table, mapped
 
 
 def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
-    """The axes to reduce, each once; all for None."""
+    """Return the axes to reduce, each once; all for None."""
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    found = tuple(checks.axis(op, a, ndim) for a in given)
-    if len(set(found)) < len(found):
+    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
+    numbers = tuple(checks.axis(op, a, ndim) for a in listed)
+    if len(set(numbers)) < len(numbers):
         raise ValueError(f"{op}: axis must name each axis once, got {axis}")
-    return found
+    return numbers
 
 
 def elements(q: QuantArray, over: tuple[int, ...]) -> int:
-    """How many elements a result is made of."""
+    """Count the elements that a result is made of."""
     return math.prod(q.shape[d] for d in over)
 
 
 def restored(result: Array, over: tuple[int, ...], keepdims: bool, lead: int = 0) -> Array:
-    """Reduced axes as 1 with keepdims; a NumPy scalar where no axis is left (see `hints`)."""
+    """Restore reduced axes as 1 with keepdims; return a NumPy scalar where no axis is left (see `hints`)."""
     if keepdims:
         return np.expand_dims(result, tuple(sorted(lead + d for d in over)))
     return cast(Array, result[()]) if result.ndim == 0 else result
@@ -67,12 +67,12 @@ def integer_type(op: str, bound: int) -> type[np.signedinteger[Any]]:
 
 
 def sum_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
-    """The type of a sum of n elements, or the one that was asked for."""
+    """Return the type of a sum of n elements, or the one that was asked for."""
     return _asked(op, integer_type(op, n * q.dtype.max_abs) if exact(q) else np.float32, dtype)
 
 
 def product_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
-    """The type of a product of n elements, or the one that was asked for."""
+    """Return the type of a product of n elements, or the one that was asked for."""
     if not exact(q):
         return _asked(op, np.float32, dtype)
     most = q.dtype.max_abs
@@ -81,16 +81,16 @@ def product_type(op: str, q: QuantArray, n: int, dtype: Any = None) -> Any:
     return _asked(op, integer_type(op, most**n if most > 1 else 1), dtype)
 
 
-def _asked(op: str, found: Any, dtype: Any) -> Any:
-    """The type that a caller names, where it holds what the one found by the rules holds."""
+def _asked(op: str, default: Any, dtype: Any) -> Any:
+    """Check the type that a caller names, which must hold what the type by the rules holds."""
     if dtype is None:
-        return found
-    made = checks.dtype(op, "dtype", dtype, (np.int32, np.int64, np.float32, np.float64))
-    if made.kind == "i" and found is np.float32:
-        raise TypeError(f"{op}: float constants give float32 or float64, got dtype={made}; round the result")
-    if made == np.int32 and found is np.int64:
+        return default
+    asked = checks.dtype(op, "dtype", dtype, (np.int32, np.int64, np.float32, np.float64))
+    if asked.kind == "i" and default is np.float32:
+        raise TypeError(f"{op}: float constants give float32 or float64, got dtype={asked}; round the result")
+    if asked == np.int32 and default is np.int64:
         raise OverflowError(f"{op}: the exact result may not fit int32; leave dtype out, or pass np.int64")
-    return made.type
+    return asked.type
 
 
 def _reduced(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, job: Job) -> Array:
@@ -151,7 +151,7 @@ def mean(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> 
 
 
 def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Array:
-    """What no elements have for a mean."""
+    """Return the mean of no elements."""
     shape = tuple(n for d, n in enumerate(q.shape) if d not in over)
     return restored(np.full(shape, np.nan, np.float32), over, checks.flag(op, "keepdims", keepdims))
 
@@ -348,8 +348,8 @@ def counts(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -
     op = "counts"
     q = checks.packed(op, "q", q)
     over, keep = axes(op, q.ndim, axis), checks.flag(op, "keepdims", keepdims)
-    made = fold(field(q), over, None, [Occurrences(q.bits, q.dtype.n_levels, q.ndim)])[0]
-    return restored(made, over, keep, 1)
+    occurrences = fold(field(q), over, None, [Occurrences(q.bits, q.dtype.n_levels, q.ndim)])[0]
+    return restored(occurrences, over, keep, 1)
 
 
 def _nonzero(table: Array) -> Array:

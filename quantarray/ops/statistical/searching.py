@@ -69,13 +69,13 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
     if 0 in (q.shape[d] for d in over):
         raise ValueError(f"{op}: no elements have no {op}: {q.shape} over axis {axis}")
     if axis is None and q.ndim > 1:
-        found = _first_of_all(q, to_host(largest(q) if high else smallest(q)))
-        return restored(namespace(q.device).asarray(found), over, keep)
+        first = _first_of_all(q, to_host(largest(q) if high else smallest(q)))
+        return restored(namespace(q.device).asarray(first), over, keep)
 
     place = np.argmax if high else np.argmin
-    first = by_values(q, over[0], lambda v: np.asarray(place(v, axis=-1, keepdims=True)))
-    if first is not None:
-        return restored(np.squeeze(first, over[0]), over, keep)
+    by_value = by_values(q, over[0], lambda v: np.asarray(place(v, axis=-1, keepdims=True)))
+    if by_value is not None:
+        return restored(np.squeeze(by_value, over[0]), over, keep)
 
     def places(part: QuantArray) -> Array:
         table = levels(part).astype(np.float64)
@@ -85,7 +85,7 @@ def _place(op: str, q: Any, axis: Any, keepdims: Any, high: bool) -> Array:
 
 
 def _first_of_all(q: QuantArray, value: Any) -> int:
-    """The first place of a value in C order, by blocks of rows along the packed axis."""
+    """Find the first place of a value in C order, by blocks of rows along the packed axis."""
     strides = np.cumprod((1, *q.shape[:0:-1]))[::-1]
     outer = [d for d in range(q.ndim) if d != q.axis]
     best = q.size
@@ -98,15 +98,15 @@ def _first_of_all(q: QuantArray, value: Any) -> int:
             key[d] = s
         part = index(q, tuple(key))
         places = _first_in_rows(part, value)
-        found = np.argwhere(places >= 0)
-        if len(found):
-            flat = starts + found @ strides[outer] + places[tuple(found.T)] * strides[q.axis]
+        rows_with = np.argwhere(places >= 0)
+        if len(rows_with):
+            flat = starts + rows_with @ strides[outer] + places[tuple(rows_with.T)] * strides[q.axis]
             best = min(best, int(flat.min()))
     return best
 
 
 def _first_in_rows(q: QuantArray, value: Any) -> Array:
-    """The first place of a value in each row along the packed axis, -1 where there is none."""
+    """Find the first place of a value in each row along the packed axis, -1 where there is none."""
 
     def in_values(values: Array) -> Array:
         hit = values == value
@@ -151,7 +151,7 @@ def cumulative_sum(
 
 
 def _cumulated(values: Array, initial: bool, kind: Any) -> Array:
-    """Sums of [.., n] up to each element, added one after the other in float64; a 0 before each line if `initial`."""
+    """Sum [.., n] up to each element, added one after the other in float64; a 0 before each line if `initial`."""
     out = np.zeros((*values.shape[:-1], int(initial) + values.shape[-1]))
     out[..., int(initial) :] = values
     out[..., 0] += 0.0  # a line begins with 0 + value: no -0
@@ -232,14 +232,14 @@ def diff(
 
 
 def _difference_type(op: str, q: QuantArray, times: int, some: bool) -> Any:
-    """The type of differences of differences, so many times; where none are left, no bound is too large."""
+    """Return the type of differences of differences, so many times; where none are left, no bound is too large."""
     if not exact(q):
         return np.float32
     return integer_type(op, 2**times * q.dtype.max_abs if some else min(2 ** min(times, 62) * q.dtype.max_abs, 2**62))
 
 
 def sort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> QuantArray:
-    """The values along an axis in order, as a packed array of the same law: codes are counted, and written in order.
+    """Sort the values along an axis, as a packed array of the same law: codes are counted, and written in order.
 
     Equal values cannot be told apart, so every sort is stable. With axis=None the array is flattened first. Raises
     ValueError where constants vary along the axis.
@@ -265,7 +265,7 @@ def sort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stab
 
 
 def argsort(q: QuantArray, *, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The places along an axis in the order of their values, int64; equal values in the order of their places.
+    """Sort the places along an axis by their values, int64; equal values in the order of their places.
 
     With axis=None they are places in C order.
 
@@ -300,7 +300,7 @@ def _sorting(op: str, q: Any, axis: Any, descending: Any, stable: Any) -> tuple[
 
 
 def _dense_ranks(table: Array) -> Array:
-    """The rank of each level among those of its column, equal levels having equal ranks."""
+    """Rank each level among those of its column, equal levels having equal ranks."""
     order = np.argsort(table, axis=0, kind="stable")
     ascending = np.take_along_axis(table, order, 0)
     steps_up = np.concatenate([np.zeros_like(order[:1]), ascending[1:] != ascending[:-1]]).cumsum(axis=0)
@@ -316,7 +316,7 @@ def searchsorted(
 def searchsorted(
     q: QuantArray, values: QuantArray | Values, *, side: Side = "left", sorter: Values | None = None
 ) -> Array | np.int64:
-    """Where `values` would go into q, which has one axis and ascends: the number of elements below each, int64.
+    """Find where `values` would go into q, which has one axis and ascends: the number of elements below each, int64.
 
     With side="right" equal elements count too. values: numbers, or a packed array. Since elements are counted, not
     compared, this takes as long as a sum, and an array in any order has the places of its sorted self: a `sorter`, the
@@ -336,14 +336,14 @@ def searchsorted(
     wanted = dequantize(values) if isinstance(values, QuantArray) else checks.numbers(op, "values", values)
     if sorter is not None and checks.numbers(op, "sorter", sorter).shape != q.shape:
         raise ValueError(f"{op}: sorter must have the shape {q.shape} of q, as argsort gives it")
-    xp, found = namespace(q.device), tallied(op, q)
-    below = xp.asarray(np.concatenate([[0], np.cumsum(found.counts)]))
-    rank = xp.searchsorted(xp.asarray(found.values), xp.asarray(wanted), "left" if side == "left" else "right")
+    xp, tally = namespace(q.device), tallied(op, q)
+    below = xp.asarray(np.concatenate([[0], np.cumsum(tally.counts)]))
+    rank = xp.searchsorted(xp.asarray(tally.values), xp.asarray(wanted), "left" if side == "left" else "right")
     return cast(Array, below[rank])
 
 
 def nonzero(q: QuantArray) -> tuple[Array, ...]:
-    """The places of values that are not 0, an int64 array for each axis, in C order.
+    """Find the places of values that are not 0, an int64 array for each axis, in C order.
 
     >>> import quantarray as qa
     >>> qa.nonzero(qa.encode([[0, 1, 0], [1, 0, 1]], values=range(2)))
@@ -353,8 +353,8 @@ def nonzero(q: QuantArray) -> tuple[Array, ...]:
     out = empty(q.device, (q.ndim, int(count_nonzero(mask))), np.int64)
     done = 0
     for block in blocks(q.shape, _BLOCK):
-        found = index(mask, block).codes().nonzero()
-        for d, places in enumerate(found):
+        within = index(mask, block).codes().nonzero()
+        for d, places in enumerate(within):
             out[d, done : done + len(places)] = places + block[d].start
-        done += len(found[0])
+        done += len(within[0])
     return tuple(out)

@@ -24,21 +24,21 @@ _BLOCK = 1 << 16  # elements
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` returns."""
+    """A result of `unique_counts`."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` returns."""
+    """A result of `unique_inverse`."""
 
     values: Array
     inverse_indices: Array
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` returns."""
+    """A result of `unique_all`."""
 
     values: Array
     indices: Array
@@ -47,7 +47,7 @@ class UniqueAll(NamedTuple):
 
 
 def unique_values(q: QuantArray) -> Array:
-    """The values that occur, ascending: int32 or float32 [values].
+    """Find the values that occur, ascending: int32 or float32 [values].
 
     >>> import quantarray as qa
     >>> qa.unique_values(qa.encode([[3, 0], [3, 3]], values=range(4)))
@@ -57,7 +57,7 @@ def unique_values(q: QuantArray) -> Array:
 
 
 def unique_counts(q: QuantArray) -> UniqueCounts:
-    """The values that occur, ascending, and how often each does, int64.
+    """Find the values that occur, ascending, and how often each does, int64.
 
     >>> import quantarray as qa
     >>> qa.unique_counts(qa.encode([[3, 0], [3, 3]], values=range(4)))
@@ -67,19 +67,19 @@ def unique_counts(q: QuantArray) -> UniqueCounts:
 
 
 def unique_inverse(q: QuantArray) -> UniqueInverse:
-    """The values that occur, ascending, and which of them each element has, int64 in the shape of q.
+    """Find the values that occur, ascending, and which of them each element has, int64 in the shape of q.
 
     >>> import quantarray as qa
     >>> qa.unique_inverse(qa.encode([[3, 0], [3, 3]], values=range(4))).inverse_indices
     array([[1, 0],
            [1, 1]])
     """
-    found = _placed("unique_inverse", _with_places("unique_inverse", q))
-    return UniqueInverse(found.values, _inverse(q, to_host(found.values)))
+    placed = _placed("unique_inverse", _with_places("unique_inverse", q))
+    return UniqueInverse(placed.values, _inverse(q, to_host(placed.values)))
 
 
 def unique_all(q: QuantArray) -> UniqueAll:
-    """The values that occur, ascending; the first place of each in C order; which one each element has; how often.
+    """Find the values that occur, ascending; the first place of each in C order; which one each element has; how often.
 
     Places and counts are int64. What the result has of each element is 8 bytes: `unique_counts` does without.
 
@@ -88,13 +88,13 @@ def unique_all(q: QuantArray) -> UniqueAll:
     >>> found.values, found.indices, found.counts
     (array([0, 3], dtype=int32), array([1, 0]), array([1, 3]))
     """
-    found = _placed("unique_all", _with_places("unique_all", q))
-    inverse = _inverse(q, to_host(found.values))
-    return UniqueAll(found.values, _first(inverse, len(found.values)), inverse, found.counts)
+    placed = _placed("unique_all", _with_places("unique_all", q))
+    inverse = _inverse(q, to_host(placed.values))
+    return UniqueAll(placed.values, _first(inverse, len(placed.values)), inverse, placed.counts)
 
 
 def _with_places(op: str, q: Any) -> QuantArray:
-    """A packed array whose elements' places have room."""
+    """Check that a packed array's elements' places have room."""
     q = checks.packed(op, "q", q)
     checks.room(op, f"int64 places of shape {q.shape}", 8 * q.size)
     places: QuantArray = q
@@ -102,7 +102,7 @@ def _with_places(op: str, q: Any) -> QuantArray:
 
 
 def _inverse(q: QuantArray, values: Array) -> Array:
-    """The place of each element's value among `values`, int64."""
+    """Return the place of each element's value among `values`, int64."""
     out = empty(q.device, q.shape, np.int64)
     for block in blocks(q.shape, _BLOCK, (q,)):
         part = index(q, block)
@@ -114,7 +114,7 @@ def _inverse(q: QuantArray, values: Array) -> Array:
 
 
 def _first(inverse: Array, n: int) -> Array:
-    """Where each of the numbers below n is found first in C order."""
+    """Find where each of the numbers below n comes first in C order."""
     flat, out = inverse.reshape(-1), np.zeros(n, np.int64)
     if not isinstance(flat, np.ndarray):  # of several values for one place CuPy keeps any
         first: Array = namespace(device_of(flat)).unique(flat, return_index=True)[1]
@@ -128,8 +128,8 @@ def _first(inverse: Array, n: int) -> Array:
 
 def _placed(op: str, q: Any) -> UniqueCounts:
     """`tallied` where q lies."""
-    found = tallied(op, q)
-    return UniqueCounts(*map(namespace(q.device).asarray, found))
+    tally = tallied(op, q)
+    return UniqueCounts(*map(namespace(q.device).asarray, tally))
 
 
 def tallied(op: str, q: Any) -> UniqueCounts:

@@ -1,4 +1,4 @@
-"""What the functions on shapes share: where axes lie among the words, and bits put in rows anew."""
+"""Rows of bits, which the functions on shapes share: where axes lie among the words, and rows put together anew."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.format import WORD_BITS, word_count
 
 
 class Run(NamedTuple):
-    """Elements start, start + step, .. of the packed axis, `size` of them."""
+    """A run of elements start, start + step, .. of the packed axis, `size` of them."""
 
     start: int
     step: int
@@ -26,23 +26,23 @@ class Run(NamedTuple):
 
 
 def derived(q: QuantArray, words: Array, shape: tuple[int, ...], axis: int, constants: Constants) -> QuantArray:
-    """An array of the same law and scheme."""
+    """Return an array of the same law and scheme."""
     return QuantArray(words, q.dtype, shape, axis, constants, q.scheme)
 
 
 def words_axis(q: QuantArray, d: int) -> int:
-    """Where the unpacked axis d lies in the words."""
+    """Return the axis of the words in which the unpacked axis d lies."""
     return 1 + d if d < q.axis else d
 
 
 def flat(words: Array) -> Array:
-    """Words as C-contiguous [rows words], a copy only where they are not."""
+    """View words as C-contiguous [rows words], a copy only where they are not."""
     rows = math.prod(words.shape[:-1])
     return contiguous(words).reshape(rows, words.shape[-1])
 
 
 def lay(device: str, parts: list[tuple[Array, Run]]) -> Array:
-    """Rows made of runs of bits of other rows, one after the other; words [planes *outer word], equal outer axes."""
+    """Lay runs of bits of other rows one after the other; words [planes *outer word], equal outer axes."""
     out = zeros(device, (*parts[0][0].shape[:-1], word_count(sum(run.size for _, run in parts))))
     if out.size:
         near = [_near(words, run) for words, run in parts if run.size]
@@ -64,7 +64,7 @@ def _rows(words: Array) -> Array:
 
 
 def _near(words: Array, run: Run) -> tuple[Array, Run]:
-    """The words that a run is in, where that is less to copy, and the run from the first of them on."""
+    """Return the words that a run is in, where that is less to copy, and the run from the first of them on."""
     if words.flags.c_contiguous:
         return words, run
     first, last = sorted((run.start // WORD_BITS, run.last // WORD_BITS))
@@ -72,7 +72,7 @@ def _near(words: Array, run: Run) -> tuple[Array, Run]:
 
 
 def cut(q: QuantArray, words: Array, run: Run) -> Array:
-    """Words of a run of the packed axis: a view if it begins on a word and ends on one or at the end."""
+    """Cut a run out of the packed axis: a view if it begins on a word and ends on one or at the end."""
     stop = run.start + run.size
     if run.step == 1 and run.start % WORD_BITS == 0 and (stop % WORD_BITS == 0 or stop == q.shape[q.axis]):
         first = run.start // WORD_BITS
@@ -81,7 +81,8 @@ def cut(q: QuantArray, words: Array, run: Run) -> Array:
 
 
 def run_constants(op: str, q: QuantArray, runs: list[Run]) -> Constants:
-    """The constants of an array whose packed axis is runs of q's. Runs may not cut groups, or IndexError is raised."""
+    """Return the constants of an array whose packed axis is runs of q's. Runs may not cut groups, or IndexError is
+    raised."""
     if not q.constants.varies(q.axis):
         return q.constants
     picks, size = _run_groups(op, q, runs)
@@ -89,7 +90,7 @@ def run_constants(op: str, q: QuantArray, runs: list[Run]) -> Constants:
 
 
 def index_constants(op: str, q: QuantArray, indices: Array) -> Constants:
-    """The same for any elements of the packed axis."""
+    """Return the constants of an array whose packed axis is any elements of q's."""
     if not q.constants.varies(q.axis):
         return q.constants
     assert q.group is not None
@@ -112,16 +113,16 @@ def _run_groups(op: str, q: QuantArray, runs: list[Run]) -> tuple[Array, int]:
     if not runs:  # nothing is left that could vary
         return np.arange(min(1, q.shape[q.axis])), q.group
     for each in (sum(run.size for run in runs), max(1, q.group // max(1, abs(runs[0].step)))):
-        found = []
+        runs_of_groups = []
         for i, run in enumerate(runs):
             begin = np.arange(0, run.size, each)
             end = np.minimum(begin + each, run.size) - 1
             groups, ends = ((run.start + at * run.step) // q.group for at in (begin, end))
             if not np.array_equal(groups, ends) or (run.size % each and i < len(runs) - 1):
                 break
-            found.append(groups)
+            runs_of_groups.append(groups)
         else:
-            return np.concatenate(found), each
+            return np.concatenate(runs_of_groups), each
     raise _cuts(op, q, " and ".join(_described(run) for run in runs[:3]) + " cuts")
 
 

@@ -9,14 +9,15 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...arrays.blocks import SIZE, blocks
 from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
-from ...core.dtypes import Array, constant_dims, level_values, values_of_codes
+from ...core.code_values import constant_dims, level_values, values_of_codes
+from ...core.dtypes import Array
 from ...core.format import WORD_BITS, tail_mask, word_count
 
 _FEW = 1 << 12  # levels that are few, whatever the size of an array
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
-    """Words [bits, *outer, word] of codes packed along an axis: integers below 256, or booleans."""
+    """Pack codes along an axis to words [bits, *outer, word]: integers below 256, or booleans."""
     rows, out = _rows_to_pack(codes, axis, bits)
     if out.size:
         kernel(device_of(codes), "pack")(rows, out.reshape(bits, -1, out.shape[-1]))
@@ -24,7 +25,7 @@ def pack_codes(codes: Array, axis: int, bits: int) -> Array:
 
 
 def pack_seen(codes: Array, axis: int, bits: int) -> tuple[Array, int]:
-    """The same words of codes of uint8, some, and a number that none of them is above: all their bits together."""
+    """Pack codes of uint8 as `pack_codes` does; return also all their bits together, which no code is above."""
     rows, out = _rows_to_pack(codes, axis, bits)
     seen = zeros(device_of(codes), (len(rows),), np.uint8)
     kernel(device_of(codes), "pack_seen")(rows, seen, out.reshape(bits, -1, out.shape[-1]))
@@ -32,7 +33,7 @@ def pack_seen(codes: Array, axis: int, bits: int) -> tuple[Array, int]:
 
 
 def _rows_to_pack(codes: Array, axis: int, bits: int) -> tuple[Array, Array]:
-    """Bytes [rows length], and where their words go."""
+    """Return bytes [rows length], and where their words go."""
     bytes_of = codes.view(np.uint8) if codes.dtype.itemsize == 1 else codes.astype(np.uint8)
     last = contiguous(moveaxis(bytes_of, axis, -1))
     length = last.shape[-1]
@@ -66,7 +67,7 @@ def dequantize(q: QuantArray) -> Array:
 
 
 def _values(q: QuantArray) -> Array:
-    """All values at once: through a table of levels, or one by one where there are more levels than elements."""
+    """Return all values at once: through a table of levels, or one by one where there are more levels than elements."""
     by_element = q.device == "cpu" and q.dtype.kind != "table" and q.dtype.n_levels * _count(q) > max(q.size, _FEW)
     if by_element:
         expanded = q.constants.map(lambda a, lead: expand(a, lead, q), 1)
@@ -76,12 +77,12 @@ def _values(q: QuantArray) -> Array:
 
 
 def _count(q: QuantArray) -> int:
-    """How many different constants elements may have."""
+    """Count the different constants that elements may have."""
     return math.prod(constant_dims(q.constants))
 
 
 def looked_up(table: Array, q: QuantArray) -> Array:
-    """The entry of each element's code; table [codes, *q's axes], each 1, the axis' length, or its groups."""
+    """Look up each element's code; table [codes, *q's axes], each 1, the axis' length, or its groups."""
     places, xp = codes(q), namespace(q.device)
     if table.size == table.shape[0]:
         return np.asarray(table.reshape(-1)[places]) if q.device == "cpu" else xp.asarray(table.reshape(-1))[places]
@@ -93,7 +94,7 @@ def looked_up(table: Array, q: QuantArray) -> Array:
 
 
 def expand(constant: Array, lead: int, q: QuantArray) -> Array:
-    """A constant with its groups along the packed axis repeated, so that it broadcasts against the shape."""
+    """Repeat a constant's groups along the packed axis, so that it broadcasts against the shape."""
     at = lead + q.axis
     if q.group is None or constant.shape[at] == 1:
         return constant
@@ -102,7 +103,7 @@ def expand(constant: Array, lead: int, q: QuantArray) -> Array:
 
 
 def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) -> Array:
-    """Words of `bits` planes, each code c of q replaced by tables[c].
+    """Replace each code c of q by tables[c]; return words of `bits` planes.
 
     tables has the codes first, then q's axes, each 1, the axis' length, or along the packed axis its groups: those of
     q, or of the length `group`.

@@ -19,7 +19,7 @@ _KINDS = ("bool", "signed integer", "unsigned integer", "integral", "real floati
 
 
 def astype(q: QuantArray, dtype: DType) -> QuantArray:
-    """The same values under another dtype, where it holds them all; see `can_cast`.
+    """Return the same values under another dtype, where it holds them all; see `can_cast`.
 
     Integer levels get other codes and keep a scale. A law that becomes uniform or a table keeps its codes: constants
     are float32, so that integers beyond 2**24 are rounded. Raises ValueError where `can_cast` is False, whatever the
@@ -58,7 +58,7 @@ def can_cast(from_: Any, to: DType) -> bool:
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The dtype that holds the values of all: what `where` gives of arrays of integer levels.
+    """Return the dtype that holds the values of all: what `where` gives of arrays of integer levels.
 
     The first dtype that has all the integer levels, else one of all of them in ascending order. Equal dtypes of real
     levels are their own. Raises ValueError for more than 256 levels together, and for different real ones: their
@@ -103,7 +103,7 @@ def isdtype(dtype: DType, kind: str | DType | tuple[str | DType, ...]) -> bool:
 
 
 class IntegerInfo(NamedTuple):
-    """Bits, smallest and largest level of an integer dtype."""
+    """A record of bits, smallest and largest level of an integer dtype."""
 
     bits: int
     min: int
@@ -112,16 +112,17 @@ class IntegerInfo(NamedTuple):
 
 
 def iinfo(dtype: DType) -> IntegerInfo:
-    """Bits, smallest and largest level of an integer dtype. Raises TypeError for real levels, which constants give.
+    """Return bits, smallest and largest level of an integer dtype. Raises TypeError for real levels, which constants
+    give.
 
     >>> import quantarray as qa
     >>> qa.iinfo(qa.int4).min, qa.iinfo(qa.bipolar).max
     (-8, 1)
     """
-    made = _dtype("iinfo", "dtype", dtype)
-    if made.levels is None:
-        raise TypeError(f"iinfo: dtype must have integer levels, got {made}; q.levels are those of an array")
-    return IntegerInfo(made.bits, min(made.levels), max(made.levels), made)
+    law = _dtype("iinfo", "dtype", dtype)
+    if law.levels is None:
+        raise TypeError(f"iinfo: dtype must have integer levels, got {law}; q.levels are those of an array")
+    return IntegerInfo(law.bits, min(law.levels), max(law.levels), law)
 
 
 def common_dtype(op: str, dtypes: Sequence[DType]) -> DType:
@@ -163,12 +164,14 @@ def cast(q: QuantArray, to: DType) -> QuantArray:
         levels = levels_of("astype", q, q.group)
         levels = np.concatenate([levels, np.repeat(levels[-1:], more, axis=0)])
         return with_table("astype", words, levels, q, q.group, to)
-    made = {name: getattr(q.constants, name) for name, _, _ in q.constants.items()}
+    constants = {name: getattr(q.constants, name) for name, _, _ in q.constants.items()}
     if q.dtype.levels is not None:
-        made = {"scale": q.dtype.step, "offset": q.dtype.levels[0]}
+        constants = {"scale": q.dtype.step, "offset": q.dtype.levels[0]}
     elif to.kind == "basis":
-        made["scale"] = np.concatenate([made["scale"], np.zeros((to.bits - q.bits, *made["scale"].shape[1:]))])
-    return with_law("astype", words, to, q, q.group, **made)
+        constants["scale"] = np.concatenate(
+            [constants["scale"], np.zeros((to.bits - q.bits, *constants["scale"].shape[1:]))]
+        )
+    return with_law("astype", words, to, q, q.group, **constants)
 
 
 def _holds(to: DType, from_: DType, scaled: bool) -> bool:

@@ -1,4 +1,4 @@
-"""What a function gives for each code: tables that jobs of counting look up, whole or of a block at a time."""
+"""Tables of a function's value for each code, which jobs of counting look up, whole or of a block at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, Constants, DType, constant_dims, level_values
+from ...core.code_values import constant_dims, level_values
+from ...core.dtypes import Array, Constants, DType
 from ...core.format import WORD_BITS
 
 Key = tuple[slice, ...]
@@ -18,7 +19,7 @@ _MOST = 1 << 19  # numbers of a table that is made at once: 4 MiB
 
 
 def levels(q: QuantArray) -> Array:
-    """Values of all 2**bits codes, int64 or float64 [2**bits, *q's axes]; those that do not occur go on evenly."""
+    """Return values of all 2**bits codes, int64 or float64 [2**bits, *q's axes]; unused codes go on evenly."""
     return _levels(q.dtype, q.constants, q.ndim)
 
 
@@ -64,11 +65,11 @@ class LevelTable:
         return replace(self, f=lambda table: f(self.f(table)))
 
     def ordered(self, order: Sequence[int]) -> LevelTable:
-        """The table with some of q's axes, in this order behind the first."""
+        """Keep some of q's axes, in this order behind the first."""
         return replace(self, order=tuple(order), shape=(self.shape[0], *(self.shape[1 + d] for d in order)))
 
     def __getitem__(self, key: tuple[Any, ...]) -> Array:
-        """A block: all codes of slices of the axes, or of indices of one of them."""
+        """Return a block: all codes of slices of the axes, or of indices of one of them."""
         at = dict(zip(self.order, key[1:], strict=True))
 
         def change(a: Array, lead: int) -> Array:
@@ -83,7 +84,7 @@ class LevelTable:
         return turned.reshape(turned.shape[: 1 + len(self.order)])
 
     def blocks(self) -> Iterator[Array]:
-        """All of the table, in blocks of some of the elements of the longest axis."""
+        """Yield all of the table in blocks of some of the elements of the longest axis."""
         lengths = self.shape[1:]
         longest = lengths.index(max(lengths))
         step = max(1, _MOST * lengths[longest] // max(1, math.prod(self.shape)))
@@ -105,12 +106,13 @@ def is_small(q: QuantArray) -> bool:
 
 
 def _shape(q: QuantArray) -> tuple[int, ...]:
-    """The shape of `levels`, before they are computed."""
+    """Return the shape of `levels`, before they are computed."""
     return (2**q.bits, *(constant_dims(q.constants) or (1,) * q.ndim))
 
 
 def parts(q: QuantArray, uncut: int | None = None) -> list[Key]:
-    """Keys that cut q along one axis, but not `uncut`, so that each part has few `levels`; [()] where none has to be.
+    """Yield keys that cut q along one axis, but not `uncut`, so that each part has few `levels`; [()] where none has to
+    be.
 
     Slices of the packed axis begin on words and on groups.
     """

@@ -1,4 +1,4 @@
-"""The levels of an array, other values for its codes, and operands laid out beside them.
+"""Levels of an array, other values for its codes, and operands laid out beside them.
 
 A function of one array is a function of its levels: at most 256 of them, or that many for each index along which
 constants vary. What it gives becomes the new law, and words move only where codes fall together:
@@ -25,7 +25,8 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.constants import make_constants
-from ...core.dtypes import Array, DType, integers, level_values, table, uint1
+from ...core.code_values import level_values
+from ...core.dtypes import Array, DType, integers, table, uint1
 from .conversion import recode
 
 FARTHEST = 2**31 - 1
@@ -38,7 +39,7 @@ def is_exact(q: QuantArray) -> bool:
 
 
 def operand(op: str, name: str, value: Any, q: QuantArray) -> Any:
-    """A Python number, or an array with q's axes that broadcasts to its shape."""
+    """Check for a number, or an array with q's axes that broadcasts to its shape."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise ValueError(
             f"{op}: {name} must fit in 64 bits, got an integer of {value.bit_length()}; a float may be that large"
@@ -58,13 +59,14 @@ def operand(op: str, name: str, value: Any, q: QuantArray) -> Any:
 
 
 def group_beside(q: QuantArray, operands: Iterable[Any]) -> int | None:
-    """Elements of the packed axis that share constants in a function of q and operands: 1 beside a vector along it."""
+    """Count the elements of the packed axis that share constants in a function of q and operands: 1 beside a vector
+    along it."""
     along = any(isinstance(a, np.ndarray) and a.shape[q.axis] > 1 for a in operands)
     return 1 if along else q.group
 
 
 def regroup(op: str, a: Array, lead: int, q: QuantArray, group: int | None) -> Array:
-    """A constant of q with its groups along the packed axis cut into groups of a divisor of their length."""
+    """Cut a constant's groups along the packed axis into groups of a divisor of their length."""
     at = lead + q.axis
     if q.group is None or group is None or q.group == group or a.shape[at] == 1:
         return a
@@ -73,13 +75,13 @@ def regroup(op: str, a: Array, lead: int, q: QuantArray, group: int | None) -> A
 
 
 def levels_of(op: str, q: QuantArray, group: int | None) -> Array:
-    """Levels [n_levels, *axes of q], in groups of `group`: int64 where they are exact, else float32."""
-    found = level_values(q.dtype, q.constants)
-    return regroup(op, found.reshape(len(found), *(found.shape[1:] or (1,) * q.ndim)), 1, q, group)
+    """Return levels [n_levels, *axes of q], in groups of `group`: int64 where they are exact, else float32."""
+    levels = level_values(q.dtype, q.constants)
+    return regroup(op, levels.reshape(len(levels), *(levels.shape[1:] or (1,) * q.ndim)), 1, q, group)
 
 
 def affordable(op: str, q: QuantArray, *shapes: tuple[int, ...]) -> None:
-    """ValueError for constants of broadcast shapes that take more memory than the array's, or its values in float32."""
+    """Refuse constants of broadcast shapes that take more memory than the array's, or its values in float32."""
     nbytes = 4 * math.prod(np.broadcast_shapes(*shapes))
     if nbytes > max(_LEAST, 4 * q.size, 2 * q.constants.nbytes):  # twice: bfloat16 comes back as float32
         raise ValueError(
@@ -89,7 +91,7 @@ def affordable(op: str, q: QuantArray, *shapes: tuple[int, ...]) -> None:
 
 
 def _level_shape(q: QuantArray, group: int | None) -> tuple[int, ...]:
-    """The shape of `levels_of`, before they are computed."""
+    """Return the shape of `levels_of`, before they are computed."""
     dims = list(np.broadcast_shapes((1,) * q.ndim, *(a.shape[lead:] for _, a, lead in q.constants.items())))
     if dims[q.axis] > 1 and group is not None:
         dims[q.axis] = -(-q.shape[q.axis] // group)
@@ -102,14 +104,14 @@ def pointwise(op: str, f: Callable[..., Any], q: QuantArray, *operands: Any) -> 
     count, *along = _level_shape(q, group)
     dims = np.broadcast_shapes(tuple(along), *(np.shape(a) for a in operands))
     affordable(op, q, (count, *dims))
-    found = levels_of(op, q, group)
+    levels = levels_of(op, q, group)
     with np.errstate(all="ignore"):  # what is not finite is refused by name
-        values = f(found, *operands)
-    return with_values(op, q, checked(op, values, (len(found), *dims), found, *operands), group)
+        values = f(levels, *operands)
+    return with_values(op, q, checked(op, values, (len(levels), *dims), levels, *operands), group)
 
 
 def checked(op: str, values: Any, shape: tuple[int, ...], *inputs: Any) -> Array:
-    """What a function gave: numbers, finite, one for each level it was given."""
+    """Check what a function returned: numbers, finite, one for each level."""
     a = checks.numbers(op, "what the function returns", values)
     if a.shape != shape:
         raise ValueError(
@@ -120,13 +122,14 @@ def checked(op: str, values: Any, shape: tuple[int, ...], *inputs: Any) -> Array
         bad = ~np.isfinite(a.astype(np.float32)) if a.dtype.kind == "f" else np.zeros(1, bool)
     if bad.any():
         at = tuple(np.argwhere(bad)[0])
-        given = ", ".join(str(np.broadcast_to(x, shape)[at]) for x in inputs)
-        raise ValueError(f"{op}: levels must be finite and lie within float32, got {a[at]} for {given}")
+        shown = ", ".join(str(np.broadcast_to(x, shape)[at]) for x in inputs)
+        raise ValueError(f"{op}: levels must be finite and lie within float32, got {a[at]} for {shown}")
     return a
 
 
 def with_values(op: str, q: QuantArray, values: Array, group: int | None) -> QuantArray:
-    """The array whose code c stands for values[c], [n_levels, *axes of q] in groups of `group`; see the table above."""
+    """Return the array whose code c stands for values[c], [n_levels, *axes of q] in groups of `group`; see the table
+    above."""
     if values.dtype == np.bool_:
         return QuantArray(recode(q, values, 1, group), uint1, q.shape, q.axis)
     if values.dtype.kind == "f":
@@ -137,18 +140,18 @@ def with_values(op: str, q: QuantArray, values: Array, group: int | None) -> Qua
 def with_table(
     op: str, words: Array, values: Array, q: QuantArray, group: int | None, dtype: DType | None = None
 ) -> QuantArray:
-    """Words of q's shape, and a float32 table for their codes."""
+    """Wrap words of q's shape, and a float32 table for their codes."""
     return with_law(op, words, dtype or table(len(words), len(values)), q, group, table=values)
 
 
 def with_law(op: str, words: Array, dtype: DType, q: QuantArray, group: int | None, **constants: Any) -> QuantArray:
-    """Words of q's shape under another law."""
-    made = make_constants(op, dtype, q.shape, q.axis, **constants, group=group)
-    return QuantArray(words, dtype, q.shape, q.axis, made)
+    """Wrap words of q's shape under another law."""
+    constants_of_law = make_constants(op, dtype, q.shape, q.axis, **constants, group=group)
+    return QuantArray(words, dtype, q.shape, q.axis, constants_of_law)
 
 
 def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
-    """The array whose code c stands for the Python integer levels[c], any two of which may be the same."""
+    """Return the array whose code c stands for the Python integer levels[c], any two of which may be the same."""
     check_reach(op, min(levels), max(levels))
     return _with_integers(op, q, np.array(levels, np.int64).reshape(-1, *(1,) * q.ndim), q.group)
 
@@ -156,19 +159,19 @@ def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
 def _with_integers(op: str, q: QuantArray, values: Array, group: int | None) -> QuantArray:
     if not values.size:  # constants along an axis of length 0
         values = np.zeros((1,) * values.ndim, np.int64)
-    found = np.unique(values)
-    check_reach(op, int(found[0]), int(found[-1]))
-    if len(found) > 256:
+    different = np.unique(values)
+    check_reach(op, int(different[0]), int(different[-1]))
+    if len(different) > 256:
         raise ValueError(
-            f"{op}: the result would have {len(found)} different integer levels, 8 bits hold 256; a function that "
+            f"{op}: the result would have {len(different)} different integer levels, 8 bits hold 256; a function that "
             f"returns floats gives every index levels of its own"
         )
-    if len(found) == len(values) == values.size:
+    if len(different) == len(values) == values.size:
         dtype = integers(values.ravel())
         if dtype.bits == q.bits:
             return QuantArray(q.words, dtype, q.shape, q.axis)
-    dtype = integers(found)
-    return QuantArray(recode(q, np.searchsorted(found, values), dtype.bits, group), dtype, q.shape, q.axis)
+    dtype = integers(different)
+    return QuantArray(recode(q, np.searchsorted(different, values), dtype.bits, group), dtype, q.shape, q.axis)
 
 
 def check_reach(op: str, low: int, high: int) -> None:

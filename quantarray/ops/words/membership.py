@@ -1,4 +1,4 @@
-"""Which codes stand for a value, and whether they occur."""
+"""Membership: the codes that stand for a value, and whether they occur."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, constant_dims, values_of_codes
+from ...core.code_values import constant_dims, values_of_codes
+from ...core.dtypes import Array
 from .conversion import recode
 from .level_tables import is_small, levels, parts
 
@@ -40,7 +41,7 @@ def first_codes(q: QuantArray, value: Any) -> tuple[Array, Array]:
 
 
 def levels_of_code(q: QuantArray, code: int) -> Array:
-    """The levels of one code, with an axis for each of q's."""
+    """Return the levels of one code, with an axis for each of q's."""
     if q.constants.table is not None:
         return np.asarray(q.constants.table[code])
     return values_of_codes(q.dtype, q.constants, np.full((1,) * q.ndim, code))

@@ -10,7 +10,7 @@ from ...core.format import tail_mask, word_count
 
 
 def clear_tail(words: Array, length: int) -> Array:
-    """The words, whose bits behind the last element have become zero in place."""
+    """Clear the bits behind the last element, in place; return the words."""
     if words.size:
         words[..., -1] &= np.uint64(tail_mask(length))
     return words
@@ -22,7 +22,7 @@ def inverted(words: Array, length: int) -> Array:
 
 
 def constant(code: int, bits: int, outer: tuple[int, ...], length: int, device: str = "cpu") -> Array:
-    """Words [bits, *outer, word] of rows of `length` elements that all have one code."""
+    """Fill words [bits, *outer, word] of rows of `length` elements that all have one code."""
     words = zeros(device, (bits, *outer, word_count(length)))
     for k in range(bits):
         if code >> k & 1:
@@ -33,22 +33,22 @@ def constant(code: int, bits: int, outer: tuple[int, ...], length: int, device: 
 def constant_rows(code: int, bits: int, outer: tuple[int, ...], length: int, device: str = "cpu") -> Array:
     """`constant` as a view of one row."""
     row = constant(code, bits, (1,) * len(outer), length, device)
-    made: Array = namespace(device).broadcast_to(row, (bits, *outer, row.shape[-1]))
-    return made
+    rows: Array = namespace(device).broadcast_to(row, (bits, *outer, row.shape[-1]))
+    return rows
 
 
 def widened(words: Array, bits: int) -> Array:
-    """The planes, and planes of zeros above them."""
+    """Put planes of zeros above the planes."""
     if len(words) == bits:
         return words
     device = device_of(words)
     more = zeros(device, (bits - len(words), *words.shape[1:]))
-    made: Array = namespace(device).concatenate([words, more])
-    return made
+    planes_above: Array = namespace(device).concatenate([words, more])
+    return planes_above
 
 
 def chosen(mask: Array, yes: Array, no: Array) -> Array:
-    """Planes of yes where a plane of mask is one, of no elsewhere: no ^ ((yes ^ no) & mask), a plane at a time."""
+    """Choose planes of yes where mask is one, of no elsewhere: no ^ ((yes ^ no) & mask), a plane at a time."""
     out = empty(device_of(yes), np.broadcast_shapes(yes.shape, no.shape))
     for k in range(len(out)):
         np.bitwise_xor(yes[k], no[k], out=out[k])
@@ -58,7 +58,7 @@ def chosen(mask: Array, yes: Array, no: Array) -> Array:
 
 
 def order(p: Array, q: Array) -> tuple[Array, Array]:
-    """One plane of p < q and one of p == q, of codes in as many planes; the tail is equal.
+    """Compare p and q: return one plane of p < q and one of p == q, of codes in as many planes; the tail is equal.
 
     From the highest bit down: smaller where all bits above are equal and this one is 0 in p and 1 in q.
     """

@@ -1,0 +1,27 @@
+"""bfloat16, the upper half of a float32, which NumPy lacks: as bits in uint16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def bfloat16_bits(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """float32 to bfloat16, the upper half of a float32, as uint16; rounded to nearest, ties to even.
+
+    >>> [f"{bits:04x}" for bits in bfloat16_bits(np.float32([1, 1.00390625, -0.1]))]
+    ['3f80', '3f80', 'bdcd']
+    """
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    return np.asarray(((bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16).astype(np.uint16))
+
+
+def bfloat16_values(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the float32 numbers that bfloat16 bits, uint16, stand for.
+
+    >>> bfloat16_values(np.uint16([0x3F80, 0xBDCD]))
+    array([ 1.        , -0.10009766], dtype=float32)
+    """
+    return (bits.astype(np.uint32) << 16).view(np.float32)

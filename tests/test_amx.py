@@ -388,7 +388,7 @@ COMPILE = """
 import numpy as np
 from numba import typeof
 from quantarray.cpu.int8 import amx_unit, dot, dot_amx, framed
-from quantarray.kernels.contract import Finish, Frame, Left, Plan, Right
+from quantarray.kernels.operands import Finish, Frame, Left, Plan, Right
 
 def array(dimensions, dtype=np.int64):
     return np.zeros([1] * dimensions, dtype)

@@ -17,7 +17,7 @@ from quantarray.cpu.popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT
 from quantarray.cpu.popcount.band_lut import TABLES, WORDS
 from quantarray.cpu.popcount.band_sums import mask_sums, mask_words, value_sums
 from quantarray.cpu.popcount.tiles import Places
-from quantarray.kernels.contract import Plan
+from quantarray.kernels.operands import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 

@@ -16,7 +16,7 @@ from quantarray.cpu.popcount.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_ba
 from quantarray.cpu.popcount.count_tile import count_tile, lay_out, mask_counts
 from quantarray.cpu.popcount.tiles import IN_REGISTERS, Places
 from quantarray.cpu.runtime.isa import NAME
-from quantarray.kernels.contract import Plan
+from quantarray.kernels.operands import Plan
 
 _WORDS = 32  # of a run: at most 16 KiB of weights, which stay in L1
 _TRIES = 60

@@ -17,7 +17,8 @@ _SHORT = ("--tb=short", "--maxfail=5", "-p", "no:cacheprovider", "-o", "addopts=
 
 def files():
     """Those that have tests for a GPU: others may need packages that no test on a GPU needs."""
-    return [f"tests/{f.name}" for f in sorted((ROOT / "tests").glob("test_*.py")) if _MARKED.search(f.read_text())]
+    found = sorted(f for f in (ROOT / "tests").rglob("test_*.py") if _MARKED.search(f.read_text()))
+    return [f.relative_to(ROOT).as_posix() for f in found]
 
 
 def tests(only, seconds):

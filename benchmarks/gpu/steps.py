@@ -69,15 +69,15 @@ def numba_arrays(seconds):
 
 
 def tests_of_popc(seconds):
-    return _tests("popc", "tests/test_gpu_products.py", seconds)
+    return _tests("popc", "tests/cuda/test_gpu_products.py", seconds)
 
 
 def tests_of_bmma(seconds):
-    return _tests("bmma and not wgmma", "tests/test_gpu_products.py", seconds)
+    return _tests("bmma and not wgmma", "tests/cuda/test_gpu_products.py", seconds)
 
 
 def tests_of_wgmma(seconds):
-    return _tests("wgmma", "tests/test_gpu_products.py", seconds)
+    return _tests("wgmma", "tests/cuda/test_gpu_products.py", seconds)
 
 
 def tests_of_arrays(seconds):

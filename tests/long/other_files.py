@@ -20,7 +20,7 @@ from quantarray.tuning.results import Problem, Row
 from . import damage
 from .stored import Array, npy, zipped
 
-sys.path.append(str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[1] / "support"))
 from plain_files import Builder, small
 
 Attempt = Callable[..., Any]

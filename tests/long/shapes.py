@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import naive
+from ..support import naive
 
 WORK = 2**15  # products of a call, about; of one in 32, 16 times as many
 SHARES = {"linear": 0.4, "matmul": 0.1, "einsum": 0.05, "conv2d": 0.3, "groups": 0.1, "depthwise": 0.05}

@@ -1,6 +1,6 @@
 """A user's script whose types mypy and pyright must agree on, and which runs: each type is compared with what came.
 
-`tests/test_types.py` gives it to both checkers and runs it.
+`tests/package/test_types.py` gives it to both checkers and runs it.
 """
 
 from importlib.resources import files

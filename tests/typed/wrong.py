@@ -1,6 +1,6 @@
 """Mistakes that mypy and pyright must both find: one on each line that ends in `# error`, and none elsewhere.
 
-`tests/test_types.py` gives it to both checkers. It is not run.
+`tests/package/test_types.py` gives it to both checkers. It is not run.
 """
 
 import numpy as np

@@ -1,0 +1,438 @@
+"""The counting micro-kernels, each against NumPy, whatever this CPU would choose; and the choice itself."""
+
+from functools import cache
+from importlib import import_module
+
+import beside
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+from paths import SUPPORT, path_of
+from processors import AVX2, AVX512BW, FEATURES, PLAYED, run
+
+from quantarray.cpu.depthwise.pairs import pair_pixels
+from quantarray.cpu.int8.copy_windows import HALF, copy_windows
+from quantarray.cpu.int8.expand import copy_bytes, expand, lay_out_quads
+from quantarray.cpu.int8.interface import QUAD
+from quantarray.cpu.llvm import adders
+from quantarray.cpu.llvm.stream import stream_lanes
+from quantarray.cpu.llvm.vectors import LANES, TILE
+from quantarray.cpu.popcount import avx512_vpopcntdq, count_bytes, neon, packed_weights
+from quantarray.cpu.popcount import count_bytes as by_bytes
+from quantarray.cpu.popcount.avx512_vpopcntdq import lay_out, mask_counts, plane_counts, value_counts
+from quantarray.cpu.runtime import isa
+
+WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
+KERNELS = ["neon", pytest.param("avx2_pshufb", marks=WITHOUT), "full_adder"]
+HALVES = pytest.mark.skipif("avx512vpopcntdq" not in isa.FEATURES, reason="no AVX512-VPOPCNTDQ")
+KERNELS += [pytest.param("ternary_adder", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
+DOTS = [
+    pytest.param("dot_avx2", marks=WITHOUT),
+    pytest.param("dot_avx512bw", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for")),
+    pytest.param("dot_avx512vnni", marks=pytest.mark.skipif("avx512vnni" not in isa.FEATURES, reason="no AVX512-VNNI")),
+]
+
+
+@cache
+def compiled(name):
+    """(count, lay_out) of a micro-kernel."""
+    if name.endswith("_adder"):
+        lay_out, count_tile = count_bytes.lay_out, count_bytes.kernel(neon.Bytes, getattr(adders, name))
+    else:
+        module = import_module(f"quantarray.cpu.popcount.{name}")
+        lay_out, count_tile = module.lay_out, module.count_tile
+
+    @njit
+    def count(words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
+        count_tile(words, word, origins, origin, weights, weight, runs, first, last, differ, counts)
+
+    return count, lay_out
+
+
+def drawn_origins(rng):
+    """Of a tile: 4 pixels, or fewer and then the last again."""
+    return rng.permutation(20)[np.minimum(np.arange(TILE), rng.integers(0, TILE))]
+
+
+def check(name, differ, words, origins, weights, runs, first, last, dtype=np.int64):
+    """Every word of `words` and `weights` is behind one that must not be read."""
+    count, lay_out = compiled(name)
+    counts = np.full((TILE, LANES), -1, dtype)
+    padded = np.concatenate([[~np.uint64(0)], words])
+    laid_out = lay_out(np.concatenate([np.full((2, LANES), ~np.uint64(0)), weights]))
+    count(
+        padded,
+        1,
+        np.concatenate([[99], origins]),
+        1,
+        laid_out,
+        2 * LANES,
+        runs,
+        first,
+        last,
+        -1 if differ else 0,
+        counts,
+    )
+    expected = np.zeros((TILE, LANES), np.int64)
+    for at, weight, length in runs[first:last]:
+        for p in range(TILE):
+            start = origins[p] + at
+            a, b = words[start : start + length, None], weights[weight : weight + length]
+            expected[p] += np.bitwise_count(a ^ b if differ else a & b).sum(0, dtype=np.int64)
+    np.testing.assert_array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("differ", [False, True])
+@pytest.mark.parametrize("name", KERNELS)
+@given(data=st.data())
+def test_counts(name, differ, data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    lengths = data.draw(st.lists(st.integers(0, 9), max_size=5))
+    size = sum(lengths) + data.draw(st.integers(0, 20))
+    words = rng.integers(0, 1 << 64, size + 30, np.uint64)
+    weights = rng.integers(0, 1 << 64, (sum(lengths), LANES), np.uint64)
+    origins = drawn_origins(rng)
+    starts = np.cumsum([0, *lengths])
+    rows = [(rng.integers(0, 10 + size - sum(lengths) + 1), starts[i], n) for i, n in enumerate(lengths)]
+    runs = np.array(rows, np.int64).reshape(-1, 3)
+    first = data.draw(st.integers(0, len(rows)))
+    last, dtype = data.draw(st.integers(first, len(rows))), data.draw(st.sampled_from([np.int32, np.int64]))
+    check(name, differ, words, origins, weights, runs, first, last, dtype)
+
+
+def drawn_planes(data, differ, blocks=1):
+    """(arguments from the words on to `differ`, what `plane_counts` counts of them, their rng)."""
+    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 9))
+    planes, apart = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
+    words = rng.integers(0, 1 << 64, 30 + planes * apart, np.uint64)
+    weights, origins = rng.integers(0, 1 << 64, (length, blocks * LANES), np.uint64), drawn_origins(rng)
+    counts = np.zeros((TILE, blocks * LANES), np.int64)
+    low, high = weights & np.uint64(0xFFFFFFFF), weights >> np.uint64(32)
+    left_out = np.bitwise_count(low ^ high if differ else low & high).sum(0, dtype=np.int64)
+    for i in range(planes):
+        pairs = words[i * apart + origins[:, None] + np.arange(length), None], weights
+        ones = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64)
+        counts += (ones - left_out) << i
+    runs = np.array([[0, 0, length // 2], [length // 2, length // 2, length - length // 2]])
+    # A block behind the other, with one between that must not be read
+    laid = np.stack([lay_out(part) for part in np.split(weights, blocks, axis=1) for _ in range(2)])[: 2 * blocks - 1]
+    return (words, planes, apart, origins, laid, 2 * length * LANES, runs, -1 if differ else 0), counts, rng
+
+
+@HALVES
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("differ", [False, True])
+@given(data=st.data())
+def test_plane_counts(differ, dtype, data):
+    given, expected, _ = drawn_planes(data, differ)
+    counts, lanes = np.full((TILE, LANES), -1, dtype), data.draw(st.integers(1, LANES))
+    planes_counted(*given, counts, lanes)
+    np.testing.assert_array_equal(counts[:, :lanes], expected[:, :lanes])
+
+
+@njit
+def planes_counted(words, planes, apart, origins, weights, beside, runs, differ, counts, lanes):
+    plane_counts(words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, counts, lanes)
+
+
+@HALVES
+@pytest.mark.parametrize("differ", [False, True])
+@given(data=st.data())
+def test_mask_counts(differ, data):
+    blocks = data.draw(st.integers(1, 2))
+    given, counts, rng = drawn_planes(data, differ, blocks)
+    width = blocks * LANES
+    limits = rng.integers(counts.min() - 1, counts.max() + 2, width + 3, np.int32)
+    limits[3:] = np.where(rng.random(width) < 0.5, counts[0] - rng.integers(0, 2, width), limits[3:])
+    lanes, origins = data.draw(st.integers(1, width)), given[3]
+    size, at, rows = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 2)), rng.permutation(6)[: TILE + 1]
+    if origins[0] == origins[-1]:
+        rows[1:] = rows[1]
+    flips, used = rng.integers(0, 1 << 64, 2, np.uint64)
+    out = rng.integers(0, 1 << 64, 6 * size + 3, np.uint64)
+    expected = out.copy()
+    for p in range(TILE):
+        mask = np.uint64(sum(1 << lane for lane in range(lanes) if counts[p, lane] > limits[3 + lane]))
+        expected[rows[1 + p] * size + at] = (mask ^ flips) & used
+    masked(*given, limits, 3, flips, used, out, rows, size, at, lanes)
+    asked = used & np.uint64((1 << lanes) - 1)
+    stored = rows[1:] * size + at
+    np.testing.assert_array_equal(out[stored] & asked, expected[stored] & asked)
+    np.testing.assert_array_equal(np.delete(out, stored), np.delete(expected, stored))
+
+
+@njit
+def masked(
+    words, planes, apart, origins, weights, beside, runs, differ, limits, limits_at, flips, used, out, rows, size, at,
+    lanes,
+):  # fmt: skip
+    mask_counts(
+        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, limits, limits_at, flips,
+        used, out, rows, 1, size, at, lanes,
+    )  # fmt: skip
+
+
+@HALVES
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("differ", [False, True])
+@given(data=st.data())
+def test_value_counts(differ, dtype, data):
+    blocks = data.draw(st.integers(1, 2))
+    given, counts, rng = drawn_planes(data, differ, blocks)
+    width = blocks * LANES
+    origins, places = given[3], rng.permutation(5)[:TILE] * width + data.draw(st.integers(0, 3))
+    if origins[0] == origins[-1]:
+        places[1:] = places[0]
+    extra, values = rng.integers(-99, 99, width + 3).astype(dtype), np.full(6 * width, 7, dtype)
+    step = data.draw(st.sampled_from([1, -1])) << data.draw(st.integers(0, 20))
+    lanes, expected = data.draw(st.integers(1, width)), values.copy()
+    alone = origins[0] == origins[-1]
+    stored = next(n for n in (LANES // 2, LANES, 2 * LANES) if n >= lanes and (n >= LANES or not alone))
+    for p, place in enumerate(places):
+        expected[place : place + stored] = (extra[3:] + step * counts[p]).astype(dtype)[:stored]
+    valued(*given, extra, 3, step, values, places, lanes)
+    np.testing.assert_array_equal(values, expected)
+
+
+@njit
+def valued(words, planes, apart, origins, weights, beside, runs, differ, extra, extra_at, step, values, places, lanes):
+    value_counts(
+        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, extra, extra_at, step,
+        values, places, lanes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", [(np.int32, np.int32), (np.int64, np.int64), (np.float64, np.float32)])
+@pytest.mark.parametrize("at", [0, 16, 32, 8, 4, 1])
+def test_lanes_past_the_cache(kinds, at):
+    """Stored where a line begins, and nowhere else."""
+    lanes = np.random.default_rng(0).integers(-(2**20), 2**20, 3 * LANES).astype(kinds[0])
+    buffer = np.zeros(256, kinds[1])
+    first = -buffer.ctypes.data % 64 // buffer.itemsize
+    out = buffer[first : first + 128]
+    begins = at * out.itemsize % 64 == 0
+    assert streamed(lanes, 5, out, at) == begins
+    expected = np.zeros(128, kinds[1])
+    if begins:
+        expected[at : at + LANES] = lanes[5 : 5 + LANES]
+    np.testing.assert_array_equal(out, expected)
+
+
+@njit
+def streamed(lanes, start, out, at):
+    return stream_lanes(lanes, start, out, at)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("lengths", [[1022], [1023], [1024], [5000], [1, 3, 1022, 2, 4], [1024, 1024]])
+def test_no_sum_overflows(name, lengths):
+    # All bits set: what is summed in 8 or 16 bits must be moved on in time
+    size = sum(lengths)
+    words, weights = np.full(size + 3, ~np.uint64(0)), np.full((size, LANES), ~np.uint64(0))
+    starts = np.cumsum([0, *lengths])
+    runs = np.array([(starts[i], starts[i], n) for i, n in enumerate(lengths)])
+    for origins in np.arange(TILE), np.zeros(TILE, np.int64):
+        check(name, False, words, origins, weights, runs, 0, len(runs))
+        check(name, True, words, origins, weights * np.uint64(0), runs, 0, len(runs))
+
+
+@pytest.mark.parametrize("planes", range(1, 9))
+@given(data=st.data())
+def test_expand(planes, data):
+    rng, count = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 5))
+    base, unit = data.draw(st.integers(-128, 255)), data.draw(st.integers(-9, 9))
+    step, codes = data.draw(st.integers(1, 3)), np.full(64 * 8, 77, np.uint8)
+    words = rng.integers(0, 1 << 64, (planes, 18), np.uint64)
+    expanded(words, 2, step, 18, planes, count, base, unit, codes, 64)
+    bits = np.unpackbits(words[:, 2 : 2 + count * step : step].copy().view(np.uint8), axis=-1, bitorder="little")
+    expected = base + unit * (bits.astype(int) << np.arange(planes)[:, None]).sum(0)
+    np.testing.assert_array_equal(codes[64 : 64 * (count + 1)], expected.astype(np.uint8))
+    assert (codes[:64] == 77).all() and (codes[64 * (count + 1) :] == 77).all()
+
+
+@njit
+def expanded(words, word, step, apart, planes, count, base, unit, codes, start):
+    expand(words, word, step, apart, planes, count, base, unit, codes, start)
+
+
+@given(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2), st.integers(0, 70))
+def test_pair_pixels(count, step, near, at):
+    codes, pairs = np.random.default_rng(0).integers(0, 256, 1400, np.uint8), np.full(128 * 7, 77, np.uint8)
+    paired(codes, at, 64 * step, 64 * near, count, pairs, 128)
+    expected = np.full(128 * 7, 77, np.uint8)
+    for c in range(count):
+        for s in range(2):
+            first = at + 64 * (c * step + s * near)
+            expected[128 * (c + 1) + s : 128 * (c + 2) : 2] = codes[first : first + 64]
+    np.testing.assert_array_equal(pairs, expected)
+
+
+@njit
+def paired(codes, at, step, near, count, pairs, to):
+    pair_pixels(codes, at, step, near, count, pairs, to)
+
+
+@given(data=st.data())
+def test_copy_bytes(data):
+    """Also where the array ends sooner than a vector does."""
+    rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 200))
+    words, base = rng.integers(0, 256, 200, np.uint8), data.draw(st.sampled_from([0, -128]))
+    at = data.draw(st.integers(0, 200 - length))
+    codes = np.full(300, 77, np.uint8)
+    copied(words, at, words.size, length, base, codes, 5)
+    expected, stop = np.full(300, 77, np.uint8), 5 + -(-length // 64) * 64
+    expected[5:stop] = 0
+    expected[5 : 5 + length] = (words[at : at + length].astype(int) - base).astype(np.uint8)
+    np.testing.assert_array_equal(codes, expected)
+
+
+@njit
+def copied(words, at, size, length, base, codes, start):
+    copy_bytes(words, at, size, length, base, codes, start)
+
+
+@given(data=st.data())
+def test_copy_windows(data):
+    """Spans of any number of units, each with zeros behind it up to half a line; later ones come over earlier ones."""
+    unit, base = data.draw(st.sampled_from([1, QUAD])), data.draw(st.sampled_from([0, -128]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, TILE)])
+    spans = np.array([(rng.integers(0, 50), rng.integers(0, 30), rng.integers(0, 50)) for _ in range(4)])
+    first, apart = data.draw(st.integers(0, 4)), 64 * data.draw(st.integers(6, 8))
+    last, rows = data.draw(st.integers(first, 4)), np.full(7 + TILE * apart, 77, np.uint8)
+    copied_windows(codes, places, 1, spans, first, last, unit, base, rows, 7, apart)
+    expected = np.full_like(rows, 77)
+    for at, to, length in unit * spans[first:last]:
+        for p in range(TILE):
+            row, line = expected[7 + p * apart + to :], -(-length // HALF) * HALF
+            row[:line] = 0
+            row[:length] = (codes[places[1 + p] + at :][:length].astype(int) - base).astype(np.uint8)
+    np.testing.assert_array_equal(rows, expected)
+
+
+@njit
+def copied_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart):
+    copy_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart)
+
+
+def test_rows_of_weights():
+    words = np.random.default_rng(0).integers(0, 1 << 64, (3, LANES), np.uint64)
+    bits = np.unpackbits(words.view(np.uint8).reshape(3, LANES, 8), axis=-1, bitorder="little")
+    laid_out = np.unpackbits(lay_out_quads(words).view(np.uint8).reshape(3, LANES * 8), axis=-1, bitorder="little")
+    np.testing.assert_array_equal(laid_out.reshape(3, 16, LANES, 4).swapaxes(1, 2).reshape(3, LANES, 64), bits)
+
+
+@cache
+def dotted(name):
+    dot_tile = import_module(f"quantarray.cpu.int8.{name}").dot_tile
+
+    @njit
+    def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total):
+        dot_tile(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total)
+
+    return dot
+
+
+@pytest.mark.parametrize("name", DOTS)
+@pytest.mark.parametrize("blocks", [1, 2])
+@given(data=st.data())
+def test_dot(name, blocks, data):
+    rng, fresh = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.booleans())
+    largest = data.draw(st.sampled_from([(127, 128), (255, 63), (1, 128)]))
+    extreme = data.draw(st.booleans())
+    codes = rng.choice([0, largest[0]], 400) if extreme else rng.integers(0, largest[0] + 1, 400)
+    weights = rng.integers(-largest[1], min(largest[1], 127) + 1, (2, 20, LANES, QUAD))
+    weights = np.full_like(weights, -largest[1]) if extreme else weights
+    places = np.array([99, *rng.integers(0, 200, TILE)])
+    spans = np.array([(rng.integers(0, 30), rng.integers(0, 10), rng.integers(0, 11)) for _ in range(4)])
+    first = data.draw(st.integers(0, 4))
+    last = data.draw(st.integers(first, 4))
+    before = rng.integers(-99, 99, (3, TILE, LANES), np.int32)
+    totals = before.copy()
+    laid = np.concatenate([[0], weights.ravel()]).astype(np.int8).view(np.uint8)
+    dotted(name)(
+        codes.astype(np.uint8), places, 1, laid, 1, weights[0].size, blocks, spans, first, last, fresh, totals,
+        TILE * LANES,
+    )  # fmt: skip
+    expected = before.copy()
+    expected[1 : blocks + 1] *= not fresh
+    for at, row, quads in spans[first:last]:
+        for p in range(TILE):
+            a = codes[places[p + 1] + QUAD * at :][: QUAD * quads].reshape(-1, 1, QUAD)
+            expected[1 : blocks + 1, p] += (weights[:blocks, row : row + quads] * a).sum((1, 3))
+    np.testing.assert_array_equal(totals, expected)
+
+
+def test_environment_chooses():
+    show = "from quantarray.cpu import isa; from quantarray.cpu.popcount.count_tile import lay_out as chosen"
+    show += "; print(isa.NAME, chosen.__module__)"
+    assert run(show, QUANTARRAY_CPU="portable").stdout.split() == ["portable", "quantarray.cpu.popcount.count_bytes"]
+    assert run(show, NUMBA_CPU_NAME="generic").stdout.split()[0] == "portable"
+    assert run(show, NUMBA_CPU_NAME="x", NUMBA_CPU_FEATURES="+sse2,+avx2").stdout.split()[0] == "avx2"
+    if AVX2:
+        assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.popcount.count_bytes"]
+
+
+LESS = [
+    name
+    for name in ("portable", "avx2", "avx512bw")
+    if name != isa.NAME and all(FEATURES.get(feature, False) for feature in isa.SETS[name][0])
+]
+OTHERS = [name for name in (*LESS, "amx" if PLAYED else isa.EMULATED) if name != isa.NAME]
+PRODUCTS = "accumulators", "conv2d", "depthwise", "few_channels", "folded", "linalg", "networks"
+CHAPTERS = {
+    "avx2": ("bands", *PRODUCTS),
+    "avx512bw": ("bands", "nearest", *PRODUCTS),
+    "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
+    "amx": ("amx", *PRODUCTS),
+    isa.EMULATED: PRODUCTS,
+}
+# (options, environment): pytest's handler of faults would take the place of the processor's
+MORE = {"amx": (["-p", "no:faulthandler", "-p", "tile_processor"], {"PYTHONPATH": str(SUPPORT)})}
+BESIDE = {
+    f"test_other_cpus[{name}]": (
+        [*options, *(path_of(f"test_{chapter}.py") for chapter in CHAPTERS[name])],
+        {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | environment,
+    )
+    for name in OTHERS
+    for options, environment in [MORE.get(name, ([], {}))]
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_cpus(name, request):
+    """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, for
+    a matrix unit whose instructions are carried out by a handler of their traps, or for one in memory."""
+    made = beside.result(request)
+    assert made.returncode == 0, made.stdout[-3000:]
+
+
+def test_unknown_choice():
+    error = run("import quantarray.cpu", QUANTARRAY_CPU="sse9").stderr
+    assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512bw, avx512, amx, got 'sse9'" in error
+
+
+ORDERS = {
+    packed_weights.BYTES: by_bytes.lay_out,
+    packed_weights.QUADS: lay_out_quads,
+    packed_weights.HALVES: avx512_vpopcntdq.lay_out,
+}
+
+
+@pytest.mark.parametrize("bits", ORDERS)
+@pytest.mark.parametrize("shape", [(1, 5, 3, 1), (2, 40, 9, 1), (3, 64, 600, 1), (1, 24, 5, 3), (2, 80, 17, 2)])
+def test_weights_are_laid_out_and_restored(bits, shape):
+    planes, channels, length, groups = shape
+    words = np.random.default_rng(0).integers(0, 2**64, shape[:3], np.uint64)
+    each = channels // groups
+    blocks = -(-each // LANES)
+    lanes = np.zeros((planes, groups, blocks * LANES, length), np.uint64)
+    lanes[:, :, :each] = words.reshape(planes, groups, each, length)
+    by_block = lanes.reshape(planes, groups * blocks, LANES, length).swapaxes(-1, -2)
+    out, back = np.empty(by_block.shape, np.uint64), np.zeros_like(words)
+    packed_weights.interleave(words, groups, bits, out)
+    np.testing.assert_array_equal(out, ORDERS[bits](np.ascontiguousarray(by_block)).reshape(out.shape))
+    packed_weights.restore(out, groups, bits, back)
+    np.testing.assert_array_equal(back, words)

@@ -1,0 +1,76 @@
+"""Every kernel of `cuda_budget` stays within its bounds, on every target, and its page has the table."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from cuda_budget import BLACKWELL, BUDGETS, all_rows, table
+from cuda_compile import assemble, launches, needs_toolkit, opcodes
+from paths import DOCS
+from sass import Code
+from test_cuda_compiled import dense
+
+from quantarray.backends.diagnosis import version_of
+from quantarray.cuda.runtime import isa, launch
+
+pytestmark = [
+    needs_toolkit,
+    pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator compiles nothing"),
+]
+PAGE = DOCS / "kernels" / "cuda.md"
+LISTING = """
+        /*0000*/                   MOV R1, c[0x0][0x28] ;
+        /*0010*/                   BMMA.168256.AND.POPC R4, R8.ROW, R12.COL, R4 ;
+        /*0020*/              @!P0 BRA 0x10 ;
+        /*0030*/                   STG.E [R2.64], R4 ;
+        /*0040*/                   EXIT ;
+        /*0050*/                   BRA 0x50 ;
+        /*0060*/                   NOP ;
+"""
+
+
+@pytest.fixture(scope="module")
+def found():
+    return all_rows()
+
+
+def test_bounds(found):
+    assert len(found) == sum(len(budget.targets) for budget in BUDGETS)
+    assert [line for row in found for line in row.wrong()] == []
+
+
+def test_the_page_has_the_table(found):
+    """To the number with the compiler that the page names; `python tests/support/cuda_budget.py` prints the table."""
+    text, version = PAGE.read_text(), version_of("nvidia-cuda-nvcc")
+    if f"ptxas {version}," not in text:
+        pytest.skip(f"the page's table is of another ptxas than {version}")
+    assert table(found) in text
+
+
+def test_more_than_the_bounds_is_seen(found):
+    row = replace(found[0], loop=181, epilogue=1201)
+    assert row.wrong() == [
+        "bmma of bits to int32, dense, sm_80: main loop 181 > 180",
+        "bmma of bits to int32, dense, sm_80: epilogue 1201 > 1200",
+    ]
+
+
+def test_loops_are_read_from_branches_backwards():
+    code = Code.read(LISTING)
+    loop = code.loop_of("BMMA")
+    assert len(code) == 7 and [one.opcode for one in loop] == ["BMMA", "BRA"] and loop[1].predicate == "!P0"
+    assert [one.opcode for one in code.after(loop)] == ["STG", "EXIT"]
+
+
+def test_no_tensor_cores_on_blackwell(monkeypatch):
+    """Its instruction is made of products of bytes: `conv` counts by popc there, whatever the shape."""
+    monkeypatch.delenv(isa.VARIABLE, raising=False)
+    monkeypatch.setattr(launch, "capability", lambda: BLACKWELL)
+    assert {isa.units(BLACKWELL, rows, words) for rows in (1, 16, 8192) for words in (1, 4, 128)} == {"popc"}
+    with launches(monkeypatch) as found:
+        dense((-1, 1), 128)()
+    names = [one.kernel.py_func.__name__ for one in found]
+    assert "integer_tile" in names and "bmma_tile" not in names
+    codes = [assemble(one.kernel, one.signature, BLACKWELL).code for one in found]
+    used = set().union(*opcodes(codes, BLACKWELL))
+    assert "POPC" in used and not used & {"BMMA", "IMMA"}

@@ -1,0 +1,31 @@
+"""Kernels compile under the newest NumPy: in a process without `np.row_stack`, which NumPy 2.5 removed."""
+
+import subprocess
+import sys
+
+from cuda_compile import needs_toolkit
+from paths import ROOT, SUPPORT
+
+# numba-cuda overloads the function when it compiles its first kernel; Numba's CPU target has done so by then
+PROGRAM = """
+import sys
+sys.path.insert(0, {support!r})
+import numba.np.arrayobj
+import numpy as np
+np.__dict__.pop("row_stack", None)
+from cuda_compile import assemble
+from numba import types
+from quantarray.cuda.bits import pack
+assemble(pack._unpack, (types.Array(types.uint32, 3, "C"), types.Array(types.uint8, 2, "C")), (8, 0))
+print(hasattr(np, "row_stack"))
+"""
+
+
+@needs_toolkit
+def test_numpy_without_row_stack(monkeypatch):
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(support=str(SUPPORT))], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False"], "NumPy is left as it was"

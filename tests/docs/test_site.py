@@ -1,0 +1,138 @@
+"""The documentation's pages: names, lengths, and docstrings as Sphinx reads them. Building them is in `.ci/run`."""
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from paths import DOCS, ROOT
+
+import quantarray as qa
+from quantarray.kernels import contract as kernels
+
+MODULES = ("linalg", "nn", "quantizers", "testing")
+ENTRIES = [
+    name
+    for page in sorted((DOCS / "reference").glob("*.md"))
+    for block in re.findall(r"```\{api\}\n(.*?)```", page.read_text(), re.S)
+    for name in block.split()
+    if name != ":members:"
+]
+
+spec = importlib.util.spec_from_file_location("docstrings", DOCS / "_ext" / "docstrings.py")
+docstrings = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(docstrings)
+
+
+def literal(code):
+    return f"``{code}``"
+
+
+def test_every_public_name_has_one_entry_in_the_reference():
+    assert len(ENTRIES) == len(set(ENTRIES))
+    assert set(qa.__all__) - {*MODULES, "__version__"} == {name for name in ENTRIES if "." not in name}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_names_of_modules_are_in_the_reference(module):
+    namespace = getattr(qa, module)
+    top = {id(getattr(qa, name)) for name in ENTRIES if "." not in name}
+    missing = {n for n in namespace.__all__ if f"{module}.{n}" not in ENTRIES and id(getattr(namespace, n)) not in top}
+    assert not missing
+    assert all(hasattr(namespace, name.removeprefix(f"{module}.")) for name in ENTRIES if name.startswith(f"{module}."))
+
+
+@pytest.mark.parametrize("name", [n for n in ENTRIES if callable(getattr(qa, n, None))])
+def test_docstrings_convert(name):
+    """Tables have their bars below each other; no indented line is lost or moved into a paragraph."""
+    lines = inspect.getdoc(getattr(qa, name)).split("\n")
+    text = "\n".join(docstrings.to_rst(lines, literal))
+    for line in lines:
+        if line.startswith(("    ", ">>>")):
+            assert f"   {line.strip()}" in text.replace("\n    ", "\n   ") or line.strip() in text
+
+
+TABLE = """.. list-table::
+   :header-rows: 1
+
+   * - a
+     - b
+   * - 1
+     - \\|x\\|"""
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("below 2**31, |x| and a_ b", r"below 2\*\*31, \|x\| and a\_ b"),
+        ("of `axis`, `a*b`", "of \\ ``axis``\\ , \\ ``a*b``\\ "),
+        ("see docs/kernels/conv.md", "see \\ :doc:`/kernels/conv`\\ "),
+        ("True:\n- one\n  more;\n- two", "True:\n\n- one more;\n- two"),
+        ("is\n    a * b\nof", "is\n\n.. code-block:: text\n\n   a * b\n\nof"),
+        ("    a\n\n    b", ".. code-block:: text\n\n   a\n\n   b"),
+        (">>> f(2**3)\n8", ".. code-block:: pycon\n\n   >>> f(2**3)\n   8"),
+        ("| a | b   |\n|---|-----|\n| 1 | |x| |", TABLE),
+    ],
+    ids=["escapes", "code", "page", "list", "formula", "formula with a gap", "example", "table"],
+)
+def test_blocks_of_docstrings(source, expected):
+    assert "\n".join(docstrings.to_rst(source.split("\n"), literal)).rstrip("\n") == expected.rstrip("\n")
+
+
+def test_a_crooked_table_is_an_error():
+    with pytest.raises(ValueError, match="below each other"):
+        docstrings.to_rst(["| a | b |", "|---|---|", "| long | b |"], literal)
+
+
+# pages of kernels
+
+KERNELS = DOCS / "kernels"
+PARTS = ["What it computes", "The exact algebra", "How the kernel does it", "Why not otherwise"]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (KERNELS / "index.md").read_text().splitlines()
+    if re.match(r"\| (\[|\| )", line)
+]
+CUDA = {"cuda", "bmma", "wgmma"}  # ordered by instruction, not in four parts
+PAGES = sorted(page for page in KERNELS.glob("*.md") if page.stem not in {"index", *CUDA})
+
+
+def test_every_kernel_is_in_the_index():
+    stubs = {n for n, f in vars(kernels).items() if inspect.isfunction(f) and f.__module__ == kernels.__name__}
+    before = [text for row in ROWS for text in re.findall(r"^(`[\w`, ]+`): ", row[1])]
+    assert {name for text in before for name in re.findall(r"\w+", text)} == stubs
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
+def test_files_tests_and_pages_of_the_index_are_there(row):
+    root = ROOT
+    assert all((root / "quantarray" / name).exists() for name in re.findall(r"`([^`]+)`", row[2]))
+    assert all(list((root / "tests").rglob(name)) for name in re.findall(r"`([^`]+)`", row[3]))
+    assert all((KERNELS / page).exists() for page in re.findall(r"\]\(([^)]+)\)", row[0]))
+
+
+def test_every_page_is_in_the_index():
+    linked = {page for row in ROWS for page in re.findall(r"\]\(([^)]+)\.md\)", row[0])}
+    assert linked == {page.stem for page in PAGES} | CUDA
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_has_four_parts_and_at_most_150_lines(page):
+    text = page.read_text()
+    assert re.findall(r"^## (.*)", text, re.M) == PARTS and len(text.splitlines()) <= 150
+    files = next(line for line in text.split("\n\n") if line.startswith("File"))
+    names = re.findall(r"`([\w/]+\.py)`", files)
+    assert names and all(any(ROOT.rglob(f"quantarray/**/{name}")) for name in names)
+
+
+# pages that sources name
+
+FOLDERS = ("quantarray", "benchmarks", "tests", "examples")
+SOURCES = [f for folder in FOLDERS for f in sorted((ROOT / folder).rglob("*.py"))]
+NAMED = [(f, name) for f in SOURCES for name in re.findall(r"\bdocs/([\w/-]+(?:\.md)?)", f.read_text())]
+
+
+def test_pages_that_sources_name_are_there():
+    missing = [(f.name, name) for f, name in NAMED if f != Path(__file__) and not list(DOCS.glob(f"{name}*"))]
+    assert not missing and len(NAMED) > 50

@@ -1,0 +1,142 @@
+"""What kernels issue, by their machine code: the rows of the table in `docs/kernels/cuda.md`, and their bounds.
+
+python tests/support/cuda_budget.py        prints the table
+"""
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cuda"))  # where CASES are
+
+import pytest
+from cuda_compile import Assembled, assemble, disassemble, launches, name_of
+from sass import Code
+
+AMPERE, HOPPER, BLACKWELL = (8, 0), (9, 0, "a"), (12, 0)
+LANES = 32
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A case of `test_cuda_compiled.CASES`, its kernel, and the most that it may issue.
+
+    `loop` are instructions of the main loop for 32 `product`s or, of packing, for 128 bytes of values, or of a `stage`;
+    `epilogue` those of a warp behind it, which finishes `results`.
+    """
+
+    case: str
+    kernel: str
+    targets: tuple
+    product: str  # opcode that the main loop is there for
+    loop: int
+    epilogue: int = 0
+    results: int = 64 * 64  # of a warp
+    values: int = 0  # bytes of values that a lane reads in the main loop
+    stage: bool = False  # count the main loop as it is, a stage, in place of 32 products
+
+
+BOTH, ALL = (AMPERE, HOPPER), (AMPERE, HOPPER, BLACKWELL)
+BUDGETS = (
+    Budget("bmma of bits to int32, dense", "bmma_tile", BOTH, "BMMA", 180, 1200),
+    Budget("bmma of bits to int32", "bmma_tile", BOTH, "BMMA", 180, 1200),
+    Budget("bmma of bits to 1 bit, dense", "bmma_tile", BOTH, "BMMA", 180, 3000),
+    Budget("bmma to int32, 128 x 128, pairs of words", "bmma_tile", BOTH, "BMMA", 480, 1200),
+    Budget("wgmma of bits to int32, dense", "wgmma_tile", (HOPPER,), "BGMMA", 450, 1200, stage=True),
+    Budget("wgmma of bits to 1 bit, dense", "wgmma_tile", (HOPPER,), "BGMMA", 450, 3000, stage=True),
+    Budget("conv to int32, 128 channels", "integer_tile", ALL, "POPC", 150),
+    Budget("encode float32 to 1 bits", "encode_short", ALL, "VOTE", 40, values=32),
+    Budget("encode float32 to 2 bits", "encode_short", ALL, "VOTE", 40, values=32),
+    Budget("pack to 1 bits", "pack_batch", BOTH, "VOTE", 40, values=16),
+    Budget("pack to 1 bits", "pack_batch", (BLACKWELL,), "VOTE", 56, values=16),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a kernel issues on a target."""
+
+    budget: Budget
+    target: tuple
+    loop: float
+    epilogue: int
+    in_flight: int  # bytes of values that a lane waits for at once
+    made: Assembled
+    dynamic: int  # bytes of shared memory that the launch asks for
+
+    def wrong(self):
+        """What is over the budget."""
+        limits = ("main loop", self.loop, self.budget.loop), ("epilogue", self.epilogue, self.budget.epilogue)
+        over = [f"{what} {n:.0f} > {most}" for what, n, most in limits if most and n > most]
+        over += [f"{self.in_flight} bytes in flight"] if self.in_flight < self.budget.values else []
+        over += [f"{self.made.local} bytes spill"] if self.made.local else []
+        return [f"{self.budget.case}, {name_of(self.target)}: {line}" for line in over]
+
+    def cells(self):
+        shared, b = self.made.shared + self.dynamic, self.budget
+        finish = f"{self.epilogue:,} ({self.epilogue * LANES / b.results:.1f})" if b.epilogue else ""
+        flight = str(self.in_flight) if b.values else ""
+        loop = f"{self.loop:.0f}"
+        return b.case, name_of(self.target), loop, finish, flight, self.made.registers, f"{shared:,}", self.made.local
+
+
+def rows(budget, case, monkeypatch):
+    """A row for each target of a budget, from the case that it names."""
+    with launches(monkeypatch) as found:
+        case.call()
+    launched = next(one for one in found if one.kernel.py_func.__name__ == budget.kernel)
+    return [_row(budget, launched, target) for target in budget.targets]
+
+
+def _row(budget, launched, target):
+    made = assemble(launched.kernel, launched.signature, target)
+    code = Code.read(disassemble(made.code, target))
+    main = code.loop_of(budget.product)
+    if budget.values:
+        loop = len(main) * 128 / (budget.values * LANES)
+        in_flight = _in_flight(main)
+    else:
+        loop, in_flight = len(main) if budget.stage else len(main) * 32 / main.count(budget.product), 0
+    epilogue = len(code.after(main)) if budget.epilogue else 0
+    return Row(budget, target, loop, epilogue, in_flight, made, launched.shared)
+
+
+def _in_flight(loop):
+    """Bytes that a lane reads from one place on before it looks at the first: values, not the tables beside them."""
+    sizes, places = {"U8": 1, "S8": 1, "U16": 2, "64": 8, "128": 16}, {}
+    for one in loop:
+        if one.opcode == "VOTE":
+            break
+        if one.opcode == "LDG":
+            base = re.search(r"\[(R\d+)[^\[]*$", one.operands)[1]
+            size = next((sizes[part] for part in one.name.split(".") if part in sizes), 4)
+            places[base] = places.get(base, 0) + size
+    return max(places.values(), default=0)
+
+
+HEAD = (
+    "kernel", "target", "main loop", "epilogue (for 32 results)", "bytes in flight", "registers", "shared bytes",
+    "spilled bytes",
+)  # fmt: skip
+
+
+def table(found):
+    """Rows as Markdown."""
+    lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in found)]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def all_rows():
+    from test_cuda_compiled import CASES
+
+    cases, found = {case.name: case for case in CASES}, []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for budget in BUDGETS:
+            found += rows(budget, cases[budget.case], monkeypatch)
+    return found
+
+
+if __name__ == "__main__":
+    print(table(all_rows()))

@@ -30,6 +30,7 @@ from quantarray.backends.registry import integer_kernel
 from quantarray.cli import main
 from quantarray.cpu.int8.amx_unit import MOST_PRODUCT, UNIT
 from quantarray.kernels.operands import Forms
+from quantarray.ops.products import calls
 from quantarray.tuning import autotune, timing
 from quantarray.tuning import file as files
 from quantarray.tuning.results import Problem, Row, Tuned
@@ -574,6 +575,7 @@ PRODUCT = """
 import sys, threading
 import numpy as np
 import quantarray as qa
+from quantarray.ops.products import calls
 from quantarray.tuning import autotune, timing
 
 timed = []

@@ -5,6 +5,7 @@ import gc
 import importlib.util
 import multiprocessing
 import os
+import platform
 import subprocess
 import sys
 import textwrap
@@ -377,3 +378,12 @@ def test_stretches_of_equal_cost(costs, images, chunks, parts):
     assert (np.diff(found) >= 0).all()
     every = np.append(0, np.cumsum(np.tile(costs, images)))
     assert np.diff(every[found].sum(axis=0)).max() <= chunks * every[-1] / parts + max(costs)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="a system without the pool")
+@pytest.mark.parametrize("first", ["cpu.runtime.atomics", "cpu.popcount.conv", "cpu.runtime.thread_pool"])
+def test_the_clock_is_found_whatever_is_imported_first(first):
+    """LLVM knows no symbol of the process before Numba's target is there: without the clock there would be no pool."""
+    code = f"import quantarray.{first}; from quantarray.cpu.runtime.atomics import WHY_NOT; print(repr(WHY_NOT))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "''"

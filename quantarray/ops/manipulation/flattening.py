@@ -52,7 +52,7 @@ def unflattened(q: QuantArray, shape: tuple[int, ...], axis: int) -> QuantArray:
 
 
 def _steps(shape: tuple[int, ...], axis: int) -> list[slice] | None:
-    """Rows of axis 0 to repack one after the other; None where it takes little memory to repack all at once.
+    """Return rows of axis 0 to repack one after the other; None where it takes little memory to repack all at once.
 
     Packed along a short last axis, each row fills a word of 64 bits: up to 64 times the operand's bytes.
     """

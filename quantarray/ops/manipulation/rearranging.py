@@ -71,7 +71,8 @@ def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
         periodic = not any(q.constants.varies(d) for d in range(q.axis + 1))
         bare = without_constants(q) if periodic else q
         rolled = unflattened(roll(flattened(bare), shift, 0), q.shape, q.axis)
-        constants = _rolled_constants(q, int(np.sum(shift))) if periodic else rolled.constants
+        by = int(checks.numbers(op, "shift", shift).sum())
+        constants = _rolled_constants(q, by) if periodic else rolled.constants
         return derived(q, rolled.words, q.shape, q.axis, constants)
     shifts, axes = np.broadcast_arrays(checks.numbers(op, "shift", shift), checks.numbers(op, "axis", axis))
     for by, d in zip(shifts.reshape(-1).tolist(), axes.reshape(-1).tolist(), strict=True):
@@ -80,7 +81,7 @@ def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
 
 
 def _rolled_constants(q: QuantArray, shift: int) -> Constants:
-    """Roll constants that vary along axes behind the packed one alone: in C order they repeat, and stay that small."""
+    """Return rolled constants that vary along axes behind the packed one alone: in C order they repeat."""
     behind = q.shape[q.axis + 1 :]
 
     def change(a: Array, lead: int) -> Array:

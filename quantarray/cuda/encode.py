@@ -13,10 +13,10 @@ from numba import cuda
 
 from . import launch, tensor
 from .launch import LANES, inline
-from .pack import ROWS
 from .warp import ballot, everywhere, lanes_left, low_bits, place_of_batch, place_of_lane, put_code
 
 BATCH = 8  # half-words that a warp packs at a time, whose values it reads before it looks at the first: a sector out
+ROWS = 8  # that a warp strides over
 
 
 def encode(x, thresholds, codes, row, group, nan, out):

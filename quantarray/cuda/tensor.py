@@ -78,6 +78,30 @@ def read_half(typing, array, at):
     return types.uint32(array, types.int64), generate
 
 
+@intrinsic
+def read_bytes4(typing, array, at):
+    """Elements `at` to `at` + 3 of a uint8 array seen flat, by one load; they lie at 4 bytes."""
+
+    def generate(context, builder, signature, args):
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _BIT32.as_pointer())
+        return builder.load(place, align=4)
+
+    return types.uint32(array, types.int64), generate
+
+
+@intrinsic
+def read_bytes16(typing, array, at):
+    """Elements `at` to `at` + 15 of a uint8 array seen flat as 4 words, by one load; they lie at 16 bytes."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.VectorType(_BIT32, 4)
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), kind.as_pointer())
+        words = builder.load(place, align=16)
+        return cgutils.pack_array(builder, [builder.extract_element(words, ir.Constant(_BIT32, i)) for i in range(4)])
+
+    return types.UniTuple(types.uint32, 4)(array, types.int64), generate
+
+
 _PAIR = ir.VectorType(_BIT32, 2)
 
 

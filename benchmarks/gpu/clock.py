@@ -3,6 +3,7 @@
     called  a call from Python after the other
     warm    a call within a CUDA graph of many, inputs and outputs in the caches as far as they fit
     cold    one call within a graph, after the L2 cache was overwritten; its launch is part of it
+    moved   a call with its input copied from the host before it, and its result to the host behind it
 
 What cannot be captured has no graph: it is called for `cold` too, and has no `warm`.
 """
@@ -17,7 +18,7 @@ _L2 = 64 << 20  # bytes where the device does not say
 
 
 def times(xp, entries, rounds):
-    """({title: {"called" | "warm" | "cold": median seconds of a call}}, {title: why it has no graph})."""
+    """({title: {"called" | "warm" | "cold" | "moved": median seconds of a call}}, {title: why it has no graph})."""
     turns, singles, without = {}, {}, {}
     for title, entry in entries.items():
         with patch.dict(os.environ, entry.environment):
@@ -25,6 +26,7 @@ def times(xp, entries, rounds):
                 entry.call()
             count = _count(_turn(xp, entry.call, 1))
             turns[title, "called"] = entry.call, count, 1
+            turns[title, "moved"] = entry.moved, _count(_turn(xp, entry.moved, 1)), 1
             try:
                 many = min(_CAPTURED, count)
                 graph, single = entry.capture(entry.call, many), entry.capture(entry.call, 1)

@@ -22,13 +22,24 @@ ROWS = 32  # of a product's first and last rows, which are compared: all of them
 
 
 class Entry(NamedTuple):
-    """`tolerance` is relative to the largest expected magnitude; `capture(call, count)` makes a graph of calls."""
+    """`call` on an input that lies on the device, `moved` from an input on the host to a result on the host.
+
+    `read` makes either result comparable; `tolerance` is relative to the largest expected magnitude;
+    `capture(call, count)` makes a graph of calls.
+    """
 
     call: Callable[[], Any]
+    moved: Callable[[], Any]
     read: Callable[[Any], np.ndarray]
     capture: Callable[[Callable[[], Any], int], Callable[[], Any]]
     tolerance: float = 0.0
     environment: Mapping[str, str] = MappingProxyType({})
+
+
+def entry(host, load, run, save, read, capture, tolerance=0.0):
+    """Time run(x) alone on x = load(host), and save(run(load(host))); weights lie on the device for both."""
+    x = load(host)
+    return Entry(lambda: run(x), lambda: save(run(load(host))), read, capture, tolerance)
 
 
 def makers(case, xp):
@@ -41,9 +52,9 @@ def makers(case, xp):
             f"{OURS}, the kernel": partial(pack_kernel, case, xp),
             "device copy": partial(copy, case, xp),
         }
-    made = {OURS: partial(ours, case, xp)}
-    made |= {f"{OURS} {units}": partial(forced, case, xp, units) for units in isa.UNITS}
-    return made | {title: partial(maker, case) for title, maker in PEERS[type(case)].items()}
+    makers = {OURS: partial(ours, case, xp)}
+    makers |= {f"{OURS} {units}": partial(forced, case, xp, units) for units in isa.UNITS}
+    return makers | {title: partial(maker, case) for title, maker in PEERS[type(case)].items()}
 
 
 def is_ours(title):
@@ -58,13 +69,31 @@ def packed(case):
 
 def ours(case, xp):
     if isinstance(case, Pack):
-        x = xp.asarray(case.inputs()["x"])
-        return Entry(lambda: qa.quantize(x, qa.Sign()), lambda q: qa.asnumpy(q.codes()) != 0, _waits)
-    x, w = (a.to_device("cuda") for a in packed(case))
+        return entry(
+            case.inputs()["x"],
+            xp.asarray,
+            lambda x: qa.quantize(x, qa.Sign()),
+            qa.asnumpy,
+            lambda q: qa.asnumpy(q.codes()) != 0,
+            _waits,
+        )
+    x, w = packed(case)
+    w = w.to_device("cuda")
     if isinstance(case, Product):
-        return Entry(lambda: qa.linear(x, w), ends, by_cupy(xp))
+        return entry(x, _to_device, lambda x: qa.linear(x, w), qa.asnumpy, ends, by_cupy(xp))
     cut = qa.Thresholds([0])
-    return Entry(lambda: qa.conv2d(x, w, padding=1, requantize=cut), lambda y: qa.asnumpy(y).codes() != 0, by_cupy(xp))
+    return entry(
+        x,
+        _to_device,
+        lambda x: qa.conv2d(x, w, padding=1, requantize=cut),
+        qa.asnumpy,
+        lambda y: qa.asnumpy(y).codes() != 0,
+        by_cupy(xp),
+    )
+
+
+def _to_device(x):
+    return x.to_device("cuda")
 
 
 def forced(case, xp, units):
@@ -80,14 +109,18 @@ def _waits(call, count):
 
 def network(case, xp):
     """Raw inputs to scores; as a graph with what its caller pays too, a copy of the inputs and a launch each."""
-    made, x = qa.nn.load_network(case.path).to_device("cuda"), xp.asarray(case.inputs()["x"])
+    layers, host = qa.nn.load_network(case.path).to_device("cuda"), case.inputs()["x"]
 
     def capture(call, count):
-        graph = made.graph(x)
+        x = xp.asarray(host)
+        graph = layers.graph(x)
         return lambda: [graph(x) for _ in range(count)]
 
-    return Entry(
-        lambda: made(x),
+    return entry(
+        host,
+        xp.asarray,
+        layers,
+        qa.asnumpy,
         lambda y: qa.asnumpy(y.dequantize() if isinstance(y, qa.QuantArray) else y),
         capture,
     )
@@ -95,36 +128,44 @@ def network(case, xp):
 
 def pack_kernel(case, xp):
     """Packing without the question whether there is a NaN, whose answer is waited for."""
-    x = xp.asarray(case.inputs()["x"])
-    device, (rows, length) = device_of(x), x.shape
+    host = case.inputs()["x"]
+    rows, length = host.shape
+    device = device_of(xp.asarray(host[:1]))
     out, nan = empty(device, (1, rows, -(-length // 64))), zeros(device, (1,), np.bool_)
     tables = np.zeros((1, 1, 1), np.float32), np.arange(2, dtype=np.uint8).reshape(1, 1, 2), np.zeros(1, np.int64)
-    run = import_module("quantarray.backends.registry").kernel(device, "encode")
+    encode = import_module("quantarray.backends.registry").kernel(device, "encode")
 
-    def call():
-        run(x[..., None], *tables, length, nan, out)
+    def run(x):
+        encode(x[..., None], *tables, length, nan, out)
         return out
 
-    return Entry(call, lambda y: qa.from_words(qa.asnumpy(y), qa.uint1, x.shape).codes() != 0, by_cupy(xp))
+    def read(words):
+        return qa.from_words(qa.asnumpy(words), qa.uint1, host.shape).codes() != 0
+
+    return entry(host, xp.asarray, run, qa.asnumpy, read, by_cupy(xp))
 
 
 def copy(case, xp):
     """A read and a write of as many bytes as packing reads."""
-    x = xp.asarray(case.inputs()["x"])
-    return Entry(x.copy, lambda y: qa.asnumpy(y) >= 0, by_cupy(xp))
+    host = case.inputs()["x"]
+    return entry(host, xp.asarray, lambda x: x.copy(), qa.asnumpy, lambda y: qa.asnumpy(y) >= 0, by_cupy(xp))
 
 
 def convolution(case):
     """PyTorch's channels-last fp16, that is cuDNN's, to floats. Sums are whole numbers, whatever the algorithm."""
     import torch
 
-    x, w = (
-        torch.from_numpy(a).cuda().half().permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
-        for a in case.inputs().values()
-    )
+    def load(a):
+        return torch.from_numpy(a).cuda().half().permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+
+    x, w = case.inputs().values()
+    w = load(w)
     torch.backends.cudnn.benchmark = True
-    return Entry(
-        lambda: torch.nn.functional.conv2d(x, w, padding=1),
+    return entry(
+        x,
+        load,
+        lambda x: torch.nn.functional.conv2d(x, w, padding=1),
+        _to_host,
         lambda y: np.rint(y.permute(0, 2, 3, 1).float().cpu().numpy()) > 0,
         by_torch,
     )
@@ -134,13 +175,20 @@ def byte_convolution(case):
     """The matrix product of a convolution of bytes, of windows copied side by side before: PyTorch has none."""
     import torch
 
-    x, w = (torch.from_numpy(a).cuda() for a in case.inputs().values())
-    side = case.kernel // 2
-    padded = torch.nn.functional.pad(x, (0, 0, side, side, side, side))
-    windows = padded.unfold(1, case.kernel, 1).unfold(2, case.kernel, 1).permute(0, 1, 2, 4, 5, 3)
-    rows, weights = windows.reshape(-1, w[0].numel()).contiguous(), w.reshape(len(w), -1).T
-    return Entry(
-        lambda: torch._int_mm(rows, weights),
+    x, w = case.inputs().values()
+    w = torch.from_numpy(w).cuda()
+    weights, side = w.reshape(len(w), -1).T, case.kernel // 2
+
+    def load(x):
+        padded = torch.nn.functional.pad(torch.from_numpy(x).cuda(), (0, 0, side, side, side, side))
+        windows = padded.unfold(1, case.kernel, 1).unfold(2, case.kernel, 1).permute(0, 1, 2, 4, 5, 3)
+        return windows.reshape(-1, weights.shape[0]).contiguous()
+
+    return entry(
+        x,
+        load,
+        lambda rows: torch._int_mm(rows, weights),
+        _to_host,
         lambda y: y.cpu().numpy().reshape(*case.shapes[2]) > 0,
         by_torch,
     )
@@ -149,15 +197,29 @@ def byte_convolution(case):
 def half_product(case):
     import torch
 
-    x, w = (torch.from_numpy(a).cuda().half() for a in case.inputs().values())
-    return Entry(lambda: x @ w.T, lambda y: ends(y.float()), by_torch, 2**-10)
+    x, w = case.inputs().values()
+    w = torch.from_numpy(w).cuda().half()
+    return entry(
+        x,
+        lambda x: torch.from_numpy(x).cuda().half(),
+        lambda x: x @ w.T,
+        _to_host,
+        lambda y: ends(y.float()),
+        by_torch,
+        2**-10,
+    )
 
 
 def byte_product(case):
     import torch
 
-    x, w = (torch.from_numpy(a).cuda() for a in case.inputs().values())
-    return Entry(lambda: torch._int_mm(x, w.T), ends, by_torch)
+    x, w = case.inputs().values()
+    w = torch.from_numpy(w).cuda()
+    return entry(x, lambda x: torch.from_numpy(x).cuda(), lambda x: torch._int_mm(x, w.T), _to_host, ends, by_torch)
+
+
+def _to_host(y):
+    return y.cpu()
 
 
 PEERS = {
@@ -169,8 +231,8 @@ PEERS = {
 def expected(case):
     if not isinstance(case, Product):
         return case.expected()
-    given = case.inputs()
-    return (ends(given["x"]).astype(np.float32) @ given["w"].astype(np.float32).T).astype(np.int32)
+    x, w = (case.inputs()[name] for name in "xw")
+    return (ends(x).astype(np.float32) @ w.astype(np.float32).T).astype(np.int32)
 
 
 def ends(a):

@@ -1,7 +1,7 @@
 """One case for Nsight Compute or Systems: `python -m benchmarks.gpu.profile NAME`.
 
-cudaProfilerStart and Stop enclose the calls that count, after kernels are compiled and weights laid out; of a network
-each layer is a range of NVTX.
+cudaProfilerStart and Stop enclose the calls that count, after kernels are compiled and weights laid out. Layers of a
+network are ranges of NVTX.
 """
 
 import os
@@ -18,7 +18,7 @@ CASES = ("bmma", "wgmma", "popc", "encode", "conv", "network")
 
 @contextmanager
 def profiled(xp):
-    """What is inside is what a profiler sees."""
+    """Let a profiler see what is inside."""
     xp.cuda.runtime.deviceSynchronize()
     xp.cuda.runtime.profilerStart()
     try:
@@ -26,18 +26,6 @@ def profiled(xp):
         xp.cuda.runtime.deviceSynchronize()
     finally:
         xp.cuda.runtime.profilerStop()
-
-
-def by_layer(xp, network, x):
-    """A network's result, each layer in a range of its own."""
-    x = network.encode_input(x)
-    for i, layer in enumerate(network.layers):
-        xp.cuda.nvtx.RangePush(f"{i} {type(layer).__name__}")
-        try:
-            x = layer(x)
-        finally:
-            xp.cuda.nvtx.RangePop()
-    return x
 
 
 def call_of(name, xp):
@@ -61,8 +49,8 @@ def call_of(name, xp):
 
     network = qa.nn.load_network(files("quantarray") / "data" / "digits.npz")
     raw = xp.asarray(network.plain.input)
-    there = network.to_device("cuda")
-    return lambda: by_layer(xp, there, raw)
+    on_device = network.to_device("cuda")
+    return lambda: on_device(raw)
 
 
 def main(name):

@@ -30,24 +30,25 @@ def summary(rows):
     titles = list(dict.fromkeys(title for row in rows for title in row["seconds"] if title != OURS))
     lines = []
     for row in rows:
-        own, peers = best(row, OURS), [best(row, title) for title in titles if not is_ours(title)]
+        ours, peers = best(row, OURS), [best(row, title) for title in titles if not is_ours(title)]
         fastest = min((s for s in peers if s), default=None)
         found = row["seconds"].get(OURS, {})
         lines.append(
             [
                 row["case"],
-                duration(own),
+                duration(ours),
                 duration(found.get("called")),
                 duration(found.get("cold")),
+                duration(found.get("moved")),
                 *(duration(best(row, title)) for title in titles),
-                f"{fastest / own:.2f}" if own and fastest else "",
-                f"{row['operations'] / own / 1e12:.3g}" if own else "",
-                f"{row['bytes'] / own / 1e9:.3g}" if own else "",
+                f"{fastest / ours:.2f}" if ours and fastest else "",
+                f"{row['operations'] / ours / 1e12:.3g}" if ours else "",
+                f"{row['bytes'] / ours / 1e9:.3g}" if ours else "",
                 duration(row["limit"]),
-                f"{row['limit'] / own:.0%}" if own else "",
+                f"{row['limit'] / ours:.0%}" if ours else "",
             ]
         )
-    head = ["case", OURS, "called", "cold", *titles, "ratio", "TOPS", "GB/s", "limit", "share"]
+    head = ["case", OURS, "called", "cold", "moved", *titles, "ratio", "TOPS", "GB/s", "limit", "share"]
     return table(head, lines)
 
 
@@ -56,7 +57,8 @@ def legend(products, nbytes):
     rate, speed = f"{2 * products / 1e12:.0f} TOPS", f"{nbytes / 1e9:.0f} GB/s"
     return (
         "Times within a CUDA graph, inputs in the caches as far as they fit; called: one call after the other from "
-        "Python; cold: one launch after L2 was overwritten. ratio: the fastest peer's time over ours. limit: the "
+        "Python; cold: one launch after L2 was overwritten; moved: called, with the input copied from the host and the "
+        "result back, weights on the device. ratio: the fastest peer's time over ours. limit: the "
         f"longer of products of bits at {rate} (by the highest clock) and of bytes at {speed} (of a copy). share: "
         "limit over ours."
     )

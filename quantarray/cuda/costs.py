@@ -1,4 +1,4 @@
-"""Which kernel takes a product of integers: `conv` always, since `dot`, `winograd` and `framed` have no twins."""
+"""Choose the kernel of a product of integers: `conv` always, since `dot`, `winograd` and `framed` have no twins."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..kernels.operands import Forms
 def candidates(
     x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> tuple[str, ...]:
-    """The kernels that can make a product."""
+    """Name the kernels that can make a product."""
     return ("conv",)
 
 
 def integer_kernel(
     x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> str:
-    """ "conv", whatever the operands of one term are."""
+    """Return "conv", whatever the operands of one term are."""
     return "conv"

@@ -13,6 +13,7 @@ import numpy as np
 from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
+from ..backends import ranges
 from ..backends.registry import device_of, namespace, settle
 from ..core.dtypes import Array, DType, arithmetic, integers
 from ..core.forks import cached_property
@@ -69,8 +70,17 @@ class Sequential:
                 raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
 
     def __call__(self, x: Any) -> Any:
+        if device_of(x) != "cpu" and (marks := ranges.nvtx()):
+            return self._shown(marks, x)
         for layer in self.layers:
             x = layer(x)
+        return x
+
+    def _shown(self, marks: Any, x: Any) -> Any:
+        """Apply the layers, each in a range of NVTX that a profiler shows, such as "0 Conv2d"."""
+        for i, layer in enumerate(self.layers):
+            with ranges.shown(marks, f"{i} {getattr(layer, '__name__', type(layer).__name__)}"):
+                x = layer(x)
         return x
 
     def to_device(self, device: str) -> Sequential:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import sys
 import time
 from importlib.util import find_spec
@@ -280,7 +281,8 @@ def test_the_gpu_command_compares_and_tabulates(gpu_suites, capsys, tmp_path):
     assert made["device"] == "a stand-in" and not made["failed"]
     assert len(made["rows"]) == sum(map(len, gpu_suites.values()))
     for row in made["rows"]:
-        assert row["seconds"][OURS]["called"] > 0 and row["seconds"][OURS]["cold"] > 0
+        assert all(seconds["called"] > 0 and seconds["moved"] > 0 for seconds in row["seconds"].values())
+        assert row["seconds"][OURS]["cold"] > 0
         assert row["limit"] > 0 and row["bytes"] > 0
     rows = {row["case"]: row for row in made["rows"]}
     assert "cuDNN fp16" in rows["56x56x64, batch 1"]["absent"] and "cuBLAS int8" in rows["1024^3"]["absent"]
@@ -289,7 +291,28 @@ def test_the_gpu_command_compares_and_tabulates(gpu_suites, capsys, tmp_path):
         assert set(rows) - graphs == {"float32 to 1 bit, 1 GB"}
     packing = rows["float32 to 1 bit, 1 GB"]["seconds"]
     assert {"device copy", f"{OURS}, the kernel"} < set(packing)
-    assert "share" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "share" in text and re.search(r"called\W+cold\W+moved\b", text) and re.search(r"[0-9] \w?s moved[,;]", text)
+
+
+def test_moved_calls_bring_inputs_and_results(gpu_suites):
+    """From the host and back to it each time, which a call alone does not."""
+    with fake_cupy.gpu():
+        for suite in gpu_command.SUITES.values():
+            for title, make in contenders.makers(suite[0], fake_cupy).items():
+                if not contenders.is_ours(title) or title.split()[-1] in contenders.isa.UNITS:
+                    continue
+                one = make()
+                one.call()
+                one.moved()
+                fake_cupy.waits.clear()
+                one.call()
+                alone = list(fake_cupy.waits)
+                fake_cupy.waits.clear()
+                one.moved()
+                assert fake_cupy.waits.count("an array is moved to the GPU") == 1, title
+                assert fake_cupy.waits.count("an array is moved to the CPU") == 1, title
+                assert not any("is moved" in why for why in alone), title
 
 
 @pytest.mark.parametrize("case", [
@@ -301,7 +324,15 @@ def test_what_peers_on_a_gpu_make(case, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
     for title, make in contenders.PEERS[type(case)].items():
         entry = make(case)
-        assert rounds.unequal(contenders.expected(case), entry.read(entry.call()), entry.tolerance) is None, title
+        for output in entry.call(), entry.moved():
+            assert rounds.unequal(contenders.expected(case), entry.read(output), entry.tolerance) is None, title
+
+
+def test_the_gpu_command_times_no_wrong_output_of_moved_calls(gpu_suites, monkeypatch):
+    monkeypatch.setattr(gpu_command, "SUITES", {"product": [dataclasses.replace(TINY)]})
+    monkeypatch.setattr(contenders.Entry, "moved", property(lambda entry: lambda: entry.call() + 1))
+    with fake_cupy.gpu(), pytest.raises(SystemExit, match=r"gpu: tiny: quantarray is wrong: 15 of 15 elements differ"):
+        main(GPU_TIMES)
 
 
 def test_the_gpu_command_goes_on_where_it_was_ended(gpu_suites, capsys, tmp_path):

@@ -3,15 +3,20 @@
 import json
 import subprocess
 import sys
+from importlib.resources import files
+from types import SimpleNamespace
 
+import fake_cupy
 import pytest
 from gpus import PRODUCTS
 
-from benchmarks.gpu import plan, steps
+import quantarray as qa
+from benchmarks.gpu import plan, profile, steps
 from benchmarks.gpu.plan import ENDED, FAILED, NO_DEVICE, SKIPPED, STEPS, Step
 from quantarray.cli.output import count
 
 PARTS = "ABCDEF"
+DIGITS = files("quantarray") / "data" / "digits.npz"
 
 
 @pytest.fixture
@@ -123,3 +128,17 @@ def test_the_sanitizer_sees_large_tiles(monkeypatch):
     (m, length), (n, _) = PRODUCTS["product of many_blocks"][:2]
     shape = Shape(m, m, -(-length // 64), 1, -(-length // 64), n, -(-n // 32), 1)
     assert bmma.tile_for(shape, 64) == bmma.TILES[0] and wgmma.tile_for(shape, 64) == wgmma.TILES[0]
+
+
+def test_a_profile_shows_the_layers_of_a_network(monkeypatch):
+    seen = []
+    runtime = fake_cupy.cuda.runtime
+    monkeypatch.setattr(fake_cupy.cuda, "nvtx", SimpleNamespace(RangePush=seen.append, RangePop=lambda: None), False)
+    monkeypatch.setattr(runtime, "profilerStart", lambda: seen.append("start"), raising=False)
+    monkeypatch.setattr(runtime, "profilerStop", lambda: seen.append("stop"), raising=False)
+    with fake_cupy.gpu():
+        call = profile.call_of("network", fake_cupy)
+        with profile.profiled(fake_cupy):
+            call()
+    types = [type(layer).__name__ for layer in qa.nn.load_network(DIGITS).layers]
+    assert seen == ["start", *(f"{i} {name}" for i, name in enumerate(types)), "stop"] and len(types) > 2

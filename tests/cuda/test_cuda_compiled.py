@@ -50,6 +50,13 @@ def words(*shape):
     return np.zeros(shape, np.uint64)
 
 
+def codes(rows, length):
+    """Codes that begin at a multiple of 16 bytes."""
+    room = np.zeros(rows * length + 16, np.uint8)
+    first = -room.ctypes.data % 16
+    return room[first : first + rows * length].reshape(rows, length)
+
+
 def finish(channels, count, planes, real):
     lanes = GroupLanes(channels)
     return epilogue.finish(None, channels, real, lanes=lanes)._replace(
@@ -151,8 +158,8 @@ def max_pool(bits):
 
 SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
-    *[Case(f"pack to {planes} bits", call("pack", np.zeros((3, 65), np.uint8), words(planes, 3, 2)), 96, ("VOTE",))
-      for planes in (1, 2, 8)],
+    *[Case(f"pack to {planes} bits{which}", call("pack", codes(3, length), words(planes, 3, 2)), 48, (), ("VOTE",))
+      for planes in (1, 2, 8) for length, which in ((65, ""), (64, ", whole lines"))],
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
     *[Case(f"encode {name} to {planes} bits", encode(dtype, planes=planes), 64, ("VOTE", "FSETP"), ("DSETP",))
       for name, dtype in (("float32", np.float32), ("float16", np.float16), ("bfloat16", np.uint16),

@@ -38,6 +38,19 @@ def test_pack_and_unpack(planes, length):
     np.testing.assert_array_equal(back[1], codes)
 
 
+@pytest.mark.parametrize("first", [0, 1, 2, 3, 4, 15])
+@pytest.mark.parametrize(("rows", "length"), [(3, 64), (1, 65), (3, 65), (5, 1), (2, 160), (4, 34)])
+def test_pack_wherever_codes_begin(rows, length, first):
+    """A line of 16 bytes, a word or any byte; bits of codes that no plane has, and bytes around the array, are left."""
+    rng = np.random.default_rng(first)
+    room = rng.integers(0, 256, rows * length + 32, np.uint8)
+    begin = -room.ctypes.data % 16 + first
+    codes = room[begin : begin + rows * length].reshape(rows, length)
+    assert codes.ctypes.data % 16 == first
+    cpu, cuda = both("pack", codes, out=words(3, rows, length))
+    np.testing.assert_array_equal(cuda, cpu)
+
+
 def test_empty():
     for shape in ((0, 5), (3, 0)):
         made = both("pack", np.zeros(shape, np.uint8), out=words(2, *shape))

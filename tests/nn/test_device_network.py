@@ -1,6 +1,7 @@
 """Networks on a GPU, by a stand-in for CuPy with the CPU's kernels: what they move, and what a graph is made of."""
 
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import fake_cupy
 import numpy as np
@@ -137,3 +138,55 @@ def test_what_waits_cannot_be_captured():
         with pytest.raises(RuntimeError, match="not permitted when stream is capturing"):
             Sequential([lambda x: qa.asnumpy(x)]).graph(x)
         assert not fake_cupy.cuda.Stream.capturing
+
+
+class Marks:
+    """CuPy's NVTX as far as it is used; notes what is entered, and what is left."""
+
+    def __init__(self):
+        self.seen, self.depth = [], 0
+
+    def RangePush(self, name):
+        self.seen.append(name)
+        self.depth += 1
+
+    def RangePop(self):
+        self.depth -= 1
+
+
+@pytest.fixture
+def marks(monkeypatch):
+    recorder = Marks()
+    monkeypatch.setattr(fake_cupy.cuda, "nvtx", recorder, raising=False)
+    return recorder
+
+
+def test_each_layer_on_a_gpu_is_a_range(marks):
+    layers, raw = residual()
+    expected = Sequential(layers("cpu"))(raw)
+    with fake_cupy.gpu():
+        assert marks.seen == []
+        network = Sequential(layers("cuda"))
+        got = network(fake_cupy.asarray(raw))
+        np.testing.assert_array_equal(qa.asnumpy(got), expected)
+        assert marks.seen == ["0 Conv2d", "1 <lambda>", "2 MaxPool2d", "3 <lambda>", "4 Dense"] and marks.depth == 0
+        marks.seen.clear()
+        np.testing.assert_array_equal(Sequential(layers("cpu"))(raw), expected)
+        assert marks.seen == []
+
+
+def test_a_layer_that_raises_ends_its_range(marks):
+    def broken(x):
+        raise KeyError("broken")
+
+    with fake_cupy.gpu(), pytest.raises(KeyError, match="broken"):
+        Sequential([lambda x: x, broken])(fake_cupy.asarray(np.zeros(3)))
+    assert marks.seen == ["0 <lambda>", "1 broken"] and marks.depth == 0
+
+
+@pytest.mark.parametrize("nvtx", [None, SimpleNamespace(available=False)])
+def test_layers_run_without_nvtx(nvtx, monkeypatch):
+    """Where CuPy was built without it, it has a module that says so."""
+    monkeypatch.setattr(fake_cupy.cuda, "nvtx", nvtx, raising=False)
+    with fake_cupy.gpu():
+        assert qa.asnumpy(Sequential([lambda x: x + 1])(fake_cupy.asarray(np.zeros(3)))).tolist() == [1, 1, 1]

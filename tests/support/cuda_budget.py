@@ -49,8 +49,8 @@ BUDGETS = (
     Budget("conv to int32, 128 channels", "integer_tile", ALL, "POPC", 150),
     Budget("encode float32 to 1 bits", "encode_short", ALL, "VOTE", 40, values=32),
     Budget("encode float32 to 2 bits", "encode_short", ALL, "VOTE", 40, values=32),
-    Budget("pack to 1 bits", "pack_batch", BOTH, "VOTE", 40, values=16),
-    Budget("pack to 1 bits", "pack_batch", (BLACKWELL,), "VOTE", 56, values=16),
+    Budget("pack to 1 bits", "pack_codes", ALL, "LDG", 40, values=32),
+    Budget("pack to 1 bits, whole lines", "pack_codes", ALL, "LDG", 40, values=32),
 )
 
 
@@ -104,16 +104,18 @@ def _row(budget, launched, target):
 
 
 def _in_flight(loop):
-    """Bytes that a lane reads from one place on before it looks at the first: values, not the tables beside them."""
-    sizes, places = {"U8": 1, "S8": 1, "U16": 2, "64": 8, "128": 16}, {}
+    """Bytes that a lane loads from one place before it uses any of them: values, not the tables beside them."""
+    sizes, places, over = {"U8": 1, "S8": 1, "U16": 2, "64": 8, "128": 16}, {}, set()
     for one in loop:
-        if one.opcode == "VOTE":
-            break
+        sources = one.operands if one.opcode == "STG" else one.operands.partition(",")[2]
+        used = set(map(int, re.findall(r"\bR(\d+)", sources)))
+        over |= {base for base, registers in places.items() if used & registers.keys()}
         if one.opcode == "LDG":
-            base = re.search(r"\[(R\d+)[^\[]*$", one.operands)[1]
+            first, base = int(re.match(r"R(\d+)", one.operands)[1]), re.search(r"\[(R\d+)[^\[]*$", one.operands)[1]
             size = next((sizes[part] for part in one.name.split(".") if part in sizes), 4)
-            places[base] = places.get(base, 0) + size
-    return max(places.values(), default=0)
+            if base not in over:
+                places.setdefault(base, {}).update({first + i: min(size, 4) for i in range(-(-size // 4))})
+    return max((sum(registers.values()) for registers in places.values()), default=0)
 
 
 HEAD = (

@@ -205,7 +205,13 @@ def install():
     _put(ptx, models)
     _put(bulk, BulkModels(models))
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
-    libdevice.dmul_rn, libdevice.dadd_rn = np.multiply, np.add
+    libdevice.dmul_rn, libdevice.dadd_rn, libdevice.byte_perm = np.multiply, np.add, _byte_perm
+
+
+def _byte_perm(x, y, selector):
+    """Byte i is that of the 8 of x and y, the lowest first, which the i-th 4 bits of the selector name."""
+    bytes_of = np.array([x, y], np.int32).view(np.uint8)
+    return bytes_of[[selector >> 4 * i & 7 for i in range(4)]].view(np.int32)[0]
 
 
 def _put(module, models):

@@ -49,8 +49,8 @@ class Models:
     """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
 
     NAMES = (
-        "mma", "load_matrix", "address", "read", "read_half", "read_pair", "write", "write_pair", "copy_word",
-        "copy_pair", "commit", "wait",
+        "mma", "load_matrix", "address", "read", "read_half", "read_bytes4", "read_bytes16", "read_pair", "write",
+        "write_pair", "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 
     def __init__(self, current, exchange):
@@ -89,6 +89,22 @@ class Models:
     def read(array, at):
         assert at >= 0
         return array.reshape(-1)[at]
+
+    def read_bytes4(self, array, at):
+        return self._bytes(array, at, 4)[0]
+
+    def read_bytes16(self, array, at):
+        return tuple(self._bytes(array, at, 16))
+
+    @staticmethod
+    def _bytes(array, at, count):
+        """Words with at least one byte of the array; bytes outside are nobody's, so they are ones here."""
+        assert array.dtype == np.uint8 and -count < at < array.size, "words without a byte of the array"
+        assert (array.ctypes.data + at) % count == 0, "words that are not aligned"
+        inside = np.arange(max(at, 0), min(at + count, array.size))
+        found = np.full(count, 0xFF, np.uint8)
+        found[inside - at] = array.reshape(-1)[inside]
+        return found.view(np.uint32)
 
     @staticmethod
     def _pair(array, at):

@@ -15,9 +15,9 @@ from ..runtime import launch
 from ..runtime.launch import LANES, inline
 from ..runtime.warp import ballot, everywhere, lanes_left, low_bits, place_of_batch, place_of_lane, put_code
 from ..tensor_cores import ptx
-from .pack import ROWS
 
 BATCH = 8  # half-words that a warp packs at a time, whose values it reads before it looks at the first: a sector out
+ROWS = 8  # that a warp strides over
 
 
 def encode(x, thresholds, codes, row, group, nan, out):
@@ -40,13 +40,13 @@ def encode(x, thresholds, codes, row, group, nan, out):
 
 
 def _is_short(x, thresholds, planes):
-    """Whether the codes are of one bit or two, of thresholds that a whole row shares, along an axis without gaps."""
+    """True if the codes are of one bit or two, of thresholds that a whole row shares, along an axis without gaps."""
     parts, count = thresholds.shape[1:]
     return x.shape[2] == 1 == parts and planes <= 2 and 0 < count < 1 << planes and launch.is_contiguous(x)
 
 
 def _joined(x, halves, row):
-    """Rows of whole words, which all have the same table, joined by twos until they are as long as a batch."""
+    """Join rows of whole words, which all have the same table, by twos until they are as long as a batch."""
     (rows, length, _), planes = x.shape, halves.shape[0]
     while row.size == 1 and length % (2 * LANES) == 0 and length < BATCH * LANES and rows % 2 == 0:
         rows, length = rows // 2, 2 * length
@@ -79,22 +79,22 @@ def _of_bfloat16(value):
 
 @inline
 def _count_at_least(value, thresholds, table, part):
-    """How many of the ascending thresholds[table, part] a value is at least; NaN is at least none."""
+    """Count how many of the ascending thresholds[table, part] a value is at least; NaN is at least none."""
     count = thresholds.shape[2]
-    found, step = 0, 128
+    passed, step = 0, 128
     while step > count:
         step >>= 1
     while step > 0:
-        at = found + step
+        at = passed + step
         if at <= count and value >= thresholds[table, part, min(at, count) - 1]:
-            found = at
+            passed = at
         step >>= 1
-    return found
+    return passed
 
 
 @cache
 def _short(planes, count, read):
-    """A kernel for each number of planes and thresholds, so that what a lane keeps of them stays in registers."""
+    """Make a kernel for each number of planes and thresholds, so that what a lane keeps of them stays in registers."""
     kind = np.float64 if read is _as_float64 else np.float32
 
     @cuda.jit
@@ -161,7 +161,7 @@ def _along(read):
 
 @cache
 def _across(planes, read):
-    """A kernel for each number of planes, so that what a thread makes stays in registers."""
+    """Make a kernel for each number of planes, so that what a thread makes stays in registers."""
 
     @cuda.jit
     def encode_across(x, thresholds, codes, row, group, nan, out):

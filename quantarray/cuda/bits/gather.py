@@ -11,17 +11,17 @@ from ..runtime.warp import ballot, place_of_lane
 def gather(words, length, indices, out):
     if not out.size:
         return
-    made = launch.halves(out)
-    grid, block = launch.rows_by_halves(*made.shape)
-    launch.run(_gather, grid, block, launch.halves(words), length, launch.resident(indices), made)
+    result = launch.halves(out)
+    grid, block = launch.rows_by_halves(*result.shape)
+    launch.run(_gather, grid, block, launch.halves(words), length, launch.resident(indices), result)
 
 
 def gather_rows(words, indices, out):
     if not out.size:
         return
-    read, made = launch.halves(words), launch.halves(out)
-    grid, block = launch.rows_by_halves(made.size // made.shape[4], made.shape[4])
-    launch.run(_gather_rows, grid, block, read, launch.resident(indices), made)
+    read, result = launch.halves(words), launch.halves(out)
+    grid, block = launch.rows_by_halves(result.size // result.shape[4], result.shape[4])
+    launch.run(_gather_rows, grid, block, read, launch.resident(indices), result)
 
 
 @inline
@@ -47,7 +47,7 @@ def _gather(words, length, indices, out):
 
 @cuda.jit
 def _gather_rows(words, indices, out):
-    """The shapes of the stub, words and out as uint32."""
+    """Take the shapes of the stub, words and out as uint32."""
     lane, half, row, step = place_of_lane()
     planes, before, new_length, between, halves = out.shape
     i = half * LANES + lane

@@ -1,26 +1,33 @@
-"""Codes to words and back: a ballot of 32 lanes is half a word."""
+"""Codes to words and back: a thread packs 32 codes into half a word of each plane, and unpacks one.
+
+Codes are read by aligned loads of 4 or 16 bytes, of which at least one is a code. The others may lie before or behind
+the array, but within its memory, whose ends are multiples of 256 bytes.
+"""
 
 from functools import cache
 
 import numpy as np
 from numba import cuda
+from numba.cuda import libdevice
 
 from ..runtime import launch
-from ..runtime.launch import LANES
-from ..runtime.warp import ballot, lanes_left, place_of_batch, place_of_lane
+from ..runtime.launch import LANES, inline
+from ..runtime.warp import low_bits, place_of_lane
 from ..tensor_cores import ptx
 
-BATCH = 16  # half-words that a warp packs at a time, whose codes it reads before it looks at the first
-ROWS = 8  # that a warp strides over
+_LINE = 16  # bytes of the widest load
+_WORDS = LANES // 4  # words of 4 codes
+_PIECES = _WORDS + 1  # aligned words in which so many codes lie, wherever they begin
 
 
 def pack(codes, out):
     if not out.size:
         return
-    halves = launch.halves(out)
-    planes, rows, length = halves.shape
-    grid, block = launch.rows_by_halves(rows, -(-length // BATCH), ROWS)
-    launch.run(_pack(planes), grid, block, codes, halves)
+    (rows, length), first, halves = codes.shape, launch.address(codes), launch.halves(out)
+    aligned = first % _LINE == 0 and (length % _LINE == 0 or rows == 1)
+    grid, block = launch.rows_by_items(rows, halves.shape[2])
+    kernel = _pack(halves.shape[0], _read_aligned if aligned else _read_shifted)
+    launch.run(kernel, grid, block, codes, first % 4, halves)
 
 
 def unpack(words, out):
@@ -31,35 +38,59 @@ def unpack(words, out):
 
 
 @cache
-def _pack(planes):
-    """A kernel for each number of planes, so that what a lane keeps of them stays in registers."""
+def _pack(planes, read):
+    """Make the kernel for a number of planes, a constant so that the compiler unrolls its loop."""
 
     @cuda.jit
-    def pack_batch(codes, out):
-        """A warp reads 16 half-words of codes, then lane k keeps the ballots of the k-th."""
-        batch, mine = cuda.local.array(BATCH, np.uint32), cuda.local.array(planes, np.uint32)
-        lane, first, row, step = place_of_batch(BATCH)
+    def pack_codes(codes, skew, out):
+        """Pack 32 codes a thread, which `read` puts into 8 words; codes[0, 0] lies at an address of 4 i + skew."""
+        words = cuda.local.array(_PIECES, np.uint32)
+        half, row = cuda.grid(2)
         rows, length = codes.shape
-        left = lanes_left(length, first)
-        while row < rows:
-            at = row * length + first * LANES + lane
-            for k in range(BATCH):
-                batch[k] = 0
-                if k * LANES < left:
-                    batch[k] = ptx.read(codes, at + k * LANES)
+        left = np.int32(min(length - half * LANES, LANES))
+        while row < rows and half < out.shape[2]:
+            read(codes, row * length + half * LANES, left, skew, words)
             for plane in range(planes):
-                mine[plane] = 0
-            for k in range(BATCH):
-                for plane in range(planes):
-                    bits = ballot((batch[k] >> np.uint32(plane)) & np.uint32(1))
-                    if lane == k:
-                        mine[plane] = bits
-            if lane < BATCH and first + lane < out.shape[2]:
-                for plane in range(planes):
-                    out[plane, row, first + lane] = mine[plane]
-            row += step
+                out[plane, row, half] = _take_bits(words) & low_bits(left)
+            row += cuda.gridDim.y * cuda.blockDim.y
 
-    return pack_batch
+    return pack_codes
+
+
+@inline
+def _take_bits(words):
+    """Shift 32 codes in 8 words down by a bit and join the bits that leave them.
+
+    A product moves bits 0, 8, 16 and 24 of a word to bits 28 to 31, where no other sum of shifts has a carry.
+    """
+    bits = np.uint32(0)
+    for k in range(_WORDS - 1, -1, -1):
+        moved = np.uint32(np.uint64(words[k] & np.uint32(0x01010101)) * np.uint64(0x10204080))
+        bits = np.uint32(bits << np.uint32(4)) | (moved >> np.uint32(28))
+        words[k] >>= np.uint32(1)
+    return bits
+
+
+@inline
+def _read_aligned(codes, at, left, skew, words):
+    """words[k] = codes `at` + 4 k on, which lie at 16 bytes; words without any of `left` codes stay as they are."""
+    for k in range(0, _WORDS, 4):
+        if 4 * k < left:
+            words[k], words[k + 1], words[k + 2], words[k + 3] = ptx.read_bytes16(codes, at + 4 * k)
+
+
+@inline
+def _read_shifted(codes, at, left, skew, words):
+    """words[k] = codes `at` + 4 k on, which lie anywhere, moved from pairs of aligned words; 0 behind `left` codes."""
+    skip = (at + skew) & 3
+    end = np.int32(left + skip)
+    for k in range(_PIECES):
+        words[k] = 0
+        if np.int32(4 * k) < end:
+            words[k] = ptx.read_bytes4(codes, at - skip + 4 * k)
+    selector = np.int32(0x3210 + 0x1111 * skip)
+    for k in range(_WORDS):
+        words[k] = np.uint32(libdevice.byte_perm(np.int32(words[k]), np.int32(words[k + 1]), selector))
 
 
 @cuda.jit

@@ -19,7 +19,7 @@ def place(parts, out):
 
 
 def _place(words, start, step, count, at, out):
-    """A part's bits to those from `at` on of each row; words of one row go to all."""
+    """Write a part's bits to those from `at` on of each row; words of one row go to all."""
     if step == 1:
         first, last = at // 64, (at + count - 1) // 64
         grid, block = launch.rows_by_items(out.shape[0], last - first + 1)
@@ -32,7 +32,7 @@ def _place(words, start, step, count, at, out):
 
 @inline
 def _word_from(words, row, i):
-    """The 64 bits of a row from bit i on, zeros outside of it; i may be negative."""
+    """Return the 64 bits of a row from bit i on, zeros outside of it; i may be negative."""
     word, shift = i >> 6, np.uint64(i & 63)
     bits = words[row, word] >> shift if 0 <= word < words.shape[1] else np.uint64(0)
     if shift != 0 and -1 <= word < words.shape[1] - 1:

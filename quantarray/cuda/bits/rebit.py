@@ -20,17 +20,17 @@ def _rebit(words, length, start, new_length, out):
     while row < rows and item < segments * count:
         to = item // count
         word = item - to * count
-        want, have, made = min(np.int64(64), new_length - word * 64), np.int64(0), np.uint64(0)
+        want, have, bits = min(np.int64(64), new_length - word * 64), np.int64(0), np.uint64(0)
         at = start + to * new_length + word * 64
         segment = at // length
         offset = at - segment * length
         while have < want:
-            found = words[row, segment, offset >> 6] >> np.uint64(offset & 63)
-            made |= found << np.uint64(have)
+            piece = words[row, segment, offset >> 6] >> np.uint64(offset & 63)
+            bits |= piece << np.uint64(have)
             taken = min(64 - (offset & 63), length - offset)
             have += taken
             offset += taken
             if offset == length:
                 segment, offset = segment + 1, np.int64(0)
-        out[row, to, word] = made & (~np.uint64(0) >> np.uint64(64 - want))
+        out[row, to, word] = bits & (~np.uint64(0) >> np.uint64(64 - want))
         row += cuda.gridDim.y * cuda.blockDim.y

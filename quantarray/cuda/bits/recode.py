@@ -11,9 +11,9 @@ from ..runtime.warp import place_of_lane, put_code
 def recode(words, tables, row, group, out):
     if not out.size:
         return
-    read, made = launch.halves(words), launch.halves(out)
-    grid, block = launch.rows_by_halves(*made.shape[1:])
-    launch.run(_recode, grid, block, read, launch.resident(tables), launch.resident(row), group, made)
+    read, result = launch.halves(words), launch.halves(out)
+    grid, block = launch.rows_by_halves(*result.shape[1:])
+    launch.run(_recode, grid, block, read, launch.resident(tables), launch.resident(row), group, result)
 
 
 @cuda.jit

@@ -11,8 +11,8 @@ from ..runtime.warp import ballot, place_of_lane
 def spread(words, times, out):
     if not out.size:
         return
-    read, made = launch.halves(words), launch.halves(out)
-    launch.run(_spread, *launch.rows_by_halves(*made.shape), read, times, made)
+    read, result = launch.halves(words), launch.halves(out)
+    launch.run(_spread, *launch.rows_by_halves(*result.shape), read, times, result)
 
 
 @cuda.jit

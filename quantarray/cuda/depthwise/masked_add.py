@@ -73,7 +73,7 @@ def depthwise(x, fixed, mean, out):
 
 @inline
 def _codes_times(left, first, planes, begin, kind, offsets, channel, shape, values, s, copy, weighed):
-    """The sum over taps inside of a channel's code times values[s, copy, tap, channel], or of the codes alone."""
+    """Sum over taps inside a channel's code times values[s, copy, tap, channel], or of the codes alone."""
     total = np.int64(0)
     word, shift = channel >> 6, np.uint64(channel & 63)
     for tap in range(shape.taps):
@@ -90,7 +90,7 @@ def _codes_times(left, first, planes, begin, kind, offsets, channel, shape, valu
 def _integer(total):
     @inline
     def integer(shape, left, values, offsets, c, last, kind, begin, image, channel, copy, at):
-        """The exact sum as `total`, the type of `extra` and of the thresholds."""
+        """Return the exact sum as `total`, the type of `extra` and of the thresholds."""
         terms = c.x_terms
         dot = _codes_times(left, terms[0, 0], terms[0, 1], begin, kind, offsets, channel, shape, values, 0, copy, True)
         return total(last.extra[kind, at] + terms[0, 3] * dot)
@@ -100,13 +100,13 @@ def _integer(total):
 
 @inline
 def _of_channel(constants, image, channel):
-    """The constant of an image and a channel; constants float64[images or 1, channels or 1]."""
+    """Return the constant of an image and a channel; constants float64[images or 1, channels or 1]."""
     return constants[min(image, constants.shape[0] - 1), min(channel, constants.shape[1] - 1)]
 
 
 @inline
 def _real(shape, left, values, offsets, c, last, kind, begin, image, channel, copy, at):
-    """In the documented order: products, then A, B and n terms."""
+    """Sum in the documented order: products, then A, B and n terms."""
     terms, n, value = c.x_terms, c.inside[kind], 0.0
     for t in range(terms.shape[0]):
         scale = _of_channel(c.x_scale[0, t], image, channel)

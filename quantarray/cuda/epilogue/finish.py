@@ -20,7 +20,7 @@ def _changes(toggles):
 
 @inline
 def code_of(value, thresholds, flip, changed, lane):
-    """The code of a value, int64 or float64, of the channel at a lane: thresholds[T lanes], flip a bit a lane.
+    """Return the code of a value, int64 or float64, of the channel at a lane: thresholds[T lanes], flip a bit a lane.
 
     A threshold NaN is below all values. Where a lane counts downwards the changes come in reverse.
     """
@@ -35,14 +35,14 @@ def code_of(value, thresholds, flip, changed, lane):
 
 
 @inline
-def put_bits(bits, channel, own, out, plane, row):
-    """32 bits at bit `channel` of the zeroed uint32 out[plane, row].
+def put_bits(bits, channel, alone, out, plane, row):
+    """Put 32 bits at bit `channel` of the zeroed uint32 out[plane, row].
 
-    Where `own` no other warp writes to that half-word and channel is a multiple of 32; groups of other sizes share
-    half-words.
+    Where `alone` is set, no other warp writes to that half-word and channel is a multiple of 32; groups of other sizes
+    share half-words.
     """
     half, shift = channel >> 5, np.uint32(channel & 31)
-    if own:
+    if alone:
         out[plane, row, half] = bits
     else:
         _share_bits(bits, half, shift, out, plane, row)
@@ -57,8 +57,8 @@ def _share_bits(bits, half, shift, out, plane, row):
 
 
 @inline
-def store_codes(value, valid, thresholds, flip, changed, lane, channel, own, out, row):
-    """The codes of a warp's values as bits from `channel` on of a row of uint32 out[planes rows halves].
+def store_codes(value, valid, thresholds, flip, changed, lane, channel, alone, out, row):
+    """Store the codes of a warp's values as bits from `channel` on of a row of uint32 out[planes rows halves].
 
     `valid` says whether this lane has a channel, `lane` is where its thresholds are.
     """
@@ -67,11 +67,11 @@ def store_codes(value, valid, thresholds, flip, changed, lane, channel, own, out
     for plane in range(out.shape[0]):
         bits = ballot((code >> np.uint32(plane)) & np.uint32(1))
         if first:
-            put_bits(bits, channel, own, out, plane, row)
+            put_bits(bits, channel, alone, out, plane, row)
 
 
 @inline
-def store_values(value, valid, thresholds, flip, changed, lane, channel, own, out, row):
-    """The same arguments where no thresholds are asked for: the values themselves to out[rows channels]."""
+def store_values(value, valid, thresholds, flip, changed, lane, channel, alone, out, row):
+    """Store the values themselves, where no thresholds are asked for, to out[rows channels]."""
     if valid:
         out[row, channel + cuda.threadIdx.x] = value

@@ -22,7 +22,7 @@ _COLUMNS = LANES // CHANNELS  # of instructions in a block
 
 @cache
 def finisher(tile, along, planes, paired, part=0):
-    """Finishes the parts of a warp's sums from `part` on; a part is one side of a row of instructions by 4 blocks.
+    """Finish the parts of a warp's sums from `part` on; a part is one side of a row of instructions by 4 blocks.
 
     `planes` of codes, or 0 for integers, which go out in pairs where `paired`. Each part is a function that calls the
     next one: registers have no indices that vary, and the compiler would keep a loop over all this code.
@@ -59,7 +59,7 @@ def _nothing(shape, terms, last, kinds, out_rows, group, first, end, sums, ones,
 
 @inline
 def lane_of(block, end, n):
-    """The first lane of the tables for channel column n from a block on; of blocks behind the last it is the last's."""
+    """Return the first lane of the tables for channel column n from a block on, at most the last block's."""
     return min(block + n // _COLUMNS, end - 1) * LANES + n % _COLUMNS * CHANNELS + 2 * place_in_fragment()[1]
 
 
@@ -68,16 +68,16 @@ def _evaluator(along, r, side, skip, columns):
     @inline
     def evaluate(terms, extra, kind, block, end, sums, ones, values):
         """values int32[columns 2] of one pixel, modulo 2^32; extra [classes lanes]."""
-        own, step = np.int32(0), np.int32(terms.step)
+        ones_along, step = np.int32(0), np.int32(terms.step)
         if along:
-            own = ones[r, side]
-            own += cuda.shfl_xor_sync(ALL, own, 1)
-            own += cuda.shfl_xor_sync(ALL, own, 2)
-            own = np.int32(own * np.int32(terms.along))
+            ones_along = ones[r, side]
+            ones_along += cuda.shfl_xor_sync(ALL, ones_along, 1)
+            ones_along += cuda.shfl_xor_sync(ALL, ones_along, 2)
+            ones_along = np.int32(ones_along * np.int32(terms.along))
         for n in range(columns):
             first, second = ptx.read_pair(extra, kind * extra.shape[1] + lane_of(block, end, n))
-            values[n, 0] = np.int32(first + own + step * sums[r, skip + n, side, 0])
-            values[n, 1] = np.int32(second + own + step * sums[r, skip + n, side, 1])
+            values[n, 0] = np.int32(first + ones_along + step * sums[r, skip + n, side, 0])
+            values[n, 1] = np.int32(second + ones_along + step * sums[r, skip + n, side, 1])
 
     return evaluate
 
@@ -88,7 +88,7 @@ def _value_storer(blocks, paired):
 
     @inline
     def store(shape, last, group, block, end, inside, values, out, row):
-        """Values to out[row channels], two channels at a time where every pair of them begins at 8 bytes."""
+        """Write values to out[row channels], two channels at a time where every pair of them begins at 8 bytes."""
         before = (block - group * shape.group_blocks) * LANES + 2 * place_in_fragment()[1]  # channels of the group
         at, left = row * out.shape[1] + group * shape.group_lanes + before, np.int32(shape.group_lanes - before)
         if inside:
@@ -110,7 +110,7 @@ def _code_storer(blocks, planes):
 
     @inline
     def store(shape, last, group, block, end, inside, values, out, row):
-        """Codes to out[planes row halves]: bit p of a code changes at each passed threshold where `changed` has bit p.
+        """Write codes to out[planes row halves]: bit p changes at each passed threshold where `changed` has bit p.
 
         A channel that counts downwards passes a threshold where its value is not above it, and its changes come in
         reverse.
@@ -131,7 +131,7 @@ def _code_storer(blocks, planes):
             used = low_bits(left)
             for plane in range(planes):
                 channel = group * shape.group_lanes + before
-                put_bits(np.uint32(codes[plane] & used), channel, shape.own, out, plane, row)
+                put_bits(np.uint32(codes[plane] & used), channel, shape.alone, out, plane, row)
 
     return store
 
@@ -142,7 +142,7 @@ def _quad_ballot(blocks):
 
     @inline
     def ballot(thresholds, i, block, end, values):
-        """Whether a pixel's values are above threshold i, a bit a channel: lane t gets those of the t-th block."""
+        """Vote which values of a pixel are above threshold i, a bit a channel: lane t gets those of the t-th block."""
         bits, mine = cuda.local.array(blocks, np.int32), np.int32(0)
         t = place_in_fragment()[1]
         for c in range(blocks):

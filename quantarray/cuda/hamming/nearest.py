@@ -28,22 +28,22 @@ def nearest(words, queries, out):
 
 
 def _nearest(words, queries, first, out):
-    (rows, length), asked, kept = words.shape, queries.shape[0], out.shape[2]
-    found, threads = min(rows, kept), launch.WARPS * LANES
+    (rows, length), asked, most = words.shape, queries.shape[0], out.shape[2]
+    count, threads = min(rows, most), launch.WARPS * LANES
     row_bits, key_bits = max(1, (rows - 1).bit_length()), (64 * length).bit_length()
-    keys = launch.scratch((asked, max(found, 1)), np.int64)
-    if found:
+    keys = launch.scratch((asked, max(count, 1)), np.int64)
+    if count:
         distances, counts = (launch.scratch((asked, n), np.int32) for n in (rows, DIGITS))
         state = launch.scratch((asked, 3), np.int64)
         across = -(-rows // threads)
         launch.run(_distances, (across, -(-asked // QUERIES)), threads, words, queries, distances)
-        launch.run(_begin, asked, threads, found, counts, state)
+        launch.run(_begin, asked, threads, count, counts, state)
         for shift in reversed(range(0, row_bits + key_bits, DIGIT)):
             grid = -(-rows // (threads * STRETCH)), asked
             launch.run(_count_digits, grid, threads, distances, row_bits, shift, state, counts)
             launch.run(_choose_digit, asked, DIGITS, counts, state)
         launch.run(_collect, (across, asked), threads, distances, row_bits, state, keys)
-    launch.run(_put_in_order, (-(-kept // threads), asked), threads, keys, found, row_bits, first, out)
+    launch.run(_put_in_order, (-(-most // threads), asked), threads, keys, count, row_bits, first, out)
 
 
 @cuda.jit
@@ -64,11 +64,11 @@ def _distances(words, queries, out):
 
 
 @cuda.jit
-def _begin(found, counts, state):
+def _begin(count, counts, state):
     """state int64[asked 3]: the digits chosen so far, how many keys with these digits are kept, how many are stored."""
     q, digit = cuda.blockIdx.x, cuda.threadIdx.x
     if digit == 0:
-        state[q, 0], state[q, 1], state[q, 2] = 0, found, 0
+        state[q, 0], state[q, 1], state[q, 2] = 0, count, 0
     while digit < DIGITS:
         counts[q, digit] = 0
         digit += cuda.blockDim.x
@@ -77,11 +77,11 @@ def _begin(found, counts, state):
 @cuda.jit
 def _count_digits(distances, row_bits, shift, state, counts):
     """counts[q, d] += the keys that begin with the digits chosen so far and have digit d at bit `shift`."""
-    own = cuda.shared.array(DIGITS, np.int32)
+    digits = cuda.shared.array(DIGITS, np.int32)
     thread, threads, q = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.y
     digit = thread
     while digit < DIGITS:
-        own[digit] = 0
+        digits[digit] = 0
         digit += threads
     cuda.syncthreads()
     row = cuda.blockIdx.x * threads * STRETCH + thread
@@ -89,35 +89,35 @@ def _count_digits(distances, row_bits, shift, state, counts):
         if row < distances.shape[1]:
             key = (np.int64(distances[q, row]) << row_bits) | row
             if key >> (shift + DIGIT) == state[q, 0]:
-                cuda.atomic.add(own, (key >> shift) & (DIGITS - 1), 1)
+                cuda.atomic.add(digits, (key >> shift) & (DIGITS - 1), 1)
         row += threads
     cuda.syncthreads()
     digit = thread
     while digit < DIGITS:
-        if own[digit] != 0:
-            cuda.atomic.add(counts, (q, digit), own[digit])
+        if digits[digit] != 0:
+            cuda.atomic.add(counts, (q, digit), digits[digit])
         digit += threads
 
 
 @cuda.jit
 def _choose_digit(counts, state):
     """Go on with the digit in which the keys that are kept end; a thread is a digit."""
-    own = cuda.shared.array(DIGITS, np.int32)
+    digits = cuda.shared.array(DIGITS, np.int32)
     q, digit = cuda.blockIdx.x, cuda.threadIdx.x
-    own[digit] = counts[q, digit]
+    digits[digit] = counts[q, digit]
     counts[q, digit] = 0
-    chosen, kept = state[q, 0], state[q, 1]
+    chosen, count = state[q, 0], state[q, 1]
     cuda.syncthreads()
     below = np.int64(0)
     for d in range(digit):
-        below += own[d]
-    if below < kept <= below + own[digit]:
-        state[q, 0], state[q, 1] = (chosen << DIGIT) | digit, kept - below
+        below += digits[d]
+    if below < count <= below + digits[digit]:
+        state[q, 0], state[q, 1] = (chosen << DIGIT) | digit, count - below
 
 
 @cuda.jit
 def _collect(distances, row_bits, state, keys):
-    """The keys up to the last that is kept, in any order."""
+    """Collect the keys up to the last that is kept, in any order."""
     row, q = cuda.grid(1), cuda.blockIdx.y
     if row < distances.shape[1]:
         key = (np.int64(distances[q, row]) << row_bits) | row
@@ -126,12 +126,12 @@ def _collect(distances, row_bits, state, keys):
 
 
 @cuda.jit
-def _put_in_order(keys, found, row_bits, first, out):
-    """A key's place is the number of smaller ones."""
+def _put_in_order(keys, count, row_bits, first, out):
+    """Put each key at the number of smaller ones."""
     i, q = cuda.grid(1), cuda.blockIdx.y
-    if i < found:
+    if i < count:
         key, place = keys[q, i], 0
-        for j in range(found):
+        for j in range(count):
             place += 1 if keys[q, j] < key else 0
         out[0, first + q, place] = key >> row_bits
         out[1, first + q, place] = key & ((1 << row_bits) - 1)

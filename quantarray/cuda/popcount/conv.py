@@ -54,7 +54,7 @@ def conv_weights(words, groups, out):
 
 @cuda.jit
 def _lay_out(words, groups, out):
-    """A warp turns 32 words of 32 channels through shared memory: rows of both arrays are read and written whole."""
+    """Turn 32 words of 32 channels through shared memory: rows of both arrays are read and written whole."""
     square = cuda.shared.array((LANES, _ROW), np.uint64)
     lane, plane, start = cuda.threadIdx.x, cuda.blockIdx.z, cuda.blockIdx.x * LANES
     channels, length = words.shape[1], words.shape[2]
@@ -83,20 +83,21 @@ def conv(x, fixed, out):
     terms = Terms(first_x, planes_x, first_w, planes_w, step_x * base_w, step_x * step_w)
     codes, taps = out.dtype == np.uint64, tiles.taps(plan)
     last = launch.all_resident(Last(finish.extra, finish.thresholds, finish.flip, changes(finish)))
-    made, total = launch.halves(out) if codes else out, finish.extra.dtype.type
+    result, total = launch.halves(out) if codes else out, finish.extra.dtype.type
     units = isa.units(launch.capability(), shape.rows, w.words.shape[2]) if total is np.int32 else "popc"
     if units in _ON_TENSOR_CORES:
-        _ON_TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, made)
+        _ON_TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, result)
         return
     tile = tiles.tile_for(shape.group_blocks)
-    tiles.run(_kernel(tile, codes, total), tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, made)
+    kernel = _kernel(tile, codes, total)
+    tiles.run(kernel, tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, result)
 
 
 @cache
 def _kernel(tile, codes, total):
-    """Sums are made in int64 and become `total`, the type of `extra` and of the thresholds."""
+    """Sum in int64, then convert to `total`, the type of `extra` and of the thresholds."""
     warps, pixels, blocks, words = tile
-    size, own = warps * pixels, pixels * blocks
+    size, each = warps * pixels, pixels * blocks
     locate, count, store = locator(tile.warps * tile.pixels), counter(tile), store_codes if codes else store_values
 
     @cuda.jit
@@ -106,13 +107,13 @@ def _kernel(tile, codes, total):
         rows = cuda.shared.array(size, np.int64)
         a = cuda.shared.array((size, words), np.uint64)
         b = cuda.shared.array((blocks, words, LANES), np.uint64)
-        dot = cuda.shared.array((warps, own, LANES), np.int64)
+        dot = cuda.shared.array((warps, each, LANES), np.int64)
         locate(shape, places, begins, kinds, rows)
         lane, warp, length = cuda.threadIdx.x, cuda.threadIdx.y, offsets.shape[1]
         column = cuda.blockIdx.y
         while column < columns(shape, blocks):
             group, block, end, shift = column_at(shape, blocks, column)
-            for i in range(own):
+            for i in range(each):
                 dot[warp, i, lane] = 0
             for i in range(terms.planes_x):
                 for j in range(terms.planes_w):
@@ -132,7 +133,7 @@ def _kernel(tile, codes, total):
                         value = last.extra[kind, at] + terms.along * ones + terms.step * dot[warp, p * blocks + c, lane]
                         store(
                             total(value), channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed,
-                            at, group * shape.group_lanes + channel, shape.own, out, rows[place],
+                            at, group * shape.group_lanes + channel, shape.alone, out, rows[place],
                         )  # fmt: skip
             column += cuda.gridDim.y
 

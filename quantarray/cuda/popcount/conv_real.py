@@ -1,4 +1,4 @@
-"""The same product with float constants, summed in float64 in one documented order and rounded once.
+"""Convolve with float constants: products are summed in float64 in one documented order, rounded once.
 
 `docs/decisions/0001-real-results-in-float64.md` has the order. Products and sums are rounded one by one, by libdevice's
 functions that say so: the compiler would join a multiplication and an addition to one rounding, and agree with no CPU.
@@ -50,10 +50,10 @@ def conv_real(x, fixed, out):
     codes, tile, taps = out.dtype == np.uint64, tiles.real_tile_for(shape.group_blocks), tiles.taps(plan)
     constants = Constants(x.terms, x.scale, x.offset, w.terms, w.scale, w.offset, w.sums, w.inside, taps.parts)
     last = Last(finish.pad, finish.bias, finish.thresholds, finish.flip, changes(finish))
-    made = launch.halves(out) if codes else out
+    result = launch.halves(out) if codes else out
     tiles.run(
         _kernel(tile, codes), tile, shape, int(x.row_is_pixel), x.words, w.words, taps.places, taps.offsets,
-        launch.all_resident(constants), launch.all_resident(last), made,
+        launch.all_resident(constants), launch.all_resident(last), result,
     )  # fmt: skip
 
 
@@ -65,19 +65,19 @@ def plus(value, left, right, exact):
 
 @inline
 def _of_row(constants, row):
-    """The constant of a row, float64[rows or 1, 1]."""
+    """Return the constant of a row, float64[rows or 1, 1]."""
     return constants[min(row, constants.shape[0] - 1), 0]
 
 
 @inline
 def _sum_term(c, part, t, left, begin, kind, offsets):
-    """The sum of a pixel's codes of term t in a part."""
+    """Return the sum of a pixel's codes of term t in a part."""
     return sum_codes(left, c.x_terms[t, 0], c.x_terms[t, 1], begin, kind, offsets, c.parts[part, 0], c.parts[part, 1])
 
 
 @cache
 def _products(tile):
-    """Adds the product of a term of each operand."""
+    """Add the product of a term of each operand."""
     pixels, blocks = tile.pixels, tile.blocks
 
     @inline
@@ -104,12 +104,12 @@ def _products(tile):
 
 @cache
 def _offsets(tile):
-    """Adds what the operands' offsets add to a pixel."""
+    """Add the terms of the operands' offsets to a pixel."""
     pixels, blocks = tile.pixels, tile.blocks
 
     @inline
     def add_offsets(c, left, shift, begins, kinds, rows, offsets, block, p, value):
-        """Terms of x times w's offset, of w times x's, then both."""
+        """Add terms of x times w's offset, of w times x's, then both."""
         lane, warp, lanes = cuda.threadIdx.x, cuda.threadIdx.y, c.w_scale.shape[2]
         place, parts = warp * pixels + p, c.parts.shape[0]
         kind, row = kinds[place], rows[place]
@@ -138,19 +138,19 @@ def _offsets(tile):
 
 @cache
 def _sums(tile):
-    """Sums all products of a chunk of channels."""
-    own, count, add_products = tile.pixels * tile.blocks, counter(tile), _products(tile)
+    """Sum all products of a chunk of channels."""
+    each, count, add_products = tile.pixels * tile.blocks, counter(tile), _products(tile)
 
     @inline
     def sum_products(c, left, shift, begins, kinds, rows, right, offsets, block, end, a, b, dot, value):
         """value = the products of all terms of all parts, in that order."""
         lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
-        for i in range(own):
+        for i in range(each):
             value[warp, i, lane] = 0.0
         for part in range(c.parts.shape[0]):
             for t in range(c.x_terms.shape[0]):
                 for s in range(c.w_terms.shape[0]):
-                    for i in range(own):
+                    for i in range(each):
                         dot[warp, i, lane] = 0
                     for i in range(c.x_terms[t, 1]):
                         for j in range(c.w_terms[s, 1]):
@@ -165,13 +165,13 @@ def _sums(tile):
 
 @cache
 def _finisher(tile, codes):
-    """Makes results of a pixel's sums."""
+    """Make results of a pixel's sums."""
     pixels, blocks = tile.pixels, tile.blocks
     size, store = tile.warps * pixels, store_codes if codes else store_values
 
     @inline
     def finish(shape, last, kinds, rows, group, block, end, p, value, out):
-        """Padding and bias, one rounding to float32, then thresholds where there are any."""
+        """Add padding and bias, round once to float32, then apply thresholds, if any."""
         lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
         place = warp * pixels + p
         for i in range(blocks):
@@ -181,7 +181,7 @@ def _finisher(tile, codes):
                 store(
                     np.float64(np.float32(libdevice.dadd_rn(total, last.bias[at]))),
                     channel + lane < shape.group_lanes, last.thresholds, last.flip, last.changed, at,
-                    group * shape.group_lanes + channel, shape.own, out, rows[place],
+                    group * shape.group_lanes + channel, shape.alone, out, rows[place],
                 )  # fmt: skip
 
     return finish
@@ -190,7 +190,7 @@ def _finisher(tile, codes):
 @cache
 def _kernel(tile, codes):
     warps, pixels, blocks, words = tile
-    size, own = warps * pixels, pixels * blocks
+    size, each = warps * pixels, pixels * blocks
     locate, sum_products, add_offsets, finish = locator(size), _sums(tile), _offsets(tile), _finisher(tile, codes)
 
     @cuda.jit
@@ -201,8 +201,8 @@ def _kernel(tile, codes):
         own_rows = cuda.shared.array(size, np.int64)
         a = cuda.shared.array((size, words), np.uint64)
         b = cuda.shared.array((blocks, words, LANES), np.uint64)
-        dot = cuda.shared.array((warps, own, LANES), np.int64)
-        value = cuda.shared.array((warps, own, LANES), np.float64)
+        dot = cuda.shared.array((warps, each, LANES), np.int64)
+        value = cuda.shared.array((warps, each, LANES), np.float64)
         locate(shape, places, begins, kinds, rows)
         lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
         if lane < pixels:  # a matrix' rows have constants of their own, and images

@@ -1,4 +1,4 @@
-"""What both convolutions do with a tile: output pixels by output channels, counted in registers.
+"""Share the tile of both convolutions: output pixels by output channels, counted in registers.
 
 A warp takes a few pixels and, lane by lane, 32 output channels of a few blocks. The words of the contraction come
 through shared memory a stage at a time. Pixels of all border classes share a tile: a table says where a pixel's class
@@ -20,7 +20,7 @@ OUTSIDE = -1
 
 
 class Tile(NamedTuple):
-    """How the work of a thread block is cut."""
+    """Cut the work of a thread block."""
 
     warps: int
     pixels: int  # of a warp; its lanes share them
@@ -48,11 +48,11 @@ class Shape(NamedTuple):
     group_words: int
     group_lanes: int
     group_blocks: int
-    own: int  # 1 where no two groups' channels share a half-word of the result
+    alone: int  # 1 where no two groups' channels share a half-word of the result
 
 
 def taps(plan):
-    """The plan on the device, made once."""
+    """Return the plan on the device, made once."""
     arrays = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run, plan.runs
     return launch.kept(_taps, arrays, plan.parts)
 
@@ -80,22 +80,22 @@ def _taps(pixels, counts, classes, origin, first_run, runs, parts):
 
 def shape_of(x, w, plan):
     pixels = plan.origin.size
-    own = w.groups == 1 or w.group_lanes % LANES == 0
+    alone = w.groups == 1 or w.group_lanes % LANES == 0
     return Shape(
         x.images * pixels, pixels, plan.image_words, w.groups, w.group_words, w.group_lanes,
-        w.words.shape[1] // w.groups, int(own),
+        w.words.shape[1] // w.groups, int(alone),
     )  # fmt: skip
 
 
 def tile_for(group_blocks):
-    """The tile for output channels of so many blocks: 128 or 64 channels by 32 pixels, or 32 channels by 64."""
+    """Return the tile for output channels of so many blocks: 128 or 64 channels by 32 pixels, or 32 channels by 64."""
     if group_blocks == 1:
         return Tile(warps=8, pixels=8, blocks=1, words=8)
     return Tile(warps=8, pixels=4, blocks=2 if group_blocks == 2 else 4, words=8)
 
 
 def real_tile_for(group_blocks):
-    """The same where a value stands beside each count: shared memory holds half as many."""
+    """Return the tile where a value stands beside each count: shared memory holds half as many."""
     return Tile(warps=8, pixels=4, blocks=min(group_blocks, 2), words=8)
 
 
@@ -106,19 +106,19 @@ def run(kernel, tile, shape, *args):
 
 
 def grid(shape, pixels, blocks):
-    """Thread blocks of so many pixels along x, of so many blocks of channels, a column, along y."""
+    """Return a grid of thread blocks of so many pixels along x, of so many blocks of channels, a column, along y."""
     return -(-shape.rows // pixels), min(shape.groups * -(-shape.group_blocks // blocks), launch.MOST_ROWS)
 
 
 @inline
 def columns(shape, blocks):
-    """How many columns there are: chunks of a group's channels. Thread blocks walk over them from blockIdx.y on."""
+    """Count the columns: chunks of a group's channels. Thread blocks walk over them from blockIdx.y on."""
     return shape.groups * ((shape.group_blocks + blocks - 1) // blocks)
 
 
 @inline
 def column_at(shape, blocks, column):
-    """(group, first block of channels, last block of the group, the group's first word in a pixel) of a column."""
+    """Return (group, first block of channels, last block of the group, its first word in a pixel) of a column."""
     chunks = (shape.group_blocks + blocks - 1) // blocks
     group = column // chunks
     first = group * shape.group_blocks + (column - group * chunks) * blocks
@@ -127,11 +127,11 @@ def column_at(shape, blocks, column):
 
 @cache
 def locator(size):
-    """For thread blocks of `size` pixels and at least as many threads."""
+    """Make `locate` for thread blocks of `size` pixels and at least as many threads."""
 
     @inline
     def locate(shape, places, begins, kinds, rows):
-        """Where each pixel of the tile begins, its border class and its row of the result, to shared memory.
+        """Write where each pixel of the tile begins, its border class and its row of the result to shared memory.
 
         Behind the last pixel it is repeated.
         """
@@ -196,7 +196,7 @@ def counter(tile):
 
 @inline
 def sum_codes(left, first, planes, begin, kind, offsets, start, stop):
-    """The sum of a pixel's codes over words start .. stop, in every lane: the lanes share the words out."""
+    """Return the sum of a pixel's codes over words start .. stop, in every lane: the lanes share the words out."""
     total = np.int64(0)
     for word in range(start + cuda.threadIdx.x, stop, LANES):
         offset = offsets[kind, word]

@@ -16,7 +16,7 @@ from .tiles import OUTSIDE
 
 
 class Source(NamedTuple):
-    """What a tile reads. `begins` and `kinds`, of the tile's pixels, lie in shared memory."""
+    """Hold what a tile reads. `begins` and `kinds`, of the tile's pixels, lie in shared memory."""
 
     words: object  # uint64[planes words]
     offsets: object  # int32[classes words], see `tiles.Taps`
@@ -37,7 +37,7 @@ class Cursor(NamedTuple):
 
 
 def copies(tile, depth, words):
-    """How many copies of pixels' words a thread begins in a stage of `depth` words, so many words at a time."""
+    """Count the copies of pixels' words a thread begins in a stage of `depth` words, so many words at a time."""
     return -(-tile.pixels * depth // words // (tile.warps * LANES))
 
 
@@ -47,7 +47,7 @@ def seeker(tile, depth, words, dense):
 
     @inline
     def seek(source, cursor, plane, shift):
-        """To the first words of a plane; `shift` is the group's first word in a pixel."""
+        """Go to the first words of a plane; `shift` is the group's first word in a pixel."""
         pixel, k = place(runs, words)
         length, start = source.offsets.shape[1], plane * source.words.shape[1] + shift
         for turn in range(turns):
@@ -65,13 +65,13 @@ def seeker(tile, depth, words, dense):
 
 @cache
 def copier(tile, depth, words, dense, swizzled):
-    """Copies of rows of `depth` words; `swizzled(pixel, k)`, the same for every 8th pixel, says where word k lies."""
+    """Make copies of rows of `depth` words; `swizzled(pixel, k)`, equal for every 8th pixel, is the place of word k."""
     size, runs, threads, turns = tile.pixels, depth // words, tile.warps * LANES, copies(tile, depth, words)
     begin_copy, whole = ptx.copy_pair if words == 2 else ptx.copy_word, size * runs % threads == 0
 
     @inline
     def copy(source, cursor, left, held, to):
-        """Begins to copy the next stage to held[to] on; words from `left` on and outside the image become 0."""
+        """Begin to copy the next stage to held[to] on; words from `left` on and outside the image become 0."""
         pixel, k = place(runs, words)
         to += pixel * depth + swizzled(pixel, k)
         for turn in range(turns):
@@ -94,6 +94,6 @@ def copier(tile, depth, words, dense, swizzled):
 
 @inline
 def place(runs, words):
-    """(pixel, word of its row) of this thread's first copy."""
+    """Return (pixel, word of its row) of this thread's first copy."""
     thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
     return thread // runs, np.int32(thread % runs * words)

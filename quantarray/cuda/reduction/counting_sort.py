@@ -29,10 +29,10 @@ def places(words, length, ranks, row, group, lanes, out):
 
 def codes(words, length, order, row, group, lanes, out):
     """out uint64[planes rows folds words]: the codes of each line in the order that `order` has them in."""
-    read, made, tables = launch.halves(words), launch.halves(out), launch.resident(row)
+    read, result, tables = launch.halves(words), launch.halves(out), launch.resident(row)
     ranks = np.argsort(order, axis=-1)
     wanted, looked_up = launch.resident(order), (launch.resident(ranks), tables, group)
-    flat = made.reshape(made.shape[0], -1, made.shape[3])
+    flat = result.reshape(result.shape[0], -1, result.shape[3])
     for first, begins in _batches(read, length, order.shape[2], looked_up, lanes):
         grid, block = launch.rows_by_halves(begins.shape[0] * read.shape[2], read.shape[3])
         launch.run(
@@ -41,7 +41,7 @@ def codes(words, length, order, row, group, lanes, out):
 
 
 def _batches(words, length, count, tables, lanes):
-    """(first row, where each rank begins in each line of the rows from there on), batch by batch."""
+    """Yield (first row, where each rank begins in each line of the rows from there on), batch by batch."""
     _, rows, folds, _ = words.shape
     lines, most = (length, folds) if lanes else (1, length)
     at_a_time = min(rows, max(1, _ROOM // (count * lines)))
@@ -71,7 +71,7 @@ def _clear(counts):
 
 @cuda.jit
 def _count_rows(words, first, length, ranks, row, group, counts):
-    """How often each rank occurs in a stretch of a row; of a warp's equal ranks one lane adds them all."""
+    """Count each rank in a stretch of a row; of a warp's equal ranks one lane adds them all."""
     lane, stretch, r, step = place_of_lane()
     end = min((stretch + 1) * STRETCH, length)
     while r < counts.shape[0]:
@@ -90,7 +90,7 @@ def _count_rows(words, first, length, ranks, row, group, counts):
 
 @cuda.jit
 def _count_lanes(words, first, stretches, ranks, row, group, counts):
-    """The same for a stretch of folds, a thread a line."""
+    """Count each rank in a stretch of folds, a thread a line."""
     i, item = cuda.grid(2)
     while item < counts.shape[0] * stretches and i < counts.shape[2]:
         r = item // stretches
@@ -104,21 +104,21 @@ def _count_lanes(words, first, stretches, ranks, row, group, counts):
 
 @cuda.jit
 def _begin(counts):
-    """Counts become where each rank begins."""
+    """Turn counts into the places at which ranks begin."""
     line, r = cuda.grid(2)
     rows, count, lines = counts.shape
     while r < rows and line < lines:
         total = np.int64(0)
         for rank in range(count):
-            found = counts[r, rank, line]
+            occurrences = counts[r, rank, line]
             counts[r, rank, line] = total
-            total += found
+            total += occurrences
         r += cuda.gridDim.y * cuda.blockDim.y
 
 
 @cuda.jit
 def _places_of_rows(words, first, ranks, row, group, begins, out):
-    """A warp a line, 32 elements at a time: equal ranks keep the order of their lanes."""
+    """Place 32 elements at a time, a warp a line: equal ranks keep the order of their lanes."""
     lane, _, r, step = place_of_lane()
     length = out.shape[2]
     while r < begins.shape[0]:
@@ -142,7 +142,7 @@ def _places_of_rows(words, first, ranks, row, group, begins, out):
 
 @cuda.jit
 def _places_of_lanes(words, first, ranks, row, group, begins, out):
-    """A thread a line, fold by fold."""
+    """Place elements fold by fold, a thread a line."""
     i, r = cuda.grid(2)
     while r < begins.shape[0] and i < begins.shape[2]:
         for f in range(words.shape[2]):
@@ -155,7 +155,7 @@ def _places_of_lanes(words, first, ranks, row, group, begins, out):
 
 @cuda.jit
 def _codes_in_order(begins, first, length, folds, order, row, group, lanes, out):
-    """Each place of a line has the code of the last rank that begins at it or before; a lane an element."""
+    """Write to each place of a line the code of the last rank that begins at it or before; a lane an element."""
     lane, half, item, step = place_of_lane()
     count, i = begins.shape[1], half * LANES + lane
     at = min(i, length - 1)

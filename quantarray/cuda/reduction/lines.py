@@ -11,7 +11,7 @@ from ..runtime.launch import inline
 
 @inline
 def code_at(words, r, f, i):
-    """The code of element i; words uint32[planes rows folds halves]."""
+    """Return the code of element i; words uint32[planes rows folds halves]."""
     code = np.uint32(0)
     for plane in range(words.shape[0]):
         code |= ((words[plane, r, f, i >> 5] >> np.uint32(i & 31)) & np.uint32(1)) << np.uint32(plane)
@@ -20,12 +20,12 @@ def code_at(words, r, f, i):
 
 @inline
 def table_of(row, fold):
-    """Which table a fold of a row has, of [rows folds]; or the one that all have."""
+    """Return the table that a fold of a row has, of [rows folds]; or the one that all have."""
     return row[fold if row.shape[0] > 1 else 0]
 
 
 @inline
 def value_at(words, r, f, i, levels, row, group):
-    """A code through its table: levels[tables groups codes]."""
+    """Look a code up in its table: levels[tables groups codes]."""
     table = table_of(row, r * words.shape[2] + f)
     return levels[table, i // group if levels.shape[1] > 1 else 0, code_at(words, r, f, i)]

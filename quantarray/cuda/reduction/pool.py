@@ -22,7 +22,7 @@ def max_pool(words, plan, out):
 
 @cache
 def _kernel(planes):
-    """A kernel for each number of planes, so that the best code stays in registers."""
+    """Make a kernel for each number of planes, so that the best code stays in registers."""
 
     @cuda.jit
     def pool(words, places, offsets, image_words, out):

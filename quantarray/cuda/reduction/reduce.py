@@ -36,17 +36,17 @@ def count_lanes(words, sets, out):
 
 @inline
 def _planes_of(sets, s):
-    """The planes of a set, a bit a plane."""
-    found = 0
+    """Return the planes of a set, a bit a plane."""
+    planes = 0
     while s >= 0:
-        found |= 1 << sets[s, 1]
+        planes |= 1 << sets[s, 1]
         s = sets[s, 0]
-    return found
+    return planes
 
 
 @cuda.jit
 def _count(words, start, stop, group, span, sets, out):
-    """The threads along x share a line, which is a segment of a row in all folds; `span` words hold any segment."""
+    """Count ones: threads along x share a line, a segment of a row in all folds; `span` words hold any segment."""
     planes, rows, folds, _ = words.shape
     segments, s = out.shape[2], cuda.blockIdx.z
     members = _planes_of(sets, s)
@@ -83,7 +83,7 @@ def _count(words, start, stop, group, span, sets, out):
 
 @cuda.jit
 def _count_lanes(words, stretches, sets, out):
-    """A lane is an element, and takes a stretch of the folds."""
+    """Count ones by lane: a lane is an element, and takes a stretch of the folds."""
     lane, half, item, step = place_of_lane()
     planes, rows, folds, _ = words.shape
     s, element = cuda.blockIdx.z, half * LANES + lane

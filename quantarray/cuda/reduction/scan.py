@@ -1,4 +1,4 @@
-"""What needs elements in order: the largest of each line, running sums, and by counting sort orders of lines."""
+"""Scan elements in order: the largest of each line, running sums, and by counting sort orders of lines."""
 
 from functools import cache
 
@@ -52,15 +52,15 @@ def sort(words, length, order, row, group, lanes, out):
 
 @cuda.jit
 def _best_of_rows(words, length, levels, row, group, floor, best, places):
-    """The largest value of each stretch of a row, and its first place: a warp a stretch."""
+    """Find the largest value of each stretch of a row, and its first place: a warp a stretch."""
     lane, stretch, r, step = place_of_lane()
     end = min((stretch + 1) * STRETCH, length)
     while r < words.shape[1]:
         value, place, i = floor, np.int64(-1), stretch * STRETCH + lane
         while i < end:
-            found = value_at(words, r, 0, i, levels, row, group)
-            if found > value:
-                value, place = found, np.int64(i)
+            candidate = value_at(words, r, 0, i, levels, row, group)
+            if candidate > value:
+                value, place = candidate, np.int64(i)
             i += LANES
         value, place = _first_largest(value, place)
         if lane == 0 and stretch < best.shape[2]:
@@ -70,7 +70,7 @@ def _best_of_rows(words, length, levels, row, group, floor, best, places):
 
 @cuda.jit
 def _best_of_lanes(words, levels, row, group, floor, best, places):
-    """The same of each stretch of folds: a thread an element of the packed axis."""
+    """Find the largest value of each stretch of folds: a thread an element of the packed axis."""
     i, item = cuda.grid(2)
     _, rows, folds, _ = words.shape
     stretches = best.shape[2]
@@ -80,9 +80,9 @@ def _best_of_lanes(words, levels, row, group, floor, best, places):
         value, place, f = floor, np.int64(-1), stretch * STRETCH
         end = min(f + STRETCH, folds)
         while f < end:
-            found = value_at(words, r, f, i, levels, row, group)
-            if found > value:
-                value, place = found, np.int64(f)
+            candidate = value_at(words, r, f, i, levels, row, group)
+            if candidate > value:
+                value, place = candidate, np.int64(f)
             f += 1
         best[r, i, stretch], places[r, i, stretch] = value, place
         item += cuda.gridDim.y * cuda.blockDim.y
@@ -90,7 +90,7 @@ def _best_of_lanes(words, levels, row, group, floor, best, places):
 
 @cuda.jit
 def _best_of_all(best, places, floor, out):
-    """The largest of a line's stretches: a warp a line."""
+    """Find the largest of a line's stretches: a warp a line."""
     lane, line, r, step = place_of_lane()
     at = min(line, out.shape[1] - 1)
     while r < out.shape[0]:
@@ -107,7 +107,7 @@ def _best_of_all(best, places, floor, out):
 
 @launch.inline
 def _first_largest(value, place):
-    """The largest value of the warp's lanes and, of equal ones, the lowest place; in every lane."""
+    """Return the largest value of the warp's lanes and, of equal ones, the lowest place; in every lane."""
     offset = 16
     while offset > 0:
         other, at = cuda.shfl_xor_sync(ALL, value, offset), cuda.shfl_xor_sync(ALL, place, offset)
@@ -119,11 +119,11 @@ def _first_largest(value, place):
 
 @cache
 def _sums_of_rows(total):
-    """Sums are made in `total`, the levels' type: floats one after the other, as their order asks for."""
+    """Sum in `total`, the levels' type: floats one after the other, as their order asks for."""
 
     @cuda.jit
     def sums_of_rows(words, levels, row, group, out):
-        """A warp a line: lanes look 32 values up side by side, all add them in order, and each keeps its own sum."""
+        """Sum a line by a warp: lanes look 32 values up, all add them in order, and each keeps the sum at its place."""
         shown = cuda.shared.array((WARPS, LANES), total)
         lane, _, r, step = place_of_lane()
         warp, length = cuda.threadIdx.y, out.shape[2]
@@ -150,7 +150,7 @@ def _sums_of_rows(total):
 def _sums_of_lanes(total):
     @cuda.jit
     def sums_of_lanes(words, levels, row, group, out):
-        """A thread a line, along the folds."""
+        """Sum along the folds, a thread a line."""
         i, r = cuda.grid(2)
         rows, folds, length = out.shape
         while r < rows and i < length:

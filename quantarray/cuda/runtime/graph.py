@@ -11,7 +11,7 @@ from . import launch
 
 
 class Graph:
-    """Calls of a function that launches the same kernels each time, as one launch.
+    """Launch at once what a function launches, the same kernels each time.
 
     graph(x) copies x, which must be like the example, to `input`, launches the graph on CuPy's current stream, and
     returns `output`. Nothing waits for it, and nothing is allocated: the next call overwrites `output`, so copy what
@@ -39,14 +39,14 @@ class Graph:
             self._graph = stream.end_capture()
 
     def __call__(self, x: Any) -> Any:
-        """The output for x, in the memory that all calls share."""
-        to, given = _dense(self.input), _dense(x)
-        if type(x) is not type(self.input) or given.shape != to.shape or given.dtype != to.dtype:
+        """Return the output for x, in the memory that all calls share."""
+        to, new = _dense(self.input), _dense(x)
+        if type(x) is not type(self.input) or new.shape != to.shape or new.dtype != to.dtype:
             raise ValueError(
                 f"graph: needs an input like the example, {_kind(self.input)}, got {_kind(x)}; capture another graph"
             )
         with current(device_of(to)):
-            to[...] = given
+            to[...] = new
             self._graph.launch()
         return self.output
 

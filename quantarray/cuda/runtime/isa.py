@@ -1,4 +1,4 @@
-"""Which units of a GPU multiply bits: the best that its compute capability has, or what `QUANTARRAY_CUDA` asks for.
+"""Choose the units that multiply bits: the best of a compute capability, or what `QUANTARRAY_CUDA` asks for.
 
 Tensor cores multiply bits by `and` from compute capability 8.0 on. 7.5 has exclusive or only; since 10.0 the
 instruction is made of 8 to 16 products of bytes. 9.0 alone has one for four warps too, which has to be asked for until
@@ -24,7 +24,7 @@ _ROWS, _WORDS = 16, 4  # of one instruction
 
 
 def asked() -> str:
-    """What the environment asks for, or nothing."""
+    """Return the units that the environment asks for, or ""."""
     name = os.environ.get(VARIABLE, "")
     if name and name not in UNITS:
         raise DeviceError(f"{VARIABLE} must be one of {', '.join(UNITS)}, or unset, got {name!r}")
@@ -32,7 +32,7 @@ def asked() -> str:
 
 
 def asked_tile(count: int) -> int | None:
-    """Which of `count` tiles of a tensor-core kernel the environment asks for, largest first, or None."""
+    """Return which of `count` tiles of a tensor-core kernel the environment asks for, largest first, or None."""
     name = os.environ.get(TILE, "")
     if not name:
         return None
@@ -42,13 +42,13 @@ def asked_tile(count: int) -> int | None:
 
 
 def best(capability: tuple[int, int]) -> str:
-    """The fastest units of a compute capability, or those asked for."""
-    name, there = asked(), _BMMA[0] <= capability < _BMMA[1]
-    if name == "bmma" and not there:
+    """Return the fastest units of a compute capability, or those asked for."""
+    name, has_bmma = asked(), _BMMA[0] <= capability < _BMMA[1]
+    if name == "bmma" and not has_bmma:
         raise _lacking(name, "8.0 to 9.x, whose tensor cores multiply bits", capability)
     if name == "wgmma" and capability != _WGMMA:
         raise _lacking(name, "9.0, the only one with its instruction", capability)
-    return name or ("bmma" if there else "popc")
+    return name or ("bmma" if has_bmma else "popc")
 
 
 def _lacking(name: str, needed: str, capability: tuple[int, int]) -> DeviceError:
@@ -59,7 +59,7 @@ def _lacking(name: str, needed: str, capability: tuple[int, int]) -> DeviceError
 
 
 def units(capability: tuple[int, int], rows: int, words: int) -> str:
-    """The same for a product of `rows` pixels by windows of `words` words.
+    """Return the units for a product of `rows` pixels by windows of `words` words.
 
     One that does not fill an instruction stays with popc: it waits for memory and its launch, whoever counts.
     """

@@ -1,4 +1,4 @@
-"""How kernels are launched, and what is moved to the device for them: the one place that decides either.
+"""Launch kernels and move their constants to the device: the one place that decides either.
 
 Kernels take arrays that lie in GPU memory, CuPy's or Numba's; others with `__cuda_array_interface__` go through `array`
 first. In Numba's simulator they are NumPy arrays. Only small host arrays, those of a `Plan`, a `Finish` or a table, are
@@ -30,7 +30,7 @@ _kept, _equal, _holders, _ready = {}, {}, [], {}
 
 
 def inline(function):
-    """A device function that becomes part of its callers: arrays of registers can't be passed to one that does not."""
+    """Make a device function a part of its callers, without which it can't take arrays of registers."""
     options = {} if config.ENABLE_CUDASIM else {"forceinline": True}  # the simulator takes no such argument
     return cuda.jit(device=True, **options)(function)
 
@@ -55,28 +55,28 @@ def run(kernel, grid, block, *args, shared=0, tiled=False):
 
 
 def _specialized(kernel, args, shared, tiled):
-    """The kernel for arguments of these types, found by their form: Numba would type each of them at each launch."""
+    """Return the kernel for arguments of these forms: Numba would type each of them at each launch."""
     key = kernel, _gpu(), shared, tiled, *map(_form, args)
-    made = _ready.get(key)
-    if made is None:
-        made = kernel.specialize(*args)
+    specialized = _ready.get(key)
+    if specialized is None:
+        specialized = kernel.specialize(*args)
         attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
         if shared > _GIVEN:
             attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
-        _set_attributes(made, attributes)
-        _ready[key] = made
-    return made
+        _set_attributes(specialized, attributes)
+        _ready[key] = specialized
+    return specialized
 
 
 def _form(a):
-    """What decides an argument's type."""
+    """Return the properties that decide an argument's type."""
     if isinstance(a, tuple):
         return type(a), *map(_form, a)
     return (a.dtype.char, a.ndim, a.is_c_contiguous()) if hasattr(a, "is_c_contiguous") else type(a)
 
 
 def _set_attributes(kernel, values):
-    """Attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
+    """Set attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
     from numba.cuda.cudadrv import driver
 
     (compiled,) = kernel.overloads.values()
@@ -87,7 +87,7 @@ def _set_attributes(kernel, values):
 
 
 def _configured(kernel, grid, block, stream, shared):
-    """The kernel on a grid, without Numba's warning of grids of fewer than 128 blocks: small arrays have no more."""
+    """Return the kernel on a grid, without Numba's warning of few blocks: small arrays have no more."""
     asked = config.CUDA_LOW_OCCUPANCY_WARNINGS
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     try:
@@ -129,7 +129,7 @@ def rows_by_items(rows, items):
 
 
 def scratch(shape, dtype):
-    """An array of GPU memory for kernels' own use, uninitialised.
+    """Allocate GPU memory for kernels' own use, uninitialised.
 
     It is CuPy's like all others: of its pool, where Numba would ask the driver each time and wait when it gives back;
     in a captured graph of the graph's own, which keeps it; and it names the stream that its kernels are launched on.
@@ -138,7 +138,7 @@ def scratch(shape, dtype):
 
 
 def array(a):
-    """An array of GPU memory as Numba takes it."""
+    """View an array of GPU memory as Numba takes it."""
     if isinstance(a, np.ndarray):
         if config.ENABLE_CUDASIM:
             return a
@@ -149,22 +149,22 @@ def array(a):
 
 
 def is_contiguous(a):
-    """Whether the elements of an array of GPU memory lie in C order without gaps."""
+    """True if the elements of an array of GPU memory lie in C order without gaps."""
     return a.flags.c_contiguous if isinstance(a, np.ndarray) else array(a).is_c_contiguous()
 
 
 def address(a):
-    """Where an array begins."""
+    """Return the address of the first element."""
     return (a.__array_interface__ if isinstance(a, np.ndarray) else a.__cuda_array_interface__)["data"][0]
 
 
 def halves(words):
-    """uint64 words[.. n] as uint32[.. 2n]: little endian, so a ballot of 32 lanes is one element."""
+    """View uint64 words[.. n] as uint32[.. 2n]: little endian, so a ballot of 32 lanes is one element."""
     return array(words).view(np.uint32)
 
 
 def resident(a):
-    """A host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile.
+    """Return a host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile.
 
     Small ones are kept by what they hold, many of them: those that are made anew in each call are not moved again.
     """
@@ -173,31 +173,31 @@ def resident(a):
     if a.nbytes > _SMALL:
         return kept(_move, (a,))
     key = _gpu(), a.dtype.str, a.shape, a.tobytes()
-    found = _equal.get(key)
-    if found is None:
-        found = _equal[key] = _move(a.copy())
+    moved = _equal.get(key)
+    if moved is None:
+        moved = _equal[key] = _move(a.copy())
         if len(_equal) > _MOST_EQUAL:
             _equal.pop(next(iter(_equal)), None)
-    return _hold(found)
+    return _hold(moved)
 
 
 def all_resident(arrays):
-    """The same for each member of a named tuple."""
+    """Move each member of a named tuple as `resident` does."""
     return type(arrays)(*map(resident, arrays))
 
 
 def kept(make, arrays, *numbers):
-    """make(*arrays, *numbers), made once a GPU for these very arrays and dropped with the first of them that goes."""
+    """Return make(*arrays, *numbers), called once a GPU for these very arrays and dropped with the first that goes."""
     key = make, _gpu(), *map(id, arrays), *numbers
     if key not in _kept:
-        made = make(*arrays, *numbers)
-        _kept[key] = made, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
+        result = make(*arrays, *numbers)
+        _kept[key] = result, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
     return _hold(_kept[key][0])
 
 
 @contextmanager
 def holding():
-    """The list of all that `kept` and `resident` give inside: who has it keeps these arrays in GPU memory."""
+    """Give the list of all that `kept` and `resident` give inside: who has it keeps these arrays in GPU memory."""
     held = []
     _holders.append(held)
     try:
@@ -206,10 +206,10 @@ def holding():
         _holders.remove(held)
 
 
-def _hold(found):
+def _hold(result):
     for held in _holders:
-        held.append(found)
-    return found
+        held.append(result)
+    return result
 
 
 def wait():
@@ -220,12 +220,12 @@ def wait():
 
 @cache
 def _driver():
-    """False in the simulator, and where kernels are only compiled."""
+    """Return False in the simulator, and where kernels are only compiled."""
     return not config.ENABLE_CUDASIM and cuda.is_available()
 
 
 def capability():
-    """The compute capability of the current GPU; the first that there is a tier for where there is no GPU."""
+    """Return the compute capability of the current GPU; the first that there is a tier for where there is no GPU."""
     return cuda.current_context().device.compute_capability if _driver() else (7, 0)
 
 

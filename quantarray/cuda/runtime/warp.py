@@ -1,4 +1,4 @@
-"""What the 32 lanes of a warp do together. Every lane of a warp must come by: a predicate, never an early return."""
+"""Vote, sum and pack with 32 lanes. Every lane of a warp must come by: a predicate, never an early return."""
 
 import numpy as np
 from numba import cuda
@@ -11,13 +11,13 @@ _FAR = 1 << 30
 
 @inline
 def ballot(bit):
-    """Half a word: bit i is the bit of lane i."""
+    """Return half a word: bit i is the bit of lane i."""
     return np.uint32(cuda.ballot_sync(ALL, bit))
 
 
 @inline
 def warp_sum(value):
-    """The sum of an int64 over the warp, in every lane."""
+    """Return the sum of an int64 over the warp, in every lane."""
     value += cuda.shfl_xor_sync(ALL, value, 16)
     value += cuda.shfl_xor_sync(ALL, value, 8)
     value += cuda.shfl_xor_sync(ALL, value, 4)
@@ -28,7 +28,7 @@ def warp_sum(value):
 
 @inline
 def line_sum(value, lanes):
-    """The sum of an int64 over `lanes` lanes, a power of two, that lie together; over the warp if it has no more."""
+    """Return the sum of an int64 over `lanes` neighbours, a power of two, or over the warp if it has no more."""
     offset = 16
     while offset > 0:
         other = cuda.shfl_xor_sync(ALL, value, offset)
@@ -40,7 +40,7 @@ def line_sum(value, lanes):
 
 @inline
 def alike(value):
-    """(how many of the lanes before this one, and of all, have this lane's int64)."""
+    """Return (how many of the lanes before this one, and of all, have this lane's int64)."""
     same = np.uint32(cuda.match_any_sync(ALL, value))
     before = np.uint32((np.uint32(1) << np.uint32(cuda.threadIdx.x % LANES)) - np.uint32(1))
     return cuda.popc(np.uint32(same & before)), cuda.popc(same)
@@ -48,7 +48,7 @@ def alike(value):
 
 @inline
 def put_code(code, lane, out, row, half):
-    """The codes of 32 lanes as half a word in each plane of uint32 out[planes rows halves].
+    """Write the codes of 32 lanes as half a word in each plane of uint32 out[planes rows halves].
 
     Lane p keeps the ballot of plane p, so that one store writes all planes.
     """
@@ -63,7 +63,7 @@ def put_code(code, lane, out, row, half):
 
 @inline
 def place_of_lane():
-    """(lane, half-word of the row, first row, rows to the next) of a thread in a grid of `launch.rows_by_halves`.
+    """Return (lane, half-word of the row, first row, rows to the next) in a grid of `launch.rows_by_halves`.
 
     Rows are walked by `while`: a `range` with a step that is not constant divides first.
     """
@@ -84,17 +84,17 @@ def place_of_batch(size):
 
 @inline
 def lanes_left(length, half):
-    """How many of a row's elements lie from this lane's of half-word `half` on, in 32 bits; none or fewer behind it."""
+    """Count a row's elements from this lane's of half-word `half` on, in 32 bits; zero or less behind the row."""
     return np.int32(min(length - half * LANES - cuda.threadIdx.x % LANES, _FAR))
 
 
 @inline
 def everywhere(bits, plane):
-    """Half a word, 32 times bit `plane`."""
+    """Return half a word, 32 times bit `plane`."""
     return np.uint32(((bits >> np.uint32(plane)) & np.uint32(1)) * np.uint32(ALL))
 
 
 @inline
 def low_bits(count):
-    """Half a word whose lowest bits, so many of an int64, are ones: all from 32 on, none up to 0."""
+    """Return half a word whose lowest bits, so many of an int64, are ones: all from 32 on, none up to 0."""
     return np.uint32(np.uint64(ALL) >> np.uint64(LANES - min(max(count, 0), LANES)))

@@ -16,7 +16,7 @@ _BIT32, _VOID = ir.IntType(32), ir.VoidType()
 
 @intrinsic
 def start(typing, barriers, i):
-    """Barrier uint64 barriers[i] of shared memory, for one arrival a phase. Its first phase has parity 0.
+    """Start barrier uint64 barriers[i] of shared memory, for one arrival a phase; its first phase has parity 0.
 
     The async proxy sees it after a fence (`warpgroup.fence_copies`), other threads after a barrier of the block.
     """
@@ -31,7 +31,7 @@ def start(typing, barriers, i):
 
 @intrinsic
 def expect(typing, barriers, i, nbytes):
-    """The arrival of a phase, which announces so many bytes."""
+    """Arrive at a phase and announce so many bytes."""
 
     def generate(context, builder, signature, args):
         place = shared_address(context, builder, signature.args[0], *args[:2])
@@ -44,9 +44,9 @@ def expect(typing, barriers, i, nbytes):
 
 @intrinsic
 def copy(typing, into, at, source, first, nbytes, barriers, i):
-    """Begins to copy from source[first] of global memory to into[at] of shared memory, both seen flat, at 16 bytes.
+    """Begin to copy from source[first] of global memory to into[at] of shared memory, both seen flat, at 16 bytes.
 
-    A multiple of 16 bytes; when they are written the barrier is told. Products read them without a fence of a thread.
+    A multiple of 16 bytes; the barrier counts those that are written. Products read them without a fence of a thread.
     """
 
     def generate(context, builder, signature, args):
@@ -64,7 +64,7 @@ def copy(typing, into, at, source, first, nbytes, barriers, i):
 
 @intrinsic
 def arrived(typing, barriers, i, parity):
-    """True once the latest phase of that parity is over; it may wait for that a while."""
+    """Return True once the latest phase of that parity is over; it may wait for that a while."""
 
     def generate(context, builder, signature, args):
         place = shared_address(context, builder, signature.args[0], *args[:2])

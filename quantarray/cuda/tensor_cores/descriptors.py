@@ -23,19 +23,19 @@ _FIXED = 1 << 62 | PATTERN >> 4 << 32 | 1 << 16  # swizzled by 128 bytes; from 8
 
 @inline
 def swizzled(row, word):
-    """Where in its row a word lies."""
+    """Return the place of a word in its row."""
     return word ^ ((row & 7) << 1)
 
 
 @inline
 def aligned(held):
-    """The first element at which swizzling may begin, a multiple of 1024 bytes: whatever else shared memory holds."""
+    """Return the first element at which swizzling may begin, at a multiple of 1024 bytes of shared memory."""
     return (-ptx.address(held, 0) & (PATTERN - 1)) >> 3
 
 
 @inline
 def descriptor(held, at):
-    """Names rows, the first of which begins at an element, to a product: PTX manual, 9.7.15.5.1.2.2."""
+    """Name rows, the first of which begins at an element, to a product: PTX manual, 9.7.15.5.1.2.2."""
     return np.uint64(_FIXED | (ptx.address(held, at) & _ADDRESS) >> 4)
 
 
@@ -45,7 +45,7 @@ def multiplier(tile):
 
     @inline
     def multiply(held, row, column, left, sums):
-        """Begins the products of a stage of which `left` words or all are to be multiplied, as one group."""
+        """Begin the products of a stage of which `left` words or all are to be multiplied, as one group."""
         a = descriptor(held, row + cuda.threadIdx.y // 4 * (warpgroup.ROWS * DEPTH))
         b = descriptor(held, column)
         if left > DEPTH - WORDS:
@@ -64,7 +64,7 @@ def multiplier(tile):
 
 @inline
 def count_ones(held, row, ones):
-    """Adds the bits of a stage of this warp's pixels: a lane those of a quarter of two rows, two of 8 chunks each.
+    """Add the bits of a stage of this warp's pixels: a lane those of a quarter of two rows, two of 8 chunks each.
 
     Which half of a chunk comes first depends on the row, so that 16 lanes read at once in all banks.
     """

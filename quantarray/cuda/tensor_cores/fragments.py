@@ -13,18 +13,18 @@ PAD = 8  # words behind those of all channels: two neighbouring words of 8 chann
 
 
 def width(tile):
-    """Words of shared memory from a word of all channels to the next."""
+    """Count words of shared memory from a word of all channels to the next."""
     return tile.all_blocks * LANES + PAD
 
 
 @inline
 def swizzled(pixel, word):
-    """Where a word of a pixel's stage lies: pairs of words change places, so that 8 pixels lie in different banks."""
+    """Return the place of a word of a pixel: pairs of words change places, so that 8 pixels lie in different banks."""
     return word ^ ((pixel >> 1) & 2)
 
 
 def copies(tile):
-    """How many copies of weights, two channels each, a thread begins in a stage."""
+    """Count the copies of weights, two channels each, a thread begins in a stage."""
     return -(-WORDS * tile.all_blocks // 2 // tile.warps)
 
 
@@ -51,7 +51,7 @@ def weight_copier(tile):
 
     @inline
     def copy(right, cursor, left, held, to):
-        """Begins to copy the next stage to held[to words row]; words from `left` on become 0."""
+        """Begin to copy the next stage to held[to words row]; words from `left` on become 0."""
         for turn in range(turns):
             at = cuda.threadIdx.y * LANES + cuda.threadIdx.x + turn * threads
             k, channel = at // pairs, at % pairs * 2
@@ -64,7 +64,7 @@ def weight_copier(tile):
 
 @cache
 def multiplier(tile, along):
-    """Adds the products of a stage to the sums, and with `along` the pixels' own bits to `ones`."""
+    """Add the products of a stage to the sums, and with `along` the pixels' own bits to `ones`."""
     rows, columns, across, row = tile.rows, tile.columns, tile.across, width(tile)
 
     @inline

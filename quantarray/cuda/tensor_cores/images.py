@@ -28,15 +28,15 @@ def _image(weights):
 
 @cuda.jit
 def _lay_stages(weights, out):
-    """A thread a word; neighbours write neighbouring words of a row."""
+    """Lay out a word a thread; neighbours write neighbouring words of a row."""
     item, row = cuda.grid(2)
     planes, stages, channels, _ = out.shape
     channel, k = item // DEPTH, item % DEPTH
     while row < planes * stages and channel < channels:
         plane = row // stages
         stage = row - plane * stages
-        word, found = stage * DEPTH + k, np.uint64(0)
+        word, bits = stage * DEPTH + k, np.uint64(0)
         if word < weights.shape[2]:
-            found = weights[plane, channel // LANES, word, channel % LANES]
-        out[plane, stage, channel, swizzled(channel, k)] = found
+            bits = weights[plane, channel // LANES, word, channel % LANES]
+        out[plane, stage, channel, swizzled(channel, k)] = bits
         row += cuda.gridDim.y * cuda.blockDim.y

@@ -16,16 +16,16 @@ _MMA = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
 
 @intrinsic
 def mma(typing, c0, c1, c2, c3, a0, a1, a2, a3, b0, b1):
-    """16 rows by 8 columns by 256 bits: the sums + |row & column|, by all lanes of a warp together.
+    """Multiply 16 rows by 8 columns by 256 bits: the sums + |row & column|, by all lanes of a warp together.
 
     Of lane 4 * g + t, a0 and a2 are half-words t and 4 + t of row g, a1 and a3 of row g + 8; b0 and b1 are half-words t
     and 4 + t of column g; c0 and c1 are the sums of row g with columns 2t and 2t + 1, c2 and c3 of row g + 8.
     """
 
     def generate(context, builder, signature, args):
-        made = ir.LiteralStructType([_BIT32] * 4)
+        four_words = ir.LiteralStructType([_BIT32] * 4)
         code = f"{_MMA} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
-        kind, places = ir.FunctionType(made, [_BIT32] * 10), "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3"
+        kind, places = ir.FunctionType(four_words, [_BIT32] * 10), "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3"
         asm = ir.InlineAsm(kind, code, places, side_effect=True)  # or it might move to where some lanes do not come by
         return _four(builder, builder.call(asm, [*args[4:], *args[:4]]))
 
@@ -34,28 +34,28 @@ def mma(typing, c0, c1, c2, c3, a0, a1, a2, a3, b0, b1):
 
 @intrinsic
 def load_matrix(typing, array, at):
-    """a0 to a3 of `mma`: lane 8 * m + i names where two words of a row begin in shared memory, an even place.
+    """Load a0 to a3 of `mma`: lane 8 * m + i names where two words of a row begin in shared memory, an even place.
 
     These are row i of matrix m. Register m of lane 4 * g + t is half-word t of row g of matrix m.
     """
 
     def generate(context, builder, signature, args):
         place = shared_address(context, builder, signature.args[0], *args)
-        made = ir.LiteralStructType([_BIT32] * 4)
+        four_words = ir.LiteralStructType([_BIT32] * 4)
         code = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];"
-        asm = ir.InlineAsm(ir.FunctionType(made, [_BIT32]), code, "=r,=r,=r,=r,r,~{memory}", side_effect=True)
+        asm = ir.InlineAsm(ir.FunctionType(four_words, [_BIT32]), code, "=r,=r,=r,=r,r,~{memory}", side_effect=True)
         return _four(builder, builder.call(asm, [place]))
 
     return types.UniTuple(types.uint32, 4)(array, types.int64), generate
 
 
-def _four(builder, found):
-    return cgutils.pack_array(builder, [builder.extract_value(found, i) for i in range(4)])
+def _four(builder, four):
+    return cgutils.pack_array(builder, [builder.extract_value(four, i) for i in range(4)])
 
 
 @intrinsic
 def read(typing, array, at):
-    """Element `at` of a C-contiguous array seen flat, `at` not negative.
+    """Read element `at` of a C-contiguous array seen flat, `at` not negative.
 
     Of `array[at]` Numba first asks whether it counts from the end, which was half of a loop that reads fragments.
     """
@@ -68,7 +68,7 @@ def read(typing, array, at):
 
 @intrinsic
 def read_half(typing, array, at):
-    """Half-word `at` of an array of words, likewise; the low half of a word comes first."""
+    """Read half-word `at` of an array of words seen flat; the low half of a word comes first."""
 
     def generate(context, builder, signature, args):
         array, at = args
@@ -78,25 +78,49 @@ def read_half(typing, array, at):
     return types.uint32(array, types.int64), generate
 
 
+@intrinsic
+def read_bytes4(typing, array, at):
+    """Read elements `at` to `at` + 3 of a uint8 array seen flat, by one load; they lie at 4 bytes."""
+
+    def generate(context, builder, signature, args):
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _BIT32.as_pointer())
+        return builder.load(place, align=4)
+
+    return types.uint32(array, types.int64), generate
+
+
+@intrinsic
+def read_bytes16(typing, array, at):
+    """Read elements `at` to `at` + 15 of a uint8 array seen flat as 4 words, by one load; they lie at 16 bytes."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.VectorType(_BIT32, 4)
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), kind.as_pointer())
+        words = builder.load(place, align=16)
+        return cgutils.pack_array(builder, [builder.extract_element(words, ir.Constant(_BIT32, i)) for i in range(4)])
+
+    return types.UniTuple(types.uint32, 4)(array, types.int64), generate
+
+
 _PAIR = ir.VectorType(_BIT32, 2)
 
 
 @intrinsic
 def read_pair(typing, array, at):
-    """Elements `at`, even, and `at` + 1 of an int32 array seen flat, by one load; the array begins at 8 bytes."""
+    """Read elements `at`, even, and `at` + 1 of an int32 array seen flat, by one load; the array begins at 8 bytes."""
 
     def generate(context, builder, signature, args):
         place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _PAIR.as_pointer())
-        found = builder.load(place)
-        found.align = 8
-        return cgutils.pack_array(builder, [builder.extract_element(found, ir.Constant(_BIT32, i)) for i in range(2)])
+        pair = builder.load(place)
+        pair.align = 8
+        return cgutils.pack_array(builder, [builder.extract_element(pair, ir.Constant(_BIT32, i)) for i in range(2)])
 
     return types.UniTuple(types.int32, 2)(array, types.int64), generate
 
 
 @intrinsic
 def write(typing, array, at, value):
-    """Sets one element of an int32 array seen flat."""
+    """Set one element of an int32 array seen flat."""
 
     def generate(context, builder, signature, args):
         array, at, value = args
@@ -108,7 +132,7 @@ def write(typing, array, at, value):
 
 @intrinsic
 def write_pair(typing, array, at, first, second):
-    """Sets elements `at` and `at` + 1 of an int32 array seen flat, which lie at 8 bytes, by one store."""
+    """Set elements `at` and `at` + 1 of an int32 array seen flat, which lie at 8 bytes, by one store."""
 
     def generate(context, builder, signature, args):
         array, at, first, second = args
@@ -123,7 +147,7 @@ def write_pair(typing, array, at, first, second):
 
 
 def _copy(words, cached):
-    """cp.async of so many words; `ca` keeps them in L1 too, the only way for less than 16 bytes.
+    """Make cp.async of so many words; `ca` keeps them in L1 too, the only way for less than 16 bytes.
 
     copy(into, at, source, start, inside) begins to copy from `start` of global memory to element `at` of shared memory,
     both seen flat. Where it is not inside, zeros are written and nothing is read.
@@ -156,7 +180,7 @@ def pointer(context, builder, kind, array, at):
 
 @intrinsic
 def address(typing, array, at):
-    """Where element `at` of an array lies within shared memory, in bytes."""
+    """Return where element `at` of an array lies within shared memory, in bytes."""
 
     def generate(context, builder, signature, args):
         return builder.zext(shared_address(context, builder, signature.args[0], *args), ir.IntType(64))
@@ -165,13 +189,13 @@ def address(typing, array, at):
 
 
 def shared_address(context, builder, kind, array, at):
-    found = pointer(context, builder, kind, array, at)
-    return builder.ptrtoint(builder.addrspacecast(found, ir.PointerType(ir.IntType(64), _SHARED)), _BIT32)
+    place = pointer(context, builder, kind, array, at)
+    return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(ir.IntType(64), _SHARED)), _BIT32)
 
 
 @intrinsic
 def commit(typing):
-    """Copies begun since the last commit are a group, which may have none."""
+    """Close a group of the copies begun since the last commit, which may have none."""
 
     def generate(context, builder, signature, args):
         plain(builder, "cp.async.commit_group;")
@@ -182,7 +206,7 @@ def commit(typing):
 
 @intrinsic
 def wait(typing, groups):
-    """Until all but so many of this thread's latest groups have arrived; other threads' are waited for by a barrier."""
+    """Wait until all but the latest `groups` groups of this thread have arrived; a barrier waits for other threads."""
     if not isinstance(groups, types.IntegerLiteral):
         raise RequireLiteralValue(groups)  # Numba then names the number
     count = groups.literal_value
@@ -195,5 +219,5 @@ def wait(typing, groups):
 
 
 def plain(builder, code):
-    """An instruction without operands, before and behind which all memory accesses stay."""
+    """Emit an instruction without operands, before and behind which all memory accesses stay."""
     builder.call(ir.InlineAsm(ir.FunctionType(_VOID, []), code, "~{memory}", side_effect=True), [])

@@ -1,4 +1,4 @@
-"""What the kernels of tensor cores, `bmma` and `wgmma`, do alike: the order of stages, pixels' copies, sums, results.
+"""Share the steps of `bmma` and `wgmma`: the order of stages, pixels' copies, sums, results.
 
 A stage is a few words of the contraction of one pair of planes, of all pixels and channels of a tile. In each 16 pixels
 by 8 channels, lane 4 * g + t has the sums of pixels g and g + 8, a side each, with channels 2t and 2t + 1. Sums
@@ -24,7 +24,7 @@ SHORT = 32  # words of a window that are few stages
 
 
 class Tile(NamedTuple):
-    """How the work of a thread block is cut."""
+    """Cut the work of a thread block."""
 
     down: int  # warps along pixels
     across: int  # warps along channels
@@ -46,17 +46,17 @@ class Tile(NamedTuple):
 
     @property
     def small(self):
-        """Whether registers and shared memory let four blocks or more share a multiprocessor: up to 64 x 64."""
+        """True if registers and shared memory let four blocks or more share a multiprocessor: up to 64 x 64."""
         return self.pixels * self.all_blocks * LANES <= 64 * 64
 
     @property
     def columns(self):
-        """Of 8 channels of a warp."""
+        """Count the columns of 8 channels of a warp."""
         return self.blocks * LANES // CHANNELS
 
 
 def choose(sizes, shape, words):
-    """The first tile that no group's channels leave half empty and that makes enough blocks; or the last.
+    """Return the first tile that no group's channels leave half empty and that makes enough blocks; or the last.
 
     Windows of few words are a few stages, whose first copies nothing hides but other blocks: tiles of which fewer than
     four share a multiprocessor are left out. `QUANTARRAY_CUDA_TILE=n` takes the n-th.
@@ -73,7 +73,7 @@ def choose(sizes, shape, words):
 
 
 class Form(NamedTuple):
-    """What a kernel is compiled for, besides its tile."""
+    """List what a kernel is compiled for, besides its tile."""
 
     words: int  # of a pixel that are copied together, 1 or 2
     dense: bool  # each window is words side by side
@@ -84,7 +84,7 @@ class Form(NamedTuple):
 
 
 def form_of(shape, terms, left, taps, out):
-    """The form of a product of words as `conv` has them; out uint32 [planes rows halves] or int32 [rows channels]."""
+    """Return the form of a product of `conv`'s words; out uint32 [planes rows halves] or int32 [rows channels]."""
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
     planes = out.shape[0] if out.dtype == np.uint32 else 0
     paired = not planes and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
@@ -103,7 +103,7 @@ def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
 
 @inline
 def next_pair(i, power, terms):
-    """The plane of x and power of 2 of the next pair: by falling power, so that sums double where it falls."""
+    """Return the plane of x and power of 2 of the next pair: by falling power, so that sums double where it falls."""
     i += 1
     if i > min(terms.planes_x - 1, power):
         power -= 1
@@ -113,7 +113,7 @@ def next_pair(i, power, terms):
 
 @inline
 def place_in_fragment():
-    """(g, t) of this lane."""
+    """Return (g, t) of this lane."""
     return cuda.threadIdx.x >> 2, cuda.threadIdx.x & 3
 
 

@@ -40,7 +40,7 @@ def mma(channels):
 
 
 def _on_sums(code):
-    """An instruction that all uses of the sums must stay before or behind: to the compiler it changes each of them."""
+    """Emit an instruction that no use of the sums passes: to the compiler it changes each of them."""
 
     @cache
     def of(channels):
@@ -62,7 +62,7 @@ collect = _on_sums("wgmma.wait_group.sync.aligned 0;")  # collect(channels)(sums
 
 
 def _through_registers(context, builder, kind, count, code, sums, *operands):
-    """`code` on 32-bit elements of an array of registers, $0 and on, which it changes, and other operands."""
+    """Run `code` on 32-bit elements of an array of registers, $0 and on, which it changes, and other operands."""
     data = context.make_array(kind)(context, builder, sums).data
     places = [builder.gep(data, [ir.Constant(_BIT64, i)]) for i in range(count)]
     held = [builder.load(place) for place in places]
@@ -94,7 +94,7 @@ fence_copies = _alone("fence.proxy.async.shared::cta;")  # this thread's writes 
 
 @intrinsic
 def wait(typing, groups):
-    """Until all but so many of the warpgroup's latest groups have read shared memory; sums stay out of reach."""
+    """Wait until all but so many of the warpgroup's latest groups have read shared memory; sums stay out of reach."""
     if not isinstance(groups, types.IntegerLiteral):
         raise RequireLiteralValue(groups)  # Numba then names the number
     count = groups.literal_value

@@ -37,12 +37,12 @@ def run(shape, terms, left, right, *args):
 
 
 def shared_bytes(tile):
-    """Of all stages, and of what may lie before the first multiple of 1024 bytes."""
+    """Count the bytes of all stages, and of what may lie before the first multiple of 1024 bytes."""
     return 8 * DEPTH * tile.stages * (tile.pixels + tile.all_blocks * LANES) + PATTERN
 
 
 class Room(NamedTuple):
-    """Where stages lie in shared memory, and a barrier for each one's weights."""
+    """Hold where stages lie in shared memory, and a barrier for each one's weights."""
 
     held: object  # uint64[..]
     a: object  # element at which pixels' words begin
@@ -59,7 +59,7 @@ class Column(NamedTuple):
 
 
 class Next(NamedTuple):
-    """What the next fetch reads: plane of x, power of the pair, words that the pair still has, and of which image."""
+    """Hold what the next fetch reads: plane of x, power of the pair, words left of the pair, and which image."""
 
     i: int
     power: int
@@ -74,7 +74,7 @@ def _fetcher(tile, form):
 
     @inline
     def begin(source, cursor, images, column, terms, i, power):
-        """Moves on to a pair of planes."""
+        """Move on to a pair of planes."""
         seek(source, cursor, terms.first_x + i, column.shift)
         stages_before = (terms.first_w + power - i) * images.shape[1]
         missing = np.int32(source.offsets.shape[1])
@@ -82,7 +82,7 @@ def _fetcher(tile, form):
 
     @inline
     def fetch(source, cursor, images, column, terms, following, room, into):
-        """Begins to copy a stage to place `into`: each thread words of pixels, one thread all weights."""
+        """Begin to copy a stage to place `into`: each thread words of pixels, one thread all weights."""
         copy(source, cursor, following.missing, room.held, room.a + into * rows)
         if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
             bulk.expect(room.barriers, into, column.nbytes)
@@ -100,7 +100,7 @@ def _fetcher(tile, form):
 
 @cache
 def _kernel(tile, form):
-    """A stage is multiplied, the one before it may still be; the others, `ahead` of them, are on their way."""
+    """Multiply a stage while the one before may still multiply and `ahead` others are on their way."""
     depth, size, all_blocks, single = tile.stages, tile.pixels, tile.all_blocks, form.single
     rows, channels, ahead, wide = size * DEPTH, all_blocks * LANES * DEPTH, tile.stages - 2, tile.columns
     pending, along, turns = ahead - 1, form.along, windows.copies(tile, DEPTH, form.words)

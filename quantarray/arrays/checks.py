@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtypes import Array
+from ..core.dtypes import Array, all_finite
 from ..core.errors import DeviceError
 from ..core.format import MAX_AXES, WORD, word_count
 from . import likely_fix
@@ -191,7 +191,7 @@ def _with_axis(op: str, name: str, x: Any) -> Any:
 
 def finite(op: str, name: str, x: Array) -> None:
     """No NaN and no infinity, or an error that says where the first is."""
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
+    if x.dtype.kind == "f" and not all_finite(x):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         raise ValueError(f"{op}: {name} must be finite, got {x[where]} at {where}")
 
@@ -201,7 +201,7 @@ def float32(op: str, name: str, x: Array) -> Array:
     finite(op, name, x)
     with np.errstate(over="ignore"):
         y = x.astype(np.float32)
-    if not np.isfinite(y).all():
+    if not all_finite(y):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
         raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
     return y

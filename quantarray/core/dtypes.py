@@ -365,6 +365,17 @@ def _read_only(a: Array) -> Array:
     return a if is_locked(a) else locked(a.copy())
 
 
+def all_finite(a: Array) -> bool:
+    """True without a NaN and an infinity; many numbers are looked at without an array of as many bools.
+
+    >>> all_finite(np.float32([1, np.nan])), all_finite(np.float32([]))
+    (False, True)
+    """
+    if a.size <= _AT_ONCE:
+        return bool(np.isfinite(a).all())
+    return bool(np.isfinite(a.min()) and np.isfinite(a.max()))  # both are NaN where there is one
+
+
 def level_values(dtype: DType, constants: Constants) -> Array:
     """Every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
 

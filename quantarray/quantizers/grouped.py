@@ -13,7 +13,7 @@ from .base import Quantizer, float32, ones_like_reduced
 from .extremes import extremes
 
 ROUNDING, DROPOUT = 0, 1  # what random numbers are for: each use has a stream of its own
-_DIGITS = {"bfloat16": 8, "float32": 24}
+DIGITS = {"bfloat16": 8, "float32": 24}
 
 
 class Grouped(Quantizer):
@@ -54,7 +54,7 @@ class Grouped(Quantizer):
                 raise ValueError(f"Grouped: {name} must be an integer from {least} to {most}, got {value!r}")
         if not isinstance(stochastic, (bool, np.bool_)):
             raise ValueError(f"Grouped: stochastic must be True or False, got {stochastic!r}")
-        if not isinstance(constants, str) or constants not in _DIGITS:
+        if not isinstance(constants, str) or constants not in DIGITS:
             raise ValueError(f"Grouped: constants must be 'bfloat16' or 'float32', got {constants!r}")
         self.bits, self.group, self.seed = int(bits), int(group), int(seed)
         self.stochastic, self.constants = bool(stochastic), constants
@@ -76,12 +76,12 @@ class Grouped(Quantizer):
     def fit_range(self, ends: Array) -> Constants:
         out = np.empty((3, *ends.shape[1:]))
         kernel("cpu", "group_constants")(
-            ends.reshape(2, -1), 2**self.bits - 1, _DIGITS[self.constants], out.reshape(3, -1)
+            ends.reshape(2, -1), 2**self.bits - 1, DIGITS[self.constants], out.reshape(3, -1)
         )
         step, start, _ = float32("Grouped", "level or step", out)
         if self.constants == "float32":
             return Constants(step, start)
-        return Constants(_upper_half(step), _upper_half(start))
+        return Constants(upper_half(step), upper_half(start))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         each = Constants(constants.scale, constants.offset, group=1)
@@ -95,8 +95,11 @@ class Grouped(Quantizer):
         moved = moveaxis(x, axis, -1)
         last = contiguous(moved.astype(np.float32 if x.dtype == np.float32 else np.float64, copy=False))
         values = last.reshape(-1, last.shape[-1]) if last.size else last
-        key = philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
-        return rounded_words(values, x.shape, axis, constants, self.bits, key, first)
+        return rounded_words(values, x.shape, axis, constants, self.bits, self.key(), first)
+
+    def key(self) -> Array:
+        """The kernel's key, empty where nothing is random."""
+        return philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
 
     def __repr__(self) -> str:
         usual = {"group": 256, "seed": 0, "stochastic": True, "constants": "bfloat16"}
@@ -104,7 +107,7 @@ class Grouped(Quantizer):
         return f"Grouped({self.bits}{extra})"
 
 
-def _upper_half(x: Array) -> Array:
+def upper_half(x: Array) -> Array:
     """The bits of bfloat16 numbers in a float32 array, as `Constants` keep them."""
     return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 

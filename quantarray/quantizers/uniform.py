@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backends.registry import kernel
 from ..core.dtypes import Array, Constants, DType, bipolar, integers, uniform
+from ..kernels.contract import RangeRule
 from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
 from .extremes import extremes
 from .grid import Grid, sign_grid
@@ -163,6 +164,17 @@ class Uniform(Quantizer):
             half = 2 ** (self.bits - 1)
             return Grid(start, np.where(scale == 0, 1, 2 * step), 1.0, -half, half - 1, True)
         return Grid(start, step, 1.0, -top if self.symmetric and self.signed else 0, top)
+
+    def range_rule(self) -> RangeRule | None:
+        """`fit_range` and then `grid` as one kernel has them; None where constants come from more than a range."""
+        if self.fixed or self.mse or self.percentile < 100:
+            return None
+        top, fit = self._top, (self._top, self.signed, self.symmetric, not self._without_zero)
+        if self._signs:
+            return RangeRule(*fit, 0.0, -1, 0, True)
+        if self.midrise:
+            return RangeRule(*fit, 2.0, -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1, True)
+        return RangeRule(*fit, 1.0, -top if self.symmetric and self.signed else 0, top, False)
 
     def encode(self, x: Array, constants: Constants) -> Array:
         return self.grid(constants).codes(x)

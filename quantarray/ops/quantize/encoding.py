@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis,
 from ...core.bounded_cache import Kept
 from ...core.dtypes import Array, Constants, level_ranks, level_values
 from ...core.format import WORD_BITS, word_count
+from ...kernels.contract import Search
 from ...quantizers.base import Quantizer, declares, ones_like_reduced
 
 MAX_THRESHOLDS = 15  # that are looked for by bisection, unless they are kept
@@ -111,6 +113,10 @@ class Encoder(NamedTuple):
         kernel(self.device, "encode")(runs, *constants, nan, out.reshape(self.rows))
         return None if met(nan) else out
 
+    def fixed(self, quantizer: Quantizer, law: Constants) -> Search:
+        """The kernel's operands but for x and its results."""
+        return Search(self.thresholds, self.codes, self.row, self.group, {})
+
     def recut(self, cuts: Array) -> Encoder:
         """The same with other thresholds."""
         thresholds = _rounded_up(cuts, self.axis, self.thresholds.dtype)
@@ -192,13 +198,18 @@ def _rounded_up(cuts: Array, axis: int, dtype: np.dtype[Any]) -> Array:
     return np.ascontiguousarray(np.where(near < last, np.nextafter(near, dtype.type(np.inf)), near))
 
 
+@cache
+def of_package(scheme: type) -> bool:
+    """True for a scheme of the package; one of the caller's may depend on more than its attributes."""
+    return issubclass(scheme, Quantizer) and scheme.__module__.startswith("quantarray.")
+
+
 def settings(quantizer: Quantizer) -> tuple[Any, ...] | None:
-    """All that a scheme of the package depends on; None for one of the caller's own, which may depend on more."""
-    if not type(quantizer).__module__.startswith("quantarray."):
+    """All that a scheme of the package depends on; None for one of the caller's."""
+    if not of_package(type(quantizer)):
         return None
-    held = vars(quantizer)
-    values = tuple(held.values())
-    return type(quantizer), tuple(held), values, tuple(map(type, values))  # True is not 1.0, though the two are equal
+    values = tuple(vars(quantizer).values())
+    return type(quantizer), values, tuple(map(type, values))  # True is not 1.0, though the two are equal
 
 
 def _thresholds(

@@ -10,6 +10,7 @@ import numpy as np
 from ...backends.registry import device_of, empty, kernel
 from ...core.dtypes import Array, Constants
 from ...core.format import word_count
+from ...kernels.contract import FixedGrid
 from ...quantizers.base import Quantizer
 from ...quantizers.grid import Grid
 from . import encoding
@@ -37,11 +38,18 @@ class Encoder(NamedTuple):
     def __call__(self, x: Array, grid: Grid) -> Array | None:
         """Words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
         out, nan = empty("cpu", self.words), np.zeros(encoding.PIECES, np.bool_)
-        start, step, factor, low, high, down = grid
-        start, step, runs = _by_row(start, self.axis), _by_row(step, self.axis), encoding.in_runs(x, self.axis)
-        constants = start, step, factor, low, high, down, self.row, self.group
-        kernel("cpu", "encode_grid")(runs, *constants, nan, out.reshape(self.rows))
+        kernel("cpu", "encode_grid")(encoding.in_runs(x, self.axis), *self._operands(grid), nan, out.reshape(self.rows))
         return None if encoding.met(nan) else out
+
+    def fixed(self, quantizer: Quantizer, law: Constants) -> FixedGrid:
+        """The kernel's operands but for x and its results."""
+        grid = quantizer.grid(law)
+        assert grid is not None
+        return self._operands(grid)
+
+    def _operands(self, grid: Grid) -> FixedGrid:
+        start, step = _by_row(grid.start, self.axis), _by_row(grid.step, self.axis)
+        return FixedGrid(start, step, grid.factor, grid.low, grid.high, grid.down, self.row, self.group)
 
 
 def encoder(shape: tuple[int, ...], bits: int, constants: Constants, axis: int) -> Encoder:

@@ -18,8 +18,7 @@ from ...core.progress import Progress
 from ...quantizers.base import Quantizer
 from ..words.conversion import pack_codes
 from ..words.placement import created
-from . import encoding, fitting, grids, parts
-from . import prepared_schemes as given
+from . import encoding, fitting, grids, parts, prepared_schemes
 from .scheme_choice import chosen
 
 # Elements that are in work at a time, so that arrays larger than memory pass through. NumPy's way makes several
@@ -71,10 +70,10 @@ def quantize(
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
-    key = given.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
-    ready = None if key is None else given.found(key)
-    if ready is not None and (made := ready(x)) is not None:
-        return made
+    key = prepared_schemes.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
+    ready = None if key is None else prepared_schemes.find(key)
+    if ready is not None and (q := ready(x)) is not None:
+        return q
     a: Any = bfloat16.of_gpu(op, x) or checks.dense(op, "x", x)
     if (quantizer is None) == (bits is None):
         got = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
@@ -101,7 +100,7 @@ def quantize(
     law = law.to_bfloat16() if constants.bfloat16 else law
     words = _encode(op, a, quantizer, law, at, progress)
     if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
-        given.keep(op, key, a, quantizer, at, keep, group, law)
+        prepared_schemes.keep(op, key, a, quantizer, at, keep, group, law)
     return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
 
 

@@ -98,7 +98,7 @@ class Grouped(Quantizer):
         return rounded_words(values, x.shape, axis, constants, self.bits, self.key(), first)
 
     def key(self) -> Array:
-        """The kernel's key, empty where nothing is random."""
+        """Return the kernel's key, empty where nothing is random."""
         return philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
 
     def __repr__(self) -> str:
@@ -108,19 +108,19 @@ class Grouped(Quantizer):
 
 
 def upper_half(x: Array) -> Array:
-    """The bits of bfloat16 numbers in a float32 array, as `Constants` keep them."""
+    """Return the bits of bfloat16 numbers in a float32 array, as `Constants` store them."""
     return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def philox_key(seed: int, use: int) -> Array:
-    """What the kernel takes as its key: the seed's two halves, and the use."""
+    """Return the kernel's key: the seed's two halves, and the use."""
     return np.array([seed & 0xFFFFFFFF, seed >> 32, use], np.uint32)
 
 
 def rounded_words(
     values: Array, shape: tuple[int, ...], axis: int, constants: Constants, bits: int, key: Array, first: int = 0
 ) -> Array:
-    """Words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last.
+    """Return words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last.
 
     Its elements are numbered from `first` on.
     """
@@ -136,7 +136,7 @@ def rounded_words(
 
 
 def _by_row(constant: Array | None, outer: tuple[int, ...], axis: int) -> Array:
-    """A constant as [rows groups]."""
+    """Return a constant as [rows groups]."""
     assert constant is not None
     last = moveaxis(constant, axis, -1)
     if last.shape[:-1] != outer:

@@ -1,6 +1,6 @@
-"""`quantize` by schemes of the package, made ready once for arrays of one form.
+"""Prepare `quantize` by schemes of the package once for arrays of one form.
 
-What it checks and looks up is the same for all images of a network, and takes twice as long as encoding a small one.
+Checks and look-ups are the same for all images of a network, and take ten times as long as encoding a small one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _kept = Kept(256)
 
 
 class Ready(NamedTuple):
-    """A quantisation of arrays of one form: what a call has left to do."""
+    """Quantise arrays of one form in the steps that depend on values: fit, and encode."""
 
     encoder: encoding.Encoder | grids.Encoder | None  # None of a scheme with words of its own
     quantizer: Quantizer
@@ -45,7 +45,7 @@ class Ready(NamedTuple):
     scheme: str
 
     def __call__(self, x: Array) -> QuantArray | None:
-        """None where x holds what the unprepared call has to look at: a NaN, infinities to fit to, huge numbers."""
+        """Return None where the unprepared call has to look at x: a NaN, infinities to fit to, huge numbers."""
         law = self._fitted(x) if self.law is None else self.law
         words = None if law is None else self._words(x, law)
         return None if words is None else QuantArray(words, self.dtype, self.shape, self.axis, law, self.scheme)
@@ -78,10 +78,9 @@ class Ready(NamedTuple):
 
 
 class Direct:
-    """A quantisation of arrays of one form by one kernel, with little of Python around it.
+    """Quantise arrays of one form by one kernel, with little of Python around it.
 
-    A subclass calls the kernel: `words` are those of x, and the constants, or None where x holds what the unprepared
-    call has to look at.
+    A subclass calls the kernel.
     """
 
     def __init__(self, x: Array, quantizer: Quantizer, axis: int, law: Constants) -> None:
@@ -107,7 +106,7 @@ class Direct:
 
 
 class Given(Direct):
-    """Constants are given, so all operands of the kernel are but x."""
+    """Encode by constants that are known before x is."""
 
     def __init__(
         self, x: Array, quantizer: Quantizer, axis: int, law: Constants, encoder: encoding.Encoder | grids.Encoder
@@ -123,7 +122,7 @@ class Given(Direct):
 
 
 class Ranged(Direct):
-    """Evenly spaced levels are fitted to the range of x."""
+    """Fit evenly spaced levels to ranges of x, and encode."""
 
     def __init__(self, x: Array, quantizer: Quantizer, axis: int, law: Constants, rule: RangeRule) -> None:
         super().__init__(x, quantizer, axis, law)
@@ -142,7 +141,7 @@ class Ranged(Direct):
 
 
 class Groups(Direct):
-    """`Grouped`: a range and random numbers for each group."""
+    """Fit `Grouped` to each group, and round with random numbers or without."""
 
     def __init__(self, x: Array, quantizer: Grouped, axis: int, law: Constants) -> None:
         super().__init__(x, quantizer, axis, law)
@@ -162,7 +161,7 @@ class Groups(Direct):
 
 
 def form(x: Any, quantizer: Any, axis: Any, scale_axis: Any, group: Any) -> tuple[Any, ...] | None:
-    """The key of a call; None where a call is not prepared."""
+    """Return the key of a call; None for a call that is not prepared."""
     scheme: Any = type(quantizer)
     if type(x) is not np.ndarray or not encoding.of_package(scheme):
         return None
@@ -175,7 +174,7 @@ def form(x: Any, quantizer: Any, axis: Any, scale_axis: Any, group: Any) -> tupl
 
 
 def find(key: tuple[Any, ...]) -> Ready | Direct | None:
-    """The call that `keep` prepared."""
+    """Return the call that `keep` prepared, or None."""
     ready: Ready | Direct | None = _kept.found(key)
     return ready
 

@@ -112,12 +112,12 @@ def kept_axes(
     group: int | None,
     usual: int | None,
 ) -> tuple[tuple[int, ...], int | None]:
-    """The unpacked axes along which constants vary, and the length of their groups along the packed one.
+    """Return the unpacked axes along which constants vary, and the length of their groups along the packed one.
 
-    `usual` is the quantiser's own group, for calls that don't say how constants vary along the packed axis.
+    `usual` is the quantiser's group, for calls that don't say how constants vary along the packed axis.
     """
-    given = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
-    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
+    axes = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
+    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in axes)
     if group is None and at not in keep:
         group = usual
     if group is not None:
@@ -137,13 +137,13 @@ def _check_fitted_on_cpu(op: str, a: Any) -> None:
         )
 
 
-def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
+def _calibration(op: str, sample: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
     if not quantizer.pointwise:
         raise ValueError(
             f"{op}: {quantizer} takes an element's code from all values that share its constants, so constants "
             f"fitted to a calibration array do not fit x; leave calibration out"
         )
-    source = checks.real_array(op, "calibration", given)
+    source = checks.real_array(op, "calibration", sample)
     if source.ndim != len(shape) or any(source.shape[d] != shape[d] for d in varying):
         raise ValueError(
             f"{op}: calibration must have {len(shape)} axes, and the lengths of x {shape} along the axes {varying} "
@@ -156,11 +156,11 @@ def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantiz
 
 
 def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
-    """Words [bits, *outer, word] of x packed along axis `at`."""
-    there = device_of(a) != "cpu"
+    """Return words [bits, *outer, word] of x packed along axis `at`."""
+    on_gpu = device_of(a) != "cpu"
     even = grids.grid_of(a, quantizer, law, at) is not None
-    one_pass = even or (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
-    if there and not (one_pass or quantizer.anywhere):
+    one_pass = even or (encoding.possible if on_gpu else encoding.pays)(a, quantizer, law, at)
+    if on_gpu and not (one_pass or quantizer.anywhere):
         raise DeviceError(
             f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
             f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
@@ -183,7 +183,7 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
 
 
 def _law_of(law: Constants, d: int, part: slice, at: int) -> Constants:
-    """The constants of a part of axis d."""
+    """Return the constants of a part of axis d."""
     group = law.group if law.group and d == at else 1
     cut = slice(part.start // group, -(-part.stop // group))
     return law.map(lambda c, lead: c[parts.along(lead + d, cut)] if c.shape[lead + d] > 1 else c, law.group)
@@ -192,7 +192,7 @@ def _law_of(law: Constants, d: int, part: slice, at: int) -> Constants:
 def _encode_block(
     op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, one_pass: bool, d: int, start: int
 ) -> Array:
-    """Words of the part of x that begins at index `start` of axis d."""
+    """Return words of the part of x that begins at index `start` of axis d."""
     words = quantizer.encode_words(a, law, at, start * math.prod(a.shape[d + 1 :]))
     if words is None and (grid := grids.grid_of(a, quantizer, law, at)) is not None:
         words = grids.encoder(a.shape, quantizer.dtype.bits, law, at)(a, grid)
@@ -206,7 +206,7 @@ def _encode_block(
 
 
 def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> Array:
-    """uint8 codes in the shape of x. A quantiser sees groups as an axis, as when it was fitted."""
+    """Return uint8 codes in the shape of x. A quantiser sees groups as an axis, as when it was fitted."""
     out = np.empty(a.shape, np.uint8)
     if law.group is None:
         _write_codes(op, a, quantizer, law, out)

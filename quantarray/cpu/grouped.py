@@ -10,6 +10,7 @@ from . import threads
 from .compiled import entry, inline
 from .deal import Kernel
 from .extremes import ORDINARY, ends_of, fit_group
+from .grid import put_grid
 from .micro import grid_codes, low_bits, mask_of_plane
 
 _LEAST = 1 << 14  # values that are worth a parallel region
@@ -61,8 +62,13 @@ def _uniform(first, stride, key, block, u):
 @Kernel
 def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
     """A group is read from memory once, and its values lie side by side: half the time of a fit and `_encode_words`."""
-    planes, length, rest = out.shape[0], x.shape[1], np.zeros((1, 64), x.dtype)
-    codes, u, block, top = np.zeros(64, np.uint8), np.full(64, 0.5), np.zeros((4, 20), np.uint64), (1 << planes) - 1
+    length, rest, top = x.shape[1], np.zeros((1, 64), x.dtype), (1 << out.shape[0]) - 1
+    codes, masks, u, block = (
+        np.zeros(64, np.uint8),
+        np.zeros(8, np.uint64),
+        np.full(64, 0.5),
+        np.zeros((4, 20), np.uint64),
+    )
     ends, more, fitted = np.zeros(2), np.zeros(2), np.zeros((3, 1))
     for task in range(first, last):
         at, end = task * run, task * run + run
@@ -79,13 +85,11 @@ def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
             if key.size:
                 _uniform(at, 1, key, block, u)
             if at + 64 <= x.size:
-                grid_codes(x, at, low, 1.0, step, u, 0, top, True, codes)
+                put_grid(x, at, low, 1.0, step, u, 0, top, True, masks, codes, low_bits(valid), out, r, word)
             else:
                 for i in range(valid):
                     rest[0, i] = x[r, column + i]
-                grid_codes(rest, 0, low, 1.0, step, u, 0, top, True, codes)
-            for plane in range(planes):
-                out[plane, r, word] = mask_of_plane(codes, 0, plane) & low_bits(valid)
+                put_grid(rest, 0, low, 1.0, step, u, 0, top, True, masks, codes, low_bits(valid), out, r, word)
             at += valid
 
 

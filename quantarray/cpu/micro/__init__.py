@@ -15,7 +15,7 @@ from .dot import QUAD
 from .dot_amx import dot_rows
 from .expand import clear_bytes, copy_bytes, expand, lay_out_quads
 from .extremes import extremes_64
-from .grid import grid_codes
+from .grid import grid_codes, grid_masks
 from .lane_products import row_codes, row_sums
 from .lanes import add_counts, add_tile, clear_tile, mask_tile, round_tile, shift_tile
 from .largest import SIDE, keep_largest
@@ -106,6 +106,7 @@ __all__ = [
     "fold_pixels",
     "fold_taps",
     "grid_codes",
+    "grid_masks",
     "keep_largest",
     "lay_out",
     "lay_out_quads",

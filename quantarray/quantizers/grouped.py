@@ -95,16 +95,17 @@ class Grouped(Quantizer):
         moved = moveaxis(x, axis, -1)
         last = contiguous(moved.astype(np.float32 if x.dtype == np.float32 else np.float64, copy=False))
         values = last.reshape(-1, last.shape[-1]) if last.size else last
-        return rounded_words(values, x.shape, axis, constants, self.bits, self.key(), first)
-
-    def key(self) -> Array:
-        """Return the kernel's key, empty where nothing is random."""
-        return philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
+        return rounded_words(values, x.shape, axis, constants, self.bits, kernel_key(self), first)
 
     def __repr__(self) -> str:
         usual = {"group": 256, "seed": 0, "stochastic": True, "constants": "bfloat16"}
         extra = "".join(f", {n}={getattr(self, n)!r}" for n, value in usual.items() if getattr(self, n) != value)
         return f"Grouped({self.bits}{extra})"
+
+
+def kernel_key(quantizer: Grouped) -> Array:
+    """Return the kernel's key, empty where nothing is random."""
+    return philox_key(quantizer.seed, ROUNDING) if quantizer.stochastic else np.zeros(0, np.uint32)
 
 
 def upper_half(x: Array) -> Array:

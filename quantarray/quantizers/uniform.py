@@ -165,17 +165,6 @@ class Uniform(Quantizer):
             return Grid(start, np.where(scale == 0, 1, 2 * step), 1.0, -half, half - 1, True)
         return Grid(start, step, 1.0, -top if self.symmetric and self.signed else 0, top)
 
-    def range_rule(self) -> RangeRule | None:
-        """Return a kernel's operands for `fit_range` and then `grid`; None where constants need more than a range."""
-        if self.fixed or self.mse or self.percentile < 100:
-            return None
-        top, fit = self._top, (self._top, self.signed, self.symmetric, not self._without_zero)
-        if self._signs:
-            return RangeRule(*fit, 0.0, -1, 0, True)
-        if self.midrise:
-            return RangeRule(*fit, 2.0, -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1, True)
-        return RangeRule(*fit, 1.0, -top if self.symmetric and self.signed else 0, top, False)
-
     def encode(self, x: Array, constants: Constants) -> Array:
         return self.grid(constants).codes(x)
 
@@ -194,6 +183,19 @@ class Uniform(Quantizer):
             if getattr(self, name) != usual
         )
         return f"Uniform({self.bits}{extra})"
+
+
+def range_rule(quantizer: Uniform) -> RangeRule | None:
+    """Return a kernel's operands for `fit_range` and then `grid`; None where constants need more than a range."""
+    if quantizer.fixed or quantizer.mse or quantizer.percentile < 100:
+        return None
+    top, half = quantizer._top, 2 ** (quantizer.bits - 1)
+    fit = top, quantizer.signed, quantizer.symmetric, not quantizer._without_zero
+    if quantizer._signs:
+        return RangeRule(*fit, 0.0, -1, 0, True)
+    if quantizer.midrise:
+        return RangeRule(*fit, 2.0, -half, half - 1, True)
+    return RangeRule(*fit, 1.0, -top if quantizer.symmetric and quantizer.signed else 0, top, False)
 
 
 @cache

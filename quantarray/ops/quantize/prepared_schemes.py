@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...backends.registry import empty, kernel
+from ...backends.registry import contiguous, empty, kernel
 from ...core.bounded_cache import Kept
 from ...core.dtypes import Array, Constants, DType
 from ...core.format import word_count
 from ...kernels.contract import RangeRule, Search
 from ...quantizers.base import Quantizer
 from ...quantizers.extremes import extremes
-from ...quantizers.grouped import DIGITS, Grouped, upper_half
-from ...quantizers.uniform import Uniform
+from ...quantizers.grouped import DIGITS, Grouped, kernel_key, upper_half
+from ...quantizers.uniform import Uniform, range_rule
 from . import encoding, grids
 
 _ORDINARY = 1e30  # magnitudes up to which no constant and no level is beyond float32
@@ -78,12 +78,9 @@ class Ready(NamedTuple):
 
 
 class Direct:
-    """Quantise arrays of one form by one kernel, with little of Python around it.
+    """Quantise arrays of one form by one kernel, which a subclass calls, with little of Python around it."""
 
-    A subclass calls the kernel.
-    """
-
-    def __init__(self, x: Array, quantizer: Quantizer, axis: int, law: Constants) -> None:
+    def __init__(self, x: Array, quantizer: Quantizer, axis: int) -> None:
         self.dtype, self.shape, self.axis, self.scheme = quantizer.dtype, x.shape, axis, repr(quantizer)
         length = x.shape[axis]
         self.rows, self.by_row = (x.size // length, length), x.ndim == 2
@@ -91,8 +88,7 @@ class Direct:
         self.reshaped = (self.out[0], *x.shape[:axis], self.out[2])
 
     def __call__(self, x: Array) -> QuantArray | None:
-        if not x.flags.c_contiguous:
-            x = np.ascontiguousarray(x)
+        x = contiguous(x)
         out = empty("cpu", self.out)
         law = self.encode(x if self.by_row else x.reshape(self.rows), out)
         if law is None:
@@ -111,7 +107,7 @@ class Given(Direct):
     def __init__(
         self, x: Array, quantizer: Quantizer, axis: int, law: Constants, encoder: encoding.Encoder | grids.Encoder
     ) -> None:
-        super().__init__(x, quantizer, axis, law)
+        super().__init__(x, quantizer, axis)
         self.law, self.fixed = law, encoder.fixed(quantizer, law)
         self.kernel = kernel("cpu", "encode_small" if isinstance(self.fixed, Search) else "encode_grid_small")
 
@@ -125,7 +121,7 @@ class Ranged(Direct):
     """Fit evenly spaced levels to ranges of x, and encode."""
 
     def __init__(self, x: Array, quantizer: Quantizer, axis: int, law: Constants, rule: RangeRule) -> None:
-        super().__init__(x, quantizer, axis, law)
+        super().__init__(x, quantizer, axis)
         entries = math.prod(law.shapes[0])
         self.rule, self.run, self.group = rule, x.size // entries, law.group
         self.stored, self.flat = (len(law.shapes), *law.shapes[0]), (len(law.shapes), entries)
@@ -144,10 +140,10 @@ class Groups(Direct):
     """Fit `Grouped` to each group, and round with random numbers or without."""
 
     def __init__(self, x: Array, quantizer: Grouped, axis: int, law: Constants) -> None:
-        super().__init__(x, quantizer, axis, law)
+        super().__init__(x, quantizer, axis)
         self.run, self.group = x.size // math.prod(law.shapes[0]), law.group
         self.stored, self.flat = (2, *law.shapes[0]), (2, math.prod(law.shapes[0]))
-        self.key, self.half = quantizer.key(), quantizer.constants == "bfloat16"
+        self.key, self.half = kernel_key(quantizer), quantizer.constants == "bfloat16"
         self.digits, self.kernel = DIGITS[quantizer.constants], kernel("cpu", "encode_groups")
 
     def encode(self, x: Array, out: Array) -> Constants | None:
@@ -233,7 +229,7 @@ def _direct(
         return None
     if isinstance(quantizer, Grouped):
         return Groups(x, quantizer, axis, law) if x.dtype in (np.float32, np.float64) else None
-    rule = quantizer.range_rule()
+    rule = range_rule(quantizer)
     return None if rule is None or x.dtype.kind != "f" else Ranged(x, quantizer, axis, law, rule)
 
 

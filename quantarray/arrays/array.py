@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 import numpy as np
 
 from ..backends.registry import contiguous, device_of, empty, has_kernel, settle, to_host
-from ..core.code_values import level_values
+from ..core.code_values import all_finite, level_values
 from ..core.dtypes import Array, Constants, DType
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
 from ..core.text import short
@@ -369,7 +369,7 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
                 f"got {a.shape}"
             )
         stored = np.uint16 if constants.bfloat16 else np.float32
-        if a.dtype != stored or not is_locked(a) or not np.isfinite(getattr(constants, name)).all():
+        if a.dtype != stored or not is_locked(a) or not all_finite(getattr(constants, name)):
             raise ValueError(f"{dtype}: {name} must be finite read-only float32, or with all others bfloat16 in uint16")
     with np.errstate(over="ignore"):
         if not all(np.isfinite(a.astype(np.float32)).all() for a in _outermost(dtype, constants)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.code_values import all_finite
 from ..core.dtypes import Array
 from ..core.errors import DeviceError
 from ..core.format import MAX_AXES, WORD, word_count
@@ -192,7 +193,7 @@ def _with_axis(op: str, name: str, x: Any) -> Any:
 
 def finite(op: str, name: str, x: Array) -> None:
     """Check for NaN and infinity; the error says where the first is."""
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
+    if x.dtype.kind == "f" and not all_finite(x):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
         raise ValueError(f"{op}: {name} must be finite, got {x[where]} at {where}")
 
@@ -202,7 +203,7 @@ def float32(op: str, name: str, x: Array) -> Array:
     finite(op, name, x)
     with np.errstate(over="ignore"):
         y = x.astype(np.float32)
-    if not np.isfinite(y).all():
+    if not all_finite(y):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
         raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
     return y

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..core.dtypes import Array, Constants, DType
+from ..core.format import is_locked
 from . import checks
 from .array import validate_constants
+
+_RUN = 1 << 16  # numbers that are looked at together
 
 
 def make_constants(
@@ -34,9 +37,7 @@ def make_constants(
         a = checks.numbers(op, name, value)
         if a.ndim == lead[name]:  # one value for the whole array
             a = a.reshape(a.shape + (1,) * len(shape))
-        stored[name] = np.atleast_1d(checks.float32(op, name, a)) + np.float32(
-            0
-        )  # no -0: equal constants, equal digests
+        stored[name] = np.atleast_1d(_stored(op, name, a))
     if dtype.kind in ("uniform", "basis"):
         if "scale" not in stored:
             raise ValueError(f"{op}: {dtype} needs a scale; its offset is 0 if none is given")
@@ -49,3 +50,17 @@ def make_constants(
         raise ValueError(f"{op}: {error}") from None
     varies = any(a.shape[n + axis] != 1 for _, a, n in constants.items())
     return constants if varies or group is None else constants.map(lambda a, lead: a)
+
+
+def _stored(op: str, name: str, a: Array) -> Array:
+    """The numbers as float32 without -0, so that equal constants have equal digests; the array itself if it is so.
+
+    A table for each of a million groups takes more than all else in a call, so it is not copied once more.
+    """
+    if a.dtype == np.float32 and is_locked(a) and a.flags.c_contiguous:
+        flat = a.reshape(-1)
+        runs = (flat[i : i + _RUN] for i in range(0, flat.size, _RUN))
+        if not any((np.signbit(run) & (run == 0)).any() for run in runs):
+            checks.finite(op, name, a)
+            return a
+    return checks.float32(op, name, a) + np.float32(0)

@@ -12,6 +12,17 @@ from .dtypes import Array, Constants, DType
 _AT_ONCE = 1 << 19  # levels that are computed at once, 4 MiB in float64
 
 
+def all_finite(a: Array) -> bool:
+    """Return True without a NaN and an infinity; many numbers are read without an array of as many bools.
+
+    >>> all_finite(np.float32([1, np.nan])), all_finite(np.float32([]))
+    (False, True)
+    """
+    if a.size <= _AT_ONCE:
+        return bool(np.isfinite(a).all())
+    return bool(np.isfinite(a.min()) and np.isfinite(a.max()))  # both are NaN where there is one
+
+
 def level_values(dtype: DType, constants: Constants) -> Array:
     """Compute every code's value, [n_levels, *constants' shape]; float32, or int64 for integer levels without a scale.
 

@@ -7,7 +7,7 @@ together. Arguments are checked by the caller. Shapes are in brackets; all word 
 from __future__ import annotations
 
 from ..core.dtypes import Array
-from .operands import Cuts, Finish, Fixed, Left, PairedRows, Plan, Slices, Taps
+from .operands import Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -38,6 +38,23 @@ def encode_grid(
     x, row, group, nan and out as there; start and step float64[row_tables groups]. `round` is to the nearest integer,
     ties to the even one, or with `down` to the next one below. On the CPU only: on a GPU, whose float64 is slow,
     thresholds are looked up.
+    """
+
+
+def encode_small(x: Array, fixed: Search, nan: Array, out: Array) -> None:
+    """`encode` of contiguous x[rows length], in this thread. nan bool[1]. On the CPU only."""
+
+
+def encode_grid_small(x: Array, fixed: FixedGrid, nan: Array, out: Array) -> None:
+    """`encode_grid` of contiguous x[rows length], in this thread. nan bool[1]. On the CPU only."""
+
+
+def encode_range(x: Array, run: int, rule: RangeRule, wrong: Array, constants: Array, out: Array) -> None:
+    """Fit evenly spaced levels to each `run` of the flattened x[rows length], and encode it as `encode_grid` does.
+
+    x contiguous, float16, 32 or 64; a run is some whole rows, or a part of a row of whole words. constants float32
+    [1 or 2, runs] become scales, and offsets if not symmetric. wrong bool[1], False on entry, is set where a value is
+    NaN or 1e30 and more: then nothing else counts. On the CPU only.
     """
 
 
@@ -78,6 +95,16 @@ def encode_grouped(
     float64. out uint64[planes rows words]. u is 1/2 without a key. key uint32[3] are two words of a Philox4x32-10 key
     and the third of its counter: element i of row r is number n = start[r] + i * stride, start int64[rows], and u is
     2**-32 times word n % 4 of the block with the counter (n // 4 % 2**32, n // 4 // 2**32, key[2], 0).
+    """
+
+
+def encode_groups(
+    x: Array, run: int, digits: int, key: Array, wrong: Array, constants: Array, out: Array
+) -> None:  # fmt: skip
+    """`group_constants` of each `run` of the flattened x[rows length], and `encode_grouped` by them.
+
+    x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words; elements are numbered
+    as they lie. constants float32[2 runs] become steps and offsets. wrong as in `encode_range`. On the CPU only.
     """
 
 

@@ -177,3 +177,42 @@ class Cuts(NamedTuple):
     changes: (
         Array  # uint64[words T + 1 planes]: bits of the code of the lowest sums, then those that a threshold changes
     )
+
+
+class Search(NamedTuple):
+    """Operands of `encode` that stay as they are from call to call."""
+
+    thresholds: Array
+    codes: Array
+    row: Array
+    group: int
+    made: dict[Any, Any]  # what a backend keeps of them
+
+
+class FixedGrid(NamedTuple):
+    """Operands of `encode_grid` that stay as they are from call to call."""
+
+    start: Array
+    step: Array
+    factor: float
+    low: int
+    high: int
+    down: bool
+    row: Array
+    group: int
+
+
+class RangeRule(NamedTuple):
+    """From a range of values to a grid of evenly spaced levels: operands of `range_constants`, then of `encode_grid`.
+
+    The grid starts at the offset, and its step is `times` the scale; with 0 times it starts at 0 and has the step 1.
+    """
+
+    top: int
+    signed: bool
+    symmetric: bool
+    zero: bool
+    times: float
+    low: int
+    high: int
+    down: bool

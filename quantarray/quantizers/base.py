@@ -1,4 +1,4 @@
-"""What a quantiser is."""
+"""Define a quantiser, and what several of them compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEYOND = 2.0**128 - 2.0**103  # the least that rounds to infinity
 
 
 class Quantizer(ABC):
-    """A scheme: `dtype` is known before data is, `fit` gives constants, `encode` gives codes.
+    """Fit constants to data, and encode data by them: `dtype` is known before data is.
 
     `fixed` is true where the constants don't depend on data: such a quantiser takes infinities, and
     `fold_batchnorm(..., into=it)` can turn it into thresholds.
@@ -62,7 +62,7 @@ class Quantizer(ABC):
     @property
     @abstractmethod
     def dtype(self) -> DType:
-        """The law of the arrays that this quantiser makes."""
+        """Return the law of the arrays that this quantiser makes."""
 
     @property
     @abstractmethod
@@ -71,19 +71,21 @@ class Quantizer(ABC):
 
     @abstractmethod
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        """The constants for x, float32 or bfloat16, of x's axes with `axes` reduced to 1."""
+        """Return constants for x, float32 or bfloat16, of x's axes with `axes` reduced to 1."""
 
     @abstractmethod
     def encode(self, x: Array, constants: Constants) -> Array:
-        """uint8 codes of x, in its shape. The constants broadcast against x, as those that `fit` made of x did."""
+        """Return uint8 codes of x, in its shape. The constants broadcast against x, as those of `fit` do."""
 
     def fit_range(self, ends: Array) -> Constants | None:
-        """The constants for finite values from ends[0] to ends[1], float64 [2, ..] in the constants' shape, of a scheme
-        that fits them to no more than that; else None. Where it gives some, `fit` gives the same."""
+        """Return constants for finite values from ends[0] to ends[1], float64 [2, ..] in the constants' shape.
+
+        None for a scheme that fits them to more than a range. `fit` returns the same constants.
+        """
         return None
 
     def grid(self, constants: Constants) -> Grid | None:
-        """The formula of `encode` for these constants, of a scheme with evenly spaced codes; else None.
+        """Return the formula of `encode` for these constants, for a scheme with evenly spaced codes; else None.
 
         A kernel then computes it in one pass. A subclass that has an `encode` of its own is not asked for a grid that
         it inherits.
@@ -108,7 +110,7 @@ class Quantizer(ABC):
 
 @cache
 def declares(scheme: type[Quantizer], name: str, over: str) -> bool:
-    """True where a class has a method `name` of its own, or inherits it together with the `over` that it speaks for."""
+    """True where a class defines a method `name`, or inherits it together with the `over` that it speaks for."""
     first = next(one for one in scheme.__mro__ if name in vars(one) or over in vars(one))
     return name in vars(first) and first is not Quantizer
 
@@ -131,20 +133,20 @@ def by_channel(x: Array, axes: tuple[int, ...]) -> Array:
     array([[1, 2, 5, 6],
            [3, 4, 7, 8]])
     """
-    kept = [d for d in range(x.ndim) if d not in axes]
-    rows = x.transpose(*kept, *sorted(axes))
-    shape = math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in axes)
+    varying = [d for d in range(x.ndim) if d not in axes]
+    rows = x.transpose(*varying, *sorted(axes))
+    shape = math.prod(x.shape[d] for d in varying), math.prod(x.shape[d] for d in axes)
     return np.ascontiguousarray(rows.reshape(shape))
 
 
 def from_channels(rows: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """The inverse of `by_channel`, for an array of this shape."""
+    """Invert `by_channel`, for an array of this shape."""
     order = [*(d for d in range(len(shape)) if d not in axes), *sorted(axes)]
     return rows.reshape([shape[d] for d in order]).transpose(np.argsort(order))
 
 
 def fitted_axes(constants: Constants) -> tuple[int, ...]:
-    """The axes over which one set of constants was fitted, for schemes whose codes depend on all of its values."""
+    """Return the axes over which constants were fitted, for schemes whose codes depend on all values of those."""
     constant = constants.scale if constants.offset is None else constants.offset
     assert constant is not None
     return tuple(d for d, n in enumerate(constant.shape) if n == 1)
@@ -179,7 +181,7 @@ def nearest_code(x: Array, levels: Array) -> Array:
 
 
 def bits_of(op: str, bits: Any, least: int = 1) -> int:
-    """A number of bits from `least` to 8, or ValueError."""
+    """Return a number of bits from `least` to 8, or raise ValueError."""
     if isinstance(bits, bool) or not isinstance(bits, (int, np.integer)) or not least <= bits <= MAX_BITS:
         raise ValueError(f"{op}: bits must be an integer from {least} to {MAX_BITS}, got {bits!r}")
     return int(bits)
@@ -197,12 +199,13 @@ def is_number(value: Any) -> bool:
     return -_LARGEST <= exact <= _LARGEST
 
 
-def numbers(op: str, name: str, given: Any, least: int, most: int) -> tuple[float, ...]:
-    """A sequence of so many numbers that float32 can hold, or ValueError."""
-    values = list(given) if isinstance(given, Sequence) or (isinstance(given, np.ndarray) and given.ndim) else []
+def numbers(op: str, name: str, sequence: Any, least: int, most: int) -> tuple[float, ...]:
+    """Return `least` to `most` numbers that float32 can hold, or raise ValueError."""
+    listed = isinstance(sequence, Sequence) or (isinstance(sequence, np.ndarray) and sequence.ndim)
+    values = list(sequence) if listed else []
     if not least <= len(values) <= most or not all(map(is_number, values)):
         count = most if least == most else f"{least} to {most}"
-        raise ValueError(f"{op}: {name} must be {count} float32 numbers, got {given!r}")
+        raise ValueError(f"{op}: {name} must be {count} float32 numbers, got {sequence!r}")
     return tuple(float(v) for v in values)  # no list: a scheme's settings are what its thresholds are kept by
 
 
@@ -212,7 +215,7 @@ def is_positive(value: Any) -> bool:
 
 
 def float32(op: str, constant: str, x: Array) -> Array:
-    """A fitted constant as float32; ValueError where the data ask for more than float32 holds."""
+    """Round a fitted constant to float32; ValueError where the data ask for more than float32 holds."""
     within = abs(x.item()) < _BEYOND if x.size == 1 else bool((np.abs(x) < _BEYOND).all())
     if not within:
         raise ValueError(f"{op}: the data are too large: a {constant} of {np.abs(x).max()} is beyond float32")

@@ -52,7 +52,7 @@ class DoReFa(Quantizer):
 
     @property
     def _same(self) -> Quantizer | None:
-        """The scheme that this is a case of."""
+        """Return the scheme that this is a case of, or None."""
         if self.activations:
             return PACT(self.bits, alpha=1.0)
         return Sign(scale=True) if self.bits == 1 else None

@@ -1,4 +1,4 @@
-"""The least and the largest value, which most constants are fitted to."""
+"""Find the least and the largest value, which most constants are fitted to."""
 
 from __future__ import annotations
 

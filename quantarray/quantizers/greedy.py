@@ -85,7 +85,7 @@ def _signed(plane: Array, alpha: Array) -> Array:
 
 
 def _step(planes: list[Array], left: Array) -> Array:
-    """What to add to alphas [channels planes] so that least is left: the shortest such step, 0 where nothing is left.
+    """Return the shortest step of alphas [channels planes] after which least is left, 0 where nothing is left.
 
     Planes may coincide; the pseudo-inverse moves equal ones alike.
     """

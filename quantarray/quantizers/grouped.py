@@ -13,7 +13,7 @@ from .base import Quantizer, float32, ones_like_reduced
 from .extremes import extremes
 
 ROUNDING, DROPOUT = 0, 1  # what random numbers are for: each use has a stream of its own
-_DIGITS = {"bfloat16": 8, "float32": 24}
+DIGITS = {"bfloat16": 8, "float32": 24}
 
 
 class Grouped(Quantizer):
@@ -54,7 +54,7 @@ class Grouped(Quantizer):
                 raise ValueError(f"Grouped: {name} must be an integer from {least} to {most}, got {value!r}")
         if not isinstance(stochastic, (bool, np.bool_)):
             raise ValueError(f"Grouped: stochastic must be True or False, got {stochastic!r}")
-        if not isinstance(constants, str) or constants not in _DIGITS:
+        if not isinstance(constants, str) or constants not in DIGITS:
             raise ValueError(f"Grouped: constants must be 'bfloat16' or 'float32', got {constants!r}")
         self.bits, self.group, self.seed = int(bits), int(group), int(seed)
         self.stochastic, self.constants = bool(stochastic), constants
@@ -76,12 +76,12 @@ class Grouped(Quantizer):
     def fit_range(self, ends: Array) -> Constants:
         out = np.empty((3, *ends.shape[1:]))
         kernel("cpu", "group_constants")(
-            ends.reshape(2, -1), 2**self.bits - 1, _DIGITS[self.constants], out.reshape(3, -1)
+            ends.reshape(2, -1), 2**self.bits - 1, DIGITS[self.constants], out.reshape(3, -1)
         )
         step, start, _ = float32("Grouped", "level or step", out)
         if self.constants == "float32":
             return Constants(step, start)
-        return Constants(_upper_half(step), _upper_half(start))
+        return Constants(upper_half(step), upper_half(start))
 
     def encode(self, x: Array, constants: Constants) -> Array:
         each = Constants(constants.scale, constants.offset, group=1)
@@ -95,8 +95,7 @@ class Grouped(Quantizer):
         moved = moveaxis(x, axis, -1)
         last = contiguous(moved.astype(np.float32 if x.dtype == np.float32 else np.float64, copy=False))
         values = last.reshape(-1, last.shape[-1]) if last.size else last
-        key = philox_key(self.seed, ROUNDING) if self.stochastic else np.zeros(0, np.uint32)
-        return rounded_words(values, x.shape, axis, constants, self.bits, key, first)
+        return rounded_words(values, x.shape, axis, constants, self.bits, kernel_key(self), first)
 
     def __repr__(self) -> str:
         usual = {"group": 256, "seed": 0, "stochastic": True, "constants": "bfloat16"}
@@ -104,20 +103,25 @@ class Grouped(Quantizer):
         return f"Grouped({self.bits}{extra})"
 
 
-def _upper_half(x: Array) -> Array:
-    """The bits of bfloat16 numbers in a float32 array, as `Constants` keep them."""
+def kernel_key(quantizer: Grouped) -> Array:
+    """Return the kernel's key, empty where nothing is random."""
+    return philox_key(quantizer.seed, ROUNDING) if quantizer.stochastic else np.zeros(0, np.uint32)
+
+
+def upper_half(x: Array) -> Array:
+    """Return the bits of bfloat16 numbers in a float32 array, as `Constants` store them."""
     return (x.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def philox_key(seed: int, use: int) -> Array:
-    """What the kernel takes as its key: the seed's two halves, and the use."""
+    """Return the kernel's key: the seed's two halves, and the use."""
     return np.array([seed & 0xFFFFFFFF, seed >> 32, use], np.uint32)
 
 
 def rounded_words(
     values: Array, shape: tuple[int, ...], axis: int, constants: Constants, bits: int, key: Array, first: int = 0
 ) -> Array:
-    """Words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last.
+    """Return words [bits, *outer, word] of an array of `shape`, whose values[rows length] have the packed axis last.
 
     Its elements are numbered from `first` on.
     """
@@ -133,7 +137,7 @@ def rounded_words(
 
 
 def _by_row(constant: Array | None, outer: tuple[int, ...], axis: int) -> Array:
-    """A constant as [rows groups]."""
+    """Return a constant as [rows groups]."""
     assert constant is not None
     last = moveaxis(constant, axis, -1)
     if last.shape[:-1] != outer:

@@ -12,7 +12,7 @@ _EVEN = np.linspace(0, 1, TRIES)
 
 
 def least_squares_scale(magnitudes: Array, levels: Array) -> Array:
-    """The scale s of each row [channels n] with the least sum over x of (x - s * q)**2, q the nearest of `levels`.
+    """Find the scale s of each row [channels n] with the least sum over x of (x - s * q)**2, q the nearest of `levels`.
 
     The error has many local minima, so TRIES scales are tried from the mean to the largest of the row at the top level
     to the largest at level 1 (below the mean no scale is the best for its own codes), then as many around the best of
@@ -47,7 +47,7 @@ def _best_of(unit: SortedRows, levels: Array, tries: list[Array]) -> Array:
 
 
 def _refit(unit: SortedRows, levels: Array, scale: Array) -> tuple[Array, Array]:
-    """The best scale of each row for the codes that `scale` gives, and its squared error less sum x**2."""
+    """Return the best scale of each row for the codes of `scale`, and its squared error less sum x**2."""
     middle = (levels[1:] + levels[:-1]) / 2
     n = unit.values.shape[1]
     first = unit.below(scale[:, None] * middle)  # values from here on are at the next level
@@ -92,7 +92,7 @@ def least_squares_grid(rows: Array, count: int) -> tuple[Array, Array]:
 
 
 def _descended(data: SortedRows, step: Array, offset: Array, count: int) -> tuple[Array, Array, Array]:
-    """Where least squares end from a grid for each row, and the squared error less sum x**2."""
+    """Descend from a grid for each row; return step, offset, and the squared error less sum x**2."""
     codes, n = np.arange(1, count), data.values.shape[1]
     error = np.full(len(step), np.inf)
     for _ in range(TRIES):
@@ -103,10 +103,10 @@ def _descended(data: SortedRows, step: Array, offset: Array, count: int) -> tupl
         spread = cc - c * c / n
         slope = np.where(spread > 0, (cx - c * total / n) / np.where(spread > 0, spread, 1), step)
         start = (total - slope * c) / n
-        found = slope**2 * cc + 2 * slope * start * c + n * start**2 - 2 * slope * cx - 2 * start * total
-        better = found < error
+        left = slope**2 * cc + 2 * slope * start * c + n * start**2 - 2 * slope * cx - 2 * start * total
+        better = left < error
         if not better.any():
             break
         step, offset = np.where(better, slope, step), np.where(better, start, offset)
-        error = np.where(better, found, error)
+        error = np.where(better, left, error)
     return step, offset, error

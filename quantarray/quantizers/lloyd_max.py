@@ -73,19 +73,21 @@ def _stationary(data: SortedRows, count: int) -> Array:
     moving = np.arange(channels)
     for _ in range(MAX_ROUNDS):
         middle = (levels[moving, 1:] + levels[moving, :-1]) / 2
-        found = np.pad(data.below(middle, moving), ((0, 0), (1, 1)), constant_values=((0, 0), (0, n)))
-        changed = (found != ends[moving]).any(axis=1)
-        moving, found = moving[changed], found[changed]
+        places = np.pad(data.below(middle, moving), ((0, 0), (1, 1)), constant_values=((0, 0), (0, n)))
+        changed = (places != ends[moving]).any(axis=1)
+        moving, places = moving[changed], places[changed]
         if not moving.size:
             break
-        ends[moving] = found
-        levels[moving] = _means(data, moving, found, levels[moving])
+        ends[moving] = places
+        levels[moving] = _means(data, moving, places, levels[moving])
     return levels
 
 
 def _means(data: SortedRows, rows: Array, ends: Array, levels: Array) -> Array:
-    """The mean of each run; an empty one keeps its level. Rounding leads no mean out of its run, so that runs of one
-    value have it exactly."""
+    """Return the mean of each run; an empty one keeps its level.
+
+    Rounding leads no mean out of its run, so that runs of one value have it exactly.
+    """
     n = data.values.shape[1]
     at = rows[:, None]
     count = np.diff(ends, axis=1)

@@ -126,7 +126,7 @@ class LQ(Quantizer):
         return np.where((low == high)[:, None], alone, best)
 
     def _ascending(self, v: Array) -> Array:
-        """The same levels by a basis that ascends; without signs, unless activations have no center to take them."""
+        """Return an ascending basis of equal levels; without signs, unless activations lack a center."""
         v, center = v[:, : self.bits], v[:, self.bits :]
         if self.activations and self.center:
             center = center + np.minimum(v, 0).sum(axis=1, keepdims=True)
@@ -161,9 +161,9 @@ class LQ(Quantizer):
     def __repr__(self) -> str:
         usual = {"activations": False, "starts": 1, "basis": None, "ridge": RIDGE, "iterations": ITERATIONS}
         usual["center"] = False
-        given = {name: getattr(self, name) for name in usual}
-        given["basis"] = None if self.basis is None else list(self.basis)
-        return f"LQ({self.bits}{''.join(f', {n}={v}' for n, v in given.items() if v != usual[n])})"
+        settings = {name: getattr(self, name) for name in usual}
+        settings["basis"] = None if self.basis is None else list(self.basis)
+        return f"LQ({self.bits}{''.join(f', {n}={v}' for n, v in settings.items() if v != usual[n])})"
 
 
 def moving_average(old: Array, new: Array, momentum: float = 0.9) -> Array:
@@ -222,7 +222,7 @@ def qem(
 
 
 def _cells(rows: Ascending, levels: Array) -> tuple[Array, Array]:
-    """How many elements are nearest to each level, and their sum: float64 [channels codes]."""
+    """Count the elements nearest to each level, and sum them: float64 [channels codes]."""
     order = np.argsort(levels, axis=1, kind="stable")
     levels = np.take_along_axis(levels, order, 1)
     below, sums = rows.below((levels[:, 1:] + levels[:, :-1]) / 2)

@@ -1,4 +1,4 @@
-"""Activations clipped at a level that is given, or found."""
+"""Clip activations at a level, trained or fitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the schemes of signed planes share: sum_k alpha[k] * s_k, s_k = +-1."""
+"""sum_k alpha[k] * s_k, s_k = +-1: laws of signed planes."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def plus_minus(op: str, alpha: Array, shape: tuple[int, ...], center: float | Ar
 
 
 def real_rows(op: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """`by_channel` in float64; ValueError for numbers beyond float32, whose squares may be beyond float64."""
+    """Return `by_channel` in float64; ValueError for numbers beyond float32, whose squares may be beyond float64."""
     float32(op, "value", largest(x, axes))
     return by_channel(x.astype(np.float64), axes)

@@ -32,10 +32,10 @@ class PowerOfTwo(Quantizer):
     def __init__(self, bits: int, exponents: int | None = None) -> None:
         self.bits = bits_of("PowerOfTwo", bits, 2)
         most = 2 ** (self.bits - 1) - 1
-        found = most if exponents is None else exponents
-        if isinstance(found, bool) or not isinstance(found, (int, np.integer)) or not 1 <= found <= most:
+        count = most if exponents is None else exponents
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count <= most:
             raise ValueError(f"PowerOfTwo: {bits} bits have 1 to {most} exponents, got {exponents!r}")
-        self.exponents = int(found)
+        self.exponents = int(count)
 
     @property
     def dtype(self) -> DType:

@@ -25,7 +25,7 @@ class SortedRows:
         self._keys = _row_keys(np.arange(len(rows)), self.values).reshape(-1)
 
     def below(self, thresholds: Array, rows: Array | None = None) -> Array:
-        """How many values of its row, all of them or those of the numbers `rows`, are below each: int64 [rows ..]."""
+        """Count the values below each threshold, in all rows or those numbered `rows`: int64 [rows ..]."""
         numbers = np.arange(len(self.values)) if rows is None else rows
         places = np.searchsorted(self._keys, _row_keys(numbers, thresholds))
         return np.asarray(places - numbers[:, None] * self.values.shape[1])
@@ -59,7 +59,7 @@ class Ascending:
 
     @property
     def ends(self) -> tuple[Array, Array]:
-        """The smallest and the largest element of each row."""
+        """Return the smallest and the largest element of each row."""
         return self._rows[:, 0], self._rows[:, -1]
 
     def sample(self, most: int) -> Array:
@@ -72,7 +72,7 @@ class Ascending:
         return self._rows[:, (2 * np.arange(n) + 1) * self.length // (2 * n)].astype(np.float64)
 
     def below(self, thresholds: Array) -> tuple[Array, Array]:
-        """How many elements are less than each threshold [channels any], and their sum.
+        """Count the elements less than each threshold [channels any], and sum them.
 
         >>> Ascending(np.array([[3.0, 1, 2]])).below(np.array([[0, 2, 9]]))
         (array([[0, 1, 3]]), array([[0., 1., 6.]]))
@@ -85,7 +85,7 @@ class Ascending:
         return count, self._sum(count)
 
     def _sum(self, count: Array) -> Array:
-        """The sum of each row's first elements: whole blocks, and the rest one by one."""
+        """Sum each row's first elements: whole blocks, and the rest one by one."""
         block = np.minimum(count // self._block, self._sums.shape[1] - 1)
         place = np.arange(self._block) if self._block > 1 else np.arange(0)
         at = block[:, :, None] * self._block + place

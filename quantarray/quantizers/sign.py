@@ -1,4 +1,4 @@
-"""The sign, with or without a mean-absolute scale: BinaryConnect, XNOR-Net."""
+"""sign(x), with or without a mean-absolute scale: BinaryConnect, XNOR-Net."""
 
 from __future__ import annotations
 

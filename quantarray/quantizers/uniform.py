@@ -8,6 +8,7 @@ import numpy as np
 
 from ..backends.registry import kernel
 from ..core.dtypes import Array, Constants, DType, bipolar, integers, uniform
+from ..kernels.contract import RangeRule
 from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
 from .extremes import extremes
 from .grid import Grid, sign_grid
@@ -100,7 +101,7 @@ class Uniform(Quantizer):
 
     @property
     def _top(self) -> int:
-        """The largest level in scales: steps, or half-steps if mid-rise."""
+        """Return the largest level in scales: steps, or half-steps if mid-rise."""
         if self.symmetric and self.signed and not self.midrise:
             return max(1, (1 << self.bits - 1) - 1)
         return (1 << self.bits) - 1
@@ -137,7 +138,7 @@ class Uniform(Quantizer):
         return None if self.fixed or self.mse or self.percentile < 100 else self._of_range(ends)
 
     def _of_range(self, ends: Array) -> Constants:
-        """Where no level is 0, zeros need a scale of 0; no other grid has one."""
+        """Fit scale and offset to ranges. A scale of 0 is for zeros where no level is 0; no other grid has one."""
         out = np.empty(ends.shape)
         how = self.signed, self.symmetric, not self._without_zero
         kernel("cpu", "range_constants")(ends.reshape(2, -1), self._top, *how, out.reshape(2, -1))
@@ -184,9 +185,22 @@ class Uniform(Quantizer):
         return f"Uniform({self.bits}{extra})"
 
 
+def range_rule(quantizer: Uniform) -> RangeRule | None:
+    """Return a kernel's operands for `fit_range` and then `grid`; None where constants need more than a range."""
+    if quantizer.fixed or quantizer.mse or quantizer.percentile < 100:
+        return None
+    top, half = quantizer._top, 2 ** (quantizer.bits - 1)
+    fit = top, quantizer.signed, quantizer.symmetric, not quantizer._without_zero
+    if quantizer._signs:
+        return RangeRule(*fit, 0.0, -1, 0, True)
+    if quantizer.midrise:
+        return RangeRule(*fit, 2.0, -half, half - 1, True)
+    return RangeRule(*fit, 1.0, -top if quantizer.symmetric and quantizer.signed else 0, top, False)
+
+
 @cache
 def _integers(first: int, last: int, apart: int) -> DType:
-    """The dtype of integers that lie so far apart: of 255 of them it takes 90 us to make."""
+    """Return the dtype of integers that lie so far apart, cached: 255 of them take 90 us."""
     return integers(range(first, last + 1, apart))
 
 
@@ -196,6 +210,6 @@ def _percentile(x: Array, axes: tuple[int, ...], percentile: float) -> Array:
 
 
 def _safe(step: Array) -> Array:
-    """No step is 0: 1 where nothing asks for one, the smallest float32 where rounding would make it vanish."""
+    """Replace steps of 0 by 1, and those that rounding would make vanish by the smallest float32."""
     tiny = np.nextafter(np.float32(0), np.float32(1))
     return np.where(step == 0, 1.0, np.maximum(step, tiny))

@@ -11,6 +11,7 @@ import pytest
 import quantarray as qa
 from quantarray.arrays.blocks import blocks
 from quantarray.ops.counting import reducers as jobs
+from quantarray.ops.quantize import parts
 from quantarray.ops.statistical import searching, sets
 from quantarray.ops.words import conversion
 from quantarray.ops.words import level_tables as tables
@@ -265,3 +266,32 @@ TOO_LARGE = {
 def test_results_that_no_machine_holds_say_what_they_need(name):
     with pytest.raises(MemoryError, match=r"^\w+: .* needs (at least )?[\d,]+ bytes"):
         TOO_LARGE[name]()
+
+
+TABLES = [qa.PowerOfTwo(8), qa.NormalFloat(8), qa.LloydMax(6), qa.PowerOfTwo(4)]
+
+
+@pytest.mark.parametrize("scheme", TABLES, ids=repr)
+@pytest.mark.parametrize("how", [{"scale_axis": 0}, {"group": 1}, {"group": 2}], ids=str)
+def test_quantize_by_tables_of_many_constants(scheme, how):
+    """Levels of all of them were made in float64 at once, several times: 220 MB each where the result has 110."""
+    n = 2**19 // scheme.dtype.n_levels * 16 // (1 if how == {"scale_axis": 0} else 3)
+    x = RNG.normal(size=(n, 3)).astype(np.float32)
+    qa.quantize(x[:64], scheme, **how)
+    q = qa.quantize(x, scheme, **how)
+    most = peak(lambda: qa.quantize(x, scheme, **how))
+    assert most < 4 * x.nbytes + q.nbytes + 64 * MIB, f"{most / MIB:.0f} MiB for {q.nbytes / MIB:.0f}"
+    for part in (slice(0, 50), slice(-50, None)):
+        expected = qa.quantize(x[part], scheme, **how)
+        assert np.array_equal(q[part].codes(), expected.codes())
+        assert np.array_equal(q[part].levels.view(np.uint32), expected.levels.view(np.uint32))
+
+
+@pytest.mark.parametrize("scheme", [*TABLES, qa.LQ(3), qa.Greedy(3), qa.ABC(3)], ids=repr)
+@pytest.mark.parametrize("how", [{}, {"scale_axis": 0}, {"scale_axis": (0, 2)}, {"group": 1}, {"group": 3}], ids=str)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_levels_in_parts_change_nothing(scheme, how, axis, monkeypatch):
+    x = RNG.normal(size=(5, 7, 4)).astype(np.float32)
+    whole = qa.quantize(x, scheme, axis=axis, **how)
+    monkeypatch.setattr(parts, "LEVELS", 3 * scheme.dtype.n_levels)
+    assert qa.quantize(x[..., ::-1][..., ::-1], scheme, axis=axis, **how).digest() == whole.digest()

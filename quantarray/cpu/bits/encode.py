@@ -16,6 +16,7 @@ from ..runtime.schedule import Kernel, share
 from .encode_search import encode_searched, searches
 
 _LEAST = 1 << 16  # values that are worth a parallel region
+_HALF = np.dtype(np.float16)
 _FEW = 256  # codes whose toggles are kept: finding them takes 5 us
 
 
@@ -31,6 +32,21 @@ def encode(x, thresholds, codes, row, group, nan, out):
     kind = x.dtype.char, *[a.flags.num for a in (x, thresholds, codes, row)]  # all others have one type
     arguments = x, thresholds, codes, toggles, row, group, nan, out
     threads.run(_encode_range, arguments, len(nan), workers, len(nan), kind)
+
+
+def encode_small(x, fixed, nan, out):
+    thresholds, codes, row, group, kept = fixed
+    ready = kept.get("cpu")
+    if ready is None:
+        toggles = None if searches(thresholds, x.size) else _toggles(codes, out.shape[0])
+        ready = kept["cpu"] = toggles, [a.flags.num for a in (thresholds, codes, row)]
+    toggles, flags = ready
+    x = x.view(np.int16) if x.dtype == _HALF else x
+    if toggles is None:
+        encode_searched(x, thresholds, codes, row, group, nan, 1, out)
+        return
+    arguments = x, thresholds, codes, toggles, row, group, nan, out
+    _encode_range(arguments, (x.dtype.char, x.flags.num, *flags), 1, 1, 1, 0)
 
 
 def rows_of(x):

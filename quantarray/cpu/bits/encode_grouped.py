@@ -10,6 +10,8 @@ from ..llvm.masks import low_bits, mask_of_plane
 from ..runtime import threads
 from ..runtime.jit import entry, inline
 from ..runtime.schedule import Kernel
+from .encode_grid import put_grid
+from .extremes import ORDINARY, ends_of, fit_group
 from .grid_codes import grid_codes
 
 _LEAST = 1 << 14  # values that are worth a parallel region
@@ -21,6 +23,11 @@ def encode_grouped(values, low, step, start, stride, group, key, out):
         return
     arguments = values, low, step, start, stride, group, key, out
     threads.run(_encode_words, arguments, out.shape[1] * out.shape[2], threads.workers(values.size, _LEAST))
+
+
+def encode_groups(x, run, digits, key, wrong, constants, out):
+    arguments, kind = (x, run, digits, key, wrong, constants, out), (x.dtype.char, x.flags.num)
+    threads.run(_fit_and_encode, arguments, constants.shape[1], threads.workers(x.size, _LEAST), None, kind)
 
 
 @entry
@@ -51,6 +58,40 @@ def _uniform(first, stride, key, block, u):
     for i in range(64):
         n = first + i * stride
         u[i] = 2.0**-32 * block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
+
+
+@Kernel
+def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
+    """A group is read from memory once, and its values lie side by side: half the time of a fit and `_encode_words`."""
+    length, rest, top = x.shape[1], np.zeros((1, 64), x.dtype), (1 << out.shape[0]) - 1
+    codes, masks, u, block = (
+        np.zeros(64, np.uint8),
+        np.zeros(8, np.uint64),
+        np.full(64, 0.5),
+        np.zeros((4, 20), np.uint64),
+    )
+    ends, more, fitted = np.zeros(2), np.zeros(2), np.zeros((3, 1))
+    for task in range(first, last):
+        at, end = task * run, task * run + run
+        nan = ends_of(x, at, end, rest, ends, more)
+        if nan or not (-ORDINARY < ends[0] and ends[1] < ORDINARY):
+            wrong[0] = True
+            continue
+        fit_group(ends.reshape(2, 1), top, digits, fitted)
+        constants[0, task], constants[1, task] = fitted[0, 0], fitted[1, 0]
+        step, low = np.float64(constants[0, task]), np.float64(constants[1, task])
+        while at < end:
+            r, column = at // length, at % length
+            valid, word = min(64, length - column), column // 64
+            if key.size:
+                _uniform(at, 1, key, block, u)
+            if at + 64 <= x.size:
+                put_grid(x, at, low, 1.0, step, u, 0, top, True, masks, codes, low_bits(valid), out, r, word)
+            else:
+                for i in range(valid):
+                    rest[0, i] = x[r, column + i]
+                put_grid(rest, 0, low, 1.0, step, u, 0, top, True, masks, codes, low_bits(valid), out, r, word)
+            at += valid
 
 
 @Kernel

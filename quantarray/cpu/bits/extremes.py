@@ -10,6 +10,7 @@ from ..runtime.schedule import Kernel, share
 from .extremes_64 import extremes_64
 
 _LEAST = 1 << 17  # values that are worth a parallel region
+ORDINARY = 1e30  # magnitudes up to which no constant and no level is beyond float32
 _TINY = float(np.nextafter(np.float32(0), np.float32(1)))
 
 
@@ -28,25 +29,34 @@ def _extremes(x, out, first, last):
     for task in range(first, last):
         row, piece = task // pieces, task % pieces
         begin, end = share(piece, pieces, x.shape[1])
-        whole, over = (end - begin) // 64, (end - begin) % 64
-        wrong = np.uint64(0)
-        if whole:
-            wrong |= extremes_64(x, row * x.shape[1] + begin, whole, ends)
-        if over:
-            for i in range(64):
-                rest[0, i] = x[row, end - over + i] if i < over else x[row, begin]
-            wrong |= extremes_64(rest, 0, 1, more)
-            ends[0] = min(ends[0], more[0]) if whole else more[0]
-            ends[1] = max(ends[1], more[1]) if whole else more[1]
+        start = row * x.shape[1]
+        wrong = ends_of(x, start + begin, start + end, rest, ends, more)
         out[0, row, piece], out[1, row, piece] = (np.nan, np.nan) if wrong else (ends[0], ends[1])
 
 
+@inline
+def ends_of(x, begin, end, rest, ends, more):
+    """ends[:] = the least and the largest of values begin .. end of the flattened x; not 0 where one is NaN."""
+    whole, over, length = (end - begin) // 64, (end - begin) % 64, x.shape[1]
+    wrong = np.uint64(0)
+    if whole:
+        wrong |= extremes_64(x, begin, whole, ends)
+    if over:
+        for i in range(64):
+            at = end - over + i if i < over else begin
+            rest[0, i] = x[at // length, at % length]
+        wrong |= extremes_64(rest, 0, 1, more)
+        ends[0] = min(ends[0], more[0]) if whole else more[0]
+        ends[1] = max(ends[1], more[1]) if whole else more[1]
+    return wrong
+
+
 def range_constants(ends, top, signed, symmetric, zero, out):
-    _range_constants(ends, top, signed, symmetric, zero, out)
+    fit_range(ends, top, signed, symmetric, zero, out)
 
 
 @entry
-def _range_constants(ends, top, signed, symmetric, zero, out):
+def fit_range(ends, top, signed, symmetric, zero, out):
     """Compiled because NumPy takes 0.5 us for each operation, which for one range were 12 us."""
     for i in range(ends.shape[1]):
         low, high = ends[0, i], ends[1, i]
@@ -77,11 +87,11 @@ def _sixteen_bits(step):
 
 
 def group_constants(ends, top, digits, out):
-    _group_constants(ends, top, digits, out)
+    fit_group(ends, top, digits, out)
 
 
 @entry
-def _group_constants(ends, top, digits, out):
+def fit_group(ends, top, digits, out):
     for i in range(ends.shape[1]):
         low, high = ends[0, i], ends[1, i]
         unit = _unit(low, digits)

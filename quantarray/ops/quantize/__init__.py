@@ -1,1 +1,1 @@
-"""`quantize`: fit a scheme, encode in one pass, choose a scheme, allocate bits."""
+"""Quantise: fit a scheme, encode in one pass, choose a scheme, allocate bits."""

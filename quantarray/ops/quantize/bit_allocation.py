@@ -60,12 +60,12 @@ def allocate_bits(
             f"{op}: {sum(sizes)} elements take at least {least} bits, {steps[0]} each, and the budget is {budget}"
         )
     cost = c[:, None] / (2.0 ** np.array(steps) - 1) ** 2
-    found = (_greedy if method == "greedy" else _exact)(sizes, cost, steps, math.floor(room))
-    return np.array(steps, np.int64)[found]
+    choice = (_greedy if method == "greedy" else _exact)(sizes, cost, steps, math.floor(room))
+    return np.array(steps, np.int64)[choice]
 
 
 def _greedy(sizes: list[int], cost: Array, steps: list[int], budget: int) -> list[int]:
-    """The chosen index into `steps` of each tensor."""
+    """Return the chosen index into `steps` of each tensor."""
     chosen = [len(steps) - 1] * len(sizes)
     used = sum(sizes) * steps[-1]
 
@@ -85,7 +85,7 @@ def _greedy(sizes: list[int], cost: Array, steps: list[int], budget: int) -> lis
 
 
 def _exact(sizes: list[int], cost: Array, steps: list[int], budget: int) -> list[int]:
-    """The same, by the best sum that the first tensors can have within each part of the budget."""
+    """Return what `_greedy` does, by the best sum that the first tensors can have within each part of the budget."""
     extra = [[size * (b - steps[0]) for b in steps] for size in sizes]  # beyond the fewest bits
     unit = math.gcd(*(e for row in extra for e in row)) or 1
     width = min(budget - sum(sizes) * steps[0], sum(row[-1] for row in extra)) // unit + 1
@@ -96,14 +96,14 @@ def _exact(sizes: list[int], cost: Array, steps: list[int], budget: int) -> list
         )
     best, choice = np.zeros(width), np.zeros((len(sizes), width), np.uint8)
     for i, row in enumerate(extra):
-        made = np.full(width, np.inf)
+        least = np.full(width, np.inf)
         for k, e in enumerate(row):
             if e // unit < width:
                 taken = best[: width - e // unit] + cost[i, k]
-                better = taken < made[e // unit :]
-                made[e // unit :][better] = taken[better]
+                better = taken < least[e // unit :]
+                least[e // unit :][better] = taken[better]
                 choice[i, e // unit :][better] = k
-        best = made
+        best = least
     at, chosen = width - 1, []
     for i in reversed(range(len(sizes))):
         chosen.append(int(choice[i, at]))
@@ -112,15 +112,15 @@ def _exact(sizes: list[int], cost: Array, steps: list[int], budget: int) -> list
 
 
 def _bits(op: str, bits: Iterable[int]) -> list[int]:
-    given = list(bits) if np.iterable(bits) else [bits]
-    steps = sorted({checks.integer(op, "each of bits", b, 1, MAX_BITS) for b in given})
+    numbers = list(bits) if np.iterable(bits) else [bits]
+    steps = sorted({checks.integer(op, "each of bits", b, 1, MAX_BITS) for b in numbers})
     if not steps:
         raise ValueError(f"{op}: bits must name at least one number of bits")
     return steps
 
 
 def _problem(op: str, tensors: list[Any], sensitivity: Any, group: int) -> tuple[list[int], Array]:
-    """Sizes and C of the tensors."""
+    """Return sizes and C of the tensors."""
     arrays = [checks.numbers(op, f"tensor {i}", t) for i, t in enumerate(tensors)]
     by_size = {a.ndim == 0 for a in arrays}
     if len(by_size) > 1:
@@ -145,7 +145,7 @@ def _problem(op: str, tensors: list[Any], sensitivity: Any, group: int) -> tuple
 
 
 def _spread(op: str, name: str, a: Array, group: int) -> float:
-    """The most that the variances of a flattened array's elements sum up to at one bit."""
+    """Bound the sum of variances of a flattened array's elements at one bit."""
     checks.finite(op, name, a)
     flat, total = a.reshape(-1).astype(np.float64), 0.0
     group = min(group, max(flat.size, 1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ...core.bounded_cache import Kept
 from ...core.code_values import level_ranks, level_values
 from ...core.dtypes import Array, Constants
 from ...core.format import WORD_BITS, word_count
+from ...kernels.operands import Search
 from ...quantizers.base import Quantizer, declares, ones_like_reduced
 
 MAX_THRESHOLDS = 15  # that are looked for by bisection, unless they are kept
@@ -31,7 +33,7 @@ _kept = Kept(256)
 
 
 def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Constants:
-    """The constants of a quantiser, which may be the caller's own, for x."""
+    """Fit a quantiser, which may be the caller's, to x, and check what it returns."""
     made, shape = quantizer.fit(x, axes), ones_like_reduced(x, axes)
     if not isinstance(made, Constants):
         raise TypeError(f"{op}: {quantizer} must fit a quantarray.Constants, got {checks.kind(made)}")
@@ -42,7 +44,7 @@ def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Const
 
 
 def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Array:
-    """The codes of a quantiser, which may be the caller's own: those of its dtype, in the shape of x."""
+    """Encode x by a quantiser, which may be the caller's, and check that codes are of its dtype and in x's shape."""
     made, count = np.asarray(quantizer.encode(x, constants)), quantizer.dtype.n_levels
     if made.shape != x.shape or made.dtype.kind not in "biu":
         raise TypeError(f"{op}: {quantizer} must give integer codes of shape {x.shape}, got {checks.kind(made)}")
@@ -52,7 +54,7 @@ def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Arra
 
 
 def fitted(quantizer: Quantizer, ends: Array) -> Constants | None:
-    """The constants for values in a range; None of a scheme that fits them to more than that."""
+    """Fit constants to a range of values; None for a scheme that fits them to more than that."""
     return quantizer.fit_range(ends) if declares(type(quantizer), "fit_range", "fit") else None
 
 
@@ -93,7 +95,7 @@ def pays(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> boo
 
 
 class Encoder(NamedTuple):
-    """The kernel with all that does not depend on the values of x."""
+    """Call the kernel with all operands that do not depend on the values of x."""
 
     device: str
     axis: int
@@ -105,15 +107,19 @@ class Encoder(NamedTuple):
     rows: tuple[int, int, int]  # the same as the kernel has it
 
     def __call__(self, x: Array) -> Array | None:
-        """Words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
+        """Return words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
         out, nan = empty(self.device, self.words), zeros(self.device, (PIECES,), np.bool_)
         runs = in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
         constants = self.thresholds, self.codes, self.row, self.group
         kernel(self.device, "encode")(runs, *constants, nan, out.reshape(self.rows))
         return None if met(nan) else out
 
+    def fixed(self, quantizer: Quantizer, law: Constants) -> Search:
+        """Return the kernel's operands but for x and its results."""
+        return Search(self.thresholds, self.codes, self.row, self.group, {})
+
     def recut(self, cuts: Array) -> Encoder:
-        """The same with other thresholds."""
+        """Replace the thresholds."""
         thresholds = _rounded_up(cuts, self.axis, self.thresholds.dtype)
         return self._replace(thresholds=thresholds.reshape(self.thresholds.shape))
 
@@ -124,7 +130,7 @@ def met(nan: Array) -> bool:
 
 
 def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Encoder:
-    """What encodes arrays of x's form. See `pays`. Codes are those of x widened to float32, on which none depends."""
+    """Return an encoder of arrays of x's form. See `pays`. Narrow floats and bytes are encoded as float32."""
     ndim, dtype = x.ndim, np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
     thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
     outer, length = x.shape[:axis] + x.shape[axis + 1 :], x.shape[axis]
@@ -156,15 +162,15 @@ def in_runs(x: Array, axis: int) -> Array:
         return whole
     last = moveaxis(x, axis, -1)
     if last.flags.c_contiguous:
-        made: Array = last.reshape(-1, last.shape[-1], 1)
-        return made
+        rows: Array = last.reshape(-1, last.shape[-1], 1)
+        return rows
     return contiguous(x).reshape(math.prod(x.shape[:axis]), x.shape[axis], -1)
 
 
 def _kept_thresholds(
     op: str, quantizer: Quantizer, constants: Constants, axis: int, ndim: int, dtype: np.dtype[Any]
 ) -> tuple[Array, Array]:
-    """`_thresholds`, kept for schemes of the package: finding them takes ten times as long as encoding a small image.
+    """Return `_thresholds`, cached for schemes of the package: they take ten times as long as encoding a small image.
 
     Many constants would not be met again.
     """
@@ -179,11 +185,11 @@ def _kept_thresholds(
         return _thresholds(op, quantizer, constants, axis, ndim, dtype)
     stored = tuple((name, a.shape, a.tobytes()) for name, a, _ in constants.items())
     key = (known, stored, constants.group, axis, ndim, dtype)
-    found: tuple[Array, Array] | None = _kept.found(key)
-    if found is None:
-        found = _thresholds(op, quantizer, constants, axis, ndim, dtype)
-        _kept.keep(key, found)
-    return found
+    known_thresholds: tuple[Array, Array] | None = _kept.found(key)
+    if known_thresholds is None:
+        known_thresholds = _thresholds(op, quantizer, constants, axis, ndim, dtype)
+        _kept.keep(key, known_thresholds)
+    return known_thresholds
 
 
 def _rounded_up(cuts: Array, axis: int, dtype: np.dtype[Any]) -> Array:
@@ -193,13 +199,18 @@ def _rounded_up(cuts: Array, axis: int, dtype: np.dtype[Any]) -> Array:
     return np.ascontiguousarray(np.where(near < last, np.nextafter(near, dtype.type(np.inf)), near))
 
 
+@cache
+def of_package(scheme: type) -> bool:
+    """True for a scheme of the package; one of the caller's may depend on more than its attributes."""
+    return issubclass(scheme, Quantizer) and scheme.__module__.startswith("quantarray.")
+
+
 def settings(quantizer: Quantizer) -> tuple[Any, ...] | None:
-    """All that a scheme of the package depends on; None for one of the caller's own, which may depend on more."""
-    if not type(quantizer).__module__.startswith("quantarray."):
+    """Return all that a scheme of the package depends on; None for one of the caller's."""
+    if not of_package(type(quantizer)):
         return None
-    held = vars(quantizer)
-    values = tuple(held.values())
-    return type(quantizer), tuple(held), values, tuple(map(type, values))  # True is not 1.0, though the two are equal
+    values = tuple(vars(quantizer).values())
+    return type(quantizer), values, tuple(map(type, values))  # True is not 1.0, though the two are equal
 
 
 def _thresholds(
@@ -220,11 +231,11 @@ def _thresholds(
     wide = _repeat(constants, axis, count * places)
 
     def passed(x: Array) -> Array:
-        """Whether the codes of x [*outer, groups, T, places] rank as high as the threshold wants."""
+        """True where the code of x [*outer, groups, T, places] ranks as high as the threshold wants."""
         with np.errstate(all="ignore"):
             laid_out = np.moveaxis(x.reshape(*outer[:-1], -1), -1, axis)
-            found = np.moveaxis(codes(op, quantizer, laid_out, wide), axis, -1).reshape(1, *x.shape)
-        return np.asarray(np.take_along_axis(ranks, found.astype(np.intp), 0)[0] >= wanted)
+            reached = np.moveaxis(codes(op, quantizer, laid_out, wide), axis, -1).reshape(1, *x.shape)
+        return np.asarray(np.take_along_axis(ranks, reached.astype(np.intp), 0)[0] >= wanted)
 
     near = _middles(quantizer, constants, dims, axis) if quantizer.nearest else None
     thresholds = np.ascontiguousarray(_least_float(passed, (*outer, count), places, dtype, near))
@@ -245,7 +256,7 @@ def _least_float(
     passed: Callable[[Array], Array], shape: tuple[int, ...], places: int, dtype: np.dtype[Any],
     near: Array | None = None,
 ) -> Array:  # fmt: skip
-    """The least float of each entry of `shape` that passes, NaN where none does; what is above one that passes, passes.
+    """Bisect for the least float of each entry of `shape` that passes, NaN where none does; all above it pass too.
 
     `passed` takes floats [*shape, places]. Each round looks at so many places between the largest that is known to fail
     and the smallest that passes: one call of `encode` takes as long as its Python, whether for one value or a thousand.
@@ -272,22 +283,22 @@ def _without(shape: list[int], axis: int) -> list[int]:
 
 
 def _order(quantizer: Quantizer, constants: Constants, dims: list[int]) -> Array:
-    """The code of each rank, [codes, *dims]."""
+    """Return the code of each rank, [codes, *dims]."""
     return np.argsort(_in_full(level_ranks(quantizer.dtype, constants), dims), axis=0, kind="stable")
 
 
 def _in_full(values: Array, dims: list[int]) -> Array:
-    """A value of each code, [codes, *constants' shape], as [codes, *dims]."""
+    """Broadcast a value of each code, [codes, *constants' shape], to [codes, *dims]."""
     values = values.reshape(len(values), *(values.shape[1:] or (1,) * len(dims)))
     return np.broadcast_to(values, (len(values), *dims))
 
 
 def _repeat(constants: Constants, axis: int, count: int) -> Constants:
-    made = {
+    repeated = {
         name: np.repeat(a, count, axis=lead + axis) if a.shape[lead + axis] > 1 else a
         for name, a, lead in constants.items()
     }
-    return Constants(made.get("scale"), made.get("offset"), made.get("table"))
+    return Constants(repeated.get("scale"), repeated.get("offset"), repeated.get("table"))
 
 
 def _float_keys(

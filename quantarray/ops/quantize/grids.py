@@ -10,13 +10,14 @@ import numpy as np
 from ...backends.registry import device_of, empty, kernel
 from ...core.dtypes import Array, Constants
 from ...core.format import word_count
+from ...kernels.operands import FixedGrid
 from ...quantizers.base import Quantizer
 from ...quantizers.grid import Grid
 from . import encoding
 
 
 def grid_of(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Grid | None:
-    """The formula by which the kernel encodes an array; None where it can't, or thresholds are less work."""
+    """Return the formula by which the kernel encodes an array; None where it can't, or thresholds are less work."""
     if not x.size or device_of(x) != "cpu" or x.dtype not in encoding.TAKEN:
         return None
     if not (encoding.has_grid(quantizer) and encoding.in_words(x, constants, axis)):
@@ -26,7 +27,7 @@ def grid_of(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> 
 
 
 class Encoder(NamedTuple):
-    """The kernel with all that depends on the form of x and of its constants alone."""
+    """Call the kernel with all operands that depend on the form of x and of its constants alone."""
 
     axis: int
     row: Array
@@ -35,17 +36,24 @@ class Encoder(NamedTuple):
     rows: tuple[int, int, int]  # the same as the kernel has it
 
     def __call__(self, x: Array, grid: Grid) -> Array | None:
-        """Words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
+        """Return words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
         out, nan = empty("cpu", self.words), np.zeros(encoding.PIECES, np.bool_)
-        start, step, factor, low, high, down = grid
-        start, step, runs = _by_row(start, self.axis), _by_row(step, self.axis), encoding.in_runs(x, self.axis)
-        constants = start, step, factor, low, high, down, self.row, self.group
-        kernel("cpu", "encode_grid")(runs, *constants, nan, out.reshape(self.rows))
+        kernel("cpu", "encode_grid")(encoding.in_runs(x, self.axis), *self._operands(grid), nan, out.reshape(self.rows))
         return None if encoding.met(nan) else out
+
+    def fixed(self, quantizer: Quantizer, law: Constants) -> FixedGrid:
+        """Return the kernel's operands but for x and its results."""
+        grid = quantizer.grid(law)
+        assert grid is not None
+        return self._operands(grid)
+
+    def _operands(self, grid: Grid) -> FixedGrid:
+        start, step = _by_row(grid.start, self.axis), _by_row(grid.step, self.axis)
+        return FixedGrid(start, step, grid.factor, grid.low, grid.high, grid.down, self.row, self.group)
 
 
 def encoder(shape: tuple[int, ...], bits: int, constants: Constants, axis: int) -> Encoder:
-    """What encodes arrays of a shape whose constants have the form of these."""
+    """Return an encoder of arrays of a shape whose constants have the form of these."""
     outer, length = shape[:axis] + shape[axis + 1 :], shape[axis]
     stored = next((inner for inner in constants.shapes), (1,) * len(shape))
     words = word_count(length)
@@ -59,7 +67,7 @@ def encoder(shape: tuple[int, ...], bits: int, constants: Constants, axis: int) 
 
 
 def _by_row(constant: Array, axis: int) -> Array:
-    """A constant as [row tables, groups]."""
+    """Return a constant as [row tables, groups]."""
     if constant.ndim == 0 or constant.shape[axis] == 1:
         return constant.reshape(-1, 1)
     last = np.moveaxis(constant, axis, -1)

@@ -1,28 +1,36 @@
-"""`quantize` by schemes of the package, made ready once for arrays of one form.
+"""Prepare `quantize` by schemes of the package once for arrays of one form.
 
-What it checks and looks up is the same for all images of a network, and takes twice as long as encoding a small one.
+Checks and look-ups are the same for all images of a network, and take ten times as long as encoding a small one.
 """
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.array import QuantArray
+from ...backends.registry import contiguous, empty, kernel
 from ...core.bounded_cache import Kept
 from ...core.dtypes import Array, Constants, DType
+from ...core.format import word_count
+from ...kernels.operands import RangeRule, Search
 from ...quantizers.base import Quantizer
 from ...quantizers.extremes import extremes
+from ...quantizers.grouped import DIGITS, Grouped, kernel_key, upper_half
+from ...quantizers.uniform import Uniform, range_rule
 from . import encoding, grids
 
 _ORDINARY = 1e30  # magnitudes up to which no constant and no level is beyond float32
+_FEW = 1 << 16  # elements from which on a kernel takes another thread
+_MANY = 16  # ranges that are enough tasks for several threads
 _kept = Kept(256)
 
 
 class Ready(NamedTuple):
-    """A quantisation of arrays of one form: what a call has left to do."""
+    """Quantise arrays of one form in the steps that depend on values: fit, and encode."""
 
     encoder: encoding.Encoder | grids.Encoder | None  # None of a scheme with words of its own
     quantizer: Quantizer
@@ -37,7 +45,7 @@ class Ready(NamedTuple):
     scheme: str
 
     def __call__(self, x: Array) -> QuantArray | None:
-        """None where x holds what the unprepared call has to look at: a NaN, infinities to fit to, huge numbers."""
+        """Return None where the unprepared call has to look at x: a NaN, infinities to fit to, huge numbers."""
         law = self._fitted(x) if self.law is None else self.law
         words = None if law is None else self._words(x, law)
         return None if words is None else QuantArray(words, self.dtype, self.shape, self.axis, law, self.scheme)
@@ -69,20 +77,101 @@ class Ready(NamedTuple):
         return constants.map(lambda a, lead: a.reshape(*a.shape[:lead], *self.stored), self.group)
 
 
-def form(x: Any, quantizer: Any, *where: Any) -> tuple[Any, ...] | None:
-    """By what a call is known again, of an axis, a scale_axis and a group; None where it is not to be."""
-    if type(x) is not np.ndarray or not isinstance(quantizer, Quantizer) or where[0] is None:
-        return None
-    for one in where:
-        if one is not None and type(one) is not int:
+class Direct:
+    """Quantise arrays of one form by one kernel, which a subclass calls, with little of Python around it."""
+
+    def __init__(self, x: Array, quantizer: Quantizer, axis: int) -> None:
+        self.dtype, self.shape, self.axis, self.scheme = quantizer.dtype, x.shape, axis, repr(quantizer)
+        length = x.shape[axis]
+        self.rows, self.by_row = (x.size // length, length), x.ndim == 2
+        self.out = (quantizer.dtype.bits, x.size // length, word_count(length))
+        self.reshaped = (self.out[0], *x.shape[:axis], self.out[2])
+
+    def __call__(self, x: Array) -> QuantArray | None:
+        x = contiguous(x)
+        out = empty("cpu", self.out)
+        law = self.encode(x if self.by_row else x.reshape(self.rows), out)
+        if law is None:
             return None
-    settings = encoding.settings(quantizer)
-    return None if settings is None else (settings, x.dtype, x.shape, where)
+        words = out if self.by_row else out.reshape(self.reshaped)
+        return QuantArray(words, self.dtype, self.shape, self.axis, law, self.scheme)
+
+    def encode(self, x: Array, out: Array) -> Constants | None:
+        """Write the words of x[rows length]; None where the unprepared call has to look at x."""
+        raise NotImplementedError
 
 
-def found(key: tuple[Any, ...]) -> Ready | None:
-    """What `keep` has kept."""
-    ready: Ready | None = _kept.found(key)
+class Given(Direct):
+    """Encode by constants that are known before x is."""
+
+    def __init__(
+        self, x: Array, quantizer: Quantizer, axis: int, law: Constants, encoder: encoding.Encoder | grids.Encoder
+    ) -> None:
+        super().__init__(x, quantizer, axis)
+        self.law, self.fixed = law, encoder.fixed(quantizer, law)
+        self.kernel = kernel("cpu", "encode_small" if isinstance(self.fixed, Search) else "encode_grid_small")
+
+    def encode(self, x: Array, out: Array) -> Constants | None:
+        nan = np.zeros(1, np.bool_)
+        self.kernel(x, self.fixed, nan, out)
+        return None if nan.item() else self.law
+
+
+class Ranged(Direct):
+    """Fit evenly spaced levels to ranges of x, and encode."""
+
+    def __init__(self, x: Array, quantizer: Quantizer, axis: int, law: Constants, rule: RangeRule) -> None:
+        super().__init__(x, quantizer, axis)
+        entries = math.prod(law.shapes[0])
+        self.rule, self.run, self.group = rule, x.size // entries, law.group
+        self.stored, self.flat = (len(law.shapes), *law.shapes[0]), (len(law.shapes), entries)
+        self.kernel = kernel("cpu", "encode_range")
+
+    def encode(self, x: Array, out: Array) -> Constants | None:
+        constants, wrong = np.empty(self.stored, np.float32), np.zeros(1, np.bool_)
+        self.kernel(x, self.run, self.rule, wrong, constants.reshape(self.flat), out)
+        if wrong.item():
+            return None
+        constants.setflags(False)  # type: ignore[call-arg]  # by name it takes 0.3 us more
+        return Constants(constants[0], None if self.rule.symmetric else constants[1], None, self.group)
+
+
+class Groups(Direct):
+    """Fit `Grouped` to each group, and round with random numbers or without."""
+
+    def __init__(self, x: Array, quantizer: Grouped, axis: int, law: Constants) -> None:
+        super().__init__(x, quantizer, axis)
+        self.run, self.group = x.size // math.prod(law.shapes[0]), law.group
+        self.stored, self.flat = (2, *law.shapes[0]), (2, math.prod(law.shapes[0]))
+        self.key, self.half = kernel_key(quantizer), quantizer.constants == "bfloat16"
+        self.digits, self.kernel = DIGITS[quantizer.constants], kernel("cpu", "encode_groups")
+
+    def encode(self, x: Array, out: Array) -> Constants | None:
+        constants, wrong = np.empty(self.stored, np.float32), np.zeros(1, np.bool_)
+        self.kernel(x, self.run, self.digits, self.key, wrong, constants.reshape(self.flat), out)
+        if wrong.item():
+            return None
+        stored = upper_half(constants) if self.half else constants
+        stored.setflags(False)  # type: ignore[call-arg]
+        return Constants(stored[0], stored[1], None, self.group)
+
+
+def form(x: Any, quantizer: Any, axis: Any, scale_axis: Any, group: Any) -> tuple[Any, ...] | None:
+    """Return the key of a call; None for a call that is not prepared."""
+    scheme: Any = type(quantizer)
+    if type(x) is not np.ndarray or not encoding.of_package(scheme):
+        return None
+    if type(axis) is not int or not (scale_axis is None or type(scale_axis) is int):
+        return None
+    if not (group is None or type(group) is int):
+        return None
+    values = tuple(quantizer.__dict__.values())  # with their types: True is not 1.0, though the two are equal
+    return scheme, values, tuple(map(type, values)), x.dtype, x.shape, axis, scale_axis, group
+
+
+def find(key: tuple[Any, ...]) -> Ready | Direct | None:
+    """Return the call that `keep` prepared, or None."""
+    ready: Ready | Direct | None = _kept.found(key)
     return ready
 
 
@@ -96,7 +185,7 @@ def keep(
     group: int | None,
     law: Constants,
 ) -> None:
-    """Keep what is ready of a call that has been made, if its fit and one pass of a kernel are all of it.
+    """Prepare calls like one that was made, if its fit and one pass of a kernel are all of it.
 
     `varying` are the axes along which constants vary, with `group` in groups of the packed one too.
     """
@@ -110,6 +199,10 @@ def keep(
             encoder = encoding.encoder(op, x, quantizer, law, axis)
         else:
             return
+    direct = _direct(x, quantizer, axis, law, encoder)
+    if direct is not None:
+        _kept.keep(key, direct)
+        return
     reduced, grouped = tuple(d for d in range(x.ndim) if d not in varying), x.shape
     if group is not None:
         reduced = (*(d if d < axis else d + 1 for d in reduced if d != axis), axis + 1)
@@ -120,3 +213,31 @@ def keep(
         reduced, grouped, stored, law.group, repr(quantizer),
     )  # fmt: skip
     _kept.keep(key, ready)
+
+
+def _direct(
+    x: Array, quantizer: Quantizer, axis: int, law: Constants, encoder: encoding.Encoder | grids.Encoder | None
+) -> Direct | None:
+    """One kernel for all of a call, of small arrays and of many ranges; None where there is none."""
+    if axis != x.ndim - 1 or not encoding.in_words(x, law, axis):
+        return None
+    if quantizer.fixed:
+        return Given(x, quantizer, axis, law, encoder) if encoder is not None and x.size < _FEW else None
+    if not isinstance(quantizer, (Grouped, Uniform)) or not _outer(law.shapes[0], x.shape, law.group):
+        return None
+    if x.size >= _FEW and math.prod(law.shapes[0]) < _MANY:
+        return None
+    if isinstance(quantizer, Grouped):
+        return Groups(x, quantizer, axis, law) if x.dtype in (np.float32, np.float64) else None
+    rule = range_rule(quantizer)
+    return None if rule is None or x.dtype.kind != "f" else Ranged(x, quantizer, axis, law, rule)
+
+
+def _outer(entries: tuple[int, ...], shape: tuple[int, ...], group: int | None) -> bool:
+    """True where each of the constants' entries has one run of the flattened array, of whole words of a row or rows."""
+    varies = [n > 1 for n in entries]
+    if varies[-1] and group is None:
+        return False
+    leading = [yes or n == 1 for yes, n in zip(varies, shape, strict=True)]
+    first = leading.index(False) if False in leading else len(leading)
+    return not any(varies[first + 1 :])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,9 @@ from ...core.errors import DeviceError
 from ...core.format import WORD_BITS, word_count
 from ...core.progress import Progress
 from ...quantizers.base import Quantizer
-from ...quantizers.extremes import extremes
 from ..words.conversion import pack_codes
 from ..words.placement import created
-from . import encoding, grids
-from . import prepared_schemes as given
+from . import encoding, fitting, grids, parts, prepared_schemes
 from .scheme_choice import chosen
 
 # Elements that are in work at a time, so that arrays larger than memory pass through. NumPy's way makes several
@@ -73,10 +70,10 @@ def quantize(
     array([ 2., -2.], dtype=float32)
     """
     op = "quantize"
-    key = given.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
-    ready = None if key is None else given.found(key)
-    if ready is not None and (made := ready(x)) is not None:
-        return made
+    key = prepared_schemes.form(x, quantizer, axis, scale_axis, group) if bits is None and calibration is None else None
+    ready = None if key is None else prepared_schemes.find(key)
+    if ready is not None and (q := ready(x)) is not None:
+        return q
     a: Any = bfloat16.of_gpu(op, x) or checks.dense(op, "x", x)
     if (quantizer is None) == (bits is None):
         got = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
@@ -98,12 +95,12 @@ def quantize(
         _check_fitted_on_cpu(op, a)
     if calibration is not None:
         source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
-    constants = _fit(op, source, quantizer, at, keep, group)
+    constants = fitting.fit(op, source, quantizer, at, keep, group, _BLOCK)
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
     law = law.to_bfloat16() if constants.bfloat16 else law
     words = _encode(op, a, quantizer, law, at, progress)
     if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
-        given.keep(op, key, a, quantizer, at, keep, group, law)
+        prepared_schemes.keep(op, key, a, quantizer, at, keep, group, law)
     return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
 
 
@@ -115,12 +112,12 @@ def kept_axes(
     group: int | None,
     usual: int | None,
 ) -> tuple[tuple[int, ...], int | None]:
-    """The unpacked axes along which constants vary, and the length of their groups along the packed one.
+    """Return the unpacked axes along which constants vary, and the length of their groups along the packed one.
 
-    `usual` is the quantiser's own group, for calls that don't say how constants vary along the packed axis.
+    `usual` is the quantiser's group, for calls that don't say how constants vary along the packed axis.
     """
-    given = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
-    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in given)
+    axes = scale_axis if isinstance(scale_axis, (tuple, list)) else () if scale_axis is None else (scale_axis,)
+    keep = tuple(checks.axis(op, d, len(shape), "scale_axis") for d in axes)
     if group is None and at not in keep:
         group = usual
     if group is not None:
@@ -140,13 +137,13 @@ def _check_fitted_on_cpu(op: str, a: Any) -> None:
         )
 
 
-def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
+def _calibration(op: str, sample: Any, shape: tuple[int, ...], quantizer: Quantizer, varying: tuple[int, ...]) -> Array:
     if not quantizer.pointwise:
         raise ValueError(
             f"{op}: {quantizer} takes an element's code from all values that share its constants, so constants "
             f"fitted to a calibration array do not fit x; leave calibration out"
         )
-    source = checks.real_array(op, "calibration", given)
+    source = checks.real_array(op, "calibration", sample)
     if source.ndim != len(shape) or any(source.shape[d] != shape[d] for d in varying):
         raise ValueError(
             f"{op}: calibration must have {len(shape)} axes, and the lengths of x {shape} along the axes {varying} "
@@ -155,120 +152,47 @@ def _calibration(op: str, given: Any, shape: tuple[int, ...], quantizer: Quantiz
     return source
 
 
-# blocks
-
-
-def _blocks(shape: tuple[int, ...], at: int, group: int | None, size: int) -> tuple[int, list[slice]]:
-    """An axis, and slices of it that hold about `size` elements each; one of all where there are no more.
-
-    Axes before it have a length of 1, so a block is one run of the flattened array. Slices of the packed axis begin on
-    words and on groups.
-    """
-    if math.prod(shape) <= size:
-        return 0, [slice(0, shape[0])]
-    d = next(d for d, n in enumerate(shape) if n > 1)
-    unit = math.lcm(WORD_BITS, group or 1) if d == at else 1
-    step = max(1, size // max(1, math.prod(shape[d + 1 :])))
-    step = -(-step // unit) * unit
-    return d, [slice(i, min(i + step, shape[d])) for i in range(0, shape[d], step)]
-
-
-def _at(d: int, part: slice) -> tuple[slice, ...]:
-    return (*(slice(None),) * d, part)
-
-
-def _in_groups(length: int, at: int, group: int) -> Iterator[tuple[tuple[slice, ...], slice, int]]:
-    """(elements, groups, elements a group) of the whole groups along the packed axis, then of a shorter last one."""
-    whole = length // group * group
-    if whole:
-        yield _at(at, slice(0, whole)), slice(0, whole // group), group
-    if length > whole:
-        yield _at(at, slice(whole, length)), slice(whole // group, None), length - whole
-
-
-def _split(a: Array, at: int, length: int) -> Array:
-    """Axis `at` as two: [groups, elements a group]."""
-    return a.reshape(*a.shape[:at], a.shape[at] // length, length, *a.shape[at + 1 :])
-
-
-# fitting
-
-
-def _fit(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
-    if quantizer.fixed:
-        return _fit_block(op, a, quantizer, at, keep, group)
-    d, parts = _blocks(a.shape, at, group, _BLOCK)
-    if not (d in keep or (d == at and group)):
-        parts = [slice(0, a.shape[d])]  # its constants come from all blocks at once
-    fitted = []
-    for part in parts:
-        block = a[_at(d, part)]
-        _check_values(op, block, quantizer, d, part.start)
-        fitted.append(_fit_block(op, block, quantizer, at, keep, group))
-    return _joined(fitted, d)
-
-
-def _fit_block(op: str, a: Array, quantizer: Quantizer, at: int, keep: tuple[int, ...], group: int | None) -> Constants:
-    if group is None or not a.shape[at]:
-        return encoding.fit(op, quantizer, a, tuple(d for d in range(a.ndim) if d not in keep))
-    reduce = (*(d if d < at else d + 1 for d in range(a.ndim) if d not in keep and d != at), at + 1)
-    pieces = []
-    for elements, _, length in _in_groups(a.shape[at], at, group):
-        fitted = encoding.fit(op, quantizer, _split(a[elements], at, length), reduce)
-        pieces.append(fitted.map(lambda c, lead: c.squeeze(lead + at + 1)))
-    return _joined(pieces, at)
-
-
-def _joined(pieces: list[Constants], d: int) -> Constants:
-    if len(pieces) == 1:
-        return pieces[0]
-    stored = [{name: a for name, a, _ in p.items()} for p in pieces]
-    leads = {name: lead for name, _, lead in pieces[0].items()}
-    made = {name: np.concatenate([s[name] for s in stored], axis=lead + d) for name, lead in leads.items()}
-    return Constants(made.get("scale"), made.get("offset"), made.get("table"))
-
-
 # encoding
 
 
 def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
-    """Words [bits, *outer, word] of x packed along axis `at`."""
-    there = device_of(a) != "cpu"
+    """Return words [bits, *outer, word] of x packed along axis `at`."""
+    on_gpu = device_of(a) != "cpu"
     even = grids.grid_of(a, quantizer, law, at) is not None
-    one_pass = even or (encoding.possible if there else encoding.pays)(a, quantizer, law, at)
-    if there and not (one_pass or quantizer.anywhere):
+    one_pass = even or (encoding.possible if on_gpu else encoding.pays)(a, quantizer, law, at)
+    if on_gpu and not (one_pass or quantizer.anywhere):
         raise DeviceError(
             f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
             f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
         )
-    d, parts = _blocks(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
-    if len(parts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
+    d, cuts = parts.slices(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
+    if len(cuts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
     outer = a.shape[:at] + a.shape[at + 1 :]
     words = empty(device_of(a), (quantizer.dtype.bits, *outer, word_count(a.shape[at])))
     with Progress(a.shape[d] if progress else 0) as bar:
-        for part in parts:
-            cut = _law_of(law, d, part, at)
-            block = _encode_block(op, a[_at(d, part)], quantizer, cut, at, one_pass, d, part.start)
+        for part in cuts:
+            constants = _law_of(law, d, part, at)
+            block = _encode_block(op, a[parts.along(d, part)], quantizer, constants, at, one_pass, d, part.start)
             if d == at:
                 words[..., part.start // WORD_BITS : word_count(part.stop)] = block
             else:
-                words[_at(1 + (d if d < at else d - 1), part)] = block
+                words[parts.along(1 + (d if d < at else d - 1), part)] = block
             bar.update(part.stop)
     return words
 
 
 def _law_of(law: Constants, d: int, part: slice, at: int) -> Constants:
-    """The constants of a part of axis d."""
+    """Return the constants of a part of axis d."""
     group = law.group if law.group and d == at else 1
     cut = slice(part.start // group, -(-part.stop // group))
-    return law.map(lambda c, lead: c[_at(lead + d, cut)] if c.shape[lead + d] > 1 else c, law.group)
+    return law.map(lambda c, lead: c[parts.along(lead + d, cut)] if c.shape[lead + d] > 1 else c, law.group)
 
 
 def _encode_block(
     op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, one_pass: bool, d: int, start: int
 ) -> Array:
-    """Words of the part of x that begins at index `start` of axis d."""
+    """Return words of the part of x that begins at index `start` of axis d."""
     words = quantizer.encode_words(a, law, at, start * math.prod(a.shape[d + 1 :]))
     if words is None and (grid := grids.grid_of(a, quantizer, law, at)) is not None:
         words = grids.encoder(a.shape, quantizer.dtype.bits, law, at)(a, grid)
@@ -276,42 +200,39 @@ def _encode_block(
         words = encoding.encoder(op, a, quantizer, law, at)(a)
     if words is None:
         a = a.widened() if isinstance(a, bfloat16.Bfloat16) else a
-        _check_values(op, a, None, d, start)
+        fitting.check_values(op, a, None, d, start)
         words = pack_codes(_codes(op, a, quantizer, law, at), at, quantizer.dtype.bits)
     return words
 
 
 def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> Array:
-    """uint8 codes in the shape of x. A quantiser sees groups as an axis of their own, as when it was fitted."""
-    if law.group is None:
-        return encoding.codes(op, quantizer, a, law)
+    """Return uint8 codes in the shape of x. A quantiser sees groups as an axis, as when it was fitted."""
     out = np.empty(a.shape, np.uint8)
-    for elements, groups, length in _in_groups(a.shape[at], at, law.group):
-        x = _split(a[elements], at, length)
+    if law.group is None:
+        _write_codes(op, a, quantizer, law, out)
+        return out
+    for elements, groups, length in parts.in_groups(a.shape[at], at, law.group):
 
         def part(c: Array, lead: int, groups: slice = groups) -> Array:
-            cut = c[_at(lead + at, groups)] if c.shape[lead + at] > 1 else c
+            cut = c[parts.along(lead + at, groups)] if c.shape[lead + at] > 1 else c
             return np.expand_dims(cut, lead + at + 1)
 
-        codes = encoding.codes(op, quantizer, x, law.map(part))
-        out[elements] = codes.reshape(a[elements].shape)
+        x, codes = parts.split(a[elements], at, length), parts.split(out[elements], at, length)
+        _write_codes(op, x, quantizer, law.map(part), codes)
     return out
 
 
-def _check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: int) -> None:
-    """No NaN, and no infinity where a quantiser is fitted. `a` begins at index `start` of x's axis d."""
-    if a.dtype.kind != "f" or not a.size:
-        return
-    low, high = extremes(a, tuple(range(a.ndim))).ravel().tolist()
-    if math.isfinite(low) and math.isfinite(high) if fitted else low <= high:
-        return
-    wrong = ~np.isfinite(a) if fitted else np.isnan(a)
-    if wrong.any():
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        where = (*at[:d], at[d] + start, *at[d + 1 :])
-        if np.isnan(a[at]):
-            raise ValueError(f"{op}: x must hold no NaN, got one at {where}")
-        raise ValueError(f"{op}: x, to which {fitted} is fitted, must be finite, got {a[at]} at {where}")
+def _write_codes(op: str, a: Array, quantizer: Quantizer, constants: Constants, out: Array) -> None:
+    """Write uint8 codes of x, of few entries of the constants at a time where those have many levels."""
+    entries = np.broadcast_shapes((1,) * a.ndim, *(c.shape[lead:] for _, c, lead in constants.items()))
+    for key in parts.of_constants(quantizer.dtype, entries):
+        elements = parts.elements_of(key, entries)
+
+        def part(c: Array, lead: int, elements: tuple[slice, ...] = elements) -> Array:
+            dims = zip(elements, c.shape[lead:], strict=True)
+            return c[(slice(None),) * lead + tuple(cut if n > 1 else slice(None) for cut, n in dims)]
+
+        out[elements] = encoding.codes(op, quantizer, a[elements], constants.map(part))
 
 
 def _named(quantizer: Any) -> str:

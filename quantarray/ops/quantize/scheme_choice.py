@@ -1,4 +1,4 @@
-"""Which quantiser suits an array."""
+"""Choose the quantiser that suits an array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_LQ_BITS = 4  # beyond, a fit takes longer than all else here, for less than
 
 
 def choose(x: Any, bits: int) -> Quantizer:
-    """The quantiser that `quantize(x, bits=bits)` takes: the simplest one within a decibel of the best for x.
+    """Return the simplest quantiser within a decibel of the best for x: `quantize(x, bits=bits)` takes it.
 
     Integers (and bools) that have a code each are kept as they are: `Uniform` with the step 1, the first of
         0 .. 2**bits - 1,    -L .. L with L = 2**(bits-1) - 1,    min(x) .. min(x) + 2**bits - 1
@@ -54,7 +54,7 @@ def choose(x: Any, bits: int) -> Quantizer:
 
 
 def chosen(op: str, name: str, x: Array, bits: Any) -> Quantizer:
-    """`choose` for an array that is checked, under the name of the operation that asks."""
+    """Choose for an array that is checked; errors name the operation `op`."""
     bits = checks.integer(op, "bits", bits, 1, MAX_BITS)
     if not x.size:
         return Uniform(bits, signed=False, mse=True)
@@ -72,7 +72,7 @@ def chosen(op: str, name: str, x: Array, bits: Any) -> Quantizer:
 
 
 def _exact(low: int, high: int, bits: int) -> Quantizer | None:
-    """A quantiser that keeps all integers from `low` to `high`, if there are codes enough."""
+    """Return a quantiser that keeps all integers from `low` to `high`, None if there are too few codes."""
     top = 2 ** (bits - 1) - 1
     if 0 <= low and high < 2**bits:
         return Uniform(bits, signed=False, step=1.0)

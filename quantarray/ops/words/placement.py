@@ -44,7 +44,7 @@ def created(make: Callable[P, QuantArray]) -> Callable[P, QuantArray]:
     @wraps(make)
     def placed(*args: P.args, **kwargs: P.kwargs) -> QuantArray:
         q, wanted = make(*args, **kwargs), _default.get()
-        return q if wanted in (q.device, "cpu") else q.to_device(wanted)
+        return q if wanted == "cpu" or wanted == q.device else q.to_device(wanted)
 
     return placed
 

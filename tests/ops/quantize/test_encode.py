@@ -274,7 +274,7 @@ def test_which_calls_are_known(kept, monkeypatch):
     for rows in range(1, 9):
         qa.quantize(x[:rows], qa.Sign())
     kept = prepared._kept.entries
-    assert len(kept) == 3 and {key[2] for key in kept} == {(6, 64), (7, 64), (8, 64)}
+    assert len(kept) == 3 and {key[4] for key in kept} == {(6, 64), (7, 64), (8, 64)}
 
 
 def any_float(dtype):

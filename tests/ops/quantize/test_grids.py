@@ -209,6 +209,42 @@ def test_calls_that_are_known_look_at_their_values():
             qa.quantize(wrong, quantizer, **kwargs)
 
 
+@pytest.mark.parametrize("shape", [(32, 4100), (40, 3, 2048), (1, 2**17), (3, 65, 64)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_ranges_of_runs_are_fitted_and_encoded_by_one_kernel(shape, dtype, monkeypatch):
+    """On several threads too; the last word of a row and of x is a part of one."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    calls = [(q, {"scale_axis": 0}) for q in FITTED]
+    calls += [(q, {"group": 64}) for q in (qa.Uniform(4), qa.Uniform(8, symmetric=False), qa.Grouped(3, seed=5))]
+    calls += [(qa.Grouped(4, 128, stochastic=False, constants="float32"), {}), (qa.Grouped(1, 64, seed=2**40), {})]
+    for quantizer, kwargs in calls:
+        expected = quantizer_result(x, quantizer, kwargs, monkeypatch)
+        qa.quantize(x, quantizer, **kwargs)
+        q = qa.quantize(x, quantizer, **kwargs)
+        validate(q)
+        assert q.digest() == expected.digest() and q.scheme == expected.scheme, (quantizer, kwargs)
+
+
+def quantizer_result(x, quantizer, kwargs, monkeypatch):
+    """The result of a call that is not prepared."""
+    with monkeypatch.context() as patch:
+        patch.setattr(prepared, "_kept", Kept(256))
+        return qa.quantize(x, quantizer, **kwargs)
+
+
+def test_a_call_of_known_ranges_asks_no_scheme(monkeypatch):
+    """One kernel does all, also after the array was written to."""
+    x = np.random.default_rng(0).standard_normal((16, 640)).astype(np.float32)
+    for quantizer, kwargs in ((qa.Uniform(4), {"scale_axis": 0}), (qa.PACT(8), {}), (qa.Grouped(2), {"group": 64})):
+        qa.quantize(x, quantizer, **kwargs)
+        x *= 2
+        expected = quantizer_result(x, quantizer, kwargs, monkeypatch)
+        with monkeypatch.context() as patch:
+            for name in ("fit", "fit_range", "encode", "grid", "encode_words"):
+                patch.setattr(type(quantizer), name, lambda *_: 1 / 0)
+            assert qa.quantize(x, quantizer, **kwargs).digest() == expected.digest()
+
+
 def test_a_subclass_with_an_encode_of_its_own_is_asked():
     class Backwards(qa.Uniform):
         monotone = nearest = False

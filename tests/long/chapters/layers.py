@@ -108,6 +108,14 @@ def _fold_batchnorm(d: Draw) -> Any:
     return lambda: qa.fold_batchnorm(gamma, beta, mean, np.ones(n), into=into).values
 
 
+def _fold(d: Draw) -> Any:
+    n, bits = d.length(2**8), d.between(1, 4)
+    slope, end = d.contents.random(n), d.among(10, 300, 2**20)
+    into = qa.Sign() if bits == 1 else qa.Uniform(bits, step=0.5)
+    d.operand(slope)
+    return lambda: qa.fold(lambda v: np.where(v < 0, slope * v, v), into=into, of=range(-end, end)).values
+
+
 def _network(d: Draw) -> Any:
     x = image(d, 1, (qa.bipolar, False))
     first = d.array(shape=(64, 3, 3, x.shape[3]), axis=3, law=(qa.bipolar, False))
@@ -130,6 +138,6 @@ def _network(d: Draw) -> Any:
 OPS = {
     "conv2d": _conv2d, "conv2d of groups": _grouped, "conv2d depthwise": _depthwise, "conv2d of bytes": _first,
     "max_pool2d": _max_pool2d, "avg_pool2d": _avg_pool2d, "Thresholds": _thresholds,
-    "fold_batchnorm": _fold_batchnorm, "nn": _network,
+    "fold": _fold, "fold_batchnorm": _fold_batchnorm, "nn": _network,
 }  # fmt: skip
-WEIGHTS = {"conv2d": 3.0, "fold_batchnorm": 0.3}
+WEIGHTS = {"conv2d": 3.0, "fold": 0.3, "fold_batchnorm": 0.3}

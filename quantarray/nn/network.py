@@ -22,7 +22,9 @@ from ..ops.creation.creation import encode
 from ..ops.products.operand import is_dense
 from ..ops.words.conversion import pack_codes
 from ..ops.words.placement import graph
-from .layers import Conv2d, Dense, MaxPool2d
+from .layers import Conv2d, Dense
+from .named import OF_INPUTS, say_first
+from .pooling import MaxPool2d
 
 if TYPE_CHECKING:
     from ..cuda.graph import Graph
@@ -69,8 +71,13 @@ class Sequential:
                 raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
 
     def __call__(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
+        i = 0
+        try:
+            for i, layer in enumerate(self.layers):  # noqa: B007
+                x = layer(x)
+        except OF_INPUTS as error:
+            say_first(error, f"layer {i}, ")
+            raise
         return x
 
     def to_device(self, device: str) -> Sequential:

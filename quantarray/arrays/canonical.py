@@ -18,16 +18,13 @@ from .array import QuantArray, validate
 
 def header(q: QuantArray) -> dict[str, Any]:
     """Everything but the numbers."""
-    levels = list(q.dtype.levels) if q.dtype.levels is not None else None
-    return {
-        "shape": list(q.shape),
-        "axis": q.axis,
-        "kind": q.dtype.kind,
-        "bits": q.dtype.bits,
-        "n_levels": q.dtype.n_levels,
-        "levels": levels,
-        "group": q.group,
-    }
+    return {"shape": list(q.shape), "axis": q.axis, **dtype_header(q.dtype), "group": q.group}
+
+
+def dtype_header(dtype: DType) -> dict[str, Any]:
+    """The keys of a header that are of the dtype."""
+    levels = None if dtype.levels is None else list(dtype.levels)
+    return {"kind": dtype.kind, "bits": dtype.bits, "n_levels": dtype.n_levels, "levels": levels}
 
 
 def arrays(q: QuantArray) -> dict[str, Array]:
@@ -48,15 +45,19 @@ def digest(q: QuantArray) -> str:
     return h.hexdigest()
 
 
-def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
-    """The array of a header and its arrays; ValueError or KeyError where they break a rule of docs/format.md."""
+def rebuild(meta: dict[str, Any], parts: dict[str, Array], mapped: bool = False) -> QuantArray:
+    """The array of a header and its arrays; ValueError or KeyError where they break a rule of docs/format.md.
+
+    Words are copied to where a cache line begins, unless they are `mapped` and shall stay in their file.
+    """
     _check_header(meta)
     for name, a in parts.items():
         allowed = ("<u8",) if name == "words" else ("<f4", "<u2")
         if a.dtype not in map(np.dtype, allowed):
             raise ValueError(f"its entry {name!r} must be {' or '.join(allowed)}, got {a.dtype.str}")
-    words = empty_lines(parts["words"].shape)
-    words[...] = parts["words"]
+    words = parts["words"] if mapped else empty_lines(parts["words"].shape)
+    if not mapped:
+        words[...] = parts["words"]
     constants = Constants(parts.get("scale"), parts.get("offset"), parts.get("table"), meta["group"])
     q = QuantArray(words, _dtype(meta), tuple(meta["shape"]), meta["axis"], constants, meta.get("scheme"))
     validate(q)
@@ -64,13 +65,23 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
     return q
 
 
+def dtype_of_header(meta: dict[str, Any]) -> DType:
+    """The dtype of the keys that `dtype_header` gives; ValueError or KeyError where there is none."""
+    _check_keys(meta, {name: _HEADER[name] for name in ("kind", "bits", "n_levels", "levels")})
+    return _dtype(meta)
+
+
 def _check_header(meta: dict[str, Any]) -> None:
     """ValueError where a key of a header is none of what it may be, by itself; KeyError where it is missing."""
-    for name, (fits, need) in (_HEADER | {n: rule for n, rule in _OPTIONAL.items() if n in meta}).items():
-        if not fits(meta[name]):
-            raise ValueError(f"its {name!r} must be {need}, got {meta[name]!r:.80}")
+    _check_keys(meta, _HEADER | {n: rule for n, rule in _OPTIONAL.items() if n in meta})
     if meta["axis"] >= len(meta["shape"]):
         raise ValueError(f"its 'axis' must be one of the {len(meta['shape'])} axes of its shape, got {meta['axis']}")
+
+
+def _check_keys(meta: dict[str, Any], rules: dict[str, tuple[Callable[[Any], bool], str]]) -> None:
+    for name, (fits, need) in rules.items():
+        if not fits(meta[name]):
+            raise ValueError(f"its {name!r} must be {need}, got {meta[name]!r:.80}")
 
 
 def _dtype(meta: dict[str, Any]) -> DType:

@@ -1,5 +1,6 @@
 """Layers and the packed network."""
 
+from .file import load
 from .layers import Conv2d, Dense
 from .network import Network, Record, Sequential, load_network
 from .pooling import AvgPool2d, GlobalAvgPool, Map, MaxPool2d, Threshold
@@ -15,6 +16,7 @@ __all__ = [
     "Record",
     "Sequential",
     "Threshold",
+    "load",
     "load_network",
 ]
 

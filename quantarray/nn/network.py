@@ -105,6 +105,22 @@ class Sequential:
                 layer.compact()
         return self
 
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the layers to a `.qa` file (docs/qa-format.md), whole or not at all; `quantarray.nn.load` reads it.
+
+        Raises TypeError for layers that have no form in a file, such as functions; `Map(f, of=dtype)` has one.
+
+        >>> import quantarray as qa, os, tempfile
+        >>> net = qa.nn.Sequential([qa.nn.MaxPool2d(2), qa.nn.Dense(qa.encode([[1, -1]], values=(-1, 1)))])
+        >>> path = os.path.join(tempfile.mkdtemp(), "net.qa")
+        >>> net.save(path)
+        >>> qa.nn.load(path)
+        Sequential(max_pool2d 2x2, dense 2 -> 1; 8 bytes of weights)
+        """
+        from .file import save_sequential
+
+        save_sequential(self, file)
+
     def graph(self, x: Any) -> Graph:
         """The layers as one CUDA graph for inputs like x, which lies on the GPU where the layers are; see `Graph`."""
         return graph(self, x)
@@ -185,6 +201,15 @@ class Network:
         self.layers.compact()
         return self
 
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the network to a `.qa` file, whole or not at all: weights packed, thresholds, samples and class names.
+
+        `quantarray.nn.load` reads it; the network that it gives has the same integers.
+        """
+        from .file import save_network
+
+        save_network(self, file)
+
     def graph(self, x: Any) -> Graph:
         """The network, encoding of raw inputs included, as one CUDA graph for inputs of x's shape and dtype.
 
@@ -260,14 +285,15 @@ def load_network(file: str | os.PathLike[str]) -> Network:
     (array([2, 0, 4]), array([2, 0, 4], dtype=uint8))
     """
     plain = read_plain(file)
-    return Network(Sequential(_layer(spec) for spec in plain.layers), plain)
+    return Network(Sequential(layer_of(spec) for spec in plain.layers), plain)
 
 
-def _layer(spec: PlainLayer) -> Layer:
+def layer_of(spec: PlainLayer, weight: QuantArray | None = None) -> Layer:
+    """The layer of a plain one, whose weight may be packed already."""
     if spec.op == "max_pool2d":
         return MaxPool2d(spec.size, spec.stride, (spec.pad, spec.pad))
     assert spec.weight is not None
-    weight = encode(spec.weight, values=smallest_dtype(spec.weight))
+    weight = encode(spec.weight, values=smallest_dtype(spec.weight)) if weight is None else weight
     if spec.op == "dense":
         return Dense(weight, _thresholds(spec))
     return Conv2d(

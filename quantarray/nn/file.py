@@ -38,7 +38,9 @@ def load(file: str | os.PathLike[str]) -> Sequential | Network:
     path = path_of("load", file)
     with open(path, "rb") as f:
         start = f.read(len(_ARCHIVE))
-    network: Sequential | Network = load_network(path) if start == _ARCHIVE else read_as("load", path, _built(path))
+    if start == _ARCHIVE or path.suffix == ".npz":
+        return load_network(path)
+    network: Sequential | Network = read_as("load", path, _built(path))
     return network
 
 

@@ -4,6 +4,7 @@ import doctest
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -541,6 +542,14 @@ def test_unaligned_arrays_of_other_writers(tmp_path):
     loaded = qa.load(tmp_path / "b.qa")
     equal(loaded["q"], q)
     assert loaded["q"].words.flags.aligned and loaded["flag"].all()
+
+
+def test_the_how_to(tmp_path, monkeypatch, capsys):
+    """The examples of docs/deploying.md print what their comments say."""
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (PAGE.parent / "deploying.md").read_text(), re.S))
+    exec(code, {})
+    assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)(?:  |\n    )# (.*)", code)
 
 
 def test_page():

@@ -661,13 +661,14 @@ CASES = {
         (lambda: qa.autotune(again="yes").__enter__(), TypeError, "again must be", "'yes'"),
     ],
     "save": [
-        (lambda: qa.save("q.npz", np.ones(2)), TypeError, "needs a QuantArray, got ndarray", "quantize"),
-        (lambda: qa.save("q.npy", signs(2)), ValueError, "must end in .npz or .safetensors, got 'q.npy'"),
+        (lambda: qa.save("q.npz", np.ones(2)),
+         TypeError, "needs a QuantArray or a dict of arrays, got ndarray", "quantize"),
+        (lambda: qa.save("q.npy", signs(2)), ValueError, "must end in .npz, .safetensors or .qa, got 'q.npy'"),
         (lambda: qa.save(3, signs(2)), TypeError, "file must be a path, got int"),
         (lambda: qa.save("a\0.npz", signs(2)), ValueError, "without null characters, got 'a\\x00.npz'"),
     ],
     "load": [
-        (lambda: qa.load("q"), ValueError, "must end in .npz or .safetensors, got 'q'"),
+        (lambda: qa.load("q"), ValueError, "must end in .npz, .safetensors or .qa, got 'q'"),
         (lambda: qa.load(None), TypeError, "file must be a path, got NoneType"),
         (lambda: qa.load("a\0.npz"), ValueError, "null characters"),
     ],

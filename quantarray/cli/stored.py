@@ -39,10 +39,10 @@ def _of_others(path: Path) -> tuple[Any, str]:
 
 def _of_document(path: Path) -> tuple[Any, str]:
     """Facts and text of a `.qa` file, with its size and checksum."""
-    found, size = read_document("info", path), path.stat().st_size
-    facts = {"kind": found.kind, "file bytes": size, "checksum": found.digest}
-    last = f"file: {output.amount(size)}, checksum {found.digest}"
-    holds = load(path) if found.kind in ("array", "arrays") else nn.load(path)
+    document, size = read_document("info", path), path.stat().st_size
+    facts = {"kind": document.kind, "file bytes": size, "checksum": document.digest}
+    last = f"file: {output.amount(size)}, checksum {document.digest}"
+    holds = load(path) if document.kind in ("array", "arrays") else nn.load(path)
     if isinstance(holds, nn.Network):
         more, text = _of_plain(holds)
     elif isinstance(holds, nn.Sequential):

@@ -114,18 +114,18 @@ def _of_text(text: str, parts: dict[str, Array]) -> QuantArray:
     return q
 
 
-def _of_document(found: document.Document) -> QuantArray | dict[str, Array | QuantArray]:
+def _of_document(holds: document.Document) -> QuantArray | dict[str, Array | QuantArray]:
     """The array or the dict of a document."""
-    document.only("load", found, ("array", "arrays"))
-    names = [*found.arrays]
-    if found.kind == "array":
-        q = found.arrays.get("array")
-        if names != ["array"] or not isinstance(q, QuantArray) or found.content is not None:
+    document.only("load", holds, ("array", "arrays"))
+    names = [*holds.arrays]
+    if holds.kind == "array":
+        q = holds.arrays.get("array")
+        if names != ["array"] or not isinstance(q, QuantArray) or holds.content is not None:
             raise FormatError(f"it must hold one packed array, {'array'!r}, got {names!r:.80}")
         return q
-    if not isinstance(found.content, list) or sorted(names) != sorted(map(str, found.content)):
-        raise FormatError(f"its document must list the names of its arrays, got {found.content!r:.80}")
-    return {name: found.arrays[name] for name in found.content}
+    if not isinstance(holds.content, list) or sorted(names) != sorted(map(str, holds.content)):
+        raise FormatError(f"its document must list the names of its arrays, got {holds.content!r:.80}")
+    return {name: holds.arrays[name] for name in holds.content}
 
 
 @created
@@ -140,7 +140,8 @@ def _placed(a: Any) -> Any:
 
 def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:
     if path.suffix not in ways:
-        raise ValueError(f"{op}: the file must end in {' or '.join(ways)}, got {str(path)!r}")
+        *last, end = ways
+        raise ValueError(f"{op}: the file must end in {', '.join(last)} or {end}, got {str(path)!r}")
     return ways[path.suffix]
 
 

@@ -63,8 +63,8 @@ def read_document(op: str, file: str | os.PathLike[str]) -> Document:
 
     Raises FormatError where the file is damaged, truncated or foreign; errors of the system pass through.
     """
-    found: Document = read_as(op, file, lambda document: document)
-    return found
+    document: Document = read_as(op, file, lambda document: document)
+    return document
 
 
 def read_as(op: str, file: str | os.PathLike[str], build: Callable[[Document], Any]) -> Any:
@@ -125,10 +125,10 @@ def _read(path: Path) -> Document:
         raise FormatError("its 'kind' must be a text and its 'arrays' an object")
     arrays: dict[str, Array | QuantArray] = {}
     for name, header in meta["arrays"].items():
-        found = {part: parts.pop(f"{name}.{part}") for part in _PARTS if f"{name}.{part}" in parts}
-        if not isinstance(header, dict) or "words" not in found:
+        pieces = {part: parts.pop(f"{name}.{part}") for part in _PARTS if f"{name}.{part}" in parts}
+        if not isinstance(header, dict) or "words" not in pieces:
             raise FormatError(f"its array {name!r:.80} has no header or no words")
-        arrays[name] = canonical.rebuild(header, found, mapped=True)
+        arrays[name] = canonical.rebuild(header, pieces, mapped=True)
     if arrays.keys() & parts.keys():
         raise FormatError(f"two of its arrays have the name {sorted(arrays.keys() & parts.keys())[0]!r:.80}")
     arrays.update(parts)

@@ -81,10 +81,10 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise FormatError("two of its entries have one name")
-    return found
+    return entries
 
 
 def _span(name: str, entry: Any) -> tuple[int, int]:

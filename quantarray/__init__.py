@@ -146,6 +146,7 @@ from .ops.manipulation.views import (
 from .ops.on_device import on
 from .ops.products.batchnorm import fold_batchnorm
 from .ops.products.convolution import conv2d
+from .ops.products.folding import fold
 from .ops.products.hamming_search import top_k
 from .ops.products.matrix_product import linear, matmul
 from .ops.products.pooling import avg_pool2d, max_pool2d
@@ -306,6 +307,7 @@ __all__ = [
     "flip",
     "floor",
     "floor_divide",
+    "fold",
     "fold_batchnorm",
     "from_bitarray",
     "from_codes",

@@ -18,16 +18,13 @@ from .array import QuantArray, validate
 
 def header(q: QuantArray) -> dict[str, Any]:
     """Describe an array by everything but its numbers."""
-    levels = list(q.dtype.levels) if q.dtype.levels is not None else None
-    return {
-        "shape": list(q.shape),
-        "axis": q.axis,
-        "kind": q.dtype.kind,
-        "bits": q.dtype.bits,
-        "n_levels": q.dtype.n_levels,
-        "levels": levels,
-        "group": q.group,
-    }
+    return {"shape": list(q.shape), "axis": q.axis, **dtype_header(q.dtype), "group": q.group}
+
+
+def dtype_header(dtype: DType) -> dict[str, Any]:
+    """Return the keys of a header that describe the dtype."""
+    levels = None if dtype.levels is None else list(dtype.levels)
+    return {"kind": dtype.kind, "bits": dtype.bits, "n_levels": dtype.n_levels, "levels": levels}
 
 
 def arrays(q: QuantArray) -> dict[str, Array]:
@@ -48,15 +45,19 @@ def digest(q: QuantArray) -> str:
     return h.hexdigest()
 
 
-def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
-    """Rebuild an array from its header and arrays; ValueError or KeyError where they break a rule of docs/format.md."""
+def rebuild(meta: dict[str, Any], parts: dict[str, Array], mapped: bool = False) -> QuantArray:
+    """Rebuild an array from its header and arrays; ValueError or KeyError where they break a rule of docs/format.md.
+
+    Words are copied to where a cache line begins, unless they are `mapped` and shall stay in their file.
+    """
     _check_header(meta)
     for name, a in parts.items():
         allowed = ("<u8",) if name == "words" else ("<f4", "<u2")
         if a.dtype not in map(np.dtype, allowed):
             raise ValueError(f"its entry {name!r} must be {' or '.join(allowed)}, got {a.dtype.str}")
-    words = empty_lines(parts["words"].shape)
-    words[...] = parts["words"]
+    words = parts["words"] if mapped else empty_lines(parts["words"].shape)
+    if not mapped:
+        words[...] = parts["words"]
     constants = Constants(parts.get("scale"), parts.get("offset"), parts.get("table"), meta["group"])
     q = QuantArray(words, _dtype(meta), tuple(meta["shape"]), meta["axis"], constants, meta.get("scheme"))
     validate(q)
@@ -64,13 +65,23 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array]) -> QuantArray:
     return q
 
 
+def dtype_of_header(meta: dict[str, Any]) -> DType:
+    """Return the dtype that the keys of `dtype_header` describe; ValueError or KeyError where there is none."""
+    _check_keys(meta, {name: _HEADER[name] for name in ("kind", "bits", "n_levels", "levels")})
+    return _dtype(meta)
+
+
 def _check_header(meta: dict[str, Any]) -> None:
     """Check each key of a header by itself: ValueError where it has a wrong value, KeyError where it is missing."""
-    for name, (fits, need) in (_HEADER | {n: rule for n, rule in _OPTIONAL.items() if n in meta}).items():
-        if not fits(meta[name]):
-            raise ValueError(f"its {name!r} must be {need}, got {meta[name]!r:.80}")
+    _check_keys(meta, _HEADER | {n: rule for n, rule in _OPTIONAL.items() if n in meta})
     if meta["axis"] >= len(meta["shape"]):
         raise ValueError(f"its 'axis' must be one of the {len(meta['shape'])} axes of its shape, got {meta['axis']}")
+
+
+def _check_keys(meta: dict[str, Any], rules: dict[str, tuple[Callable[[Any], bool], str]]) -> None:
+    for name, (fits, need) in rules.items():
+        if not fits(meta[name]):
+            raise ValueError(f"its {name!r} must be {need}, got {meta[name]!r:.80}")
 
 
 def _dtype(meta: dict[str, Any]) -> DType:

@@ -1,4 +1,4 @@
-"""The command line: `quantarray run`, `info`, `tune`, `compare`, `demo`."""
+"""The command line: `quantarray run`, `info`, `convert`, `tune`, `compare`, `demo`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from . import compare, demo, info, output, run, tune
+from . import compare, convert, demo, info, output, run, tune
 
+_COMMANDS = "run | info | convert | tune | compare | demo"
 # What a user's file or argument can cause. A TypeError is not among them: that would be this library's own mistake.
 _USER_ERRORS = (OSError, ValueError, ImportError, MemoryError, OverflowError)
 
@@ -51,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(argv: Sequence[str] | None) -> int:
     parser = _Parser(prog="quantarray", description="Arrays and networks of 1 to 8 bits that stay packed.")
     parser.add_argument("--version", action="version", version=f"quantarray {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="run | info | tune | compare | demo")
-    for command in (run, info, tune, compare, demo):
+    commands = parser.add_subparsers(title="commands", required=True, metavar=_COMMANDS)
+    for command in (run, info, convert, tune, compare, demo):
         command.add_parser(commands)
     try:
         args = parser.parse_args(argv)

@@ -9,11 +9,14 @@ from typing import Any
 
 from ..nn import Network, load_network
 from . import output, picture
-from .run import accuracy, agreement, timed
+from .run import accuracy, agreement, network_of, timed
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("demo", help="classify digits with a packed network", description=__doc__)
+    parser.add_argument(
+        "network", type=Path, nargs="?", metavar="NET", help="a network with images and labels of its own"
+    )
     parser.add_argument("--out", type=Path, default=Path("quantarray-demo.png"), metavar="PICTURE.png")
     parser.add_argument("--limit", type=output.count, metavar="N", help="the first N images only")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -24,8 +27,7 @@ def demo(args: argparse.Namespace) -> int:
     """The command. Without matplotlib there is no picture, and that is no error."""
     if args.out.suffix.lower() not in picture.ENDINGS:
         raise ValueError(f"demo: --out must end in {', '.join(picture.ENDINGS)}, got {str(args.out)!r}")
-    with resources.as_file(resources.files("quantarray") / "data" / "digits.npz") as path:
-        network = load_network(path)
+    network = _network(args.network)
     plain = network.plain
     assert plain.labels is not None
     x, labels, expected = (a[: args.limit] for a in (plain.input, plain.labels, plain.expected))
@@ -49,6 +51,18 @@ def demo(args: argparse.Namespace) -> int:
     return 0
 
 
+def _network(path: Path | None) -> Network:
+    """The network of a file, which must have what the demo shows; without one, the package's."""
+    if path is None:
+        with resources.as_file(resources.files("quantarray") / "data" / "digits.npz") as packaged:
+            return load_network(packaged)
+    network = network_of("demo", path)
+    plain = network.plain
+    if plain.labels is None or plain.input.ndim != 4 or len(plain.layers[-1].shape) != 1 or not len(plain.input):
+        raise ValueError(f"demo: {path} must hold images, their labels, and layers that return a score for each class")
+    return network
+
+
 def memory(network: Network) -> dict[str, Any]:
     """Bytes of all weights, and of what all layers return for one image: packed, and as float32."""
     layers, records = network.plain.layers, network.layers.trace(network.encode_input(network.plain.input[:1]))
@@ -69,7 +83,7 @@ def memory(network: Network) -> dict[str, Any]:
 def _print(network: Network, facts: dict[str, Any]) -> None:
     right, met, used = facts["accuracy"], facts["agreement"], facts["memory"]
     scores = "all equal to" if met["equal"] == met["total"] else "NOT all equal to"
-    print(f"{facts['images']} held-out images of handwritten digits, {network.layers!r}")
+    print(f"{facts['images']} held-out images for {network.plain.name}, {network.layers!r}")
     print(f"accuracy:     {right['right']} of {right['total']} right, {right['percent']:.2f} %")
     print(f"exactness:    {met['equal']:,} of {met['total']:,} integer scores {scores} the training framework's")
     for name in ("weights", "activations"):

@@ -14,23 +14,21 @@ import numba
 import numpy as np
 
 from .. import __version__
-from ..arrays.array import QuantArray
 from ..backends.registry import first_gpu
-from ..core.errors import DeviceError, FormatError
+from ..core.errors import DeviceError
 from ..core.machine import cpu_name
-from ..cpu.runtime import isa, threads
+from ..cpu import isa
+from ..cpu.runtime import threads
 from ..cuda.runtime import isa as cuda_isa
-from ..io.container import load
-from ..nn import load_network
 from ..tuning import autotune
-from . import output
+from . import output, stored
 
 FEATURES = ("popcnt", "avx2", "avx512f", "avx512vpopcntdq", "amx-int8", "neon")
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("info", help="say what this machine or a file holds", description=__doc__)
-    parser.add_argument("file", type=Path, nargs="?", help="a quantarray container or a network of plain integers")
+    parser.add_argument("file", type=Path, nargs="?", help="a file of arrays or of a network")
     parser.add_argument("--json", action="store_true", help="print the facts as JSON")
     parser.set_defaults(command=info)
 
@@ -39,17 +37,9 @@ def info(args: argparse.Namespace) -> int:
     """The command."""
     if args.file is None:
         facts = machine()
-        output.print_json(facts) if args.json else print(_text(facts))
+        output.print_json(facts) if args.json else print(output.lines(facts))
         return 0
-    if args.file.suffix not in (".npz", ".safetensors"):
-        raise ValueError(f"info: the file must end in .npz or .safetensors, got {str(args.file)!r}")
-    try:
-        q = load(args.file)
-    except FormatError as not_container:
-        _network(args, not_container)
-    else:
-        facts = container(q)
-        output.print_json(facts) if args.json else print(f"{args.file}\n{_text(facts)}")
+    stored.describe(args.file, args.json)
     return 0
 
 
@@ -105,9 +95,7 @@ def autotuned() -> str:
     """Whether kernels are chosen by measurements."""
     named, found = os.environ.get(autotune.VARIABLE), autotune.known()
     if not named:
-        return (
-            f"no table: the cost model chooses; {autotune.VARIABLE}=PATH takes one, `quantarray tune NET.npz` makes one"
-        )
+        return f"no table: the cost model chooses; {autotune.VARIABLE}=PATH takes one, `quantarray tune NET` makes one"
     return f"{found} calls measured on this CPU, from {autotune.VARIABLE}={named}; the cost model chooses for others"
 
 
@@ -131,52 +119,3 @@ def thread_layer() -> str:
         return str(numba.threading_layer())  # type: ignore[attr-defined]
     except ValueError:
         return "not started; chosen by the first parallel kernel"
-
-
-def container(q: QuantArray) -> dict[str, Any]:
-    """The fields of an array's repr."""
-    constants = {name: list(a.shape) for name, a, _ in q.constants.items()}
-    return {
-        "shape": list(q.shape),
-        "dtype": str(q.dtype),
-        "bits": q.bits,
-        "axis": q.axis,
-        "group": q.group,
-        "constants": constants,
-        "bytes": q.nbytes,
-        "float32 bytes": 4 * q.size,
-        "digest": q.digest(),
-    }
-
-
-def _network(args: argparse.Namespace, not_container: FormatError) -> None:
-    try:
-        network = load_network(args.file)
-    except FormatError as not_plain:
-        # The reasons come behind the last mention of the file, which the message names once
-        reasons = (str(e).partition(f"{args.file} ")[2] or str(e) for e in (not_container, not_plain))
-        raise FormatError(f"info: {args.file} " + "; and it ".join(reasons)) from not_plain
-    plain, rows = network.plain, output.layer_rows(network)
-    if args.json:
-        facts = {"network": plain.name, "input": list(plain.input.shape[1:]), "samples": len(plain.input)}
-        output.print_json(facts | {"classes": plain.classes, "layers": rows})
-        return
-    print(output.heading(plain))
-    print(output.layer_table(rows))
-    print(f"samples: {len(plain.input)}, {'with' if plain.labels is not None else 'without'} labels")
-    if plain.input_text:
-        print(f"input: {plain.input_text}")
-
-
-def _text(facts: dict[str, Any]) -> str:
-    """Facts as lines; a dictionary inside becomes one line."""
-    width = max(map(len, facts))
-    return "\n".join(f"{name.ljust(width)}  {_value(value)}" for name, value in facts.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_value(inner)}" for name, inner in value.items()) or "none"
-    if isinstance(value, list):
-        return " x ".join(map(str, value)) if all(isinstance(v, int) for v in value) else " ".join(value) or "none"
-    return str(value)

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from ..arrays.array import QuantArray
@@ -101,6 +102,11 @@ def heading(plain: PlainNetwork) -> str:
     return f"{plain.name}: {len(plain.layers)} layers, input {shape}, {plain.path}"
 
 
+def neither(path: Path, *reasons: Exception) -> str:
+    """The file once, and for each reading of it what its error says behind the file's last mention."""
+    return f"{path} " + "; and it ".join(str(e).partition(f"{path} ")[2] or str(e) for e in reasons)
+
+
 def count(text: str) -> int:
     """An argument that is a positive integer."""
     try:
@@ -110,3 +116,17 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"needs a positive integer, got {text!r}")
     return number
+
+
+def lines(facts: dict[str, Any]) -> str:
+    """Facts as lines; a dictionary inside becomes one line."""
+    width = max(map(len, facts))
+    return "\n".join(f"{name.ljust(width)}  {_value(value)}" for name, value in facts.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_value(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return " x ".join(map(str, value)) if all(isinstance(v, int) for v in value) else " ".join(value) or "none"
+    return str(value)

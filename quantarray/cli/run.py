@@ -1,10 +1,11 @@
-"""`quantarray run NET.npz`: run a network of plain integers and say how fast and how right it is."""
+"""`quantarray run NET`: run a network on its own samples, and say how fast and how right it is; or on image files."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,23 @@ from typing import Any
 import numpy as np
 
 from ..arrays.array import QuantArray
+from ..backends.registry import namespace
 from ..core.dtypes import Array
 from ..core.progress import Progress
 from ..io.files import load_npy, whole
-from ..nn import Network, load_network
-from . import output
+from ..nn import Network, load
+from ..ops.words.placement import asnumpy
+from . import images, output
 
 BATCH = 64
 FEW = 20  # predictions that are shown
 
 
 def add_parser(commands: Any) -> None:
-    parser = commands.add_parser("run", help="run a network of plain integers", description=__doc__)
-    parser.add_argument("network", type=Path, metavar="NET.npz", help="a file of docs/plain-format.md")
+    parser = commands.add_parser("run", help="run a network", description=__doc__)
+    parser.add_argument("network", type=Path, metavar="NET", help="a .qa file, or an .npz of docs/plain-format.md")
+    parser.add_argument("images", type=Path, nargs="*", default=[], metavar="IMAGE", help="classify these image files")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="where to run it, such as cuda (cpu)")
     parser.add_argument("--input", type=Path, metavar="X.npy", help="uint8 inputs instead of the stored ones")
     parser.add_argument("--output", type=Path, metavar="Y.npy", help="write the integer results there")
     parser.add_argument("--labels", type=Path, metavar="Y.npy", help="the true classes, one integer an input")
@@ -46,7 +51,25 @@ class Timed:
         return len(self.values) / self.seconds if self.seconds else math.inf
 
 
-def timed(network: Network, x: Array, batch: int = BATCH) -> Timed:
+def network_of(op: str, path: Path) -> Network:
+    """The network of a file, with what describes its inputs."""
+    network = load(path)
+    if not isinstance(network, Network):
+        raise ValueError(
+            f"{op}: {path} holds layers without a description of their inputs; quantarray.nn.load(file)(x) runs them"
+        )
+    return network
+
+
+def on_device(network: Network, device: str) -> Callable[[Array], Any]:
+    """The network as a function from arrays to results on the CPU."""
+    if device == "cpu":
+        return network
+    placed, xp = network.to_device(device), namespace(device)
+    return lambda x: asnumpy(placed(xp.asarray(x)))
+
+
+def timed(network: Callable[[Array], Any], x: Array, batch: int = BATCH) -> Timed:
     """Integer results of raw inputs in batches. The first batch runs twice: compilation is not in the time."""
     network(x[:batch])
     parts, seconds = [], 0.0
@@ -66,13 +89,15 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("run: --check compares with the stored results of the stored input, so it takes no --input")
     if args.output is not None and args.output.suffix != ".npy":
         raise ValueError(f"run: --output must end in .npy, got {str(args.output)!r}")
-    network = load_network(args.network)
+    network = network_of("run", args.network)
+    if args.images:
+        return _classify(args, network)
     x = network.plain.input if args.input is None else _inputs(args.input, network.plain.input.shape[1:])
     labels = _labels(args, network, len(x))
     x = x[: args.limit]
     if not len(x):
         raise ValueError(f"run: there are no inputs in {args.input or args.network}")
-    found = timed(network, x)
+    found = timed(on_device(network, args.device), x)
     if args.output is not None:
         whole("run", args.output, lambda path: np.save(path, found.values))
     facts: dict[str, Any] = {
@@ -93,6 +118,27 @@ def run(args: argparse.Namespace) -> int:
         print_figures(facts)
     met = facts["agreement"]
     return int(args.check and met["equal"] != met["total"])
+
+
+def _classify(args: argparse.Namespace, network: Network) -> int:
+    """Print file, class and label of each image."""
+    others = {"--check": args.check, "--input": args.input, "--output": args.output, "--labels": args.labels}
+    for name, value in others.items():
+        if value:
+            raise ValueError(f"run: image files are classified without {name}")
+    plain, files = network.plain, args.images[: args.limit]
+    if len(plain.layers[-1].shape) != 1:
+        raise ValueError(f"run: {args.network} returns no class scores, {('N', *plain.layers[-1].shape)}")
+    x = images.read(files, plain.input.shape[1:], len(plain.input_table))
+    classes = timed(on_device(network, args.device), x).values.argmax(axis=1).tolist()
+    labels = [None if plain.classes is None else plain.classes[c] for c in classes]
+    if args.json:
+        rows = zip(files, classes, labels, strict=True)
+        output.print_json([{"file": str(file), "class": c, "label": label} for file, c, label in rows])
+        return 0
+    for file, c, label in zip(files, classes, labels, strict=True):
+        print(f"{file}: class {c}{'' if label is None else f', {label}'}")
+    return 0
 
 
 def agreement(values: Array, expected: Array) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""`quantarray tune NET.npz`: time the kernels that can make each layer of a network, and keep the fastest in a file."""
+"""`quantarray tune NET`: time the kernels that can make each layer of a network, and keep the fastest in a file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..nn import load_network
 from ..tuning.autotune import VARIABLE, autotune
 from . import output
+from .run import network_of
 
 BATCHES = [1, 64]  # of the second, `quantarray run` makes its batches
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tune", help="choose the kernels of a network by timing them", description=__doc__)
-    parser.add_argument("network", type=Path, metavar="NET.npz", help="a file of docs/plain-format.md")
+    parser.add_argument("network", type=Path, metavar="NET", help="a .qa file, or an .npz of docs/plain-format.md")
     parser.add_argument(
         "--batch", type=output.count, nargs="+", default=BATCHES, metavar="N", help="inputs at once (1 64)"
     )
@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
 
 def tune(args: argparse.Namespace) -> int:
     """The command."""
-    network = load_network(args.network)
+    network = network_of("tune", args.network)
     x = network.plain.input
     if not len(x):
         raise ValueError(f"tune: there are no inputs in {args.network}")

@@ -1,4 +1,4 @@
-"""One array in a file: `.npz` in the core, `.safetensors` with an extra."""
+"""Arrays in a file: one in `.npz` or, with an extra, `.safetensors`; one or several in `.qa`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..core.dtypes import Array
 from ..core.errors import FormatError
 from ..core.forks import no_fork
 from ..ops.words.placement import created
+from . import document
 from .archive import read_arrays
 from .files import path_of, reason, whole
 
@@ -25,22 +27,37 @@ VERSION = 1
 _NAMES = ("words", "scale", "offset", "table")
 
 
-def save(file: str | os.PathLike[str], q: QuantArray) -> None:
-    """Write one array to a `.npz` or `.safetensors` file, whole or not at all.
+def save(file: str | os.PathLike[str], q: QuantArray | Mapping[str, Any]) -> None:
+    """Write one array to a `.npz`, `.safetensors` or `.qa` file, whole or not at all; or a dict of arrays to a `.qa`.
 
-    The file holds words, constants, a digest of both, and the scheme; docs/format.md describes it. Raises TypeError for
-    anything but a QuantArray, ValueError for another ending, ImportError where the safetensors extra is missing.
+    The file holds words, constants, a digest of both, and the scheme; docs/format.md describes it, docs/qa-format.md
+    files of a dict, whose values are QuantArrays and arrays of bools, integers and floats. Raises TypeError for
+    anything else, ValueError for another ending, ImportError where the safetensors extra is missing.
 
-    >>> import quantarray as qa, tempfile, os
-    >>> path = os.path.join(tempfile.mkdtemp(), "q.npz")
+    >>> import quantarray as qa, numpy as np, tempfile, os
+    >>> folder = tempfile.mkdtemp()
+    >>> path = os.path.join(folder, "q.npz")
     >>> qa.save(path, qa.encode([1, -1, 1], values=(-1, 1)))
     >>> qa.load(path).dequantize()
     array([ 1, -1,  1], dtype=int32)
+    >>> qa.save(os.path.join(folder, "w.qa"), {"w": qa.encode([1, -1], values=(-1, 1)), "bias": np.array([3, 4])})
+    >>> {name: a.shape for name, a in qa.load(os.path.join(folder, "w.qa")).items()}
+    {'w': (2,), 'bias': (2,)}
     """
     path = path_of("save", file)
-    write = _by_ending("save", path, {".npz": _write_npz, ".safetensors": _write_safetensors})
+    write = _by_ending("save", path, {".npz": _write_npz, ".safetensors": _write_safetensors, document.ENDING: None})
+    if isinstance(q, Mapping):
+        if write is not None:
+            raise ValueError(f"save: a dict of arrays goes into a file that ends in .qa, got {str(path)!r}")
+        document.write_document("save", path, "arrays", list(q), q)
+        return
     if not isinstance(q, QuantArray):
-        raise TypeError(f"save: needs a QuantArray, got {type(q).__name__}; quantize or encode it first")
+        raise TypeError(
+            f"save: needs a QuantArray or a dict of arrays, got {type(q).__name__}; quantize or encode it first"
+        )
+    if write is None:
+        document.write_document("save", path, "array", None, {"array": q})
+        return
     meta = {"format": MAGIC, "version": VERSION, "digest": canonical.digest(q), **canonical.header(q)}
     if q.scheme is not None:
         meta["scheme"] = q.scheme
@@ -48,9 +65,11 @@ def save(file: str | os.PathLike[str], q: QuantArray) -> None:
     whole("save", path, lambda target: write(target, text, canonical.arrays(q)))
 
 
-@created
-def load(file: str | os.PathLike[str]) -> QuantArray:
-    """Read the array that `save` wrote.
+def load(file: str | os.PathLike[str]) -> Any:
+    """Read the QuantArray, or the dict of arrays, that `save` wrote.
+
+    Arrays of a `.qa` file are read-only and lie in the mapped file: their bytes come into memory when they are read and
+    are shared by all processes that load the file. So replace such a file, as `save` does, and never write into it.
 
     Raises FormatError where the file is damaged, truncated or foreign: what comes back is the array that was saved or
     nothing. FileNotFoundError and other errors of the system pass through.
@@ -62,33 +81,67 @@ def load(file: str | os.PathLike[str]) -> QuantArray:
     (quantarray.uint2, [[3, 0], [1, 2]])
     """
     path = path_of("load", file)
-    read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors})
+    read = _by_ending("load", path, {".npz": _read_npz, ".safetensors": _read_safetensors, document.ENDING: None})
+    if read is None:
+        arrays = document.read_as("load", path, _of_document)
+        return {name: _placed(a) for name, a in arrays.items()} if isinstance(arrays, dict) else _placed(arrays)
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
     try:
         text, parts = read(path)
-        meta = json.loads(text)
-        if not isinstance(meta, dict):
-            raise FormatError("its 'meta' is not a JSON object")
-        if "layers" in meta:
-            raise FormatError("it is a network of plain integers, which quantarray.nn.load_network reads")
-        if meta["format"] != MAGIC:
-            raise FormatError(f"it says {meta['format']!r} where {MAGIC!r} should be")
-        if type(meta["version"]) is not int or meta["version"] != VERSION:
-            raise FormatError(f"it has version {meta['version']!r}, this library reads version {VERSION}")
-        q, digest = canonical.rebuild(meta, parts), meta["digest"]
-        if canonical.digest(q) != digest:
-            raise FormatError("its digest does not match its content")
+        q = _of_text(text, parts)
     except ImportError:
         raise
     except Exception as error:  # damage comes as anything: zlib, zipfile, lzma, json, unicode, memory, recursion..
         raise FormatError(f"load: {path} is not a whole quantarray file: {reason(error)}") from error
+    return _placed(q)
+
+
+def _of_text(text: str, parts: dict[str, Array]) -> QuantArray:
+    """The array of a meta text and its arrays."""
+    meta = json.loads(text)
+    if not isinstance(meta, dict):
+        raise FormatError("its 'meta' is not a JSON object")
+    if "layers" in meta:
+        raise FormatError("it is a network of plain integers, which quantarray.nn.load_network reads")
+    if meta["format"] != MAGIC:
+        raise FormatError(f"it says {meta['format']!r} where {MAGIC!r} should be")
+    if type(meta["version"]) is not int or meta["version"] != VERSION:
+        raise FormatError(f"it has version {meta['version']!r}, this library reads version {VERSION}")
+    q, digest = canonical.rebuild(meta, parts), meta["digest"]
+    if canonical.digest(q) != digest:
+        raise FormatError("its digest does not match its content")
     return q
+
+
+def _of_document(holds: document.Document) -> QuantArray | dict[str, Array | QuantArray]:
+    """The array or the dict of a document."""
+    document.only("load", holds, ("array", "arrays"))
+    names = [*holds.arrays]
+    if holds.kind == "array":
+        q = holds.arrays.get("array")
+        if names != ["array"] or not isinstance(q, QuantArray) or holds.content is not None:
+            raise FormatError(f"it must hold one packed array, {'array'!r}, got {names!r:.80}")
+        return q
+    if not isinstance(holds.content, list) or sorted(names) != sorted(map(str, holds.content)):
+        raise FormatError(f"its document must list the names of its arrays, got {holds.content!r:.80}")
+    return {name: holds.arrays[name] for name in holds.content}
+
+
+@created
+def _place(q: QuantArray) -> QuantArray:
+    return q
+
+
+def _placed(a: Any) -> Any:
+    """Packed arrays where the `with` block around the call wants them."""
+    return _place(a) if isinstance(a, QuantArray) else a
 
 
 def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:
     if path.suffix not in ways:
-        raise ValueError(f"{op}: the file must end in {' or '.join(ways)}, got {str(path)!r}")
+        *last, end = ways
+        raise ValueError(f"{op}: the file must end in {', '.join(last)} or {end}, got {str(path)!r}")
     return ways[path.suffix]
 
 

@@ -51,7 +51,8 @@ def read_plain(file: str | os.PathLike[str]) -> PlainNetwork:
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
     try:
-        return _network(path, _read_archive(path))
+        arrays = _read_archive(path)
+        return plain_network(path, _meta(arrays), arrays)
     except FormatError as error:
         raise FormatError(f"load_network: {path} is not a plain network: {reason(error)}") from error.__cause__
 
@@ -65,8 +66,8 @@ def _read_archive(path: Path) -> dict[str, Array]:
         raise FormatError(reason(error)) from error
 
 
-def _network(path: Path, arrays: dict[str, Array]) -> PlainNetwork:
-    meta = _meta(arrays)
+def plain_network(path: Path, meta: dict[str, Any], arrays: dict[str, Array]) -> PlainNetwork:
+    """The network of a checked `meta` object and arrays; FormatError where they are not consistent."""
     samples = array_of("the network", arrays, "input", "uint8", (2, 4))
     table = array_of("the network", arrays, "input_table", "integer", (1,))
     levels = [int(v) for v in table]
@@ -109,10 +110,15 @@ def _meta(arrays: dict[str, Array]) -> dict[str, Any]:
         meta = json.loads(str(text))
     except (ValueError, RecursionError) as error:
         raise FormatError(f"meta: not JSON: {error}") from error
+    if isinstance(meta, dict) and meta.get("format") == MAGIC:
+        raise FormatError("it is one packed array, which quantarray.load reads")
+    return checked_meta(meta)
+
+
+def checked_meta(meta: Any) -> dict[str, Any]:
+    """The `meta` object of a network with the keys that it must have; FormatError where they are something else."""
     if not isinstance(meta, dict):
         raise FormatError("meta: not a JSON object")
-    if meta.get("format") == MAGIC:
-        raise FormatError("it is one packed array, which quantarray.load reads")
     if not isinstance(meta.get("layers"), list) or not meta["layers"]:
         raise FormatError("meta: needs 'layers', a list of at least one")
     for key, default in (("name", None), ("input", ""), ("expected", "")):
@@ -121,4 +127,4 @@ def _meta(arrays: dict[str, Array]) -> dict[str, Any]:
     return meta
 
 
-__all__ = ["PlainLayer", "PlainNetwork", "read_plain"]
+__all__ = ["PlainLayer", "PlainNetwork", "checked_meta", "plain_network", "read_plain"]

@@ -23,7 +23,9 @@ from ..ops.creation.creation import encode
 from ..ops.products.operand import is_dense
 from ..ops.words.conversion import pack_codes
 from ..ops.words.placement import graph
-from .layers import Conv2d, Dense, MaxPool2d
+from .layers import Conv2d, Dense
+from .named import OF_INPUTS, say_first
+from .pooling import MaxPool2d
 
 if TYPE_CHECKING:
     from ..cuda.runtime.graph import Graph
@@ -51,6 +53,12 @@ class Record:
         )
 
 
+def _shown(marks: Any, i: int, layer: Layer, x: Any) -> Any:
+    """Apply a layer in a range of NVTX that a profiler shows, such as "0 Conv2d"."""
+    with ranges.shown(marks, f"{i} {getattr(layer, '__name__', type(layer).__name__)}"):
+        return layer(x)
+
+
 class Sequential:
     """Layers applied one after the other; any callables will do, such as the `Affine` of a last batch norm.
 
@@ -70,17 +78,14 @@ class Sequential:
                 raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
 
     def __call__(self, x: Any) -> Any:
-        if device_of(x) != "cpu" and (marks := ranges.nvtx()):
-            return self._shown(marks, x)
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-    def _shown(self, marks: Any, x: Any) -> Any:
-        """Apply the layers, each in a range of NVTX that a profiler shows, such as "0 Conv2d"."""
-        for i, layer in enumerate(self.layers):
-            with ranges.shown(marks, f"{i} {getattr(layer, '__name__', type(layer).__name__)}"):
-                x = layer(x)
+        marks = ranges.nvtx() if device_of(x) != "cpu" else None
+        i = 0
+        try:
+            for i, layer in enumerate(self.layers):
+                x = layer(x) if marks is None else _shown(marks, i, layer, x)
+        except OF_INPUTS as error:
+            say_first(error, f"layer {i}, ")
+            raise
         return x
 
     def to_device(self, device: str) -> Sequential:
@@ -107,6 +112,22 @@ class Sequential:
             if hasattr(layer, "compact"):
                 layer.compact()
         return self
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the layers to a `.qa` file (docs/qa-format.md), whole or not at all; `quantarray.nn.load` reads it.
+
+        Raises TypeError for layers that have no form in a file, such as functions; `Map(f, of=dtype)` has one.
+
+        >>> import quantarray as qa, os, tempfile
+        >>> net = qa.nn.Sequential([qa.nn.MaxPool2d(2), qa.nn.Dense(qa.encode([[1, -1]], values=(-1, 1)))])
+        >>> path = os.path.join(tempfile.mkdtemp(), "net.qa")
+        >>> net.save(path)
+        >>> qa.nn.load(path)
+        Sequential(max_pool2d 2x2, dense 2 -> 1; 8 bytes of weights)
+        """
+        from .file import save_sequential
+
+        save_sequential(self, file)
 
     def graph(self, x: Any) -> Graph:
         """The layers as one CUDA graph for inputs like x, which lies on the GPU where the layers are; see `Graph`."""
@@ -188,6 +209,15 @@ class Network:
         self.layers.compact()
         return self
 
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the network to a `.qa` file, whole or not at all: weights packed, thresholds, samples and class names.
+
+        `quantarray.nn.load` reads it; the network that it gives has the same integers.
+        """
+        from .file import save_network
+
+        save_network(self, file)
+
     def graph(self, x: Any) -> Graph:
         """The network, encoding of raw inputs included, as one CUDA graph for inputs of x's shape and dtype.
 
@@ -263,14 +293,15 @@ def load_network(file: str | os.PathLike[str]) -> Network:
     (array([2, 0, 4]), array([2, 0, 4], dtype=uint8))
     """
     plain = read_plain(file)
-    return Network(Sequential(_layer(spec) for spec in plain.layers), plain)
+    return Network(Sequential(layer_of(spec) for spec in plain.layers), plain)
 
 
-def _layer(spec: PlainLayer) -> Layer:
+def layer_of(spec: PlainLayer, weight: QuantArray | None = None) -> Layer:
+    """The layer of a plain one, whose weight may be packed already."""
     if spec.op == "max_pool2d":
         return MaxPool2d(spec.size, spec.stride, (spec.pad, spec.pad))
     assert spec.weight is not None
-    weight = encode(spec.weight, values=smallest_dtype(spec.weight))
+    weight = encode(spec.weight, values=smallest_dtype(spec.weight)) if weight is None else weight
     if spec.op == "dense":
         return Dense(weight, _thresholds(spec))
     return Conv2d(

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..backends.registry import kernel
 from ..core.dtypes import Array, Constants, DType, bipolar, integers, uniform
-from ..kernels.contract import RangeRule
+from ..kernels.operands import RangeRule
 from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
 from .extremes import extremes
 from .grid import Grid, sign_grid

@@ -62,15 +62,15 @@ def test_version_by_module():
 
 def test_version_and_help(capsys):
     assert call(capsys, "--version")[:2] == (0, f"quantarray {qa.__version__}\n")
-    for args in (["--help"], *([name, "--help"] for name in ("run", "info", "tune", "compare", "demo"))):
+    for args in (["--help"], *([name, "--help"] for name in ("run", "info", "convert", "tune", "compare", "demo"))):
         status, out, _ = call(capsys, *args)
         assert status == 0 and out.startswith("usage: quantarray")
 
 
 def test_wrong_arguments_are_one_line(capsys):
-    assert "required: run | info | tune | compare | demo" in error(capsys)
+    assert "required: run | info | convert | tune | compare | demo" in error(capsys)
     assert "invalid choice: 'walk'" in error(capsys, "walk")
-    assert "required: NET.npz (see quantarray run --help)" in error(capsys, "run")
+    assert "required: NET (see quantarray run --help)" in error(capsys, "run")
     assert "--limit: needs a positive integer, got '0'" in error(capsys, "demo", "--limit", "0")
     assert "unrecognized arguments: --fast" in error(capsys, "info", "--fast")
 
@@ -184,7 +184,9 @@ def test_run_refuses(net, tmp_path, capsys):
     (tmp_path / "text.npy").write_text("hello")
     assert "not a whole .npy file" in error(capsys, "run", net, "--input", tmp_path / "text.npy")
     assert "No such file" in error(capsys, "run", tmp_path / "nothing.npz")
-    assert "not a plain network" in error(capsys, "run", tmp_path / "text.npy")
+    assert "not a whole quantarray file" in error(capsys, "run", tmp_path / "text.npy")
+    (tmp_path / "text.npz").write_text("hello")
+    assert "not a plain network" in error(capsys, "run", tmp_path / "text.npz")
 
 
 def test_progress_shows_on_terminals_and_long_runs_only(net, capsys, monkeypatch):
@@ -293,7 +295,7 @@ def test_info_on_neither(tmp_path, capsys):
     said = error(capsys, "info", tmp_path / "other.npz")
     assert "is not a whole quantarray file" in said and "is not a plain network" in said
     (tmp_path / "text.txt").write_text("hello")
-    assert "must end in .npz or .safetensors" in error(capsys, "info", tmp_path / "text.txt")
+    assert "must end in .npz, .safetensors, .qa" in error(capsys, "info", tmp_path / "text.txt")
     assert "No such file" in error(capsys, "info", tmp_path / "nothing.npz")
 
 

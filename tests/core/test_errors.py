@@ -92,6 +92,10 @@ def batch_norm(op=qa.fold_batchnorm, into=None, **changed):
     return op(**given, into=qa.Sign() if into is None else into)
 
 
+def fold(f, into=None, of=range(-9, 10), **others):
+    return qa.fold(f, into=qa.Uniform(2, step=1.0) if into is None else into, of=of, **others)
+
+
 def assign(q, key, value):
     q[key] = value
 
@@ -562,6 +566,21 @@ CASES = {
         (lambda: affine(3)(np.zeros((2, 3)), axis=2), np.exceptions.AxisError, "axis 2 is out of bounds"),
         (lambda: affine(1)(3), ValueError, "at least one axis"),
     ],
+    "fold": [
+        (lambda: fold(None), TypeError, "f must be a function, got NoneType"),
+        (lambda: fold(np.abs, into=qa.Uniform(4)), ValueError, "fixed constants", "got Uniform(4)"),
+        (lambda: fold(np.abs, of=range(0)), ValueError, "range of step 1 within +-2**53", "got range(0, 0)"),
+        (lambda: fold(np.abs, of=range(0, 9, 2)), ValueError, "range of step 1", "got range(0, 9, 2)"),
+        (lambda: fold(np.abs, of=range(2**60)), ValueError, "within +-2**53"),
+        (lambda: fold(np.abs, of=np.int8), TypeError, "of must be one of int32, int64, float32", "got int8"),
+        (lambda: fold(np.abs, channels=0), ValueError, "channels must be at least 1, got 0"),
+        (lambda: fold(np.abs), ValueError, "in channel 0 it gives the levels 1 for -9, 0 for 0 and 1 for 9"),
+        (lambda: fold(lambda v: v * np.array([1, 1, np.nan])), ValueError, "got NaN for", "in channel 2"),
+        (lambda: fold(lambda v: v[0]), ValueError, "f must give [n, channels] for values [n, channels], got (1,)"),
+        (lambda: fold(lambda v: v[:, [0, 1]]), ValueError, "takes no values of one channel", "pass channels="),
+        (lambda: fold(lambda v: v.sum(0, keepdims=True)), ValueError, "one number for each of the values (2, 1)"),
+        (lambda: fold(lambda v: np.array([["a"]])), TypeError, "the result of f must be an array of"),
+    ],
     "fold_batchnorm": [
         (lambda: batch_norm(into=qa.Sign), ValueError, "into must be a quantiser with fixed constants", "Sign()"),
         (lambda: batch_norm(into=qa.Sign(scale=True)), ValueError, "fixed constants", "got Sign(scale=True)"),
@@ -642,13 +661,14 @@ CASES = {
         (lambda: qa.autotune(again="yes").__enter__(), TypeError, "again must be", "'yes'"),
     ],
     "save": [
-        (lambda: qa.save("q.npz", np.ones(2)), TypeError, "needs a QuantArray, got ndarray", "quantize"),
-        (lambda: qa.save("q.npy", signs(2)), ValueError, "must end in .npz or .safetensors, got 'q.npy'"),
+        (lambda: qa.save("q.npz", np.ones(2)),
+         TypeError, "needs a QuantArray or a dict of arrays, got ndarray", "quantize"),
+        (lambda: qa.save("q.npy", signs(2)), ValueError, "must end in .npz, .safetensors or .qa, got 'q.npy'"),
         (lambda: qa.save(3, signs(2)), TypeError, "file must be a path, got int"),
         (lambda: qa.save("a\0.npz", signs(2)), ValueError, "without null characters, got 'a\\x00.npz'"),
     ],
     "load": [
-        (lambda: qa.load("q"), ValueError, "must end in .npz or .safetensors, got 'q'"),
+        (lambda: qa.load("q"), ValueError, "must end in .npz, .safetensors or .qa, got 'q'"),
         (lambda: qa.load(None), TypeError, "file must be a path, got NoneType"),
         (lambda: qa.load("a\0.npz"), ValueError, "null characters"),
     ],

@@ -1,10 +1,10 @@
 """Files, damaged in every way: what is loaded is what was saved, or nothing is.
 
 A case draws an array, saves and loads it, and loads copies that bytes or rewritten parts have made wrong; or it has a
-save interrupted; or it does the like to a network of plain integers or to a file of tuned kernels. A copy may load as
-what was saved, or be refused by an error that names the file. One whose meta text or arrays were changed and whose
-digest was then computed anew must be read where it is lawful by docs/format.md, as what it holds, and refused
-elsewhere. No load may take more memory than a few times the file.
+save interrupted; or it does the like to a network of plain integers, to a `.qa` file of arrays or of a network, or to a
+file of tuned kernels. A copy may load as what was saved, or be refused by an error that names the file. One whose meta
+text or arrays were changed and whose digest was then computed anew must be read where it is lawful by docs/format.md,
+as what it holds, and refused elsewhere. No load may take more memory than a few times the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import quantarray as qa
 from quantarray.arrays.array import validate
 
-from . import damage, other_files
+from . import damage, other_files, qa_files
 from .interrupted import disk_full, killed
 from .lawful import lawful
 from .proof import Proof
@@ -45,8 +45,12 @@ def run(rng: np.random.Generator) -> str:
         return other_files.network(rng, folder(), attempt)
     if way < 0.3:
         return other_files.table(rng, folder(), attempt)
+    if way < 0.5:
+        return qa_files.document_file(rng, folder(), attempt)
     q = draw_array(rng)
     path = folder() / ("q.npz" if rng.random() < 0.5 else "q.safetensors")
+    if way > 0.94 and rng.random() < 0.3:
+        path = folder() / "q.qa"
     if way > 0.985:
         return killed(rng, path, q, draw_array(rng), same)
     if way > 0.94:
@@ -187,6 +191,7 @@ def prepare() -> None:
             qa.save(path, q)
             assert same(qa.load(path), q)
     other_files.prepare()
+    qa_files.prepare()
 
 
 PROOF = Proof(run, 100_000, prepare=prepare, environment={"MALLOC_ARENA_MAX": "1"})

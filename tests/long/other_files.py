@@ -134,7 +134,7 @@ def table(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
     if rng.random() < 0.5:
         path.write_bytes(damage.anywhere(rng, path.read_bytes()))
     else:
-        _change(rng, stored)
+        change(rng, stored)
         path.write_text(json.dumps(stored))
     before = path.read_bytes()
     measured = rng.random() < 0.25
@@ -158,7 +158,7 @@ def _row(rng: np.random.Generator) -> Row:
     return Row(problem, int(rng.integers(1, 4)), us, "conv", "dot")
 
 
-def _change(rng: np.random.Generator, stored: Any) -> None:
+def change(rng: np.random.Generator, stored: Any) -> None:
     """Another value somewhere in an object of JSON."""
     while True:
         key = damage.pick(rng, sorted(stored) if isinstance(stored, dict) else range(len(stored)))

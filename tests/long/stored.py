@@ -22,7 +22,10 @@ LENGTHS = (0, 1, 1, 2, 3, 5, 31, 63, 64, 65, 70, 128, 129, 200)
 HEADER = ("axis", "bits", "group", "kind", "levels", "n_levels", "shape")
 NAMES = ("offset", "scale", "table", "words")
 SCHEMES = ("XNOR()", "Uniform(4, symmetric=False)", "", "größe \u2028\0 \ud800", '"}, {"', "x" * 3000)
-TYPES = {"U64": "<u8", "F32": "<f4", "U16": "<u2", "F64": "<f8", "I64": "<i8", "I32": "<i4", "F16": "<f2", "U8": "u1"}
+TYPES = {
+    "U64": "<u8", "F32": "<f4", "U16": "<u2", "F64": "<f8", "I64": "<i8", "I32": "<i4", "F16": "<f2", "U8": "u1",
+    "BOOL": "?", "I8": "i1", "I16": "<i2", "U32": "<u4",
+}  # fmt: skip
 
 
 def draw_array(rng: np.random.Generator) -> qa.QuantArray:

@@ -45,6 +45,12 @@ def window(
     return result
 
 
+def check(op: str, stride: Any, padding: Any, dilation: Any = 1) -> None:
+    """An error where a stride, padding or dilation fits no image."""
+    steps, spread = checks.pair(op, "stride", stride, 1), checks.pair(op, "dilation", dilation, 1)
+    _pads(op, (1, 1), (1, 1), steps, padding, spread)
+
+
 _window = lru_cache(maxsize=256)(Window)  # with the properties that it has found
 
 

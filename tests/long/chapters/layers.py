@@ -108,6 +108,14 @@ def _fold_batchnorm(d: Draw) -> Any:
     return lambda: qa.fold_batchnorm(gamma, beta, mean, np.ones(n), into=into).values
 
 
+def _fold(d: Draw) -> Any:
+    n, bits = d.length(2**8), d.between(1, 4)
+    slope, end = d.contents.random(n), d.among(10, 300, 2**20)
+    into = qa.Sign() if bits == 1 else qa.Uniform(bits, step=0.5)
+    d.operand(slope)
+    return lambda: qa.fold(lambda v: np.where(v < 0, slope * v, v), into=into, of=range(-end, end)).values
+
+
 def _network(d: Draw) -> Any:
     x = image(d, 1, (qa.bipolar, False))
     first = d.array(shape=(64, 3, 3, x.shape[3]), axis=3, law=(qa.bipolar, False))
@@ -127,9 +135,30 @@ def _network(d: Draw) -> Any:
     return call
 
 
+def _layers(d: Draw) -> Any:
+    """A convolution of any arguments, a pool, thresholds and a function of levels."""
+    x = image(d, 2)
+    options: dict[str, Any] = {"padding": 1, "dilation": 1 + d.flag(0.2), "flip_kernel": d.flag(0.2)}
+    w, nchw = _weight(d, x, 3), d.flag(0.2)
+    options["padding"] += options["dilation"]
+    if d.flag(0.3):
+        options["bias"] = d.contents.integers(-9, 9, w.shape[0])
+    cut, order = thresholds(d, w.shape[0]), (0, 3, 1, 2)
+    pools = (qa.nn.AvgPool2d, qa.nn.MaxPool2d)
+    data_format: Any = "NCHW" if nchw else "NHWC"
+    last = d.among(qa.nn.GlobalAvgPool(data_format=data_format), d.among(*pools)(2, data_format=data_format))
+
+    def call() -> Any:
+        conv = qa.nn.Conv2d(w.transpose(*order) if nchw else w, data_format=data_format, **options)
+        cut_layer = qa.nn.Threshold(cut, axis=1 if nchw else -1)
+        return qa.nn.Sequential([conv, cut_layer, qa.nn.Map(np.square), last])(x.transpose(*order) if nchw else x)
+
+    return call
+
+
 OPS = {
     "conv2d": _conv2d, "conv2d of groups": _grouped, "conv2d depthwise": _depthwise, "conv2d of bytes": _first,
     "max_pool2d": _max_pool2d, "avg_pool2d": _avg_pool2d, "Thresholds": _thresholds,
-    "fold_batchnorm": _fold_batchnorm, "nn": _network,
+    "fold": _fold, "fold_batchnorm": _fold_batchnorm, "nn": _network, "nn layers": _layers,
 }  # fmt: skip
-WEIGHTS = {"conv2d": 3.0, "fold_batchnorm": 0.3}
+WEIGHTS = {"conv2d": 3.0, "fold": 0.3, "fold_batchnorm": 0.3}

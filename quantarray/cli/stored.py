@@ -1,0 +1,116 @@
+"""What a file holds: an array, arrays, layers in a row, or a network of plain integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .. import nn
+from ..arrays.array import QuantArray
+from ..core.errors import FormatError
+from ..core.text import table
+from ..io.container import load
+from ..io.document import read_document
+from . import output
+
+ENDINGS = (".npz", ".safetensors", ".qa")
+
+
+def describe(path: Path, as_json: bool) -> None:
+    """Print it as text or as JSON."""
+    if path.suffix not in ENDINGS:
+        raise ValueError(f"info: the file must end in {', '.join(ENDINGS)}, got {str(path)!r}")
+    facts, text = _of_document(path) if path.suffix == ".qa" else _of_others(path)
+    output.print_json(facts) if as_json else print(text)
+
+
+def _of_others(path: Path) -> tuple[Any, str]:
+    """Facts and text of a `.npz` or `.safetensors` file."""
+    try:
+        facts = container(load(path))
+    except FormatError as not_container:
+        try:
+            network = nn.load_network(path)
+        except FormatError as not_plain:
+            raise FormatError(f"info: {output.neither(path, not_container, not_plain)}") from not_plain
+        return _of_plain(network)
+    return facts, f"{path}\n{output.lines(facts)}"
+
+
+def _of_document(path: Path) -> tuple[Any, str]:
+    """Facts and text of a `.qa` file, with its size and checksum."""
+    document, size = read_document("info", path), path.stat().st_size
+    facts = {"kind": document.kind, "file bytes": size, "checksum": document.digest}
+    last = f"file: {output.amount(size)}, checksum {document.digest}"
+    holds = load(path) if document.kind in ("array", "arrays") else nn.load(path)
+    if isinstance(holds, nn.Network):
+        more, text = _of_plain(holds)
+    elif isinstance(holds, nn.Sequential):
+        more, text = _of_layers(path, holds)
+    elif isinstance(holds, QuantArray):
+        more = container(holds)
+        text = f"{path}\n{output.lines(more)}"
+    else:
+        more, text = _of_arrays(path, holds)
+    return facts | more, f"{text}\n{last}"
+
+
+def container(q: QuantArray) -> dict[str, Any]:
+    """The fields of an array's repr."""
+    constants = {name: list(a.shape) for name, a, _ in q.constants.items()}
+    return {
+        "shape": list(q.shape),
+        "dtype": str(q.dtype),
+        "bits": q.bits,
+        "axis": q.axis,
+        "group": q.group,
+        "constants": constants,
+        "bytes": q.nbytes,
+        "float32 bytes": 4 * q.size,
+        "digest": q.digest(),
+    }
+
+
+def _of_arrays(path: Path, arrays: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    rows: list[dict[str, Any]] = [
+        {"name": name, "shape": list(a.shape), "dtype": str(a.dtype), "bytes": int(a.nbytes)}
+        for name, a in arrays.items()
+    ]
+    lines = [[r["name"], " x ".join(map(str, r["shape"])), r["dtype"], f"{r['bytes']:,}"] for r in rows]
+    return {"arrays": rows}, f"{path}: arrays\n" + table(["array", "shape", "dtype", "bytes"], lines)
+
+
+def _of_layers(path: Path, network: nn.Sequential) -> tuple[dict[str, Any], str]:
+    """Layers, the shapes of whose outputs depend on an input that the file does not describe."""
+    rows = []
+    for layer in network:
+        T, weight = getattr(layer, "requantize", None), getattr(layer, "weight", None)
+        packed = weight if isinstance(weight, QuantArray) else None
+        rows.append(
+            {
+                "name": getattr(layer, "name", type(layer).__name__),
+                "bits": None if T is None else T.into.bits,
+                "weight_bits": None if packed is None else packed.bits,
+                "weight_bytes": 0 if packed is None else packed.nbytes,
+            }
+        )
+    lines = [
+        [f"{i} {r['name']}", r["bits"] or "-", r["weight_bits"] or "-", f"{r['weight_bytes']:,}"]
+        for i, r in enumerate(rows)
+    ]
+    lines.append(["all", "", "", f"{network.nbytes:,}"])
+    text = table(["layer", "bits", "weight bits", "weight bytes"], lines)
+    return {"layers": rows}, f"{path}: {len(rows)} layers\n{text}"
+
+
+def _of_plain(network: nn.Network) -> tuple[dict[str, Any], str]:
+    """A network of plain integers, with what its file says of its inputs."""
+    plain, rows = network.plain, output.layer_rows(network)
+    facts = {"network": plain.name, "input": list(plain.input.shape[1:]), "samples": len(plain.input)}
+    texts = [
+        output.heading(plain),
+        output.layer_table(rows),
+        f"samples: {len(plain.input)}, {'with' if plain.labels is not None else 'without'} labels",
+        *([f"input: {plain.input_text}"] if plain.input_text else []),
+    ]
+    return facts | {"classes": plain.classes, "layers": rows}, "\n".join(texts)

@@ -1,0 +1,198 @@
+"""The command line on `.qa` files and on images."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from plain_files import Builder, small
+from test_cli import call, error
+
+import quantarray as qa
+from quantarray.cli import images
+
+CLASSES = ["ant", "bee", "cat", "dog"]
+
+
+def bits(*shape):
+    return qa.encode(np.ones(shape, int), values=(-1, 1))
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory):
+    """A network of images of three channels, as an `.npz`, and the `.qa` file that `convert` writes of it."""
+    folder = tmp_path_factory.mktemp("qa")
+    small().save(folder / "net.npz", classes=CLASSES)
+    qa.nn.load_network(folder / "net.npz").save(folder / "net.qa")
+    return folder / "net.qa"
+
+
+def facts(capsys, *args):
+    status, out, _ = call(capsys, *args, "--json")
+    assert status == 0
+    return json.loads(out)
+
+
+# convert
+
+
+def test_convert_a_network(net, tmp_path, capsys):
+    status, out, _ = call(capsys, "convert", net.with_suffix(".npz"), tmp_path / "model.qa")
+    assert status == 0 and "net.npz" in out and "model.qa" in out and "Network('made up'" in out
+    assert (tmp_path / "model.qa").read_bytes() == net.read_bytes()
+    assert call(capsys, "convert", net, tmp_path / "again.qa")[0] == 0
+    assert (tmp_path / "again.qa").read_bytes() == net.read_bytes()
+
+
+def test_convert_arrays(tmp_path, capsys):
+    q = qa.quantize(np.arange(70.0), bits=2)
+    qa.save(tmp_path / "q.npz", q)
+    assert "QuantArray(shape=(70,)" in call(capsys, "convert", tmp_path / "q.npz", tmp_path / "q.qa")[1]
+    assert qa.load(tmp_path / "q.qa").digest() == q.digest()
+    qa.save(tmp_path / "d.qa", {"q": q, "a": np.ones(3)})
+    assert "2 arrays" in call(capsys, "convert", tmp_path / "d.qa", tmp_path / "e.qa")[1]
+    assert (tmp_path / "d.qa").read_bytes() == (tmp_path / "e.qa").read_bytes()
+
+
+def test_convert_refuses(net, tmp_path, capsys):
+    assert "must end in .qa, got" in error(capsys, "convert", net, tmp_path / "net.npz")
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    said = error(capsys, "convert", tmp_path / "other.npz", tmp_path / "net.qa")
+    assert "is not a plain network" in said and "is not a whole quantarray file" in said
+    (tmp_path / "text.bin").write_text("hello, world")
+    assert "text.bin is not a whole quantarray file" in error(capsys, "convert", tmp_path / "text.bin", "net.qa")
+    assert "No such file" in error(capsys, "convert", tmp_path / "no.npz", tmp_path / "net.qa")
+    assert not (tmp_path / "net.qa").exists()
+
+
+# info
+
+
+def test_info_on_a_network(net, capsys):
+    status, out, _ = call(capsys, "info", net)
+    digest = facts(capsys, "info", net)["checksum"]
+    assert status == 0 and "conv2d 3x3 3 -> 5" in out and "samples: 6, without labels" in out
+    assert out.splitlines()[-1] == f"file: {net.stat().st_size:,} bytes, checksum {digest}"
+    said = facts(capsys, "info", net)
+    plain = facts(capsys, "info", net.with_suffix(".npz"))
+    assert said == plain | {"kind": "plain network", "file bytes": net.stat().st_size, "checksum": digest}
+
+
+def test_info_on_layers(tmp_path, capsys):
+    cut = qa.Thresholds([0, 1, 2])
+    layers = [
+        qa.nn.Conv2d(bits(5, 3, 3, 64), requantize=cut),
+        qa.nn.MaxPool2d(2),
+        qa.nn.Dense(bits(2, 20)),
+        qa.Affine([1.0], [0.0]),
+    ]
+    qa.nn.Sequential(layers).save(tmp_path / "net.qa")
+    status, out, _ = call(capsys, "info", tmp_path / "net.qa")
+    lines = [line.split() for line in out.splitlines()]
+    assert status == 0 and ["0", "conv2d", "3x3", "64", "->", "5", "2", "1", "360"] in lines
+    assert ["1", "max_pool2d", "2x2", "-", "-", "0"] in lines and ["3", "Affine", "-", "-", "0"] in lines
+    assert ["all", "376"] in lines and "checksum" in out
+    said = facts(capsys, "info", tmp_path / "net.qa")
+    assert said["kind"] == "sequential" and [r["weight_bytes"] for r in said["layers"]] == [360, 0, 16, 0]
+
+
+def test_info_on_arrays(tmp_path, capsys):
+    q = qa.quantize(np.arange(70.0), bits=2)
+    qa.save(tmp_path / "q.qa", q)
+    assert q.digest() in call(capsys, "info", tmp_path / "q.qa")[1]
+    assert facts(capsys, "info", tmp_path / "q.qa")["shape"] == [70]
+    qa.save(tmp_path / "d.qa", {"q": q, "a": np.ones((3, 2))})
+    out = call(capsys, "info", tmp_path / "d.qa")[1]
+    assert ["a", "3", "x", "2", "float64", "48"] in [line.split() for line in out.splitlines()]
+    said = facts(capsys, "info", tmp_path / "d.qa")
+    assert said["kind"] == "arrays" and [a["name"] for a in said["arrays"]] == ["q", "a"]
+
+
+def test_info_on_a_damaged_file(net, tmp_path, capsys):
+    data = bytearray(net.read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "net.qa").write_bytes(data)
+    assert "info: " in (said := error(capsys, "info", tmp_path / "net.qa")) and "its digest does not match" in said
+
+
+# run
+
+
+def test_run_a_qa_file(net, capsys):
+    status, out, _ = call(capsys, "run", net, "--check")
+    assert status == 0 and "24 of 24 expected integers equal, exact" in out
+    assert facts(capsys, "run", net, "--device", "cpu")["agreement"] == {"equal": 24, "total": 24}
+
+
+def picture(path, shape=(6, 5), mode="RGB", seed=0, **options):
+    channels = {"RGB": (3,), "L": (), "RGBA": (4,)}[mode]
+    x = np.random.default_rng(seed).integers(0, 256, (*shape, *channels)).astype(np.uint8)
+    Image.fromarray(x, mode if mode == "RGBA" else None).save(path, **options)
+    return x
+
+
+def test_run_on_images(net, tmp_path, capsys):
+    """Pixels of a network of 17 levels are scaled to them; sizes and modes are brought to its own."""
+    x = np.stack([picture(tmp_path / f"{i}.png", seed=i) for i in range(3)])
+    network = qa.nn.load(net)
+    expected = network((x.astype(int) * 17 // 256).astype(np.uint8)).argmax(axis=1)
+    files = [tmp_path / f"{i}.png" for i in range(3)]
+    status, out, _ = call(capsys, "run", net, *files)
+    assert status == 0
+    assert out.splitlines() == [f"{f}: class {c}, {CLASSES[c]}" for f, c in zip(files, expected, strict=True)]
+    said = facts(capsys, "run", net, *files, "--device", "cpu")
+    assert said == [
+        {"file": str(f), "class": int(c), "label": CLASSES[c]} for f, c in zip(files, expected, strict=True)
+    ]
+    assert len(call(capsys, "run", net, *files, "--limit", "2")[1].splitlines()) == 2
+    picture(tmp_path / "big.jpg", (60, 50))
+    picture(tmp_path / "alpha.png", mode="RGBA")
+    assert call(capsys, "run", net, tmp_path / "big.jpg", tmp_path / "alpha.png")[0] == 0
+
+
+def test_run_on_grey_images_without_class_names(tmp_path, capsys):
+    path = Builder(0, (36,), table=range(256)).dense(3).save(tmp_path / "net.npz")
+    x = picture(tmp_path / "x.png", (6, 6), "L")
+    c = int(qa.nn.load(path)(x.reshape(1, 36)).argmax())
+    assert call(capsys, "run", path, tmp_path / "x.png")[1] == f"{tmp_path / 'x.png'}: class {c}\n"
+
+
+def test_turned_photographs(tmp_path):
+    """An image whose file says that it lies on its side is turned upright."""
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    x = picture(tmp_path / "x.png", (6, 5), "L", exif=turned)
+    np.testing.assert_array_equal(images.read([tmp_path / "x.png"], (5, 6, 1), 256)[0, :, :, 0], np.rot90(x, -1))
+
+
+def test_run_on_images_refuses(net, tmp_path, capsys, monkeypatch):
+    picture(tmp_path / "x.png")
+    for option in ("--check", "--input=x.npy", "--output=y.npy", "--labels=y.npy"):
+        said = error(capsys, "run", net, tmp_path / "x.png", option)
+        assert "image files are classified without" in said or "takes no --input" in said
+    (tmp_path / "text.png").write_text("hello")
+    assert "text.png is no image that Pillow reads: cannot identify" in error(capsys, "run", net, tmp_path / "text.png")
+    assert "No such file" in error(capsys, "run", net, tmp_path / "no.png")
+    (tmp_path / "half.png").write_bytes((tmp_path / "x.png").read_bytes()[:80])
+    assert "half.png is no image" in error(capsys, "run", net, tmp_path / "half.png")
+    many = Builder(0, (4, 4, 5)).dense(3).save(tmp_path / "many.npz")
+    assert "takes ('N', 4, 4, 5), which no image files have" in error(capsys, "run", many, tmp_path / "x.png")
+    codes = Builder(0, (4, 4, 3)).conv((5, 3, 3)).save(tmp_path / "codes.npz")
+    assert "returns no class scores" in error(capsys, "run", codes, tmp_path / "x.png")
+    qa.nn.Sequential([qa.nn.MaxPool2d(2)]).save(tmp_path / "layers.qa")
+    for command in ("run", "tune", "demo"):
+        assert "without a description of their inputs" in error(capsys, command, tmp_path / "layers.qa")
+    monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
+    assert "pip install 'quantarray[images]'" in error(capsys, "run", net, tmp_path / "x.png")
+
+
+# demo
+
+
+def test_demo_of_a_file(net, tmp_path, capsys):
+    digits = qa.nn.load_network(qa.__path__[0] + "/data/digits.npz")
+    digits.save(tmp_path / "digits.qa")
+    out = call(capsys, "demo", tmp_path / "digits.qa", "--limit", "50", "--out", tmp_path / "a.png")[1]
+    assert out.startswith("50 held-out images for digits-w1a1") and "all equal to the training" in out
+    assert (tmp_path / "a.png").exists()
+    assert "must hold images, their labels" in error(capsys, "demo", net)

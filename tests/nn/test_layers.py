@@ -1,0 +1,262 @@
+"""Layers of `qa.nn` against the functions that they are, the arguments that both take, and what errors say."""
+
+import inspect
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import quantarray as qa
+from quantarray.nn import AvgPool2d, Conv2d, Dense, GlobalAvgPool, Map, MaxPool2d, Sequential, Threshold
+
+RNG = np.random.default_rng(0)
+
+
+def signs(*shape, axis=-1):
+    return qa.encode(RNG.choice([-1, 1], shape), values=(-1, 1), axis=axis)
+
+
+X = signs(2, 9, 8, 64)
+W = signs(32, 3, 3, 64)
+T = qa.Thresholds(np.sort(RNG.integers(-40, 40, (32, 3)), axis=1))
+
+# the arguments
+
+SAME = [
+    (Conv2d, qa.conv2d, {"weight": "w"}, {"x", "w", "out"}),
+    (Dense, qa.linear, {"weight": "w"}, {"x", "w", "out"}),
+    (MaxPool2d, qa.max_pool2d, {}, {"x"}),
+    (AvgPool2d, qa.avg_pool2d, {}, {"x"}),
+    (GlobalAvgPool, qa.avg_pool2d, {}, {"x", "size", "stride", "padding"}),
+    (Threshold, qa.Thresholds.__call__, {"thresholds": "self"}, {"self", "values"}),
+    (Map, qa.map, {"of": None, "values": None}, {"q"}),
+]
+
+
+@pytest.mark.parametrize(("layer", "function", "of_layer", "of_call"), SAME, ids=[s[0].__name__ for s in SAME])
+def test_a_layer_takes_every_argument_of_its_function(layer, function, of_layer, of_call):
+    """With the defaults and, where it is no operand of the call, the types of the function."""
+    taken = {n: p for n, p in inspect.signature(function).parameters.items() if n not in of_call}
+    held = {f.name: f for f in fields(layer) if f.name not in of_layer}
+    assert held.keys() == taken.keys()
+    parameters = inspect.signature(layer).parameters
+    for name, parameter in taken.items():
+        assert parameters[name].default == parameter.default, name
+        types = (getattr(p.annotation, "__name__", str(p.annotation)) for p in (parameters[name], parameter))
+        assert len(set(types)) == 1, name
+        if parameter.default is not inspect.Parameter.empty:
+            usual = held[name].default
+            assert usual == parameter.default and type(usual) is type(parameter.default), name
+
+
+CONVOLUTIONS = {
+    "plain": {},
+    "bias": {"bias": RNG.integers(-9, 9, 32)},
+    "float bias": {"bias": RNG.normal(size=32)},
+    "stride and padding": {"stride": (2, 1), "padding": ((1, 0), (2, 1)), "pad_value": -1},
+    "same": {"padding": "same"},
+    "dilation": {"dilation": 2, "padding": 2},
+    "flipped": {"flip_kernel": True, "padding": 1},
+    "wide": {"out_dtype": np.int64},
+    "codes": {"requantize": T, "padding": 1, "bias": np.arange(32)},
+}
+
+
+def equal(a, b):
+    if isinstance(b, qa.QuantArray):
+        assert a.dtype == b.dtype
+        a, b = a.dequantize(), b.dequantize()
+    np.testing.assert_array_equal(a, b, strict=True)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_conv2d(name):
+    options = CONVOLUTIONS[name]
+    equal(Conv2d(W, **options)(X), qa.conv2d(X, W, **options))
+    first = [q.transpose(0, 3, 1, 2) for q in (X, W)]
+    layer = Conv2d(first[1], data_format="NCHW", **options)
+    equal(layer(first[0]), qa.conv2d(*first, data_format="NCHW", **options))
+    assert layer.name == "conv2d 3x3 64 -> 32" and layer.takes == "[n 64 h w]"
+    assert repr(layer).startswith("Conv2d([n 64 h w] -> [n 32 h w], 3x3, ")
+
+
+def test_conv2d_of_groups():
+    grouped, depthwise = signs(32, 3, 3, 16), signs(64, 3, 3, 1, axis=0)
+    equal(Conv2d(grouped, groups=4)(X), qa.conv2d(X, grouped, groups=4))
+    equal(Conv2d(depthwise, groups=64, padding=1)(X), qa.conv2d(X, depthwise, groups=64, padding=1))
+    assert Conv2d(grouped, groups=4).takes == "[n h w 64]" == Conv2d(depthwise, groups=64).takes
+
+
+def test_dense():
+    w, bias = signs(5, 9 * 8 * 64), RNG.integers(-9, 9, 5)
+    rows = X.reshape(2, -1)
+    equal(Dense(w, bias=bias)(X), qa.linear(rows, w, bias=bias))
+    equal(Dense(w, bias=bias, out_dtype=np.int64)(rows), qa.linear(rows, w, bias=bias, out_dtype=np.int64))
+    equal(Dense(w, qa.Thresholds([0]), bias=bias)(X), qa.linear(rows, w, bias=bias, requantize=qa.Thresholds([0])))
+
+
+def test_a_bias_is_a_copy_that_does_not_change():
+    bias = np.arange(32)
+    layer = Conv2d(W, bias=bias)
+    before = layer(X)
+    bias[:] = 100
+    equal(layer(X), before)
+    with pytest.raises(ValueError, match="read-only"):
+        layer.bias[0] = 1
+
+
+@pytest.mark.parametrize("x", [X, qa.conv2d(X, W), qa.conv2d(X, W) / 3], ids=["packed", "integers", "floats"])
+def test_pooling(x):
+    first = x.transpose(0, 3, 1, 2)
+    cut = qa.Thresholds(np.zeros((x.shape[3], 1)))
+    for options in ({}, {"stride": 1}, {"padding": 1, "stride": (1, 2)}):
+        equal(MaxPool2d(2, **options)(x), qa.max_pool2d(x, 2, **options))
+        equal(AvgPool2d((2, 3), **options)(x), qa.avg_pool2d(x, (2, 3), **options))
+        equal(
+            MaxPool2d(2, data_format="NCHW", **options)(first), qa.max_pool2d(first, 2, data_format="NCHW", **options)
+        )
+    equal(AvgPool2d(2, data_format="NCHW")(first), qa.avg_pool2d(first, 2, data_format="NCHW"))
+    means = qa.avg_pool2d(x, x.shape[1:3])[:, 0, 0]
+    equal(GlobalAvgPool()(x), means)
+    equal(GlobalAvgPool(data_format="NCHW")(first), means)
+    if isinstance(x, qa.QuantArray):
+        equal(AvgPool2d(2, requantize=cut)(x), qa.avg_pool2d(x, 2, requantize=cut))
+        codes = GlobalAvgPool(requantize=cut)(x)
+        assert codes.shape == (2, 64)
+        equal(codes, cut(means))
+        equal(GlobalAvgPool(requantize=cut, data_format="NCHW")(first), cut(means))
+
+
+def test_threshold():
+    sums = qa.conv2d(X, W)
+    equal(Threshold(T)(sums), T(sums))
+    equal(Threshold(T, axis=1)(sums.transpose(0, 3, 1, 2)), T(sums.transpose(0, 3, 1, 2), axis=1))
+    assert Threshold(T).name == "threshold -> 2-bit uint2"
+
+
+def test_map():
+    q = qa.encode(RNG.integers(0, 4, (3, 70)), values=range(4))
+    equal(Map(np.tanh)(q), qa.map(np.tanh, q))
+    calls = []
+
+    def f(v):
+        calls.append(v)
+        return 7 - v * v
+
+    layer = Map(f, of=qa.uint2)
+    equal(layer(q), qa.map(lambda v: 7 - v * v, q))
+    equal(layer(q[:1]), qa.map(lambda v: 7 - v * v, q[:1]))
+    assert len(calls) == 1 and repr(layer) == "Map(f, of=uint2)"
+    floats = Map(np.sqrt, of=qa.uint2)
+    equal(floats(q), qa.map(np.sqrt, q))
+    with pytest.raises(ValueError, match="map sqrt takes a packed array of uint2: Map: x must be uint2, got ternary; "):
+        floats(qa.encode([1, -1, 0], values=(-1, 0, 1)))
+    with pytest.raises(ValueError, match="got uint2 with constants"):
+        floats(qa.from_codes([0, 3], qa.uint2, scale=2.0))
+
+
+def test_residual_block():
+    """Layers in a row, whose sum with their input is cut again, as a graph of them would be."""
+    block = Sequential([Conv2d(W, padding=1, requantize=T), Conv2d(signs(64, 3, 3, 32), padding=1, bias=np.arange(64))])
+    total = block(X) + 9 * X.dequantize()
+    codes = Sequential([Threshold(qa.Thresholds([0, 20, 90])), MaxPool2d(3), GlobalAvgPool()])(total)
+    by_hand = qa.max_pool2d(qa.Thresholds([0, 20, 90])(total), 3)
+    equal(codes, qa.avg_pool2d(by_hand, by_hand.shape[1:3])[:, 0, 0])
+
+
+# what is wrong
+
+CONV, DENSE = Conv2d(W), Dense(signs(5, 64))
+CALLS = {
+    "another number of channels": (CONV, signs(2, 9, 8, 32), ValueError, "conv2d 3x3 64 -> 32 takes [n h w 64]",
+                                   "x has 32 channels", "w takes 64"),
+    "NCHW packed": (CONV, X.transpose(0, 3, 1, 2), ValueError, "takes [n h w 64]",
+                    "looks like NCHW", "x.transpose(0, 2, 3, 1)"),
+    "NCHW packed on another axis": (CONV, signs(2, 64, 9, 8), ValueError, "takes [n h w 64]",
+                                    "x.transpose(0, 2, 3, 1)"),
+    "NCHW bytes": (Conv2d(signs(4, 3, 3, 3)), np.ones((1, 3, 9, 9), np.uint8), ValueError, "takes [n h w 3]",
+                   "x.transpose(0, 2, 3, 1)"),
+    "NHWC to a layer of NCHW": (Conv2d(W.transpose(0, 3, 1, 2), data_format="NCHW"), X, ValueError,
+                                "takes [n 64 h w]", "looks like NHWC", "x.transpose(0, 3, 1, 2)"),
+    "no batch axis": (CONV, X[0], ValueError, "takes [n h w 64]", "x[None] adds the batch axis"),
+    "floats": (CONV, X.dequantize().astype(np.float32), TypeError, "takes [n h w 64]", "float32 array (2, 9, 8, 64)"),
+    "integers": (CONV, X.dequantize(), TypeError, "takes [n h w 64]", "x.astype(np.int8)"),
+    "too small": (CONV, X[:, :2], ValueError, "takes [n h w 64]", "does not fit into the image 2x8"),
+    "dense of another length": (DENSE, signs(2, 65), ValueError, "dense 64 -> 5 takes [n 64]", "same last length"),
+    "dense of another image": (DENSE, X, ValueError, "dense 64 -> 5 takes [n 64]", "64 elements a sample"),
+    "pool without batch": (MaxPool2d(2), X[0], ValueError, "max_pool2d 2x2 takes [n h w c]", "x[None]"),
+    "pool of NCHW": (AvgPool2d(2), X.transpose(0, 3, 1, 2), ValueError, "avg_pool2d 2x2 takes [n h w c]",
+                     'data_format="NCHW"'),
+    "global pool of rows": (GlobalAvgPool(), np.ones((2, 3)), ValueError, "global_avg_pool takes [n h w c]"),
+    "no image": (GlobalAvgPool(), np.ones((2, 0, 3, 4)), ValueError, "global_avg_pool takes", "size must be at least"),
+    "thresholds of packed": (Threshold(T), X, TypeError, "threshold -> 2-bit uint2 takes a dense result"),
+    "thresholds of others": (Threshold(T), np.ones((2, 5), np.float32), ValueError, "of 32 channels on axis -1"),
+    "map of dense": (Map(np.abs), np.ones(3), TypeError, "map absolute takes a packed array"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_errors_name_the_layer_what_it_takes_and_the_fix(name):
+    layer, x, error, *texts = CALLS[name]
+    for call, start in ((layer, ""), (Sequential([lambda x: x, layer]), "layer 1, ")):
+        with pytest.raises(error) as caught:
+            call(x)
+        assert type(caught.value) is error and str(caught.value).startswith(start + layer.name)
+        for text in texts:
+            assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Conv2d(W, stride=0), ValueError, "Conv2d: stride must be at least 1, got 0"),
+        (lambda: Conv2d(W, padding=-1), ValueError, "Conv2d: padding must be at least 0"),
+        (lambda: Conv2d(W, padding="SAME"), ValueError, "Conv2d: padding must be .*write 'same'"),
+        (lambda: Conv2d(W, dilation=(1, 2, 3)), ValueError, "Conv2d: dilation must be"),
+        (lambda: Conv2d(W, groups=5), ValueError, "Conv2d: groups must divide the 32 outputs of weight, got 5"),
+        (lambda: Conv2d(W, groups=0), ValueError, "Conv2d: groups must be at least 1"),
+        (lambda: Conv2d(W, bias=[1, 2]), ValueError, r"Conv2d: bias must be numbers \[32\]"),
+        (lambda: Conv2d(W, pad_value="a"), TypeError, "Conv2d: pad_value must be a number"),
+        (lambda: Conv2d(W, data_format="channels_first"), ValueError, "Conv2d: data_format .*write 'NCHW'"),
+        (lambda: Conv2d(W, data_format="NCHW"), TypeError, r"\[o c/groups kh kw\] packed on axis 1, got .* axis 3"),
+        (lambda: Conv2d(W, flip_kernel=1), TypeError, "Conv2d: flip_kernel must be True or False"),
+        (lambda: Conv2d(W, out_dtype=np.int8), TypeError, "Conv2d: out_dtype must be one of"),
+        (lambda: Conv2d(W, requantize=[0]), TypeError, "Conv2d: requantize must be a Thresholds"),
+        (lambda: Conv2d(W, requantize=qa.Thresholds(np.ones((5, 1)))), ValueError, "Conv2d: requantize has .* 5 chan"),
+        (lambda: Dense(signs(5, 64), bias=["a"]), TypeError, "Dense: bias must be an array of"),
+        (lambda: Dense(signs(5, 64), requantize=qa.relu), TypeError, "Dense: requantize must be a Thresholds"),
+        (lambda: MaxPool2d(2, data_format="NHCW"), ValueError, "MaxPool2d: data_format must be one of"),
+        (lambda: MaxPool2d(2, padding=(1, 2, 3, 4)), ValueError, "MaxPool2d: padding must be"),
+        (lambda: AvgPool2d(0), ValueError, "AvgPool2d: size must be at least 1"),
+        (lambda: AvgPool2d(2, requantize=3), TypeError, "AvgPool2d: requantize must be a Thresholds or None, got int"),
+        (lambda: GlobalAvgPool(requantize=3), TypeError, "GlobalAvgPool: requantize must be"),
+        (lambda: GlobalAvgPool(data_format=1), ValueError, "GlobalAvgPool: data_format must be"),
+        (lambda: Threshold([0]), TypeError, "Threshold: thresholds must be a Thresholds, got list"),
+        (lambda: Threshold(T, axis=1.5), TypeError, "Threshold: axis must be an integer"),
+        (lambda: Map(3), TypeError, "Map: f must be a function, got int"),
+        (lambda: Map(np.abs, of=qa.uniform(2)), TypeError, "Map: of must be an integer dtype"),
+        (lambda: Map(np.log, of=qa.uint2), ValueError, "Map: the result of f must be finite, got -inf"),
+        (lambda: Map(np.sum, of=qa.uint2), ValueError, r"Map: f must give one number for each of 4 levels, got \(\)"),
+    ],
+)
+def test_arguments_that_fit_no_input(make, error, message):
+    with pytest.raises(error, match=message), np.errstate(all="ignore"):
+        make()
+
+
+def test_an_empty_batch_gives_an_empty_result():
+    assert CONV(X[:0]).shape == (0, 7, 6, 32) and MaxPool2d(2)(X[:0]).shape == (0, 4, 4, 64)
+    assert GlobalAvgPool()(X[:0]).shape == (0, 64) and Dense(signs(5, 4608))(X[:0]).shape == (0, 5)
+
+
+def test_reprs():
+    layers = {
+        "AvgPool2d(2x2, padding=1, out=1-bit bipolar)": AvgPool2d(2, padding=1, requantize=qa.Thresholds([0])),
+        "GlobalAvgPool()": GlobalAvgPool(),
+        "GlobalAvgPool(data_format=NCHW)": GlobalAvgPool(data_format="NCHW"),
+        "MaxPool2d(3x3, data_format=NCHW)": MaxPool2d(3, data_format="NCHW"),
+        "Threshold(Thresholds(1 for all channels, into=bipolar), axis=1)": Threshold(qa.Thresholds([0]), axis=1),
+        "Dense([n 64] -> [n 5], bias, weight=1-bit bipolar, out=dense)": Dense(signs(5, 64), bias=np.zeros(5)),
+    }
+    for text, layer in layers.items():
+        assert repr(layer) == text

@@ -53,7 +53,7 @@ def make_constants(
 
 
 def _stored(op: str, name: str, a: Array) -> Array:
-    """The numbers as float32 without -0, so that equal constants have equal digests; the array itself if it is so.
+    """Return the numbers as float32 without -0, so that equal constants have equal digests; or itself.
 
     A table for each of a million groups takes more than all else in a call, so it is not copied once more.
     """

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT
 from plain_files import Builder, small
 from safetensors import safe_open
 from test_container import arrays, same
@@ -19,8 +20,8 @@ import quantarray as qa
 from quantarray.io import tensors
 from quantarray.nn import AvgPool2d, Conv2d, Dense, GlobalAvgPool, Map, MaxPool2d, Sequential, Threshold
 
-PAGE = Path(__file__).parents[1] / "docs" / "qa-format.md"
-NETWORKS = Path(__file__).parents[2] / "shared" / "networks"
+PAGE = ROOT / "docs" / "qa-format.md"
+NETWORKS = ROOT.parent / "shared" / "networks"
 RNG = np.random.default_rng(0)
 DENSE = [
     np.arange(6.0).reshape(2, 3),

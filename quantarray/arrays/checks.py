@@ -83,10 +83,10 @@ def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
 
 def axes(op: str, value: Any, ndim: int) -> list[int]:
     """Check one axis or several, all different."""
-    numbers_ = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
-    if len(set(numbers_)) < len(numbers_):
+    dims = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
+    if len(set(dims)) < len(dims):
         raise ValueError(f"{op}: an axis is named twice in {value}")
-    return numbers_
+    return dims
 
 
 def indices_within(op: str, a: Array, length: int, d: int) -> None:

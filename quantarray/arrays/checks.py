@@ -97,8 +97,7 @@ def indices_within(op: str, a: Array, length: int, d: int) -> None:
 
 
 def indices(op: str, a: Array, length: int, d: int) -> Array:
-    """Check indices of an axis: return them as int64 and not negative, or an error that names the first that is out of
-    bounds."""
+    """Check indices of an axis, and return them as int64, not negative; the error names the first out of bounds."""
     indices_within(op, a, length, d)
     whole = a.astype(np.int64)
     return np.add(whole, length, out=whole, where=whole < 0)
@@ -115,7 +114,7 @@ def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
 
 
 def kind(value: Any) -> str:
-    """Describe an object, in a message, that should have been something else."""
+    """Name an object, for a message, that should have been something else."""
     if isinstance(value, np.ndarray):
         masked = "masked " if is_masked(value) else ""
         return f"{masked}{value.dtype} array {value.shape}"
@@ -159,7 +158,7 @@ def dense(op: str, name: str, value: Any) -> Any:
 
 
 def shared(op: str, name: str, value: Any) -> Array:
-    """View as NumPy's another library's array on the CPU, through DLPack, which needs no import of that library."""
+    """View another library's array on the CPU as NumPy's, through DLPack, which needs no import of that library."""
     if getattr(value, "requires_grad", False) is True:
         raise TypeError(f"{op}: {name} requires a gradient, which is not followed through codes; pass {name}.detach()")
     try:

@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 
 import quantarray as qa
-from quantarray.cpu import isa
+from quantarray.cpu.runtime import isa
 
 BITS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (3, 3), (4, 4), (8, 1), (8, 8)]
 # images, size, channels, outputs, window, stride, groups

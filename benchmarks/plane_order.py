@@ -14,8 +14,9 @@ import time
 import numpy as np
 from numba import njit
 
-from quantarray.cpu.micro import LANES, TILE, count_tile, plane_counts
-from quantarray.cpu.tiles import IN_REGISTERS
+from quantarray.cpu.llvm.vectors import LANES, TILE
+from quantarray.cpu.popcount.count_tile import count_tile, plane_counts
+from quantarray.cpu.popcount.tiles import IN_REGISTERS
 
 BLOCKS = 2  # 64 output channels
 

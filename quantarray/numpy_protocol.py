@@ -17,7 +17,7 @@ import numpy as np
 from .arrays import checks
 from .core.refusals import reason
 from .ops.elementwise import comparison, level_functions
-from .ops.manipulation import repacking
+from .ops.manipulation.flattening import flattened
 from .ops.statistical import searching, sets
 
 # NumPy's names of what has another name here
@@ -181,7 +181,7 @@ def _size(a: Any, axis: Any = None) -> int:
 
 def _cumulated(name: str) -> Callable[..., Any]:
     def cumulated(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-        a, axis = (repacking.flattened(a), 0) if axis is None else (a, axis)
+        a, axis = (flattened(a), 0) if axis is None else (a, axis)
         return getattr(searching, name)(a, axis=axis, dtype=dtype)
 
     return cumulated

@@ -13,7 +13,7 @@ import numba
 import pytest
 from hypothesis import HealthCheck, settings
 
-from quantarray.cpu.deal import NOTHING, Kernel
+from quantarray.cpu.runtime.schedule import NOTHING, Kernel
 
 # What doctests would import: it makes this a process with AMX; proofs, which `python -m tests.long` runs; scripts for
 # type checkers, one of them wrong

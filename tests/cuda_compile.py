@@ -52,7 +52,7 @@ class Assembled(NamedTuple):
 @contextmanager
 def launches(monkeypatch):
     """The list of `Launch`es of twins inside; nothing runs, and no GPU is asked for."""
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     found = []
 

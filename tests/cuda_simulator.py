@@ -19,7 +19,7 @@ from numba.cuda.simulator import kernel, kernelapi
 from tensor_models import Models
 from warpgroup_models import WarpgroupModels
 
-from quantarray.cuda import bulk, tensor, warpgroup
+from quantarray.cuda.tensor_cores import bulk, ptx, warpgroup
 
 
 class Thread(greenlet):
@@ -202,7 +202,7 @@ def install():
     kernel.swapped_cuda_module = Swapped
     kernelapi.FakeCUDAShared = Shared
     models = Models(getcurrent, _exchange)
-    _put(tensor, models)
+    _put(ptx, models)
     _put(bulk, BulkModels(models))
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
     libdevice.dmul_rn, libdevice.dadd_rn = np.multiply, np.add

@@ -20,8 +20,9 @@ from quantarray.backends.kernel_choice import forced
 _WITH_THREADS = [
     import_module(f"quantarray.cpu.{name}")
     for name in (
-        "depthwise depthwise_bytes drive encode gather gather_across grouped layout pack place pool rebit repack "
-        "rescale sliced spread turn unroll"
+        "depthwise.masked_add depthwise.int8 popcount.tile_tasks bits.encode bits.gather bits.gather_across "
+        "bits.encode_grouped bits.recode bits.pack bits.place reduction.pool bits.rebit bits.repack "
+        "epilogue.rescale depthwise.bit_sliced bits.repeat bits.rotate bits.im2col"
     ).split()
 ]
 CHANNELS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129)  # around a half word, a word, two words

@@ -1,4 +1,4 @@
-"""What `quantarray.cuda.tensor` does, for the simulator: its instructions as the PTX manual has them.
+"""What `quantarray.cuda.tensor_cores.ptx` does, for the simulator: its instructions as the PTX manual has them.
 
 "Matrix fragments for mma.m16n8k256": a lane holds 4 registers of A, 2 of B, 4 of C and D. Copies arrive when they are
 waited for, and what they will overwrite is spoilt when they begin: so late and so early at once is no GPU.

@@ -19,15 +19,20 @@ from llvmlite import ir
 from numba import njit
 from test_micro import FEATURES, run
 
-from quantarray.cpu import costs, framed, isa, matrix_unit, trial
-from quantarray.cpu.micro import BLENDED, LANES, QUAD, amx, amx_emulated, dot_amx, dot_rows, put_strip
-from quantarray.cpu.micro.vectors import I8, I32, I64
+from quantarray.cpu import costs
+from quantarray.cpu.epilogue.ranks import BLENDED
+from quantarray.cpu.epilogue.strips import put_strip
+from quantarray.cpu.int8 import amx_emulated, amx_tiles, amx_unit, dot_amx, framed
+from quantarray.cpu.int8.dot_amx import dot_rows
+from quantarray.cpu.int8.interface import QUAD
+from quantarray.cpu.llvm.vectors import I8, I32, I64, LANES
+from quantarray.cpu.runtime import amx_trial, isa
 from quantarray.kernels.operands import Forms
 from quantarray.kernels.windows import Window, frame, tile_count
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 TILES = dot_amx.EmulatedTiles()
-UNIT = matrix_unit.UNIT or TILES
+UNIT = amx_unit.UNIT or TILES
 
 
 @njit
@@ -147,7 +152,7 @@ def pointer(array):
 
 def configured(changes):
     """The state after a configuration in which some bytes are other ones."""
-    config, state = np.frombuffer(amx.CONFIG, np.uint8).copy(), np.full(64 + 8 * 1024, 77, np.uint8)
+    config, state = np.frombuffer(amx_tiles.CONFIG, np.uint8).copy(), np.full(64 + 8 * 1024, 77, np.uint8)
     for i, value in changes.items():
         config[i] = value
     amx_emulated._configure(pointer(state), pointer(config))
@@ -191,11 +196,11 @@ def test_small_tiles():
 
 
 def test_a_kernel_is_refused_too(monkeypatch):
-    config = bytearray(amx.CONFIG)
+    config = bytearray(amx_tiles.CONFIG)
     config[48 + dot_amx.WEIGHTS] = 15
-    monkeypatch.setattr(amx, "CONFIG", bytes(config))
+    monkeypatch.setattr(amx_tiles, "CONFIG", bytes(config))
     with pytest.raises(RuntimeError, match="fit"):
-        matrix_unit.wrong(TILES, njit(matrix_unit._multiply.py_func))
+        amx_unit.wrong(TILES, njit(amx_unit._multiply.py_func))
 
 
 # Instructions
@@ -212,7 +217,7 @@ def assembly():
     args = [codes, I64, I64, codes, I64, I64, I64.as_pointer(), I64, I64, ir.IntType(1), totals, I64]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), args), "multiply")
     builder = ir.IRBuilder(function.append_basic_block())
-    dot_amx.multiply(builder, amx.Amx(None, builder), *function.args)
+    dot_amx.multiply(builder, amx_tiles.Amx(None, builder), *function.args)
     builder.ret_void()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sapphirerapids", opt=3)
     module = llvm.parse_assembly(str(module))
@@ -262,27 +267,27 @@ def test_inner_loops(assembly, pieces):
 
 
 def test_first_product():
-    assert matrix_unit.wrong(UNIT) == 0
+    assert amx_unit.wrong(UNIT) == 0
 
 
 def test_wrong_products_are_seen(monkeypatch):
     """One wrong sum in the last row is enough."""
 
     def almost(unit, codes, stride, weights, fresh, totals):
-        matrix_unit._multiply(UNIT, codes, stride, weights, fresh, totals)
+        amx_unit._multiply(UNIT, codes, stride, weights, fresh, totals)
         totals[-1, -1, -1] += 1
 
-    assert matrix_unit.wrong(None, almost) == 1
+    assert amx_unit.wrong(None, almost) == 1
     monkeypatch.setattr(isa, "NAME", "amx")
-    monkeypatch.setattr(matrix_unit, "wrong", lambda unit: 1)
+    monkeypatch.setattr(amx_unit, "wrong", lambda unit: 1)
     with pytest.raises(ImportError, match="AMX gave 1 wrong sums"):
-        matrix_unit.found()
+        amx_unit.found()
 
 
 def test_right_products_are_used(monkeypatch):
     monkeypatch.setattr(isa, "NAME", "amx")
-    monkeypatch.setattr(matrix_unit, "wrong", lambda unit: 0)
-    assert matrix_unit.found() == dot_amx.Tiles()
+    monkeypatch.setattr(amx_unit, "wrong", lambda unit: 0)
+    assert amx_unit.found() == dot_amx.Tiles()
 
 
 @pytest.mark.parametrize(
@@ -293,7 +298,7 @@ def test_used_unasked_where_the_trial_was_right(monkeypatch, refused, found, cho
     tries = []
     monkeypatch.setattr(isa, "_features", lambda: {feature for needed, *_ in isa.SETS.values() for feature in needed})
     monkeypatch.setattr(isa, "refusal", lambda: refused)
-    monkeypatch.setattr(trial, "verdict", lambda *told: tries.append(told) or found)
+    monkeypatch.setattr(amx_trial, "verdict", lambda *told: tries.append(told) or found)
     assert isa._best() == chosen and len(tries) == tried
     monkeypatch.setattr(isa, "_features", lambda: set(isa.SETS["avx2"][0]))
     assert isa._best() == "avx2" and len(tries) == tried  # other CPUs try nothing
@@ -307,14 +312,14 @@ def machine(monkeypatch, tmp_path):
 
 
 def tried(*code):
-    return trial.verdict(isa.EMULATED, isa.FEATURES, isa.VARIABLE, *code)
+    return amx_trial.verdict(isa.EMULATED, isa.FEATURES, isa.VARIABLE, *code)
 
 
 def test_trial(machine):
     """The real product, on tiles in memory: right, and remembered for this machine alone."""
     assert tried() == ""
     assert tried("raise SystemExit(1)") == ""
-    assert trial.verdict(isa.EMULATED, {"another"}, isa.VARIABLE, "raise ImportError").endswith("ImportError")
+    assert amx_trial.verdict(isa.EMULATED, {"another"}, isa.VARIABLE, "raise ImportError").endswith("ImportError")
     assert len(list(machine.iterdir())) == 2
 
 
@@ -322,32 +327,34 @@ def test_trial(machine):
     ("code", "said"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGILL)", "a first product was ended by SIGILL"),
-        (f"print({trial.WRONG!r})", "a first product failed: products are wrong"),
+        (f"print({amx_trial.WRONG!r})", "a first product failed: products are wrong"),
         ("raise ImportError('no tiles')", "a first product failed: ImportError: no tiles"),
-        (f"print({trial.RIGHT!r}); raise SystemExit(3)", f"a first product failed: {trial.RIGHT}"),
+        (f"print({amx_trial.RIGHT!r}); raise SystemExit(3)", f"a first product failed: {amx_trial.RIGHT}"),
         ("raise SystemExit(3)", "a first product failed: without a word"),
         ("import time; time.sleep(60)", "a first product took more than 0.5 s"),
     ],
 )
 def test_trials_that_fail(machine, monkeypatch, code, said):
-    monkeypatch.setattr(trial, "SECONDS", 0.5 if "sleep" in code else 60)
+    monkeypatch.setattr(amx_trial, "SECONDS", 0.5 if "sleep" in code else 60)
     assert tried(code) == said
-    assert tried(f"print({trial.RIGHT!r})") == said  # is remembered, until the file is removed or damaged
+    assert tried(f"print({amx_trial.RIGHT!r})") == said  # is remembered, until the file is removed or damaged
     (file,) = machine.iterdir()
     file.write_text('{"verdict"')
-    assert tried(f"print({trial.RIGHT!r})") == ""
+    assert tried(f"print({amx_trial.RIGHT!r})") == ""
 
 
 def test_a_trial_finds_wrong_sums(machine, monkeypatch, tmp_path):
     """The product that is tried, its rows of weights too far apart."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "broken"))
-    broken = "from quantarray.cpu.micro import dot_amx; dot_amx._WEIGHT_STRIDE += 4"
-    assert tried(trial._PRODUCT.replace("from quantarray", f"{broken}\nfrom quantarray", 1)).endswith(trial.WRONG)
+    broken = "from quantarray.cpu.int8 import dot_amx; dot_amx._WEIGHT_STRIDE += 4"
+    assert tried(amx_trial._PRODUCT.replace("from quantarray", f"{broken}\nfrom quantarray", 1)).endswith(
+        amx_trial.WRONG
+    )
 
 
 def test_trials_where_nothing_can_be_kept(machine):
     machine.write_text("a file where the folder should be")
-    assert tried(f"print({trial.RIGHT!r})") == "" and machine.is_file()
+    assert tried(f"print({amx_trial.RIGHT!r})") == "" and machine.is_file()
 
 
 @pytest.mark.parametrize("executable", ["", None, "/opt/app/editor"])
@@ -372,7 +379,7 @@ def test_refusal():
 def test_nothing_of_it_without_amx():
     """A process that has no AMX compiles no tiles: kernels get None for a unit."""
     if isa.NAME not in ("amx", isa.EMULATED):
-        assert matrix_unit.UNIT is None
+        assert amx_unit.UNIT is None
 
 
 # The whole kernel and the choice of it
@@ -380,9 +387,8 @@ def test_nothing_of_it_without_amx():
 COMPILE = """
 import numpy as np
 from numba import typeof
-from quantarray.cpu import dot, framed, matrix_unit
-from quantarray.cpu.micro import dot_amx
-from quantarray.kernels.operands import (Finish, Frame, Left, Plan, Right)
+from quantarray.cpu.int8 import amx_unit, dot, dot_amx, framed
+from quantarray.kernels.operands import Finish, Frame, Left, Plan, Right
 
 def array(dimensions, dtype=np.int64):
     return np.zeros([1] * dimensions, dtype)

@@ -28,7 +28,7 @@ import quantarray as qa
 from quantarray.backends import kernel_choice
 from quantarray.backends.registry import integer_kernel
 from quantarray.cli import main
-from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
+from quantarray.cpu.int8.amx_unit import MOST_PRODUCT, UNIT
 from quantarray.kernels.operands import Forms
 from quantarray.ops.products import calls
 from quantarray.tuning import autotune, timing

@@ -10,22 +10,13 @@ from hypothesis import strategies as st
 from numba import njit
 from test_micro import AVX512BW
 
-from quantarray.cpu import bands
-from quantarray.cpu.added import least_above
-from quantarray.cpu.micro import (
-    LANES,
-    PAIR,
-    SHUFFLED,
-    SPLIT,
-    TABLES,
-    TILE,
-    WORDS,
-    count_bytes,
-    mask_sums,
-    mask_words,
-    value_sums,
-)
-from quantarray.cpu.tiles import Places
+from quantarray.cpu.llvm.vectors import LANES, PAIR, TILE
+from quantarray.cpu.popcount import bands, count_bytes
+from quantarray.cpu.popcount.affine import least_above
+from quantarray.cpu.popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT
+from quantarray.cpu.popcount.band_lut import TABLES, WORDS
+from quantarray.cpu.popcount.band_sums import mask_sums, mask_words, value_sums
+from quantarray.cpu.popcount.tiles import Places
 from quantarray.kernels.operands import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]

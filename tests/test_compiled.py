@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from quantarray.cpu.compiled import sources
+from quantarray.cpu.runtime.jit import sources
 
 TYPES = """
 from typing import NamedTuple
@@ -15,7 +15,7 @@ made = {name}({value})
 """
 USES = """
 import sys
-from quantarray.cpu import compiled
+from quantarray.cpu.runtime import jit as compiled
 compiled.SOURCES = sys.argv[1]
 import types_of
 
@@ -50,7 +50,7 @@ def test_functions_are_kept_until_their_sources_change(run):
 
 
 def test_sources_are_all_files_that_kernels_are_made_of(tmp_path):
-    made = tmp_path / "cpu" / "micro" / "bits.py"
+    made = tmp_path / "cpu" / "llvm" / "masks.py"
     made.parent.mkdir(parents=True)
     made.write_text("a")
     other = tmp_path / "kernels" / "contract.py"
@@ -67,7 +67,7 @@ def test_sources_are_all_files_that_kernels_are_made_of(tmp_path):
 ONE = """
 import numpy as np
 import quantarray as qa
-from quantarray.cpu import tiles
+from quantarray.cpu.popcount import tiles
 
 rng = np.random.default_rng(0)
 """
@@ -116,7 +116,7 @@ qa.conv2d(x, w, requantize=some)
 qa.conv2d(x, qa.quantize(rng.standard_normal((64, 3, 3, 64)), qa.LQ(2, basis=(0.3, 1)), axis=-1), requantize=some)
 qa.conv2d(x, w[..., :1], groups=64, requantize=some)
 found = {}
-for module in pkgutil.iter_modules(quantarray.cpu.__path__, "quantarray.cpu."):
+for module in pkgutil.walk_packages(quantarray.cpu.__path__, "quantarray.cpu."):
     for function in vars(importlib.import_module(module.name)).values():
         if isinstance(function, CPUDispatcher) and not function.targetoptions.get("_nrt", True):
             found[function.py_func] = [made.signature.return_type for made in function.overloads.values()]

@@ -17,9 +17,10 @@ from strategies import PRODUCTS, Law, laws, products_by, seeds, threads
 import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.backends import kernel_choice
-from quantarray.cpu import conv, conv_real, dot, drive, framed, winograd
-from quantarray.cpu import threads as cpu_threads
-from quantarray.cpu.matrix_unit import MOST_PRODUCT, UNIT
+from quantarray.cpu.int8 import dot, framed, winograd
+from quantarray.cpu.int8.amx_unit import MOST_PRODUCT, UNIT
+from quantarray.cpu.popcount import conv, conv_real, tile_tasks
+from quantarray.cpu.runtime import threads as cpu_threads
 from quantarray.ops.products import folded_thresholds, scaled_sums
 
 DOTS = MOST_PRODUCT > 0
@@ -237,8 +238,8 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
             words |= alone
         pieces.append(tasks)
 
-    monkeypatch.setattr(drive, "threads", on_two_threads(one_by_one))
-    monkeypatch.setattr(drive, "cut", lambda workers, split, *rest: (split, 2))
+    monkeypatch.setattr(tile_tasks, "threads", on_two_threads(one_by_one))
+    monkeypatch.setattr(tile_tasks, "cut", lambda workers, split, *rest: (split, 2))
     monkeypatch.setattr(folded_thresholds, "refusal", lambda *operands: "not asked for")
     x = qa.from_codes(np.ones((1, 3, 3, 2 * groups), int), qa.bipolar)
     w = qa.from_codes(np.ones((groups * outputs, 3, 3, 2), int), qa.bipolar, scale=scale)
@@ -267,8 +268,8 @@ def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
         taken.append(tasks)
         cpu_threads.run(kernel, arguments, tasks, threads, dealt, kind, held)
 
-    monkeypatch.setattr(drive, "threads", on_two_threads(run))
-    monkeypatch.setattr(drive, "cut", lambda *given: (chunks, parts))
+    monkeypatch.setattr(tile_tasks, "threads", on_two_threads(run))
+    monkeypatch.setattr(tile_tasks, "cut", lambda *given: (chunks, parts))
     for real_constants in (folded_thresholds, scaled_sums):  # so that they are summed
         monkeypatch.setattr(real_constants, "refusal", lambda *operands: "not asked for")
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))

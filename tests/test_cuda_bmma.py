@@ -18,9 +18,11 @@ from test_cuda_conv import (  # noqa: F401
 from test_cuda_conv import test_bits as check_bits
 
 import quantarray as qa
-from quantarray.cuda import bmma, launch, tiles
-from quantarray.cuda.bmma import Tile
-from quantarray.cuda.tiles import OUTSIDE
+from quantarray.cuda.popcount import tiles
+from quantarray.cuda.popcount.tiles import OUTSIDE
+from quantarray.cuda.runtime import launch
+from quantarray.cuda.tensor_cores import bmma
+from quantarray.cuda.tensor_cores.bmma import Tile
 from quantarray.kernels import windows
 
 TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]

@@ -7,9 +7,11 @@ from cuda_backend import twins
 from results import assert_bits
 
 import quantarray as qa
-from quantarray.cuda import bmma, launch, tiles
-from quantarray.cuda.bmma import TILES
-from quantarray.cuda.fragments import width
+from quantarray.cuda.popcount import tiles
+from quantarray.cuda.runtime import launch
+from quantarray.cuda.tensor_cores import bmma
+from quantarray.cuda.tensor_cores.bmma import TILES
+from quantarray.cuda.tensor_cores.fragments import width
 
 
 @pytest.fixture(autouse=True, scope="module")

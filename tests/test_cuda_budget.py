@@ -11,7 +11,7 @@ from sass import Code
 from test_cuda_compiled import dense
 
 from quantarray.backends.diagnosis import version_of
-from quantarray.cuda import isa, launch
+from quantarray.cuda.runtime import isa, launch
 
 pytestmark = [
     needs_toolkit,

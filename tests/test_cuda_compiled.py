@@ -17,13 +17,7 @@ from strategies import PRODUCTS, products_by
 
 import quantarray as qa
 from quantarray.backends.registry import kernel
-from quantarray.ops.products import (
-    calls,
-    depthwise_taps,
-    epilogue,
-    pooling,
-    select,
-)
+from quantarray.ops.products import calls, depthwise_taps, epilogue, pooling, select
 from quantarray.ops.products.lanes import GroupLanes
 
 pytestmark = [
@@ -121,10 +115,10 @@ def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
     """The same product by a kernel of tensor cores in one of its tiles."""
 
     def run():
-        module = import_module(f"quantarray.cuda.{units}")
+        module = import_module(f"quantarray.cuda.tensor_cores.{units}")
         with (
             patch.dict(os.environ, QUANTARRAY_CUDA=units),
-            patch("quantarray.cuda.launch.capability", lambda: capability),
+            patch("quantarray.cuda.runtime.launch.capability", lambda: capability),
             patch.object(module, "tile_for", lambda *shape: module.TILES[tile]),
         ):
             call(*args, **kwargs)()
@@ -311,7 +305,7 @@ def test_operands_of_mma():
     """Registers of sums, rows and columns reach the instruction in the order of `tensor.mma`'s arguments."""
     from numba import cuda, types
 
-    from quantarray.cuda import tensor
+    from quantarray.cuda.tensor_cores import ptx as tensor
 
     @cuda.jit
     def once(out):
@@ -332,7 +326,7 @@ def test_operands_of_wgmma():
     """
     from numba import cuda, types
 
-    from quantarray.cuda import descriptors, warpgroup
+    from quantarray.cuda.tensor_cores import descriptors, warpgroup
 
     mma, fence_sums, collect = warpgroup.mma(8), warpgroup.fence_sums(8), warpgroup.collect(8)
 
@@ -370,7 +364,7 @@ def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
     from numba.cuda.cudadrv import driver
     from numba.cuda.dispatcher import CUDADispatcher
 
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     asked, ran, typed, given = [], [], [], 48 << 10
     function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))

@@ -18,8 +18,9 @@ from test_linalg import operands
 from test_linalg import real as real_product
 
 import quantarray as qa
-from quantarray.cuda import launch, tiles
-from quantarray.cuda.tiles import Tile
+from quantarray.cuda.popcount import tiles
+from quantarray.cuda.popcount.tiles import Tile
+from quantarray.cuda.runtime import launch
 
 CHANNELS = (1, 31, 32, 33, 63, 64, 65)
 INTEGER = laws(2, kinds=["integer"])

@@ -59,7 +59,7 @@ def test_kernels_that_have_no_twin_are_never_chosen(planes):
 
 
 def test_small_arrays_are_moved_once_and_dropped_with_their_owner():
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     calls = []
 
@@ -77,7 +77,7 @@ def test_small_arrays_are_moved_once_and_dropped_with_their_owner():
 
 
 def test_arrays_of_other_memory_are_refused(monkeypatch):
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     codes = np.arange(5, dtype=np.uint8)[None]
     cpu, cuda = both("pack", codes, out=np.zeros((3, 1, 1), np.uint64))
@@ -88,7 +88,7 @@ def test_arrays_of_other_memory_are_refused(monkeypatch):
 
 
 def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     class Named(np.ndarray):
         stream = 0
@@ -110,7 +110,7 @@ def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
 
 def test_scratch_is_cupys(monkeypatch):
     """So that it belongs to a graph that is captured, and names the stream of the kernels that take it."""
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     made = []
     monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
@@ -122,7 +122,7 @@ def test_scratch_is_cupys(monkeypatch):
 
 def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):
     """A stream that does not wait for the default one would read what is still on its way."""
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     done = []
     monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
@@ -134,7 +134,7 @@ def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):
 
 
 def test_small_grids_are_launched_without_a_warning(monkeypatch):
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     seen = []
 

@@ -3,7 +3,7 @@
 import pytest
 
 from quantarray import DeviceError
-from quantarray.cuda import isa
+from quantarray.cuda.runtime import isa
 
 ENOUGH = 16, 4
 

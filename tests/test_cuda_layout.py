@@ -12,7 +12,7 @@ from strategies import laws
 
 import quantarray as qa
 from quantarray.core.format import tail_mask, word_count
-from quantarray.cuda import launch
+from quantarray.cuda.runtime import launch
 
 LENGTHS = (1, 31, 32, 33, 64, 65, 129)
 few = settings(max_examples=6)

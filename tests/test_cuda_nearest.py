@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from cuda_backend import both
 
-from quantarray.cuda import launch, nearest
+from quantarray.cuda.hamming import nearest
+from quantarray.cuda.runtime import launch
 
 
 @pytest.mark.parametrize("warps", [1, 3])

@@ -7,7 +7,7 @@ import pytest
 from cuda_backend import twins
 
 import quantarray as qa
-from quantarray.cuda import launch
+from quantarray.cuda.runtime import launch
 from quantarray.nn import load_network
 
 DIGITS = Path(__file__).parents[1] / "quantarray" / "data" / "digits.npz"

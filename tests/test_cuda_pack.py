@@ -15,7 +15,7 @@ LENGTHS = (1, 31, 32, 33, 63, 64, 65, 129, 300, 700)
 @pytest.fixture(autouse=True, params=[1, 3], ids=["1 warp", "3 warps"])
 def few_warps(request, monkeypatch):
     """Blocks so small that a row of few words needs several, and more rows than a grid may be high."""
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     monkeypatch.setattr(launch, "WARPS", request.param)
     monkeypatch.setattr(launch, "MOST_ROWS", 2)

@@ -9,7 +9,8 @@ from test_cuda_layout import words
 import quantarray as qa
 from quantarray.backends.registry import kernel
 from quantarray.core.format import word_count
-from quantarray.cuda import counting_sort, launch, reduce, scan
+from quantarray.cuda.reduction import counting_sort, reduce, scan
+from quantarray.cuda.runtime import launch
 from quantarray.ops.quantize import encoding
 
 LENGTHS = (1, 33, 64, 130)

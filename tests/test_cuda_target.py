@@ -16,7 +16,7 @@ import numpy as np
 np.__dict__.pop("row_stack", None)
 from cuda_compile import assemble
 from numba import types
-from quantarray.cuda import pack
+from quantarray.cuda.bits import pack
 assemble(pack._unpack, (types.Array(types.uint32, 3, "C"), types.Array(types.uint8, 2, "C")), (8, 0))
 print(hasattr(np, "row_stack"))
 """

@@ -8,8 +8,8 @@ from test_cuda_bmma_choice import launched
 from test_cuda_network import moved
 from test_networks import PACKAGED, SHARED
 
-from quantarray.cuda import launch
-from quantarray.cuda.graph import Graph
+from quantarray.cuda.runtime import launch
+from quantarray.cuda.runtime.graph import Graph
 from quantarray.nn import load_network
 
 FILES = [PACKAGED, *(SHARED / "networks" / f"{name}.npz" for name in ("lfc-w1a1", "cnv-w1a1"))]

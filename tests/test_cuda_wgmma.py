@@ -10,8 +10,9 @@ from results import assert_bits
 from test_cuda_conv import CHANNELS, few, test_integers, test_linear_of_integers  # noqa: F401
 
 import quantarray as qa
-from quantarray.cuda import launch, wgmma
-from quantarray.cuda.stages import Tile
+from quantarray.cuda.runtime import launch
+from quantarray.cuda.tensor_cores import wgmma
+from quantarray.cuda.tensor_cores.stages import Tile
 
 TINY, TWO_WARPGROUPS = Tile(4, 1, 1, 1, 3), Tile(8, 1, 1, 2, 4)
 

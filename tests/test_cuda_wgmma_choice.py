@@ -10,10 +10,12 @@ from test_cuda_bmma_choice import launched
 from warpgroup_models import WarpgroupModels
 
 import quantarray as qa
-from quantarray.cuda import launch, tensor, tiles, wgmma
-from quantarray.cuda.descriptors import PATTERN
-from quantarray.cuda.stages import Tile
-from quantarray.cuda.wgmma import TILES
+from quantarray.cuda.popcount import tiles
+from quantarray.cuda.runtime import launch
+from quantarray.cuda.tensor_cores import ptx, wgmma
+from quantarray.cuda.tensor_cores.descriptors import PATTERN
+from quantarray.cuda.tensor_cores.stages import Tile
+from quantarray.cuda.tensor_cores.wgmma import TILES
 
 MOST_SHARED = 227 << 10  # bytes that a block may ask for at compute capability 9.0
 
@@ -85,20 +87,20 @@ def test_products_of_zeros_are_left_out(words, products, monkeypatch):
 @pytest.mark.parametrize("channels", (64, 128))
 def test_what_a_warp_copies_or_reads_at_once_lies_in_all_banks(channels, monkeypatch):
     copied, read = {}, {}
-    copy, look = Models._copy, tensor.read
+    copy, look = Models._copy, ptx.read
 
     def noted_copy(self, words, into, at, *args):
-        copied.setdefault((words, self.current().thread_id), []).append(tensor.address(into, at))
+        copied.setdefault((words, self.current().thread_id), []).append(ptx.address(into, at))
         copy(self, words, into, at, *args)
 
     def noted_read(array, at):
         if array.dtype == np.uint64:
-            read.setdefault((1, threads().thread_id), []).append(tensor.address(array, at))
+            read.setdefault((1, threads().thread_id), []).append(ptx.address(array, at))
         return look(array, at)
 
     monkeypatch.setattr(Models, "_copy", noted_copy)
-    monkeypatch.setattr(tensor, "read", noted_read)
-    threads = tensor.wait.__self__.current
+    monkeypatch.setattr(ptx, "read", noted_read)
+    threads = ptx.wait.__self__.current
     monkeypatch.setattr(wgmma, "tile_for", lambda *shape: Tile(4, 1, 1, 1, 4))
     x, w = qa.encode(np.ones((1, 3, 3, channels), int), (-1, 1)), qa.encode(np.ones((3, 3, 3, channels), int), (-1, 1))
     qa.conv2d(x, w)

@@ -7,7 +7,7 @@ import pytest
 
 import quantarray as qa
 from quantarray.backends import kernel_choice
-from quantarray.cpu import isa
+from quantarray.cpu.runtime import isa
 from quantarray.ops.products import select
 
 

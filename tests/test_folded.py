@@ -6,7 +6,7 @@ from results import assert_bits
 from strategies import products_by
 
 import quantarray as qa
-from quantarray.cpu.matrix_unit import MOST_PRODUCT
+from quantarray.cpu.int8.amx_unit import MOST_PRODUCT
 from quantarray.ops.products import folded_thresholds, scaled_sums
 
 DOTS = MOST_PRODUCT > 0

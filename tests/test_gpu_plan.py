@@ -118,8 +118,8 @@ def test_the_sanitizer_sees_large_tiles(monkeypatch):
     from test_gpu_products import CASES
 
     from benchmarks.gpu import checks
-    from quantarray.cuda import bmma, wgmma
-    from quantarray.cuda.tiles import Shape
+    from quantarray.cuda.popcount.tiles import Shape
+    from quantarray.cuda.tensor_cores import bmma, wgmma
 
     monkeypatch.delenv("QUANTARRAY_CUDA_TILE", raising=False)
     names = [name for name in CASES if any(word in name for word in checks.SANITIZED.split(" or "))]

@@ -9,7 +9,7 @@ from test_device import GPUS
 
 import quantarray as qa
 from quantarray.backends.registry import first_gpu
-from quantarray.cuda import isa
+from quantarray.cuda.runtime import isa
 
 CASES = {
     "product": ((300, 4096), (200, 4096), (-1, 1), {}),

@@ -247,7 +247,7 @@ def test_places_among_thresholds(data, dtype, count, ascending, search):
     codes = np.broadcast_to(order.astype(np.uint8), (2, 2, count + 1)).copy()
     out, nan = np.zeros((8, 2, -(-length // 64)), np.uint64), np.zeros(8, np.bool_)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("quantarray.cpu.encode.searches", lambda *_: search)
+        patch.setattr("quantarray.cpu.bits.encode.searches", lambda *_: search)
         kernel("cpu", "encode")(x[:, :, None], cuts, codes, np.arange(2), 64 if length > 64 else length, nan, out)
     got = np.zeros((2, length), np.uint8)
     kernel("cpu", "unpack")(out, got)

@@ -19,7 +19,7 @@ import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.core.bfloat16 import bfloat16_bits, bfloat16_values
 from quantarray.core.dtypes import Constants
-from quantarray.cpu import grouped as kernels
+from quantarray.cpu.bits import encode_grouped as kernels
 from quantarray.quantizers import grouped
 
 MASK = 2**32 - 1

@@ -207,7 +207,7 @@ def test_take_of_many_rows(rows, length):
 
 def test_take_of_long_rows(monkeypatch):
     """Words of the elements of 64 long rows are not held for a few of them."""
-    from quantarray.cpu import gather_across
+    from quantarray.cpu.bits import gather_across
 
     q = qa.from_codes(np.arange(9 * 500).reshape(9, 500) % 3, qa.ternary)
     for short in (7, 8):

@@ -14,7 +14,7 @@ from strategies import Law, channels, laws, lengths, products_by, samples, seeds
 
 import quantarray as qa
 from quantarray.core.format import RUN_WORDS
-from quantarray.cpu.micro import STREAMED
+from quantarray.cpu.llvm.stream import STREAMED
 from quantarray.ops.products import few_outputs
 
 INTEGER = laws(kinds=["integer"])

@@ -99,6 +99,17 @@ def test_pad_and_full_like_of_many_constants():
         assert peak(lambda call=call: call(q)) < 4 * q.nbytes + 20 * MIB
 
 
+def test_roll_of_all_elements_has_no_row_of_words_for_each_element():
+    """Packed along the last axis, of one element, 7 bits of each would fill seven words."""
+    q = qa.from_codes(RNG.integers(0, 128, (1_000_000, 1), np.uint8), qa.uint7, axis=0)
+    assert peak(lambda: qa.roll(q, 5)) < 4 * q.nbytes + q.nbytes + 8 * MIB
+
+
+def test_roll_of_all_elements_has_no_constants_for_each_element():
+    q = qa.from_codes(RNG.integers(0, 8, (2, 2000, 498), np.uint8), qa.uint3, axis=1, scale=RNG.random((1, 1, 498)))
+    assert peak(lambda: qa.roll(q, 5)) < 5 * q.nbytes + 8 * MIB
+
+
 def test_counts_of_lanes_are_in_blocks():
     """Each of 64 columns has counts of its own for each row's constants: 270 MB of 2,000 rows at once."""
     q = rows(2000, 64)

@@ -15,38 +15,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from quantarray.cpu import interleave, isa
-from quantarray.cpu.micro import (
-    HALF,
-    LANES,
-    QUAD,
-    TILE,
-    adders,
-    copy_bytes,
-    copy_windows,
-    count_bytes,
-    count_halves,
-    count_ones,
-    expand,
-    pair_pixels,
-    stream_lanes,
-)
-from quantarray.cpu.micro import count_bytes as by_bytes
-from quantarray.cpu.micro.count_halves import lay_out, mask_counts, plane_counts, value_counts
-from quantarray.cpu.micro.expand import lay_out_quads
+from quantarray.cpu.depthwise.pairs import pair_pixels
+from quantarray.cpu.int8.copy_windows import HALF, copy_windows
+from quantarray.cpu.int8.expand import copy_bytes, expand, lay_out_quads
+from quantarray.cpu.int8.interface import QUAD
+from quantarray.cpu.llvm import adders
+from quantarray.cpu.llvm.stream import stream_lanes
+from quantarray.cpu.llvm.vectors import LANES, TILE
+from quantarray.cpu.popcount import avx512_vpopcntdq, count_bytes, neon, packed_weights
+from quantarray.cpu.popcount import count_bytes as by_bytes
+from quantarray.cpu.popcount.avx512_vpopcntdq import lay_out, mask_counts, plane_counts, value_counts
+from quantarray.cpu.runtime import isa
 
 FOLDER = os.path.dirname(__file__)
 FEATURES = llvmlite.binding.get_host_cpu_features()
 AVX2 = FEATURES.get("avx2", False)
 WITHOUT = pytest.mark.skipif(not AVX2 or isa.NAME in ("portable", "neon"), reason="Numba compiles for less than AVX2")
 AVX512BW = isa.NAME == "avx512bw" or set(isa.SETS["avx512bw"][0]) <= isa.FEATURES
-KERNELS = ["count_ones", pytest.param("count_nibbles", marks=WITHOUT), "full_adder"]
+KERNELS = ["neon", pytest.param("avx2_pshufb", marks=WITHOUT), "full_adder"]
 HALVES = pytest.mark.skipif("avx512vpopcntdq" not in isa.FEATURES, reason="no AVX512-VPOPCNTDQ")
 KERNELS += [pytest.param("ternary_adder", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 DOTS = [
-    pytest.param("dot_pairs", marks=WITHOUT),
-    pytest.param("dot_wide_pairs", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for")),
-    pytest.param("dot_vnni", marks=pytest.mark.skipif("avx512vnni" not in isa.FEATURES, reason="no AVX512-VNNI")),
+    pytest.param("dot_avx2", marks=WITHOUT),
+    pytest.param("dot_avx512bw", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for")),
+    pytest.param("dot_avx512vnni", marks=pytest.mark.skipif("avx512vnni" not in isa.FEATURES, reason="no AVX512-VNNI")),
 ]
 
 
@@ -54,9 +46,9 @@ DOTS = [
 def compiled(name):
     """(count, lay_out) of a micro-kernel."""
     if name.endswith("_adder"):
-        lay_out, count_tile = count_bytes.lay_out, count_bytes.kernel(count_ones.Bytes, getattr(adders, name))
+        lay_out, count_tile = count_bytes.lay_out, count_bytes.kernel(neon.Bytes, getattr(adders, name))
     else:
-        module = import_module(f"quantarray.cpu.micro.{name}")
+        module = import_module(f"quantarray.cpu.popcount.{name}")
         lay_out, count_tile = module.lay_out, module.count_tile
 
     @njit
@@ -341,7 +333,7 @@ def test_rows_of_weights():
 
 @cache
 def dotted(name):
-    dot_tile = import_module(f"quantarray.cpu.micro.{name}").dot_tile
+    dot_tile = import_module(f"quantarray.cpu.int8.{name}").dot_tile
 
     @njit
     def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total):
@@ -386,12 +378,13 @@ def run(code, **environment):
 
 
 def test_environment_chooses():
-    show = "import quantarray.cpu.isa as isa, quantarray.cpu.micro as m; print(isa.NAME, m.lay_out.__module__)"
-    assert run(show, QUANTARRAY_CPU="portable").stdout.split() == ["portable", "quantarray.cpu.micro.count_bytes"]
+    show = "from quantarray.cpu import isa; from quantarray.cpu.popcount.count_tile import lay_out as chosen"
+    show += "; print(isa.NAME, chosen.__module__)"
+    assert run(show, QUANTARRAY_CPU="portable").stdout.split() == ["portable", "quantarray.cpu.popcount.count_bytes"]
     assert run(show, NUMBA_CPU_NAME="generic").stdout.split()[0] == "portable"
     assert run(show, NUMBA_CPU_NAME="x", NUMBA_CPU_FEATURES="+sse2,+avx2").stdout.split()[0] == "avx2"
     if AVX2:
-        assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.micro.count_bytes"]
+        assert run(show, QUANTARRAY_CPU="avx2").stdout.split() == ["avx2", "quantarray.cpu.popcount.count_bytes"]
 
 
 # Tile instructions trap here, and `tile_processor.py` can carry them out
@@ -437,7 +430,11 @@ def test_unknown_choice():
     assert "QUANTARRAY_CPU must be one of portable, neon, avx2, avx512bw, avx512, amx, got 'sse9'" in error
 
 
-ORDERS = {interleave.BYTES: by_bytes.lay_out, interleave.QUADS: lay_out_quads, interleave.HALVES: count_halves.lay_out}
+ORDERS = {
+    packed_weights.BYTES: by_bytes.lay_out,
+    packed_weights.QUADS: lay_out_quads,
+    packed_weights.HALVES: avx512_vpopcntdq.lay_out,
+}
 
 
 @pytest.mark.parametrize("bits", ORDERS)
@@ -451,7 +448,7 @@ def test_weights_are_laid_out_and_restored(bits, shape):
     lanes[:, :, :each] = words.reshape(planes, groups, each, length)
     by_block = lanes.reshape(planes, groups * blocks, LANES, length).swapaxes(-1, -2)
     out, back = np.empty(by_block.shape, np.uint64), np.zeros_like(words)
-    interleave.interleave(words, groups, bits, out)
+    packed_weights.interleave(words, groups, bits, out)
     np.testing.assert_array_equal(out, ORDERS[bits](np.ascontiguousarray(by_block)).reshape(out.shape))
-    interleave.restore(out, groups, bits, back)
+    packed_weights.restore(out, groups, bits, back)
     np.testing.assert_array_equal(back, words)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 import quantarray as qa
-from quantarray.cpu import nearest
+from quantarray.cpu.hamming import nearest
 
 LENGTHS = (1, 31, 63, 64, 65, 192, 200, 300, 512, 513, 1024, 1100, 1200, 2048)
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from quantarray.cpu.micro import LANES, TILE, count_bytes, count_ones
-from quantarray.cpu.micro.vectors import I64
+from quantarray.cpu.llvm.vectors import I64, LANES, TILE
+from quantarray.cpu.popcount import count_bytes, neon
 
 TRIPLE = "aarch64-unknown-linux-gnu"
 TOOLS = {name: shutil.which(name) for name in ("aarch64-linux-gnu-as", "aarch64-linux-gnu-ld", "qemu-aarch64")}
@@ -57,7 +57,7 @@ def program(differ):
     counts = constant(module, "counts", np.full(expected.shape, -1))
     first, last = (ir.Constant(I64, n) for n in (0, len(runs)))
     rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last)
-    count_bytes.count(builder, count_ones.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)
+    count_bytes.count(builder, neon.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)
     wrong = ir.Constant(I64, 0)
     for i in range(expected.size):
         got, right = (builder.load(builder.gep(p, [ir.Constant(I64, i)])) for p in (counts, at["expected"]))

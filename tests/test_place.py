@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quantarray.backends.registry import kernel
 from quantarray.core.format import word_count
-from quantarray.cpu import steps
+from quantarray.cpu.bits import stride
 
 STEPS = st.one_of(st.integers(-80, 80), st.sampled_from([2, -2, 3, 8, -8, 9, 16, 17, 32, 33, 72, -72, 73, 130, -200]))
 
@@ -55,7 +55,7 @@ def test_long_runs(step, first):
 @pytest.mark.parametrize("step", [2, 3, 8, 9, 31, 63, 64, 65, 1000])
 def test_squeezing_takes_every_bit(step):
     """What one table says of all first bits of a word is what counting them says."""
-    taken = steps.squeezing(step)[7:]
+    taken = stride.squeezing(step)[7:]
     assert taken.tolist() == [len(range(first, 64, step)) for first in range(64)]
 
 

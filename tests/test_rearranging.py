@@ -8,6 +8,7 @@ from results import assert_packed
 from strategies import arrays, channels, threads
 
 import quantarray as qa
+from quantarray.ops.manipulation import flattening
 
 
 def may_refuse(call, q):
@@ -45,10 +46,36 @@ def test_roll(data, x, many):
             assert got is None or assert_packed(got, np.roll(x.values, by, axis)) is None
 
 
-@given(st.data(), arrays(axis=-1, vary=False, groups=(None,)))
+@given(st.data(), arrays())
 def test_roll_of_all_elements(data, x):
     by = data.draw(st.sampled_from([0, 1, -1, 5, 63, 64, 1000]))
-    assert_packed(qa.roll(x.q, by), np.roll(x.values, by))
+    got = may_refuse(lambda: qa.roll(x.q, by), x.q)
+    assert got is None or assert_packed(got, np.roll(x.values, by)) is None
+
+
+@pytest.mark.parametrize("at_once", [64, 200])
+@pytest.mark.parametrize("shape", [(130, 1), (200, 2, 5), (64, 3, 4), (7, 70, 2), (7, 5, 9, 1)])
+def test_flattening_in_parts(shape, at_once, monkeypatch):
+    """Words are those of all rows at once, wherever parts begin, and back."""
+    codes = np.random.default_rng(0).integers(0, 8, shape)
+    for axis in range(len(shape)):
+        q = qa.from_codes(codes, qa.uint3, axis)
+        at_a_time = qa.ravel(qa.repack(q))
+        monkeypatch.setattr(flattening, "_AT_ONCE", at_once)
+        flat = flattening.flattened(q)
+        back = flattening.unflattened(flat, shape, axis)
+        monkeypatch.undo()
+        assert_packed(flat, codes.reshape(-1))
+        np.testing.assert_array_equal(flat.words, at_a_time.words)
+        assert_packed(back, codes)
+        np.testing.assert_array_equal(back.words, q.words)
+
+
+def test_roll_keeps_periodic_constants_small():
+    q = qa.from_codes(np.arange(24).reshape(2, 3, 4) % 8, qa.uint3, 1, scale=np.float32([[[1, 2, 3, 4]]]))
+    rolled = qa.roll(q, 5)
+    assert rolled.constants.scale.tolist() == [[[4, 1, 2, 3]]]
+    np.testing.assert_array_equal(rolled.dequantize(), np.roll(q.dequantize(), 5))
 
 
 @given(st.data(), arrays(), st.booleans())

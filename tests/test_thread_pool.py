@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import quantarray as qa
-from quantarray.cpu import threads
-from quantarray.cpu.atomics import WHY_NOT
-from quantarray.cpu.deal import Kernel
-from quantarray.cpu.team import library_of
-from quantarray.cpu.thread_pool import ASLEEP, UNTIL, ThreadPool
+from quantarray.cpu.runtime import threads
+from quantarray.cpu.runtime.atomics import WHY_NOT
+from quantarray.cpu.runtime.schedule import Kernel
+from quantarray.cpu.runtime.team import library_of
+from quantarray.cpu.runtime.thread_pool import ASLEEP, UNTIL, ThreadPool
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
@@ -26,7 +26,7 @@ PRELUDE = """
 import os, signal, sys, threading, time
 import numpy as np
 import quantarray as qa
-from quantarray.cpu import threads
+from quantarray.cpu.runtime import threads
 
 qa.set_num_threads(1)
 rng = np.random.default_rng(0)
@@ -99,7 +99,7 @@ def test_fewer_threads_after_a_stall():
     """For twice as long as it lasted; a stall soon after has them for longer, one that comes alone not."""
     run("""
         import numba
-        from quantarray.cpu.thread_pool import LIMIT, UNTIL, note_wait, pool
+        from quantarray.cpu.runtime.thread_pool import LIMIT, UNTIL, note_wait, pool
 
         @numba.njit
         def note(at, workers, own, late, refused, times):
@@ -189,7 +189,7 @@ def test_more_threads_than_processors():
 def test_a_system_that_starts_no_more_threads():
     """The caller does all pieces."""
     run("""
-        from quantarray.cpu.thread_pool import ThreadPool
+        from quantarray.cpu.runtime.thread_pool import ThreadPool
         ThreadPool._start = lambda pool, i: False
         assert all(right(call()) for _ in range(5)) and names() == []
     """)

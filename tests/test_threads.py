@@ -21,13 +21,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 import quantarray as qa
-from quantarray.cpu import threads
-from quantarray.cpu.atomics import WHY_NOT
-from quantarray.cpu.deal import Held, Kernel, dealer
-from quantarray.cpu.drive import cut, starts
-from quantarray.cpu.micro.vectors import I64
-from quantarray.cpu.team import Team
-from quantarray.cpu.thread_pool import pool
+from quantarray.cpu.llvm.vectors import I64
+from quantarray.cpu.popcount.tile_tasks import cut, starts
+from quantarray.cpu.runtime import threads
+from quantarray.cpu.runtime.atomics import WHY_NOT
+from quantarray.cpu.runtime.schedule import Held, Kernel, dealer
+from quantarray.cpu.runtime.team import Team
+from quantarray.cpu.runtime.thread_pool import pool
 
 WORK = """
 import sys, threading

@@ -8,7 +8,11 @@ import signal
 import pytest
 from test_micro import FOLDER, PLAYED, run
 
-FIRST = "from quantarray.cpu import isa, matrix_unit; print(isa.NAME, matrix_unit.wrong(matrix_unit.UNIT))"
+FIRST = """
+from quantarray.cpu.int8 import amx_unit
+from quantarray.cpu.runtime import isa
+print(isa.NAME, amx_unit.wrong(amx_unit.UNIT))
+"""
 OPERANDS = {  # of registers 100, 101 .. as an encoding numbers them, and an instruction at 1000: address, stride, bytes
     "c4 e2 7b 4b 24 08": (100, 101, 6),  # tileloadd (%rax,%rcx), %tmm4
     "c4 e2 7a 4b 44 9e 40": (106 + 64, 4 * 103, 7),  # tilestored %tmm0, 64(%rsi,%rbx,4)
@@ -53,19 +57,18 @@ for code in {list(OPERANDS)}:
     ("before", "asked"),
     [
         ("", False),  # the system, for tiles
-        ("amx.CONFIG = bytes([2, *amx.CONFIG[1:]])", True),
-        ("amx.CONFIG = amx.CONFIG[:-9] + bytes(9)", True),  # tile 7 has no rows
-        ("amx.Amx.configure = lambda tiles: None", True),
-        ("amx.Amx.dot = lambda tiles, *given: tiles._call('tdpbusd', *map(amx._literal, (0, 0, 6)))", True),
+        ("amx_tiles.CONFIG = bytes([2, *amx_tiles.CONFIG[1:]])", True),
+        ("amx_tiles.CONFIG = amx_tiles.CONFIG[:-9] + bytes(9)", True),  # tile 7 has no rows
+        ("amx_tiles.Amx.configure = lambda tiles: None", True),
+        ("amx_tiles.Amx.dot = lambda tiles, *given: tiles._call('tdpbusd', *map(amx_tiles._literal, (0, 0, 6)))", True),
     ],
 )
 def test_a_processor_refuses(before, asked):
     code = f"""
 from numba import njit
-from quantarray.cpu import matrix_unit
-from quantarray.cpu.micro import amx, dot_amx
+from quantarray.cpu.int8 import amx_tiles, amx_unit, dot_amx
 {before}
-matrix_unit.wrong(dot_amx.Tiles(), njit(matrix_unit._multiply.py_func))
+amx_unit.wrong(dot_amx.Tiles(), njit(amx_unit._multiply.py_func))
 """
     made = play(code, QUANTARRAY_CPU="amx" if asked else "avx512")
     assert made.returncode == -signal.SIGILL, made.stderr

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantarray.cpu.drive import by_place, tile_words
+from quantarray.cpu.popcount.tile_tasks import by_place, tile_words
 from quantarray.kernels.windows import Window, along, classes, plan, row_plan, same_padding, tap_offsets
 
 

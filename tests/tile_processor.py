@@ -42,8 +42,8 @@ class _Library(ctypes.CDLL):
 llvmlite.binding.get_host_cpu_features = _features
 ctypes.CDLL = _Library
 
-from quantarray.cpu.micro import amx_emulated  # noqa: E402  it asks for the features when it is imported
-from quantarray.cpu.micro.vectors import words_at  # noqa: E402
+from quantarray.cpu.int8 import amx_emulated  # noqa: E402  it asks for the features when it is imported
+from quantarray.cpu.llvm.vectors import words_at  # noqa: E402
 
 THREADS, FREE = 256, 0
 owners, states = np.zeros(THREADS, np.uint64), np.zeros((THREADS, amx_emulated._SIZE), np.uint8)

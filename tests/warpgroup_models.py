@@ -1,4 +1,4 @@
-"""What `quantarray.cuda.warpgroup` does, for the simulator: its instructions as the PTX manual has them.
+"""What `quantarray.cuda.tensor_cores.warpgroup` does, for the simulator: its instructions as the PTX manual has them.
 
 "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions" (9.7.15): descriptors are decoded and swizzled
 here by address bits, whatever the kernel thought of them. Products happen when they are waited for: until then the sums

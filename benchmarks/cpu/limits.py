@@ -11,10 +11,11 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from quantarray.core.format import empty_lines
-from quantarray.cpu.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_band, empty_band
-from quantarray.cpu.isa import NAME
-from quantarray.cpu.micro import LANES, PAIR, TILE, count_tile, lay_out, mask_counts
-from quantarray.cpu.tiles import IN_REGISTERS, Places
+from quantarray.cpu.llvm.vectors import LANES, PAIR, TILE
+from quantarray.cpu.popcount.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_band, empty_band
+from quantarray.cpu.popcount.count_tile import count_tile, lay_out, mask_counts
+from quantarray.cpu.popcount.tiles import IN_REGISTERS, Places
+from quantarray.cpu.runtime.isa import NAME
 from quantarray.kernels.operands import Plan
 
 _WORDS = 32  # of a run: at most 16 KiB of weights, which stay in L1

@@ -7,7 +7,7 @@ def by_cupy(xp):
     """capture(call, count) for what runs on CuPy's current stream: launch() then runs so many calls."""
 
     def capture(call, count):
-        from quantarray.cuda.launch import holding
+        from quantarray.cuda.runtime.launch import holding
 
         pool, stream = xp.cuda.MemoryPool(), xp.cuda.Stream(non_blocking=True)
         with stream, xp.cuda.using_allocator(pool.malloc), holding() as held:

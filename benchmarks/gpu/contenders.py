@@ -12,7 +12,7 @@ import numpy as np
 
 import quantarray as qa
 from quantarray.backends.registry import device_of, empty, first_gpu, zeros
-from quantarray.cuda import isa
+from quantarray.cuda.runtime import isa
 
 from ..cpu.cases import Conv, Network, Pack, Product, levels
 from ..cpu.contenders import OURS

@@ -1,6 +1,6 @@
 """What bounds a case on this GPU: multiplying bits, on tensor cores or ordinary units, and its memory."""
 
-from quantarray.cuda import isa
+from quantarray.cuda.runtime import isa
 
 from .clock import seconds
 

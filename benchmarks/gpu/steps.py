@@ -46,7 +46,7 @@ def one_kernel(seconds):
     import numpy as np
     from numba import cuda
 
-    from quantarray.cuda import launch
+    from quantarray.cuda.runtime import launch
 
     @cuda.jit
     def add(x, out):
@@ -205,7 +205,7 @@ def _needs_tool(name):
 def has_device():
     """Whether Numba finds a GPU."""
     try:
-        import_module("quantarray.cuda.launch")
+        import_module("quantarray.cuda.runtime.launch")
         from numba import cuda
 
         return bool(cuda.is_available())

@@ -10,7 +10,7 @@ import numpy as np
 
 import quantarray as qa
 from quantarray.backends.registry import cupy, first_gpu
-from quantarray.cuda import isa
+from quantarray.cuda.runtime import isa
 
 from . import clock
 from .profile import call_of
@@ -38,7 +38,7 @@ def tiles(seconds):
     """Each tile of each kernel on the large product and the convolution."""
     rows, end = [], time.monotonic() + 0.8 * seconds
     for name in units():
-        for n in range(len(import_module(f"quantarray.cuda.{name}").TILES)):
+        for n in range(len(import_module(f"quantarray.cuda.tensor_cores.{name}").TILES)):
             with patch.dict(os.environ, {isa.TILE: str(n)}):
                 rows += _timed(name, {"tile": n}, end)
     return rows
@@ -48,7 +48,7 @@ def stages(seconds):
     """3 stages to as many as fit, of the largest tile; and `wgmma` without its fence, whose results may be wrong."""
     rows, end = [], time.monotonic() + 0.8 * seconds
     for name in units():
-        module = import_module(f"quantarray.cuda.{name}")
+        module = import_module(f"quantarray.cuda.tensor_cores.{name}")
         for count in range(3, module.TILES[0].stages + 1):
             tile = module.TILES[0]._replace(stages=count)
             with patch.object(module, "tile_for", lambda *shape, tile=tile: tile):
@@ -64,7 +64,7 @@ def without_fence():
     """`wgmma` compiled anew with nothing in place of its proxy fence."""
     from numba import cuda
 
-    from quantarray.cuda import warpgroup, wgmma
+    from quantarray.cuda.tensor_cores import warpgroup, wgmma
 
     @cuda.jit(device=True, forceinline=True)
     def nothing():

@@ -24,47 +24,47 @@ from . import diagnosis, kernel_choice
 _MANY_WORDS, _MANY = 1 << 8, 1 << 18  # elements for which a line is worth finding, which takes 3 us
 
 _FILES = {
-    "pack": "pack",
-    "pack_seen": "pack",
-    "unpack": "pack",
-    "encode": "encode",
-    "encode_grid": "grid",
-    "extremes": "extremes",
-    "range_constants": "extremes",
-    "group_constants": "extremes",
-    "encode_grouped": "grouped",
-    "recode": "layout",
-    "rebit": "rebit",
-    "unroll": "unroll",
-    "place": "place",
-    "spread": "spread",
-    "gather": "gather",
-    "gather_rows": "gather",
-    "repack": "repack",
-    "threshold": "threshold",
-    "max_pool": "pool",
-    "nearest": "nearest",
-    "conv_weights": "conv",
-    "conv_words": "conv",
-    "conv": "conv",
-    "dot_weights": "dot",
-    "dot_words": "dot",
-    "dot": "dot",
-    "winograd": "winograd",
-    "framed": "framed",
-    "conv_real": "conv_real",
-    "rescale": "rescale",
-    "depthwise": "depthwise",
-    "depthwise_bytes": "depthwise_bytes",
-    "depthwise_codes": "depthwise_bytes",
-    "sliced": "sliced",
-    "turn": "turn",
-    "count": "reduce",
-    "count_lanes": "reduce",
-    "argmax": "scan",
-    "cumulate": "scan",
-    "argsort": "scan",
-    "sort": "scan",
+    "pack": "bits.pack",
+    "pack_seen": "bits.pack",
+    "unpack": "bits.pack",
+    "encode": "bits.encode",
+    "encode_grid": "bits.encode_grid",
+    "extremes": "bits.extremes",
+    "range_constants": "bits.extremes",
+    "group_constants": "bits.extremes",
+    "encode_grouped": "bits.encode_grouped",
+    "recode": "bits.recode",
+    "rebit": "bits.rebit",
+    "unroll": "bits.im2col",
+    "place": "bits.place",
+    "spread": "bits.repeat",
+    "gather": "bits.gather",
+    "gather_rows": "bits.gather",
+    "repack": "bits.repack",
+    "threshold": "epilogue.threshold",
+    "max_pool": "reduction.pool",
+    "nearest": "hamming.nearest",
+    "conv_weights": "popcount.conv",
+    "conv_words": "popcount.conv",
+    "conv": "popcount.conv",
+    "dot_weights": "int8.dot",
+    "dot_words": "int8.dot",
+    "dot": "int8.dot",
+    "winograd": "int8.winograd",
+    "framed": "int8.framed",
+    "conv_real": "popcount.conv_real",
+    "rescale": "epilogue.rescale",
+    "depthwise": "depthwise.masked_add",
+    "depthwise_bytes": "depthwise.int8",
+    "depthwise_codes": "depthwise.int8",
+    "sliced": "depthwise.bit_sliced",
+    "turn": "bits.rotate",
+    "count": "reduction.reduce",
+    "count_lanes": "reduction.reduce",
+    "argmax": "reduction.scan",
+    "cumulate": "reduction.scan",
+    "argsort": "reduction.scan",
+    "sort": "reduction.scan",
 }
 KERNELS = tuple(_FILES)
 
@@ -106,7 +106,7 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
         with no_fork:
             return import_module(path)
     except ModuleNotFoundError as error:
-        if error.name == path:
+        if error.name and path.startswith(error.name):  # the file, or its folder
             return None
         raise DeviceError(
             f"{name}: kernels for the device {backend!r} need the package {error.name}; install it with "
@@ -135,7 +135,7 @@ def source_code(device: str, names: Sequence[str], form: str, run: Callable[[], 
     """{function: text} of the compiled functions of kernels that `run` calls; form "llvm", "asm", "ptx" or "sass"."""
     backend = f"quantarray.{device.partition(':')[0]}"
     with no_fork:
-        inspection = import_module(f"{backend}.inspection")
+        inspection = import_module(f"{backend}.runtime.inspection")
         modules = [import_module(f"{backend}.{_FILES[name]}") for name in names if name in _FILES]
     texts: dict[str, str] = inspection.texts(modules, form, run)
     return texts
@@ -144,7 +144,7 @@ def source_code(device: str, names: Sequence[str], form: str, run: Callable[[], 
 def graph_class() -> Any:
     """Import the class of CUDA graphs, with the first."""
     with no_fork:
-        return import_module("quantarray.cuda.graph").Graph
+        return import_module("quantarray.cuda.runtime.graph").Graph
 
 
 def device_of(x: Any) -> str:

@@ -18,8 +18,8 @@ from ..arrays.array import QuantArray
 from ..backends.registry import first_gpu
 from ..core.errors import DeviceError, FormatError
 from ..core.machine import cpu_name
-from ..cpu import isa, threads
-from ..cuda import isa as cuda_isa
+from ..cpu.runtime import isa, threads
+from ..cuda.runtime import isa as cuda_isa
 from ..io.container import load
 from ..nn import load_network
 from ..tuning import autotune

@@ -317,8 +317,13 @@ class Constants:
         return any(a.shape[lead + axis] != 1 for _, a, lead in self.items())
 
     def map(self, change: Callable[[Array, int], Array], group: int | None = None) -> Constants:
-        """Replace each array, as stored, by change(array, leading axes)."""
-        return Constants(**{name: change(a, lead) for name, a, lead in self.items()}, group=group)
+        """Replace each array, as stored, by change(array, leading axes).
+
+        `change` returns views of what it gets, or new arrays, which become the constants' without a copy: constants
+        of single elements can be larger than the words.
+        """
+        changed = {name: change(a, lead) for name, a, lead in self.items()}
+        return Constants(**{name: a if is_locked(a) else locked(a) for name, a in changed.items()}, group=group)
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Numba kernels for CPUs. The contract is `quantarray.kernels.contract`; a file here has one kernel and its driver."""
+"""Numba kernels for CPUs, in folders by what they compute; `quantarray.kernels.contract` has their interface."""
 
-from . import isa as isa  # before anything is compiled
-from . import notice as notice
+from .runtime import isa as isa  # before anything is compiled
+from .runtime import notice as notice

@@ -8,21 +8,22 @@ has what they were fitted to. For AMX they are derived: see `docs/kernels/dot_am
 
 from typing import NamedTuple
 
-from .added import differing
-from .bands import BLOCKS, IN_BANDS, band_tiles, pays
-from .dot import EFFORT as DOT
-from .dot import bytes_of_levels
-from .drive import workers_for
-from .framed import EFFORT as FRAMED
-from .framed import POSITIONS
-from .isa import NAME
-from .matrix_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
-from .micro import LANES, PLACES, TAPS, TILE
-from .tiles import IN_REGISTERS, WORD
-from .windows import BAND
-from .winograd import BAND as SQUARES
-from .winograd import EFFORT as WINOGRAD
-from .winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
+from .int8.amx_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
+from .int8.dot import EFFORT as DOT
+from .int8.dot import bytes_of_levels
+from .int8.framed import EFFORT as FRAMED
+from .int8.framed import POSITIONS
+from .int8.windows import BAND
+from .int8.winograd import BAND as SQUARES
+from .int8.winograd import EFFORT as WINOGRAD
+from .int8.winograd import MOST_LEVEL, MOST_PLANES, small_bytes_of_levels
+from .int8.winograd_transforms import PLACES, TAPS
+from .llvm.vectors import LANES, TILE
+from .popcount.affine import differing
+from .popcount.bands import BLOCKS, IN_BANDS, band_tiles, pays
+from .popcount.tile_tasks import workers_for
+from .popcount.tiles import IN_REGISTERS, WORD
+from .runtime.isa import NAME
 
 _PLANES = 8  # that a byte holds
 _FOLD = 0.4  # 64 bytes of a tap or a pixel are folded

@@ -25,7 +25,7 @@ from ..ops.words.placement import graph
 from .layers import Conv2d, Dense, MaxPool2d
 
 if TYPE_CHECKING:
-    from ..cuda.graph import Graph
+    from ..cuda.runtime.graph import Graph
 
 Layer = Callable[[Any], Any]
 _MOST_NAMES = 8  # that a repr lists

@@ -244,7 +244,7 @@ def _counter() -> Callable[[], int]:
     """Return what says over how many threads a kernel is spread. Looked up once: an import takes a microsecond each
     time."""
     with no_fork:
-        from ..cpu import threads
+        from ..cpu.runtime import threads
 
     allowed: Callable[[], int] = threads.allowed
     return allowed

@@ -47,7 +47,7 @@ def this_machine() -> dict[str, str]:
         import llvmlite.binding
         import numba  # not with the package: it takes longer to import than all the rest
 
-        from ..cpu import isa
+        from ..cpu.runtime import isa
 
     return {
         "cpu": cpu_name(),

@@ -112,8 +112,8 @@ def _import() -> None:
     import quantarray
     import quantarray.cpu
 
-    for package in (quantarray, quantarray.cpu):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+    for package, listed in ((quantarray, pkgutil.iter_modules), (quantarray.cpu, pkgutil.walk_packages)):
+        for module in listed(package.__path__, f"{package.__name__}."):
             if module.name != "quantarray.__main__":
                 importlib.import_module(module.name)
 

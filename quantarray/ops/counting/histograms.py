@@ -1,7 +1,7 @@
 """Histograms of codes, or of pairs of codes, of which every reduction is made.
 
 A reduction of a function of the codes needs no element by itself, only counts. Counts are taken of sets of planes (see
-`quantarray/cpu/reduce.py`), exactly, in blocks of bounded size; a `Job` turns them into its result:
+`quantarray/cpu/reduction/reduce.py`), exactly, in blocks of bounded size; a `Job` turns them into its result:
 
     sum over elements of f(code) = sum over sets S of coefficient[S] * count[S]     (integers, wherever they vanish
                                                                                       but for single planes: popcounts)

@@ -13,7 +13,7 @@ from ...core.dtypes import Array
 from ...core.format import word_count
 from ...core.hints import Values
 from ..words.bit_rows import derived, flat, words_axis
-from .repacking import flattened
+from .flattening import flattened
 from .views import broadcast_to
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, SupportsIndex
 
@@ -10,13 +11,12 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import namespace
-from ...core.dtypes import Array
+from ...core.dtypes import Array, Constants
 from ...core.format import WORD
 from ...core.hints import Axes
 from ..words.bit_rows import Run, derived, lay, run_constants, words_axis
+from .flattening import flattened, unflattened, without_constants
 from .indexing import index
-from .repacking import flattened, repack
-from .reshaping import reshape
 from .taking import taken_constants
 from .views import broadcast_to, swapaxes
 
@@ -68,11 +68,29 @@ def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
     op = "roll"
     q = checks.packed(op, "q", q)
     if axis is None:
-        return repack(reshape(roll(flattened(q), shift, 0), q.shape), q.axis)
+        periodic = not any(q.constants.varies(d) for d in range(q.axis + 1))
+        bare = without_constants(q) if periodic else q
+        rolled = unflattened(roll(flattened(bare), shift, 0), q.shape, q.axis)
+        constants = _rolled_constants(q, int(np.asarray(shift).sum())) if periodic else rolled.constants
+        return derived(q, rolled.words, q.shape, q.axis, constants)
     shifts, axes = np.broadcast_arrays(checks.numbers(op, "shift", shift), checks.numbers(op, "axis", axis))
     for by, d in zip(shifts.reshape(-1).tolist(), axes.reshape(-1).tolist(), strict=True):
         q = _rolled(op, q, checks.integer(op, "shift", by, -(2**63)), checks.axis(op, d, q.ndim))
     return q
+
+
+def _rolled_constants(q: QuantArray, shift: int) -> Constants:
+    """Roll constants that vary along axes behind the packed one alone: in C order they repeat, and stay that small."""
+    behind = q.shape[q.axis + 1 :]
+
+    def change(a: Array, lead: int) -> Array:
+        front = a.shape[: lead + q.axis + 1]
+        if math.prod(a.shape[len(front) :]) == 1:
+            return a
+        flat = np.broadcast_to(a, (*front, *behind)).reshape(*front, -1)
+        return np.roll(flat, shift, -1).reshape(*front, *behind)
+
+    return q.constants.map(change)
 
 
 def _rolled(op: str, q: QuantArray, shift: int, d: int) -> QuantArray:

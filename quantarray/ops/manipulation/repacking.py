@@ -11,7 +11,6 @@ from ...core.dtypes import Array, Constants
 from ...core.format import word_count
 from ..words.bit_rows import derived, words_axis
 from ..words.conversion import expand
-from .reshaping import ravel
 
 
 def repack(q: QuantArray, axis: int = -1) -> QuantArray:
@@ -30,12 +29,7 @@ def repack(q: QuantArray, axis: int = -1) -> QuantArray:
     new = checks.axis(op, axis, q.ndim)
     if new == q.axis:
         return q
-    return derived(q, _repacked_words(q, new), q.shape, new, _repacked_constants(q, new))
-
-
-def flattened(q: QuantArray) -> QuantArray:
-    """Flatten all elements in C order: `ravel`, whatever axis is packed."""
-    return ravel(repack(q))
+    return derived(q, _repacked_words(q, new), q.shape, new, repacked_constants(q, new))
 
 
 def _repacked_words(q: QuantArray, new: int) -> Array:
@@ -52,5 +46,5 @@ def _repacked_words(q: QuantArray, new: int) -> Array:
     return moved
 
 
-def _repacked_constants(q: QuantArray, new: int) -> Constants:
+def repacked_constants(q: QuantArray, new: int) -> Constants:
     return q.constants.map(lambda a, lead: expand(a, lead, q), 1 if q.constants.varies(new) else None)

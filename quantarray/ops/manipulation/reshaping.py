@@ -129,6 +129,11 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     return reshaped(cut.swapaxes(2, 3), (q.bits, *outer_new, cut.shape[-1]))
 
 
+def reshaped_constants(q: QuantArray, new: tuple[int, ...]) -> Constants:
+    """Return the constants that `reshape(q, new)` has, without its words."""
+    return _reshape_constants(q, *_packed_block(q, new), new)
+
+
 def _reshape_constants(q: QuantArray, blocks: list[_Block], packed: _Block, new: tuple[int, ...]) -> Constants:
     if not q.size:
         return q.constants.map(lambda a, lead: _one_constant(a, lead, len(new)))

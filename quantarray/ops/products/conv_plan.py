@@ -14,24 +14,8 @@ from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS, word_count
 from ...kernels.operands import Fixed, Frame, Left, Plan, Right, Squares
-from ...kernels.windows import (
-    along,
-    classes,
-    counted,
-    frame,
-    images_of_a_tile,
-    over_images,
-    plan,
-    squares,
-)
-from . import (
-    bit_sliced,
-    calls,
-    epilogue,
-    folded_thresholds,
-    scaled_sums,
-    select,
-)
+from ...kernels.windows import along, classes, counted, frame, images_of_a_tile, over_images, plan, squares
+from . import bit_sliced, calls, epilogue, folded_thresholds, scaled_sums, select
 from .conv_job import Job
 from .lanes import TILE, CopyLanes, GroupLanes, full_lane, layout_of, weight_words, words_of
 from .operand import Operand, lower

@@ -12,15 +12,7 @@ from ...core.dtypes import Array
 from ...core.format import WORD_BITS
 from ...kernels.operands import Finish, Fixed, Right
 from ...kernels.windows import classes, plan
-from . import (
-    bit_sliced,
-    calls,
-    depthwise_taps,
-    epilogue,
-    folded_thresholds,
-    scaled_sums,
-    select,
-)
+from . import bit_sliced, calls, depthwise_taps, epilogue, folded_thresholds, scaled_sums, select
 from .depthwise_job import DepthwiseJob
 from .operand import Operand
 

@@ -1,4 +1,4 @@
-"""Arrays as lines along an axis, for kernels that need elements in order (`quantarray/cpu/scan.py`)."""
+"""Arrays as lines along an axis, for kernels that need elements in order (`quantarray/cpu/reduction/scan.py`)."""
 
 from __future__ import annotations
 

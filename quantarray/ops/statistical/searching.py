@@ -12,9 +12,9 @@ from ...arrays.blocks import blocks
 from ...backends.registry import empty, namespace, to_host
 from ...core.dtypes import Array
 from ...core.hints import Number, OutType, Side, Values, Vector
+from ..manipulation.flattening import flattened
 from ..manipulation.indexing import index
 from ..manipulation.joining import concatenated
-from ..manipulation.repacking import flattened
 from ..manipulation.views import moveaxis
 from ..words.conversion import dequantize
 from ..words.level_tables import levels

@@ -11,9 +11,9 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...core.dtypes import DType, integers, uint1
 from ...core.format import MAX_BITS
-from ..words.conversion import recode
-from ..words.levels import levels_of, with_law, with_table
-from ..words.word_ops import constant_rows, widened
+from .conversion import recode
+from .levels import levels_of, with_law, with_table
+from .word_ops import constant_rows, widened
 
 _KINDS = ("bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric")
 

@@ -15,7 +15,7 @@ from ...core.errors import DeviceError
 from ...core.format import WORD
 
 if TYPE_CHECKING:
-    from ...cuda.graph import Graph
+    from ...cuda.runtime.graph import Graph
 
 P = ParamSpec("P")
 _default: ContextVar[str] = ContextVar("quantarray_device", default="cpu")

@@ -1,0 +1,1 @@
+"""Packing, encoding and moving bits."""

@@ -1,0 +1,92 @@
+"""Stochastic rounding in groups: floats to packed codes in one pass, with random numbers counted, not drawn.
+
+Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011) makes four random words of a
+counter and a key, so that an element's number depends on its index alone: on no thread, no order, no backend.
+"""
+
+import numpy as np
+
+from ..llvm.masks import low_bits, mask_of_plane
+from ..runtime import threads
+from ..runtime.jit import entry, inline
+from ..runtime.schedule import Kernel
+from .grid_codes import grid_codes
+
+_LEAST = 1 << 14  # values that are worth a parallel region
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def encode_grouped(values, low, step, start, stride, group, key, out):
+    if not out.size:
+        return
+    arguments = values, low, step, start, stride, group, key, out
+    threads.run(_encode_words, arguments, out.shape[1] * out.shape[2], threads.workers(values.size, _LEAST))
+
+
+@entry
+def philox(counter, key):
+    """counter uint64[4 n] becomes its n Philox blocks under key uint32[2]; all numbers are of 32 bits.
+
+    A round over all blocks is one loop, which compiles to vector multiplications.
+    """
+    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
+    for _ in range(10):
+        for i in range(counter.shape[1]):
+            p0, p1 = np.uint64(0xD2511F53) * (counter[0, i] & _LOW), np.uint64(0xCD9E8D57) * (counter[2, i] & _LOW)
+            counter[0, i], counter[2, i] = (p1 >> _HALF) ^ counter[1, i] ^ k0, (p0 >> _HALF) ^ counter[3, i] ^ k1
+            counter[1, i], counter[3, i] = p1 & _LOW, p0 & _LOW
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
+
+
+@entry
+def _uniform(first, stride, key, block, u):
+    """u[i] in [0, 1) of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
+
+    17 blocks hold 64 neighbours; elements further apart have a block each.
+    """
+    for i in range(block.shape[1]):
+        n = np.uint64((first >> 2) + i if stride == 1 else (first + i * stride) >> 2)
+        block[0, i], block[1, i], block[2, i], block[3, i] = n & _LOW, n >> _HALF, np.uint64(key[2]), np.uint64(0)
+    philox(block, key)
+    for i in range(64):
+        n = first + i * stride
+        u[i] = 2.0**-32 * block[n & 3, (n >> 2) - (first >> 2) if stride == 1 else i]
+
+
+@Kernel
+def _encode_words(values, low, step, start, stride, group, key, out, first, last):
+    planes, _, words = out.shape
+    length = values.shape[1]
+    top = (1 << planes) - 1
+    some = np.zeros(64, values.dtype)
+    codes, u, block = np.zeros(64, np.uint8), np.full(64, 0.5), np.zeros((4, 20 if stride == 1 else 64), np.uint64)
+    for task in range(first, last):
+        row, word = task // words, task % words
+        at = word * 64
+        valid = min(64, length - at)
+        if key.size:
+            _uniform(start[row] + at * stride, stride, key, block, u)
+        if valid == 64 and at // group == (at + 63) // group:
+            for i in range(64):
+                some[i] = values[row, at + i]  # which need not lie side by side
+            a, s = np.float64(low[row, at // group]), np.float64(step[row, at // group])
+            # Rounded constants may leave x beyond the last level, to which it is clipped
+            grid_codes(some, 0, a, 1.0, s, u, 0, top, True, codes)
+        else:
+            _codes_in_groups(values, low, step, group, row, at, valid, u, top, codes)
+        for plane in range(planes):
+            out[plane, row, word] = mask_of_plane(codes, 0, plane) & low_bits(valid)
+
+
+@inline
+def _codes_in_groups(values, low, step, group, row, at, valid, u, top, codes):
+    """A word may span groups, and a group words."""
+    i = 0
+    while i < valid:
+        part = (at + i) // group
+        end = min(valid, (part + 1) * group - at)
+        a, s = np.float64(low[row, part]), np.float64(step[row, part])
+        for j in range(i, end):
+            t = (values[row, at + j] - a) / s + u[j]
+            codes[j] = top if t >= top else np.uint8(t) if t > 0 else 0
+        i = end

@@ -1,0 +1,1 @@
+"""Depthwise convolutions: by masked additions, by bytes, by bit-sliced counters."""

@@ -1,0 +1,133 @@
+"""Depthwise convolution of integers whose codes become bytes first: `docs/kernels/depthwise.md`."""
+
+import numpy as np
+
+from ..epilogue.finish import Lanes, store, target
+from ..int8.expand import expand
+from ..llvm.vectors import LANES
+from ..runtime import threads
+from ..runtime.aligned import first_line
+from ..runtime.jit import inline, inner
+from ..runtime.schedule import Kernel
+from .lane_products import row_codes, row_sums
+from .pairs import CHANNELS, PAIRS, pair_pixels
+
+_NO_VALUES, _NO_WORDS = np.empty((0, 0), np.int32), np.empty((0, 0, 0), np.uint64)
+_LEAST = 1 << 13  # pairs of taps times words that are worth a parallel region
+_ROWS = 16  # of the result that a word of channels is done for before the next one is
+_OVERLAP = 6  # times the rows that two pieces of the work both make into bytes, a piece has at least
+
+
+def depthwise_bytes(x, w, plan, finish, out):
+    words, values = (out, _NO_VALUES) if out.ndim == 3 else (_NO_WORDS, out)
+    if out.size:
+        _run(_sums_range, x, w, plan, (finish, values, words))
+
+
+def depthwise_codes(x, w, plan, cuts, out):
+    if out.size:
+        _run(_codes_range, x, w, plan, (cuts, out))
+
+
+def _run(kernel, x, w, plan, rest):
+    rows = x.images * len(plan.seen)
+    workers = threads.workers(x.images * plan.kinds.size * w.values.shape[0] * w.values.shape[1] * w.period, _LEAST)
+    shared = w.values.shape[1] // plan.window_pairs * plan.row_step
+    dealt = workers * max(1, min(threads.PIECES, rows // (_OVERLAP * shared * workers)))
+    threads.run(kernel, (x, w, plan, *rest), rows, workers, dealt)
+
+
+@Kernel
+def _codes_range(x, w, plan, cuts, words, begin, end):
+    codes, pairs, seen = _buffers(plan, w)
+    rows, done, row = len(plan.seen), 0, begin
+    columns, start = plan.kinds.size // rows, first_line(pairs)
+    while row < end:
+        image, top = row // rows, row % rows
+        behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        for word in range(w.period):
+            done, begins = there, _begins(plan, word, start)
+            for i in range(top, behind):
+                done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
+                taps = _see(w, plan, i, begins, seen)
+                row_codes(
+                    pairs, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
+                    cuts.limits, word * CHANNELS, cuts.changes, word, words, (image * rows + i) * columns,
+                )  # fmt: skip
+        row += behind - top
+
+
+@Kernel
+def _sums_range(x, w, plan, finish, values, words, begin, end):
+    to, extra = target(finish, values, words), finish.extra
+    codes, pairs, seen = _buffers(plan, w)
+    rows, done, row = len(plan.seen), 0, begin
+    columns, start, unit = plan.kinds.size // rows, first_line(pairs), abs(x.terms[0, 3])
+    copies, dense = w.values.shape[0], words.size == 0
+    lanes = np.empty((columns, CHANNELS), np.int32)
+    while row < end:
+        image, top = row // rows, row % rows
+        behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        for word in range(w.period):
+            done, begins, channels = there, _begins(plan, word, start), min(CHANNELS, w.channels - word * CHANNELS)
+            for task in range(top * copies, behind * copies):
+                i, copy = task // copies, task % copies
+                into, lane = (image * rows + i) * columns, (copy * w.period + word) * CHANNELS
+                weight = copy * w.values.shape[1] * w.values.shape[2] + word * PAIRS
+                done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
+                taps = _see(w, plan, i, begins, seen)
+                whole = dense and copies == 1 and channels == CHANNELS  # and may lie where it belongs at once
+                row_sums(
+                    pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
+                    lane, unit, values if whole else lanes, into * values.shape[1] + lane if whole else 0,
+                    values.shape[1] if whole else CHANNELS,
+                )  # fmt: skip
+                for part in range(0, 0 if whole else channels, LANES):
+                    channel = (word * CHANNELS + part) * copies + copy
+                    near = Lanes(lane + part, channel, min(LANES, channels - part), copies)
+                    for p in range(columns):
+                        store(lanes, p, part, near, into + p, to)
+        row += behind - top
+
+
+@inner
+def _buffers(plan, w):
+    """Zero bytes of a padded row, pairs of so many rows of each word, and what a row of the result sees."""
+    pairs = np.empty(_begins(plan, w.period - 1, 0) + plan.slots * plan.pairs * PAIRS + CHANNELS, np.uint8)
+    return np.zeros(plan.width * CHANNELS, np.uint8), pairs, np.empty((w.values.shape[1], 2), np.int64)
+
+
+@inline
+def _begins(plan, word, start):
+    """Where the pairs of a word of channels begin: all of them where the next one is, if none is come back to."""
+    return start + (word * plan.slots * plan.pairs * PAIRS if len(plan.seen) > _ROWS else 0)
+
+
+@inline
+def _bring(x, w, plan, image, row, word, done, codes, pairs, begins):
+    """Make pairs of the rows that a row of the result sees, of a word of channels, but for those before `done`.
+
+    The row after the last one that is there then.
+    """
+    behind = plan.seen[row, 1]
+    for at in range(max(done, plan.seen[row, 0]), behind):
+        first = x.terms[0, 0] * x.words.shape[1] + (image * plan.image_rows + at) * plan.row_words + word
+        expand(
+            x.words, first, w.period, x.words.shape[1], x.terms[0, 1], plan.visible, 0, 1, codes, plan.left * CHANNELS
+        )
+        to = begins + at % plan.slots * plan.pairs * PAIRS
+        pair_pixels(codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, to)
+    return max(done, behind)
+
+
+@inline
+def _see(w, plan, row, begins, seen):
+    """How many pairs of taps a row of the result sees, and in `seen` where they lie, and the weights of each."""
+    at, tap, count = plan.seen[row, 2], plan.seen[row, 3], plan.seen[row, 4]
+    for i in range(count):
+        line = begins + (at + i * plan.row_step) % plan.slots * plan.pairs * PAIRS
+        for j in range(plan.window_pairs):
+            k = i * plan.window_pairs + j
+            seen[k, 0] = line + j * plan.apart * PAIRS
+            seen[k, 1] = (tap * plan.window_pairs + k) * w.values.shape[2]
+    return count * plan.window_pairs

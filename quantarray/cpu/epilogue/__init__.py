@@ -1,0 +1,1 @@
+"""Last step of a product: sums become values, or bits by thresholds."""

@@ -1,0 +1,1 @@
+"""Hamming distances and the nearest rows."""

@@ -1,0 +1,60 @@
+"""Whether a matrix unit multiplies bytes in this process, and what that changes for `costs.py`.
+
+Nobody has run these kernels on a machine with AMX yet. So a unit that is to be used has to show first, once a process,
+that its products are right; `trial.py` has it do so in another process before, where nobody asked for it.
+"""
+
+import numpy as np
+
+from ..llvm.vectors import LANES
+from ..runtime import isa
+from ..runtime.jit import entry
+from . import dot_amx, dot_tile
+from .dot_amx import dot_rows
+from .interface import QUAD
+
+_WORDS, _PIXELS = 3, 48  # two tiles of pixels at once, and one
+_QUADS = 16  # of a word
+
+
+@entry
+def _multiply(unit, codes, stride, weights, fresh, totals):
+    apart, beside = weights.size // 2, totals.size // 2
+    spans = np.array([[0, 0, _QUADS], [_QUADS, _QUADS, apart // (LANES * QUAD) - _QUADS]])
+    dot_rows(unit, codes, 0, stride, _PIXELS, weights, 0, apart, 2, spans, 0, 2, fresh, totals, 0, beside)
+
+
+def wrong(unit, multiply=_multiply):
+    """How many sums of a product, with the largest bytes there are among them, are not NumPy's."""
+    rng, stride = np.random.default_rng(0), 64 * (_WORDS + 1)
+    codes = rng.choice(np.array([0, 1, 127, 128, 255], np.uint8), (_PIXELS, stride))
+    weights = rng.choice(np.array([-128, -1, 0, 1, 127], np.int8), (2, 64 * _WORDS // QUAD, LANES, QUAD))
+    codes[0], weights[0, :, 0] = 255, -128
+    totals = np.full((2, _PIXELS, LANES), -1, np.int32)
+    multiply(unit, codes.reshape(-1), stride, weights.reshape(-1).view(np.uint8), True, totals)
+    multiply(unit, codes.reshape(-1), stride, weights.reshape(-1).view(np.uint8), False, totals)
+    quads = codes[:, : 64 * _WORDS].reshape(_PIXELS, -1, QUAD).astype(np.int64)
+    expected = 2 * np.einsum("pqk,bqlk->bpl", quads, weights.astype(np.int64))
+    return int((totals != expected).sum())
+
+
+def found():
+    """The unit to pass to kernels, or None."""
+    if isa.NAME == isa.EMULATED:
+        return dot_amx.EmulatedTiles()
+    if isa.NAME != "amx":
+        return None
+    unit = dot_amx.Tiles()
+    if count := wrong(unit):
+        raise ImportError(
+            f"quantarray: AMX gave {count} wrong sums in a first product; please report this with the output of "
+            f"`quantarray info`, and set {isa.VARIABLE}=avx512 to multiply by vector instructions"
+        )
+    return unit
+
+
+UNIT = found()
+COUNTS_BY_SHUFFLES = UNIT is None and isa.COUNTING == "avx512bw"  # costs are in what counting by shuffles takes
+_chosen = dot_tile if UNIT is None else dot_amx
+DOT_PASSES, DOT_ALONE, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_ALONE, _chosen.MOST_PRODUCT
+DOT_COPY = getattr(_chosen, "DOT_COPY", 0)

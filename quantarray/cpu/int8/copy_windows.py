@@ -1,0 +1,61 @@
+"""The windows of a tile of 4 pixels moved side by side, a cache line at a time."""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ...core.format import LINE
+from ..llvm.vectors import I8, TILE, const, place_of, pointer, splat
+
+HALF = 32  # bytes: what is left of a run goes by half a line where that is enough, since most whole ones lie over two
+
+
+@intrinsic
+def copy_windows(typingctx, codes, places, place, spans, first, last, unit, base, rows, row, apart):
+    """rows[row + p * apart + to + k] = codes[places[place + p] + at + k] - base for 4 pixels p and k < length.
+
+    Spans first .. last of int64 spans[n 3] are (at, to, length) in units of so many bytes; zeros follow each up to a
+    multiple of 32 bytes, and less than 64 bytes behind it are read. Both are uint8, C-contiguous and indexed flat;
+    differences are modulo 256. As a loop over pixels around `copy_bytes` this took ten times as long as the products of
+    64 channels.
+    """
+    i64 = types.int64
+    signature = types.void(codes, places, i64, spans, i64, i64, i64, i64, rows, i64, i64)
+
+    def codegen(context, builder, signature, args):
+        codes, spans = (pointer(context, builder, signature, args, i) for i in (0, 3))
+        places, rows = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 8))
+        windows = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(TILE)]
+        rows = [builder.gep(rows, [builder.mul(args[10], const(p))]) for p in range(TILE)]
+        low = builder.trunc(args[7], I8)
+        with cgutils.for_range(builder, builder.sub(args[5], args[4])) as span:
+            line = builder.mul(builder.add(args[4], span.index), const(3))
+            at, to, size = (
+                builder.mul(builder.load(builder.gep(spans, [builder.add(line, const(i))])), args[6]) for i in range(3)
+            )
+
+            def copy(width, place, keep):
+                vector, base = ir.VectorType(I8, width), splat(builder, low, width)
+                for window, row in zip(windows, rows, strict=True):
+                    found = builder.load(place_of(builder, window, builder.add(at, place), vector), align=1)
+                    to_row = place_of(builder, row, builder.add(to, place), vector)
+                    builder.store(keep(builder.sub(found, base)), to_row, align=1)
+
+            def copy_rest(width):
+                vector = ir.VectorType(I8, width)
+                lanes, count = ir.Constant(vector, list(range(width))), splat(builder, builder.trunc(rest, I8), width)
+                kept = builder.icmp_unsigned("<", lanes, count)
+                copy(width, whole, lambda found: builder.select(kept, found, ir.Constant(vector, None)))
+
+            whole = builder.and_(size, const(-LINE))
+            with cgutils.for_range(builder, builder.udiv(size, const(LINE))) as step:
+                copy(LINE, builder.mul(step.index, const(LINE)), lambda found: found)
+            rest = builder.sub(size, whole)
+            with builder.if_then(builder.icmp_signed("!=", rest, const(0))):
+                with builder.if_else(builder.icmp_signed("<=", rest, const(HALF))) as (short, long):
+                    for branch, width in ((short, HALF), (long, LINE)):
+                        with branch:
+                            copy_rest(width)
+
+    return signature, codegen

@@ -1,0 +1,149 @@
+"""Convolution and matrix product of operands of several bits, by dot products of bytes that live in the cache only.
+
+    sum u*v = base_x * sum v + step_x * sum a*v
+
+a are the codes of x and v the levels of w as they are, where they fit into int8: no sum over the pixel's codes alone
+is left. Where they do not, v is taken in terms of codes. `docs/kernels/dot.md` has the bands and the stretches.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from ..epilogue.finish import finish_tile, target
+from ..llvm.vectors import LANES, TILE
+from ..popcount.affine import Added
+from ..popcount.packed_weights import QUADS, interleave, restore
+from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
+from ..popcount.tiles import Group, blocks, empty_places, lanes_of, next_stretch, place_tiles
+from ..runtime.aligned import empty_lines, first_line
+from ..runtime.jit import entry, inline
+from ..runtime.schedule import Kernel
+from .amx_unit import COUNTS_BY_SHUFFLES, DOT_PASSES, UNIT
+from .dot_amx import dot_rows
+from .dot_tile import dot_tile
+from .expand import expand
+from .im2row import line_up, row_bytes, whole_spans
+from .interface import QUAD
+from .windows import BAND, WORD, bring, spans_of
+
+_NO_VALUES = np.empty((0, 0), np.int32)
+PAIR = 2  # blocks of 32 channels whose weights are expanded at once
+STRETCH = 72  # words of the contraction whose weights, 64 channels of bytes, stay in L2: 288 KiB
+EFFORT = Effort(word=DOT_PASSES, tile=12 if COUNTS_BY_SHUFFLES else 9, weight=0.12, pixel=0.35, band=BAND)
+
+
+def dot_weights(words, groups, out):
+    interleave(words, groups, QUADS, out)
+
+
+def dot_words(laid_out, groups, out):
+    restore(laid_out, groups, QUADS, out)
+
+
+def dot(x, fixed, out):
+    drive(_dot_range, x, fixed, out, _task)
+
+
+def _task(x, fixed):
+    return Task(*tiles_of(fixed), x.images, _NO_VALUES, EFFORT, (UNIT,))
+
+
+@entry
+def bytes_of_levels(terms):
+    """(base, unit, shift, step): levels v = shift + step * b of a term as int8 b = base + unit * code.
+
+    The levels themselves where they fit, or else codes, of 8 bits less 128.
+    """
+    planes, base, step = terms[0, 1], terms[0, 2], terms[0, 3]
+    last = base + step * ((1 << planes) - 1)
+    if min(base, last) >= -128 and max(base, last) <= 127:
+        return base, step, 0, 1
+    low = 128 if planes == 8 else 0
+    return -low, 1, base + step * low, step
+
+
+@inline
+def _sum_windows(codes, windows, i, kind, firsts, spans, ones):
+    """ones[i, p] = sum of the codes in the windows of the pixels of tile i."""
+    for p in range(TILE):
+        total = 0
+        for s in range(len(firsts)):
+            for span in range(firsts[s, kind], firsts[s, kind + 1]):
+                begin = np.uint64(windows[i, p] + spans[span, 0] * QUAD)
+                for k in range(np.uint64(spans[span, 2] * QUAD)):
+                    total += codes[begin + k]
+        ones[i, p] = total
+
+
+@inline
+def expand_blocks(w, block, near, begin, end, base, unit, weights, weight, apart):
+    """Words begin .. end of `near` blocks as bytes, those of a block `apart` from the one before."""
+    j0, planes, length, plane = w.terms[0, 0], w.terms[0, 1], w.words.shape[2], w.words.shape[1] * w.words.shape[2]
+    for b in range(near):
+        word, count = (j0 * plane + (block + b) * length + begin) * LANES, (end - begin) * LANES
+        expand(w.words, word, 1, plane * LANES, planes, count, base, unit, weights, weight + b * apart)
+
+
+@partial(Kernel, takes=True)
+def _dot_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker):
+    # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
+    # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
+    base, unit, shift, step = bytes_of_levels(w.terms)
+    added = Added(finish.extra, x.terms[0, 3] * shift, x.terms[0, 3] * step, 0)
+    length, group_blocks = w.words.shape[2], w.words.shape[1] // w.groups
+    stretches = -(-length // STRETCH)
+    apart = -(-length // stretches) * LANES * WORD
+    weights = np.empty(PAIR * apart + WORD, np.uint8)
+    weight = first_line(weights)
+    codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
+    places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
+    if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
+        slots, apart_slots, apart_blocks = BAND if stretches > 1 else 1, PAIR * TILE, TILE
+        totals = empty_lines(slots * PAIR * TILE, np.int32)
+        firsts, spans = spans_of(x.words, plan, length, stretches)
+    else:  # sums[block, slot, pixel]
+        slots, apart_slots, apart_blocks = BAND, TILE, BAND * TILE
+        totals = empty_lines(PAIR * BAND * TILE, np.int32)
+        firsts, spans = whole_spans(plan, length, stretches)
+    to = target(finish, values, words)
+    chunk, low, end = next_stretch(dealt, worker, starts)
+    while low < end:
+        band = 0
+        for nth in range(w.groups):
+            group, mark = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes), mark + 1
+            shifted = nth * w.group_words
+            if matrix is None:
+                band, codes, marks = bring(
+                    x.words, x.terms, plan, length, low, end, shifted, codes, marks, mark, places.origins, windows
+                )  # fmt: skip
+            else:
+                band, codes = line_up(
+                    matrix, x.words, x.terms, plan, length, low, end, shifted, codes, places.origins, windows
+                )  # fmt: skip
+            place_tiles(plan, low, band, shifted, places)
+            for i in range(band if added.along else 0):
+                _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
+            first, last = blocks(group.block, group_blocks, PAIR, chunk, len(starts))
+            for task in range(-(-(last - first) // PAIR) * stretches):
+                pair, s = first + task // stretches * PAIR, task % stretches
+                near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
+                expand_blocks(w, pair, near, begin, stop, base, unit, weights, weight, apart)
+                if matrix is not None:
+                    dot_rows(
+                        matrix, codes, windows[0, 0], row_bytes(length), band * TILE, weights, weight, apart, near,
+                        spans, firsts[s, 0], firsts[s, 1], s == 0, totals, 0, apart_blocks * LANES,
+                    )  # fmt: skip
+                for i in range(band):
+                    total = i % slots * apart_slots
+                    if matrix is None:
+                        dot_tile(
+                            codes, windows, i * TILE, weights, weight, apart, near, spans, firsts[s, places.kinds[i]],
+                            firsts[s, places.kinds[i] + 1], s == 0, totals, total * LANES,
+                        )  # fmt: skip
+                    for b in range(near if s + 1 == stretches else 0):
+                        lanes = lanes_of(group, pair + b)
+                        finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)
+        low += band
+        if low == end:
+            chunk, low, end = next_stretch(dealt, worker, starts)

@@ -1,0 +1,270 @@
+"""3x3 products of few bits at stride 1, four results at a time with 16 products of bytes instead of 36.
+
+`winograd_transforms.py` transforms pixels, taps and sums within cache; between them are the dot products of `dot`, one
+for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, the bounds and the figures.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from ..epilogue.finish import store_tile, target
+from ..llvm.masks import popcount
+from ..llvm.vectors import LANES, TILE
+from ..popcount.tile_tasks import Effort, Task, drive
+from ..popcount.tiles import Group, blocks, lanes_of, next_stretch
+from ..runtime.aligned import empty_lines, first_line
+from ..runtime.jit import entry, inline, inner
+from ..runtime.schedule import Kernel
+from .dot import bytes_of_levels
+from .dot_tile import DOT_PASSES, dot_tile
+from .expand import expand
+from .interface import QUAD
+from .windows import WORD, expand_missing
+from .winograd_transforms import PLACES, TAPS, fold_pixels, fold_taps, unfold
+
+_NO_VALUES = np.empty((0, 0), np.int32)
+_PAIR = 2  # blocks of 32 channels that meet a band at once
+_APART = _PAIR * TILE * LANES  # sums of one place of a square and of the next
+BAND = 128  # squares of 2 by 2 results whose pixels are folded at once
+_FOLDED = 512  # words that all of them have, unless a tile has more: 512 KiB of bytes
+_SPAN = (
+    1 << 13
+)  # words that the pixels of a band may span, unless those of one square span half of it: 512 KiB as bytes
+EFFORT = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=10, weight=0.45, pixel=1.4)
+MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
+MOST_PLANES = 6  # of pixels: 4 of them are at most 252
+
+
+def winograd(x, fixed, out):
+    drive(_winograd_range, x, fixed, out, _task)
+
+
+def _task(x, fixed):
+    band = band_of.py_func(fixed.w.words.shape[2] // TAPS)
+    words = np.full(len(fixed.plan.targets), fixed.w.words.shape[2])
+    return Task(fixed.plan, words, x.images, _NO_VALUES, EFFORT._replace(band=band))
+
+
+@entry
+def band_of(length):
+    """How many squares are folded at once, where a tap has `length` words: whole tiles, whose rows are all read."""
+    return min(BAND, max(1, _FOLDED // max(1, length) // TILE) * TILE)
+
+
+@entry
+def small_bytes_of_levels(terms):
+    """`bytes_of_levels` with bytes of at most MOST_LEVEL, where there are any: codes about their middle otherwise."""
+    base, unit, shift, step = bytes_of_levels(terms)
+    if shift == 0 and max(abs(base), abs(base + unit * ((1 << terms[0, 1]) - 1))) <= MOST_LEVEL:
+        return base, unit, shift, step
+    low = (1 << terms[0, 1]) >> 1
+    return -low, 1, terms[0, 2] + terms[0, 3] * low, terms[0, 3]
+
+
+@inner
+def add_excess(w, first, last, offset, length, excess):
+    """excess[p, lane], int32, of the lanes first .. last: four times what `offset` adds to each result of a square.
+
+    `fold_pixels` adds it at 15 of 16 places. The sums of weights come by tap; channels that fill words up are bytes of
+    `base`.
+    """
+    base, _, shift, step = small_bytes_of_levels(w.terms)
+    taps, folded = np.empty((3, 3), np.int64), np.empty((4, 4), np.int64)
+    for lane in range(first, last):
+        for t in range(TAPS):
+            total = (w.sums[t, 0, lane] - shift * w.inside[t]) // step + (length * WORD - w.inside[t]) * base
+            taps[t // 3, t % 3] = total * offset
+        for i in range(4):
+            a, b, c = (
+                _fold(i, taps[0, 0], taps[1, 0], taps[2, 0]),
+                _fold(i, taps[0, 1], taps[1, 1], taps[2, 1]),
+                _fold(i, taps[0, 2], taps[1, 2], taps[2, 2]),
+            )
+            for j in range(4):
+                folded[i, j] = _fold(j, a, b, c)
+        folded[1, 1] = 0
+        for i in range(2):
+            a, b, c, d = (
+                _unfold(i, folded[0, 0], folded[1, 0], folded[2, 0], folded[3, 0]),
+                _unfold(i, folded[0, 1], folded[1, 1], folded[2, 1], folded[3, 1]),
+                _unfold(i, folded[0, 2], folded[1, 2], folded[2, 2], folded[3, 2]),
+                _unfold(i, folded[0, 3], folded[1, 3], folded[2, 3], folded[3, 3]),
+            )
+            for j in range(2):
+                excess[2 * i + j, lane] = _unfold(j, a, b, c, d)
+
+
+@inline
+def _fold(row, a, b, c):
+    """A row of G' by three taps."""
+    if row == 0:
+        return 2 * a
+    return 2 * c if row == 3 else a + c + (b if row == 1 else -b)
+
+
+@inline
+def _unfold(row, a, b, c, d):
+    """A row of A^T by four sums."""
+    return a + b + c if row == 0 else b - c - d
+
+
+@inner
+def bring_squares(left, terms, plan, length, begin, end, shift, codes, marks, mark, places):
+    """(squares, codes, marks): the pixels of a band of squares as bytes, pixel i of square s from places[s, i] on.
+
+    The buffer begins with a pixel of zeros, which stands for those outside the image. It and `marks` are larger ones
+    where they have to be; `mark` is a number that no band before had.
+    """
+    first, planes, squares = terms[0, 0], terms[0, 1], len(plan.sources)
+    low, high, band = 1 << 62, -(1 << 62), 0
+    while band < min(len(places), end - begin):
+        image, square = (begin + band) // squares, (begin + band) % squares
+        lowest, highest = low, high
+        for i in range(plan.sources.shape[1]):
+            at = plan.sources[square, i]
+            places[band, i] = -1 if at < 0 else at + image * plan.image_words + shift
+            if at >= 0:
+                lowest, highest = min(lowest, places[band, i]), max(highest, places[band, i] + length)
+        if band and highest - lowest > _SPAN and highest - lowest > 2 * (high - low):
+            break
+        low, high, band = lowest, highest, band + 1
+    size = max(0, high - low)
+    if size > marks.size:
+        marks, codes = np.zeros(size, np.int32), np.zeros((length + size + 1) * WORD, np.uint8)
+    zeros = first_line(codes)
+    code = zeros + length * WORD
+    dense = size <= 4 * TILE * band * length
+    if dense:
+        expand(left, first * left.shape[1] + low, 1, left.shape[1], planes, size, 0, 1, codes, code)
+    for s in range(band):
+        for i in range(plan.sources.shape[1]):
+            at = places[s, i]
+            if at >= 0 and not dense:
+                expand_missing(left, first, planes, at, length, low, mark, marks, codes, code)
+            places[s, i] = zeros if at < 0 else code + (at - low) * WORD
+    return band, codes, marks
+
+
+@inner
+def sum_squares(left, terms, plan, length, begin, band, shift, ones):
+    """ones[4 * s + p] = sum of the codes in the window of result p of each square of a band."""
+    first, planes, squares = terms[0, 0], terms[0, 1], len(plan.sources)
+    sums = np.empty(plan.sources.shape[1], np.int64)
+    for s in range(band):
+        image, square = (begin + s) // squares, (begin + s) % squares
+        for i in range(sums.size):
+            sums[i], at = 0, plan.sources[square, i]
+            for j in range(planes if at >= 0 else 0):
+                count, word = 0, image * plan.image_words + shift + at
+                for k in range(length):
+                    count += popcount(left[first + j, word + k])
+                sums[i] += count << j
+        for p in range(TILE):
+            corner, total = p // 2 * 4 + p % 2, 0
+            for i in range(TAPS):
+                total += sums[corner + i // 3 * 4 + i % 3]
+            ones[s * TILE + p] = total
+
+
+@inner
+def rows_and_spans(pixel, size, length):
+    """Where `dot_tile` finds what `fold_pixels` left of each of `size` squares from `pixel` on, and a span a place."""
+    rows, spans, quads = np.empty(size, np.int64), np.empty((PLACES, 3), np.int64), length * WORD // QUAD
+    for s in range(size):
+        rows[s] = pixel + s * length * WORD
+    for i in range(PLACES):
+        spans[i, 0], spans[i, 1], spans[i, 2] = i * size * quads, i * quads, quads
+    return rows, spans
+
+
+@inline
+def fold_weights(right, terms, block, blocks, length, base, unit, weights, weight):
+    """The weights of some blocks of 32 channels as bytes [blocks 16 quads 32 4] from weights[weight] on."""
+    first, planes, plane = terms[0, 0], terms[0, 1], right.shape[1] * right.shape[2] * LANES
+    words, section = length * LANES, length * LANES * WORD
+    for b in range(blocks):
+        word, to = first * plane + (block + b) * TAPS * words, weight + b * PLACES * section
+        expand(right, word, 1, plane, planes, TAPS * words, base, unit, weights, to)
+        fold_taps(weights, to, section, words)
+
+
+@inline
+def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
+    """sums[tile, place, block, pixel, lane] of some tiles of 4 squares: one place's weights stay in L1 for all."""
+    apart = PLACES * spans[0, 2] * QUAD * LANES
+    for place in range(PLACES):
+        for i in range(tiles):
+            dot_tile(
+                pixels, rows, (first + i) * TILE, weights, weight, apart, blocks, spans, place, place + 1, True, sums,
+                (i * PLACES + place) * _APART,
+            )  # fmt: skip
+
+
+@inline
+def _place_results(plan, low, band, width, fixed, results):
+    """Of result p of each square s of a band: fixed[4 * s + p], where what is added to it begins, and its row
+    results[s, p]."""
+    squares = len(plan.sources)
+    for s in range(band):
+        image, square = (low + s) // squares, (low + s) % squares
+        for p in range(TILE):
+            fixed[s * TILE + p] = plan.kinds[square, p] * width
+            row = plan.targets[square, p]
+            results[s, p] = -1 if row < 0 else image * plan.image_rows + row
+
+
+@partial(Kernel, takes=True)
+def _winograd_range(w, plan, finish, starts, x, values, words, dealt, worker):
+    base, unit, shift, step = small_bytes_of_levels(w.terms)
+    offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
+    length, group_blocks = w.words.shape[2] // TAPS, w.words.shape[1] // w.groups
+    size = band_of(length)
+    weights = np.empty(_PAIR * PLACES * length * LANES * WORD + WORD, np.uint8)
+    pixels, apart = np.empty(PLACES * size * length * WORD + WORD, np.uint8), size * length * WORD
+    weight, pixel = first_line(weights), first_line(pixels)
+    rows, spans = rows_and_spans(pixel, size, length)
+    together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
+    sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
+    codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
+    places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
+    results = np.empty((size, TILE), np.int64)  # -1 where there is none
+    ones, filled = np.zeros(size * TILE, np.int64), -1
+    excess = empty_lines(TILE * w.words.shape[1], np.int32).reshape(TILE, -1)
+    to = target(finish, values, words)
+    chunk, low, end = next_stretch(dealt, worker, starts)
+    while low < end:
+        for nth in range(w.groups if chunk != filled else 0):
+            first, last = blocks(nth * group_blocks, group_blocks, _PAIR, chunk, len(starts))
+            add_excess(w, first * LANES, last * LANES, offset, length, excess)
+        filled, band = chunk, 0
+        for nth in range(w.groups):
+            group = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes)
+            mark, shifted = mark + 1, nth * w.group_words
+            band, codes, marks = bring_squares(
+                x.words, x.terms, plan, length, low, end, shifted, codes, marks, mark, places
+            )
+            _place_results(plan, low, band, finish.extra.shape[1], fixed, results)
+            for s in range(band):
+                fold_pixels(codes, places, s * PLACES, length, offset, pixels, rows[s], apart)
+            if along:
+                sum_squares(x.words, x.terms, plan, length, low, band, shifted, ones)
+            first, last = blocks(group.block, group_blocks, _PAIR, chunk, len(starts))
+            for pair in range(first, last, _PAIR):
+                near = min(_PAIR, last - pair)
+                fold_weights(w.words, w.terms, pair, near, length, base, unit, weights, weight)
+                for s in range(band):
+                    if s % (TILE * together) == 0:
+                        some = min(together, -(-(band - s) // TILE))
+                        multiply(pixels, rows, s // TILE, some, weights, weight, near, spans, sums)
+                    at = s % (TILE * together) // TILE * PLACES * _APART + s % TILE * LANES
+                    for b in range(near):
+                        lanes = lanes_of(group, pair + b)
+                        unfold(
+                            sums, at + b * TILE * LANES, _APART, excess, lanes.at, step, finish.extra, fixed, along,
+                            ones, s * TILE, tile,
+                        )  # fmt: skip
+                        store_tile(tile, 0, s, lanes, results, TILE, to)
+        low += band
+        if low == end:
+            chunk, low, end = next_stretch(dealt, worker, starts)

@@ -1,0 +1,128 @@
+"""Winograd's F(2x2, 3x3) on bytes: squares of 4 by 4 pixels and of 3 by 3 taps become 16 numbers each, whose products
+are 2 by 2 results. `docs/kernels/winograd.md` has the algebra.
+
+    pixels   B^T d B,      rows of B^T   1 0 -1 0    0 1 1 0    0 -1 1 0   0 1 0 -1
+    taps     G' g G'^T,    rows of G'    2 0 0       1 1 1      1 -1 1     0 0 2        (twice the usual ones)
+    results  A^T m A / 4,  rows of A^T   1 1 1 0     0 1 -1 -1
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..llvm.vectors import I8, I32, LANES, TILE, const, place_of, pointer, splat
+
+SIDE, TAPS, PLACES = 4, 9, 16
+_BYTES = 64
+_ROW, _SUMS = ir.VectorType(I8, _BYTES), ir.VectorType(I32, 16)
+
+
+def _pixels(builder, a, b, c, d):
+    return builder.sub(a, c), builder.add(b, c), builder.sub(c, b), builder.sub(b, d)
+
+
+def _taps(builder, a, b, c):
+    ends = builder.add(a, c)
+    return builder.add(a, a), builder.add(ends, b), builder.sub(ends, b), builder.add(c, c)
+
+
+def _results(builder, a, b, c, d):
+    return builder.add(builder.add(a, b), c), builder.sub(builder.sub(b, c), d)
+
+
+def _both_ways(builder, transform, square):
+    """The transform along the columns of rows of vectors, then along the rows."""
+    rows = zip(*(transform(builder, *column) for column in zip(*square, strict=True)), strict=True)
+    return [vector for row in rows for vector in transform(builder, *row)]
+
+
+@intrinsic
+def fold_pixels(typingctx, codes, sources, source, words, offset, out, at, apart):
+    """out[at + i * apart + k] = offset + (B^T d B)_i, for k < 64 * words, d_i = codes[sources[source + i] + k].
+
+    Without the offset at i = 5, which is a sum of four pixels. Modulo 256. uint8 arrays and int64[..] sources, all
+    C-contiguous and indexed flat.
+    """
+    i64 = types.int64
+    signature = types.void(codes, sources, i64, i64, i64, out, i64, i64)
+
+    def codegen(context, builder, signature, args):
+        codes, out = (
+            pointer(context, builder, signature, args, 0),
+            pointer(context, builder, signature, args, 5, args[6]),
+        )
+        places = pointer(context, builder, signature, args, 1, args[2])
+        pixels = [builder.gep(codes, [builder.load(builder.gep(places, [const(i)]))]) for i in range(PLACES)]
+        rows = [builder.gep(out, [builder.mul(args[7], const(i))]) for i in range(PLACES)]
+        more = splat(builder, builder.trunc(args[4], I8), _BYTES)
+        with cgutils.for_range(builder, args[3]) as word:
+            k = builder.mul(word.index, const(_BYTES))
+            found = [builder.load(place_of(builder, pixel, k, _ROW), align=1) for pixel in pixels]
+            square = [found[i : i + SIDE] for i in range(0, PLACES, SIDE)]
+            for i, made in enumerate(_both_ways(builder, _pixels, square)):
+                value = made if i == SIDE + 1 else builder.add(made, more)
+                builder.store(value, place_of(builder, rows[i], k, _ROW), align=1)
+
+    return signature, codegen
+
+
+@intrinsic
+def fold_taps(typingctx, weights, at, apart, pieces):
+    """weights[at + i * apart + k] = (G' g G'^T)_i, i < 16, of the taps g_i, i < 9, that are there, for k < 64 * pieces.
+
+    Modulo 256. uint8, C-contiguous and indexed flat.
+    """
+    i64 = types.int64
+    signature = types.void(weights, i64, i64, i64)
+
+    def codegen(context, builder, signature, args):
+        weights = pointer(context, builder, signature, args, 0, args[1])
+        rows = [builder.gep(weights, [builder.mul(args[2], const(i))]) for i in range(PLACES)]
+        with cgutils.for_range(builder, args[3]) as piece:
+            places = [place_of(builder, row, builder.mul(piece.index, const(_BYTES)), _ROW) for row in rows]
+            taps = [builder.load(place, align=1) for place in places[:TAPS]]
+            made = _both_ways(builder, _taps, [taps[i : i + 3] for i in range(0, TAPS, 3)])
+            for place, value in zip(places, made, strict=True):
+                builder.store(value, place, align=1)
+
+    return signature, codegen
+
+
+@intrinsic
+def unfold(typingctx, sums, at, apart, excess, lane, step, extra, fixed, along, ones, first, out):
+    """out[p, l] = extra[fixed[first + p] + lane + l] + along * ones[first + p] + step * r[p, l], 4 pixels by 32 lanes,
+
+        r[p, l] = ((A^T m A)_p - excess[p, lane + l]) / 4,      m_i = sums[at + i * apart + l],
+
+    which is a whole number. sums, excess [4 lanes], extra and out int32, fixed and ones int64.
+    """
+    i64 = types.int64
+    signature = types.void(sums, i64, i64, excess, i64, i64, extra, fixed, i64, ones, i64, out)
+
+    def codegen(context, builder, signature, args):
+        sums, fixed, ones = (
+            pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (7, 10), (9, 10))
+        )
+        excess, extra = (pointer(context, builder, signature, args, i, args[4]) for i in (3, 6))
+        out = pointer(context, builder, signature, args, 11)
+        rows = [builder.gep(sums, [builder.mul(args[2], const(i))]) for i in range(PLACES)]
+        lanes = cgutils.unpack_tuple(builder, context.make_array(signature.args[3])(context, builder, args[3]).shape)[1]
+        step = splat(builder, builder.trunc(args[5], I32), _SUMS.count)
+        extras = [builder.gep(extra, [builder.load(builder.gep(fixed, [const(p)]))]) for p in range(TILE)]
+        shifts = [
+            splat(builder, builder.trunc(builder.mul(args[8], builder.load(builder.gep(ones, [const(p)]))), I32), 16)
+            for p in range(TILE)
+        ]
+        for begin in range(0, LANES, _SUMS.count):
+            found = [builder.load(place_of(builder, row, begin, _SUMS), align=4) for row in rows]
+            square = [found[i : i + SIDE] for i in range(0, PLACES, SIDE)]
+            for p, made in enumerate(_both_ways(builder, _results, square)):
+                at = builder.add(builder.mul(lanes, const(p)), const(begin))
+                exact = builder.sub(made, builder.load(place_of(builder, excess, at, _SUMS), align=4))
+                exact = builder.ashr(exact, ir.Constant(_SUMS, [2] * _SUMS.count))
+                value = builder.add(builder.load(place_of(builder, extras[p], begin, _SUMS), align=4), shifts[p])
+                value = builder.add(value, builder.mul(step, exact))
+                builder.store(value, place_of(builder, out, p * LANES + begin, _SUMS), align=4)
+
+    return signature, codegen

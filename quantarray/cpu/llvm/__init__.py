@@ -1,0 +1,1 @@
+"""Vector helpers for micro-kernels in explicit LLVM: loads, transposes, masks, adders."""

@@ -1,0 +1,220 @@
+"""Bit matrices of 64 x 64 transposed, eight at a time: matrix l has its 64 rows in lane l of 64 vectors.
+
+Auto-vectorisation would store every step. Arrays are C-contiguous uint64 and indexed flat.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ..runtime.jit import inner
+from .vectors import I32, I64, LANES, WIDTH, const, place_of, pointer
+
+SQUARES = 64 * WIDTH  # words of eight matrices
+TURNED = 4  # words of a row that `weave_lanes` turns at a time
+_VECTOR = ir.VectorType(I64, WIDTH)
+
+
+@inner
+def empty_squares(words):
+    """Uninitialised words that begin on a cache line: a row of eight matrices then never lies on two."""
+    raw = np.empty(words + WIDTH, np.uint64)
+    first = (-raw.ctypes.data % (8 * WIDTH)) // 8
+    return raw[first : first + words]
+
+
+def _load(builder, data, index):
+    return builder.load(place_of(builder, data, index, _VECTOR), align=8)
+
+
+def _store(builder, vector, data, index):
+    builder.store(vector, place_of(builder, data, index, _VECTOR), align=8)
+
+
+@intrinsic
+def transpose(typingctx, rows, at):
+    """Bit j of word i and bit i of word j change places, in each lane of the 64 x 8 words from rows[at] on.
+
+    Off-diagonal quarters first, then those of each quarter: 6 steps of 32 pairs of rows. Three steps join no more than
+    8 rows, which stay in registers, so that all words are loaded and stored twice, not 6 times.
+    """
+    signature = types.void(rows, types.int64)
+
+    def codegen(context, builder, signature, args):
+        data = pointer(context, builder, signature, args, 0, args[1])
+        for distances in (32, 16, 8), (4, 2, 1):
+            for first in (i for i in range(64) if not i & sum(distances)):
+                _three_steps(builder, data, range(first, first + 8 * distances[-1], distances[-1]), distances)
+
+    return signature, codegen
+
+
+def _three_steps(builder, data, rows, distances):
+    row = {i: _load(builder, data, i * WIDTH) for i in rows}
+    for distance in distances:
+        shift, mask = (ir.Constant(_VECTOR, [n] * WIDTH) for n in (distance, (2**64 - 1) // (2**distance + 1)))
+        for i in (i for i in rows if not i & distance):
+            low, high = row[i], row[i + distance]
+            swap = builder.and_(builder.xor(builder.lshr(low, shift), high), mask)
+            row[i], row[i + distance] = builder.xor(low, builder.shl(swap, shift)), builder.xor(high, swap)
+    for i in rows:
+        _store(builder, row[i], data, i * WIDTH)
+
+
+def _weaver(near):
+    @intrinsic
+    def weave(typingctx, words, at, apart, squares, to):
+        """The 8 words from words[at], words[at + apart], .. on, `near` times, to squares[to], squares[to + 512], ..
+
+        Word k of all comes first, side by side, then word k + 1 of all.
+        """
+        signature = types.void(words, types.int64, types.int64, squares, types.int64)
+
+        def codegen(context, builder, signature, args):
+            data = pointer(context, builder, signature, args, 0, args[1])
+            places = [builder.mul(args[2], ir.Constant(I64, n)) for n in range(near)]
+            found = woven(builder, [_load(builder, data, place) for place in places])
+            data = pointer(context, builder, signature, args, 3, args[4])
+            for n, vector in enumerate(found):
+                _store(builder, vector, data, n * SQUARES)
+
+        return signature, codegen
+
+    return weave
+
+
+@intrinsic
+def weave_lanes(typingctx, words, at, apart, lanes, to):
+    """lanes[to + 32 * k + i] = words[at + i * apart + k] for 4 words of 8 rows."""
+    signature = types.void(words, types.int64, types.int64, lanes, types.int64)
+
+    def codegen(context, builder, signature, args):
+        data = pointer(context, builder, signature, args, 0, args[1])
+        turn_words(builder, data, args[2], pointer(context, builder, signature, args, 3, args[4]))
+
+    return signature, codegen
+
+
+def turn_words(builder, words, apart, lanes):
+    """`weave_lanes` of plain pointers.
+
+    Halves of vectors are put beside each other as they are loaded, so that two shuffles, which need no orders in
+    registers, are left for each vector, and no more than 5 registers are in use at a time.
+    """
+    half = ir.VectorType(I64, WIDTH // 2)
+
+    def rows(first, second):
+        """Words of a row and of another one behind them."""
+        places = [builder.gep(words, [builder.mul(apart, const(row))]) for row in (first, second)]
+        halves = [builder.load(place_of(builder, place, 0, half), align=8) for place in places]
+        return chosen(builder, halves, range(WIDTH))
+
+    # Pairs of words, of rows 0, 2, 4 and 6, and of 1, 3, 5 and 7
+    even, odd = (
+        [chosen(builder, sides, [k + i for k in (at, at + 4, at + 8, at + 12) for i in (0, 1)]) for at in (0, 2)]
+        for sides in ([rows(first, first + 2), rows(first + 4, first + 6)] for first in (0, 1))
+    )
+    for n in range(WIDTH // 2):
+        order = [i + n % 2 + side for i in range(0, WIDTH, 2) for side in (0, WIDTH)]
+        _store(builder, chosen(builder, (even[n // 2], odd[n // 2]), order), lanes, const(n * LANES))
+
+
+def chosen(builder, vectors, order):
+    """Elements of two vectors, those of the second numbered behind those of the first."""
+    order = list(order)
+    return builder.shuffle_vector(*vectors, ir.Constant(ir.VectorType(I32, len(order)), order))
+
+
+def _parter(length):
+    @intrinsic
+    def part(typingctx, words, at, lanes, to):
+        """lanes[to + 32 * k + i] = words[at + length * i + k] for 8 rows of so many words, one behind the other."""
+        signature = types.void(words, types.int64, lanes, types.int64)
+
+        def codegen(context, builder, signature, args):
+            source = pointer(context, builder, signature, args, 0, args[1])
+            target = pointer(context, builder, signature, args, 2, args[3])
+            vectors = [_load(builder, source, const(n * WIDTH)) for n in range(length)]
+            for k in range(length):
+                _store(builder, _every(builder, vectors, length, k), target, const(k * LANES))
+
+        return signature, codegen
+
+    return part
+
+
+def _every(builder, vectors, apart, first):
+    """Elements first, first + apart .. of vectors one behind the other; 8 of them."""
+    wanted = range(first, first + WIDTH * apart, apart)
+    found = vectors[0]
+    for n, vector in enumerate(vectors):  # places of earlier vectors' elements are taken, those of later ones are free
+        order = [WIDTH + w % WIDTH if w // WIDTH == n else i if n else 0 for i, w in enumerate(wanted)]
+        found = chosen(builder, (found, vector), order)
+    return found
+
+
+part_1, part_2, part_3 = (_parter(length) for length in (1, 2, 3))
+
+
+@intrinsic
+def weave_rows(typingctx, words, at, apart, squares, to, length):
+    """`weave_8` where these 8 words are 8 / length rows of 1, 2, 4 or 8 words: each word to the square of its place in
+    the row, rows one below the other."""
+    signature = types.void(words, types.int64, types.int64, squares, types.int64, types.int64)
+
+    def codegen(context, builder, signature, args):
+        data, length = pointer(context, builder, signature, args, 0, args[1]), args[5]
+        found = woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
+        data = pointer(context, builder, signature, args, 3, args[4])
+        for n, vector in enumerate(found):
+            square, row = builder.urem(const(n), length), builder.udiv(const(n), length)
+            place = builder.add(builder.mul(square, const(SQUARES)), builder.mul(row, const(WIDTH)))
+            _store(builder, vector, data, place)
+
+    return signature, codegen
+
+
+def woven(builder, vectors, parts=1):
+    """Element k of all vectors, then element k + 1 of all: zips of zips. In each of some parts of the vectors alone."""
+    if len(vectors) == 1:
+        return vectors
+    found = zip(woven(builder, vectors[::2], parts), woven(builder, vectors[1::2], parts), strict=True)
+    return [zipped(builder, even, odd, half, parts) for even, odd in found for half in range(2)]
+
+
+def zipped(builder, even, odd, half, parts=1):
+    """Elements of two vectors in turn, of the first or the second half of each part."""
+    count = even.type.count // parts
+    firsts = [part * count + half * (count // 2) for part in range(parts)]
+    order = [first + i // 2 + i % 2 * even.type.count for first in firsts for i in range(count)]
+    return chosen(builder, (even, odd), order)
+
+
+weave_1, weave_2, weave_4, weave_8 = (_weaver(near) for near in (1, 2, 4, 8))
+
+
+def _copier(count, past_cache=False):
+    vector = ir.VectorType(I64, count)
+
+    @intrinsic
+    def copy(typingctx, words, at, out, to):
+        """The `count` words from words[at] on to out[to] and on: one store, and not a call of memcpy."""
+        signature = types.void(words, types.int64, out, types.int64)
+
+        def codegen(context, builder, signature, args):
+            source = pointer(context, builder, signature, args, 0, args[1])
+            found = builder.load(place_of(builder, source, 0, vector), align=8)
+            to = place_of(builder, pointer(context, builder, signature, args, 2, args[3]), 0, vector)
+            stored = builder.store(found, to, 8 * count if past_cache else 8)
+            if past_cache:
+                stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+
+        return signature, codegen
+
+    return copy
+
+
+copy_2, copy_4, copy_8 = (_copier(count) for count in (2, 4, 8))
+# To a whole cache line that no one reads soon: its old contents are not fetched. out[to] must lie on a cache line
+stream_8 = _copier(8, past_cache=True)

@@ -1,0 +1,52 @@
+"""Ones of majorities: how halves of words (`count_halves.py`) and pairs of words (`distance_pairs.py`) are counted."""
+
+import llvmlite.binding
+from llvmlite import ir
+
+from ..llvm.vectors import I32
+
+MAJORITY = 0xE8  # of vpternlog: of three bits
+# Here and not where code is made: what another process kept on disk is assembled in this one
+llvmlite.binding.initialize_native_asmparser()
+
+
+def add_majorities(builder, place, sums, column, ones=None):
+    """Each of the vectors `sums` and the ones of majority(a ^ b, A, alike) in its lanes.
+
+    a lies at a place (pointer, index in 64 bits or none), and behind it A, or for lanes of 32 bits the half a' whose
+    exclusive or with a is A; both go to all lanes. The column has b and alike of each sum, one after the other. `ones`
+    are (a sum, either), to which then is added |A | a & either|: it is returned as the last.
+
+    As LLVM orders these instructions they need more than 32 registers, and moves and spills take a fifth of the time;
+    an exclusive or of two splats it would make in a register of numbers, and move to a vector. And it keeps addresses
+    of its own for the halves that `ones` need, for which there are too few registers.
+    """
+    row, count, numbers = sums[0].type, len(sums), 0 if ones is None else 3
+    bits, made = row.element.width, count + 3 + numbers
+    total, either = ([], []) if ones is None else ([ones[0]], [ones[1]])
+    a, both, most = (f"${count + i}" for i in range(3))
+    registers = [f"${made + i}" for i in range(len(place))]
+    size, address = "d" if bits == 32 else "q", ", ".join([*registers, *["8"] * (len(place) - 1)])
+    code = [f"vpbroadcast{size} ({address}), {a}"]
+    if bits == 32:
+        code.append(f"vpxord 4({address}){{1to16}}, {a}, {both}")
+    else:
+        code.append(f"vpbroadcast{size} {bits // 8}({address}), {both}")
+    if numbers:
+        low, high, counted = (f"${made - 3 + i}" for i in range(3))
+        code += [f"movl ({address}), {low}", f"movl 4({address}), {high}", f"xorl {low}, {high}"]
+        code += [f"andl ${made + len(place) + len(column)}, {low}", f"orl {high}, {low}"]
+        code += [f"popcntl {low}, {low}", f"addl {low}, {counted}"]
+    for v in range(count):
+        b, alike = (f"${made + len(place) + 2 * v + i}" for i in range(2))
+        code += [f"vpxor{size} {b}, {a}, {most}", f"vpternlog{size} $${MAJORITY}, {alike}, {both}, {most}"]
+        code += [f"vpopcnt{size} {most}, {most}", f"vpadd{size} {most}, ${v}, ${v}"]
+    kept = [*range(count), *[made - 1] * len(total)]
+    outputs = ["=&v"] * (count + 3) + ["=&r"] * numbers
+    inputs = ["r"] * len(place) + ["v"] * len(column) + ["r"] * len(either) + [str(i) for i in kept]
+    given = [*place, *column, *either, *sums, *total]
+    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3) + [I32] * numbers), [v.type for v in given])
+    spoilt = ["~{memory}", "~{flags}"]
+    asm = ir.InlineAsm(kind, "\n".join(code), ",".join(outputs + inputs + spoilt), side_effect=False)
+    found = builder.call(asm, given)
+    return [builder.extract_value(found, i) for i in kept]

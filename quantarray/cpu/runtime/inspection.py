@@ -1,0 +1,39 @@
+"""LLVM IR and assembly of kernels that ran, compiled anew: machine code that is loaded from disk has no text."""
+
+import threading
+
+from numba import njit
+
+from .schedule import Kernel
+
+FORMS = ("llvm", "asm")
+_lock = threading.Lock()  # versions are forgotten by one caller at a time
+
+
+def texts(modules, form, run):
+    """{function: text} of the kernels of some modules that `run` calls, for the types that it calls them with."""
+    if form not in FORMS:
+        raise ValueError(f"explain: code of the CPU is one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    with _lock:
+        return _texts(modules, form, run)
+
+
+def _texts(modules, form, run):
+    kernels = dict.fromkeys(one for module in modules for one in vars(module).values() if isinstance(one, Kernel))
+    before = {one: one.forget() for one in kernels}
+    try:
+        run()
+        return {
+            f"{one.compiled.py_func.__name__}{takes}": _text(one.compiled.py_func, takes, form)
+            for one in kernels
+            for takes in one.signatures
+        }
+    finally:
+        for one, versions in before.items():
+            one.recall(versions)
+
+
+def _text(function, takes, form):
+    anew = njit(function, nogil=True, error_model="numpy", _nrt=True)
+    anew.compile(takes)
+    return (anew.inspect_llvm if form == "llvm" else anew.inspect_asm)(takes)

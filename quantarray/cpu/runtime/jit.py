@@ -1,0 +1,97 @@
+"""How functions are compiled. None checks what it divides by.
+
+Numba writes each function two wrappers, by which Python and C call it, and compiles them too: a sixth of the time that
+the first convolution on a machine takes, for functions that only compiled ones call.
+
+Numba takes a compiled function from disk while the file that defines it is as it was then. But one function is compiled
+from several files, and the list of its versions names types of others: after an update it would be a stale one, or
+raise where a type is gone. So it takes them while all files that kernels are made of are as they were.
+
+Forks wait while a function is compiled, for Numba's and LLVM's locks are held then (`quantarray.core.forks`).
+"""
+
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import llvmlite.binding as llvm
+from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
+
+from ...core.forks import no_fork, wait_for
+
+
+def sources(package):
+    """A digest of the sizes and times of all files that a package's kernels are made of."""
+    files = [file for folder in ("core", "kernels", "cpu") for file in (package / folder).rglob("*.py")]
+    found = ((file.relative_to(package).as_posix(), file.stat()) for file in sorted(files))
+    told = repr([(name, seen.st_size, seen.st_mtime_ns) for name, seen in found])
+    return sha256(told.encode()).hexdigest()
+
+
+def kept(function):
+    """A function that Numba compiles, which takes from disk only what was made of the same sources."""
+    files = getattr(getattr(function, "_cache", None), "_cache_file", None)  # none where Numba compiles nothing
+    if files is not None:
+        files._version = f"{files._version}, {SOURCES}"  # of Numba: where a list of versions has another, it is empty
+    return function
+
+
+class _Part(JITCodeLibrary):
+    """Code that is only ever a part of other functions': it is neither optimised nor assembled by itself.
+
+    All that is left to assemble is the variable that Numba keeps for each function.
+    """
+
+    def _optimize_final_module(self):
+        pass
+
+    def _finalize_final_module(self):
+        self._finalize_dynamic_globals()
+        part, kept = self._final_module, self._codegen._create_empty_module(self.name)
+        for function in part.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = llvm.Linkage.linkonce_odr
+        variables = [str(one) for one in part.global_variables if "NumbaEnv" in one.name]
+        self._shared_module = part
+        self._final_module = llvm.parse_assembly("\n".join([str(kept), *variables]))
+        super()._finalize_final_module()
+
+
+class _PartCompiler(Compiler):
+    def __init__(self, typingctx, targetctx, library, *rest):
+        library = _Part(targetctx.codegen(), "part")
+        library.enable_object_caching()
+        super().__init__(typingctx, targetctx, library, *rest)
+
+
+def entry(function, _nrt=True, **options):
+    """For functions that Python calls."""
+    options |= {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
+    return _with_forks_waiting(kept(njit(function, **options)))
+
+
+def _with_forks_waiting(function):
+    """The function, whose first call with arguments of new types holds `no_fork` until it is compiled for them."""
+    compile_for = getattr(function, "_compile_for_args", None)  # none where Numba compiles nothing
+    if compile_for is not None:
+
+        def compile_alone(*args, **kwargs):
+            with no_fork:
+                return compile_for(*args, **kwargs)
+
+        function._compile_for_args = compile_alone  # which Numba's C code looks up by name
+    return function
+
+
+for _owner in (global_compiler_lock, getattr(llvm.ffi.lib, "_lock", None)):  # finalizers hold the second, in any thread
+    if _lock := getattr(_owner, "_lock", None):  # not public: where a later version has none of that name, none waits
+        wait_for(_lock)
+SOURCES = sources(Path(__file__).parents[2])
+kernel = partial(entry, no_cpython_wrapper=True)  # for functions that are called by their address
+inner = partial(kernel, pipeline_class=_PartCompiler)  # what only compiled functions call: from Python, it crashes
+# Without reference counts, so that tuples and slices cost nothing: for functions that allocate nothing and return no
+# arrays (docs/decisions/0016)
+inline = partial(inner, forceinline=True, _nrt=False)

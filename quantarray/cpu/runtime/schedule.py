@@ -1,0 +1,338 @@
+"""Kernels, and dealing their work out to threads: each takes another piece when it has done one.
+
+    @Kernel
+    def _pack_rows(codes, out, first, last): ...  # tasks first .. last, its last two arguments
+
+    @partial(Kernel, takes=True)
+    def _conv_range(x, .., dealt, worker): ...  # tasks that it takes one by one: chunk, .. = next_stretch(dealt, ..)
+
+`threads.run` calls kernels. One that takes its tasks makes what it needs ready once, however many pieces there are.
+
+Numba gives each thread its share of a `prange` before the loop begins, whatever `set_parallel_chunksize` says, so a
+thread that starts late, or on a core that others use too, would hold all up; here they take piece after piece of their
+own share, whose memory their cache may still hold, and then of others' (docs/decisions/0015).
+
+What Python calls, `_call`, and the one `prange`, in `_deal`, know kernels by their addresses, so that each kernel is
+compiled once: a function around it that Python calls would have it compiled again as a part of itself, and one with a
+`prange` three times more (docs/decisions/0016).
+"""
+
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, typeof, types
+from numba._dispatcher import compute_fingerprint
+from numba.core import cgutils
+from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+
+from ...core.forks import no_fork
+from ..llvm.vectors import I8, I32, I64, const, pointer
+from .jit import entry, inline, inner, kept, kernel
+
+_VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
+_PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
+_DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
+_LINE = 8  # numbers of a cache line
+_NUMBERS = (types.int64,) * 6  # what `_call` takes besides arguments
+
+
+class _HeldType(types.Type):
+    """The address at which a tuple's copy lies, whose type is `of`."""
+
+    def __init__(self, of):
+        self.of = of
+        super().__init__(f"Held({of})")
+
+
+@register_model(_HeldType)
+class _HeldModel(models.PrimitiveModel):
+    def __init__(self, manager, of):
+        super().__init__(manager, of, I64)
+
+
+@unbox(_HeldType)
+def _unbox_held(of, number, c):
+    return NativeValue(c.pyapi.long_as_longlong(number))
+
+
+class Held:
+    """First arguments of a kernel that stay as they are from call to call.
+
+    They are taken out of Python's objects once, which takes 1.2 us for weights, a plan and a last step.
+    """
+
+    def __init__(self, arguments):
+        self.arguments = arguments  # whose memory the copies point to
+        with no_fork:
+            of = typeof(arguments)
+            self.type = _HeldType(of)
+            copy = version(_hold, (of,)).entry_point
+        self._copies = copy(arguments)
+        self.address = self._copies.ctypes.data
+
+
+NOTHING = SimpleNamespace(type=_HeldType(typeof(())), address=0)  # a `Held` of no arguments
+
+
+class Kernel:
+    """A function that does the tasks first .. last, its last two arguments, and returns nothing.
+
+    If it `takes` its tasks, these arguments are what `next_task` needs.
+    """
+
+    def __init__(self, function, takes=False):
+        self.compiled = kernel(function)
+        self._takes = int(takes)
+        self._made = {}
+        self.signatures = []  # of the versions in `_made`
+
+    def forget(self):
+        """Forget which versions there are, and return them: what is called next is among `signatures` then."""
+        versions = self._made, self.signatures
+        self._made, self.signatures = {}, []
+        return versions
+
+    def recall(self, versions):
+        """Know the versions that `forget` returned again, besides those that were called since."""
+        made, signatures = versions
+        self._made, self.signatures = made | self._made, list(dict.fromkeys([*signatures, *self.signatures]))
+
+    def __call__(self, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
+        """The function of what is held and `arguments` for all tasks in so many pieces, one of them here, or more by
+        `deal`.
+
+        `kind` tells types of arguments apart, and of what is held; None where the arguments have to be looked at, 0.2
+        us each with those in tuples. Raises MemoryError where a call fails: kernels raise nothing else.
+        """
+        if kind is None:
+            kind = compute_fingerprint(arguments)
+        call, address = self._made.get(kind) or self._make(kind, arguments, held.type)
+        call(arguments, held.address, address, tasks, pieces, workers, self._takes, deal)
+
+    def _make(self, kind, arguments, held):
+        """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
+        with no_fork:
+            given = typeof(arguments)
+            takes = (*held.of.types, *given.types, types.int64, types.int64)
+            made = version(self.compiled, takes)
+            assert made.signature.return_type == types.none
+            address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+            found = version(_call, (given, held, *_NUMBERS)).entry_point, address
+            self.signatures = list(dict.fromkeys([*self.signatures, takes]))
+        self._made[kind] = found
+        return found
+
+
+def version(function, takes):
+    """What is compiled of a function for arguments of some types."""
+    with no_fork:
+        function.compile(takes)
+    return function.overloads[takes]
+
+
+def address_of(function, takes):
+    """Where C finds a function for arguments of some types."""
+    made = version(function, takes)
+    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+
+
+@inline
+def share(piece, pieces, tasks):
+    """(first, last): the tasks of a piece, as many as of any other or one fewer."""
+    return tasks * piece // pieces, tasks * (piece + 1) // pieces
+
+
+@intrinsic
+def _number(typingctx, address, i):
+    def codegen(context, builder, signature, args):
+        return builder.load(builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
+
+    return types.int64(address, i), codegen
+
+
+@intrinsic
+def _count_up(typingctx, address, i):
+    """The i-th number at an address, which then is one more: no two threads get the same."""
+
+    def codegen(context, builder, signature, args):
+        place = builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]])
+        return builder.atomic_rmw("add", place, const(1), "monotonic")
+
+    return types.int64(address, i), codegen
+
+
+@inline
+def workers_of(dealt):
+    """Over how many threads tasks are dealt out."""
+    return _number(dealt, 0)
+
+
+@inner
+def next_task(dealt, worker):
+    """The next piece for a thread, or -1: of its own share, then of others'.
+
+    At the address `dealt` lie the numbers of workers and of pieces, and a cache line on, a line each, the number of the
+    piece that comes next of each worker's share.
+    """
+    workers, pieces = workers_of(dealt), _number(dealt, 1)
+    for other in range(workers):
+        whose = (worker + other) % workers
+        piece = _count_up(dealt, (1 + whose) * _LINE)
+        if piece < share(whose, workers, pieces)[1]:
+            return piece
+    return -1
+
+
+@intrinsic
+def _run(typingctx, function, held, first, last):
+    """Call what `_spread` has made of a kernel, which lies at an address."""
+
+    def codegen(context, builder, signature, args):
+        run = builder.inttoptr(args[0], _PIECE.as_pointer())
+        builder.call(run, [builder.inttoptr(args[1], _ADDRESS), *args[2:]])
+        return context.get_dummy_value()
+
+    return types.void(function, held, first, last), codegen
+
+
+@inline
+def work(function, held, dealt, tasks, takes, worker):
+    """What one thread does of a kernel's tasks."""
+    # Allocates nothing: what it raised would be printed, and results would be missing without a word
+    if takes:
+        _run(function, held, dealt, worker)
+    else:
+        pieces, piece = _number(dealt, 1), next_task(dealt, worker)
+        while piece >= 0:
+            first, last = share(piece, pieces, tasks)
+            _run(function, held, first, last)
+            piece = next_task(dealt, worker)
+
+
+@kept
+@njit(cache=True, parallel=True, nogil=True)
+def _deal(function, held, dealt, tasks, takes, at):
+    for worker in prange(workers_of(dealt)):
+        work(function, held, dealt, tasks, takes, worker)
+
+
+@cache
+def dealer():
+    """An array that holds the address of `_deal`, for `deal` of a call."""
+    return np.array([address_of(_deal, (types.int64,) * 6)])
+
+
+def _borrowed(context, builder, of, value):
+    """A tuple, an array or a number as one whose memory others own: it counts no references."""
+    if isinstance(of, types.BaseTuple):
+        items = zip(of.types, cgutils.unpack_tuple(builder, value), strict=True)
+        return context.make_tuple(builder, of, [_borrowed(context, builder, *item) for item in items])
+    if not isinstance(of, types.Array):
+        return value
+    array = context.make_array(of)(context, builder, value)
+    for owner in ("meminfo", "parent"):
+        setattr(array, owner, cgutils.get_null_value(getattr(array, owner).type))
+    return array._getvalue()
+
+
+@intrinsic
+def _size(typingctx, arguments):
+    """Bytes of a tuple."""
+
+    def codegen(context, builder, signature, args):
+        return const(context.get_abi_sizeof(args[0].type))
+
+    return types.int64(arguments), codegen
+
+
+@intrinsic
+def _copy(typingctx, arguments, to):
+    """A tuple to an array of bytes."""
+
+    def codegen(context, builder, signature, args):
+        value = _borrowed(context, builder, signature.args[0], args[0])
+        place = pointer(context, builder, signature, args, 1)
+        builder.store(value, builder.bitcast(place, value.type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(arguments, to), codegen
+
+
+@entry
+def _hold(arguments):
+    copies = np.empty(_size(arguments), np.uint8)
+    _copy(arguments, copies)
+    return copies
+
+
+def _of_a_piece(context, module, held, given, told):
+    """A function of an address and two numbers that calls a kernel.
+
+    At the address lies a struct `told`: the kernel's address, those of its arguments that are held, of types `held`,
+    and that are given, and where 1 goes if it fails.
+    """
+    takes = (*held, *given, types.int64, types.int64)
+    function = ir.Function(module, _PIECE, module.get_unique_name("of_a_piece"))
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    address, *tasks = function.args
+    kernel, *places, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, told.as_pointer())))
+    called = builder.inttoptr(kernel, context.call_conv.get_function_type(types.none, takes).as_pointer())
+    arguments = [one for place in places for one in cgutils.unpack_tuple(builder, builder.load(place))] + tasks
+    status, _ = context.call_conv.call_function(builder, called, types.none, takes, arguments)
+    with builder.if_then(status.is_error):
+        builder.store(ir.Constant(I32, 1), failed)
+    builder.ret_void()
+    return function
+
+
+def _shares(builder, pieces, workers):
+    """What `next_task` reads, on the stack."""
+    dealt = builder.alloca(I64, builder.mul(builder.add(workers, const(1)), const(_LINE)))
+    dealt.align = _LINE * 8
+    for i, number in enumerate((workers, pieces)):
+        builder.store(number, builder.gep(dealt, [const(i)]))
+    with cgutils.for_range(builder, workers) as worker:
+        first = builder.sdiv(builder.mul(pieces, worker.index), workers)
+        line = builder.mul(builder.add(worker.index, const(1)), const(_LINE))
+        builder.store(first, builder.gep(dealt, [line]))
+    return dealt
+
+
+@intrinsic
+def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, deal):
+    """All tasks of the kernel at an address: one piece at once, more by the function whose address lies at `deal`."""
+
+    def codegen(context, builder, signature, args):
+        given = cgutils.alloca_once_value(builder, args[0])
+        failed = cgutils.alloca_once_value(builder, ir.Constant(I32, 0))
+        given_types, held_types = signature.args[0].types, signature.args[1].of
+        at = builder.inttoptr(args[1], context.get_value_type(held_types).as_pointer())
+        told = cgutils.pack_struct(builder, (args[2], at, given, failed))
+        place = cgutils.alloca_once_value(builder, told)
+        function = _of_a_piece(context, builder.module, held_types.types, given_types, told.type)
+        tasks, pieces, workers, takes = args[3:7]
+        at_once = builder.icmp_signed("==", pieces, const(1))
+        dealt = builder.ptrtoint(_shares(builder, builder.select(at_once, tasks, pieces), workers), I64)
+        with builder.if_else(at_once) as (one, more):
+            with one:
+                by_itself = builder.icmp_signed("!=", takes, const(0))
+                first = builder.select(by_itself, dealt, const(0))
+                last = builder.select(by_itself, const(0), tasks)
+                builder.call(function, [builder.bitcast(place, _ADDRESS), first, last])
+            with more:
+                run = builder.load(builder.inttoptr(args[7], _DEAL.as_pointer().as_pointer()))
+                job = builder.ptrtoint(function, I64), builder.ptrtoint(place, I64), dealt, tasks, takes
+                builder.call(run, [*job, args[7]])
+        with builder.if_then(builder.trunc(builder.load(failed), ir.IntType(1))):
+            context.call_conv.return_user_exc(builder, MemoryError, ("quantarray: no memory for a kernel's buffers",))
+        return context.get_dummy_value()
+
+    return types.void(arguments, held, kernel, tasks, pieces, workers, takes, deal), codegen
+
+
+@entry
+def _call(arguments, held, kernel, tasks, pieces, workers, takes, deal):
+    _spread(arguments, held, kernel, tasks, pieces, workers, takes, deal)

@@ -1,0 +1,1 @@
+"""Depthwise convolutions by masked additions."""

@@ -1,0 +1,1 @@
+"""Integer products by and-popcount on the integer units."""

@@ -1,0 +1,1 @@
+"""Pooling, counts, orders and running sums."""

@@ -1,0 +1,241 @@
+"""How kernels are launched, and what is moved to the device for them: the one place that decides either.
+
+Kernels take arrays that lie in GPU memory, CuPy's or Numba's; others with `__cuda_array_interface__` go through `array`
+first. In Numba's simulator they are NumPy arrays. Only small host arrays, those of a `Plan`, a `Finish` or a table, are
+moved, once each, by `resident`.
+"""
+
+import weakref
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+from numba import cuda
+from numba.core import config
+
+from ...backends import diagnosis
+from ...backends.registry import empty, settle
+from ...core.errors import DeviceError
+from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
+
+LANES = 32  # threads of a warp, and bits of half a word
+MOST_ROWS = 65535  # blocks along y that a grid may have: kernels stride over the rest
+WARPS = 8  # of a block that has no shape of its own
+BUSY = 2048  # blocks of that many warps that fill every GPU some times over
+
+_GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
+_ALL = 100  # percent of L1
+_SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
+_kept, _equal, _holders, _ready = {}, {}, [], {}
+
+
+def inline(function):
+    """A device function that becomes part of its callers: arrays of registers can't be passed to one that does not."""
+    options = {} if config.ENABLE_CUDASIM else {"forceinline": True}  # the simulator takes no such argument
+    return cuda.jit(device=True, **options)(function)
+
+
+def run(kernel, grid, block, *args, shared=0, tiled=False):
+    """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
+
+    It runs on the stream that the arrays name: CuPy's name the current one. `shared` bytes are its arrays of shared
+    memory that have no size of their own; `tiled` kernels want as much of L1 for shared memory as there is.
+    """
+    ready = tuple(map(_argument, args))
+    stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
+    try:
+        if _driver():
+            kernel = _specialized(kernel, ready, shared, tiled)
+        _configured(kernel, grid, block, stream, shared)(*ready)
+    except Exception as error:
+        known = diagnosis.of_driver("a kernel", error)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _specialized(kernel, args, shared, tiled):
+    """The kernel for arguments of these types, found by their form: Numba would type each of them at each launch."""
+    key = kernel, _gpu(), shared, tiled, *map(_form, args)
+    made = _ready.get(key)
+    if made is None:
+        made = kernel.specialize(*args)
+        attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
+        if shared > _GIVEN:
+            attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
+        _set_attributes(made, attributes)
+        _ready[key] = made
+    return made
+
+
+def _form(a):
+    """What decides an argument's type."""
+    if isinstance(a, tuple):
+        return type(a), *map(_form, a)
+    return (a.dtype.char, a.ndim, a.is_c_contiguous()) if hasattr(a, "is_c_contiguous") else type(a)
+
+
+def _set_attributes(kernel, values):
+    """Attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
+    from numba.cuda.cudadrv import driver
+
+    (compiled,) = kernel.overloads.values()
+    function = compiled._codelibrary.get_cufunc()
+    for name, value in values.items():
+        attribute = getattr(driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        driver.driver.cuKernelSetAttribute(attribute, value, function.handle, function.device.id)
+
+
+def _configured(kernel, grid, block, stream, shared):
+    """The kernel on a grid, without Numba's warning of grids of fewer than 128 blocks: small arrays have no more."""
+    asked = config.CUDA_LOW_OCCUPANCY_WARNINGS
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+    try:
+        return kernel[grid, block, stream, shared]
+    finally:
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = asked
+
+
+def _argument(a):
+    if isinstance(a, tuple):
+        return type(a)(*map(_argument, a))
+    return array(a) if isinstance(a, np.ndarray) or hasattr(a, "__cuda_array_interface__") else a
+
+
+def rows_by_halves(rows, halves, each=1):
+    """(grid, block) in which a warp takes one half-word of a row at a time: warps lie along x, rows along y.
+
+    A short row does not fill a block, which then takes several rows. A warp strides over up to `each` rows where there
+    are blocks enough for the whole GPU.
+    """
+    across = max(1, min(halves, WARPS))
+    down = max(1, WARPS // across)
+    wide, high = -(-halves // across), -(-rows // down)
+    high = min(high, max(-(-high // each), -(-BUSY // wide)), MOST_ROWS)
+    return (wide, high), (across * LANES, down)
+
+
+def rows_by_items(rows, items):
+    """(grid, block) with a thread for each item of a row: items lie along x, rows along y.
+
+    Short rows share a block, but a warp's threads have neighbouring items as far as there are any.
+    """
+    threads = WARPS * LANES
+    across = 1
+    while across < min(items, threads):
+        across *= 2
+    down = max(1, threads // across)
+    return (-(-items // across), min(-(-rows // down), MOST_ROWS)), (across, down)
+
+
+def scratch(shape, dtype):
+    """An array of GPU memory for kernels' own use, uninitialised.
+
+    It is CuPy's like all others: of its pool, where Numba would ask the driver each time and wait when it gives back;
+    in a captured graph of the graph's own, which keeps it; and it names the stream that its kernels are launched on.
+    """
+    return np.empty(shape, dtype) if config.ENABLE_CUDASIM else empty(f"cuda:{_gpu()}", shape, dtype)
+
+
+def array(a):
+    """An array of GPU memory as Numba takes it."""
+    if isinstance(a, np.ndarray):
+        if config.ENABLE_CUDASIM:
+            return a
+        raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
+    if hasattr(a, "is_c_contiguous"):  # Numba's own already
+        return a
+    return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
+
+
+def is_contiguous(a):
+    """Whether the elements of an array of GPU memory lie in C order without gaps."""
+    return a.flags.c_contiguous if isinstance(a, np.ndarray) else array(a).is_c_contiguous()
+
+
+def address(a):
+    """Where an array begins."""
+    return (a.__array_interface__ if isinstance(a, np.ndarray) else a.__cuda_array_interface__)["data"][0]
+
+
+def halves(words):
+    """uint64 words[.. n] as uint32[.. 2n]: little endian, so a ballot of 32 lanes is one element."""
+    return array(words).view(np.uint32)
+
+
+def resident(a):
+    """A host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile.
+
+    Small ones are kept by what they hold, many of them: those that are made anew in each call are not moved again.
+    """
+    if not isinstance(a, np.ndarray):
+        return a
+    if a.nbytes > _SMALL:
+        return kept(_move, (a,))
+    key = _gpu(), a.dtype.str, a.shape, a.tobytes()
+    found = _equal.get(key)
+    if found is None:
+        found = _equal[key] = _move(a.copy())
+        if len(_equal) > _MOST_EQUAL:
+            _equal.pop(next(iter(_equal)), None)
+    return _hold(found)
+
+
+def all_resident(arrays):
+    """The same for each member of a named tuple."""
+    return type(arrays)(*map(resident, arrays))
+
+
+def kept(make, arrays, *numbers):
+    """make(*arrays, *numbers), made once a GPU for these very arrays and dropped with the first of them that goes."""
+    key = make, _gpu(), *map(id, arrays), *numbers
+    if key not in _kept:
+        made = make(*arrays, *numbers)
+        _kept[key] = made, [weakref.ref(a, lambda _, key=key: _kept.pop(key, None)) for a in arrays]
+    return _hold(_kept[key][0])
+
+
+@contextmanager
+def holding():
+    """The list of all that `kept` and `resident` give inside: who has it keeps these arrays in GPU memory."""
+    held = []
+    _holders.append(held)
+    try:
+        yield held
+    finally:
+        _holders.remove(held)
+
+
+def _hold(found):
+    for held in _holders:
+        held.append(found)
+    return found
+
+
+def wait():
+    """Wait for what was made on the current stream and is kept, since the next call may come on another one."""
+    if _driver():
+        settle(f"cuda:{_gpu()}")
+
+
+@cache
+def _driver():
+    """False in the simulator, and where kernels are only compiled."""
+    return not config.ENABLE_CUDASIM and cuda.is_available()
+
+
+def capability():
+    """The compute capability of the current GPU; the first that there is a tier for where there is no GPU."""
+    return cuda.current_context().device.compute_capability if _driver() else (7, 0)
+
+
+def _gpu():
+    return cuda.current_context().device.id if _driver() else 0
+
+
+def _move(a):
+    if config.ENABLE_CUDASIM:
+        return a
+    moved = cuda.to_device(np.ascontiguousarray(a))
+    cuda.default_stream().synchronize()  # the copy may still be under way, and kernels' streams need not wait for it
+    return moved

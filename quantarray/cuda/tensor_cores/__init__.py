@@ -1,0 +1,1 @@
+"""Integer products on binary tensor cores: bmma and wgmma."""

@@ -1,0 +1,76 @@
+"""The steps that `wgmma` alone takes: stages of rows of 128 bytes, swizzled as descriptors say, and their products.
+
+A row has 16 words of a pixel or of a channel. Its chunk c of 16 bytes lies where chunk c ^ (row % 8) would: then the
+same chunk of 8 rows, which a product reads at once, lies in all 32 banks, as the 8 chunks of a row do.
+"""
+
+from functools import cache
+
+import numpy as np
+from numba import cuda
+
+from ..runtime.launch import inline
+from . import ptx, warpgroup
+from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment
+
+DEPTH = 16  # words of a row, and of a stage
+_PARTS = DEPTH // WORDS  # products of a whole stage
+_STEP = 2  # from the words of one product to those of the next in a descriptor, of 16 bytes
+PATTERN = 1024  # bytes after which swizzling repeats: 8 rows
+_ADDRESS = 0x3FFFF  # as much of an address as a descriptor has, in units of 16 bytes
+_FIXED = 1 << 62 | PATTERN >> 4 << 32 | 1 << 16  # swizzled by 128 bytes; from 8 rows to the next 8; a field not used
+
+
+@inline
+def swizzled(row, word):
+    """Where in its row a word lies."""
+    return word ^ ((row & 7) << 1)
+
+
+@inline
+def aligned(held):
+    """The first element at which swizzling may begin, a multiple of 1024 bytes: whatever else shared memory holds."""
+    return (-ptx.address(held, 0) & (PATTERN - 1)) >> 3
+
+
+@inline
+def descriptor(held, at):
+    """Names rows, the first of which begins at an element, to a product: PTX manual, 9.7.15.5.1.2.2."""
+    return np.uint64(_FIXED | (ptx.address(held, at) & _ADDRESS) >> 4)
+
+
+@cache
+def multiplier(tile):
+    mma = warpgroup.mma(tile.columns * CHANNELS)
+
+    @inline
+    def multiply(held, row, column, left, sums):
+        """Begins the products of a stage of which `left` words or all are to be multiplied, as one group."""
+        a = descriptor(held, row + cuda.threadIdx.y // 4 * (warpgroup.ROWS * DEPTH))
+        b = descriptor(held, column)
+        if left > DEPTH - WORDS:
+            warpgroup.fence()
+            for part in range(_PARTS):
+                mma(sums, a + np.uint64(_STEP * part), b + np.uint64(_STEP * part))
+            warpgroup.commit()
+        else:  # products of zeros are left out; with a branch around each one, all of them would wait for each other
+            for part in range((left + WORDS - 1) // WORDS):
+                warpgroup.fence()
+                mma(sums, a + np.uint64(_STEP * part), b + np.uint64(_STEP * part))
+            warpgroup.commit()
+
+    return multiply
+
+
+@inline
+def count_ones(held, row, ones):
+    """Adds the bits of a stage of this warp's pixels: a lane those of a quarter of two rows, two of 8 chunks each.
+
+    Which half of a chunk comes first depends on the row, so that 16 lanes read at once in all banks.
+    """
+    g, t = place_in_fragment()
+    for side in range(SIDES):
+        pixel = cuda.threadIdx.y * PIXELS + side * 8 + g
+        for i in range(WORDS):
+            k = 4 * t + (i ^ ((g >> 1) & 1))
+            ones[0, side] += cuda.popc(ptx.read(held, row + pixel * DEPTH + swizzled(pixel, k)))

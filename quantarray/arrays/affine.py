@@ -15,8 +15,7 @@ from .array import QuantArray
 
 
 class Affine:
-    """A scale and an offset for each channel, which make scores of a last layer's integers. of a last layer's integers:
-    a scale and an offset for each channel.
+    """A scale and an offset for each channel, which make scores of a last layer's integers.
 
         scores[.., o] = scale[o] * v[.., o] + offset[o]
 

@@ -293,8 +293,7 @@ class CuQuantArray(QuantArray):
 def _rebuilt(
     words: Array, dtype: DType, shape: tuple[int, ...], axis: int, constants: Constants, scheme: str | None = None
 ) -> QuantArray:
-    """Rebuild a copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme. or
-    unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
+    """Rebuild a copied or unpickled array, whose own arrays come back writeable. Early pickles have no scheme."""
     return QuantArray(words, dtype, shape, axis, constants.map(lambda a, lead: a, constants.group), scheme)
 
 

@@ -84,10 +84,10 @@ def axis(op: str, value: Any, ndim: int, name: str = "axis") -> int:
 
 def axes(op: str, value: Any, ndim: int) -> list[int]:
     """Check one axis or several, all different."""
-    numbers_ = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
-    if len(set(numbers_)) < len(numbers_):
+    dims = [axis(op, d, ndim) for d in (value if np.iterable(value) else (value,))]
+    if len(set(dims)) < len(dims):
         raise ValueError(f"{op}: an axis is named twice in {value}")
-    return numbers_
+    return dims
 
 
 def indices_within(op: str, a: Array, length: int, d: int) -> None:
@@ -98,8 +98,7 @@ def indices_within(op: str, a: Array, length: int, d: int) -> None:
 
 
 def indices(op: str, a: Array, length: int, d: int) -> Array:
-    """Check indices of an axis: return them as int64 and not negative, or an error that names the first that is out of
-    bounds."""
+    """Check indices of an axis, and return them as int64, not negative; the error names the first out of bounds."""
     indices_within(op, a, length, d)
     whole = a.astype(np.int64)
     return np.add(whole, length, out=whole, where=whole < 0)
@@ -116,7 +115,7 @@ def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
 
 
 def kind(value: Any) -> str:
-    """Describe an object, in a message, that should have been something else."""
+    """Name an object, for a message, that should have been something else."""
     if isinstance(value, np.ndarray):
         masked = "masked " if is_masked(value) else ""
         return f"{masked}{value.dtype} array {value.shape}"
@@ -160,7 +159,7 @@ def dense(op: str, name: str, value: Any) -> Any:
 
 
 def shared(op: str, name: str, value: Any) -> Array:
-    """View as NumPy's another library's array on the CPU, through DLPack, which needs no import of that library."""
+    """View another library's array on the CPU as NumPy's, through DLPack, which needs no import of that library."""
     if getattr(value, "requires_grad", False) is True:
         raise TypeError(f"{op}: {name} requires a gradient, which is not followed through codes; pass {name}.detach()")
     try:

@@ -24,7 +24,7 @@ from ..core.format import WORD, locked
 _ROOM, _SHARE = 1 << 18, 16  # for sums and constants of outputs, and layouts of small arrays: bytes, or a part
 _PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which other layers share
 _MOST = 128  # entries: images of ever new sizes have a prepared call each
-_GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels/contract.py`, whose length is that of an image
+_GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels/operands.py`, whose length is that of an image
 _BY_PIXEL = {"Rescale": ("kinds",), "Finish": ("thresholds", "flip", "toggles")}
 _LEAVES = ("DType", "Window", "Thresholds", "Layouts")
 

@@ -76,7 +76,7 @@ def channels(x: Any, w: QuantArray, groups: int, data_format: str) -> str:
 
 
 def weights(x: Any, w: QuantArray) -> str:
-    """Say that weights of `linear` as [k outputs], or with the axes of a convolution's."""
+    """Say how weights of `linear` fit that are [k outputs], or have the axes of a convolution's."""
     if w.ndim == 2 and x.ndim and x.shape[-1] == w.shape[0]:
         return "; w looks like [k, outputs]: pass w.T, packed on its last axis, or call matmul(x, w)"
     if w.ndim == 2:

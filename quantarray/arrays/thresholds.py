@@ -197,7 +197,7 @@ def _law(into: DType, ndim: int, **constants: Any) -> Constants:
 @lru_cache(maxsize=256)
 def _plain_law(into: DType, ndim: int) -> Constants:
     """Return the law of thresholds without constants, cached: they are often made in the call that they are for."""
-    return _law(into, ndim)
+    return Constants() if into.is_integer else _law(into, ndim)
 
 
 @lru_cache(maxsize=256)

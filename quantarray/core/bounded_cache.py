@@ -9,7 +9,10 @@ from .forks import brief
 
 
 class Kept:
-    """A cache of at most `most` entries by a key: the oldest makes room for another. None has a key without a hash."""
+    """A cache of at most `most` entries by a key: the oldest makes room for another.
+
+    An entry whose key has no hash is not stored.
+    """
 
     def __init__(self, most: int) -> None:
         self.entries: dict[Any, Any] = {}

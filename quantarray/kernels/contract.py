@@ -206,7 +206,7 @@ def conv_words(laid_out: Array, groups: int, out: Array) -> None:
 
 
 def conv(x: Left, fixed: Fixed, out: Array) -> None:
-    """Convolve, or multiply matrices of, integer levels, by and-popcount.
+    """Convolve integer levels, or multiply matrices of them, by and-popcount.
 
     out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes.
     """

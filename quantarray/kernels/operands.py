@@ -59,7 +59,7 @@ class Frame(NamedTuple):
 
 
 class Forms(NamedTuple):
-    """A count of other forms of a product than rows of windows, for kernels that know them; 0 where it is not."""
+    """A count of other forms of a product than rows of windows, for kernels that know them; 0 where it has none."""
 
     tiles: int = 0  # of windows of one class, those that are not full among them
     squares: int = 0  # of 2 by 2 windows of 3x3 at stride 1, in all images

@@ -239,11 +239,11 @@ def squares(window: Window, words: int, groups: int) -> Squares:
     seen_y, seen_x = y - window.pads[0][0] + i, x - window.pads[1][0] + j
     inside = (seen_y >= 0) & (seen_y < height) & (seen_x >= 0) & (seen_x < width)
     i, j = np.divmod(np.arange(4), 2)
-    inside_result, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
+    exists, pixel = (y + i < rows) & (x + j < columns), (y + i) * columns + x + j
     return Squares(
         sources=np.where(inside, (seen_y * width + seen_x) * words * groups, -1),
-        targets=np.where(inside_result, pixel, -1),
-        kinds=classes(window).of_pixel[np.where(inside_result, pixel, 0)],
+        targets=np.where(exists, pixel, -1),
+        kinds=classes(window).of_pixel[np.where(exists, pixel, 0)],
         image_words=height * width * words * groups,
         image_rows=rows * columns,
     )

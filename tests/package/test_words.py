@@ -32,7 +32,7 @@ VERBS = set(
     Drop Encode Expand Extend Fetch Fill Find Flatten Fold Forget Free Gather Give Import Index Insert Interleave
     Iterate Join Keep Launch Lay Let List Load Look Lower Make Map Mark Mask Measure Merge Move Multiply Name Note
     Open Pack Parse Permute Pick Plan Post Prepare Print Put Quantise Raise Rank Read Rearrange Rebuild Recode
-    Reduce Refuse Release Remove Reorder Repeat Replace Rescale Reset Reshape Restore Return Reverse Rotate Round
+    Reduce Refuse Release Remove Reorder Repeat Replace Rescale Reset Reshape Restore Return Reverse Roll Rotate Round
     Run Save Say Scan Search See Select Set Share Shift Show Sleep Solve Sort Split Start Step Stop Store Sum Swap
     Tabulate Take Tell Test Time Transpose Turn Undo Unpack Unroll Update Use View Visit Wait Wake Wrap Write Yield
     """.split()

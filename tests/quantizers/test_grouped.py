@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import quantarray as qa
 from quantarray.arrays.array import validate
-from quantarray.core.dtypes import Constants, bfloat16_bits, bfloat16_values
+from quantarray.core.bfloat16 import bfloat16_bits, bfloat16_values
+from quantarray.core.dtypes import Constants
 from quantarray.cpu.bits import encode_grouped as kernels
 from quantarray.quantizers import grouped
 

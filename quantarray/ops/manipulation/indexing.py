@@ -42,8 +42,8 @@ def _element(q: QuantArray, items: list[Any]) -> Any:
         start = i - i % _NEAR
         q._near = start, _basic("index", q, [slice(start, min(start + _NEAR, len(q)))]).dequantize()
         return q._near[1][i - start]
-    items_of_one: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
-    return _basic("index", q, items_of_one).dequantize()[0]
+    slices: list[Any] = [slice(i, i + 1) if d == q.axis else item for d, item in enumerate(items)]
+    return _basic("index", q, slices).dequantize()[0]
 
 
 def _basic(op: str, q: QuantArray, items: list[Any]) -> QuantArray:

@@ -26,13 +26,15 @@ _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact p
 def left(
     words: Array, terms: Array, images: int, row_is_pixel: bool, scale: Array = _ONE, offset: Array = _ZERO
 ) -> Left:
-    """Bring the left operand to C order: words uint64[planes ..]; in C order scale float64[parts terms rows lanes],
-    offset float64[parts rows lanes]."""
+    """Bring words uint64[planes ..] to C order, with constants in it.
+
+    scale float64[parts terms rows lanes], offset float64[parts rows lanes].
+    """
     return Left(contiguous(words).reshape(len(words), -1), terms, scale, offset, images, row_is_pixel)
 
 
 class Packed(NamedTuple):
-    """A packed result before it is there: what does not depend on its codes."""
+    """A packed result before it is computed: all that does not depend on its codes."""
 
     device: str
     dtype: DType

@@ -14,24 +14,8 @@ from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.format import WORD_BITS, word_count
 from ...kernels.operands import Fixed, Frame, Left, Plan, Right, Squares
-from ...kernels.windows import (
-    along,
-    classes,
-    counted,
-    frame,
-    images_of_a_tile,
-    over_images,
-    plan,
-    squares,
-)
-from . import (
-    bit_sliced,
-    calls,
-    epilogue,
-    folded_thresholds,
-    scaled_sums,
-    select,
-)
+from ...kernels.windows import along, classes, counted, frame, images_of_a_tile, over_images, plan, squares
+from . import bit_sliced, calls, epilogue, folded_thresholds, scaled_sums, select
 from .conv_job import Job
 from .lanes import TILE, CopyLanes, GroupLanes, full_lane, layout_of, weight_words, words_of
 from .operand import Operand, lower
@@ -287,15 +271,15 @@ def _right(job: Job, name: str, inside: Array) -> tuple[Right, Array, Array]:
     if name == "conv_real":
         scale, offset = (lanes(constant)[None] for constant in _weight_constants(job.b, channels))
     taken = counted(job.window, job.unrolled)  # pixels have no bits at those of them that are outside
-    kept_sums, elements = over(taken), taken.sum(axis=1) * per_group
+    sums_by_class, elements = over(taken), taken.sum(axis=1) * per_group
     if name == "winograd":
-        kept_sums, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
+        sums_by_class, elements = np.moveaxis(by_tap, -1, 0), np.full(job.window.taps, per_group)
     right = Right(
         words=words,
         terms=job.b.terms,
         scale=scale,
         offset=offset,
-        sums=lanes(kept_sums),
+        sums=lanes(sums_by_class),
         inside=elements,
         groups=job.groups,
         group_words=_unit(job),

@@ -152,7 +152,7 @@ def fold(
 
 
 def _largest(holds: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
-    """Find the largest int32 for which it holds, and for all below; the lowest where it holds for none."""
+    """Find the largest int32 for which `holds` is true, as for all below; the lowest where it is for none."""
     low, high = np.full(shape, _LOWEST, np.int64), np.full(shape, _HIGHEST, np.int64)
     for _ in range(32):
         middle = (low + high + 1) >> 1

@@ -43,8 +43,8 @@ def widened(words: Array, bits: int) -> Array:
         return words
     device = device_of(words)
     more = zeros(device, (bits - len(words), *words.shape[1:]))
-    planes_above: Array = namespace(device).concatenate([words, more])
-    return planes_above
+    joined: Array = namespace(device).concatenate([words, more])
+    return joined
 
 
 def chosen(mask: Array, yes: Array, no: Array) -> Array:

@@ -22,13 +22,13 @@ def folding_case(bias_scale=1.0, scale=0.37, rows=3):
 
 def folded_calls(monkeypatch):
     """Every answer of a fold: None where the real kernel has to do it."""
-    found, original = [], folded_thresholds.Exact.found
+    found, original = [], folded_thresholds.Exact.for_scale
 
     def noted(self, x):
         found.append(original(self, x))
         return found[-1]
 
-    monkeypatch.setattr(folded_thresholds.Exact, "found", noted)
+    monkeypatch.setattr(folded_thresholds.Exact, "for_scale", noted)
     return found
 
 

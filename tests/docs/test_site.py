@@ -9,7 +9,6 @@ import pytest
 from paths import DOCS, ROOT
 
 import quantarray as qa
-from quantarray.kernels import contract as kernels
 
 MODULES = ("linalg", "nn", "quantizers", "testing")
 ENTRIES = [
@@ -83,47 +82,6 @@ def test_blocks_of_docstrings(source, expected):
 def test_a_crooked_table_is_an_error():
     with pytest.raises(ValueError, match="below each other"):
         docstrings.to_rst(["| a | b |", "|---|---|", "| long | b |"], literal)
-
-
-# pages of kernels
-
-KERNELS = DOCS / "kernels"
-PARTS = ["What it computes", "The exact algebra", "How the kernel does it", "Why not otherwise"]
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (KERNELS / "index.md").read_text().splitlines()
-    if re.match(r"\| (\[|\| )", line)
-]
-CUDA = {"cuda", "bmma", "wgmma"}  # ordered by instruction, not in four parts
-PAGES = sorted(page for page in KERNELS.glob("*.md") if page.stem not in {"index", *CUDA})
-
-
-def test_every_kernel_is_in_the_index():
-    stubs = {n for n, f in vars(kernels).items() if inspect.isfunction(f) and f.__module__ == kernels.__name__}
-    before = [text for row in ROWS for text in re.findall(r"^(`[\w`, ]+`): ", row[1])]
-    assert {name for text in before for name in re.findall(r"\w+", text)} == stubs
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1])
-def test_files_tests_and_pages_of_the_index_are_there(row):
-    root = ROOT
-    assert all((root / "quantarray" / name).exists() for name in re.findall(r"`([^`]+)`", row[2]))
-    assert all(list((root / "tests").rglob(name)) for name in re.findall(r"`([^`]+)`", row[3]))
-    assert all((KERNELS / page).exists() for page in re.findall(r"\]\(([^)]+)\)", row[0]))
-
-
-def test_every_page_is_in_the_index():
-    linked = {page for row in ROWS for page in re.findall(r"\]\(([^)]+)\.md\)", row[0])}
-    assert linked == {page.stem for page in PAGES} | CUDA
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_four_parts_and_at_most_150_lines(page):
-    text = page.read_text()
-    assert re.findall(r"^## (.*)", text, re.M) == PARTS and len(text.splitlines()) <= 150
-    files = next(line for line in text.split("\n\n") if line.startswith("File"))
-    names = re.findall(r"`([\w/]+\.py)`", files)
-    assert names and all(any(ROOT.rglob(f"quantarray/**/{name}")) for name in names)
 
 
 # pages that sources name

@@ -242,7 +242,7 @@ def _image(data_format: DataFormat) -> str:
 
 
 def _others(layer: Any) -> str:
-    """The arguments that are not as usual."""
+    """Write the arguments that have other values than their defaults."""
     usual = {"stride": None, "padding": 0, "data_format": "NHWC"}
     others = "".join(f", {n}={v}" for n, usually in usual.items() if (v := getattr(layer, n, usually)) != usually)
     T = getattr(layer, "requantize", None)

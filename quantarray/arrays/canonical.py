@@ -22,7 +22,7 @@ def header(q: QuantArray) -> dict[str, Any]:
 
 
 def dtype_header(dtype: DType) -> dict[str, Any]:
-    """Return the keys of a header that describe the dtype."""
+    """Return the keys of a header that describe a dtype."""
     levels = None if dtype.levels is None else list(dtype.levels)
     return {"kind": dtype.kind, "bits": dtype.bits, "n_levels": dtype.n_levels, "levels": levels}
 
@@ -46,7 +46,7 @@ def digest(q: QuantArray) -> str:
 
 
 def rebuild(meta: dict[str, Any], parts: dict[str, Array], mapped: bool = False) -> QuantArray:
-    """Rebuild an array from its header and arrays; ValueError or KeyError where they break a rule of docs/format.md.
+    """Return the array of a header and its parts; ValueError or KeyError where they break a rule of docs/format.md.
 
     Words are copied to where a cache line begins, unless they are `mapped` and shall stay in their file.
     """
@@ -66,7 +66,7 @@ def rebuild(meta: dict[str, Any], parts: dict[str, Array], mapped: bool = False)
 
 
 def dtype_of_header(meta: dict[str, Any]) -> DType:
-    """Return the dtype that the keys of `dtype_header` describe; ValueError or KeyError where there is none."""
+    """Return the dtype that `dtype_header` described; ValueError or KeyError where the keys describe none."""
     _check_keys(meta, {name: _HEADER[name] for name in ("kind", "bits", "n_levels", "levels")})
     return _dtype(meta)
 

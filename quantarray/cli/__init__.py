@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
+from ..core.errors import DeviceError
 from . import compare, convert, demo, info, output, run, tune
 
 _COMMANDS = "run | info | convert | tune | compare | demo"
 # What a user's file or argument can cause. A TypeError is not among them: that would be this library's own mistake.
-_USER_ERRORS = (OSError, ValueError, ImportError, MemoryError, OverflowError)
+_USER_ERRORS = (OSError, ValueError, ImportError, MemoryError, OverflowError, DeviceError)
 
 
 class _Parser(argparse.ArgumentParser):

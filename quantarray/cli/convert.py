@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
 
 
 def convert(args: argparse.Namespace) -> int:
-    """The command."""
+    """Run the command."""
     if args.target.suffix != ".qa":
         raise ValueError(f"convert: the file to write must end in .qa, got {str(args.target)!r}")
     what = _copy(args.source, args.target)
@@ -33,7 +33,7 @@ def convert(args: argparse.Namespace) -> int:
 
 
 def _copy(source: Path, target: Path) -> str:
-    """Load one file and save the other; what it holds."""
+    """Load one file, save the other, and return a line on what they hold."""
     try:
         network = load(source)
     except FormatError as no_network:

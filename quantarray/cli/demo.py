@@ -52,7 +52,7 @@ def demo(args: argparse.Namespace) -> int:
 
 
 def _network(path: Path | None) -> Network:
-    """The network of a file, which must have what the demo shows; without one, the package's."""
+    """Load a file's network, which must have what the demo shows; without a file, the package's."""
     if path is None:
         with resources.as_file(resources.files("quantarray") / "data" / "digits.npz") as packaged:
             return load_network(packaged)

@@ -1,4 +1,4 @@
-"""Images from files as the bytes that a network takes."""
+"""Read image files as the bytes that a network takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..io.files import reason
 
 
 def layout(shape: tuple[int, ...]) -> tuple[int, int, str] | None:
-    """Height, width and Pillow's mode of the images of a network's inputs; None where they are no images.
+    """Return height, width and Pillow's mode of the images that inputs of this shape are; None if they are none.
 
     >>> layout((32, 32, 3)), layout((784,)), layout((208, 208, 16))
     ((32, 32, 'RGB'), (28, 28, 'L'), None)
@@ -30,7 +30,7 @@ def layout(shape: tuple[int, ...]) -> tuple[int, int, str] | None:
 
 
 def read(files: list[Path], shape: tuple[int, ...], entries: int) -> Array:
-    """Images uint8 [n *shape], resized where they have another size; bytes 0 to 255 are scaled to 0 to entries - 1."""
+    """Read images as uint8 [n *shape]: resized if they have another size, their bytes scaled to 0 .. entries - 1."""
     image = layout(shape)
     if image is None:
         raise ValueError(f"run: the network takes {('N', *shape)}, which no image files have; pass --input X.npy")
@@ -41,7 +41,7 @@ def read(files: list[Path], shape: tuple[int, ...], entries: int) -> Array:
 
 
 def _pixels(path: Path, height: int, width: int, mode: str) -> Array:
-    """An image file, uint8 [height width channels]."""
+    """Read an image file as uint8 [height width channels]."""
     pillow = _pillow()
     with open(path, "rb") as file:  # what is missing is the system's error, not a damaged image
         try:

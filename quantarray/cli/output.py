@@ -103,7 +103,7 @@ def heading(plain: PlainNetwork) -> str:
 
 
 def neither(path: Path, *reasons: Exception) -> str:
-    """The file once, and for each reading of it what its error says behind the file's last mention."""
+    """Name the file once, then give the reason of each error, which stands behind the file's last mention."""
     return f"{path} " + "; and it ".join(str(e).partition(f"{path} ")[2] or str(e) for e in reasons)
 
 
@@ -119,7 +119,7 @@ def count(text: str) -> int:
 
 
 def lines(facts: dict[str, Any]) -> str:
-    """Facts as lines; a dictionary inside becomes one line."""
+    """Write facts as lines; a dictionary inside becomes one line."""
     width = max(map(len, facts))
     return "\n".join(f"{name.ljust(width)}  {_value(value)}" for name, value in facts.items())
 

@@ -52,7 +52,7 @@ class Timed:
 
 
 def network_of(op: str, path: Path) -> Network:
-    """The network of a file, with what describes its inputs."""
+    """Load a network whose file describes its inputs."""
     network = load(path)
     if not isinstance(network, Network):
         raise ValueError(
@@ -62,7 +62,7 @@ def network_of(op: str, path: Path) -> Network:
 
 
 def on_device(network: Network, device: str) -> Callable[[Array], Any]:
-    """The network as a function from arrays to results on the CPU."""
+    """Return the network as a function from arrays to results on the CPU."""
     if device == "cpu":
         return network
     placed, xp = network.to_device(device), namespace(device)

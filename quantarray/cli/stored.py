@@ -1,4 +1,4 @@
-"""What a file holds: an array, arrays, layers in a row, or a network of plain integers."""
+"""Describe a file: an array, arrays, layers in a row, or a network of plain integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDINGS = (".npz", ".safetensors", ".qa")
 
 
 def describe(path: Path, as_json: bool) -> None:
-    """Print it as text or as JSON."""
+    """Print what a file holds, as text or as JSON."""
     if path.suffix not in ENDINGS:
         raise ValueError(f"info: the file must end in {', '.join(ENDINGS)}, got {str(path)!r}")
     facts, text = _of_document(path) if path.suffix == ".qa" else _of_others(path)
@@ -25,7 +25,7 @@ def describe(path: Path, as_json: bool) -> None:
 
 
 def _of_others(path: Path) -> tuple[Any, str]:
-    """Facts and text of a `.npz` or `.safetensors` file."""
+    """Return facts and text on a `.npz` or `.safetensors` file."""
     try:
         facts = container(load(path))
     except FormatError as not_container:
@@ -38,7 +38,7 @@ def _of_others(path: Path) -> tuple[Any, str]:
 
 
 def _of_document(path: Path) -> tuple[Any, str]:
-    """Facts and text of a `.qa` file, with its size and checksum."""
+    """Return facts and text on a `.qa` file, with its size and checksum."""
     document, size = read_document("info", path), path.stat().st_size
     facts = {"kind": document.kind, "file bytes": size, "checksum": document.digest}
     last = f"file: {output.amount(size)}, checksum {document.digest}"
@@ -56,7 +56,7 @@ def _of_document(path: Path) -> tuple[Any, str]:
 
 
 def container(q: QuantArray) -> dict[str, Any]:
-    """The fields of an array's repr."""
+    """Return the fields of an array's repr."""
     constants = {name: list(a.shape) for name, a, _ in q.constants.items()}
     return {
         "shape": list(q.shape),
@@ -81,7 +81,7 @@ def _of_arrays(path: Path, arrays: dict[str, Any]) -> tuple[dict[str, Any], str]
 
 
 def _of_layers(path: Path, network: nn.Sequential) -> tuple[dict[str, Any], str]:
-    """Layers, the shapes of whose outputs depend on an input that the file does not describe."""
+    """Describe layers without the shapes of their outputs: the file does not describe an input."""
     rows = []
     for layer in network:
         T, weight = getattr(layer, "requantize", None), getattr(layer, "weight", None)
@@ -104,7 +104,7 @@ def _of_layers(path: Path, network: nn.Sequential) -> tuple[dict[str, Any], str]
 
 
 def _of_plain(network: nn.Network) -> tuple[dict[str, Any], str]:
-    """A network of plain integers, with what its file says of its inputs."""
+    """Describe a network of plain integers and its inputs."""
     plain, rows = network.plain, output.layer_rows(network)
     facts = {"network": plain.name, "input": list(plain.input.shape[1:]), "samples": len(plain.input)}
     texts = [

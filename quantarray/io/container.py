@@ -98,7 +98,7 @@ def load(file: str | os.PathLike[str]) -> Any:
 
 
 def _of_text(text: str, parts: dict[str, Array]) -> QuantArray:
-    """The array of a meta text and its arrays."""
+    """Rebuild the array of a meta text and its parts."""
     meta = json.loads(text)
     if not isinstance(meta, dict):
         raise FormatError("its 'meta' is not a JSON object")
@@ -115,7 +115,7 @@ def _of_text(text: str, parts: dict[str, Array]) -> QuantArray:
 
 
 def _of_document(holds: document.Document) -> QuantArray | dict[str, Array | QuantArray]:
-    """The array or the dict of a document."""
+    """Return the array or the dict that a document holds."""
     document.only("load", holds, ("array", "arrays"))
     names = [*holds.arrays]
     if holds.kind == "array":
@@ -134,7 +134,7 @@ def _place(q: QuantArray) -> QuantArray:
 
 
 def _placed(a: Any) -> Any:
-    """Packed arrays where the `with` block around the call wants them."""
+    """Move a packed array to the device that the `with` block around the call names."""
     return _place(a) if isinstance(a, QuantArray) else a
 
 

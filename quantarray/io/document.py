@@ -24,7 +24,7 @@ _PARTS = ("words", "scale", "offset", "table")
 
 
 class Document(NamedTuple):
-    """What a `.qa` file holds: a JSON value of some kind, arrays by name, and the checksum of both."""
+    """The content of a `.qa` file: a JSON value of some kind, arrays by name, and the checksum of both."""
 
     kind: str
     content: Any
@@ -68,7 +68,7 @@ def read_document(op: str, file: str | os.PathLike[str]) -> Document:
 
 
 def read_as(op: str, file: str | os.PathLike[str], build: Callable[[Document], Any]) -> Any:
-    """`build(document)` of a file; FormatError where the file is none, or where `build` finds a mistake in it."""
+    """Return `build(document)` of a file; FormatError if the file is damaged or `build` raises an error."""
     path = path_of(op, file)
     with open(path, "rb"):
         pass  # a missing or unreadable file is the system's error, not a damaged one
@@ -79,7 +79,7 @@ def read_as(op: str, file: str | os.PathLike[str], build: Callable[[Document], A
 
 
 def digest(meta: dict[str, Any], parts: dict[str, Array]) -> str:
-    """blake2b of the meta object but its digest, and of all arrays: 16 bytes in hex."""
+    """Hash the meta object without its digest, and all arrays, by blake2b: 16 bytes in hex."""
     h = hashlib.blake2b(digest_size=16)
     h.update(json.dumps({k: v for k, v in meta.items() if k != "digest"}, sort_keys=True).encode())
     for name, a in sorted(parts.items()):
@@ -89,7 +89,7 @@ def digest(meta: dict[str, Any], parts: dict[str, Array]) -> str:
 
 
 def only(op: str, document: Document, kinds: Collection[str]) -> None:
-    """FormatError for documents of other kinds, which names the function that reads them."""
+    """Raise FormatError for a document of another kind, and name the function that reads it."""
     if document.kind not in kinds:
         other = "quantarray.load" if document.kind in ("array", "arrays") else "quantarray.nn.load"
         raise FormatError(f"it holds a document of the kind {document.kind!r:.40}, which {other} reads")
@@ -103,7 +103,7 @@ def _check_name(op: str, name: Any) -> None:
 
 
 def _parts(op: str, name: str, value: Any) -> dict[str, Array]:
-    """The arrays that one is written as, by name."""
+    """Return the arrays, by name, as which one array is written."""
     if isinstance(value, QuantArray):
         return {f"{name}.{part}": a for part, a in canonical.arrays(value).items()}
     return {name: tensors.stored(checks.numbers(op, repr(name), value))}

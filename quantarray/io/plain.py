@@ -67,7 +67,7 @@ def _read_archive(path: Path) -> dict[str, Array]:
 
 
 def plain_network(path: Path, meta: dict[str, Any], arrays: dict[str, Array]) -> PlainNetwork:
-    """The network of a checked `meta` object and arrays; FormatError where they are not consistent."""
+    """Build the network of a checked `meta` object and arrays; FormatError if they are not consistent."""
     samples = array_of("the network", arrays, "input", "uint8", (2, 4))
     table = array_of("the network", arrays, "input_table", "integer", (1,))
     levels = [int(v) for v in table]
@@ -116,7 +116,7 @@ def _meta(arrays: dict[str, Array]) -> dict[str, Any]:
 
 
 def checked_meta(meta: Any) -> dict[str, Any]:
-    """The `meta` object of a network with the keys that it must have; FormatError where they are something else."""
+    """Check the keys of a network's `meta` object and return it; FormatError if one is missing or wrong."""
     if not isinstance(meta, dict):
         raise FormatError("meta: not a JSON object")
     if not isinstance(meta.get("layers"), list) or not meta["layers"]:

@@ -23,17 +23,17 @@ _LONGEST = 100_000_000  # bytes of a header that other readers take
 
 
 def label(a: Array) -> str:
-    """The layout's name of an array's dtype."""
+    """Return the layout's name for an array's dtype."""
     return _LABEL_OF[a.dtype.newbyteorder("<")]
 
 
 def stored(a: Array) -> Array:
-    """An array as it is written: C-contiguous and little endian."""
+    """Return an array in the form that is written: C-contiguous and little endian."""
     return np.require(a, a.dtype.newbyteorder("<"), "C")
 
 
 def nbytes_of(a: Array) -> Any:
-    """The bytes of a stored array, without a copy."""
+    """Return the bytes of a stored array, without a copy."""
     return a.reshape(-1).view(np.uint8).data if a.size else b""
 
 
@@ -55,7 +55,7 @@ def write(path: Path, metadata: dict[str, str], arrays: dict[str, Array]) -> Non
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """(metadata, arrays), which are read-only views of the mapped file; FormatError for what is no such file."""
+    """Return (metadata, arrays): read-only views of the mapped file. FormatError if it has another layout."""
     size = path.stat().st_size
     if size < 8:
         raise FormatError(f"it has {size} bytes, fewer than the 8 that it begins with")
@@ -88,7 +88,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _span(name: str, entry: Any) -> tuple[int, int]:
-    """The first byte of an array and that behind its last, of an entry that is what it must be."""
+    """Check an entry of the header, and return where the array begins and ends in the data."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(f"its entry {name!r:.80} must have a dtype, a shape and data_offsets")
     code, shape, span = LABELS.get(str(entry["dtype"])), entry["shape"], entry["data_offsets"]

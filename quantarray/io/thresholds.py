@@ -15,7 +15,7 @@ _CONSTANTS = ("scale", "offset", "table")
 
 
 def thresholds_document(T: Thresholds, name: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object of thresholds, whose arrays are added as `name.values` and so on."""
+    """Return the JSON object of thresholds, and add their arrays as `name.values` and so on."""
     parts = {"values": T.values, "greater": T.greater, "strict": T.strict}
     parts |= {n: np.asarray(a) for n in _CONSTANTS if (a := T._constants[n]) is not None}
     arrays.update({f"{name}.{part}": a for part, a in parts.items()})
@@ -29,7 +29,7 @@ def thresholds_document(T: Thresholds, name: str, arrays: dict[str, Any]) -> dic
 
 
 def thresholds_of(document: Any, arrays: dict[str, Any]) -> Thresholds:
-    """The thresholds of a JSON object; FormatError or what `Thresholds` raises where it is none."""
+    """Rebuild thresholds; FormatError, or what `Thresholds` raises, if the object describes none."""
     keys = {"into", "by_rank", "two_readings", "arrays"}
     if not isinstance(document, dict) or document.keys() != keys or not isinstance(document["arrays"], dict):
         raise FormatError(f"thresholds must have the keys {sorted(keys)}, got {document!r:.80}")
@@ -43,7 +43,7 @@ def thresholds_of(document: Any, arrays: dict[str, Any]) -> Thresholds:
 
 
 def dense(name: Any, arrays: dict[str, Any]) -> Array:
-    """A dense array of a document by its name; FormatError where there is none."""
+    """Return a dense array of a document by its name; FormatError if there is none."""
     a = arrays.get(name) if isinstance(name, str) else None
     if not isinstance(a, np.ndarray):
         raise FormatError(f"there is no dense array {name!r:.80}")

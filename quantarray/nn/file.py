@@ -45,7 +45,7 @@ def load(file: str | os.PathLike[str]) -> Sequential | Network:
 
 
 def _built(path: Path) -> Callable[[Document], Sequential | Network]:
-    """The network of a document that lies at `path`."""
+    """Return the function that builds the network of a document at `path`."""
 
     def build(document: Document) -> Sequential | Network:
         only("load", document, ("sequential", "plain network"))
@@ -70,7 +70,7 @@ def _layers_document(network: Sequential, prefix: str, arrays: dict[str, Any]) -
 
 
 def _layer_document(layer: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """A layer as a JSON object; its arrays are added under names that begin with `name`."""
+    """Return a layer as a JSON object, and add its arrays under names that begin with `name`."""
     kind = type(layer).__name__
     if type(layer) is Sequential:
         return {"layer": kind, **_layers_document(layer, f"{name}.", arrays)}
@@ -87,7 +87,7 @@ def _layer_document(layer: Any, name: str, arrays: dict[str, Any]) -> dict[str, 
 
 
 def _value(value: Any, name: str, arrays: dict[str, Any]) -> Any:
-    """An argument of a layer as JSON."""
+    """Return an argument of a layer as JSON."""
     if isinstance(value, (QuantArray, np.ndarray)):
         arrays[name] = value
         return {"array": name}
@@ -113,7 +113,7 @@ def _sequential(document: Any, arrays: dict[str, Any]) -> Sequential:
 
 
 def _layer(i: int, document: Any, arrays: dict[str, Any]) -> Any:
-    """The layer of a JSON object; FormatError, or what the layer raises, where it is none."""
+    """Rebuild a layer; FormatError if the object describes none."""
     kind = str(document.get("layer")) if isinstance(document, dict) else "None"
     if kind == "Sequential":
         return _sequential({n: v for n, v in document.items() if n != "layer"}, arrays)
@@ -136,7 +136,7 @@ def _layer(i: int, document: Any, arrays: dict[str, Any]) -> Any:
 
 
 def _argument(value: Any, arrays: dict[str, Any]) -> Any:
-    """The argument of its JSON."""
+    """Rebuild an argument of a layer."""
     if isinstance(value, list):
         return tuple(_argument(v, arrays) for v in value)
     if not isinstance(value, dict):
@@ -204,7 +204,7 @@ def _plain_document(i: int, layer: Any, spec: PlainLayer, arrays: dict[str, Any]
 
 
 def _network(path: Path, document: Document) -> Network:
-    """The network of a document, checked as one from a `.npz` is."""
+    """Build the network of a document, with the checks of one from a `.npz`."""
     meta = checked_meta(document.content)
     arrays = {name: _unpacked(name, a) for name, a in document.arrays.items()}
     plain = plain_network(path, meta, arrays)
@@ -218,7 +218,7 @@ def _network(path: Path, document: Document) -> Network:
 
 
 def _unpacked(name: str, a: Array | QuantArray) -> Array:
-    """A dense array as it is, and a packed weight as int8."""
+    """Return a dense array as it is, and a packed weight as int8."""
     if not isinstance(a, QuantArray):
         return dense(name, {name: a})
     if a.constants.shapes or a.dtype.levels is None or a.axis != a.ndim - 1 or a.dtype.max_abs > 128:

@@ -88,7 +88,7 @@ class Conv2d:
         )
 
     def _check_layout(self, x: Any) -> None:
-        """ValueError for images of the other data_format: here the weight fits the layer, so it is x that does not."""
+        """Raise ValueError for images of the other data_format: the weight fits the layer, so x does not."""
         at, other, order = (3, "NCHW", (0, 2, 3, 1)) if self.data_format == "NHWC" else (1, "NHWC", (0, 3, 1, 2))
         shape, inputs = getattr(x, "shape", ()), self.weight.shape[at] * self.groups
         if len(shape) == 4 and shape[at] != inputs == shape[4 - at]:
@@ -105,7 +105,7 @@ class Conv2d:
 
     @property
     def _sizes(self) -> tuple[int, int, int, int]:
-        """Outputs, height and width of a window, inputs."""
+        """Return outputs, height and width of a window, inputs."""
         channels_last = self.data_format == "NHWC"
         outputs, *rest = self.weight.shape if channels_last else [self.weight.shape[i] for i in (0, 2, 3, 1)]
         height, width, each = rest

@@ -297,7 +297,7 @@ def load_network(file: str | os.PathLike[str]) -> Network:
 
 
 def layer_of(spec: PlainLayer, weight: QuantArray | None = None) -> Layer:
-    """The layer of a plain one, whose weight may be packed already."""
+    """Build the layer of a plain one, whose weight may be packed already."""
     if spec.op == "max_pool2d":
         return MaxPool2d(spec.size, spec.stride, (spec.pad, spec.pad))
     assert spec.weight is not None

@@ -114,13 +114,14 @@ class GlobalAvgPool:
         _check_thresholds("GlobalAvgPool", "requantize", self.requantize, optional=True)
 
     @named
-    def __call__(self, x: QuantArray | Array) -> Any:
+    def __call__(self, x: QuantArray | Array) -> Array | QuantArray:
         q: Any = x if isinstance(x, QuantArray) else checks.anywhere("GlobalAvgPool", "x", x)
         first = 1 if self.data_format == "NHWC" else 2
         image = q.ndim == 4  # of other x, avg_pool2d says what is wrong
         size = (q.shape[first], q.shape[first + 1]) if image else (1, 1)
         means: Any = avg_pool2d(q, size, requantize=self.requantize, data_format=self.data_format)
-        return means[:, 0, 0] if first == 1 else means[:, :, 0, 0]
+        by_channel: Array | QuantArray = means[:, 0, 0] if first == 1 else means[:, :, 0, 0]
+        return by_channel
 
     @property
     def name(self) -> str:
@@ -241,7 +242,7 @@ def _image(data_format: DataFormat) -> str:
 
 
 def _others(layer: Any) -> str:
-    """The arguments that are not as usual."""
+    """Write the arguments that have other values than their defaults."""
     usual = {"stride": None, "padding": 0, "data_format": "NHWC"}
     others = "".join(f", {n}={v}" for n, usually in usual.items() if (v := getattr(layer, n, usually)) != usually)
     T = getattr(layer, "requantize", None)

@@ -2,6 +2,7 @@
 
 import json
 
+import fake_cupy
 import numpy as np
 import pytest
 from PIL import Image
@@ -122,6 +123,18 @@ def test_run_a_qa_file(net, capsys):
     status, out, _ = call(capsys, "run", net, "--check")
     assert status == 0 and "24 of 24 expected integers equal, exact" in out
     assert facts(capsys, "run", net, "--device", "cpu")["agreement"] == {"equal": 24, "total": 24}
+
+
+def test_run_on_a_gpu(net, tmp_path, capsys):
+    """Inputs go to the device where the network is, results come back; a file saved there is the same."""
+    picture(tmp_path / "x.png")
+    here = call(capsys, "run", net, tmp_path / "x.png")[1]
+    with fake_cupy.gpu():
+        assert facts(capsys, "run", net, "--device", "cuda")["agreement"] == {"equal": 24, "total": 24}
+        assert call(capsys, "run", net, tmp_path / "x.png", "--device", "cuda")[1] == here
+        qa.nn.load(net).to_device("cuda").save(tmp_path / "net.qa")
+    assert (tmp_path / "net.qa").read_bytes() == net.read_bytes()
+    assert "devices are 'cpu' and 'cuda' or 'cuda:N', got 'abacus'" in error(capsys, "run", net, "--device", "abacus")
 
 
 def picture(path, shape=(6, 5), mode="RGB", seed=0, **options):

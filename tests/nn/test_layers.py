@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import fields
 
+import fake_cupy
 import numpy as np
 import pytest
 
@@ -162,6 +163,17 @@ def test_residual_block():
     codes = Sequential([Threshold(qa.Thresholds([0, 20, 90])), MaxPool2d(3), GlobalAvgPool()])(total)
     by_hand = qa.max_pool2d(qa.Thresholds([0, 20, 90])(total), 3)
     equal(codes, qa.avg_pool2d(by_hand, by_hand.shape[1:3])[:, 0, 0])
+
+
+def test_layers_on_a_gpu():
+    """By a stand-in: layers without weights take what lies there, and the bias goes with the weight."""
+    x = RNG.integers(0, 100, (2, 9, 8, 3)).astype(np.uint8)
+    conv = Conv2d(signs(32, 3, 3, 3), bias=np.arange(32), stride=2)
+    for last in (Threshold(T), AvgPool2d(2), GlobalAvgPool(), GlobalAvgPool(requantize=T)):
+        net = Sequential([conv, last])
+        with fake_cupy.gpu():
+            on_gpu = qa.asnumpy(net.to_device("cuda")(fake_cupy.asarray(x)))
+        equal(on_gpu, net(x))
 
 
 # what is wrong

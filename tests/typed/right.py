@@ -155,6 +155,8 @@ digits = qa.nn.load_network(str(files("quantarray") / "data" / "digits.npz"))
 check(assert_type(digits(digits.plain.input[:2]), Array | qa.QuantArray), np.ndarray)
 check(digits(digits.plain.input[:2]).argmax(axis=1), np.ndarray)
 check(assert_type(qa.nn.Dense(q)(q), Array | qa.QuantArray), np.ndarray)
+check(assert_type(qa.nn.Map(np.abs)(q), qa.QuantArray), qa.QuantArray)
+check(assert_type(qa.fold(lambda v: 2 * v, into=qa.Sign(), of=range(9)), qa.Thresholds), qa.Thresholds)
 check(assert_type(qa.asnumpy(q), qa.QuantArray), qa.QuantArray)
 
 # NumPy's functions, as far as its stubs know them

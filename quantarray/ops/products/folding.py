@@ -70,24 +70,24 @@ class Domain(NamedTuple):
     dtype: np.dtype[Any]
 
     def value(self, key: Array) -> Array:
-        """The values of these numbers, as f takes them."""
+        """Return the values with these numbers, in the dtype that f takes."""
         if self.dtype != np.float32:
             return key.astype(self.dtype)
         magnitude = np.abs(key).astype(np.int32).view(np.float32)
         return np.where(key < 0, -magnitude, magnitude)
 
     def key(self, integer: Array) -> Array:
-        """The numbers of integers."""
+        """Return the numbers of integers."""
         if self.dtype != np.float32:
             return integer
         return np.abs(integer).astype(np.float32).view(np.int32) * np.sign(integer).astype(np.int64)
 
     def mirrored(self, key: Array, rising: Array) -> Array:
-        """The numbers, counted from the last where not rising."""
+        """Count numbers from the last one in channels that fall."""
         return np.where(rising, key, self.first + self.last - key)
 
     def limit(self, key: Array) -> Array:
-        """Thresholds for `value > t`: where a key is outside, all values pass or none does."""
+        """Return thresholds for `value > t`; outside the domain, all values pass or none does."""
         below, above = key < self.first, key >= self.last
         inside = self.value(np.clip(key, self.first, self.last))
         if self.dtype == np.float32:
@@ -96,9 +96,9 @@ class Domain(NamedTuple):
 
 
 def domain_of(op: str, of: Any) -> Domain:
-    """The domain of a dtype or a range."""
+    """Return the domain of a dtype or a range."""
     if isinstance(of, range):
-        if not len(of) or of.step != 1 or max(abs(of[0]), abs(of[-1])) > 2**53:
+        if not of or of.step != 1 or max(abs(of[0]), abs(of[-1])) > 2**53:
             raise ValueError(f"{op}: of must be a range of step 1 within +-2**53 that is not empty, got {of}")
         return Domain(of[0], of[-1], np.dtype(np.int64))
     dtype = checks.dtype(op, "of", of, (np.int32, np.int64, np.float32))
@@ -110,7 +110,7 @@ def domain_of(op: str, of: Any) -> Domain:
 
 
 def check_quantizer(op: str, into: Any, hint: str = "") -> None:
-    """An error where codes of `into` cannot come from thresholds."""
+    """Raise ValueError for a quantiser whose codes cannot come from thresholds."""
     if not isinstance(into, Quantizer) or not into.fixed:
         raise ValueError(
             f"{op}: into must be a quantiser with fixed constants, such as Sign() or Uniform(2, step=0.5){hint}, got "
@@ -137,11 +137,11 @@ class Codes(NamedTuple):
         return cls(op, f, into, law, levels, np.argsort(np.argsort(levels)))
 
     def __call__(self, v: Array) -> Array:
-        """Ranks of the codes of f(v), in the shape of v."""
+        """Return the ranks of the codes of f(v), in the shape of v."""
         return np.asarray(self.ranks[encoding.codes(self.op, self.into, _evaluated(self.op, self.f, v), self.law)])
 
     def searched(self, rising: Array, domain: Domain) -> Array:
-        """The last key before each code, [channels, count], by bisection; falling channels are searched from the end.
+        """Find the last key before each code, [channels, count], by bisection; falling channels from the end.
 
         The key k is for `value > k` where rising and `value <= k` where not, which is `Thresholds` with greater =
         strict = rising.
@@ -158,7 +158,7 @@ class Codes(NamedTuple):
         return np.where(up, low, domain.mirrored(high, up))
 
     def thresholds(self, keys: Array, rising: Array, domain: Domain) -> Thresholds:
-        """Thresholds at the keys that `searched` gives."""
+        """Return thresholds at the keys that `searched` gives."""
         dtype, law = _in_integers(self.into.dtype, self.law, self.levels)
         scale, offset, table = (None if c is None else c[..., 0] for c in (law.scale, law.offset, law.table))
         limits = domain.limit(keys)
@@ -166,7 +166,7 @@ class Codes(NamedTuple):
 
 
 def _in_integers(dtype: DType, law: Constants, levels: Array) -> tuple[DType, Constants]:
-    """The same levels without constants where all are integers: products of them are exact."""
+    """Drop the constants of levels that are all integers: products of them are exact."""
     whole = (levels == np.rint(levels)).all() and np.abs(levels).max() < _MOST_LEVEL
     if law.shapes and whole and len(np.unique(levels)) == len(levels):
         return integers(levels.tolist()), Constants()
@@ -174,7 +174,7 @@ def _in_integers(dtype: DType, law: Constants, levels: Array) -> tuple[DType, Co
 
 
 def _evaluated(op: str, f: Callable[[Array], Any], v: Array) -> Array:
-    """f(v) as floats, or an error where it is none of v's shape."""
+    """Evaluate f(v) as floats; ValueError if it has another shape than v or holds a NaN."""
     with np.errstate(all="ignore"):
         y = checks.numbers(op, "the result of f", f(v))
     if y.shape != v.shape:
@@ -211,7 +211,7 @@ class _Places(NamedTuple):
         return self.domain.last - self.domain.first < _ALL
 
     def keys(self) -> Array:
-        """Sorted keys."""
+        """Return sorted keys: all of a small domain, else some near 0, at powers of 2 and in between."""
         first, last, _ = self.domain
         if self.every:
             return np.arange(first, last + 1)
@@ -224,7 +224,7 @@ class _Places(NamedTuple):
         return np.unique(keys[(keys >= first) & (keys <= last)])
 
     def blocks(self, around: Array) -> Iterator[Array]:
-        """Sorted keys [n, channels], those about the thresholds [channels, T] among them, in blocks."""
+        """Yield blocks of sorted keys [n, channels], among them those beside thresholds `around` [channels, T]."""
         keys = np.broadcast_to(self.keys()[:, None], (len(self.keys()), self.channels))
         if not self.every:
             both = np.concatenate([around - 1, around, around + 1], axis=1).T
@@ -235,14 +235,14 @@ class _Places(NamedTuple):
 
 
 def _rising(codes: Codes, places: _Places) -> Array:
-    """bool[channels]: whether the code at the last value is not below that at the first."""
+    """Return bool[channels]: the code at the last value is not below that at the first."""
     ends = np.array([[places.domain.first], [places.domain.last]]).repeat(places.channels, 1)
     first, last = codes(places.domain.value(ends))
     return np.asarray(last >= first)
 
 
 def _check_monotone(op: str, codes: Codes, places: _Places, around: Array, rising: Array) -> None:
-    """ValueError where a channel's codes turn, with values that show it."""
+    """Raise ValueError if the codes of a channel turn, with values that show it."""
     every, sign = np.arange(places.channels), np.where(rising, 1, -1)
     best, at = np.full(places.channels, -(2**15)), np.zeros(places.channels, np.int64)
     for keys in places.blocks(around):

@@ -46,7 +46,7 @@ def window(
 
 
 def check(op: str, stride: Any, padding: Any, dilation: Any = 1) -> None:
-    """An error where a stride, padding or dilation fits no image."""
+    """Raise an error for a stride, padding or dilation that fits no image."""
     steps, spread = checks.pair(op, "stride", stride, 1), checks.pair(op, "dilation", dilation, 1)
     _pads(op, (1, 1), (1, 1), steps, padding, spread)
 

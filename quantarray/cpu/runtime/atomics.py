@@ -11,6 +11,7 @@ import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I32, I64, const
@@ -31,6 +32,7 @@ def _find():
     """Make functions of libc known to LLVM; return why they cannot be used here, or ""."""
     if sys.platform != "linux" or _MACHINE not in _SYSCALLS or sys.maxsize < 2**32:
         return f"it needs 64-bit Linux on {' or '.join(_SYSCALLS)}, this is {sys.platform} on {_MACHINE}"
+    _ = cpu_target.target_context  # once it is there, LLVM finds the symbols of this process
     for theirs, ours in _LIBC.items():
         address = llvmlite.binding.address_of_symbol(theirs)
         if address is None:

@@ -21,6 +21,7 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 
 from ...core.forks import no_fork, wait_for
+from .atomics import WHY_NOT
 
 
 def sources(package):
@@ -35,7 +36,8 @@ def kept(function):
     """A function that Numba compiles, which takes from disk only what was made of the same sources."""
     files = getattr(getattr(function, "_cache", None), "_cache_file", None)  # none where Numba compiles nothing
     if files is not None:
-        files._version = f"{files._version}, {SOURCES}"  # of Numba: where a list of versions has another, it is empty
+        # of Numba: where a list of versions has another, it is empty
+        files._version = f"{files._version}, {SOURCES}, {WHY_NOT}"
     return function
 
 
@@ -93,5 +95,6 @@ SOURCES = sources(Path(__file__).parents[2])
 kernel = partial(entry, no_cpython_wrapper=True)  # for functions that are called by their address
 inner = partial(kernel, pipeline_class=_PartCompiler)  # what only compiled functions call: from Python, it crashes
 # Without reference counts, so that tuples and slices cost nothing: for functions that allocate nothing and return no
-# arrays (docs/decisions/0016)
-inline = partial(inner, forceinline=True, _nrt=False)
+# arrays (docs/decisions/0016), called or compiled into their callers
+borrowing = partial(inner, _nrt=False)
+inline = partial(borrowing, forceinline=True)

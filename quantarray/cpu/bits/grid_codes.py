@@ -1,4 +1,4 @@
-"""Codes of evenly spaced levels, 64 at a time."""
+"""Compute codes of evenly spaced levels, 64 at a time."""
 
 from llvmlite import ir
 from numba import types

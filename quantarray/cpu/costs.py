@@ -33,7 +33,7 @@ _ALONE = 0.53 if IN_REGISTERS else 0.4  # of what counting four pixels takes, wh
 
 
 class Counting(NamedTuple):
-    """What there is to counting besides words, and the unit of which changes with it."""
+    """Costs of counting besides words; their unit depends on how this CPU counts."""
 
     one_pass: float  # a pair of planes adds it to a tile, or a plane of w does: sums are loaded, shifted, stored
     one_sum: float  # a word of one plane of a pixel is summed, where levels of w do not begin at 0
@@ -41,7 +41,7 @@ class Counting(NamedTuple):
     unroll: float  # a tap of one plane of a tile goes to a row of bits
     step: float  # the same where windows are more than a pixel apart
     order: float  # a word of a row, of more than one, is put in its place
-    split: float = 0  # a word of one plane of weights is made ready for shuffles, by each band
+    split: float = 0  # to prepare a word of one plane of weights for shuffles, for each band
     # A word of a block or two by shuffles, where four, which share them, take 4; by tables of a block, where two take 2
     alone: float = 0
     one_shift: float = 0  # a pair of planes adds it to a tile where all planes of x are counted in the same registers
@@ -57,32 +57,32 @@ COUNTING = BY_SHUFFLES if COUNTS_BY_SHUFFLES else BY_TABLES if IN_BANDS and UNIT
 
 
 def integer_kernel(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
-    """The kernel of operands of one term: `rows` pixels of windows of `words` words, by `channels` a group.
+    """Choose the kernel of operands of one term: `rows` pixels of windows of `words` words, by `channels` a group.
 
     `forms` are what they are besides. Pixels `of_bytes` are multiplied as they are, and packed before they are counted.
     """
-    found = costs(x_terms, w_terms, rows, channels, words, forms, of_bytes)
-    return min(found, key=found.get)
+    units = costs(x_terms, w_terms, rows, channels, words, forms, of_bytes)
+    return min(units, key=units.get)
 
 
 def candidates(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
-    """The kernels that can make a product; arguments as of `integer_kernel`."""
+    """List the kernels that can compute a product; arguments as of `integer_kernel`."""
     return tuple(costs(x_terms, w_terms, rows, channels, words, forms, of_bytes))
 
 
 def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
-    """What each kernel that can make a product costs."""
+    """Return {kernel: units} for each kernel that can compute a product."""
     sizes = rows, channels, words
-    found = {"conv": _counting(x_terms, w_terms, *sizes)}
+    units = {"conv": _counting(x_terms, w_terms, *sizes)}
     if of_bytes:
-        found["conv"] += _PACK * words / max(1, -(-channels // LANES))
+        units["conv"] += _PACK * words / max(1, -(-channels // LANES))
     if _dot_fits(x_terms, w_terms):
-        found["dot"] = _dot(x_terms, w_terms, *sizes)
+        units["dot"] = _dot(x_terms, w_terms, *sizes)
     if forms.squares and _winograd_fits(x_terms, w_terms, words):
-        found["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * forms.squares / max(1, rows)
+        units["winograd"] = _winograd(x_terms, w_terms, *sizes) * TILE * forms.squares / max(1, rows)
     if forms.positions and _framed_fits(x_terms, w_terms):
-        found["framed"] = _framed(x_terms, w_terms, channels, words, forms)
-    return found
+        units["framed"] = _framed(x_terms, w_terms, channels, words, forms)
+    return units
 
 
 # Nanoseconds of a unit by one thread, Python's part of a call included, by instruction set; on a 2-core Zen 4 server,
@@ -91,13 +91,13 @@ UNIT_NS = {"avx512": 6.6, "avx512bw": 9.4, "avx2": 11.8, "portable": 18.1}
 
 
 def predicted(units):
-    """(threads, microseconds) of a product that costs so many units in all; no time where no unit was measured."""
+    """Return (threads, microseconds) of a product of so many units in all; no time where no unit was measured."""
     workers, ns = workers_for(units), UNIT_NS.get(NAME)
     return workers, None if ns is None else units * ns / 1000 / workers
 
 
 def refusals(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
-    """{kernel: why it cannot make a product}, of those that `costs` leaves out."""
+    """Return {kernel: reason} for the kernels that `costs` leaves out."""
     why = {}
     if not _dot_fits(x_terms, w_terms):
         why["dot"] = f"levels do not fit bytes, or their products pass {MOST_PRODUCT}"
@@ -112,10 +112,12 @@ def refusals(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
     return why
 
 
-def unrolling(x_terms, rows, made, taps, words, step):
-    """What it costs a tile to make rows of bits, of so many taps and words each, by a call of its own."""
+def unrolling(x_terms, rows, planes, taps, words, step):
+    """Return the cost for a tile of copying windows to rows of bits, of so many taps and words each, by a separate
+    call.
+    """
     cost = (COUNTING.unroll if step == 1 else COUNTING.step) * taps + (COUNTING.order * words if words > 1 else 0)
-    return (cost * int(x_terms[0, 1]) * made + _CALL * TILE) / max(1, rows)
+    return (cost * int(x_terms[0, 1]) * planes + _CALL * TILE) / max(1, rows)
 
 
 def _counting(x_terms, w_terms, rows, channels, words):
@@ -133,7 +135,9 @@ def _counting(x_terms, w_terms, rows, channels, words):
 
 
 def _sharing(channels):
-    """What a block costs of those that are counted together, and share shuffles or tables; or of which one is half."""
+    """Return the cost of a block, of those that are counted together and share shuffles or tables; or of which one is
+    half.
+    """
     blocks = max(1, -(-channels // LANES))
     if IN_REGISTERS:
         return 1 - 0.35 * (0 < channels % LANES <= LANES // 2) / blocks
@@ -155,7 +159,7 @@ def _dot(x_terms, w_terms, rows, channels, words):
 
 
 def _framed_fits(x_terms, w_terms):
-    """Where a matrix unit multiplies levels as they are: no sum of codes alone is left to add."""
+    """True where a matrix unit can multiply levels themselves: no sum of codes alone is left to add."""
     return UNIT is not None and _dot_fits(x_terms, w_terms) and not bytes_of_levels.py_func(w_terms)[2]
 
 
@@ -167,7 +171,9 @@ def _framed(x_terms, w_terms, channels, words, forms):
 
 
 def _winograd_fits(x_terms, w_terms, words):
-    """Where bytes hold folded pixels and taps, int32 four times a result. Never where a matrix unit multiplies."""
+    """True where bytes hold folded pixels and taps, and int32 four times a result. Never where a matrix unit
+    multiplies.
+    """
     planes_x, planes_w = int(x_terms[0, 1]), int(w_terms[0, 1])
     if planes_x > MOST_PLANES or planes_w > _PLANES or UNIT is not None:
         return False
@@ -178,7 +184,7 @@ def _winograd_fits(x_terms, w_terms, words):
 
 
 def _winograd(x_terms, w_terms, rows, channels, words):
-    """Of a square, which is four windows where none hangs over."""
+    """Return the cost of a square, which is four windows if it lies inside."""
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))
@@ -186,5 +192,5 @@ def _winograd(x_terms, w_terms, rows, channels, words):
 
 
 def _pairing(blocks):
-    """What a block costs of those of which two are multiplied at once."""
+    """Return the cost of a block, of those of which two are multiplied at once."""
     return 1 + (DOT_ALONE - 1) * (blocks % 2) / blocks

@@ -26,6 +26,7 @@ from quantarray.cpu.int8 import amx_emulated, amx_tiles, amx_unit, dot_amx, fram
 from quantarray.cpu.int8.dot_amx import dot_rows
 from quantarray.cpu.int8.interface import QUAD
 from quantarray.cpu.llvm.vectors import I8, I32, I64, LANES
+from quantarray.cpu.llvm.views import ByteWeights, Limits, Rows, RunSpan, View
 from quantarray.cpu.runtime import amx_trial, isa
 from quantarray.kernels.operands import Forms
 from quantarray.kernels.windows import Window, frame, tile_count
@@ -37,10 +38,9 @@ UNIT = amx_unit.UNIT or TILES
 
 @njit
 def dotted(unit, codes, code, stride, pixels, weights, weight, apart, blocks, spans, fresh, totals, total, beside):
-    dot_rows(
-        unit, codes, code, stride, pixels, weights, weight, apart, blocks, spans, 1, len(spans), fresh, totals, total,
-        beside,
-    )  # fmt: skip
+    rows, sums = Rows(codes, code, stride), Rows(totals, total, beside)
+    columns, some = ByteWeights(weights, weight, apart, blocks), RunSpan(spans, 1, len(spans))
+    dot_rows(unit, rows, pixels, columns, some, fresh, sums)
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -78,7 +78,8 @@ def test_rows(blocks, data):
 
 @njit
 def put(dots, dot, pixels, extra, at, thresholds, lane, step, flips, used, channel, words, place, apart):
-    put_strip(dots, dot, pixels, extra, at, thresholds, lane, step, flips, used, channel, words, place, apart)
+    limits = Limits(thresholds, lane, flips, used)
+    put_strip(View(dots, dot), pixels, View(extra, at), limits, step, channel, Rows(words, place, apart))
 
 
 @pytest.mark.parametrize("planes", range(1, BLENDED + 1))
@@ -217,7 +218,10 @@ def assembly():
     args = [codes, I64, I64, codes, I64, I64, I64.as_pointer(), I64, I64, ir.IntType(1), totals, I64]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), args), "multiply")
     builder = ir.IRBuilder(function.append_basic_block())
-    dot_amx.multiply(builder, amx_tiles.Amx(None, builder), *function.args)
+    codes, stride, pixels, weights, apart, blocks, spans, start, stop, fresh, totals, beside = function.args
+    columns, some = (weights, apart, blocks), (spans, start, stop)
+    tiles = amx_tiles.Amx(None, builder)
+    dot_amx.multiply(builder, tiles, (codes, stride), pixels, columns, some, fresh, (totals, beside))
     builder.ret_void()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu="sapphirerapids", opt=3)
     module = llvm.parse_assembly(str(module))
@@ -281,13 +285,13 @@ def test_wrong_products_are_seen(monkeypatch):
     monkeypatch.setattr(isa, "NAME", "amx")
     monkeypatch.setattr(amx_unit, "wrong", lambda unit: 1)
     with pytest.raises(ImportError, match="AMX gave 1 wrong sums"):
-        amx_unit.found()
+        amx_unit.find_unit()
 
 
 def test_right_products_are_used(monkeypatch):
     monkeypatch.setattr(isa, "NAME", "amx")
     monkeypatch.setattr(amx_unit, "wrong", lambda unit: 0)
-    assert amx_unit.found() == dot_amx.Tiles()
+    assert amx_unit.find_unit() == dot_amx.Tiles()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 would choose."""
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,15 +12,22 @@ from numba import njit
 from processors import AVX512BW
 
 from quantarray.cpu.llvm.vectors import LANES, PAIR, TILE
+from quantarray.cpu.llvm.views import Limits, Rows, View
 from quantarray.cpu.popcount import bands, count_bytes
 from quantarray.cpu.popcount.affine import least_above
 from quantarray.cpu.popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT
 from quantarray.cpu.popcount.band_lut import TABLES, WORDS
 from quantarray.cpu.popcount.band_sums import mask_sums, mask_words, value_sums
-from quantarray.cpu.popcount.tiles import Places
+from quantarray.cpu.popcount.tiles import Places, Product, Sums
 from quantarray.kernels.operands import Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
+
+
+class Operand(NamedTuple):
+    """All that bands read of an operand."""
+
+    words: np.ndarray
 
 
 @cache
@@ -32,18 +40,18 @@ def counter(way):
     ready_size = njit(ready_size)
 
     @njit
-    def count(left, places, right, block, near, plan, differ):
-        tiles = len(places.kinds)
+    def count(product, places, block, near, differ):
+        left, right, tiles = product.x.words, product.w.words, len(places.kinds)
         band = bands.band_buffers(left.shape[0], right.shape[0], tiles, lanes, ready_size(right.shape[2]))
-        count_band(left, right, plan, places, tiles, block, near, differ, band)
+        count_band(product, places, tiles, block, near, differ, band)
         return band.sums
 
     return count
 
 
 @njit
-def read(sums, i0, planes_i, j0, planes_j, tile, block, counts, total):
-    bands.read_band(sums, i0, planes_i, j0, planes_j, tile, block, counts, total)
+def read(counted, left, right, tile, block, counts, total):
+    bands.read_band(counted, left, right, tile, block, Sums(total, counts))
 
 
 def check(way, left, origins, kinds, sizes, weights, block, near, runs, first_run, differ):
@@ -51,7 +59,8 @@ def check(way, left, origins, kinds, sizes, weights, block, near, runs, first_ru
     laid_out = count_bytes.lay_out(weights)
     none = np.empty(0, np.int64)
     plan = Plan(origins, sizes, kinds, none, first_run, runs, 0, 1)
-    got = counter(way)(left, Places(origins, origins, kinds, sizes), laid_out, block, near, plan, -1 if differ else 0)
+    product = Product(Operand(left), Operand(laid_out), plan)
+    got = counter(way)(product, Places(origins, origins, kinds, sizes), block, near, -1 if differ else 0)
     expected = np.zeros_like(got[..., : near * LANES])
     for tile in range(len(kinds)):
         got[:, :, tile * TILE + sizes[tile] : (tile + 1) * TILE] = 0
@@ -91,7 +100,7 @@ def test_sums(way, differ, data):
     i0, j0 = rng.integers(0, planes), rng.integers(0, others)
     tile, nth, dtype = tiles - 1, int(rng.integers(0, near)), data.draw(st.sampled_from([np.int32, np.int64]))
     counts, total = np.full((2, TILE, LANES), -1, dtype)
-    read(got, i0, planes - i0, j0, others - j0, tile, nth, counts, total)
+    read(got, (i0, planes - i0), (j0, others - j0), tile, nth, counts, total)
     chosen = got[i0:, j0:, tile * TILE : (tile + 1) * TILE, nth * LANES : (nth + 1) * LANES].astype(np.int64)
     weight = 1 << np.add.outer(np.arange(planes - i0), np.arange(others - j0))
     np.testing.assert_array_equal(total, (weight[..., None, None] * chosen).sum((0, 1)))
@@ -127,7 +136,7 @@ def mask(sums, at, limits, least_at, masks):
 
 @njit
 def value(sums, at, extra, extra_at, step, values, places, pixels):
-    value_sums(sums, at, PAIR, extra, extra_at, step, values, places, pixels)
+    value_sums(Rows(sums, at, PAIR), View(extra, extra_at), step, values, places, pixels)
 
 
 @given(data=st.data())
@@ -147,7 +156,7 @@ def test_masks(data):
 
 @njit
 def store(sums, at, limits, lane, flips, used, words, places, pixels):
-    mask_words(sums, at, PAIR, least_counts(limits), lane, flips, used, words, places, pixels)
+    mask_words(Rows(sums, at, PAIR), Limits(least_counts(limits), lane, flips, used), words, places, pixels)
 
 
 @given(data=st.data())

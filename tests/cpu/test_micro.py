@@ -19,6 +19,7 @@ from quantarray.cpu.int8.interface import QUAD
 from quantarray.cpu.llvm import adders
 from quantarray.cpu.llvm.stream import stream_lanes
 from quantarray.cpu.llvm.vectors import LANES, TILE
+from quantarray.cpu.llvm.views import ByteWeights, Counted, Limits, Planes, Rows, RunSpan, View
 from quantarray.cpu.popcount import avx512_vpopcntdq, count_bytes, neon, packed_weights
 from quantarray.cpu.popcount import count_bytes as by_bytes
 from quantarray.cpu.popcount.avx512_vpopcntdq import lay_out, mask_counts, plane_counts, value_counts
@@ -46,7 +47,8 @@ def compiled(name):
 
     @njit
     def count(words, word, origins, origin, weights, weight, runs, first, last, differ, counts):
-        count_tile(words, word, origins, origin, weights, weight, runs, first, last, differ, counts)
+        seen, column = (View(words, word), View(origins, origin)), View(weights, weight)
+        count_tile(*seen, column, RunSpan(runs, first, last), differ, counts)
 
     return count, lay_out
 
@@ -133,8 +135,14 @@ def test_plane_counts(differ, dtype, data):
 
 
 @njit
+def counted(words, planes, apart, origins, weights, beside, runs, differ):
+    span = RunSpan(runs, 0, len(runs))
+    return Counted(Planes(words, 0, planes, apart), View(origins, 0), Rows(weights, 0, beside), span, differ)
+
+
+@njit
 def planes_counted(words, planes, apart, origins, weights, beside, runs, differ, counts, lanes):
-    plane_counts(words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, counts, lanes)
+    plane_counts(counted(words, planes, apart, origins, weights, beside, runs, differ), counts, lanes)
 
 
 @HALVES
@@ -168,10 +176,8 @@ def masked(
     words, planes, apart, origins, weights, beside, runs, differ, limits, limits_at, flips, used, out, rows, size, at,
     lanes,
 ):  # fmt: skip
-    mask_counts(
-        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, limits, limits_at, flips,
-        used, out, rows, 1, size, at, lanes,
-    )  # fmt: skip
+    operands = counted(words, planes, apart, origins, weights, beside, runs, differ)
+    mask_counts(operands, Limits(limits, limits_at, flips, used), Rows(out, at, size), View(rows, 1), lanes)
 
 
 @HALVES
@@ -198,10 +204,8 @@ def test_value_counts(differ, dtype, data):
 
 @njit
 def valued(words, planes, apart, origins, weights, beside, runs, differ, extra, extra_at, step, values, places, lanes):
-    value_counts(
-        words, 0, planes, apart, origins, 0, weights, 0, beside, runs, 0, len(runs), differ, extra, extra_at, step,
-        values, places, lanes,
-    )  # fmt: skip
+    operands = counted(words, planes, apart, origins, weights, beside, runs, differ)
+    value_counts(operands, View(extra, extra_at), step, values, places, lanes)
 
 
 @pytest.mark.parametrize("kinds", [(np.int32, np.int32), (np.int64, np.int64), (np.float64, np.float32)])
@@ -254,7 +258,7 @@ def test_expand(planes, data):
 
 @njit
 def expanded(words, word, step, apart, planes, count, base, unit, codes, start):
-    expand(words, word, step, apart, planes, count, base, unit, codes, start)
+    expand(Planes(words, word, planes, apart), step, count, base, unit, View(codes, start))
 
 
 @given(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2), st.integers(0, 70))
@@ -314,7 +318,7 @@ def test_copy_windows(data):
 
 @njit
 def copied_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart):
-    copy_windows(codes, places, place, spans, first, last, unit, base, rows, row, apart)
+    copy_windows(codes, View(places, place), RunSpan(spans, first, last), unit, base, Rows(rows, row, apart))
 
 
 def test_rows_of_weights():
@@ -330,7 +334,8 @@ def dotted(name):
 
     @njit
     def dot(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total):
-        dot_tile(codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total)
+        columns = ByteWeights(weights, weight, apart, blocks)
+        dot_tile(codes, View(places, place), columns, RunSpan(spans, first, last), fresh, View(totals, total))
 
     return dot
 

@@ -1,4 +1,4 @@
-"""Floats to packed codes in one pass: 64 values are compared with each threshold into one mask.
+"""Encode floats to packed codes in one pass: 64 values are compared with each threshold into one mask.
 
 The masks of ascending thresholds are nested, so plane k of the codes is the exclusive or of the masks of those
 thresholds at which bit k of the code changes: no code is ever written as a number, and codes may come in any order.
@@ -50,13 +50,13 @@ def encode_small(x, fixed, nan, out):
 
 
 def rows_of(x):
-    """x[before length after] as rows [rows length]; float16, which Numba does not know, as its bits in int16."""
+    """Return x[before length after] as rows [rows length]; float16, which Numba does not know, as its bits in int16."""
     rows = x[:, :, 0] if x.shape[2] == 1 else np.ascontiguousarray(x.transpose(0, 2, 1).reshape(-1, x.shape[1]))
     return rows.view(np.int16) if rows.dtype == np.float16 else rows
 
 
 def _toggles(codes, planes):
-    """uint64[tables groups T planes]: all ones where a plane's bit changes from code t to code t + 1."""
+    """Return uint64[tables groups T planes]: all ones where a plane's bit changes from code t to code t + 1."""
     if codes.size <= _FEW:
         return _kept_toggles(codes.tobytes(), codes.shape, planes)
     return _found_toggles(codes, planes)
@@ -77,7 +77,7 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
     planes, _, words = out.shape
     first, last = share(piece, len(nan), x.shape[0] * words)
     length, count = x.shape[1], thresholds.shape[2]
-    rest, wide, made = np.zeros((1, 64), x.dtype), np.zeros(64, thresholds.dtype), np.zeros(8, np.uint64)
+    rest, wide, bits = np.zeros((1, 64), x.dtype), np.zeros(64, thresholds.dtype), np.zeros(8, np.uint64)
     unordered, short = np.uint64(0), thresholds.shape[1] == 1 and planes <= 2 and 0 < count < 1 << planes
     at, r, word = first, first // words, first % words
     while at < last:
@@ -96,11 +96,11 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
         else:
             if inside:
                 prefetch(x, from_)
-                unordered |= _word(x, from_, thresholds, codes, toggles, table, part, count, planes, wide, made)
+                unordered |= _word(x, from_, thresholds, codes, toggles, table, part, count, planes, wide, bits)
             else:
-                unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, wide, made)
+                unordered |= _word(rest, 0, thresholds, codes, toggles, table, part, count, planes, wide, bits)
             for plane in range(planes):
-                out[plane, r, word] = made[plane]
+                out[plane, r, word] = bits[plane]
         for plane in range(planes if valid < 64 else 0):
             out[plane, r, word] &= low_bits(valid)
         at, word = at + done, word + done
@@ -111,8 +111,9 @@ def _encode_range(x, thresholds, codes, toggles, row, group, nan, out, piece, _)
 
 @inline
 def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
-    """`count` words of codes of one threshold; not 0 where a value is NaN. To look `_word`'s lists up for each of them
-    took as long as comparing."""
+    """Encode `count` words by one threshold; not 0 where a value is NaN. Looking `_word`'s lists up for each word took
+    as long as comparing.
+    """
     cut, toggle, to = thresholds[table, 0, 0], toggles[table, 0, 0, 0], np.uint64(word)
     low, unordered = _all_of(codes[table, 0, 0], 0), np.uint64(0)
     for k in range(count):
@@ -124,7 +125,7 @@ def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
 
 @inline
 def _two_bits(x, at, thresholds, codes, toggles, table, out, r, word, count):
-    """`_one_bit` of two planes and up to three thresholds: what is missing toggles nothing."""
+    """Encode `count` words of two planes by up to three thresholds, as `_one_bit` does: missing ones toggle nothing."""
     cuts, turns, n = thresholds[table, 0], toggles[table, 0], thresholds.shape[2]
     a, b, c, none = cuts[0], cuts[min(1, n - 1)], cuts[n - 1], np.uint64(0)
     a0, b0, c0 = turns[0, 0], turns[1, 0] if n > 1 else none, turns[2, 0] if n > 2 else none
@@ -141,19 +142,19 @@ def _two_bits(x, at, thresholds, codes, toggles, table, out, r, word, count):
 
 @inline
 def _all_of(code, plane):
-    """Bit `plane` of a code, 64 times."""
+    """Repeat bit `plane` of a code 64 times."""
     return ~np.uint64(0) * np.uint64((code >> plane) & 1)
 
 
 @inline
-def _word(x, at, thresholds, codes, toggles, table, part, count, planes, wide, made):
-    """made[plane] = the bits of 64 codes; not 0 where a value is NaN. Values are widened once, to `wide`."""
+def _word(x, at, thresholds, codes, toggles, table, part, count, planes, wide, bits):
+    """bits[plane] = the bits of 64 codes; not 0 where a value is NaN. Values are widened once, to `wide`."""
     widen(x, at, wide)
     start = codes[table, part, 0]
     for plane in range(planes):
-        made[plane] = _all_of(start, plane)
+        bits[plane] = _all_of(start, plane)
     for t in range(count):
         mask = mask_at_least(wide, 0, thresholds[table, part, t])
         for plane in range(planes):
-            made[plane] ^= mask & toggles[table, part, t, plane]
+            bits[plane] ^= mask & toggles[table, part, t, plane]
     return mask_nan(wide, 0)

@@ -1,4 +1,4 @@
-"""Evenly spaced codes: floats to packed codes in one pass, by the arithmetic that defines them.
+"""Encode floats to evenly spaced codes in one pass, by the arithmetic that defines them.
 
 A division in float64 takes as long as two compares, so from 3 bits on this is less work than comparing with every
 threshold, and constants that were fitted to this array need no thresholds found for them.

@@ -1,4 +1,4 @@
-"""Stochastic rounding in groups: floats to packed codes in one pass, with random numbers counted, not drawn.
+"""Encode with stochastic rounding in groups, in one pass: random numbers are counted, not drawn.
 
 Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011) makes four random words of a
 counter and a key, so that an element's number depends on its index alone: on no thread, no order, no backend.
@@ -32,7 +32,7 @@ def encode_groups(x, run, digits, key, wrong, constants, out):
 
 @entry
 def philox(counter, key):
-    """counter uint64[4 n] becomes its n Philox blocks under key uint32[2]; all numbers are of 32 bits.
+    """Replace counter uint64[4 n] by its n Philox blocks under key uint32[2]; all numbers are of 32 bits.
 
     A round over all blocks is one loop, which compiles to vector multiplications.
     """
@@ -47,7 +47,7 @@ def philox(counter, key):
 
 @entry
 def _uniform(first, stride, key, block, u):
-    """u[i] in [0, 1) of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
+    """u[i] = a number in [0, 1) for each of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
 
     17 blocks hold 64 neighbours; elements further apart have a block each.
     """
@@ -121,7 +121,7 @@ def _encode_words(values, low, step, start, stride, group, key, out, first, last
 
 @inline
 def _codes_in_groups(values, low, step, group, row, at, valid, u, top, codes):
-    """A word may span groups, and a group words."""
+    """Compute 64 codes of a row: a word may span groups, and a group may span words."""
     i = 0
     while i < valid:
         part = (at + i) // group

@@ -1,4 +1,4 @@
-"""Floats to packed codes of many thresholds: each value's place among them is searched, and packed."""
+"""Encode floats by many thresholds: each value's place among them is searched, then packed."""
 
 import numpy as np
 
@@ -11,8 +11,9 @@ _ORDERS = {levels: order(levels) for levels in (4, 8)}
 
 
 def searches(thresholds, values):
-    """True where a search of so many values is less work than a compare with each, and its trees are a quarter of
-    them at most."""
+    """True where searching so many values is less work than comparing them with each threshold, and trees are smaller
+    than a quarter of the values.
+    """
     tables, groups, count = thresholds.shape
     least = 8 if IN_REGISTERS and thresholds.dtype == np.float32 else 16
     return count >= least and 4 * tables * groups * _ORDERS[_levels(count)].size <= max(values, 4 * NODES)
@@ -23,7 +24,7 @@ def _levels(count):
 
 
 def encode_searched(x, thresholds, codes, row, group, nan, workers, out):
-    """As `encode`, of rows x[rows length]."""
+    """Encode rows x[rows length] as `encode` does, by search trees."""
     levels = _levels(thresholds.shape[2])
     some = (*thresholds.shape[:2], 2**levels - 1 - thresholds.shape[2])
     padded = np.concatenate([thresholds, np.full(some, np.nan, thresholds.dtype)], axis=2)

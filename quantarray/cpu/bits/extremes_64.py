@@ -1,4 +1,4 @@
-"""The least and the largest of a run of floats."""
+"""Compute the least and the largest of a run of floats."""
 
 from llvmlite import ir
 from numba import types
@@ -38,7 +38,7 @@ def extremes_64(typingctx, values, at, blocks, ends):
 
 
 def _chosen(builder, how, a, b):
-    """One instruction, by which a NaN in `a` changes nothing."""
+    """Select the extreme by one instruction, for which a NaN in `a` changes nothing."""
     return builder.select(builder.fcmp_ordered(how, a, b), a, b)
 
 

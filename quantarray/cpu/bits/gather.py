@@ -1,4 +1,4 @@
-"""Bits found by indices: of a row's own, or of the rows along an axis. `docs/kernels/place.md` has what was tried."""
+"""Gather bits by indices, within each row or of the rows along an axis. `docs/kernels/place.md` has what was tried."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Bits of many rows found by the same indices: 64 rows become one word an element, which moves as a whole, and back.
+"""Gather bits of many rows by the same indices: 64 rows become one word an element, which moves as a whole, and back.
 
 `docs/kernels/place.md` has what was tried.
 """
@@ -13,13 +13,13 @@ from ..runtime.jit import entry, inner
 from ..runtime.schedule import Kernel
 
 _LEAST = 1 << 13  # words that are worth a parallel region
-_FEW = 8  # rows that are worth the way across
+_FEW = 8  # rows from which on transposing pays
 _LINES = 8  # of each row at a time
 _SHORT = 1 << 11  # words of a row whose 64-fold stays in cache
 
 
 def worth(words, indices):
-    """True where rows are enough, or short enough, to make 64 of them words of elements, which takes as long for one.
+    """True where transposing squares of 64 rows pays: with many rows, or short ones, as one row takes as long as 64.
 
     The words of all elements of 64 rows are in memory, for each thread: in cache, or no more than the rows themselves.
     """
@@ -39,14 +39,14 @@ def gather(words, length, indices, out):
 
 @inner
 def from_start(index, length):
-    """An index that may be negative, of any type of integers, from the first element on."""
+    """Convert an index that may be negative, of any integer type, to one from the first element on."""
     i = np.int64(index)
     return i + length if i < 0 else i
 
 
 @entry
 def _ends(indices, length):
-    """The lowest and the highest index, from the first element on."""
+    """Return the lowest and the highest index, counted from the first element."""
     low, high = length, 0
     for index in indices:
         i = from_start(index, length)
@@ -56,21 +56,22 @@ def _ends(indices, length):
 
 @inner
 def _in_squares(i):
-    """Where the word of element i lies in squares: bit j of word l of a square's rows is its word WIDTH * j + l."""
+    """Return the place of element i's word in squares: bit j of word l of a square's rows is its word WIDTH * j + l."""
     return i // SQUARES * SQUARES + i % 64 * WIDTH + i // 64 % WIDTH
 
 
 @entry
 def _fill_places(indices, length, first, places):
-    """Where the element for each place in the squares of the result lies in those of the source, which begin at
-    element `first`; other places stay at the zeros behind all."""
+    """places[k] = where the element for place k of the result's squares lies in those of the source, whose first is
+    element `first`; other places stay at the zeros behind all.
+    """
     for i in range(len(indices)):
         places[_in_squares(i)] = _in_squares(from_start(indices[i], length) - first)
 
 
 @inner
 def _load(words, row, first, count, across):
-    """Words first .. first + count of 64 rows, an element of all rows a word.
+    """Load words first .. first + count of 64 rows, transposed: a word is one element of all rows.
 
     A few lines of each row at a time: one would wait for memory 64 times between two transpositions.
     """
@@ -94,7 +95,7 @@ def _load(words, row, first, count, across):
 
 @inner
 def _store(across, places, squares, row, lines, out):
-    """The elements that `places` names, as rows of out.
+    """Store the elements that `places` names as rows of out.
 
     Rows lie a power of two apart as a rule, so their lines push each other out of the cache: past it, it is 3x faster.
     """

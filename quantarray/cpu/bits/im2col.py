@@ -1,4 +1,4 @@
-"""Windows of pixels of few bits, or rows of windows, as rows of bits: a word of a line of them at a time."""
+"""Copy windows of pixels of few bits, or rows of windows, to rows of bits (im2col), a word of a line at a time."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -23,7 +23,7 @@ def unroll(words, length, size, stride, pads, dilation, out):
 
 @lru_cache(maxsize=256)
 def _taps(length, size, stride, pads, dilation):
-    """(window, taps): (word, rows down, pixels across, bits to the left and to the right) in the order of words.
+    """Return (window, taps): a tap is (word, rows down, pixels across, bits to the left, bits to the right), by words.
 
     A tap that lies over two words is there twice. `window` is strides, pads, and where the last tap is.
     """
@@ -39,7 +39,7 @@ def _taps(length, size, stride, pads, dilation):
 
 
 class _Across(NamedTuple):
-    """The windows of a row: whose pixels are all inside the image are columns low .. high."""
+    """Windows of a row: those whose pixels are all inside the image are columns low .. high."""
 
     width: int  # of an image
     step: int
@@ -56,20 +56,20 @@ def _unroll_rows(words, window, taps, out, first, last):
     down, step, top, left, below, reach = window
     low = min(_steps(left, step), columns)
     across = _Across(width, step, left, columns, low, max(low, min(_steps(width + left - reach, step), columns)))
-    taken, made, alone = words.reshape(-1), out.reshape(-1), wide == 1
-    line = made if alone else np.empty(columns * wide, np.uint64)
+    taken, target, alone = words.reshape(-1), out.reshape(-1), wide == 1
+    line = target if alone else np.empty(columns * wide, np.uint64)
     inside, bounds = np.empty((len(taps), 4), np.int64), np.empty(wide + 1, np.int64)
     for plane in range(planes):
-        image, i, found_all = plane * images + first // rows, first % rows, False
+        image, i, listed = plane * images + first // rows, first % rows, False
         for row in range(first, last):
             y, to = i * down - top, (plane * images * rows + row) * columns * wide
             all_inside = 0 <= y < height - below
-            if not (all_inside and found_all):
+            if not (all_inside and listed):
                 _find(taps, y, height, width, inside, bounds)
-            found_all = all_inside
+            listed = all_inside
             _put_line(taken, (image * height + y) * width - left, across, inside, bounds, line, to * alone)
             if not alone:
-                _put_in_order(line, made, to, columns, wide)
+                _put_in_order(line, target, to, columns, wide)
             i += 1
             if i == rows:
                 image, i = image + 1, 0
@@ -77,14 +77,14 @@ def _unroll_rows(words, window, taps, out, first, last):
 
 @inline
 def _steps(length, step):
-    """How many begin in a length."""
+    """Count the steps that begin in a length."""
     return max(0, length if step == 1 else -(-length // step))
 
 
 @inline
 def _find(taps, y, height, width, inside, bounds):
-    """The taps in rows of the image, of windows that begin in row y: (pixels on, bits to the left, to the right, pixels
-    across), and where those of each word begin.
+    """List the taps inside the image of windows that begin in row y, as (pixels on, bits to the left, to the right,
+    pixels across), and where those of each word begin.
     """
     n, word = 0, 0
     for t in range(len(taps)):
@@ -99,7 +99,7 @@ def _find(taps, y, height, width, inside, bounds):
 
 @inline
 def _put_line(words, at, across, taps, bounds, line, to):
-    """The windows of an output row: first words of all of them, then second words, .."""
+    """Write the windows of an output row: the first words of all, then their second words, and so on."""
     low, high = across.low, across.high
     for word in range(len(bounds) - 1):
         ours, begin = (bounds[word], bounds[word + 1]), to + word * across.columns
@@ -113,7 +113,7 @@ def _put_line(words, at, across, taps, bounds, line, to):
 
 @inline
 def _put_stepped(words, at, across, taps, first, last, line, begin):
-    """`put_shifted` of pixels that are steps apart."""
+    """Write shifted words as `put_shifted` does, of pixels that are steps apart."""
     for j in range(across.low, across.high):
         word, pixel = np.uint64(0), at + j * across.step
         for t in range(first, last):
@@ -124,7 +124,7 @@ def _put_stepped(words, at, across, taps, first, last, line, begin):
 
 @inline
 def _put_words(words, at, across, taps, first, last, line, begin, low, high):
-    """Of some columns, whose windows hang over."""
+    """Write the words of columns whose windows reach over the border."""
     for j in range(low, high):
         word, x = np.uint64(0), j * across.step
         for t in range(first, last):
@@ -135,13 +135,13 @@ def _put_words(words, at, across, taps, first, last, line, begin, low, high):
 
 
 @inline
-def _put_in_order(line, made, at, columns, wide):
+def _put_in_order(line, target, at, columns, wide):
     at, columns, wide = np.uint64(at), np.uint64(columns), np.uint64(wide)
     if wide == np.uint64(2):  # vectors
         for j in range(columns):
-            made[at + np.uint64(2) * j] = line[j]
-            made[at + np.uint64(2) * j + np.uint64(1)] = line[columns + j]
+            target[at + np.uint64(2) * j] = line[j]
+            target[at + np.uint64(2) * j + np.uint64(1)] = line[columns + j]
     else:
         for j in range(columns):
             for k in range(wide):
-                made[at + j * wide + k] = line[k * columns + j]
+                target[at + j * wide + k] = line[k * columns + j]

@@ -1,4 +1,4 @@
-"""Codes to words and back."""
+"""Pack codes to words, and unpack them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Bits anywhere in 64 bytes as one word: each of 64 bits by a byte's permutation, then by a choice within 8 bytes."""
+"""Pick bits anywhere in 64 bytes as one word: by a permutation of bytes, then by a choice within 8 bytes."""
 
 from llvmlite import ir
 from numba import types
@@ -14,7 +14,7 @@ _BITS = ir.VectorType(ir.IntType(1), 64)
 
 @intrinsic
 def pick_bits(typingctx, words, byte, choice, at):
-    """Bit i of the uint64 result is bit choice[64 + i] % 8 of byte choice[i], of the 64 bytes from `byte` of words on.
+    """picked bit i = bit choice[64 + i] % 8 of byte choice[i], of the 64 bytes from `byte` of words on, as uint64.
 
     Both arrays are C-contiguous uint64 and indexed flat; choice is 128 bytes from choice[at] on, of which byte 64 + i
     also says, 8 times, where within 8 chosen bytes its own is: i % 8. AVX512-VBMI and BITALG.

@@ -1,4 +1,4 @@
-"""Words whose bits lie within 64 bytes of the source, in the same way every period: one `pick_bits` each.
+"""Pick words whose bits lie within 64 bytes of the source, at the same places in every period: one `pick_bits` each.
 
 `docs/kernels/place.md` has what was tried.
 """
@@ -21,7 +21,7 @@ _CACHED = 256  # words of out at a time, which stay in L1
 
 
 class Picks(NamedTuple):
-    """How the words of a period are made."""
+    """The sources of the words of a period."""
 
     starts: object  # int64[words]: bytes from the period's first to the first that is read
     bits: object  # int64[words 64]: which bits from there on, -1 where the word has a 0
@@ -30,13 +30,13 @@ class Picks(NamedTuple):
 
 
 def choice(bits):
-    """uint64[.. 16] for `pick_bits`: of 64 bytes the bits[.. 64]."""
+    """Return the choice uint64[.. 16] with which `pick_bits` takes bits[.. 64] of 64 bytes."""
     return np.concatenate([bits // 8, np.arange(64) % 8 * 8 + bits % 8], axis=-1).astype(np.uint8).view(np.uint64)
 
 
 @lru_cache(maxsize=64)
 def of_runs(runs, new_width):
-    """The `Picks` of periods of `new_width` words made of runs (from, how many bits, to); None where none are made."""
+    """Return the `Picks` of periods of `new_width` words from runs (from, number of bits, to), or None."""
     if pick_bits is None:
         return None
     bits = np.full(new_width * 64, -1)
@@ -47,7 +47,7 @@ def of_runs(runs, new_width):
 
 @lru_cache(maxsize=64)
 def of_copies(times):
-    """The `Picks` of each bit of a word `times` times."""
+    """Return the `Picks` that repeat each bit of a word `times` times."""
     return None if pick_bits is None else _picks(np.arange(64 * times).reshape(times, 64) // times)
 
 
@@ -63,30 +63,30 @@ def _picks(bits):
 
 
 def fill(words, width, picks, out):
-    """Periods of `width` words of words[rows words] become those of out[rows new_words], which may end within one."""
-    made = len(picks.starts)
-    blocks = -(-out.shape[1] // (_BLOCK * made))
+    """Pick periods of `width` words of words[rows words] into out[rows new_words]; rows may end within a period."""
+    per_period = len(picks.starts)
+    blocks = -(-out.shape[1] // (_BLOCK * per_period))
     arguments = words, width, *picks, out, blocks
     threads.run(_fill_tasks, arguments, out.shape[0] * blocks, threads.workers(out.size, _LEAST))
 
 
 @inner
 def _collect(flat, byte, bits):
-    """What `pick_bits` gives, where it would read behind the last word."""
-    found = np.uint64(0)
+    """Collect the bits of `pick_bits` one by one, where it would read behind the last word."""
+    word = np.uint64(0)
     for i in range(64):
         if bits[i] >= 0:
             at = byte * 8 + bits[i]
-            found |= (flat[at >> 6] >> np.uint64(at & 63) & np.uint64(1)) << np.uint64(i)
-    return found
+            word |= (flat[at >> 6] >> np.uint64(at & 63) & np.uint64(1)) << np.uint64(i)
+    return word
 
 
 @inner
 def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
-    """Periods from `byte` on, `ahead` bytes apart, to words out. One word of all, then the next: 2x faster."""
-    made, behind = len(starts), flat.size * 8 - REACH // 8
-    for k in range(min(made, len(out))):
-        to, first, mask = out[k::made], byte + starts[k], masks[k]
+    """Pick periods from `byte` on, `ahead` bytes apart, to words out: one word of all, then the next, is 2x faster."""
+    per_period, behind = len(starts), flat.size * 8 - REACH // 8
+    for k in range(min(per_period, len(out))):
+        to, first, mask = out[k::per_period], byte + starts[k], masks[k]
         inside = min(len(to), max(0, (behind - first) // ahead + 1))
         for i in range(inside):
             to[i] = pick_bits(flat, first + i * ahead, choices, k * 16) & mask
@@ -96,13 +96,13 @@ def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
 
 @Kernel
 def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last):
-    flat, chosen, made = words.reshape(-1), choices.reshape(-1), len(starts)
+    flat, chosen, per_period = words.reshape(-1), choices.reshape(-1), len(starts)
     for task in range(first, last):
         row, begin = task // blocks, task % blocks * _BLOCK
-        end = min(begin + _BLOCK, -(-out.shape[1] // made))
-        stretch = max(1, _CACHED // made)
+        end = min(begin + _BLOCK, -(-out.shape[1] // per_period))
+        stretch = max(1, _CACHED // per_period)
         for period in range(begin, end, stretch):
-            byte, stop = (row * words.shape[1] + period * width) * 8, min(end, period + stretch) * made
+            byte, stop = (row * words.shape[1] + period * width) * 8, min(end, period + stretch) * per_period
             for word in range(byte // 8, byte // 8 + stretch * width, 32):
                 prefetch(flat, word)
-            _fill_stretch(flat, byte, width * 8, starts, bits, chosen, masks, out[row, period * made : stop])
+            _fill_stretch(flat, byte, width * 8, starts, bits, chosen, masks, out[row, period * per_period : stop])

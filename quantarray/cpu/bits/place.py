@@ -1,4 +1,4 @@
-"""Bits of a row to other places of a row: the one primitive of slices, joins, rolls, pads and tiles.
+"""Copy bits of a row to other places of a row: the one primitive of slices, joins, rolls, pads and tiles.
 
 `docs/kernels/place.md` has the algebra and what was tried.
 """
@@ -38,7 +38,7 @@ def _bit(words, row, i):
 
 @inner
 def _run(words, row, i, n):
-    """Bits i .. i + n of a row, n from 1 to 64; what lies above them is anything."""
+    """Load bits i .. i + n of a row, n from 1 to 64; bits above them are undefined."""
     shift = i & 63
     bits = words[row, i >> 6] >> np.uint64(shift)
     if shift + n > 64:
@@ -48,7 +48,7 @@ def _run(words, row, i, n):
 
 @inner
 def _fetch(words, row, i, step, n, table):
-    """Bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
+    """Load bits i, i + step, .. of a row as the n lowest bits of a word, zeros above."""
     rest = np.uint64(64 - n)
     if step == 1:
         return (_run(words, row, i, n) << rest) >> rest
@@ -63,7 +63,7 @@ def _fetch(words, row, i, step, n, table):
 
 @inner
 def _same_in_rows(words, start, step, count, at, table, out, first, last, begin, end):
-    """Of the one row of words to many rows: each word is made once for all."""
+    """Copy a run of the one row of words to many rows: each word is computed once for all."""
     for word in range(max(begin, at >> 6), min(end, ((at + count - 1) >> 6) + 1)):
         low, high = max(at, word * 64), min(at + count, word * 64 + 64)
         bits = _fetch(words, 0, start + (low - at) * step, step, high - low, table)
@@ -82,7 +82,7 @@ def _place_words(words, row, start, step, count, at, table, out, begin, end):
 
 @inner
 def _whole_words(words, row, start, step, at, out, begin, end):
-    """The same for whole words of a run with step 1 or -1: two loads and two shifts each, which SIMD does.
+    """Copy whole words of a run with step 1 or -1: two loads and two shifts each, which SIMD does.
 
     Slices, and not indices that add up: the compiler must see that none is negative, or it is 3x slower. Backwards
     words come in the order of the source first and change places in cache, 2x faster than storing them in reverse.
@@ -107,7 +107,7 @@ def _whole_words(words, row, start, step, at, out, begin, end):
 
 @inner
 def place_rows(words, start, step, count, at, out, first, last):
-    """Short runs with step 1 or -1 of many rows, a word at a time: what to load and shift is the same for all rows."""
+    """Copy short runs with step 1 or -1 in many rows, a word at a time: loads and shifts are the same for all rows."""
     for word in range(at >> 6, ((at + count - 1) >> 6) + 1):
         begin, end = max(at, word * 64), min(at + count, word * 64 + 64)
         source = start + begin - at if step == 1 else start - (end - 1 - at)
@@ -124,7 +124,7 @@ def place_rows(words, start, step, count, at, out, first, last):
 
 @inner
 def _place_row(words, row, start, step, count, at, table, out, begin, end):
-    """What of a run falls in words begin .. end of one row."""
+    """Copy the part of a run that falls in words begin .. end of one row."""
     last = (at + count - 1) >> 6
     begin, end = max(begin, at >> 6), min(end, last + 1)
     inner, behind = begin, begin
@@ -142,13 +142,13 @@ def _place_row(words, row, start, step, count, at, table, out, begin, end):
 
 
 def _tasks(rows, words):
-    """Many short rows are one task, stretches of long ones one each."""
+    """Count the tasks: many short rows are one, stretches of long rows one each."""
     return -(-rows // _ROWS) if words < _LONG else rows * -(-words // _BLOCK)
 
 
 @inner
 def _stretch(task, rows, words):
-    """Rows first .. last and words begin .. end of a task."""
+    """Return rows first .. last and words begin .. end of a task."""
     if words < _LONG:
         return task * _ROWS, min(rows, task * _ROWS + _ROWS), 0, words
     blocks = -(-words // _BLOCK)
@@ -158,7 +158,7 @@ def _stretch(task, rows, words):
 
 @Kernel
 def _place_tasks(parts, steps, out, first_task, last_task):
-    """All parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
+    """Copy all parts of a task's words while these are in cache. parts: address, shape, start, step, count, at."""
     for task in range(first_task, last_task):
         first, last, begin, end = _stretch(task, out.shape[0], out.shape[1])
         for i in range(parts.shape[0]):

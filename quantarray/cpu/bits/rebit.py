@@ -1,4 +1,4 @@
-"""Rows of bits cut anew: segments of one length become segments of another, the same stream of bits.
+"""Cut rows of bits into segments of another length: the same stream of bits.
 
 `docs/kernels/layout.md` has the algebra and what was tried.
 """
@@ -33,7 +33,7 @@ def rebit(words, length, start, new_length, out):
 
 
 def _rebit_stream(words, length, new_length, out):
-    """Segments [segments words] of one stream; segments of whole words are one."""
+    """Cut segments [segments words] of one stream again; segments of whole words are one."""
     total = words.shape[0] * length
     if length % 64 == 0:
         words, length = words.reshape(1, -1), total
@@ -61,20 +61,20 @@ def _rebit_stream(words, length, new_length, out):
 
 
 def _padded(bit, words, length):
-    """Where a bit of the stream lies in segments [segments words]."""
+    """Return where a bit of the stream lies in segments [segments words]."""
     return bit if len(words) == 1 else bit // length * words.shape[1] * 64 + bit % length
 
 
 def _run_through(words, width, runs, new_width, periods, out):
-    """Runs (from, how many bits, to) of each period, whose words are `width` ones of words, `new_width` ones of out."""
+    """List the runs (from, number of bits, to) of a period: `width` words of words to `new_width` words of out."""
     source = words.reshape(-1)[: periods * width].reshape(periods, width)
-    made = out.reshape(-1)[: periods * new_width].reshape(periods, new_width)
+    target = out.reshape(-1)[: periods * new_width].reshape(periods, new_width)
     picked = picks.of_runs(runs, new_width)
     if picked is not None:
-        picks.fill(source.reshape(1, -1), width, picked, made.reshape(1, -1))
+        picks.fill(source.reshape(1, -1), width, picked, target.reshape(1, -1))
         return
     runs = np.array(runs)
-    threads.run(_periods, (source, runs, made), periods, threads.workers(made.size, _LEAST))
+    threads.run(_periods, (source, runs, target), periods, threads.workers(target.size, _LEAST))
 
 
 def _shift(words, length, start, new_length, out):
@@ -84,7 +84,7 @@ def _shift(words, length, start, new_length, out):
 
 @Kernel
 def _periods(words, runs, out, first, last):
-    """As many at a time as stay in cache: what to load and shift is the same for all."""
+    """Copy as many periods at a time as stay in cache: loads and shifts are the same for all."""
     many = _CACHED // (words.shape[1] + out.shape[1])
     for begin in range(first, last, many):
         end = min(begin + many, last)
@@ -95,7 +95,7 @@ def _periods(words, runs, out, first, last):
 
 @inner
 def _shift_words(words, length, at, new_length, word, out):
-    """A stream of segments of `length` bits, from bit `at` on, to words of segments of `new_length` bits.
+    """Copy a stream of segments of `length` bits, from bit `at` on, to words of segments of `new_length` bits.
 
     The first is word `word` of a segment. A shift register takes each word of the source once and gives each of out
     once: `low` has its next `have` bits, fewer than are wanted when a word is put in; what does not fit is `high`.

@@ -1,4 +1,4 @@
-"""Codes through a table.
+"""Map codes through a table.
 
 `docs/kernels/layout.md` has the algebra and what was tried.
 """
@@ -16,9 +16,9 @@ _BLOCK = 4096  # words of a row in one task
 def recode(words, tables, row, group, out):
     if not out.size:
         return
-    planes, made = words.shape[0], out.shape[0]
+    planes, new_planes = words.shape[0], out.shape[0]
     # A word costs 0.75 ns for each code and plane made; 64 codes cost 24 ns and 2.4 for each plane
-    by_words = tables.shape[1] == 1 and made << planes <= 32 + 3 * (planes + made)
+    by_words = tables.shape[1] == 1 and new_planes << planes <= 32 + 3 * (planes + new_planes)
     tasks = words.shape[1] * -(-words.shape[2] // _BLOCK)
     workers = threads.workers(max(words.size, out.size), _LEAST)
     threads.run(_recode_tasks, (words, tables, row, group, by_words, out), tasks, workers)
@@ -26,23 +26,23 @@ def recode(words, tables, row, group, out):
 
 @inner
 def _recode_words(words, table, out):
-    """64 elements at once: each plane made is chosen among the codes' bits by one plane read after another."""
+    """Map 64 elements at once: each plane of the result is chosen from table bits by one plane read after another."""
     planes, count = words.shape
     chosen = np.empty(1 << planes, np.uint64)
-    for made in range(out.shape[0]):
+    for new_plane in range(out.shape[0]):
         for word in range(count):
             for code in range(1 << planes):
-                chosen[code] = np.uint64(0) - np.uint64((table[code] >> np.uint32(made)) & np.uint32(1))
+                chosen[code] = np.uint64(0) - np.uint64((table[code] >> np.uint32(new_plane)) & np.uint32(1))
             for plane in range(planes - 1, -1, -1):
                 upper, bits = 1 << plane, words[plane, word]
                 for code in range(upper):
                     chosen[code] ^= (chosen[code] ^ chosen[code + upper]) & bits
-            out[made, word] = chosen[0]
+            out[new_plane, word] = chosen[0]
 
 
 @inner
 def _recode_codes(words, tables, first, group, out):
-    """64 codes at a time, one after the other through their tables; `first` is the first word's first element."""
+    """Map 64 codes at a time, each through its table; `first` is the first word's first element."""
     codes, groups = np.empty(64, np.uint32), tables.shape[0]
     for word in range(words.shape[1]):
         codes[:] = 0
@@ -68,8 +68,8 @@ def _recode_tasks(words, tables, row, group, by_words, out, first, last):
     blocks = -(-words.shape[2] // _BLOCK)
     for task in range(first, last):
         r, begin = task // blocks, task % blocks * _BLOCK
-        read, made = words[:, r, begin : begin + _BLOCK], out[:, r, begin : begin + _BLOCK]
+        read, written = words[:, r, begin : begin + _BLOCK], out[:, r, begin : begin + _BLOCK]
         if by_words:
-            _recode_words(read, tables[row[r], 0], made)
+            _recode_words(read, tables[row[r], 0], written)
         else:
-            _recode_codes(read, tables[row[r]], begin * 64, group, made)
+            _recode_codes(read, tables[row[r]], begin * 64, group, written)

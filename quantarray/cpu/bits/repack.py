@@ -1,4 +1,4 @@
-"""Another packed axis: bit matrices transposed in blocks of 64 x 64, cache lines of them at a time.
+"""Change the packed axis: bit matrices are transposed in blocks of 64 x 64, cache lines of them at a time.
 
 `docs/kernels/repack.md` has the algebra and what was tried.
 """
@@ -38,13 +38,13 @@ def repack(words, out):
 
 
 def _early(a):
-    """By how many words the first tile begins before the array, so that the others begin on cache lines."""
+    """Return by how many words the first tile begins before the array, so that the others begin on cache lines."""
     return a.ctypes.data // 8 % _LINE
 
 
 @inner
 def _load(words, row, a, near, first, count, squares):
-    """`count` words of the 64 * near rows from a on, those of a matrix one below the other in a lane.
+    """Load `count` words of the 64 * near rows from a on, the rows of a matrix one below the other in a lane.
 
     All words of a cache line at once: rows that lie a power of two apart push each other out of the cache. What lies
     behind the words or rows that are wanted is read too, if it is there, and goes to lanes that nobody stores.
@@ -78,13 +78,13 @@ def _load(words, row, a, near, first, count, squares):
 
 @inner
 def _lane(k, near):
-    """Where the first word of the first of the `near` matrices of the k-th words lies."""
+    """Return where the first word of the first of the `near` matrices of the k-th words lies."""
     return k * near // WIDTH * SQUARES + k * near % WIDTH
 
 
 @inner
 def _store(squares, near, row, first, count, new_word, new_words, whole, out):
-    """The matrices of words first .. first + count as 64 rows each, `new_words` words from `new_word` on."""
+    """Store the matrices of words first .. first + count as 64 rows each, `new_words` words from `new_word` on."""
     old_words, apart = -(-out.shape[1] // 64), out.shape[2] * out.shape[3]
     flat = out.reshape(-1)
     for k in range(count):

@@ -1,4 +1,4 @@
-"""Each bit of a row several times over. `docs/kernels/place.md` has the algebra and what was tried."""
+"""Repeat each bit of a row. `docs/kernels/place.md` has the algebra and what was tried."""
 
 import numpy as np
 
@@ -51,27 +51,27 @@ def _spread_words(low, high, first, times, rounds, to):
 
 
 @inner
-def _spread_stretch(words, row, begin, end, times, rounds, made, out):
-    """The copies of words begin .. end: word c, c + times, .. of out have their bits at the same places.
+def _spread_stretch(words, row, begin, end, times, rounds, copies, out):
+    """Repeat the bits of words begin .. end: words c, c + times, .. of out have their bits at the same places.
 
-    They are made side by side and then dealt out: a store to every `times`-th word would keep the loop from SIMD.
+    They are computed side by side and then scattered: a store to every `times`-th word would keep the loop from SIMD.
     """
     for c in range(times):
         to = out[row, begin * times + c : end * times : times]
         n = len(to)
         inner = min(n, words.shape[1] - 1 - begin)
         low, high = words[row, begin : begin + inner], words[row, begin + 1 : begin + 1 + inner]
-        _spread_words(low, high, 64 * c, times, rounds, made)
+        _spread_words(low, high, 64 * c, times, rounds, copies)
         if inner < n:  # the last word has no next one
             last = words[row, begin + inner : begin + inner + 1]
-            _spread_words(last, np.zeros(1, np.uint64), 64 * c, times, rounds, made[inner:])
+            _spread_words(last, np.zeros(1, np.uint64), 64 * c, times, rounds, copies[inner:])
         for k in range(n):
-            to[k] = made[k]
+            to[k] = copies[k]
 
 
 @inner
 def _fill(words, row, begin, end, times, out):
-    """The same for many copies."""
+    """Repeat the bits of words begin .. end many times each."""
     for word in range(begin * times, min(end * times, out.shape[1])):
         i, copies = word * 64 // times, times - word * 64 % times
         bits = np.uint64(0) - (words[row, i >> 6] >> np.uint64(i & 63) & np.uint64(1))
@@ -83,13 +83,13 @@ def _fill(words, row, begin, end, times, out):
 
 @Kernel
 def _spread_tasks(words, times, rounds, out, blocks, first, last):
-    made = np.empty(_STRETCH, np.uint64)
+    copies = np.empty(_STRETCH, np.uint64)
     for task in range(first, last):
         row, begin = task // blocks, task % blocks * _STRETCH * _BLOCK
         stop = min(begin + _STRETCH * _BLOCK, words.shape[1])
         for word in range(begin, stop, _STRETCH):
             end = min(word + _STRETCH, stop)
             if times < _MANY:
-                _spread_stretch(words, row, word, end, times, rounds, made, out)
+                _spread_stretch(words, row, word, end, times, rounds, copies, out)
             else:
                 _fill(words, row, word, end, times, out)

@@ -1,4 +1,4 @@
-"""The bits of words turned within fields, once for each bit of a field."""
+"""Rotate the bits of words within fields, once for each bit of a field."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""How many of up to 255 ascending thresholds a value is at least: a tree of 8 compares, 64 values at a time."""
+"""Count the thresholds, of up to 255 ascending ones, that a value reaches: by a tree, 64 values at a time."""
 
 import numpy as np
 from llvmlite import ir
@@ -18,7 +18,9 @@ _FLOATS, _NUMBERS, _BYTES = (ir.VectorType(kind, _LANES) for kind in (F32, I32, 
 
 
 def order(levels):
-    """The threshold at each node of a tree of 2 ** levels - 1: node j of a level is in the middle of its j-th part."""
+    """Return the threshold at each node of a tree of 2 ** levels - 1: node j of a level is in the middle of its j-th
+    part.
+    """
     nodes = [np.arange(max(_LANES, 2**level)) % 2**level for level in range(levels)]
     return np.concatenate([((2 * j + 1) << (levels - level - 1)) - 1 for level, j in enumerate(nodes)])
 
@@ -26,7 +28,7 @@ def order(levels):
 def _searcher(levels):
     @intrinsic
     def search(typingctx, values, at, trees, first, places):
-        """places[i] = how many thresholds values[at + i] is at least, uint8, for 64 of a flat array.
+        """places[i] = number of thresholds that values[at + i] reaches, uint8, for 64 of a flat array.
 
         trees[first :] begin with the thresholds in the `order` of nodes; NaN, at the end, stands for
         none. Values are those that `widen` takes, thresholds floats as it makes them.
@@ -69,7 +71,8 @@ search_15, search_255 = _searcher(4), _searcher(8)
 
 
 def _search_lanes(builder, x, tree, to, levels):
-    """Nodes are looked up in registers: 16 in one, 32 in two by one instruction, 64 and 128 in pairs of these.
+    """Search 64 lanes; nodes are looked up in registers: 16 in one, 32 in two by one instruction, 64 and 128 in pairs
+    of these.
 
     Four vectors take a level together, so that none waits for its own last step.
     """
@@ -86,7 +89,7 @@ def _search_lanes(builder, x, tree, to, levels):
 
 
 def _looked_up(builder, registers, at):
-    """Element `at` of vectors one behind the other, for each lane."""
+    """Look up, for each lane, element `at` of vectors one behind the other."""
     if len(registers) == 1:
         kind = ir.FunctionType(_FLOATS, [_FLOATS, _NUMBERS])
         permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")

@@ -1,4 +1,4 @@
-"""Every k-th bit of a row, next to each other. `docs/kernels/place.md` has the algebra and what was tried."""
+"""Copy every k-th bit of a row next to each other. `docs/kernels/place.md` has the algebra and what was tried."""
 
 from functools import lru_cache
 
@@ -11,12 +11,13 @@ from .picks import REACH, choice
 _EVERY, _TAKEN = 6, 7  # where in a table, behind the masks of the rounds
 _REACHED = _TAKEN + 64
 _CHOICE = _REACHED + 1
-_STRETCH = 128  # words made at a time, whose source stays in cache
+_STRETCH = 128  # words at a time, whose source stays in cache
 
 
 @lru_cache(maxsize=64)
 def squeezing(step):
-    """For a step: a mask for each round, the bits it takes from bit 0 on, then how many it takes from each bit on.
+    """Return a table for a step: a mask for each round, the bits it takes from bit 0 on, then how many it takes from
+    each bit on.
 
     Bits 0, step, 2 * step, .. of a word come next to each other in 6 rounds: in round i all those move down by 2**i
     that have an odd number of 2**i other bits below them yet. Warren, Hacker's Delight, 7-4 (compress).
@@ -35,13 +36,13 @@ def squeezing(step):
 
 
 def table_for(start, step, at):
-    """What the kernels here are given for bits start, start + step, .. that go to bit `at` of a row and on."""
+    """Return the table that kernels take for bits start, start + step, .. that go to bit `at` of a row and on."""
     return _table(step, (start - (at + 1 if step < 0 else at) * step) % 8)
 
 
 @lru_cache(maxsize=512)
 def _table(step, phase):
-    """`squeezing`, and behind it how many elements one `pick_bits` reaches and which bits of 64 bytes they are.
+    """Return `squeezing`, then the number of elements that one `pick_bits` reaches and their bits of 64 bytes.
 
     The lowest is bit `phase` of the first byte: of any 8 and more the next pick begins at the same bit of a byte.
     """
@@ -53,7 +54,7 @@ def _table(step, phase):
 
 @inner
 def reversed_bits(x):
-    """The 64 bits of a word in reverse order, by swapping ever smaller halves."""
+    """Reverse the 64 bits of a word by swapping ever smaller halves."""
     x = (x >> np.uint64(32)) | (x << np.uint64(32))
     x = ((x >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)) | ((x & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16))
     x = ((x >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)) | ((x & np.uint64(0x00FF00FF00FF00FF)) << np.uint64(8))
@@ -69,14 +70,14 @@ def _down(word, moving, by):
 
 @inner
 def squeeze(words, row, i, step, n, table):
-    """Bits i, i + step, .. of a row for a step above 1, the first n in place; what lies above them is anything."""
+    """Load bits i, i + step, .. of a row for a step above 1, the first n in place; bits above them are undefined."""
     bits, have = np.uint64(0), 0
     while have < n:
-        found = words[row, i >> 6] >> np.uint64(i & 63)
-        found &= table[_EVERY]
+        part = words[row, i >> 6] >> np.uint64(i & 63)
+        part &= table[_EVERY]
         for k in range(6):
-            found = _down(found, found & table[k], 1 << k)
-        bits |= found << np.uint64(have)
+            part = _down(part, part & table[k], 1 << k)
+        bits |= part << np.uint64(have)
         taken = np.int64(table[_TAKEN + (i & 63)])
         have += taken
         i += taken * step
@@ -85,10 +86,10 @@ def squeeze(words, row, i, step, n, table):
 
 @entry
 def _squeezed_words(words, row, start, step, at, table, out, begin, end):
-    """Words begin .. end of out, which are zero: 64 elements are `step` words of the source.
+    """Write words begin .. end of out, which are zero: 64 elements are `step` words of the source.
 
     So the k-th words of all stretches are shifted and squeezed alike, and no word waits for the one before. Bits
-    start, start + step, .. go to bit `at` of out and on. Returns the words that were made: all.
+    start, start + step, .. go to bit `at` of out and on. Returns (begin, end): all words.
     """
     apart = abs(step)
     a, b, c = table[0], table[1], table[2]
@@ -101,14 +102,14 @@ def _squeezed_words(words, row, start, step, at, table, out, begin, end):
         while have < 64:
             source, right, left = words[row, i >> 6 :: apart], np.uint64(i & 63), np.uint64(have)
             for k in range(n):
-                found = (source[k] >> right) & every
-                found = _down(found, found & a, 1)
-                found = _down(found, found & b, 2)
-                found = _down(found, found & c, 4)
-                found = _down(found, found & d, 8)
-                found = _down(found, found & e, 16)
-                found = _down(found, found & f, 32)
-                to[k] |= found << left
+                part = (source[k] >> right) & every
+                part = _down(part, part & a, 1)
+                part = _down(part, part & b, 2)
+                part = _down(part, part & c, 4)
+                part = _down(part, part & d, 8)
+                part = _down(part, part & e, 16)
+                part = _down(part, part & f, 32)
+                to[k] |= part << left
             taken = np.int64(table[_TAKEN + (i & 63)])
             have += taken
             i += taken * apart
@@ -122,7 +123,9 @@ def _squeezed_words(words, row, start, step, at, table, out, begin, end):
 
 @entry
 def _picked_words(words, row, start, step, at, table, out, begin, end):
-    """The same by picks of 64 bytes, where these lie inside `words`; of steps that no pick reaches twice, squeezed."""
+    """Write words as `_squeezed_words` does, by picks of 64 bytes inside `words`; steps that none reaches twice are
+    squeezed.
+    """
     n = np.int64(table[_REACHED])
     if n == 0:
         return _squeezed_words(words, row, start, step, at, table, out, begin, end)

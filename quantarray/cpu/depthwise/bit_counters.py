@@ -1,4 +1,4 @@
-"""Bit-sliced counters: 64 counts of differing bits a word, one word for each of their bits."""
+"""Count differing bits in bit-sliced counters: 64 counts side by side, one word for each of their bits."""
 
 from functools import partial
 
@@ -16,13 +16,13 @@ _TOGETHER = (8, 1)  # taps that are added up at once, while there are so many
 
 @intrinsic
 def slice_run(typingctx, words, at, seen, first, last, taps, limits, kind, flip, period, out, to, count):
-    """out[to + t] = below ^ flip[t % period] for t < count, where bit l of `below` says of how
+    """out[to + t] = below ^ flip[t % period] for t < count, where bit l of `below` is 1 if bit l of
 
-        many (offset, tap) of seen[first .. last] bit l of words[at + offset + t] ^ taps[tap + t % period] is one:
+        words[at + offset + t] ^ taps[tap + t % period]
 
-    whether of fewer than limits[kind, .., t % period] has at l. limits uint64[kinds planes length] has numbers of 4, 6
-    or 8 bits, a plane a row; taps uint64[.. length] and flip uint64[length] go on behind the period. seen int64[.. 2];
-    all are C-contiguous and indexed flat.
+    is 1 for fewer (offset, tap) of seen[first .. last] than limits[kind, .., t % period] has at l. limits uint64[kinds
+    planes length] has numbers of 4, 6 or 8 bits, a plane a row; taps uint64[.. length] and flip uint64[length] go on
+    behind the period. seen int64[.. 2]; all are C-contiguous and indexed flat.
     """
     i64 = types.int64
     signature = types.void(words, i64, seen, i64, i64, taps, limits, i64, flip, i64, out, i64, i64)
@@ -36,17 +36,17 @@ def slice_run(typingctx, words, at, seen, first, last, taps, limits, kind, flip,
         taps, flip = (pointer(context, builder, signature, args, i) for i in (5, 8))
         _, planes, length = shape(6)
         limits = pointer(context, builder, signature, args, 6, builder.mul(args[7], builder.mul(planes, length)))
-        given = words, seen, builder.sub(args[4], args[3]), taps, length, limits, flip
+        operands = words, seen, builder.sub(args[4], args[3]), taps, length, limits, flip
         for number in _PLANES:
             with builder.if_then(builder.icmp_signed("==", planes, const(number))):
-                made = partial(_made, builder, number, args[9], given)
-                _run(builder, made, out, args[12])
+                words_of = partial(_words_of, builder, number, args[9], operands)
+                _run(builder, words_of, out, args[12])
 
     return signature, codegen
 
 
-def _run(builder, made, out, count):
-    """8 words at a time, the last ones again where fewer are left; runs of fewer words one by one."""
+def _run(builder, words_of, out, count):
+    """Write 8 words at a time, the last ones again where fewer are left; runs of fewer words one by one."""
     vector = ir.VectorType(I64, WIDTH)
     with builder.if_else(builder.icmp_signed(">=", count, const(WIDTH))) as (long, short):
         with long:
@@ -54,14 +54,14 @@ def _run(builder, made, out, count):
             with cgutils.for_range(builder, builder.sdiv(builder.add(count, const(WIDTH - 1)), const(WIDTH))) as step:
                 t = builder.mul(step.index, const(WIDTH))
                 t = builder.select(builder.icmp_signed("<", t, last), t, last)
-                builder.store(made(vector, t), place_of(builder, out, t, vector), align=8)
+                builder.store(words_of(vector, t), place_of(builder, out, t, vector), align=8)
         with short, cgutils.for_range(builder, count) as step:
-            builder.store(made(I64, step.index), builder.gep(out, [step.index]))
+            builder.store(words_of(I64, step.index), builder.gep(out, [step.index]))
 
 
-def _made(builder, planes, period, given, kind, t):
-    """Words t .. of the result, as many as `kind` has."""
-    words, seen, taps_seen, taps, length, limits, flip = given
+def _words_of(builder, planes, period, operands, kind, t):
+    """Compute words t .. of the result, as many as `kind` has."""
+    words, seen, taps_seen, taps, length, limits, flip = operands
     phase = builder.srem(t, period)
     none = ir.Constant(kind, None if isinstance(kind, ir.VectorType) else 0)
     ones = builder.not_(none)

@@ -5,13 +5,13 @@ from ..runtime.schedule import Kernel
 from .bit_counters import slice_run
 
 _LEAST = 1 << 17  # taps times words that are worth a parallel region
-_TURNED = 4  # times as many, where one thread has just made x's bits: another has to fetch them from its cache
+_ROTATED = 4  # times as many, where one thread has just written x's bits: another has to fetch them from its cache
 
 
 def sliced(x, w, out):
     arguments = x.words, int(x.terms[0, 0]), w, out
     tasks, work = x.images * len(w.runs), x.images * w.result_words * len(w.taps)
-    threads.run(_sliced_range, arguments, tasks, threads.workers(work, _LEAST * (_TURNED if w.turned else 1)))
+    threads.run(_sliced_range, arguments, tasks, threads.workers(work, _LEAST * (_ROTATED if w.turned else 1)))
 
 
 @Kernel

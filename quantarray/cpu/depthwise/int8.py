@@ -5,6 +5,7 @@ import numpy as np
 from ..epilogue.finish import Lanes, store, target
 from ..int8.expand import expand
 from ..llvm.vectors import LANES
+from ..llvm.views import Planes, View
 from ..runtime import threads
 from ..runtime.aligned import first_line
 from ..runtime.jit import inline, inner
@@ -33,8 +34,8 @@ def _run(kernel, x, w, plan, rest):
     rows = x.images * len(plan.seen)
     workers = threads.workers(x.images * plan.kinds.size * w.values.shape[0] * w.values.shape[1] * w.period, _LEAST)
     shared = w.values.shape[1] // plan.window_pairs * plan.row_step
-    dealt = workers * max(1, min(threads.PIECES, rows // (_OVERLAP * shared * workers)))
-    threads.run(kernel, (x, w, plan, *rest), rows, workers, dealt)
+    parts = workers * max(1, min(threads.PIECES, rows // (_OVERLAP * shared * workers)))
+    threads.run(kernel, (x, w, plan, *rest), rows, workers, parts)
 
 
 @Kernel
@@ -44,9 +45,9 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
     columns, start = plan.kinds.size // rows, first_line(pairs)
     while row < end:
         image, top = row // rows, row % rows
-        behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        behind, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
-            done, begins = there, _begins(plan, word, start)
+            done, begins = first_row, _begins(plan, word, start)
             for i in range(top, behind):
                 done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
                 taps = _see(w, plan, i, begins, seen)
@@ -67,9 +68,9 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
     lanes = np.empty((columns, CHANNELS), np.int32)
     while row < end:
         image, top = row // rows, row % rows
-        behind, there = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        behind, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
-            done, begins, channels = there, _begins(plan, word, start), min(CHANNELS, w.channels - word * CHANNELS)
+            done, begins, channels = first_row, _begins(plan, word, start), min(CHANNELS, w.channels - word * CHANNELS)
             for task in range(top * copies, behind * copies):
                 i, copy = task // copies, task % copies
                 into, lane = (image * rows + i) * columns, (copy * w.period + word) * CHANNELS
@@ -92,29 +93,30 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
 
 @inner
 def _buffers(plan, w):
-    """Zero bytes of a padded row, pairs of so many rows of each word, and what a row of the result sees."""
+    """Allocate zero bytes of a padded row, pairs of so many rows of each word, and a list of what a row of the result
+    sees.
+    """
     pairs = np.empty(_begins(plan, w.period - 1, 0) + plan.slots * plan.pairs * PAIRS + CHANNELS, np.uint8)
     return np.zeros(plan.width * CHANNELS, np.uint8), pairs, np.empty((w.values.shape[1], 2), np.int64)
 
 
 @inline
 def _begins(plan, word, start):
-    """Where the pairs of a word of channels begin: all of them where the next one is, if none is come back to."""
+    """Return where the pairs of a word of channels begin: all at one place if rows are never revisited."""
     return start + (word * plan.slots * plan.pairs * PAIRS if len(plan.seen) > _ROWS else 0)
 
 
 @inline
 def _bring(x, w, plan, image, row, word, done, codes, pairs, begins):
-    """Make pairs of the rows that a row of the result sees, of a word of channels, but for those before `done`.
+    """Expand to pairs the rows that a row of the result sees, of a word of channels, but for those before `done`.
 
-    The row after the last one that is there then.
+    Returns the row after the last expanded one.
     """
     behind = plan.seen[row, 1]
     for at in range(max(done, plan.seen[row, 0]), behind):
         first = x.terms[0, 0] * x.words.shape[1] + (image * plan.image_rows + at) * plan.row_words + word
-        expand(
-            x.words, first, w.period, x.words.shape[1], x.terms[0, 1], plan.visible, 0, 1, codes, plan.left * CHANNELS
-        )
+        planes = Planes(x.words, first, x.terms[0, 1], x.words.shape[1])
+        expand(planes, w.period, plan.visible, 0, 1, View(codes, plan.left * CHANNELS))
         to = begins + at % plan.slots * plan.pairs * PAIRS
         pair_pixels(codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, to)
     return max(done, behind)
@@ -122,7 +124,9 @@ def _bring(x, w, plan, image, row, word, done, codes, pairs, begins):
 
 @inline
 def _see(w, plan, row, begins, seen):
-    """How many pairs of taps a row of the result sees, and in `seen` where they lie, and the weights of each."""
+    """seen[k] = (where a pair of taps lies, where its weights lie); returns the number of pairs that a row of the
+    result sees.
+    """
     at, tap, count = plan.seen[row, 2], plan.seen[row, 3], plan.seen[row, 4]
     for i in range(count):
         line = begins + (at + i * plan.row_step) % plan.slots * plan.pairs * PAIRS

@@ -1,4 +1,4 @@
-"""Products channel by channel: pairs of bytes of some pixels times the numbers of two taps, 64 channels of a row."""
+"""Multiply channel by channel: pairs of bytes of some pixels times the weights of two taps, 64 channels of a row."""
 
 from llvmlite import ir
 from numba import types
@@ -42,8 +42,8 @@ def row_sums(
                 for i, total in enumerate(_widened(builder, totals)):
                     lane = channel + i * unit.type.count
                     base = builder.load(place_of(builder, fixed, lane, unit.type), align=4)
-                    made = builder.add(base, builder.mul(unit, total))
-                    builder.store(made, place_of(builder, row, lane, unit.type), align=4)
+                    value = builder.add(base, builder.mul(unit, total))
+                    builder.store(value, place_of(builder, row, lane, unit.type), align=4)
 
         _each_group(context, builder, signature, args, finish)
 
@@ -54,7 +54,7 @@ def row_sums(
 def row_codes(
     typingctx, pairs, step, pixels, seen, count, values, at, kinds, first, limits, lane, changes, word, out, row
 ):  # fmt: skip
-    """Bit l of out[j, row + p, word] = that of changes[word, 0, j] ^ those of changes[word, 1 + t, j] with
+    """out[j, row + p, word] bit l = bit l of changes[word, 0, j], ^ that of changes[word, 1 + t, j] for each t with
 
         total[p, l] > limits[kinds[first + p], t, lane + l]
 
@@ -75,8 +75,8 @@ def row_codes(
         at = builder.add(builder.mul(args[14], words), args[12])
         out, apart = pointer(context, builder, signature, args, 13, at), builder.mul(out_rows, words)
         of_kind = builder.mul(thresholds, width)
-        made = cgutils.alloca_once(builder, ir.ArrayType(I64, _PLANES * PIXELS))
-        made = builder.bitcast(made, I64.as_pointer())
+        codes = cgutils.alloca_once(builder, ir.ArrayType(I64, _PLANES * PIXELS))
+        codes = builder.bitcast(codes, I64.as_pointer())
         single = builder.and_(*(builder.icmp_signed("==", n, const(1)) for n in (thresholds, planes)))
         only = [slot_of(builder, const(0)) for _ in range(PIXELS)]
         none, change = (builder.load(builder.gep(changes, [const(i)])) for i in range(2))
@@ -87,7 +87,7 @@ def row_codes(
             with builder.if_then(builder.not_(single)), cgutils.for_range(builder, planes) as plane:
                 lowest = builder.load(builder.gep(changes, [plane.index]))
                 for p in range(PIXELS):
-                    builder.store(lowest, _of(builder, made, plane.index, p))
+                    builder.store(lowest, _of(builder, codes, plane.index, p))
 
         def compare(members, channel, sums):
             tables = [_row(builder, limits, kind, of_kind) for _, kind in members]
@@ -102,20 +102,20 @@ def row_codes(
                     with cgutils.for_range(builder, planes) as plane:
                         changed = builder.load(builder.gep(row, [plane.index]))
                         for p, mask in enumerate(above):
-                            place = _of(builder, made, plane.index, p)
+                            place = _of(builder, codes, plane.index, p)
                             builder.store(builder.xor(builder.load(place), builder.and_(mask, changed)), place)
 
         def end(members):
             with builder.if_else(single) as (one, more):
                 with one:
                     for (pixel, _), slot in zip(members, only, strict=True):
-                        found = builder.xor(builder.and_(builder.load(slot), change), none)
-                        builder.store(found, builder.gep(out, [builder.mul(pixel, words)]))
+                        word_bits = builder.xor(builder.and_(builder.load(slot), change), none)
+                        builder.store(word_bits, builder.gep(out, [builder.mul(pixel, words)]))
                 with more, cgutils.for_range(builder, planes) as plane:
                     column = builder.gep(out, [builder.mul(plane.index, apart)])
                     for p, (pixel, _) in enumerate(members):
-                        found = builder.load(_of(builder, made, plane.index, p))
-                        builder.store(found, builder.gep(column, [builder.mul(pixel, words)]))
+                        word_bits = builder.load(_of(builder, codes, plane.index, p))
+                        builder.store(word_bits, builder.gep(column, [builder.mul(pixel, words)]))
 
         _each_group(context, builder, signature, args, compare, begin, end)
 
@@ -123,18 +123,18 @@ def row_codes(
 
 
 def _above(builder, totals, limits, channel):
-    """Bits channel .. of a word: which of the totals, vectors side by side, are above their limits."""
-    found = const(0)
+    """Return bits channel .. of a word: which of the totals, vectors side by side, are above their limits."""
+    bits = const(0)
     for i, total in enumerate(totals):
         lanes = channel + i * total.type.count
         limit = builder.load(place_of(builder, limits, lanes, total.type), align=1)
         mask = builder.bitcast(builder.icmp_signed(">", total, limit), ir.IntType(total.type.count))
-        found = builder.or_(found, builder.shl(builder.zext(mask, I64), const(lanes)))
-    return found
+        bits = builder.or_(bits, builder.shl(builder.zext(mask, I64), const(lanes)))
+    return bits
 
 
-def _of(builder, made, plane, p):
-    return builder.gep(made, [builder.add(builder.mul(plane, const(PIXELS)), const(p))])
+def _of(builder, codes, plane, p):
+    return builder.gep(codes, [builder.add(builder.mul(plane, const(PIXELS)), const(p))])
 
 
 def _shape(context, builder, signature, args, i):
@@ -146,8 +146,8 @@ def _row(builder, data, index, size):
 
 
 def _each_group(context, builder, signature, args, use, begin=None, end=None):
-    """The pixels of a row PIXELS at a time, the last ones again where fewer are left: `begin`, `use` and `end` take
-    (pixel, class) of each; `use` besides a channel, and the sums of each pixel from it on, as registers.
+    """Visit the pixels of a row PIXELS at a time, the last ones again where fewer are left. `begin`, `use` and `end`
+    take (pixel, class) of each; `use` also a channel, and the sums of each pixel from it on, as registers.
 
     `args` begin as both functions' do.
     """
@@ -180,7 +180,7 @@ def _each_group(context, builder, signature, args, use, begin=None, end=None):
 
 
 def _sums(builder, vector, held, places, seen, count, values, channel):
-    """The sums of `held` registers of channels for the pixel at each place."""
+    """Compute the sums of some registers of channels for the pixel at each place."""
     parts = [channel + i * vector.count for i in range(held)]
     sums = [[slot_of(builder, ir.Constant(vector, None)) for _ in parts] for _ in places]
     with cgutils.for_range(builder, count) as tap:
@@ -195,19 +195,19 @@ def _sums(builder, vector, held, places, seen, count, values, channel):
 
 
 def _load(builder, data, index, element, vector):
-    """Pairs for the lanes of a vector, bytes or numbers of 16 bits as it needs them."""
+    """Load pairs for the lanes of a vector, bytes or numbers of 16 bits as it needs them."""
     kind = ir.VectorType(data.type.pointee, 2 * vector.count)
-    found = builder.load(place_of(builder, data, builder.add(index, const(element)), kind), align=1)
+    numbers = builder.load(place_of(builder, data, builder.add(index, const(element)), kind), align=1)
     narrow = vector.element == I16
-    return found if narrow or kind.element == I16 else builder.zext(found, ir.VectorType(I16, kind.count))
+    return numbers if narrow or kind.element == I16 else builder.zext(numbers, ir.VectorType(I16, kind.count))
 
 
 def _widened(builder, totals):
-    """Vectors of int32, in order."""
+    """Widen totals to vectors of int32, in order."""
     if totals[0].type.element == I32:
         return totals
-    half, made = totals[0].type.count // 2, []
+    half, parts = totals[0].type.count // 2, []
     for total in totals:
         for first in (0, half):
-            made.append(builder.sext(lanes_of(builder, total, first, half), ir.VectorType(I32, half)))
-    return made
+            parts.append(builder.sext(lanes_of(builder, total, first, half), ir.VectorType(I32, half)))
+    return parts

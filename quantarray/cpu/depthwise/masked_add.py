@@ -1,4 +1,4 @@
-"""One input channel an output channel: depthwise convolution, and average pooling as one with weights of 1.
+"""Depthwise convolution by masked additions, and average pooling as one with weights of 1.
 
 Lanes are the 64 input channels of a word; with a channel multiplier m, output channel c * m + r is lane c of copy r.
 The bits of x select the weights' values, so a tap costs one shift, one mask and one addition a plane.
@@ -42,7 +42,7 @@ def _add_taps(x, w, plan, kind, t, values, at, stride, origin, lanes):
 
 @inline
 def _add_weights(x, w, plan, kind, t, s, copy, word, origin, lanes):
-    """The same for the values of term s of the weights, for the channels of a word."""
+    """lanes[l] += the codes of term t of x times the values of term s of the weights, for the channels of a word."""
     _, copies, taps, width = w.words.shape
     at = (s * copies + copy) * taps * width + word * _LANES
     _add_taps(x, w, plan, kind, t, w.words, at, width, origin + word, lanes)
@@ -91,7 +91,7 @@ def _lane(constants, lane):
 
 @inner
 def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
-    """value[l] in float64, in the documented order: products, then A, B and n terms."""
+    """Compute value[l] in float64, in the documented order: products, then A, B and n terms."""
     at, channel = (copy * w.group_words + word) * _LANES, word * _LANES
     n = w.inside[kind]
     ones = np.ones(_LANES, np.int64)  # of every tap

@@ -1,4 +1,4 @@
-"""Bytes of two pixels side by side, and sums of two neighbouring products: what a tap is, two are at once."""
+"""Pair the bytes of two pixels, and sum two neighbouring products: two taps at once cost what one does."""
 
 from llvmlite import ir
 from numba import types
@@ -39,7 +39,7 @@ def pair_pixels(typingctx, codes, at, step, near, count, pairs, to):
 
 
 def add_pairs(builder, total, codes, values):
-    """total[l] + codes[2 * l] * values[2 * l] + codes[2 * l + 1] * values[2 * l + 1] for the lanes of a register.
+    """Return total[l] + codes[2 * l] * values[2 * l] + codes[2 * l + 1] * values[2 * l + 1] for a register's lanes.
 
     Bytes are uint8 by int8, for a total of 16 bits, which the sum of each pair fits; numbers of 16 bits are int16.
     """

@@ -1,4 +1,4 @@
-"""Taps of a depthwise convolution: the bits of a word choose among 64 integers, one for each channel."""
+"""Add the taps of a depthwise convolution: the bits of a word choose among 64 integers, one for each channel."""
 
 from llvmlite import ir
 from numba import types

@@ -1,4 +1,4 @@
-"""The last step of every kernel: lanes become values, or are compared with thresholds into bits."""
+"""Epilogue of every kernel: lanes become values, or are compared with thresholds into bits."""
 
 from typing import NamedTuple
 
@@ -7,6 +7,7 @@ import numpy as np
 from ..llvm.masks import mask_above
 from ..llvm.stream import STREAMED, stream_lanes
 from ..llvm.vectors import LANES, TILE
+from ..llvm.views import View
 from ..popcount.lanes import mask_tile, shift_tile
 from ..runtime.jit import inline, inner
 from .ranks import put_ranks
@@ -18,60 +19,58 @@ class Lanes(NamedTuple):
     at: int  # the first one among those of weights, tables and thresholds, a multiple of 32
     channel: int  # the result's
     valid: int  # lanes that are channels
-    stride: int  # from one's channel to the next
+    stride: int  # from a lane's channel to the next lane's
 
 
 class Target(NamedTuple):
-    """Where the results of a kernel go, and what makes them codes."""
+    """The arrays that results of a kernel go to, and the thresholds that turn them into codes."""
 
-    values: np.ndarray  # [rows channels]; of no elements where codes are asked for
-    words: np.ndarray  # uint64[planes rows words], zero on entry; of no elements where values are asked for
-    thresholds: np.ndarray  # as in a `Finish`; none where values are asked for
+    values: np.ndarray  # [rows channels]; empty where results are codes
+    words: np.ndarray  # uint64[planes rows words], zero on entry; empty where results are values
+    thresholds: np.ndarray  # as in a `Finish`; none where results are values
     flip: np.ndarray
     toggles: np.ndarray
     plain: bool  # `codes_are_ranks`
     masks: np.ndarray  # uint64[4]: bits of 32 lanes of a tile's pixels
     begins: np.ndarray  # int64[4]: the elements where results of a tile's pixels begin
-    made: np.ndarray  # uint64[8]: bits of 32 lanes in each plane
+    planes: np.ndarray  # uint64[8]: bits of 32 lanes in each plane
 
 
 @inner
 def target(finish, values, words):
     plain = codes_are_ranks(finish.thresholds, finish.toggles)
     masks, begins = np.empty(TILE, np.uint64), np.empty(TILE, np.int64)
-    made = np.empty(8, np.uint64)
-    return Target(values, words, finish.thresholds, finish.flip, finish.toggles, plain, masks, begins, made)
+    planes = np.empty(8, np.uint64)
+    return Target(values, words, finish.thresholds, finish.flip, finish.toggles, plain, masks, begins, planes)
 
 
 @inline
 def finish_tile(dots, dot, i, lanes, places, added, ones, to):
-    """Results of tile i of some: dots[dot + p] for its pixels p, and what is `added` to them."""
-    fixed, thresholds = places.kinds[i] * added.fixed.shape[1] + lanes.at, to.thresholds
-    if thresholds.shape[0] == 1:
-        mask_tile(
-            dots, dot * LANES, added.fixed, fixed, added.along, ones, i * TILE, added.step, thresholds, lanes.at,
-            to.masks,
-        )  # fmt: skip
+    """Store the results of tile i: its sums dots[dot + p], and the constants of an `Added`."""
+    sums, codes = View(dots, dot * LANES), View(ones, i * TILE)
+    extra = View(added.fixed, places.kinds[i] * added.fixed.shape[1] + lanes.at)
+    if to.thresholds.shape[0] == 1:
+        limits = View(to.thresholds, lanes.at)
+        mask_tile(sums, extra, added.along, codes, added.step, limits, to.masks)
         put_masks(i, np.uint64(0), lanes, places, to)
     else:
-        at = dot * LANES
-        shift_tile(dots, at, added.fixed, fixed, added.along, ones, i * TILE, added.step, dots, at)
+        shift_tile(sums, extra, added.along, codes, added.step, sums)
         store_tile(dots, dot, i, lanes, places.rows, places.sizes[i], to)
 
 
 @inline
-def put_masks(i, turned, lanes, places, to):
-    """The bits to.masks[p] of tile i, the opposite ones where `turned` is all ones."""
+def put_masks(i, inverted, lanes, places, to):
+    """Store the bits to.masks[p] ^ inverted of tile i."""
     flips, used = flips_and_lanes(to.flip, lanes)
     for p in range(places.sizes[i]):
-        or_bits((to.masks[p] ^ turned ^ flips) & used, lanes.channel, lanes.valid, to.words, 0, places.rows[i, p])
+        or_bits((to.masks[p] ^ inverted ^ flips) & used, lanes.channel, lanes.valid, to.words, 0, places.rows[i, p])
 
 
 @inline
 def place_values(i, lanes, places, to):
-    """True where all lanes of tile i are channels: to.begins[p] is where they lie in to.values.
+    """to.begins[p] = the element of to.values where results of pixel p of tile i begin; True.
 
-    Or else in a buffer [4, 32], from which `store_values` takes those that are.
+    False where not all lanes are channels: then it is the element of a buffer [4 32] for `store_values`.
     """
     whole = lanes.valid == LANES
     for p in range(TILE):
@@ -81,7 +80,7 @@ def place_values(i, lanes, places, to):
 
 @inline
 def store_tile(dots, dot, i, lanes, rows, count, to):
-    """dots[dot + p] as channels of rows[i, p], where there is one, for the first `count` p.
+    """Store dots[dot + p] as channels of row rows[i, p], where that is not negative, for the first `count` p.
 
     A loop for each form of results: where it was chosen in one loop, 1x28x28x64 by 128 x 1x1 took 9 to 14 % longer.
     """
@@ -106,7 +105,7 @@ def store_tile(dots, dot, i, lanes, rows, count, to):
 
 @inline
 def store(dots, p, start, lanes, row, to):
-    """dots[p, start ..], 32 results, as channels of a row."""
+    """Store 32 results dots[p, start ..] as channels of a row."""
     if to.words.size == 0:
         store_values(dots, p, start, lanes, row, to.values)
     elif to.thresholds.shape[0] == 1:
@@ -138,7 +137,7 @@ def store_values(dots, p, start, lanes, row, out):
 
 @inline
 def _store_bits(dots, p, start, lanes, row, to):
-    """Against one threshold each. One compare is one mask."""
+    """Store bits dots > threshold: one comparison gives the mask of 32 lanes."""
     mask = mask_above(dots, p * dots.shape[1] + start, to.thresholds, lanes.at)
     flips, used = flips_and_lanes(to.flip, lanes)
     _put((mask ^ flips) & used, lanes, to.words, 0, row)
@@ -146,41 +145,41 @@ def _store_bits(dots, p, start, lanes, row, to):
 
 @inline
 def _store_ranks(dots, p, start, lanes, row, to):
-    """Codes that are how many thresholds a result passes."""
+    """Store codes that are the number of thresholds a result passes."""
     first, down = p * dots.shape[1] + start, np.uint64(to.flip[lanes.at // LANES])
     put_ranks(dots, first, to.thresholds, lanes.at, down, lanes.valid, lanes.channel, to.words, row)
 
 
 @inline
 def _store_codes(dots, p, start, lanes, row, to):
-    """Any codes, to every plane.
+    """Store codes of any order, plane by plane.
 
     The masks of ascending thresholds are nested, so a plane is the exclusive or of the masks at which its bit of the
     code changes (`toggles`, row t + 1; row 0 is code 0). Where a lane counts downwards the changes come in reverse.
     """
-    thresholds, toggles, made, words = to.thresholds, to.toggles, to.made, to.words
+    thresholds, toggles, planes, words = to.thresholds, to.toggles, to.planes, to.words
     count, first = thresholds.shape[0], p * dots.shape[1] + start
     down, used = flips_and_lanes(to.flip, lanes)
     for plane in range(words.shape[0]):
-        made[plane] = toggles[0, plane] & used
+        planes[plane] = toggles[0, plane] & used
     for t in range(count):
         mask = (mask_above(dots, first, thresholds, t * thresholds.shape[1] + lanes.at) ^ down) & used
         for plane in range(words.shape[0]):
-            made[plane] ^= mask & ((toggles[t + 1, plane] & ~down) | (toggles[count - t, plane] & down))
+            planes[plane] ^= mask & ((toggles[t + 1, plane] & ~down) | (toggles[count - t, plane] & down))
     for plane in range(words.shape[0]):
-        _put(made[plane], lanes, words, plane, row)
+        _put(planes[plane], lanes, words, plane, row)
 
 
 @inline
 def flips_and_lanes(flip, lanes):
-    """(the flips of 32 lanes, a bit for each of those that are channels), for masks that go out by `or_bits`."""
+    """Return (flips of 32 lanes, mask of the lanes that are channels)."""
     flips = np.uint64(flip[lanes.at // LANES]) if flip.size else np.uint64(0)
     return flips, (np.uint64(1) << np.uint64(lanes.valid)) - np.uint64(1)
 
 
 @inner
 def codes_are_ranks(thresholds, toggles):
-    """True where the code of a lane is how many thresholds it passes, and all codes of some planes are in use."""
+    """True where a code is the number of thresholds that a lane passes, and all 2^planes codes are in use."""
     count, planes = thresholds.shape[0], toggles.shape[1]
     if count != (1 << planes) - 1:
         return False
@@ -203,7 +202,7 @@ def _put(mask, lanes, out, plane, row):
 
 @inline
 def or_bits(mask, start, length, words, i, j):
-    """Write `length` <= 64 bits of a mask at bit `start` of the zeroed words[i, j]."""
+    """words[i, j] |= mask << start, for `length` <= 64 bits of a mask at any bit of a row of words."""
     at, shift = np.uint64(start), np.uint64(start) & np.uint64(63)
     plane, row, word = np.uint64(i), np.uint64(j), at >> np.uint64(6)
     words[plane, row, word] |= mask << shift

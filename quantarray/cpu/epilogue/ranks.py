@@ -1,4 +1,4 @@
-"""How many of a lane's thresholds it is above, by bisection: a compare a bit of the answer, not one a threshold."""
+"""Count the thresholds below each lane by bisection: one comparison for a bit of the answer, not for a threshold."""
 
 from llvmlite import ir
 from numba import types
@@ -12,7 +12,7 @@ BLENDED = 4  # planes up to which all thresholds are loaded as vectors; beyond, 
 
 @intrinsic
 def put_ranks(typingctx, values, start, thresholds, at, flip, valid, channel, words, row):
-    """Bit channel + l of words[j, row] |= bit j of how many t have values[start + l] > thresholds[t, at + l].
+    """Bit channel + l of words[j, row] |= bit j of the number of t with values[start + l] > thresholds[t, at + l].
 
     There are 2**planes - 1 thresholds for words[planes rows words]; they ascend in t, and NaN among them is below all.
     Bits are flipped where those of `flip` are ones. Of `valid` of 32 lanes; all arrays are C-contiguous and indexed
@@ -28,28 +28,28 @@ def put_ranks(typingctx, values, start, thresholds, at, flip, valid, channel, wo
         planes, rows, length = shape_of(context, builder, signature, args, 7)
         bits = pointer(context, builder, signature, args, 7, builder.mul(args[8], length))
         between = builder.mul(rows, length)
-        made = _function(builder.module, values.type.pointee, compare)
-        builder.call(made, [values, limits, apart, *args[4:7], bits, planes, between])
+        shared = _function(builder.module, values.type.pointee, compare)
+        builder.call(shared, [values, limits, apart, *args[4:7], bits, planes, between])
 
     return signature, codegen
 
 
 def shape_of(context, builder, signature, args, i):
-    """The shape of array argument i."""
+    """Return the shape of array argument i."""
     return cgutils.unpack_tuple(builder, context.make_array(signature.args[i])(context, builder, args[i]).shape)
 
 
 def _function(module, kind, compare):
-    """One function for all places of a kernel that compare: it is a fifth of a first compilation."""
+    """Build one function for all places of a kernel that compare: it is a fifth of a first compilation."""
     name = f"quantarray.put_ranks.{kind}"
     if name in module.globals:
         return module.globals[name]
-    made = own_function(module, name, [kind.as_pointer()] * 2 + [I64] * 4 + [I64.as_pointer()] + [I64] * 2)
-    builder = ir.IRBuilder(made.append_basic_block())
-    values, limits, apart, flip, valid, channel, words, planes, between = made.args
+    function = own_function(module, name, [kind.as_pointer()] * 2 + [I64] * 4 + [I64.as_pointer()] + [I64] * 2)
+    builder = ir.IRBuilder(function.append_basic_block())
+    values, limits, apart, flip, valid, channel, words, planes, between = function.args
     vector = full(kind)
     firsts = range(0, LANES, vector.count)
-    found = [builder.load(place_of(builder, values, first, vector), align=4) for first in firsts]
+    lanes = [builder.load(place_of(builder, values, first, vector), align=4) for first in firsts]
     columns = [builder.gep(limits, [const(first)]) for first in firsts]
     store = _storing(builder, flip, valid, channel, words, between)
     many = builder.append_basic_block()
@@ -59,18 +59,18 @@ def _function(module, kind, compare):
         choice.add_case(const(number), block)
         builder.position_at_end(block)
         limits = [limits_of(builder, column, apart, number, vector) for column in columns]
-        masks = [bisect(builder, *pair, compare) for pair in zip(found, limits, strict=True)]
+        masks = [bisect(builder, *pair, compare) for pair in zip(lanes, limits, strict=True)]
         for plane, parts in enumerate(zip(*masks, strict=True), 1):
             store(const(number - plane), parts)
         builder.ret_void()
     builder.position_at_end(many)
-    _loaded(builder, found, columns, apart, planes, compare, store)
+    _loaded(builder, lanes, columns, apart, planes, compare, store)
     builder.ret_void()
-    return made
+    return function
 
 
 def _storing(builder, flip, valid, channel, words, between):
-    """store(plane, masks): `valid` bits of the masks of vectors side by side, as those from `channel` on."""
+    """Return store(plane, masks), which stores `valid` bits of the masks of neighbouring vectors from `channel` on."""
     used = builder.sub(builder.shl(const(1), valid), const(1))
     shift, word = builder.and_(channel, const(63)), builder.lshr(channel, const(6))
     over = builder.icmp_signed(">", builder.add(shift, valid), const(64))
@@ -93,13 +93,13 @@ def _storing(builder, flip, valid, channel, words, between):
 
 
 def limits_of(builder, limits, apart, planes, vector):
-    """The thresholds of a vector's lanes, from those in row `limits` on, as vectors."""
+    """Load the thresholds of a vector's lanes, from those in row `limits` on, as vectors."""
     rows = [builder.gep(limits, [builder.mul(apart, const(t))]) for t in range(2**planes - 1)]
     return [builder.load(place_of(builder, row, 0, vector), align=4) for row in rows]
 
 
 def bisect(builder, value, candidates, compare):
-    """The masks of a vector's planes, the highest first. The candidates are halved by each mask."""
+    """Return the masks of a vector's planes, the highest first; each mask halves the candidates."""
     masks = []
     while candidates:
         middle = len(candidates) // 2
@@ -109,17 +109,17 @@ def bisect(builder, value, candidates, compare):
     return masks
 
 
-def _loaded(builder, found, columns, apart, planes, compare, store):
-    """The same for any number of planes: each lane reads the threshold that it has come to."""
-    count = found[0].type.count
+def _loaded(builder, lanes, columns, apart, planes, compare, store):
+    """Bisect for any number of planes: each lane loads the threshold that it has come to."""
+    count = lanes[0].type.count
     wide = ir.VectorType(I64, count)
-    slots = [cgutils.alloca_once_value(builder, ir.Constant(wide, None)) for _ in found]
+    slots = [cgutils.alloca_once_value(builder, ir.Constant(wide, None)) for _ in lanes]
     for slot in slots:
         builder.store(ir.Constant(wide, None), slot)
     with cgutils.for_range(builder, planes) as step:
         plane = builder.sub(builder.sub(planes, step.index), const(1))
         half, masks = builder.shl(const(1), plane), []
-        for value, column, slot in zip(found, columns, slots, strict=True):
+        for value, column, slot in zip(lanes, columns, slots, strict=True):
             rank, limit = builder.load(slot), ir.Constant(value.type, None)
             rows = builder.add(rank, splat(builder, builder.sub(half, const(1)), count))
             rows = builder.mul(rows, splat(builder, apart, count))

@@ -1,4 +1,4 @@
-"""From exact sums to real results: a multiplication and a few additions an element, rounded once."""
+"""Rescale exact sums to real results: a multiplication and a few additions an element, rounded once."""
 
 import numpy as np
 
@@ -39,7 +39,9 @@ def _rescale_rows(sums, x_scale, x_offset, kinds, scale, ones, pad, bias, inside
 
 @inner
 def _scale_of_image(x_scale, x_offset, image, shifted, scale, ones, factor, shift):
-    """factor[channels], and shift[classes channels], all 0 unless `shifted`: adding it then changes nothing."""
+    """Fill factor[channels] and shift[classes channels]; shifts are 0 unless `shifted`: adding them then changes
+    nothing.
+    """
     along, offset = x_scale[min(image, x_scale.size - 1)], x_offset[min(image, x_offset.size - 1)]
     for c in range(scale.size):
         factor[c] = along * scale[c]

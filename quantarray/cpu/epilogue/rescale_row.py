@@ -1,4 +1,4 @@
-"""Exact sums of a row become real results: as loops over arrays that may be one, LLVM left them at four lanes."""
+"""Rescale exact sums of a row to real results: as loops over arrays that may alias, LLVM used four lanes."""
 
 from llvmlite import ir
 from numba import types
@@ -24,7 +24,7 @@ def rescale_row(typingctx, sums, factor, shift, pad, kind, bias, n, plain, out, 
     signature = types.void(sums, factor, shift, pad, i64, bias, types.float64, types.boolean, out, i64, i64)
 
     def codegen(context, builder, signature, args):
-        exact, made = (pointer(context, builder, signature, args, i, args[9]) for i in (0, 8))
+        exact, results = (pointer(context, builder, signature, args, i, args[9]) for i in (0, 8))
         shifts, pads = (pointer(context, builder, signature, args, i, args[4]) for i in (2, 3))
         factors, biases = (pointer(context, builder, signature, args, i) for i in (1, 5))
 
@@ -41,7 +41,7 @@ def rescale_row(typingctx, sums, factor, shift, pad, kind, bias, n, plain, out, 
                 for more in (biases,) if plain else (shifts, pads, biases):
                     value = builder.fadd(value, read(more))
                 value = divided(value)
-                builder.store(builder.fptrunc(value, _SINGLE), place_of(builder, made, lane, _SINGLE), align=4)
+                builder.store(builder.fptrunc(value, _SINGLE), place_of(builder, results, lane, _SINGLE), align=4)
 
         def either(divided):
             with builder.if_else(args[7]) as (plain, full):

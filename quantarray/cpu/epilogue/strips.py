@@ -1,4 +1,4 @@
-"""Sums of neighbouring pixels of one border class as codes, by 32 channels."""
+"""Store sums of neighbouring pixels of one border class as codes, by 32 channels."""
 
 from functools import reduce
 
@@ -8,47 +8,47 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import LANES, const, full, place_of, pointer, splat
+from ..llvm.views import flat
 from .ranks import BLENDED, bisect, limits_of, shape_of
 
 _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in registers
 
 
 @intrinsic
-def put_strip(
-    typingctx, dots, dot, pixels, extra, at, thresholds, lane, step, flips, used, channel, words, place, apart
-):  # fmt: skip
-    """Bit channel + l of plane j of words, from word place + p * apart on, is bit l of used & (flips ^ m).
+def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
+    """Bit channel + l of plane j of words[p] = bit l of used & (flips ^ m), for p < pixels and l < 32.
 
-    For p < pixels and l < 32, where bit l of m is bit j of how many thresholds[t, lane + l] are below
+    Bit l of m is bit j of the number of thresholds[t, l] below
 
-        extra[at + l] + step * dots[dot + 32 * p + l]
+        extra[l] + step * dots[32 * p + l]
 
-    There is a threshold for each code of some planes, at most BLENDED, but the first; they ascend. Sums are int32;
-    channel is a multiple of 32. Words[planes rows words] and all others are C-contiguous and indexed flat.
+    There are 2^planes - 1 thresholds of ascending order for at most BLENDED planes. Sums are int32; channel is a
+    multiple of 32. dots and extra are `View`s, limits a `Limits`, words `Rows` of an array[planes rows words].
     """
-    i64, u64 = types.int64, types.uint64
-    signature = types.void(dots, i64, i64, extra, i64, thresholds, i64, i64, u64, u64, i64, words, i64, i64)
+    i64 = types.int64
+    signature = types.void(dots, i64, extra, limits, i64, i64, words)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         dots, extras, limits, words = (
             pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 3, 5, 11)
         )
         count, lanes = shape_of(context, builder, signature, args, 5)
         _, rows, row_words = shape_of(context, builder, signature, args, 11)
-        pixels, step, flips, used, channel, apart = (args[i] for i in (2, 7, 8, 9, 10, 13))
+        pixels, flips, used, step, channel, apart = (args[i] for i in (2, 7, 8, 9, 10, 13))
         vector, plane = full(dots.type.pointee), builder.mul(rows, row_words)
 
         def load(data, lane):
             return builder.load(place_of(builder, data, lane, vector), align=4)
 
         def joined(masks, bits):
-            """The masks of vectors side by side as a number."""
+            """Join the masks of neighbouring vectors into a number."""
             parts = [builder.bitcast(mask, ir.IntType(vector.count)) for mask in masks]
             parts = [builder.shl(builder.zext(p, bits), bits(i * vector.count)) for i, p in enumerate(parts)]
             return reduce(builder.or_, parts)
 
         def put_lanes(scale, number, firsts):
-            """Some vectors of lanes for all pixels: what belongs to the class stays in registers."""
+            """Store some vectors of lanes for all pixels: constants of the class stay in registers."""
             bits = ir.IntType(vector.count * len(firsts))
             fixed = [load(extras, first) for first in firsts]
             least = [limits_of(builder, builder.gep(limits, [const(first)]), lanes, number, vector) for first in firsts]
@@ -61,8 +61,8 @@ def put_strip(
                 for j, parts in enumerate(zip(*masks, strict=True), 1):
                     word = builder.add(builder.mul(pixel.index, apart), builder.mul(plane, const(number - j)))
                     word = builder.bitcast(builder.gep(words, [word]), bits.as_pointer())
-                    made = builder.and_(builder.xor(joined(parts, bits), flip), use)
-                    builder.store(made, builder.gep(word, [nth]))
+                    mask = builder.and_(builder.xor(joined(parts, bits), flip), use)
+                    builder.store(mask, builder.gep(word, [nth]))
 
         def put(scale):
             firsts = range(0, LANES, vector.count)
@@ -75,9 +75,9 @@ def put_strip(
         exponent = splat(builder, builder.cttz(factor, ir.Constant(ir.IntType(1), 1)), vector.count)
         with builder.if_else(builder.icmp_signed("==", builder.ctpop(factor), vector.element(1))) as (power, rest):
             with power:
-                put(lambda found: builder.shl(found, exponent))
+                put(lambda sums: builder.shl(sums, exponent))
             with rest:
                 times = splat(builder, factor, vector.count)
-                put(lambda found: builder.mul(found, times))
+                put(lambda sums: builder.mul(sums, times))
 
     return signature, codegen

@@ -1,4 +1,4 @@
-"""Values that already lie in memory, compared with thresholds into bits."""
+"""Compare values in memory with thresholds into bits."""
 
 import numpy as np
 

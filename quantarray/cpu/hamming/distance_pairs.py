@@ -1,4 +1,4 @@
-"""Hamming distances of 32 rows whose words are counted in pairs, as halves of words are in `count_halves.py`."""
+"""Hamming distances of 32 rows whose words are counted in pairs, by the identity that `halves.md` uses within words."""
 
 from itertools import chain
 
@@ -16,10 +16,10 @@ _ROW, _VECTORS = ir.VectorType(I64, WIDTH), range(0, LANES, WIDTH)
 
 @intrinsic
 def near_pairs(
-    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, turned, to, ones, first
+    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, transposed, to, ones, first
 ):  # fmt: skip
-    """`near_lanes` for an even `length`, where each odd word of the queries is the exclusive or of it and the one
-    before, and limits are larger by the ones of these.
+    """Compute the masks of `near_lanes` for an even `length`, where each odd word of the queries is the exclusive or of
+    it and the one before, and limits are larger by the ones of these.
 
     Those who come `first` to rows make their odd words the same, inverted, and int64 ones[l], of 32, how many ones they
     had, for those who come later. They, and no others, turn rows ahead.
@@ -30,41 +30,41 @@ def near_pairs(
     )  # fmt: skip
 
     def codegen(context, builder, signature, args):
-        here, there = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
+        here, ahead = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
         queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (3, 6))
         masks, ones = (pointer(context, builder, signature, args, i) for i in (8, 13))
-        words, found = pointer(context, builder, signature, args, 9, args[10]), slot_of(builder, const(0))
-        given = (here, args[2], queries, limits, masks, words, args[11], there, ones)
+        words, near = pointer(context, builder, signature, args, 9, args[10]), slot_of(builder, const(0))
+        operands = (here, args[2], queries, limits, masks, words, args[11], ahead, ones)
         for number in range(1, QUERIES + 1):
             with builder.if_then(builder.icmp_signed("==", args[5], const(number))):
                 with builder.if_else(builder.trunc(args[14], ir.IntType(1))) as branches:
                     for branch, first in zip(branches, (True, False), strict=True):
                         with branch:
-                            builder.store(builder.call(_function(builder.module, number, first), given), found)
-        return builder.load(found)
+                            builder.store(builder.call(_function(builder.module, number, first), operands), near)
+        return builder.load(near)
 
     return signature, codegen
 
 
 def _function(module, number, first):
-    """A function for each loop, as in `distances.py`."""
+    """Build a function for each loop, as `distances.py` does."""
     name = f"quantarray.near_pairs.{number}{'.first' * first}"
     if name in module.globals:
         return module.globals[name]
     word = I64.as_pointer()
-    made = own_function(module, name, [word, I64, *[word] * 4, I64, word, word], I64)
-    builder = ir.IRBuilder(made.append_basic_block())
-    here, length, queries, limits, masks, words, turned, there, ones = made.args
-    ahead = Ahead(words, length, turned, there) if first else None
+    function = own_function(module, name, [word, I64, *[word] * 4, I64, word, word], I64)
+    builder = ir.IRBuilder(function.append_basic_block())
+    here, length, queries, limits, masks, words, transposed, next_lanes, ones = function.args
+    ahead = Ahead(words, length, transposed, next_lanes) if first else None
     sums = _count_pairs(builder, here, length, queries, number, ones, ahead)
     more = [builder.load(place_of(builder, ones, v, _ROW), align=8) for v in _VECTORS]
     distances = [[builder.add(builder.add(*[one] * 2), b) for one, b in zip(row, more, strict=True)] for row in sums]
     builder.ret(mask_lanes(builder, distances, limits, masks))
-    return made
+    return function
 
 
 def _count_pairs(builder, lanes, length, queries, number, ones, ahead):
-    """[query][vector of 8 rows] of majorities; `ahead` of those who come first."""
+    """Return [query][vector of 8 rows] of majorities; `ahead` transposes rows besides."""
     slots = [[slot_of(builder, ir.Constant(_ROW, None)) for _ in _VECTORS] for _ in range(number)]
 
     def count(step):
@@ -99,11 +99,11 @@ def _count_pairs(builder, lanes, length, queries, number, ones, ahead):
 
 
 def _pair(builder, low, high, places, ones):
-    """Inverted exclusive ors of words of rows and those behind, in whose places they are put; `ones` count theirs."""
-    found = []
+    """Store and return inverted exclusive ors of words of rows and the words behind; add their ones to `ones`."""
+    pairs = []
     for v, *words, place in zip(_VECTORS, low, high, places, strict=True):
         differing, seen = builder.xor(*words), place_of(builder, ones, v, _ROW)
         builder.store(builder.add(builder.load(seen, align=8), popcounts(builder, differing)), seen, align=8)
-        found.append(builder.not_(differing))
-        builder.store(found[-1], place, align=8)
-    return found
+        pairs.append(builder.not_(differing))
+        builder.store(pairs[-1], place, align=8)
+    return pairs

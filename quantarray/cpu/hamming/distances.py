@@ -1,4 +1,4 @@
-"""Hamming distances of 8 or 32 rows at a time, and which of them are near enough to look at."""
+"""Hamming distances of 8 or 32 rows at a time, and masks of the rows that are near enough."""
 
 from functools import reduce
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.masks import ask_for
-from ..llvm.transpose import TURNED, turn_words
+from ..llvm.transpose import WOVEN, weave_words
 from ..llvm.vectors import I64, LANES, WIDTH, const, own_function, place_of, pointer, slot_of, splat
 
 ROWS = WIDTH
-AHEAD = 1 << 13  # bytes: rows that are asked for while others are turned
+AHEAD = 1 << 13  # bytes: how far ahead of the transposed rows others are prefetched
 QUERIES = 5  # by 32 rows at once: 20 of 32 registers
 
 
@@ -36,9 +36,9 @@ def near_rows(typingctx, words, row, query, at, length, limit, out):
         _count_vectors(builder, query, rows, length, sums)
         total = slot_of(builder, _lane_sums(builder, [builder.load(slot) for slot in sums]))
         _count_rest(builder, query, rows, length, total)
-        found = builder.load(total)
-        builder.store(found, place_of(builder, pointer(context, builder, signature, args, 6), 0, vector), align=8)
-        near = builder.icmp_signed("<", found, splat(builder, args[5], WIDTH))
+        distances = builder.load(total)
+        builder.store(distances, place_of(builder, pointer(context, builder, signature, args, 6), 0, vector), align=8)
+        near = builder.icmp_signed("<", distances, splat(builder, args[5], WIDTH))
         return builder.zext(builder.bitcast(near, ir.IntType(WIDTH)), I64)
 
     return signature, codegen
@@ -46,77 +46,80 @@ def near_rows(typingctx, words, row, query, at, length, limit, out):
 
 @intrinsic
 def near_lanes(
-    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, turned, to
+    typingctx, lanes, at, length, queries, query, count, limits, limit, masks, words, row, transposed, to
 ):  # fmt: skip
-    """Bit l of masks[q], q < count, is whether row l of 32 differs from query q in fewer than limits[limit + q] bits;
-    the result is whether any mask has it.
+    """masks[q] bit l = row l of 32 differs from query q in fewer than limits[limit + q] bits, q < count; returns the
+    bits that any mask has.
 
     Word k of the rows is lanes[at + 32 * k + l], of the queries queries[query + q * length + k]; 1 to QUERIES of them.
     All are uint64 but limits, int64, C-contiguous and indexed flat. Sums stay in registers while the words stream by.
 
-    Besides, the first `turned` words, a multiple of 4, of 32 other rows from words[row] on become
+    Besides, the first `transposed` words, a multiple of 4, of 32 other rows from words[row] on become
     lanes[to + 32 * k + l], 8 rows by 4 words a step: shuffles and stores take the place that counting leaves.
     """
     i64 = types.int64
     signature = types.uint64(lanes, i64, i64, queries, i64, i64, limits, i64, masks, words, i64, i64, i64)
 
     def codegen(context, builder, signature, args):
-        here, there = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
+        here, next_lanes = (pointer(context, builder, signature, args, 0, args[i]) for i in (1, 12))
         queries, limits = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (3, 6))
         masks, words = (pointer(context, builder, signature, args, i, at) for i, at in ((8, const(0)), (9, args[10])))
-        given, found = (here, args[2], queries, limits, masks, words, args[11], there), slot_of(builder, const(0))
-        alone = builder.icmp_signed("==", args[11], const(0))
+        operands, near = (
+            (here, args[2], queries, limits, masks, words, args[11], next_lanes),
+            slot_of(builder, const(0)),
+        )
+        single = builder.icmp_signed("==", args[11], const(0))
         for number in range(1, QUERIES + 1):
             with builder.if_then(builder.icmp_signed("==", args[5], const(number))):
-                # One loop alone: between two, sums would be moved to and fro for a few words a row
-                with builder.if_else(alone) as branches:
+                # A single loop: between two, sums would be spilled and loaded again for a few words a row
+                with builder.if_else(single) as branches:
                     for branch, ahead in zip(branches, (False, True), strict=True):
                         with branch:
-                            builder.store(builder.call(_function(builder.module, number, ahead), given), found)
-        return builder.load(found)
+                            builder.store(builder.call(_function(builder.module, number, ahead), operands), near)
+        return builder.load(near)
 
     return signature, codegen
 
 
 def _function(module, number, ahead):
-    """A function for each loop: inlined, its addresses do not fit into registers beside those of a kernel."""
+    """Build a function for each loop: inlined, its addresses do not fit into registers beside those of a kernel."""
     name = f"quantarray.near_lanes.{number}{'.ahead' * ahead}"
     if name in module.globals:
         return module.globals[name]
     word = I64.as_pointer()
-    made = own_function(module, name, [word, I64, *[word] * 4, I64, word], I64)
-    builder = ir.IRBuilder(made.append_basic_block())
-    here, length, queries, limits, masks, words, turned, there = made.args
-    besides = Ahead(words, length, turned, there) if ahead else None
+    function = own_function(module, name, [word, I64, *[word] * 4, I64, word], I64)
+    builder = ir.IRBuilder(function.append_basic_block())
+    here, length, queries, limits, masks, words, transposed, next_lanes = function.args
+    besides = Ahead(words, length, transposed, next_lanes) if ahead else None
     sums = _count_lanes(builder, here, length, queries, number, besides)
     builder.ret(mask_lanes(builder, sums, limits, masks))
-    return made
+    return function
 
 
 class Ahead(NamedTuple):
-    """Rows that are turned while others are counted."""
+    """Rows that are transposed while others are counted."""
 
     words: ir.Value
     length: ir.Value
-    turned: ir.Value
+    transposed: ir.Value
     lanes: ir.Value
 
-    def turn(self, builder, step):
-        """4 words of 8 rows."""
-        row, word = builder.mul(builder.and_(step, const(3)), const(WIDTH)), builder.and_(step, const(-TURNED))
+    def weave(self, builder, step):
+        """Weave 4 words of 8 rows."""
+        row, word = builder.mul(builder.and_(step, const(3)), const(WIDTH)), builder.and_(step, const(-WOVEN))
         source = builder.gep(self.words, [builder.add(builder.mul(row, self.length), word)])
-        turn_words(
+        weave_words(
             builder, source, self.length, builder.gep(self.lanes, [builder.add(row, builder.mul(word, const(LANES)))])
         )
 
-    def ask(self, builder, step):
-        """For as many words of rows behind them, evenly: many at once are waited for."""
+    def prefetch(self, builder, step):
+        """Prefetch as many words of the rows behind, evenly spread: many at once are waited for."""
         at = builder.add(builder.mul(step, const(8 * LANES)), const(AHEAD))
         ask_for(builder, self.words, at, LANES // WIDTH, 2)
 
 
 def _count_lanes(builder, lanes, length, queries, number, ahead):
-    """[query][vector of 8 rows] of distances."""
+    """Return [query][vector of 8 rows] of distances."""
     vector, vectors = ir.VectorType(I64, WIDTH), range(0, LANES, WIDTH)
     slots = [[slot_of(builder, ir.Constant(vector, None)) for _ in vectors] for _ in range(number)]
 
@@ -142,25 +145,25 @@ def _count_lanes(builder, lanes, length, queries, number, ahead):
 
 
 def mask_lanes(builder, sums, limits, masks):
-    """Store which sums are below the limit of their query, and return which are in any of them."""
-    found = []
+    """Store masks of the sums below their query's limit, and return the bits that any mask has."""
+    masked = []
     for q, row in enumerate(sums):
         least = splat(builder, builder.load(builder.gep(limits, [const(q)])), WIDTH)
         near = [builder.bitcast(builder.icmp_signed("<", one, least), ir.IntType(WIDTH)) for one in row]
         bits = [builder.shl(builder.zext(one, I64), const(v * WIDTH)) for v, one in enumerate(near)]
-        found.append(reduce(builder.or_, bits))
-        builder.store(found[-1], builder.gep(masks, [const(q)]))
-    return reduce(builder.or_, found)
+        masked.append(reduce(builder.or_, bits))
+        builder.store(masked[-1], builder.gep(masks, [const(q)]))
+    return reduce(builder.or_, masked)
 
 
 def popcounts(builder, vector):
-    """The ones of each lane."""
+    """Count the ones of each lane."""
     kind = ir.FunctionType(vector.type, [vector.type])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{WIDTH}i64"), [vector])
 
 
 def _ones(builder, a, b):
-    """How many bits differ in each lane of two vectors."""
+    """Count the differing bits in each lane of two vectors."""
     return popcounts(builder, builder.xor(a, b))
 
 
@@ -201,7 +204,7 @@ def _count_rest(builder, query, rows, length, total):
 
 
 def _lane_sums(builder, vectors):
-    """One vector whose lane i is the sum of the lanes of vector i; their number is that of the lanes."""
+    """Return one vector whose lane i is the sum of the lanes of vector i; their number is that of the lanes."""
     lanes, size = len(vectors), 1
     kind = ir.VectorType(ir.IntType(32), lanes)
     while len(vectors) > 1:  # pairs of stretches of `size` lanes are added, and those of two vectors interleave

@@ -1,16 +1,17 @@
-"""The nearest rows by Hamming distance. `docs/kernels/nearest.md` explains the order of the loops.
+"""Find the nearest rows by Hamming distance. `docs/kernels/nearest.md` explains the order of the loops.
 
 Rows that fit into L1 meet all queries before the next ones are read from memory, and distances are looked at only where
-one of some is below the worst that is kept. With AVX-512 and several queries, rows are made lanes of vectors, while
-others are counted, and up to 5 queries meet them at once; else 8 rows are counted by one query, a row at a time.
+one of some is below the worst that is stored. With AVX-512 and several queries, rows are transposed into lanes of
+vectors while others are counted, and up to 5 queries meet them at once; else one query meets 8 rows, a row at a time.
 """
 
 import numpy as np
 
 from ..llvm.masks import popcount
-from ..llvm.transpose import TURNED, part_1, part_2, part_3, weave_lanes
+from ..llvm.transpose import WOVEN, part_1, part_2, part_3, weave_lanes
 from ..llvm.vectors import LANES, PAIR, TILE, WIDTH
-from ..popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT, shuffle_tile, split_lanes
+from ..llvm.views import RunSpan, View
+from ..popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT, SplitWeights, shuffle_tile, split_lanes
 from ..popcount.band_sums import mask_sums
 from ..popcount.bands import BY_SHUFFLES, MOST
 from ..popcount.tiles import IN_REGISTERS
@@ -25,8 +26,8 @@ STRETCH = 1 << 13  # bytes of rows that meet all queries before the next ones
 _LEAST = 1 << 16  # words compared that are worth a parallel region
 _FAR = np.iinfo(np.int64).max
 _ROOM = 1 << 62  # more than any distance, to which a number of ones can be added
-_SEVERAL = 4  # queries for which rows are turned into lanes
-_PAIRED = 12  # words of a row, an even number, from which on pairs of them are worth what making them takes
+_SEVERAL = 4  # queries from which on rows are transposed into lanes
+_PAIRED = 12  # words of a row, an even number, from which on counting them in pairs pays
 _BEYOND = 65535  # all sums of MOST words
 BY_LANES = IN_REGISTERS  # a branch on a global is not even compiled where it is False
 
@@ -37,23 +38,23 @@ def nearest(words, queries, out):
     if not rows or not out.size:
         return
     workers = threads.workers(work, _LEAST)
-    found = np.repeat(out[None], threads.pieces(-(-rows // ROWS), workers), axis=0) if workers > 1 else out[None]
-    threads.run(_nearest_range, (words, queries, found), len(found), workers, len(found))
+    best = np.repeat(out[None], threads.pieces(-(-rows // ROWS), workers), axis=0) if workers > 1 else out[None]
+    threads.run(_nearest_range, (words, queries, best), len(best), workers, len(best))
     if workers > 1:
-        _merge(found, out)
+        _merge(best, out)
 
 
-def _merge(found, out):
-    """The best of what each piece found; of equal distances the lowest index, which is the first piece's."""
-    distances, indices = (found[:, i].transpose(1, 0, 2).reshape(out.shape[1], -1) for i in (0, 1))
+def _merge(best, out):
+    """Merge the best of each piece; of equal distances the lowest index wins, which is the first piece's."""
+    distances, indices = (best[:, i].transpose(1, 0, 2).reshape(out.shape[1], -1) for i in (0, 1))
     order = np.argsort(distances, axis=1, kind="stable")[:, : out.shape[2]]
     out[0], out[1] = (np.take_along_axis(a, order, axis=1) for a in (distances, indices))
 
 
 @Kernel
-def _nearest_range(words, queries, found, piece, _):
-    out = found[piece]
-    first, last = share(piece, len(found), len(words))
+def _nearest_range(words, queries, best, piece, _):
+    out = best[piece]
+    first, last = share(piece, len(best), len(words))
     if queries.shape[0] >= _SEVERAL and words.shape[1]:
         if BY_LANES:
             first = _nearest_by_lanes(words, queries, first, last, out)
@@ -64,59 +65,60 @@ def _nearest_range(words, queries, found, piece, _):
 
 @inner
 def _nearest_by_lanes(words, queries, first, last, out):
-    """Of 32 rows after the other, as far as they go; returns the first row that is left.
+    """Scan 32 rows at a time; returns the first row that is left.
 
-    While rows meet the first queries, the next ones are turned into lanes.
+    While rows meet the first queries, the next rows are transposed into lanes.
     """
-    (asked, length), kept = queries.shape, out.shape[2]
+    (asked, length), k = queries.shape, out.shape[2]
     tiles, masks, ones = -(-asked // QUERIES), np.empty(QUERIES, np.uint64), np.empty(LANES, np.int64)
     paired = length >= _PAIRED and length % 2 == 0
     searched, more = _in_pairs(queries, paired)
-    limits = np.minimum(out[0, :, kept - 1], _ROOM) + more
-    lanes, here, beside = empty_lines(2 * length, np.uint64), 0, length // TURNED * TURNED
+    limits = np.minimum(out[0, :, k - 1], _ROOM) + more
+    lanes, here, beside = empty_lines(2 * length, np.uint64), 0, length // WOVEN * WOVEN
     stop = first + max(0, last - first) // LANES * LANES
     if first < stop:
-        _turn(words, first, 1, 0, lanes, here)
+        _transpose(words, first, 1, 0, lanes, here)
     for row in range(first, stop, LANES):
-        ahead, there = row + LANES, length - here
-        turned = beside if ahead < stop else 0
+        ahead, behind = row + LANES, length - here
+        transposed = beside if ahead < stop else 0
         for tile in range(tiles):
             query, end = share(tile, tiles, asked)
             if paired:
                 near = near_pairs(
                     lanes, here * LANES, length, searched, query * length, end - query, limits, query, masks, words,
-                    ahead * length, turned, there * LANES, ones, tile == 0,
+                    ahead * length, transposed, behind * LANES, ones, tile == 0,
                 )  # fmt: skip
             else:
                 near = near_lanes(
                     lanes, here * LANES, length, queries, query * length, end - query, limits, query, masks, words,
-                    ahead * length, turned, there * LANES,
+                    ahead * length, transposed, behind * LANES,
                 )  # fmt: skip
-            turned = 0
+            transposed = 0
             if near and _keep_near(masks, words, row, queries, query, end, out):
                 for q in range(query, end):
-                    limits[q] = min(out[0, q, kept - 1], _ROOM) + more[q]
+                    limits[q] = min(out[0, q, k - 1], _ROOM) + more[q]
         if ahead < stop:
-            _turn(words, ahead, 1, beside, lanes, there)
-        here = there
+            _transpose(words, ahead, 1, beside, lanes, behind)
+        here = behind
     return stop
 
 
 @inner
 def _in_pairs(queries, paired):
-    """(queries whose odd words are exclusive ors of these and the ones before, if words are `paired`; how many ones
-    those have)."""
-    found, ones = queries.copy(), np.zeros(len(queries), np.int64)
+    """Return (queries, ones): if words are `paired`, odd words are exclusive ors with the words before, and `ones`
+    counts the ones of those.
+    """
+    paired_queries, ones = queries.copy(), np.zeros(len(queries), np.int64)
     for q in range(len(queries) if paired else 0):
         for k in range(1, queries.shape[1], 2):
-            found[q, k] ^= queries[q, k - 1]
-            ones[q] += popcount(found[q, k])
-    return found, ones
+            paired_queries[q, k] ^= queries[q, k - 1]
+            ones[q] += popcount(paired_queries[q, k])
+    return paired_queries, ones
 
 
 @inner
 def _nearest_by_shuffles(words, queries, first, last, out):
-    """Of 128 rows after the other."""
+    """Scan 128 rows at a time."""
     length, origins = words.shape[1], _tiles(queries)
     runs, masks = np.array([[0, 0, length]]), np.empty(TILE, np.uint64)
     lanes, split = empty_lines(2 * length, np.uint64), empty_lines(SHUFFLED // PAIR * length * SPLIT // LANES, np.uint8)
@@ -126,28 +128,34 @@ def _nearest_by_shuffles(words, queries, first, last, out):
     for row in range(first, last - SHUFFLED + 1, SHUFFLED):
         for pair in range(SHUFFLED // PAIR):
             for block in range(2):
-                _turn(words, row + pair * PAIR + block * LANES, LANES // WIDTH, 0, lanes, block * length)
+                _transpose(words, row + pair * PAIR + block * LANES, LANES // WIDTH, 0, lanes, block * length)
             split_lanes(lanes, 0, length * LANES, length, split, pair * length * SPLIT)
         for tile in range(len(origins)):
-            shuffle_tile(
-                queries, 0, origins, tile * TILE, split, length * SPLIT, SHUFFLED // PAIR, runs, 0, 1, -1, sums, 0
-            )
-            found = False
+            _shuffle(queries, origins, tile, split, runs, sums)
+            nearer = False
             for block in range(SHUFFLED // LANES):
                 mask_sums(sums, block * LANES, SHUFFLED, least, tile * LANES, masks)
                 for p in range(TILE):
                     masks[p] = ~masks[p] & np.uint64(0xFFFFFFFF)
                 query = tile * TILE
                 end = min(query + TILE, queries.shape[0])
-                found |= _keep_near(masks, words, row + block * LANES, queries, query, end, out)
-            if found:
+                nearer |= _keep_near(masks, words, row + block * LANES, queries, query, end, out)
+            if nearer:
                 least[tile] = min(_worst(out, tile), _BEYOND)
     return first + max(0, last - first) // SHUFFLED * SHUFFLED
 
 
+@inline
+def _shuffle(queries, origins, tile, split, runs, sums):
+    """sums[128 * p + l] = |queries ^ rows| of the 4 queries of a tile and of 128 rows, whose words are `split`."""
+    columns = SplitWeights(split, runs[0, 2] * SPLIT, SHUFFLED // PAIR)
+    queried, sums = View(queries, 0), View(sums, 0)
+    shuffle_tile(queried, View(origins, tile * TILE), columns, RunSpan(runs, 0, 1), -1, sums)
+
+
 @inner
 def _tiles(queries):
-    """Where the queries of each tile begin; the last one fills a tile up."""
+    """Return where the queries of each tile begin; the last one fills a tile up."""
     asked, length = queries.shape
     origins = np.empty((-(-asked // TILE), TILE), np.int64)
     for tile in range(len(origins)):
@@ -158,7 +166,7 @@ def _tiles(queries):
 
 @inner
 def _worst(out, tile):
-    """A distance from which on a row is too far for all queries of a tile."""
+    """Return the distance from which on a row is too far for all queries of a tile."""
     return out[0, tile * TILE : (tile + 1) * TILE, -1].max()
 
 
@@ -168,36 +176,38 @@ def _keep_near(masks, words, row, queries, first, last, out):
 
     True where there are any.
     """
-    found, kept = False, out.shape[2]
+    any_near, k = False, out.shape[2]
     for q in range(first, last):
         near = masks[q - first]
         for lane in range(LANES if near else 0):
             if (near >> np.uint64(lane)) & np.uint64(1):
                 distance = _distance(words, row + lane, queries, q)
-                if distance < out[0, q, kept - 1]:
+                if distance < out[0, q, k - 1]:
                     _insert(out, q, distance, row + lane)
-                    found = True
-    return found
+                    any_near = True
+    return any_near
 
 
 @inner
-def _turn(words, row, apart, start, lanes, to):
-    """Word k of 32 rows side by side, from word `start` on, a multiple of 4: lanes[to + k, 8 * j + i] is that of
-    row + 8 * j + i where `apart` is 1, and of row + j + 4 * i where it is 4."""
+def _transpose(words, row, apart, start, lanes, to):
+    """lanes[to + k, 8 * j + i] = word k of row + 8 * j + i where `apart` is 1, or of row + j + 4 * i where it is 4.
+
+    Transposes 32 rows from word `start`, a multiple of 4, on.
+    """
     length, ahead = words.shape[1], WIDTH if apart == 1 else 1
     for j in range(LANES // WIDTH):
         first = row + j * ahead
-        if length < TURNED:
-            _turn_few(words, first, apart, lanes, to, j * WIDTH)
+        if length < WOVEN:
+            _transpose_short(words, first, apart, lanes, to, j * WIDTH)
             continue
-        for k in range(start, length, TURNED):
-            k = min(k, length - TURNED)  # the last words lie over those before
+        for k in range(start, length, WOVEN):
+            k = min(k, length - WOVEN)  # the last words lie over those before
             weave_lanes(words, first * length + k, apart * length, lanes, (to + k) * LANES + j * WIDTH)
 
 
 @inline
-def _turn_few(words, row, apart, lanes, to, lane):
-    """The same of 8 rows of 1, 2 or 3 words."""
+def _transpose_short(words, row, apart, lanes, to, lane):
+    """Transpose 8 rows of 1, 2 or 3 words, as `_transpose` does."""
     length = words.shape[1]
     at, place = row * length, to * LANES + lane
     if apart > 1:
@@ -222,20 +232,20 @@ def _distance(words, row, queries, q):
 
 @inner
 def _nearest_by_rows(words, queries, first, last, out):
-    length, kept = words.shape[1], out.shape[2]
-    found = np.empty(ROWS, np.int64)
+    length, k = words.shape[1], out.shape[2]
+    distances = np.empty(ROWS, np.int64)
     stretch = max(ROWS, STRETCH // (8 * max(length, 1)) // ROWS * ROWS)
     for start in range(first, last, stretch):
         stop = min(start + stretch, last)
         for q in range(queries.shape[0]):
-            worst = out[0, q, kept - 1]
+            worst = out[0, q, k - 1]
             row = start
             while row + ROWS <= stop:
-                near = near_rows(words, row * length, queries, q * length, length, worst, found)
+                near = near_rows(words, row * length, queries, q * length, length, worst, distances)
                 if near:
                     for i in range(ROWS):
-                        if found[i] < worst:
-                            worst = _insert(out, q, found[i], row + i)
+                        if distances[i] < worst:
+                            worst = _insert(out, q, distances[i], row + i)
                 row += ROWS
             for r in range(row, stop):
                 distance = _distance(words, r, queries, q)
@@ -245,7 +255,7 @@ def _nearest_by_rows(words, queries, first, last, out):
 
 @inner
 def _insert(out, q, distance, row):
-    """Put a row behind those that are as near; the worst falls out. Returns the worst that is left."""
+    """Insert a row behind those that are as near; the worst drops out. Returns the worst that is left."""
     at = out.shape[2] - 1
     while at and out[0, q, at - 1] > distance:
         out[0, q, at], out[1, q, at] = out[0, q, at - 1], out[1, q, at - 1]

@@ -1,4 +1,4 @@
-"""The instructions of `amx.py` in memory, after the pseudo-code of Intel's manual: a test form, slow, right anywhere.
+"""Emulate AMX's instructions in memory, after the pseudo-code of Intel's manual: for tests, slow, on any machine.
 
 What the processor refuses is an error here too: a wrong configuration, a tile that is not configured, or tiles whose
 shapes do not fit.
@@ -18,7 +18,9 @@ _LENGTHS, _COUNTS = 16, 48  # where a configuration has bytes a row, and rows
 
 
 class EmulatedAmx:
-    """As `Amx`; the registers are on the stack of the function that uses them, in which they are not configured yet."""
+    """Instructions as those of `Amx`; the registers are on the stack of the function that uses them, not configured at
+    first.
+    """
 
     def __init__(self, context, builder):
         self.context, self.builder = context, builder
@@ -70,7 +72,7 @@ def _release(state):
 
 @njit
 def _shape(memory, tile):
-    """(rows, bytes a row) of a tile."""
+    """Return (rows, bytes a row) of a tile."""
     rows, length = memory[_COUNTS + tile], memory[_LENGTHS + 2 * tile]
     if rows == 0 or length == 0:
         raise RuntimeError("AMX: the tile is not configured")

@@ -16,14 +16,14 @@ CONFIG = bytes([1, *[0] * 15, *[BYTES, 0] * REGISTERS, *[0] * 16, *[ROWS] * REGI
 
 
 def config_of(builder):
-    """Where the configuration of all eight tiles lies in memory."""
+    """Point to the configuration of all eight tiles in memory."""
     kind = ir.ArrayType(I8, CONFIG_BYTES)
-    found = cgutils.global_constant(builder, "quantarray.tiles", ir.Constant(kind, bytearray(CONFIG)))
-    return builder.bitcast(found, I8.as_pointer())
+    config = cgutils.global_constant(builder, "quantarray.tiles", ir.Constant(kind, bytearray(CONFIG)))
+    return builder.bitcast(config, I8.as_pointer())
 
 
 class Amx:
-    """Instructions on tiles. A thread's own: what configures them releases them too."""
+    """Instructions on the tiles of a thread: what configures them releases them too."""
 
     def __init__(self, context, builder):
         self.builder = builder
@@ -38,7 +38,7 @@ class Amx:
         self._call("tilezero", _literal(tile))
 
     def load(self, tile, data, stride):
-        """16 rows of 64 bytes, `stride` bytes apart."""
+        """Load 16 rows of 64 bytes, `stride` bytes apart."""
         self._call("tileloadd64", _literal(tile), data, stride)
 
     def store(self, tile, data, stride):

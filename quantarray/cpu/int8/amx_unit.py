@@ -1,4 +1,4 @@
-"""Whether a matrix unit multiplies bytes in this process, and what that changes for `costs.py`.
+"""Find the matrix unit that multiplies bytes in this process, and what it changes for `costs.py`.
 
 Nobody has run these kernels on a machine with AMX yet. So a unit that is to be used has to show first, once a process,
 that its products are right; `trial.py` has it do so in another process before, where nobody asked for it.
@@ -7,6 +7,7 @@ that its products are right; `trial.py` has it do so in another process before, 
 import numpy as np
 
 from ..llvm.vectors import LANES
+from ..llvm.views import ByteWeights, Rows, RunSpan
 from ..runtime import isa
 from ..runtime.jit import entry
 from . import dot_amx, dot_tile
@@ -21,11 +22,12 @@ _QUADS = 16  # of a word
 def _multiply(unit, codes, stride, weights, fresh, totals):
     apart, beside = weights.size // 2, totals.size // 2
     spans = np.array([[0, 0, _QUADS], [_QUADS, _QUADS, apart // (LANES * QUAD) - _QUADS]])
-    dot_rows(unit, codes, 0, stride, _PIXELS, weights, 0, apart, 2, spans, 0, 2, fresh, totals, 0, beside)
+    rows, blocks, sums = Rows(codes, 0, stride), ByteWeights(weights, 0, apart, 2), Rows(totals, 0, beside)
+    dot_rows(unit, rows, _PIXELS, blocks, RunSpan(spans, 0, 2), fresh, sums)
 
 
 def wrong(unit, multiply=_multiply):
-    """How many sums of a product, with the largest bytes there are among them, are not NumPy's."""
+    """Count the sums of a product, with the largest bytes among its operands, that differ from NumPy's."""
     rng, stride = np.random.default_rng(0), 64 * (_WORDS + 1)
     codes = rng.choice(np.array([0, 1, 127, 128, 255], np.uint8), (_PIXELS, stride))
     weights = rng.choice(np.array([-128, -1, 0, 1, 127], np.int8), (2, 64 * _WORDS // QUAD, LANES, QUAD))
@@ -38,8 +40,8 @@ def wrong(unit, multiply=_multiply):
     return int((totals != expected).sum())
 
 
-def found():
-    """The unit to pass to kernels, or None."""
+def find_unit():
+    """Return the unit to pass to kernels, or None."""
     if isa.NAME == isa.EMULATED:
         return dot_amx.EmulatedTiles()
     if isa.NAME != "amx":
@@ -53,7 +55,7 @@ def found():
     return unit
 
 
-UNIT = found()
+UNIT = find_unit()
 COUNTS_BY_SHUFFLES = UNIT is None and isa.COUNTING == "avx512bw"  # costs are in what counting by shuffles takes
 _chosen = dot_tile if UNIT is None else dot_amx
 DOT_PASSES, DOT_ALONE, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_ALONE, _chosen.MOST_PRODUCT

@@ -1,4 +1,4 @@
-"""The windows of a tile of 4 pixels moved side by side, a cache line at a time."""
+"""Copy the windows of a tile of 4 pixels side by side, a cache line at a time."""
 
 from llvmlite import ir
 from numba import types
@@ -7,23 +7,25 @@ from numba.extending import intrinsic
 
 from ...core.format import LINE
 from ..llvm.vectors import I8, TILE, const, place_of, pointer, splat
+from ..llvm.views import flat
 
-HALF = 32  # bytes: what is left of a run goes by half a line where that is enough, since most whole ones lie over two
+HALF = 32  # bytes: the rest of a run is copied by half a line where that is enough: most whole ones cross two lines
 
 
 @intrinsic
-def copy_windows(typingctx, codes, places, place, spans, first, last, unit, base, rows, row, apart):
-    """rows[row + p * apart + to + k] = codes[places[place + p] + at + k] - base for 4 pixels p and k < length.
+def copy_windows(typingctx, codes, places, spans, unit, base, rows):
+    """rows[p, to + k] = codes[places[p] + at + k] - base for 4 pixels p and k < length, modulo 256.
 
-    Spans first .. last of int64 spans[n 3] are (at, to, length) in units of so many bytes; zeros follow each up to a
-    multiple of 32 bytes, and less than 64 bytes behind it are read. Both are uint8, C-contiguous and indexed flat;
-    differences are modulo 256. As a loop over pixels around `copy_bytes` this took ten times as long as the products of
-    64 channels.
+    Spans first .. last of int64 spans[n 3], a `RunSpan`, are (at, to, length) in units of `unit` bytes. Zeros follow
+    each up to a multiple of 32 bytes, and less than 64 bytes behind it are read. codes are uint8, places a `View` of
+    int64, rows a `Rows` of uint8. As a loop over pixels around `copy_bytes` this took ten times as long as the
+    products of 64 channels.
     """
     i64 = types.int64
-    signature = types.void(codes, places, i64, spans, i64, i64, i64, i64, rows, i64, i64)
+    signature = types.void(codes, places, spans, i64, i64, rows)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         codes, spans = (pointer(context, builder, signature, args, i) for i in (0, 3))
         places, rows = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (1, 8))
         windows = [builder.gep(codes, [builder.load(builder.gep(places, [const(p)]))]) for p in range(TILE)]
@@ -38,19 +40,19 @@ def copy_windows(typingctx, codes, places, place, spans, first, last, unit, base
             def copy(width, place, keep):
                 vector, base = ir.VectorType(I8, width), splat(builder, low, width)
                 for window, row in zip(windows, rows, strict=True):
-                    found = builder.load(place_of(builder, window, builder.add(at, place), vector), align=1)
+                    read = builder.load(place_of(builder, window, builder.add(at, place), vector), align=1)
                     to_row = place_of(builder, row, builder.add(to, place), vector)
-                    builder.store(keep(builder.sub(found, base)), to_row, align=1)
+                    builder.store(keep(builder.sub(read, base)), to_row, align=1)
 
             def copy_rest(width):
                 vector = ir.VectorType(I8, width)
                 lanes, count = ir.Constant(vector, list(range(width))), splat(builder, builder.trunc(rest, I8), width)
-                kept = builder.icmp_unsigned("<", lanes, count)
-                copy(width, whole, lambda found: builder.select(kept, found, ir.Constant(vector, None)))
+                inside = builder.icmp_unsigned("<", lanes, count)
+                copy(width, whole, lambda codes: builder.select(inside, codes, ir.Constant(vector, None)))
 
             whole = builder.and_(size, const(-LINE))
             with cgutils.for_range(builder, builder.udiv(size, const(LINE))) as step:
-                copy(LINE, builder.mul(step.index, const(LINE)), lambda found: found)
+                copy(LINE, builder.mul(step.index, const(LINE)), lambda codes: codes)
             rest = builder.sub(size, whole)
             with builder.if_then(builder.icmp_signed("!=", rest, const(0))):
                 with builder.if_else(builder.icmp_signed("<=", rest, const(HALF))) as (short, long):

@@ -1,4 +1,4 @@
-"""Convolution and matrix product of operands of several bits, by dot products of bytes that live in the cache only.
+"""Convolution and matrix product of operands of several bits, by dot products of bytes that never leave the cache.
 
     sum u*v = base_x * sum v + step_x * sum a*v
 
@@ -7,11 +7,13 @@ is left. Where they do not, v is taken in terms of codes. `docs/kernels/dot.md` 
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from ..epilogue.finish import finish_tile, target
 from ..llvm.vectors import LANES, TILE
+from ..llvm.views import ByteWeights, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.affine import Added
 from ..popcount.packed_weights import QUADS, interleave, restore
 from ..popcount.tile_tasks import Effort, Task, drive, tiles_of
@@ -25,7 +27,7 @@ from .dot_tile import dot_tile
 from .expand import expand
 from .im2row import line_up, row_bytes, whole_spans
 from .interface import QUAD
-from .windows import BAND, WORD, bring, spans_of
+from .windows import BAND, WORD, ByteBuffer, bring, spans_of
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 PAIR = 2  # blocks of 32 channels whose weights are expanded at once
@@ -51,9 +53,9 @@ def _task(x, fixed):
 
 @entry
 def bytes_of_levels(terms):
-    """(base, unit, shift, step): levels v = shift + step * b of a term as int8 b = base + unit * code.
+    """Return (base, unit, shift, step): levels are shift + step * b, with b = base + unit * code as int8.
 
-    The levels themselves where they fit, or else codes, of 8 bits less 128.
+    b is the level itself where it fits, or else the code, less 128 for 8 bits.
     """
     planes, base, step = terms[0, 1], terms[0, 2], terms[0, 3]
     last = base + step * ((1 << planes) - 1)
@@ -77,16 +79,33 @@ def _sum_windows(codes, windows, i, kind, firsts, spans, ones):
 
 
 @inline
-def expand_blocks(w, block, near, begin, end, base, unit, weights, weight, apart):
-    """Words begin .. end of `near` blocks as bytes, those of a block `apart` from the one before."""
+def expand_blocks(w, block, span, base, unit, weights):
+    """Expand words span[0] .. span[1] of blocks from `block` on to `ByteWeights`."""
     j0, planes, length, plane = w.terms[0, 0], w.terms[0, 1], w.words.shape[2], w.words.shape[1] * w.words.shape[2]
-    for b in range(near):
-        word, count = (j0 * plane + (block + b) * length + begin) * LANES, (end - begin) * LANES
-        expand(w.words, word, 1, plane * LANES, planes, count, base, unit, weights, weight + b * apart)
+    for b in range(weights.blocks):
+        word, count = (j0 * plane + (block + b) * length + span[0]) * LANES, (span[1] - span[0]) * LANES
+        to = View(weights.data, weights.at + b * weights.apart)
+        expand(Planes(w.words, word, planes, plane * LANES), 1, count, base, unit, to)
+
+
+class Stretch(NamedTuple):
+    """A stretch of the contraction: the spans of its words in windows of each border class."""
+
+    spans: np.ndarray
+    firsts: np.ndarray  # int64[classes + 1]
+    fresh: bool  # the first one, whose sums are not added to others
+
+
+@inline
+def _dot(codes, windows, tile, kind, weights, stretch, totals, total):
+    """totals[total ..] += the products of a tile's windows, of a border class, and some blocks in a stretch."""
+    spans = RunSpan(stretch.spans, stretch.firsts[kind], stretch.firsts[kind + 1])
+    dot_tile(codes, View(windows, tile * TILE), weights, spans, stretch.fresh, View(totals, total * LANES))
 
 
 @partial(Kernel, takes=True)
-def _dot_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker):
+def _dot_range(prepared, matrix, starts, x, values, words, dealt, worker):
+    w, plan, finish = prepared
     # `matrix` is an argument because Numba's cache on disk tells kernels apart by the types of theirs: a process that
     # may not use a matrix unit, and passes None, never loads code that does. A branch on None is not even compiled
     base, unit, shift, step = bytes_of_levels(w.terms)
@@ -96,7 +115,7 @@ def _dot_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker)
     apart = -(-length // stretches) * LANES * WORD
     weights = np.empty(PAIR * apart + WORD, np.uint8)
     weight = first_line(weights)
-    codes, marks, mark = np.empty(0, np.uint8), np.zeros(0, np.int32), 0
+    buffer, mark = ByteBuffer(np.empty(0, np.uint8), np.zeros(0, np.int32), 0), 0
     places, windows, ones = empty_places(BAND), np.empty((BAND, TILE), np.int64), np.zeros((BAND, TILE), np.int64)
     if matrix is None:  # sums[slot, block, pixel], a slot for each tile that waits for the next stretch
         slots, apart_slots, apart_blocks = BAND if stretches > 1 else 1, PAIR * TILE, TILE
@@ -112,35 +131,30 @@ def _dot_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker)
         band = 0
         for nth in range(w.groups):
             group, mark = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes), mark + 1
-            shifted = nth * w.group_words
+            span = TileSpan(low, end, nth * w.group_words)
             if matrix is None:
-                band, codes, marks = bring(
-                    x.words, x.terms, plan, length, low, end, shifted, codes, marks, mark, places.origins, windows
-                )  # fmt: skip
+                buffer = ByteBuffer(buffer.codes, buffer.marks, mark)
+                band, buffer = bring(x, plan, length, span, buffer, places.origins, windows)
             else:
-                band, codes = line_up(
-                    matrix, x.words, x.terms, plan, length, low, end, shifted, codes, places.origins, windows
-                )  # fmt: skip
-            place_tiles(plan, low, band, shifted, places)
+                band, buffer = line_up(matrix, x, plan, length, span, buffer, places.origins, windows)
+            codes = buffer.codes
+            place_tiles(plan, low, band, span.shift, places)
             for i in range(band if added.along else 0):
                 _sum_windows(codes, windows, i, places.kinds[i], firsts, spans, ones)
             first, last = blocks(group.block, group_blocks, PAIR, chunk, len(starts))
             for task in range(-(-(last - first) // PAIR) * stretches):
                 pair, s = first + task // stretches * PAIR, task % stretches
                 near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
-                expand_blocks(w, pair, near, begin, stop, base, unit, weights, weight, apart)
+                pair_weights, stretch = ByteWeights(weights, weight, apart, near), Stretch(spans, firsts[s], s == 0)
+                expand_blocks(w, pair, (begin, stop), base, unit, pair_weights)
                 if matrix is not None:
-                    dot_rows(
-                        matrix, codes, windows[0, 0], row_bytes(length), band * TILE, weights, weight, apart, near,
-                        spans, firsts[s, 0], firsts[s, 1], s == 0, totals, 0, apart_blocks * LANES,
-                    )  # fmt: skip
+                    rows, sums = Rows(codes, windows[0, 0], row_bytes(length)), Rows(totals, 0, apart_blocks * LANES)
+                    some = RunSpan(spans, firsts[s, 0], firsts[s, 1])
+                    dot_rows(matrix, rows, band * TILE, pair_weights, some, s == 0, sums)
                 for i in range(band):
                     total = i % slots * apart_slots
                     if matrix is None:
-                        dot_tile(
-                            codes, windows, i * TILE, weights, weight, apart, near, spans, firsts[s, places.kinds[i]],
-                            firsts[s, places.kinds[i] + 1], s == 0, totals, total * LANES,
-                        )  # fmt: skip
+                        _dot(codes, windows, i, places.kinds[i], pair_weights, stretch, totals, total)
                     for b in range(near if s + 1 == stretches else 0):
                         lanes = lanes_of(group, pair + b)
                         finish_tile(totals, total + b * apart_blocks, i, lanes, places, added, ones, to)

@@ -8,14 +8,14 @@ from numba.core import cgutils
 from ..llvm.vectors import I8, I16, I32, LANES
 from .interface import tile_dotter
 
-DOT_PASSES = 6  # of `count_tile` over one pair of planes take as long: see `../costs.py`
+DOT_PASSES = 6  # pairs of planes that `count_tile` counts in the same time: see `../costs.py`
 DOT_ALONE = 1
 MOST_PRODUCT = 2**14 - 1  # of two bytes, or the sum of a pair saturates
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """How vectors of some 32-bit lanes do it, where registers hold so many channels of 4 pixels in one walk."""
+    """Multiply bytes in vectors of some 32-bit lanes, where registers hold so many channels of 4 pixels in one walk."""
 
     lanes: int
     held: int

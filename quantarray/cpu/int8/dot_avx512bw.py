@@ -1,4 +1,4 @@
-"""The same dot products by 512 bits, for AVX-512 without VNNI: 64 channels of 4 pixels are 16 of the 32 registers."""
+"""Dot products by AVX-512 without VNNI, in 512 bits: 64 channels of 4 pixels are 16 of the 32 registers."""
 
 from .dot_avx2 import MOST_PRODUCT, Pairs
 from .interface import tile_dotter

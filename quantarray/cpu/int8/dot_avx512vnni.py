@@ -7,15 +7,15 @@ from ..llvm.vectors import I32, LANES
 from ..runtime.isa import COUNTING
 from .interface import tile_dotter
 
-# Of counting one pair of planes take as long, by `count_tile` or by shuffles: see `../costs.py`
+# Pairs of planes that are counted in the same time, by `count_tile` or by shuffles: see `../costs.py`
 DOT_PASSES = 2.5 if COUNTING == "avx512bw" else 5
-DOT_ALONE = 1.25  # as long as one of two takes a block of 32 channels alone, whose additions wait for each other
+DOT_ALONE = 1.25  # times as long a single block of 32 channels takes as one of two: its additions wait for each other
 MOST_PRODUCT = 2**15  # of two bytes: all
 _ROW = ir.VectorType(I32, 16)
 
 
 class Vnni:
-    """vpdpbusd: uint8 by int8, sums of 32 bits, no saturation."""
+    """Multiply by vpdpbusd: uint8 by int8, sums of 32 bits, no saturation."""
 
     lanes = 16
 

@@ -1,4 +1,4 @@
-"""Planes of bits become bytes, 64 at a time: a word of a plane is the mask of one addition with AVX-512."""
+"""Expand bit-planes to bytes, 64 at a time: a word of a plane is the mask of one addition with AVX-512."""
 
 import numpy as np
 from llvmlite import ir
@@ -7,6 +7,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I64, LANES, const, own_function, place_of, pointer, splat
+from ..llvm.views import flat
 
 MOST_PLANES = 8
 _BITS = 64
@@ -14,49 +15,51 @@ _ROW = ir.VectorType(I8, _BITS)
 
 
 @intrinsic
-def expand(typingctx, words, word, step, apart, planes, count, base, unit, codes, start):
-    """codes[start + 64 * k + i] = base + unit * sum_j 2^j * (bit i of words[word + k * step + j * apart]), k < count.
+def expand(typingctx, words, step, count, base, unit, codes):
+    """codes[64 * k + i] = base + unit * sum_j 2^j * (bit i of words[k * step + j * apart]), k < count, modulo 256.
 
-    Modulo 256: int8 too. Arrays are C-contiguous and indexed flat, words uint64 and codes uint8.
+    words are `Planes` of uint64, codes a `View` of uint8, which may be read as int8.
     """
     i64 = types.int64
-    signature = types.void(words, i64, i64, i64, i64, i64, i64, i64, codes, i64)
+    signature = types.void(words, i64, i64, i64, i64, codes)
 
     def codegen(context, builder, signature, args):
-        words, codes = (pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (8, 9)))
-        builder.call(_function(builder.module), [words, *args[2:8], codes])
+        signature, args = flat(context, builder, signature, args)
+        words, codes = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 8))
+        planes, apart, step, *rest = args[2:8]
+        builder.call(_function(builder.module), [words, step, apart, planes, *rest, codes])
 
     return signature, codegen
 
 
 def _function(module):
-    """One function for all places of a kernel that expand: inlined into each, a first product took 21 s, and not 12."""
+    """Build one function for all places of a kernel: inlined into each, a first product took 21 s instead of 12."""
     name = "quantarray.expand"
     if name in module.globals:
         return module.globals[name]
-    made = own_function(module, name, [I64.as_pointer(), *[I64] * 6, I8.as_pointer()])
-    builder = ir.IRBuilder(made.append_basic_block())
-    words, step, apart, planes, count, base, unit, codes = made.args
+    function = own_function(module, name, [I64.as_pointer(), *[I64] * 6, I8.as_pointer()])
+    builder = ir.IRBuilder(function.append_basic_block())
+    words, step, apart, planes, count, base, unit, codes = function.args
     first, low = (splat(builder, builder.trunc(value, I8), _BITS) for value in (base, unit))
-    after = made.append_basic_block()
+    after = function.append_basic_block()
     choice = builder.switch(planes, after)
     for number in range(1, MOST_PLANES + 1):
-        block = made.append_basic_block()
+        block = function.append_basic_block()
         choice.add_case(const(number), block)
         builder.position_at_end(block)
-        _expand(builder, words, step, apart, number, count, first, low, codes)
+        rows = [builder.gep(words, [builder.mul(apart, const(j))]) for j in range(number)]
+        _expand(builder, rows, step, count, first, low, codes)
         builder.branch(after)
     builder.position_at_end(after)
     builder.ret_void()
-    return made
+    return function
 
 
-def _expand(builder, words, stride, apart, planes, count, base, unit, codes):
-    """A loop for each number of planes: as an inner loop they took twice as long."""
+def _expand(builder, rows, stride, count, base, unit, codes):
+    """Write the loop for some planes, each a row of words: an inner loop over planes took twice as long."""
     steps = [unit]
-    for _ in range(planes - 1):
+    for _ in rows[1:]:
         steps.append(builder.add(steps[-1], steps[-1]))
-    rows = [builder.gep(words, [builder.mul(apart, const(j))]) for j in range(planes)]
     with cgutils.for_range(builder, count) as k:
         total, at = base, builder.mul(k.index, stride)
         for row, step in zip(rows, steps, strict=True):
@@ -82,19 +85,17 @@ def copy_bytes(typingctx, words, at, size, length, base, codes, start):
         pieces = builder.sdiv(builder.add(args[3], const(_BITS - 1)), const(_BITS))
         with cgutils.for_range(builder, pieces) as piece:
             k = builder.mul(piece.index, const(_BITS))
-            inside = builder.icmp_signed("<=", builder.add(k, const(_BITS)), left)
+            readable = builder.icmp_signed("<=", builder.add(k, const(_BITS)), left)
             rest = builder.sub(args[3], k)
-            with builder.if_else(inside, likely=True) as (whole, ragged):
+            with builder.if_else(readable, likely=True) as (whole, ragged):
                 with whole:
-                    found = builder.sub(
-                        builder.load(place_of(builder, words, k, _ROW), align=1), splat(builder, low, _BITS)
-                    )
+                    read = builder.load(place_of(builder, words, k, _ROW), align=1)
+                    differences = builder.sub(read, splat(builder, low, _BITS))
                     full = builder.icmp_signed(">=", rest, const(_BITS))
                     count = builder.select(full, const(_BITS), rest)
-                    kept = builder.icmp_unsigned("<", lanes, splat(builder, builder.trunc(count, I8), _BITS))
-                    builder.store(
-                        builder.select(kept, found, ir.Constant(_ROW, None)), place_of(builder, codes, k, _ROW), align=1
-                    )
+                    inside = builder.icmp_unsigned("<", lanes, splat(builder, builder.trunc(count, I8), _BITS))
+                    value = builder.select(inside, differences, ir.Constant(_ROW, None))
+                    builder.store(value, place_of(builder, codes, k, _ROW), align=1)
                 with ragged:
                     with cgutils.for_range(builder, const(_BITS)) as step:
                         i = builder.add(k, step.index)
@@ -117,7 +118,7 @@ def clear_bytes(typingctx, codes, start, length):
 
 
 def lay_out_quads(words):
-    """Weight words[.. 32] so that 64 bits are those of 16 channels by 4 neighbours, a row of bytes for `dot_tile`."""
+    """Lay out weight words[.. 32] so that 64 bits are 16 channels by 4 neighbours, a row of bytes for `dot_tile`."""
     bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little")
     by_quad = bits.reshape(*words.shape[:-1], LANES, _BITS // 4, 4).swapaxes(-2, -3)
     return np.packbits(by_quad.reshape(*words.shape[:-1], -1), axis=-1, bitorder="little").view(np.uint64)

@@ -1,8 +1,8 @@
-"""Convolutions at stride 1 by a matrix unit: windows are multiplied where they lie, in images between zeros.
+"""Convolutions at stride 1 by a matrix unit: windows are multiplied in place, in images with a border of zeros.
 
-A matrix unit takes rows of bytes at equal distances. Windows that begin at neighbouring pixels are such rows as they
-are, if an image has columns and rows of zeros around it: no window is copied, and what overlaps is made once. Between
-the rows of an image a few positions are multiplied for nothing. `docs/kernels/framed.md` has the figures.
+A matrix unit takes rows of bytes at equal distances. Windows that begin at neighbouring pixels are such rows if an
+image has columns and rows of zeros around it: no window is copied, and shared bytes are expanded once. Between the
+rows of an image a few positions are multiplied in vain. `docs/kernels/framed.md` has the figures.
 """
 
 from functools import partial
@@ -14,6 +14,7 @@ from ..epilogue.finish import flips_and_lanes, store_tile, target
 from ..epilogue.ranks import BLENDED
 from ..epilogue.strips import put_strip
 from ..llvm.vectors import LANES, TILE
+from ..llvm.views import ByteWeights, Limits, Planes, Rows, RunSpan, View
 from ..popcount.affine import Added
 from ..popcount.lanes import shift_tile
 from ..popcount.tile_tasks import Task, drive
@@ -31,7 +32,7 @@ from .windows import WORD, spans_of
 _NO_VALUES = np.empty((0, 0), np.int32)
 POSITIONS = 512  # that meet one pair of blocks before the next
 _WORDS = 1 << 13  # that they span, unless those of one row span more: 512 KiB of bytes
-_KEPT = STRETCH * LANES * PAIR  # words of weights that a thread keeps as bytes: all of few channels
+_REUSED = STRETCH * LANES * PAIR  # words of weights that a thread keeps as bytes: all of few channels
 EFFORT = DOT._replace(tile=2, pixel=0.1)
 
 
@@ -40,17 +41,17 @@ def framed(x, fixed, out):
 
 
 def _task(x, fixed):
-    """Rows of the result, in as many images at once as the plan has it."""
+    """Describe the work as rows of the result, in `plan.together` images at once."""
     plan, tiles = fixed.plan, fixed.plan.row / TILE
     words = np.full(len(plan.first_strip) - 1, fixed.w.words.shape[2])
-    band = 1 << 62 if fixed.w.words.size <= _KEPT else rows_of_band.py_func(plan)
+    band = 1 << 62 if fixed.w.words.size <= _REUSED else rows_of_band.py_func(plan)
     effort = EFFORT._replace(word=EFFORT.word * tiles, tile=EFFORT.tile * tiles, band=band)
     return Task(plan, words, -(-x.images // plan.together), _NO_VALUES, effort, (UNIT,))
 
 
 @entry
 def rows_of_band(plan):
-    """The rows of a result that are worked on together: at least one."""
+    """Return the rows of a result that are worked on together: at least one."""
     return max(1, min(POSITIONS // plan.row, _WORDS // (plan.row * plan.pixel_words) - plan.seen + 1))
 
 
@@ -65,7 +66,7 @@ class Band(NamedTuple):
 
 @inline
 def next_band(plan, images, low, end):
-    """Rows from the one on that is `low` of all."""
+    """Return the band of rows from row `low` of all images on."""
     rows = len(plan.first_strip) - 1
     image, row = low // rows * plan.together, low % rows
     count = min(end - low, rows - row, rows_of_band(plan))
@@ -74,7 +75,7 @@ def next_band(plan, images, low, end):
 
 @inner
 def words_of(plan, positions):
-    """Words that windows at so many positions see, those of the last piece too, or that lie between zeros with them."""
+    """Count the words that windows at some positions see, with the zeros between them."""
     seen = ((plan.seen - 1) * plan.row + plan.left) * plan.pixel_words
     for r in range(len(plan.runs)):
         seen = max(seen, plan.runs[r, 0] + plan.runs[r, 2])
@@ -83,7 +84,7 @@ def words_of(plan, positions):
 
 @inline
 def frame(words, terms, plan, band, codes, code):
-    """The rows that a band's windows see as bytes from codes[code] on, between zeros."""
+    """Expand the rows that a band's windows see to bytes from codes[code] on, with zeros around them."""
     pitch, gap = plan.pitch * plan.pixel_words, plan.pitch * plan.pixel_words - plan.row_words
     word, at = terms[0, 0] * words.shape[1] + band.image * plan.image_words, code + plan.left * plan.pixel_words * WORD
     clear_bytes(codes, code, at - code)
@@ -92,7 +93,8 @@ def frame(words, terms, plan, band, codes, code):
         for image in range(plan.together):
             if 0 <= row < plan.image_rows and image < band.images:
                 first = word + image * plan.image_words + row * plan.row_words
-                expand(words, first, 1, words.shape[1], terms[0, 1], plan.row_words, 0, 1, codes, at)
+                planes = Planes(words, first, terms[0, 1], words.shape[1])
+                expand(planes, 1, plan.row_words, 0, 1, View(codes, at))
                 clear_bytes(codes, at + plan.row_words * WORD, gap * WORD)
             else:
                 clear_bytes(codes, at, pitch * WORD)
@@ -101,7 +103,7 @@ def frame(words, terms, plan, band, codes, code):
 
 @inline
 def strips_of(plan, band, row, image):
-    """(first strip, last, position, pixel) of a row of the result: its sums begin there, and its results."""
+    """Return (first strip, last, position of the first sum, pixel of the first result) of a row of the result."""
     position = (row - band.row) * plan.row + image * plan.pitch
     pixel = ((band.image + image) * (len(plan.first_strip) - 1) + row) * plan.columns
     return plan.first_strip[row], plan.first_strip[row + 1], position, pixel
@@ -109,7 +111,7 @@ def strips_of(plan, band, row, image):
 
 @inline
 def _put_band(totals, total, band, lanes, plan, added, to):
-    """Codes of a band's pixels by 32 channels, whose sums begin at totals[total]."""
+    """Store codes of a band's pixels by 32 channels, whose sums begin at totals[total]."""
     flips, used = flips_and_lanes(to.flip, lanes)
     apart = to.words.shape[2]
     for row in range(band.row, band.row + band.rows):
@@ -117,16 +119,17 @@ def _put_band(totals, total, band, lanes, plan, added, to):
             first, last, position, pixel = strips_of(plan, band, row, image)
             for strip in range(first, last):
                 column, count, kind = plan.strips[strip, 0], plan.strips[strip, 1], plan.strips[strip, 2]
-                put_strip(
-                    totals, (total + position + column) * LANES, count, added.fixed,
-                    kind * added.fixed.shape[1] + lanes.at, to.thresholds, lanes.at, added.step, flips, used,
-                    lanes.channel, to.words, (pixel + column) * apart, apart,
-                )  # fmt: skip
+                dots = View(totals, (total + position + column) * LANES)
+                extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
+                words = Rows(to.words, (pixel + column) * apart, apart)
+                limits = Limits(to.thresholds, lanes.at, flips, used)
+                put_strip(dots, count, extra, limits, added.step, lanes.channel, words)
 
 
 @inline
-def _store_band(totals, total, band, lanes, plan, added, made, places, to):
-    """Results of a band's pixels by 32 channels, whose sums begin at totals[total]; those of 4 go by `made`."""
+def _store_band(sums, band, lanes, plan, added, tile, places, to):
+    """Store results of a band's pixels by 32 channels, whose sums are a `View` of rows; `tile` is a buffer for 4."""
+    totals, total = sums.data, sums.at
     for row in range(band.row, band.row + band.rows):
         for image in range(band.images):
             first, last, position, pixel = strips_of(plan, band, row, image)
@@ -135,28 +138,28 @@ def _store_band(totals, total, band, lanes, plan, added, made, places, to):
                 for p in range(column, column + count, TILE):
                     for i in range(TILE):
                         places.rows[0, i] = pixel + p + i
-                    shift_tile(
-                        totals, (total + position + p) * LANES, added.fixed, kind * added.fixed.shape[1] + lanes.at, 0,
-                        places.origins, 0, added.step, made, 0,
-                    )  # fmt: skip
-                    store_tile(made, 0, 0, lanes, places.rows, min(TILE, column + count - p), to)
+                    dots = View(totals, (total + position + p) * LANES)
+                    extra = View(added.fixed, kind * added.fixed.shape[1] + lanes.at)
+                    shift_tile(dots, extra, 0, View(places.origins, 0), added.step, View(tile, 0))
+                    store_tile(tile, 0, 0, lanes, places.rows, min(TILE, column + count - p), to)
 
 
 @partial(Kernel, takes=True)
-def _framed_range(w, plan, finish, matrix, starts, x, values, words, dealt, worker):
+def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
+    w, plan, finish = prepared
     base, unit, _, step = bytes_of_levels(w.terms)
     added = Added(finish.extra, 0, x.terms[0, 3] * step, 0)
     length, all_blocks = w.words.shape[2], w.words.shape[1]
     stretches = -(-length // STRETCH)
     firsts, spans = spans_of(x.words, plan, length, stretches)
     apart = -(-length // stretches) * LANES * WORD
-    keeps = all_blocks * length * LANES <= _KEPT  # then there is one stretch
+    keeps = all_blocks * length * LANES <= _REUSED  # then there is one stretch
     weights = np.empty((-(-all_blocks // PAIR) if keeps else 1) * PAIR * apart + WORD, np.uint8)
     weight, ready = first_line(weights), -1
     most = min(rows_of_band(plan), starts[0, -1])
     positions = -(-most * plan.row // matrix.rows) * matrix.rows
     codes = np.empty((words_of(plan, positions) + 1) * WORD, np.uint8)
-    code, totals, made = first_line(codes), empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
+    code, totals, tile = first_line(codes), empty_lines(PAIR * positions + TILE, np.int32), empty_lines(TILE, np.int32)
     places, to = empty_places(1), target(finish, values, words)
     places.origins[...] = 0
     several = to.words.size > 0 and to.plain and to.words.shape[0] <= BLENDED
@@ -171,17 +174,16 @@ def _framed_range(w, plan, finish, matrix, starts, x, values, words, dealt, work
             near, begin, stop = min(PAIR, last - pair), length * s // stretches, length * (s + 1) // stretches
             at = weight + (task * PAIR * apart if keeps else 0)
             if not keeps or ready != chunk:
-                expand_blocks(w, pair, near, begin, stop, base, unit, weights, at, apart)
-            dot_rows(
-                matrix, codes, code, plan.pixel_words * WORD, band.rows * plan.row, weights, at, apart, near, spans,
-                firsts[s, 0], firsts[s, 1], s == 0, totals, 0, positions * LANES,
-            )  # fmt: skip
+                expand_blocks(w, pair, (begin, stop), base, unit, ByteWeights(weights, at, apart, near))
+            rows, sums = Rows(codes, code, plan.pixel_words * WORD), Rows(totals, 0, positions * LANES)
+            some = RunSpan(spans, firsts[s, 0], firsts[s, 1])
+            dot_rows(matrix, rows, band.rows * plan.row, ByteWeights(weights, at, apart, near), some, s == 0, sums)
             for b in range(near if s + 1 == stretches else 0):
                 lanes, total = lanes_of(Group(0, 0, w.group_lanes), pair + b), b * positions
                 if in_strips:
                     _put_band(totals, total, band, lanes, plan, added, to)
                 else:
-                    _store_band(totals, total, band, lanes, plan, added, made, places, to)
+                    _store_band(View(totals, total), band, lanes, plan, added, tile, places, to)
         ready = chunk
         low += band.rows
         if low == end:

@@ -1,41 +1,42 @@
-"""Windows as rows of bytes side by side at equal distances, zeros for taps outside: what a matrix unit takes."""
+"""Line windows up as rows of bytes at equal distances, with zeros for taps outside, as a matrix unit takes them."""
 
 import numpy as np
 from numba.extending import overload
 
 from ..llvm.vectors import TILE
+from ..llvm.views import Rows, TileSpan
 from ..runtime.aligned import first_line
 from ..runtime.jit import inner
-from .expand import clear_bytes, expand
+from .expand import clear_bytes
 from .interface import QUAD
-from .windows import BAND, WORD, copy_rows
+from .windows import BAND, WORD, ByteBuffer, copy_rows, expand_words, has_words, reach_and_gaps
 
 _WORDS = 1 << 14  # of the rows of a band, or one piece: 1 MiB of the 2 MiB of L2 that every CPU with a matrix unit has
 
 
-def line_up(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
-    """(tiles, rows): the windows of a band from tile `begin` on, whole, in `rows` from places[tile, pixel] on.
+def line_up(matrix, x, plan, length, span, buffer, origins, places):
+    """Copy the whole windows of a band of tiles of a `TileSpan`, each to buffer.codes[places[tile, pixel] ..].
 
-    From one to the next it is `row_bytes(length)`, and there is room for as many as the unit takes at once. Origins
-    are `shift` from the plan's; `rows` is a larger buffer where it has to be.
+    Windows are `row_bytes(length)` apart, and the buffer has room for as many as the unit takes at once. Returns
+    (tiles, buffer): a new buffer where the old one is too small.
     """
     raise NotImplementedError
 
 
 @overload(line_up)
-def _line_up(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
-    return _expand_rows if words.dtype.bitwidth == 64 else _copy_rows
+def _line_up(matrix, x, plan, length, span, buffer, origins, places):
+    return _expand_rows if has_words(x) else _copy_rows
 
 
 @inner
 def row_bytes(length):
-    """From one window of `length` words to the next: a line more, or the rows of many would share a few sets of L1."""
+    """Return the distance of windows of `length` words: a line more, or many rows would share a few sets of L1."""
     return (length + 1) * WORD
 
 
 @inner
 def whole_spans(plan, length, stretches):
-    """(firsts, spans) as `spans_of` has them, for windows that have all taps."""
+    """Return (firsts, spans) as `spans_of` does, for windows that have all taps."""
     kinds = plan.first_run.size - 1
     firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.zeros((stretches * kinds, 3), np.int64)
     for s in range(stretches):
@@ -48,35 +49,39 @@ def whole_spans(plan, length, stretches):
 
 
 @inner
-def _band_and_room(matrix, length, tiles, rows):
-    """(tiles, rows): how many of the next tiles a band has, whole pieces if there are more; and room for them."""
+def _band_and_room(matrix, length, tiles, buffer):
+    """Return (tiles of the next band, buffer with room for them); all bands but the last are whole pieces."""
     piece = matrix.rows // TILE
     most = max(1, min(BAND, _WORDS // (TILE * (length + 1))) // piece) * piece
     room = (-(-min(tiles, most) // piece) * matrix.rows) * row_bytes(length) + WORD
-    return min(tiles, most), np.empty(room, np.uint8) if rows.size < room else rows
+    if buffer.codes.size < room:
+        buffer = ByteBuffer(np.empty(room, np.uint8), buffer.marks, buffer.mark)
+    return min(tiles, most), buffer
 
 
-def _expand_rows(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
-    band, rows = _band_and_room(matrix, length, end - begin, rows)
+def _expand_rows(matrix, x, plan, length, span, buffer, origins, places):
+    band, buffer = _band_and_room(matrix, length, span.end - span.begin, buffer)
+    rows, begin = buffer.codes, span.begin
     pixels, classes, origin, runs, first_run = plan.pixels, plan.classes, plan.origin, plan.runs, plan.first_run
-    at, first = first_line(rows), terms[0, 0] * words.shape[1] + shift
+    at = first_line(rows)
     for i in range(band):
         image, tile = (begin + i) // classes.size, (begin + i) % classes.size
-        start, stop, there = first_run[classes[tile]], first_run[classes[tile] + 1], 0
+        start, stop, inside = first_run[classes[tile]], first_run[classes[tile] + 1], 0
         for r in range(start, stop):
-            there += runs[r, 2]
-        if there < length:
+            inside += runs[r, 2]
+        if inside < length:
             clear_bytes(rows, at, TILE * row_bytes(length))
         for p in range(TILE):
-            places[i, p], word = at, first + image * plan.image_words + origin[pixels[tile, p]]
+            places[i, p], word = at, span.shift + image * plan.image_words + origin[pixels[tile, p]]
             for r in range(start, stop):
-                to = at + runs[r, 1] * WORD
-                expand(words, word + runs[r, 0], 1, words.shape[1], terms[0, 1], runs[r, 2], 0, 1, rows, to)
+                expand_words(x, word + runs[r, 0], runs[r, 2], rows, at + runs[r, 1] * WORD)
             at += row_bytes(length)
-    return band, rows
+    return band, buffer
 
 
-def _copy_rows(matrix, words, terms, plan, length, begin, end, shift, rows, origins, places):
-    band, rows = _band_and_room(matrix, length, end - begin, rows)
-    copy_rows(words, terms, plan, length * WORD, begin, band, shift, rows, row_bytes(length), origins, places)
-    return band, rows
+def _copy_rows(matrix, x, plan, length, span, buffer, origins, places):
+    band, buffer = _band_and_room(matrix, length, span.end - span.begin, buffer)
+    rows = Rows(buffer.codes, first_line(buffer.codes), row_bytes(length))
+    ends = reach_and_gaps(plan.runs, plan.first_run, length * WORD)
+    copy_rows(x, plan, ends, TileSpan(span.begin, span.begin + band, span.shift), rows, origins, places)
+    return band, buffer

@@ -1,4 +1,4 @@
-"""Dot products of byte blocks: 4 pixels by 32 or 64 output channels, what every instruction for them shares.
+"""Dot products of byte blocks, 4 pixels by 32 or 64 output channels: the interface of all instruction sets.
 
 A byte block is what any unit for 8-bit products takes, a matrix unit too: pixels are rows of uint8 codes, weights are
 int8 [quads 32 4], in which a quad is 4 neighbours of the contraction. Sums of 32 bits stay in registers for all spans
@@ -11,33 +11,31 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import I32, LANES, TILE, const, place_of, pointer, splat
+from ..llvm.views import flat
 
 QUAD = 4  # neighbours of the contraction whose products one instruction adds to a 32-bit lane
 
 
-def tile_dotter(way):
-    """The `dot_tile` of a way to multiply.
+def tile_dotter(kernel):
+    """Build the `dot_tile` of a kernel for one instruction set.
 
-    `way.lanes` are the 32-bit lanes of its vectors, `way.sweeps(blocks)` the vectors of a pixel that its registers hold
-    in one walk over the contraction, and `way.add(builder, sum, codes, weights)` adds the products of 4 bytes a lane.
+    `kernel.lanes` are the 32-bit lanes of its vectors, `kernel.sweeps(blocks)` the vectors of a pixel that registers
+    hold in one walk over the contraction; `kernel.add(builder, sum, codes, weights)` adds products of 4 bytes a lane.
     """
 
     @intrinsic
-    def dot_tile(
-        typingctx, codes, places, place, weights, weight, apart, blocks, spans, first, last, fresh, totals, total
-    ):
-        """totals[total ..][b, p, l] += sum over the spans of a * w, or = that where `fresh`, with
+    def dot_tile(typingctx, codes, places, weights, spans, fresh, totals):
+        """totals[b, p, l] += sum over the spans of a * w, or = that where `fresh`, with
 
-            a = codes[places[place + p] + 4 * at + k],   w = weights[weight + b * apart + 4 * (32 * row + l) + k]
+            a = codes[places[p] + 4 * at + k],   w = weights[b * apart + 4 * (32 * row + l) + k]
 
-        Spans first .. last of int64 spans[n 3] are (first at, first row, how many of both); k < 4. codes uint8,
-        weights uint8 that are read as int8, totals int32[blocks 4 32] for 1 or 2 blocks. All arrays are C-contiguous
-        and indexed flat: a slice would cost two atomic operations.
+        Spans first .. last of int64 spans[n 3], a `RunSpan`, are (first at, first row, number of both); k < 4. codes
+        are uint8, weights `ByteWeights`, places and totals `View`s of int64 and of int32[blocks 4 32], 1 or 2 blocks.
         """
-        i64 = types.int64
-        signature = types.void(codes, places, i64, weights, i64, i64, i64, spans, i64, i64, types.boolean, totals, i64)
+        signature = types.void(codes, places, weights, spans, types.boolean, totals)
 
         def codegen(context, builder, signature, args):
+            signature, args = flat(context, builder, signature, args)
             codes, places = (
                 pointer(context, builder, signature, args, 0),
                 pointer(context, builder, signature, args, 1, args[2]),
@@ -48,26 +46,28 @@ def tile_dotter(way):
                 pointer(context, builder, signature, args, 11, args[12]),
             )
             weights = pointer(context, builder, signature, args, 3, args[4])
+            spans = spans, args[8], args[9]
             with builder.if_else(builder.icmp_signed("==", args[6], const(1))) as (one, two):
                 for branch, blocks in ((one, 1), (two, 2)):
                     with branch:
-                        for vectors in way.sweeps(blocks):
-                            _sweep(
-                                builder, way, vectors, rows, weights, args[5], spans, args[8], args[9], args[10], totals
-                            )
+                        for vectors in kernel.sweeps(blocks):
+                            _sweep(builder, kernel, vectors, rows, (weights, args[5]), spans, args[10], totals)
 
         return signature, codegen
 
     return dot_tile
 
 
-def _sweep(builder, way, vectors, rows, weights, apart, spans, first, last, fresh, totals):
-    """Sums of some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64."""
-    row = ir.VectorType(I32, way.lanes)
+def _sweep(builder, kernel, vectors, rows, weights, spans, fresh, totals):
+    """Sum up some vectors of lanes: `vectors` are the numbers of their first lanes among the blocks' 32 or 64.
+
+    weights are (pointer, distance of blocks), spans (pointer, first, last).
+    """
+    row, (spans, first, last) = ir.VectorType(I32, kernel.lanes), spans
     sums = [[cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in vectors] for _ in range(TILE)]
     for slot in (slot for pixel in sums for slot in pixel):
         builder.store(ir.Constant(row, None), slot)
-    columns = [_column(builder, weights, apart, lane) for lane in vectors]
+    columns = [_column(builder, *weights, lane) for lane in vectors]
     with cgutils.for_range(builder, builder.sub(last, first)) as span:
         at = builder.mul(builder.add(first, span.index), const(3))
         pixel, weight, quads = (builder.load(builder.gep(spans, [builder.add(at, const(i))])) for i in range(3))
@@ -78,9 +78,9 @@ def _sweep(builder, way, vectors, rows, weights, apart, spans, first, last, fres
             place = builder.mul(step.index, const(QUAD * LANES))
             loaded = [builder.load(place_of(builder, start, place, row), align=1) for start in starts]
             for p in range(TILE):
-                code = splat(builder, builder.load(builder.gep(codes[p], [step.index]), align=1), way.lanes)
+                code = splat(builder, builder.load(builder.gep(codes[p], [step.index]), align=1), kernel.lanes)
                 for slot, column in zip(sums[p], loaded, strict=True):
-                    builder.store(way.add(builder, builder.load(slot), code, column), slot)
+                    builder.store(kernel.add(builder, builder.load(slot), code, column), slot)
     with builder.if_else(fresh) as (store, add):
         with store:
             _move(builder, sums, vectors, totals, lambda total, place: total)
@@ -89,7 +89,7 @@ def _sweep(builder, way, vectors, rows, weights, apart, spans, first, last, fres
 
 
 def _column(builder, weights, apart, lane):
-    """Where the bytes of a lane begin."""
+    """Point to the first byte of a lane."""
     inside = builder.gep(weights, [const(lane % LANES * QUAD)])
     return builder.gep(inside, [apart]) if lane >= LANES else inside
 

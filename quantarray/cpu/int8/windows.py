@@ -1,15 +1,18 @@
-"""The left operand of dot products as byte blocks: the windows of a band of tiles, in a buffer that stays in L2.
+"""Bring the left operand of dot products as byte blocks: the windows of a band of tiles, in a buffer that stays in L2.
 
 Planes of bits are expanded where they lie, so that windows that overlap share their bytes. Arrays that come as bytes
 have few channels as a rule: their windows are copied side by side, without the gaps that whole words would leave.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba.extending import overload
 
 from ..llvm.vectors import TILE
+from ..llvm.views import Planes, Rows, RunSpan, TileSpan, View
 from ..runtime.aligned import first_line
-from ..runtime.jit import inline, inner
+from ..runtime.jit import borrowing, inline, inner
 from .copy_windows import HALF, copy_windows
 from .expand import clear_bytes, copy_bytes, expand
 from .interface import QUAD
@@ -20,19 +23,34 @@ WINDOWS = 1 << 13  # words that a band's windows may span, unless those of one t
 _FAR = 1 << 62
 
 
-def spans_of(words, plan, length, stretches):
-    """(firsts, spans) for `dot_tile`, those of stretch s and class c are firsts[s, c] .. firsts[s, c + 1].
+class ByteBuffer(NamedTuple):
+    """Words as bytes, in memory that is used again for the next band."""
 
-    Stretches are those of `length` words of the weights.
+    codes: np.ndarray  # uint8
+    marks: np.ndarray  # int32[words]: the band for which a word was expanded last
+    mark: int  # the number of the band, which no band before had
+
+
+class Expanded(NamedTuple):
+    """The bytes of a band's words: those of word `low` begin at codes[code]."""
+
+    buffer: ByteBuffer
+    low: int
+    code: int
+
+
+def spans_of(words, plan, length, stretches):
+    """Return (firsts, spans) for `dot_tile`: those of stretch s and class c are firsts[s, c] .. firsts[s, c + 1].
+
+    The stretches divide the `length` words of the weights.
     """
     raise NotImplementedError
 
 
-def bring(words, terms, plan, length, begin, end, shift, codes, marks, mark, origins, places):
-    """(tiles, codes, marks): the windows of a band from tile `begin` on, in `codes` from places[tile, pixel] on.
+def bring(x, plan, length, span, buffer, origins, places):
+    """Bring the windows of a band of tiles of a `TileSpan`, each to buffer.codes[places[tile, pixel] ..].
 
-    Their origins are `shift` from the plan's. The buffers are larger ones where they have to be; `mark` is a number
-    that no band before had.
+    Returns (tiles, buffer): a new buffer where the old one is too small.
     """
     raise NotImplementedError
 
@@ -43,13 +61,18 @@ def _spans_of(words, plan, length, stretches):
 
 
 @overload(bring)
-def _bring(words, terms, plan, length, begin, end, shift, codes, marks, mark, origins, places):
-    return _bring_words if words.dtype.bitwidth == 64 else _bring_bytes
+def _bring(x, plan, length, span, buffer, origins, places):
+    return _bring_words if has_words(x) else _bring_bytes
+
+
+def has_words(x):
+    """True where the type of a left operand has bit-planes, and not bytes."""
+    return x.types[x.fields.index("words")].dtype.bitwidth == 64
 
 
 @inner
 def find_band(plan, begin, end, shift, origins):
-    """(tiles, first, stop): the next tiles, at most BAND, whose windows span at most WINDOWS words, or one tile."""
+    """Return (tiles, first, stop): the next tiles, at most BAND, whose windows span at most WINDOWS words, or one."""
     pixels, classes, origin, runs, first_run = plan.pixels, plan.classes, plan.origin, plan.runs, plan.first_run
     low, high = _FAR, -_FAR
     for i in range(min(BAND, end - begin)):
@@ -71,60 +94,64 @@ def find_band(plan, begin, end, shift, origins):
 
 
 def _spans_of_words(words, plan, length, stretches):
-    runs, first_run, kinds, quads, made = plan.runs, plan.first_run, plan.first_run.size - 1, WORD // QUAD, 0
+    runs, first_run, kinds, quads, count = plan.runs, plan.first_run, plan.first_run.size - 1, WORD // QUAD, 0
     firsts, spans = np.empty((stretches, kinds + 1), np.int64), np.empty((stretches * len(runs), 3), np.int64)
     for s in range(stretches):
         low, high = length * s // stretches, length * (s + 1) // stretches
         for kind in range(kinds):
-            firsts[s, kind] = made
+            firsts[s, kind] = count
             for r in range(first_run[kind], first_run[kind + 1]):
                 begin, end = max(low, runs[r, 1]), min(high, runs[r, 1] + runs[r, 2])
                 if begin < end:
-                    spans[made, 0] = (runs[r, 0] + begin - runs[r, 1]) * quads
-                    spans[made, 1], spans[made, 2] = (begin - low) * quads, (end - begin) * quads
-                    made += 1
-        firsts[s, kinds] = made
+                    spans[count, 0] = (runs[r, 0] + begin - runs[r, 1]) * quads
+                    spans[count, 1], spans[count, 2] = (begin - low) * quads, (end - begin) * quads
+                    count += 1
+        firsts[s, kinds] = count
     return firsts, spans
 
 
-def _bring_words(words, terms, plan, length, begin, end, shift, codes, marks, mark, origins, places):
-    first, planes = terms[0, 0], terms[0, 1]
-    band, low, high = find_band(plan, begin, end, shift, origins)
+def _bring_words(x, plan, length, span, buffer, origins, places):
+    band, low, high = find_band(plan, span.begin, span.end, span.shift, origins)
     size = max(0, high - low)
-    if size > marks.size:
-        marks, codes = np.zeros(size, np.int32), np.empty((size + 1) * WORD, np.uint8)
-    code = first_line(codes)
-    dense = size <= band * TILE * length
+    if size > buffer.marks.size:
+        buffer = ByteBuffer(np.empty((size + 1) * WORD, np.uint8), np.zeros(size, np.int32), buffer.mark)
+    code = first_line(buffer.codes)
+    expanded, dense = Expanded(buffer, low, code), size <= band * TILE * length
     if dense and size:
-        expand(words, first * words.shape[1] + low, 1, words.shape[1], planes, size, 0, 1, codes, code)
+        expand_words(x, low, size, buffer.codes, code)
     for i in range(band):
-        kind = plan.classes[(begin + i) % plan.counts.size]
+        kind = plan.classes[(span.begin + i) % plan.counts.size]
         for p in range(TILE):
             places[i, p] = code + (origins[i, p] - low) * WORD
         for r in range(0 if dense else plan.first_run[kind], 0 if dense else plan.first_run[kind + 1]):
-            expand_run(words, first, planes, origins, i, plan.runs, r, low, mark, marks, codes, code)
-    return band, codes, marks
+            expand_run(x, origins, i, plan.runs, r, expanded)
+    return band, buffer
 
 
 @inline
-def expand_run(words, first, planes, origins, tile, runs, r, low, mark, marks, codes, code):
-    """A run of the windows of a tile's pixels: those of neighbours overlap, and are taken as one stretch of words."""
+def expand_words(x, word, count, codes, code):
+    """Expand `count` words of the planes of x, from a word of a plane on, to bytes from codes[code] on."""
+    plane = x.words.shape[1]
+    planes = Planes(x.words, x.terms[0, 0] * plane + word, x.terms[0, 1], plane)
+    expand(planes, 1, count, 0, 1, View(codes, code))
+
+
+@inline
+def expand_run(x, origins, tile, runs, r, expanded):
+    """Expand run r of the windows of a tile's pixels; those of neighbours overlap, and are one stretch of words."""
     begin, length, apart = origins[tile, 0] + runs[r, 0], runs[r, 2], origins[tile, TILE - 1] - origins[tile, 0]
     if 0 <= apart <= (TILE - 1) * length:
-        expand_missing(words, first, planes, begin, apart + length, low, mark, marks, codes, code)
+        expand_missing(x, begin, apart + length, expanded)
     else:
         for p in range(TILE):
             begin = origins[tile, p] + runs[r, 0]
-            expand_missing(words, first, planes, begin, length, low, mark, marks, codes, code)
+            expand_missing(x, begin, length, expanded)
 
 
 @inline
-def expand_missing(words, first, planes, begin, length, low, mark, marks, codes, code):
-    """Words begin .. begin + length of a term's planes as bytes from codes[code] on, which stands for word `low`.
-
-    Those that `mark` marks are there already.
-    """
-    k = begin - low
+def expand_missing(x, begin, length, expanded):
+    """Expand words begin .. begin + length of x's planes, but those that are marked as expanded for this band."""
+    k, marks, mark = begin - expanded.low, expanded.buffer.marks, expanded.buffer.mark
     end = k + length
     while k < end:
         missing = 0
@@ -132,8 +159,7 @@ def expand_missing(words, first, planes, begin, length, low, mark, marks, codes,
             marks[k + missing] = mark
             missing += 1
         if missing:
-            word = first * words.shape[1] + low + k
-            expand(words, word, 1, words.shape[1], planes, missing, 0, 1, codes, code + k * WORD)
+            expand_words(x, expanded.low + k, missing, expanded.buffer.codes, expanded.code + k * WORD)
         k += missing + 1
 
 
@@ -154,33 +180,34 @@ def _spans_of_bytes(words, plan, length, stretches):
 
 @inner
 def quads_used(runs):
-    """Quads of a window of bytes, all taps inside."""
+    """Count the quads of a window of bytes that has all taps inside."""
     used = 0
     for r in range(len(runs)):
         used = max(used, runs[r, 1] + runs[r, 2])
     return -(-used // QUAD)
 
 
-def _bring_bytes(words, terms, plan, length, begin, end, shift, codes, marks, mark, origins, places):
+def _bring_bytes(x, plan, length, span, buffer, origins, places):
     stride = (length + 1) * WORD
-    band = min(BAND, end - begin, max(1, WINDOWS * WORD // (TILE * stride)))
-    if codes.size < (band * TILE + 1) * stride:
-        codes = np.empty((band * TILE + 1) * stride, np.uint8)
+    band = min(BAND, span.end - span.begin, max(1, WINDOWS * WORD // (TILE * stride)))
+    if buffer.codes.size < (band * TILE + 1) * stride:
+        buffer = ByteBuffer(np.empty((band * TILE + 1) * stride, np.uint8), buffer.marks, buffer.mark)
     used = quads_used(plan.runs) * QUAD
-    copy_rows(words, terms, plan, used, begin, band, shift, codes, stride, origins, places)
-    return band, codes, marks
+    rows = Rows(buffer.codes, first_line(buffer.codes), stride)
+    ends = reach_and_gaps(plan.runs, plan.first_run, used)
+    copy_rows(x, plan, ends, TileSpan(span.begin, span.begin + band, span.shift), rows, origins, places)
+    return band, buffer
 
 
-@inner
-def copy_rows(words, terms, plan, used, begin, band, shift, codes, stride, origins, places):
-    """The windows of `band` tiles side by side, `used` bytes of each being read; arguments as of `bring`."""
-    runs, first_run, base = plan.runs, plan.first_run, terms[0, 2]
+@borrowing
+def copy_rows(x, plan, ends, span, rows, origins, places):
+    """Copy the windows of the tiles of a span side by side to `Rows`; ends are those of `reach_and_gaps`."""
+    words, runs, first_run, base = x.words, plan.runs, plan.first_run, x.terms[0, 2]
     pixels, classes, origin = plan.pixels, plan.classes, plan.origin
-    code = first_line(codes)
-    reach, gaps = reach_and_gaps(runs, first_run, used)
-    for i in range(band):
-        image, tile = (begin + i) // classes.size, (begin + i) % classes.size
-        kind, row, last = classes[tile], code + i * TILE * stride, 0
+    (reach, gaps), codes, stride, shift = ends, rows.data, rows.apart, span.shift
+    for i in range(span.end - span.begin):
+        image, tile = (span.begin + i) // classes.size, (span.begin + i) % classes.size
+        kind, row, last = classes[tile], rows.at + i * TILE * stride, 0
         start, stop = first_run[kind], first_run[kind + 1]
         for p in range(TILE):
             places[i, p] = row + p * stride
@@ -189,7 +216,8 @@ def copy_rows(words, terms, plan, used, begin, band, shift, codes, stride, origi
         if gaps[kind]:
             clear_bytes(codes, row, TILE * stride)
         if last + reach[kind] <= words.size:
-            copy_windows(words, origins, i * TILE, runs, start, stop, 1, base, codes, row, stride)
+            to = Rows(codes, row, stride)
+            copy_windows(words, View(origins, i * TILE), RunSpan(runs, start, stop), 1, base, to)
             continue
         for p in range(TILE):
             for r in range(start, stop):
@@ -199,8 +227,10 @@ def copy_rows(words, terms, plan, used, begin, band, shift, codes, stride, origi
 
 @inner
 def reach_and_gaps(runs, first_run, used):
-    """For each border class: how far from an origin its runs are read, and whether they and the zeros behind them leave
-    any of the `used` bytes of a window out."""
+    """Return two arrays by border class: how far from an origin its runs are read, and True where gaps remain.
+
+    A gap is one of the `used` bytes of a window that neither runs nor the zeros behind them fill.
+    """
     kinds = first_run.size - 1
     reach, gaps = np.zeros(kinds, np.int64), np.zeros(kinds, np.bool_)
     for kind in range(kinds):

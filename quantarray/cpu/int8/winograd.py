@@ -1,7 +1,7 @@
-"""3x3 products of few bits at stride 1, four results at a time with 16 products of bytes instead of 36.
+"""3x3 convolutions of few bits at stride 1, four results at a time with 16 products of bytes instead of 36.
 
-`winograd_transforms.py` transforms pixels, taps and sums within cache; between them are the dot products of `dot`, one
-for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, the bounds and the figures.
+`winograd_transforms.py` transforms pixels, taps and sums within cache; between these steps are the dot products of
+`dot`, one for each of 16 places of a square. `docs/kernels/winograd.md` has the algebra, the bounds and the figures.
 """
 
 from functools import partial
@@ -11,6 +11,7 @@ import numpy as np
 from ..epilogue.finish import store_tile, target
 from ..llvm.masks import popcount
 from ..llvm.vectors import LANES, TILE
+from ..llvm.views import ByteWeights, Planes, Rows, RunSpan, TileSpan, View
 from ..popcount.tile_tasks import Effort, Task, drive
 from ..popcount.tiles import Group, blocks, lanes_of, next_stretch
 from ..runtime.aligned import empty_lines, first_line
@@ -20,17 +21,15 @@ from .dot import bytes_of_levels
 from .dot_tile import DOT_PASSES, dot_tile
 from .expand import expand
 from .interface import QUAD
-from .windows import WORD, expand_missing
-from .winograd_transforms import PLACES, TAPS, fold_pixels, fold_taps, unfold
+from .windows import WORD, ByteBuffer, Expanded, expand_missing, expand_words
+from .winograd_transforms import PLACES, TAPS, PixelConstants, fold_pixels, fold_taps, unfold
 
 _NO_VALUES = np.empty((0, 0), np.int32)
 _PAIR = 2  # blocks of 32 channels that meet a band at once
 _APART = _PAIR * TILE * LANES  # sums of one place of a square and of the next
 BAND = 128  # squares of 2 by 2 results whose pixels are folded at once
 _FOLDED = 512  # words that all of them have, unless a tile has more: 512 KiB of bytes
-_SPAN = (
-    1 << 13
-)  # words that the pixels of a band may span, unless those of one square span half of it: 512 KiB as bytes
+_SPAN = 1 << 13  # words that a band's pixels may span, unless those of one square span half of it: 512 KiB as bytes
 EFFORT = Effort(word=DOT_PASSES * PLACES / (TAPS * TILE), tile=10, weight=0.45, pixel=1.4)
 MOST_LEVEL = 14  # magnitude of a byte of weights: 9 of them are at most 127
 MOST_PLANES = 6  # of pixels: 4 of them are at most 252
@@ -48,13 +47,13 @@ def _task(x, fixed):
 
 @entry
 def band_of(length):
-    """How many squares are folded at once, where a tap has `length` words: whole tiles, whose rows are all read."""
+    """Return the number of squares that are folded at once, whole tiles, where a tap has `length` words."""
     return min(BAND, max(1, _FOLDED // max(1, length) // TILE) * TILE)
 
 
 @entry
 def small_bytes_of_levels(terms):
-    """`bytes_of_levels` with bytes of at most MOST_LEVEL, where there are any: codes about their middle otherwise."""
+    """Return `bytes_of_levels` if its bytes are at most MOST_LEVEL, or else codes about their middle."""
     base, unit, shift, step = bytes_of_levels(terms)
     if shift == 0 and max(abs(base), abs(base + unit * ((1 << terms[0, 1]) - 1))) <= MOST_LEVEL:
         return base, unit, shift, step
@@ -64,10 +63,10 @@ def small_bytes_of_levels(terms):
 
 @inner
 def add_excess(w, first, last, offset, length, excess):
-    """excess[p, lane], int32, of the lanes first .. last: four times what `offset` adds to each result of a square.
+    """excess[p, lane] = four times the part of results that `offset` adds, int32, for lanes first .. last.
 
-    `fold_pixels` adds it at 15 of 16 places. The sums of weights come by tap; channels that fill words up are bytes of
-    `base`.
+    `fold_pixels` adds the offset at 15 of 16 places. The sums of weights come by tap; channels that fill words up are
+    bytes of `base`.
     """
     base, _, shift, step = small_bytes_of_levels(w.terms)
     taps, folded = np.empty((3, 3), np.int64), np.empty((4, 4), np.int64)
@@ -97,7 +96,7 @@ def add_excess(w, first, last, offset, length, excess):
 
 @inline
 def _fold(row, a, b, c):
-    """A row of G' by three taps."""
+    """Multiply a row of G' by three taps."""
     if row == 0:
         return 2 * a
     return 2 * c if row == 3 else a + c + (b if row == 1 else -b)
@@ -105,50 +104,51 @@ def _fold(row, a, b, c):
 
 @inline
 def _unfold(row, a, b, c, d):
-    """A row of A^T by four sums."""
+    """Multiply a row of A^T by four sums."""
     return a + b + c if row == 0 else b - c - d
 
 
 @inner
-def bring_squares(left, terms, plan, length, begin, end, shift, codes, marks, mark, places):
-    """(squares, codes, marks): the pixels of a band of squares as bytes, pixel i of square s from places[s, i] on.
+def bring_squares(x, plan, length, span, buffer, places):
+    """Expand the pixels of a band of squares of a `TileSpan` to bytes, pixel i of square s from places[s, i] on.
 
-    The buffer begins with a pixel of zeros, which stands for those outside the image. It and `marks` are larger ones
-    where they have to be; `mark` is a number that no band before had.
+    The buffer begins with a pixel of zeros, which stands for those outside the image. Returns (squares, buffer): a new
+    buffer where the old one is too small.
     """
-    first, planes, squares = terms[0, 0], terms[0, 1], len(plan.sources)
+    squares, begin, end = len(plan.sources), span.begin, span.end
     low, high, band = 1 << 62, -(1 << 62), 0
     while band < min(len(places), end - begin):
         image, square = (begin + band) // squares, (begin + band) % squares
         lowest, highest = low, high
         for i in range(plan.sources.shape[1]):
             at = plan.sources[square, i]
-            places[band, i] = -1 if at < 0 else at + image * plan.image_words + shift
+            places[band, i] = -1 if at < 0 else at + image * plan.image_words + span.shift
             if at >= 0:
                 lowest, highest = min(lowest, places[band, i]), max(highest, places[band, i] + length)
         if band and highest - lowest > _SPAN and highest - lowest > 2 * (high - low):
             break
         low, high, band = lowest, highest, band + 1
     size = max(0, high - low)
-    if size > marks.size:
-        marks, codes = np.zeros(size, np.int32), np.zeros((length + size + 1) * WORD, np.uint8)
-    zeros = first_line(codes)
+    if size > buffer.marks.size:
+        codes = np.zeros((length + size + 1) * WORD, np.uint8)
+        buffer = ByteBuffer(codes, np.zeros(size, np.int32), buffer.mark)
+    zeros = first_line(buffer.codes)
     code = zeros + length * WORD
-    dense = size <= 4 * TILE * band * length
+    expanded, dense = Expanded(buffer, low, code), size <= 4 * TILE * band * length
     if dense:
-        expand(left, first * left.shape[1] + low, 1, left.shape[1], planes, size, 0, 1, codes, code)
+        expand_words(x, low, size, buffer.codes, code)
     for s in range(band):
         for i in range(plan.sources.shape[1]):
             at = places[s, i]
             if at >= 0 and not dense:
-                expand_missing(left, first, planes, at, length, low, mark, marks, codes, code)
+                expand_missing(x, at, length, expanded)
             places[s, i] = zeros if at < 0 else code + (at - low) * WORD
-    return band, codes, marks
+    return band, buffer
 
 
 @inner
 def sum_squares(left, terms, plan, length, begin, band, shift, ones):
-    """ones[4 * s + p] = sum of the codes in the window of result p of each square of a band."""
+    """ones[4 * s + p] = sum of the codes in the window of result p of square s of a band."""
     first, planes, squares = terms[0, 0], terms[0, 1], len(plan.sources)
     sums = np.empty(plan.sources.shape[1], np.int64)
     for s in range(band):
@@ -169,7 +169,7 @@ def sum_squares(left, terms, plan, length, begin, band, shift, ones):
 
 @inner
 def rows_and_spans(pixel, size, length):
-    """Where `dot_tile` finds what `fold_pixels` left of each of `size` squares from `pixel` on, and a span a place."""
+    """Return (rows, spans) for `dot_tile`: where `size` folded squares begin, from `pixel` on, and a span a place."""
     rows, spans, quads = np.empty(size, np.int64), np.empty((PLACES, 3), np.int64), length * WORD // QUAD
     for s in range(size):
         rows[s] = pixel + s * length * WORD
@@ -179,32 +179,43 @@ def rows_and_spans(pixel, size, length):
 
 
 @inline
-def fold_weights(right, terms, block, blocks, length, base, unit, weights, weight):
-    """The weights of some blocks of 32 channels as bytes [blocks 16 quads 32 4] from weights[weight] on."""
-    first, planes, plane = terms[0, 0], terms[0, 1], right.shape[1] * right.shape[2] * LANES
+def fold_weights(w, block, length, base, unit, weights):
+    """Fold the weights of blocks of 32 channels from `block` on to `ByteWeights` [blocks 16 quads 32 4]."""
+    first, planes, plane = w.terms[0, 0], w.terms[0, 1], w.words.shape[1] * w.words.shape[2] * LANES
     words, section = length * LANES, length * LANES * WORD
-    for b in range(blocks):
-        word, to = first * plane + (block + b) * TAPS * words, weight + b * PLACES * section
-        expand(right, word, 1, plane, planes, TAPS * words, base, unit, weights, to)
-        fold_taps(weights, to, section, words)
+    for b in range(weights.blocks):
+        word, to = first * plane + (block + b) * TAPS * words, weights.at + b * weights.apart
+        expand(Planes(w.words, word, planes, plane), 1, TAPS * words, base, unit, View(weights.data, to))
+        fold_taps(weights.data, to, section, words)
 
 
 @inline
-def multiply(pixels, rows, first, tiles, weights, weight, blocks, spans, sums):
-    """sums[tile, place, block, pixel, lane] of some tiles of 4 squares: one place's weights stay in L1 for all."""
-    apart = PLACES * spans[0, 2] * QUAD * LANES
+def multiply(pixels, rows, first, tiles, weights, spans, sums):
+    """Compute sums[tile, place, block, pixel, lane] of tiles of 4 squares: one place's weights stay in L1 for all."""
     for place in range(PLACES):
         for i in range(tiles):
-            dot_tile(
-                pixels, rows, (first + i) * TILE, weights, weight, apart, blocks, spans, place, place + 1, True, sums,
-                (i * PLACES + place) * _APART,
-            )  # fmt: skip
+            squares, to = View(rows, (first + i) * TILE), View(sums, (i * PLACES + place) * _APART)
+            dot_tile(pixels, squares, weights, RunSpan(spans, place, place + 1), True, to)
+
+
+@inline
+def _fold_squares(codes, places, band, words, offset, out, rows):
+    """Fold the pixels of the squares of a band to `Rows`: square s from out.data[rows[s]] on."""
+    for s in range(band):
+        fold_pixels(codes, View(places, s * PLACES), words, offset, Rows(out.data, rows[s], out.apart))
+
+
+@inline
+def _unfold_square(sums, at, lanes, excess, step, constants, s, out):
+    """Compute 4 results of square s by 32 channels from the sums of its 16 places from sums[at] on."""
+    extra, fixed, along, ones, _ = constants
+    square = PixelConstants(extra, fixed, along, ones, s * TILE)
+    unfold(Rows(sums, at, _APART), View(excess, lanes.at), step, square, out)
 
 
 @inline
 def _place_results(plan, low, band, width, fixed, results):
-    """Of result p of each square s of a band: fixed[4 * s + p], where what is added to it begins, and its row
-    results[s, p]."""
+    """fixed[4 * s + p] = where the constants of result p of square s of a band begin; results[s, p] = its row."""
     squares = len(plan.sources)
     for s in range(band):
         image, square = (low + s) // squares, (low + s) % squares
@@ -215,7 +226,8 @@ def _place_results(plan, low, band, width, fixed, results):
 
 
 @partial(Kernel, takes=True)
-def _winograd_range(w, plan, finish, starts, x, values, words, dealt, worker):
+def _winograd_range(prepared, starts, x, values, words, dealt, worker):
+    w, plan, finish = prepared
     base, unit, shift, step = small_bytes_of_levels(w.terms)
     offset, along, step = 2 * ((1 << x.terms[0, 1]) - 1), x.terms[0, 3] * shift, x.terms[0, 3] * step
     length, group_blocks = w.words.shape[2] // TAPS, w.words.shape[1] // w.groups
@@ -226,10 +238,11 @@ def _winograd_range(w, plan, finish, starts, x, values, words, dealt, worker):
     rows, spans = rows_and_spans(pixel, size, length)
     together = min(size // TILE, 2 * length)  # tiles of squares that meet one place's weights after another
     sums, tile = empty_lines(together * PLACES * _PAIR * TILE, np.int32), empty_lines(TILE, np.int32)
-    codes, marks, mark = np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0
+    buffer, mark = ByteBuffer(np.zeros((length + 1) * WORD, np.uint8), np.zeros(0, np.int32), 0), 0
     places, fixed = np.empty((size, PLACES), np.int64), np.empty(size * TILE, np.int64)
     results = np.empty((size, TILE), np.int64)  # -1 where there is none
     ones, filled = np.zeros(size * TILE, np.int64), -1
+    constants = PixelConstants(finish.extra, fixed, along, ones, 0)
     excess = empty_lines(TILE * w.words.shape[1], np.int32).reshape(TILE, -1)
     to = target(finish, values, words)
     chunk, low, end = next_stretch(dealt, worker, starts)
@@ -240,30 +253,26 @@ def _winograd_range(w, plan, finish, starts, x, values, words, dealt, worker):
         filled, band = chunk, 0
         for nth in range(w.groups):
             group = Group(nth * group_blocks, nth * w.group_lanes, w.group_lanes)
-            mark, shifted = mark + 1, nth * w.group_words
-            band, codes, marks = bring_squares(
-                x.words, x.terms, plan, length, low, end, shifted, codes, marks, mark, places
-            )
+            mark, span = mark + 1, TileSpan(low, end, nth * w.group_words)
+            buffer = ByteBuffer(buffer.codes, buffer.marks, mark)
+            band, buffer = bring_squares(x, plan, length, span, buffer, places)
             _place_results(plan, low, band, finish.extra.shape[1], fixed, results)
-            for s in range(band):
-                fold_pixels(codes, places, s * PLACES, length, offset, pixels, rows[s], apart)
+            _fold_squares(buffer.codes, places, band, length, offset, Rows(pixels, 0, apart), rows)
             if along:
-                sum_squares(x.words, x.terms, plan, length, low, band, shifted, ones)
+                sum_squares(x.words, x.terms, plan, length, low, band, span.shift, ones)
             first, last = blocks(group.block, group_blocks, _PAIR, chunk, len(starts))
             for pair in range(first, last, _PAIR):
                 near = min(_PAIR, last - pair)
-                fold_weights(w.words, w.terms, pair, near, length, base, unit, weights, weight)
+                pair_weights = ByteWeights(weights, weight, PLACES * length * LANES * WORD, near)
+                fold_weights(w, pair, length, base, unit, pair_weights)
                 for s in range(band):
                     if s % (TILE * together) == 0:
                         some = min(together, -(-(band - s) // TILE))
-                        multiply(pixels, rows, s // TILE, some, weights, weight, near, spans, sums)
+                        multiply(pixels, rows, s // TILE, some, pair_weights, spans, sums)
                     at = s % (TILE * together) // TILE * PLACES * _APART + s % TILE * LANES
                     for b in range(near):
                         lanes = lanes_of(group, pair + b)
-                        unfold(
-                            sums, at + b * TILE * LANES, _APART, excess, lanes.at, step, finish.extra, fixed, along,
-                            ones, s * TILE, tile,
-                        )  # fmt: skip
+                        _unfold_square(sums, at + b * TILE * LANES, lanes, excess, step, constants, s, tile)
                         store_tile(tile, 0, s, lanes, results, TILE, to)
         low += band
         if low == end:

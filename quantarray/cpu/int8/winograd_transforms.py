@@ -1,17 +1,21 @@
 """Winograd's F(2x2, 3x3) on bytes: squares of 4 by 4 pixels and of 3 by 3 taps become 16 numbers each, whose products
-are 2 by 2 results. `docs/kernels/winograd.md` has the algebra.
+give 2 by 2 results. `docs/kernels/winograd.md` has the algebra.
 
     pixels   B^T d B,      rows of B^T   1 0 -1 0    0 1 1 0    0 -1 1 0   0 1 0 -1
     taps     G' g G'^T,    rows of G'    2 0 0       1 1 1      1 -1 1     0 0 2        (twice the usual ones)
     results  A^T m A / 4,  rows of A^T   1 1 1 0     0 1 -1 -1
 """
 
+from typing import NamedTuple
+
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I32, LANES, TILE, const, place_of, pointer, splat
+from ..llvm.views import flat
 
 SIDE, TAPS, PLACES = 4, 9, 16
 _BYTES = 64
@@ -31,23 +35,23 @@ def _results(builder, a, b, c, d):
     return builder.add(builder.add(a, b), c), builder.sub(builder.sub(b, c), d)
 
 
-def _both_ways(builder, transform, square):
-    """The transform along the columns of rows of vectors, then along the rows."""
+def _transform(builder, transform, square):
+    """Apply a transform along the columns of rows of vectors, then along the rows."""
     rows = zip(*(transform(builder, *column) for column in zip(*square, strict=True)), strict=True)
     return [vector for row in rows for vector in transform(builder, *row)]
 
 
 @intrinsic
-def fold_pixels(typingctx, codes, sources, source, words, offset, out, at, apart):
-    """out[at + i * apart + k] = offset + (B^T d B)_i, for k < 64 * words, d_i = codes[sources[source + i] + k].
+def fold_pixels(typingctx, codes, sources, words, offset, out):
+    """out[i, k] = offset + (B^T d B)_i, for k < 64 * words, d_i = codes[sources[i] + k], modulo 256.
 
-    Without the offset at i = 5, which is a sum of four pixels. Modulo 256. uint8 arrays and int64[..] sources, all
-    C-contiguous and indexed flat.
+    i = 5, a sum of four pixels, has no offset. codes are uint8, sources a `View` of int64, out `Rows` of uint8.
     """
     i64 = types.int64
-    signature = types.void(codes, sources, i64, i64, i64, out, i64, i64)
+    signature = types.void(codes, sources, i64, i64, out)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         codes, out = (
             pointer(context, builder, signature, args, 0),
             pointer(context, builder, signature, args, 5, args[6]),
@@ -58,10 +62,10 @@ def fold_pixels(typingctx, codes, sources, source, words, offset, out, at, apart
         more = splat(builder, builder.trunc(args[4], I8), _BYTES)
         with cgutils.for_range(builder, args[3]) as word:
             k = builder.mul(word.index, const(_BYTES))
-            found = [builder.load(place_of(builder, pixel, k, _ROW), align=1) for pixel in pixels]
-            square = [found[i : i + SIDE] for i in range(0, PLACES, SIDE)]
-            for i, made in enumerate(_both_ways(builder, _pixels, square)):
-                value = made if i == SIDE + 1 else builder.add(made, more)
+            read = [builder.load(place_of(builder, pixel, k, _ROW), align=1) for pixel in pixels]
+            square = [read[i : i + SIDE] for i in range(0, PLACES, SIDE)]
+            for i, folded in enumerate(_transform(builder, _pixels, square)):
+                value = folded if i == SIDE + 1 else builder.add(folded, more)
                 builder.store(value, place_of(builder, rows[i], k, _ROW), align=1)
 
     return signature, codegen
@@ -69,9 +73,9 @@ def fold_pixels(typingctx, codes, sources, source, words, offset, out, at, apart
 
 @intrinsic
 def fold_taps(typingctx, weights, at, apart, pieces):
-    """weights[at + i * apart + k] = (G' g G'^T)_i, i < 16, of the taps g_i, i < 9, that are there, for k < 64 * pieces.
+    """weights[at + i * apart + k] = (G' g G'^T)_i, i < 16, for k < 64 * pieces, modulo 256.
 
-    Modulo 256. uint8, C-contiguous and indexed flat.
+    The taps g_i, i < 9, lie in the first nine places. uint8, C-contiguous and indexed flat.
     """
     i64 = types.int64
     signature = types.void(weights, i64, i64, i64)
@@ -82,25 +86,36 @@ def fold_taps(typingctx, weights, at, apart, pieces):
         with cgutils.for_range(builder, args[3]) as piece:
             places = [place_of(builder, row, builder.mul(piece.index, const(_BYTES)), _ROW) for row in rows]
             taps = [builder.load(place, align=1) for place in places[:TAPS]]
-            made = _both_ways(builder, _taps, [taps[i : i + 3] for i in range(0, TAPS, 3)])
-            for place, value in zip(places, made, strict=True):
+            folded = _transform(builder, _taps, [taps[i : i + 3] for i in range(0, TAPS, 3)])
+            for place, value in zip(places, folded, strict=True):
                 builder.store(value, place, align=1)
 
     return signature, codegen
 
 
+class PixelConstants(NamedTuple):
+    """Constants of pixels `first` to `first` + 3: extra[fixed[pixel] ..] + along * ones[pixel]."""
+
+    extra: np.ndarray
+    fixed: np.ndarray
+    along: int
+    ones: np.ndarray
+    first: int
+
+
 @intrinsic
-def unfold(typingctx, sums, at, apart, excess, lane, step, extra, fixed, along, ones, first, out):
-    """out[p, l] = extra[fixed[first + p] + lane + l] + along * ones[first + p] + step * r[p, l], 4 pixels by 32 lanes,
+def unfold(typingctx, sums, excess, step, constants, out):
+    """out[p, l] = extra[fixed[p] + lane + l] + along * ones[p] + step * r[p, l], 4 pixels by 32 lanes, with
 
-        r[p, l] = ((A^T m A)_p - excess[p, lane + l]) / 4,      m_i = sums[at + i * apart + l],
+        r[p, l] = ((A^T m A)_p - excess[p, lane + l]) / 4,      m_i = sums[i, l],
 
-    which is a whole number. sums, excess [4 lanes], extra and out int32, fixed and ones int64.
+    which is a whole number. sums are `Rows`, excess a `View` [4 lanes] from `lane` on, constants `PixelConstants`;
+    sums, excess, extra and out are int32, fixed and ones int64.
     """
-    i64 = types.int64
-    signature = types.void(sums, i64, i64, excess, i64, i64, extra, fixed, i64, ones, i64, out)
+    signature = types.void(sums, excess, types.int64, constants, out)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         sums, fixed, ones = (
             pointer(context, builder, signature, args, i, args[j]) for i, j in ((0, 1), (7, 10), (9, 10))
         )
@@ -115,11 +130,11 @@ def unfold(typingctx, sums, at, apart, excess, lane, step, extra, fixed, along, 
             for p in range(TILE)
         ]
         for begin in range(0, LANES, _SUMS.count):
-            found = [builder.load(place_of(builder, row, begin, _SUMS), align=4) for row in rows]
-            square = [found[i : i + SIDE] for i in range(0, PLACES, SIDE)]
-            for p, made in enumerate(_both_ways(builder, _results, square)):
+            read = [builder.load(place_of(builder, row, begin, _SUMS), align=4) for row in rows]
+            square = [read[i : i + SIDE] for i in range(0, PLACES, SIDE)]
+            for p, results in enumerate(_transform(builder, _results, square)):
                 at = builder.add(builder.mul(lanes, const(p)), const(begin))
-                exact = builder.sub(made, builder.load(place_of(builder, excess, at, _SUMS), align=4))
+                exact = builder.sub(results, builder.load(place_of(builder, excess, at, _SUMS), align=4))
                 exact = builder.ashr(exact, ir.Constant(_SUMS, [2] * _SUMS.count))
                 value = builder.add(builder.load(place_of(builder, extras[p], begin, _SUMS), align=4), shifts[p])
                 value = builder.add(value, builder.mul(step, exact))

@@ -1,4 +1,4 @@
-"""Squares of fields of bits transposed: field l of word q and field q of word l change places."""
+"""Transpose squares of fields of bits: field l of word q and field q of word l change places."""
 
 from llvmlite import ir
 from numba import types
@@ -9,8 +9,8 @@ from .vectors import I64, LANES, WIDTH, const, place_of, pointer
 _ROW = ir.VectorType(I64, WIDTH)
 
 
-def _turner(bits):
-    """Transposes fields of so many bits in each of the 8 columns of 32 words: squares of 64 / bits rows.
+def _transposer(bits):
+    """Transpose fields of so many bits in each of the 8 columns of 32 words: squares of 64 / bits rows.
 
     Halves of a square first, then halves of these. Auto-vectorisation would store every step, or none at all: 4.4 MB
     took 45 ms.
@@ -36,7 +36,7 @@ def _turner(bits):
 
 
 def _exchange(builder, rows, distance, bits):
-    """The upper of each two runs of `distance` fields for the lower ones of the word so many rows below."""
+    """Exchange the upper of each two runs of `distance` fields for the lower ones of the word so many rows below."""
     run = distance * bits
     shift, mask = (ir.Constant(_ROW, [n] * WIDTH) for n in (run, (2**64 - 1) // (2**run + 1)))
     for i in (i for i in range(len(rows)) if not i & distance):
@@ -45,4 +45,4 @@ def _exchange(builder, rows, distance, bits):
         rows[i], rows[i + distance] = builder.xor(upper, builder.shl(changed, shift)), builder.xor(lower, changed)
 
 
-turn_quads, turn_bytes = _turner(4), _turner(8)
+transpose_quads, transpose_bytes = _transposer(4), _transposer(8)

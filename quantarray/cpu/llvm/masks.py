@@ -1,4 +1,4 @@
-"""Counting ones of a word, and comparing a row of lanes into one mask."""
+"""Count the ones of a word, and compare a row of lanes into one mask."""
 
 from llvmlite import ir
 from numba import types
@@ -13,7 +13,7 @@ AHEAD = 4096  # bytes
 
 @intrinsic
 def popcount(typingctx, word):
-    """The ones of a uint64, as int64."""
+    """Count the ones of a uint64, as int64."""
     if word != types.uint64:
         return None
 
@@ -25,7 +25,7 @@ def popcount(typingctx, word):
 
 @intrinsic
 def low_bits(typingctx, count):
-    """A uint64 of `count` ones, 1 to 64, from bit 0 on."""
+    """Return a uint64 of `count` ones, 1 to 64, from bit 0 on."""
 
     def codegen(context, builder, signature, args):
         return builder.lshr(ir.Constant(I64, -1), builder.sub(const(64), args[0]))
@@ -35,7 +35,7 @@ def low_bits(typingctx, count):
 
 @intrinsic
 def mask_above(typingctx, values, start, thresholds, at):
-    """Bit l of the uint64 result is values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
+    """mask bit l = values[start + l] > thresholds[at + l], for 32 lanes; a threshold NaN is below all.
 
     Both arrays are C-contiguous, int32, int64 or float64 alike, and indexed flat: a slice would cost two atomic
     operations.
@@ -59,7 +59,7 @@ def mask_above(typingctx, values, start, thresholds, at):
 
 @intrinsic
 def mask_at_least(typingctx, values, start, threshold):
-    """Bit i of the uint64 result is values[start + i] >= threshold, for 64 of a C-contiguous array, flat.
+    """mask bit i = values[start + i] >= threshold, for 64 of a C-contiguous array, flat.
 
     NaN is not at least anything. Values are those that `widen` takes, the threshold a float as it makes them.
     """
@@ -74,7 +74,7 @@ def mask_at_least(typingctx, values, start, threshold):
 
 @intrinsic
 def mask_of_plane(typingctx, codes, start, plane):
-    """Bit i of the uint64 result is bit `plane` of codes[start + i], for 64 bytes of a C-contiguous array, flat."""
+    """mask bit i = bit `plane` of codes[start + i], for 64 bytes of a C-contiguous array, flat."""
     signature = types.uint64(codes, types.int64, types.int64)
 
     def codegen(context, builder, signature, args):
@@ -111,22 +111,23 @@ def put_plane(typingctx, mask, plane, codes, start):
         kind = place.type.pointee
         bits = builder.zext(builder.bitcast(args[0], ir.VectorType(ir.IntType(1), 64)), kind)
         bits = builder.shl(bits, splat(builder, builder.trunc(args[1], I8), 64))
-        kept = builder.select(builder.icmp_signed("==", args[1], const(0)), kind(None), builder.load(place, align=1))
-        builder.store(builder.or_(kept, bits), place, align=1)
+        before = builder.select(builder.icmp_signed("==", args[1], const(0)), kind(None), builder.load(place, align=1))
+        builder.store(builder.or_(before, bits), place, align=1)
 
     return signature, codegen
 
 
 def _bytes(context, builder, kind, array, start):
-    """64 bytes of an array from an element on, as one vector."""
+    """Load 64 bytes of an array from an element on, as one vector."""
     data = context.make_array(kind)(context, builder, array).data
     return place_of(builder, data, start, ir.VectorType(I8, 64))
 
 
 @intrinsic
 def mask_nan(typingctx, values, start):
-    """Not 0 where one of values[start + i] is NaN, for 64 that `widen` takes: the halves of the 64 are compared with
-    each other."""
+    """Return not 0 where one of 64 values[start + i] is NaN, of a type that `widen` takes: the halves of the 64 are
+    compared with each other.
+    """
     signature = types.uint64(values, types.int64)
 
     def codegen(context, builder, signature, args):
@@ -143,7 +144,7 @@ def mask_nan(typingctx, values, start):
 
 @intrinsic
 def prefetch(typingctx, values, start):
-    """Ask for the 256 bytes that lie AHEAD of values[start], of a C-contiguous array, flat.
+    """Prefetch the 256 bytes that lie AHEAD of values[start], of a C-contiguous array, flat.
 
     A thread that only compares waits for memory otherwise. Beyond the array's end it does no harm.
     """
@@ -156,7 +157,7 @@ def prefetch(typingctx, values, start):
 
 
 def ask_for(builder, data, at, lines, level):
-    """Ask for cache lines from `at` bytes behind a pointer on, to be in L1 (3) or L2 (2)."""
+    """Prefetch cache lines from `at` bytes behind a pointer on, to L1 (3) or L2 (2)."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")

@@ -1,4 +1,4 @@
-"""Words made of shifted other ones, a vector at a time."""
+"""Write words that are combined from shifted ones, a vector at a time."""
 
 from llvmlite import ir
 from numba import types
@@ -24,23 +24,23 @@ def put_shifted(typingctx, words, at, parts, first, last, out, to, count):
         first, last, count = args[3], args[4], args[7]
 
         def put(index, vector):
-            found = slot_of(builder, ir.Constant(vector, None))
+            total = slot_of(builder, ir.Constant(vector, None))
             with cgutils.for_range(builder, builder.sub(last, first)) as part:
                 row = builder.mul(builder.add(first, part.index), const(4))
                 offset, left, right = (builder.load(builder.gep(parts, [builder.add(row, const(i))])) for i in range(3))
                 word = builder.load(place_of(builder, words, builder.add(offset, index), vector), align=8)
                 moved = builder.shl(word, splat(builder, left, vector.count))
                 moved = builder.lshr(moved, splat(builder, right, vector.count))
-                builder.store(builder.or_(builder.load(found), moved), found)
-            builder.store(builder.load(found), place_of(builder, out, index, vector), align=8)
+                builder.store(builder.or_(builder.load(total), moved), total)
+            builder.store(builder.load(total), place_of(builder, out, index, vector), align=8)
 
-        with builder.if_else(builder.icmp_signed(">=", count, const(WIDTH))) as (many, few):
+        with builder.if_else(builder.icmp_signed(">=", count, const(WIDTH))) as (many, rest):
             with many:
                 with cgutils.for_range(builder, builder.udiv(count, const(WIDTH))) as vector:
                     put(builder.mul(vector.index, const(WIDTH)), full(I64))
                 with builder.if_then(builder.icmp_signed("!=", builder.urem(count, const(WIDTH)), const(0))):
                     put(builder.sub(count, const(WIDTH)), full(I64))
-            with few, cgutils.for_range(builder, count) as word:
+            with rest, cgutils.for_range(builder, count) as word:
                 put(word.index, ir.VectorType(I64, 1))
         return context.get_dummy_value()
 

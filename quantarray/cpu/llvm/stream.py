@@ -1,4 +1,4 @@
-"""Results that no cache would hold: whole lines go past it, so that memory is not read for what is overwritten."""
+"""Store results that no cache would hold: whole lines go past it, so that memory is not read to be overwritten."""
 
 from llvmlite import ir
 from numba import types
@@ -25,12 +25,12 @@ def stream_lanes(typingctx, lanes, start, out, at):
         begins = builder.icmp_signed("==", builder.and_(builder.ptrtoint(out, I64), const(LINE - 1)), const(0))
         with builder.if_then(begins):
             for lane in range(0, LANES, vector.count):
-                found = builder.load(place_of(builder, lanes, lane, vector), align=4)
+                value = builder.load(place_of(builder, lanes, lane, vector), align=4)
                 if vector.element != kind:
                     narrow = builder.fptrunc if vector.element == F64 else builder.trunc
-                    found = narrow(found, ir.VectorType(kind, vector.count))
+                    value = narrow(value, ir.VectorType(kind, vector.count))
                 size = vector.count * (4 if kind in (F32, I32) else 8)
-                stored = builder.store(found, place_of(builder, out, lane, found.type), align=size)
+                stored = builder.store(value, place_of(builder, out, lane, value.type), align=size)
                 stored.set_metadata("nontemporal", past)
         return begins
 

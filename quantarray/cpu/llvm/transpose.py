@@ -1,4 +1,4 @@
-"""Bit matrices of 64 x 64 transposed, eight at a time: matrix l has its 64 rows in lane l of 64 vectors.
+"""Transpose bit matrices of 64 x 64, eight at a time: matrix l has its 64 rows in lane l of 64 vectors.
 
 Auto-vectorisation would store every step. Arrays are C-contiguous uint64 and indexed flat.
 """
@@ -12,13 +12,13 @@ from ..runtime.jit import inner
 from .vectors import I32, I64, LANES, WIDTH, const, place_of, pointer
 
 SQUARES = 64 * WIDTH  # words of eight matrices
-TURNED = 4  # words of a row that `weave_lanes` turns at a time
+WOVEN = 4  # words of a row that `weave_lanes` transposes at a time
 _VECTOR = ir.VectorType(I64, WIDTH)
 
 
 @inner
 def empty_squares(words):
-    """Uninitialised words that begin on a cache line: a row of eight matrices then never lies on two."""
+    """Allocate words that begin on a cache line: a row of eight matrices then never lies on two."""
     raw = np.empty(words + WIDTH, np.uint64)
     first = (-raw.ctypes.data % (8 * WIDTH)) // 8
     return raw[first : first + words]
@@ -34,7 +34,7 @@ def _store(builder, vector, data, index):
 
 @intrinsic
 def transpose(typingctx, rows, at):
-    """Bit j of word i and bit i of word j change places, in each lane of the 64 x 8 words from rows[at] on.
+    """Exchange bit j of word i and bit i of word j, in each lane of the 64 x 8 words from rows[at] on.
 
     Off-diagonal quarters first, then those of each quarter: 6 steps of 32 pairs of rows. Three steps join no more than
     8 rows, which stay in registers, so that all words are loaded and stored twice, not 6 times.
@@ -65,7 +65,8 @@ def _three_steps(builder, data, rows, distances):
 def _weaver(near):
     @intrinsic
     def weave(typingctx, words, at, apart, squares, to):
-        """The 8 words from words[at], words[at + apart], .. on, `near` times, to squares[to], squares[to + 512], ..
+        """Weave the 8 words from words[at], words[at + apart], .. on, `near` times, to squares[to], squares[to + 512],
+        ..
 
         Word k of all comes first, side by side, then word k + 1 of all.
         """
@@ -74,9 +75,9 @@ def _weaver(near):
         def codegen(context, builder, signature, args):
             data = pointer(context, builder, signature, args, 0, args[1])
             places = [builder.mul(args[2], ir.Constant(I64, n)) for n in range(near)]
-            found = woven(builder, [_load(builder, data, place) for place in places])
+            vectors = woven(builder, [_load(builder, data, place) for place in places])
             data = pointer(context, builder, signature, args, 3, args[4])
-            for n, vector in enumerate(found):
+            for n, vector in enumerate(vectors):
                 _store(builder, vector, data, n * SQUARES)
 
         return signature, codegen
@@ -91,13 +92,13 @@ def weave_lanes(typingctx, words, at, apart, lanes, to):
 
     def codegen(context, builder, signature, args):
         data = pointer(context, builder, signature, args, 0, args[1])
-        turn_words(builder, data, args[2], pointer(context, builder, signature, args, 3, args[4]))
+        weave_words(builder, data, args[2], pointer(context, builder, signature, args, 3, args[4]))
 
     return signature, codegen
 
 
-def turn_words(builder, words, apart, lanes):
-    """`weave_lanes` of plain pointers.
+def weave_words(builder, words, apart, lanes):
+    """Weave lanes as `weave_lanes` does, from plain pointers.
 
     Halves of vectors are put beside each other as they are loaded, so that two shuffles, which need no orders in
     registers, are left for each vector, and no more than 5 registers are in use at a time.
@@ -105,7 +106,7 @@ def turn_words(builder, words, apart, lanes):
     half = ir.VectorType(I64, WIDTH // 2)
 
     def rows(first, second):
-        """Words of a row and of another one behind them."""
+        """Load words of a row and of another one behind them."""
         places = [builder.gep(words, [builder.mul(apart, const(row))]) for row in (first, second)]
         halves = [builder.load(place_of(builder, place, 0, half), align=8) for place in places]
         return chosen(builder, halves, range(WIDTH))
@@ -121,7 +122,7 @@ def turn_words(builder, words, apart, lanes):
 
 
 def chosen(builder, vectors, order):
-    """Elements of two vectors, those of the second numbered behind those of the first."""
+    """Choose elements of two vectors, those of the second numbered behind those of the first."""
     order = list(order)
     return builder.shuffle_vector(*vectors, ir.Constant(ir.VectorType(I32, len(order)), order))
 
@@ -145,13 +146,13 @@ def _parter(length):
 
 
 def _every(builder, vectors, apart, first):
-    """Elements first, first + apart .. of vectors one behind the other; 8 of them."""
+    """Take elements first, first + apart .. of vectors one behind the other; 8 of them."""
     wanted = range(first, first + WIDTH * apart, apart)
-    found = vectors[0]
+    taken = vectors[0]
     for n, vector in enumerate(vectors):  # places of earlier vectors' elements are taken, those of later ones are free
         order = [WIDTH + w % WIDTH if w // WIDTH == n else i if n else 0 for i, w in enumerate(wanted)]
-        found = chosen(builder, (found, vector), order)
-    return found
+        taken = chosen(builder, (taken, vector), order)
+    return taken
 
 
 part_1, part_2, part_3 = (_parter(length) for length in (1, 2, 3))
@@ -159,15 +160,16 @@ part_1, part_2, part_3 = (_parter(length) for length in (1, 2, 3))
 
 @intrinsic
 def weave_rows(typingctx, words, at, apart, squares, to, length):
-    """`weave_8` where these 8 words are 8 / length rows of 1, 2, 4 or 8 words: each word to the square of its place in
-    the row, rows one below the other."""
+    """Weave 8 words that are 8 / length rows of 1, 2, 4 or 8 words: each word goes to the square of its place in the
+    row, rows one below the other.
+    """
     signature = types.void(words, types.int64, types.int64, squares, types.int64, types.int64)
 
     def codegen(context, builder, signature, args):
         data, length = pointer(context, builder, signature, args, 0, args[1]), args[5]
-        found = woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
+        vectors = woven(builder, [_load(builder, data, builder.mul(args[2], const(n))) for n in range(WIDTH)])
         data = pointer(context, builder, signature, args, 3, args[4])
-        for n, vector in enumerate(found):
+        for n, vector in enumerate(vectors):
             square, row = builder.urem(const(n), length), builder.udiv(const(n), length)
             place = builder.add(builder.mul(square, const(SQUARES)), builder.mul(row, const(WIDTH)))
             _store(builder, vector, data, place)
@@ -176,15 +178,15 @@ def weave_rows(typingctx, words, at, apart, squares, to, length):
 
 
 def woven(builder, vectors, parts=1):
-    """Element k of all vectors, then element k + 1 of all: zips of zips. In each of some parts of the vectors alone."""
+    """Interleave vectors: element k of all, then element k + 1 of all, within each of some parts of the vectors."""
     if len(vectors) == 1:
         return vectors
-    found = zip(woven(builder, vectors[::2], parts), woven(builder, vectors[1::2], parts), strict=True)
-    return [zipped(builder, even, odd, half, parts) for even, odd in found for half in range(2)]
+    pairs = zip(woven(builder, vectors[::2], parts), woven(builder, vectors[1::2], parts), strict=True)
+    return [zipped(builder, even, odd, half, parts) for even, odd in pairs for half in range(2)]
 
 
 def zipped(builder, even, odd, half, parts=1):
-    """Elements of two vectors in turn, of the first or the second half of each part."""
+    """Interleave the elements of two vectors, of the first or the second half of each part."""
     count = even.type.count // parts
     firsts = [part * count + half * (count // 2) for part in range(parts)]
     order = [first + i // 2 + i % 2 * even.type.count for first in firsts for i in range(count)]
@@ -199,14 +201,14 @@ def _copier(count, past_cache=False):
 
     @intrinsic
     def copy(typingctx, words, at, out, to):
-        """The `count` words from words[at] on to out[to] and on: one store, and not a call of memcpy."""
+        """Copy `count` words from words[at] on to out[to] and on: one store, and not a call of memcpy."""
         signature = types.void(words, types.int64, out, types.int64)
 
         def codegen(context, builder, signature, args):
             source = pointer(context, builder, signature, args, 0, args[1])
-            found = builder.load(place_of(builder, source, 0, vector), align=8)
+            value = builder.load(place_of(builder, source, 0, vector), align=8)
             to = place_of(builder, pointer(context, builder, signature, args, 2, args[3]), 0, vector)
-            stored = builder.store(found, to, 8 * count if past_cache else 8)
+            stored = builder.store(value, to, 8 * count if past_cache else 8)
             if past_cache:
                 stored.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
 

@@ -5,6 +5,7 @@ same text is right everywhere.
 """
 
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -25,53 +26,64 @@ def const(n):
 
 
 def full(kind):
-    """The vector of 512 bits of a kind of element: int32, int64 or float64."""
+    """Return the vector type of 512 bits with elements of a kind: int32, int64 or float64."""
     return ir.VectorType(kind, 2 * WIDTH if kind == I32 else WIDTH)
 
 
 def pointer(context, builder, signature, args, i, offset=None):
-    """The data of array argument i, from an offset in elements on."""
+    """Point to the data of array argument i, from an offset in elements on."""
     data = context.make_array(signature.args[i])(context, builder, args[i]).data
     return data if offset is None else builder.gep(data, [offset])
 
 
 def place_of(builder, data, index, vector):
-    """Where the vector that begins at an element lies."""
+    """Point to the vector that begins at data[index]."""
     at = builder.gep(data, [const(index) if isinstance(index, int) else index])
     return builder.bitcast(at, vector.as_pointer())
 
 
 def splat(builder, value, lanes):
-    """A vector of one value."""
+    """Fill a vector with one value."""
     zero = ir.Constant(ir.VectorType(value.type, lanes), None)
     one = builder.insert_element(zero, value, ir.Constant(I32, 0))
     return builder.shuffle_vector(one, zero, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
 def slot_of(builder, value):
-    """A stack slot that begins with a value each time the code is passed; LLVM's mem2reg makes it a register."""
-    made = cgutils.alloca_once(builder, value.type)
-    builder.store(value, made)
-    return made
+    """Allocate a stack slot that is set to a value each time it is passed; LLVM's mem2reg makes it a register."""
+    slot = cgutils.alloca_once(builder, value.type)
+    builder.store(value, slot)
+    return slot
 
 
 def lanes_of(builder, vector, first, count):
-    """`count` lanes of a vector from `first` on."""
+    """Take `count` lanes of a vector from `first` on."""
     lanes = ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
     return builder.shuffle_vector(vector, vector, lanes)
 
 
 def own_function(module, name, arguments, result=NOTHING):
-    """A function without a body yet, compiled once for all places of a kernel that call it, and not inlined."""
-    made = ir.Function(module, ir.FunctionType(result, arguments), name)
-    made.linkage = "linkonce_odr"
-    made.attributes.add("noinline")
-    return made
+    """Declare a function that is compiled once for all places of a kernel that call it, and not inlined."""
+    function = ir.Function(module, ir.FunctionType(result, arguments), name)
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    return function
+
+
+class Windows(NamedTuple):
+    """The words that 4 pixels see, as LLVM values: pointers to words, origins and runs, and runs first .. last."""
+
+    words: ir.Value
+    origins: ir.Value
+    runs: ir.Value
+    first: ir.Value
+    last: ir.Value
 
 
 @contextmanager
-def each_run(builder, words, origins, runs, first, last):
-    """Loop over runs first .. last of int64 runs[n 3]: where the 4 pixels begin, the weight word, the length."""
+def each_run(builder, windows):
+    """Loop over the runs of some windows: where the 4 pixels begin, the weight word, the length."""
+    words, origins, runs, first, last = windows
     begin = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
     with cgutils.for_range(builder, builder.sub(last, first)) as run:
         row = builder.mul(builder.add(first, run.index), const(3))
@@ -81,7 +93,7 @@ def each_run(builder, words, origins, runs, first, last):
 
 @intrinsic
 def words_at(typingctx, address):
-    """The address of uint64 words as a pointer, for `carray`: how a kernel takes any number of arrays."""
+    """Turn the address of uint64 words into a pointer for `carray`: so a kernel takes any number of arrays."""
     signature = types.CPointer(types.uint64)(types.int64)
 
     def codegen(context, builder, signature, args):

@@ -1,4 +1,4 @@
-"""Loading 64 values of any type as one vector of floats: bytes, and floats of 16 bits, are widened in registers."""
+"""Load 64 values of any type as one vector of floats: bytes, and floats of 16 bits, are widened in registers."""
 
 from llvmlite import ir
 from numba import types
@@ -24,13 +24,14 @@ def widen(typingctx, values, start, wide):
 
 
 def float_of(values):
-    """The type of what `widen` makes of an array's elements."""
+    """Return the type that `widen` gives an array's elements."""
     return types.float64 if values.dtype == types.float64 else types.float32
 
 
 def load_64(context, builder, signature, args):
-    """64 values of array argument 0 from element argument 1 on, widened: one vector, which LLVM splits as the CPU
-    asks."""
+    """Load 64 values of array argument 0 from element argument 1 on, widened: one vector, which LLVM splits for the
+    CPU.
+    """
     kind = signature.args[0].dtype
     data = pointer(context, builder, signature, args, 0, args[1])
     x = builder.load(place_of(builder, data, 0, ir.VectorType(data.type.pointee, 64)), align=kind.bitwidth // 8)
@@ -43,15 +44,16 @@ def _of_bfloat16(builder, bits):
 
 
 def _of_float16(builder, bits):
-    """Fields are put in their places: exponents begin 112 lower in a float32, and those of infinities and NaN, 31,
-    become 255. As exact as the instruction for it, which not every CPU has."""
+    """Move the fields of float16 to their places in float32: exponents begin 112 lower, and those of infinities and
+    NaN, 31, become 255. As exact as the instruction for it, which not every CPU has.
+    """
     wide = builder.zext(bits, _INTS)
     size, sign = (builder.and_(wide, _INTS([n] * 64)) for n in (0x7FFF, 0x8000))
     places = builder.bitcast(builder.shl(size, _INTS([13] * 64)), _FLOATS)
-    made = builder.bitcast(builder.fmul(places, _FLOATS([2.0**112] * 64)), _INTS)
+    fields = builder.bitcast(builder.fmul(places, _FLOATS([2.0**112] * 64)), _INTS)
     special = builder.icmp_unsigned(">=", size, _INTS([0x7C00] * 64))
-    made = builder.or_(made, builder.select(special, _INTS([0x7F800000] * 64), _INTS([0] * 64)))
-    return builder.bitcast(builder.or_(made, builder.shl(sign, _INTS([16] * 64))), _FLOATS)
+    fields = builder.or_(fields, builder.select(special, _INTS([0x7F800000] * 64), _INTS([0] * 64)))
+    return builder.bitcast(builder.or_(fields, builder.shl(sign, _INTS([16] * 64))), _FLOATS)
 
 
 _WIDENED = {

@@ -1,4 +1,4 @@
-"""Counting by byte shuffles, for CPUs of AVX2 without AVX-512.
+"""Count by byte shuffles, for CPUs of AVX2 without AVX-512.
 
 Half a byte of a pixel picks a row of 16 counts, |half & n| for every n; half a byte of each channel's weights is an
 index into the row. One shuffle so counts 4 bits of 32 channels, where LLVM's ctpop takes 4.5 instructions.
@@ -31,18 +31,18 @@ class _Shuffles:
         kind = ir.FunctionType(_ROW, [_ROW, _ROW])
         self.shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.pshuf.b")
 
-    def weights(self, builder, found):
-        """The halves of 32 bytes."""
+    def weights(self, builder, loaded):
+        """Split 32 bytes into their halves."""
         low, four = _ROW([15] * LANES), _ROW([4] * LANES)
-        return builder.and_(found, low), builder.and_(builder.lshr(found, four), low)
+        return builder.and_(loaded, low), builder.and_(builder.lshr(loaded, four), low)
 
     def of(self, builder, byte, halves):
-        """The counts of a pixel's byte with each of 32."""
+        """Count the common or differing bits of a pixel's byte and each of 32."""
         at = builder.shl(builder.zext(byte, I64), const(5))
         return builder.add(*(self._look_up(builder, builder.add(at, const(16 * i)), h) for i, h in enumerate(halves)))
 
     def _look_up(self, builder, at, index):
-        """The entries of 32 indices in the row of 16 counts at an offset."""
+        """Look 32 indices up in the row of 16 counts at an offset."""
         row = builder.load(place_of(builder, self.table, at, ir.VectorType(I8, 16)), align=1)
         twice = builder.shuffle_vector(row, row, ir.Constant(ir.VectorType(I32, LANES), [*range(16)] * 2))
         return builder.call(self.shuffle, [twice, index])

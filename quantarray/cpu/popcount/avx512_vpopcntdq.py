@@ -19,7 +19,22 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ..llvm.vectors import I32, I64, LANES, PAIR, TILE, const, each_run, full, place_of, pointer, slot_of, splat
+from ..llvm.vectors import (
+    I32,
+    I64,
+    LANES,
+    PAIR,
+    TILE,
+    Windows,
+    const,
+    each_run,
+    full,
+    place_of,
+    pointer,
+    slot_of,
+    splat,
+)
+from ..llvm.views import flat
 from .interface import by_pixels
 from .lanes import by_step
 from .majorities import add_majorities
@@ -29,14 +44,14 @@ _WIDTH = _ROW.count
 
 
 def lay_out(words):
-    """Weight words[.. 32] as they are counted: the lower halves of 32 channels, then ~B of each."""
+    """Lay out weight words[.. 32] as they are counted: the lower halves of 32 channels, then ~B of each."""
     low, high = (words >> np.uint64(shift) & np.uint64(0xFFFFFFFF) for shift in (0, 32))
     halves = np.concatenate([low, ~(low ^ high)], axis=-1).astype(np.uint32)
     return halves.view(np.uint64)
 
 
 class _Sums:
-    """What is counted of the first `pixels` of a tile by some vectors of channels, of plain pointers."""
+    """Registers of counts: the first `pixels` of a tile by some vectors of channels. Operands are plain pointers."""
 
     def __init__(self, builder, pixels, vectors):
         self.builder, self.shape = builder, (pixels, vectors)
@@ -44,43 +59,45 @@ class _Sums:
         self.slots = [[slot_of(builder, ir.Constant(_ROW, None)) for _ in range(vectors)] for _ in range(pixels)]
         self.ones = [slot_of(builder, ir.Constant(I32, 0)) for _ in range(pixels)]
 
-    def count(self, words, planes, apart, origins, weights, beside, runs, first, last, differ, columns, ones=True):
-        """Of `planes` planes of words that lie `apart`, the highest first: what is there is doubled before the next.
+    def count(self, windows, planes, apart, weights, beside, differ, columns, ones=True):
+        """Count `planes` planes of words that lie `apart`, the highest first: counts are doubled before each next one.
 
-        Vectors of some `columns`; a pixel's `ones` only where no others have been counted before.
+        Only vectors of some `columns` are counted, and a pixel's `ones` only where no other columns were before.
         """
-        builder, sums = self.builder, [row[columns] for row in self.slots]
-        either = builder.not_(builder.trunc(differ, I32))  # all ones where |a & b| is asked for
-        with cgutils.for_range(builder, planes) as done:
-            with builder.if_then(builder.icmp_signed("!=", done.index, const(0)), likely=False):
-                for slot in chain(*sums, self.ones if ones else ()):
+        builder, rows = self.builder, [row[columns] for row in self.slots]
+        either = builder.not_(builder.trunc(differ, I32))  # all ones where a & b is counted
+        with cgutils.for_range(builder, planes) as step:
+            with builder.if_then(builder.icmp_signed("!=", step.index, const(0)), likely=False):
+                for slot in chain(*rows, self.ones if ones else ()):
                     value = builder.load(slot)
                     builder.store(builder.add(value, value), slot)
-            plane = builder.sub(builder.sub(planes, const(1)), done.index)
-            plane = builder.gep(words, [builder.mul(plane, apart)])
-            with each_run(builder, plane, origins, runs, first, last) as (pixel, weight, length):
-                with cgutils.for_range(builder, length) as step:
-                    at = builder.mul(builder.add(weight, step.index), const(LANES))
+            plane = builder.sub(builder.sub(planes, const(1)), step.index)
+            seen = windows._replace(words=builder.gep(windows.words, [builder.mul(plane, apart)]))
+            with each_run(builder, seen) as (pixel, weight, length):
+                with cgutils.for_range(builder, length) as word:
+                    at = builder.mul(builder.add(weight, word.index), const(LANES))
                     blocks = [builder.gep(weights, [at]), builder.gep(weights, [builder.add(at, beside)])]
                     column = [part for v in range(self.shape[1])[columns] for part in self._weights(blocks, v)]
-                    for p, slots in enumerate(sums):
-                        held, slots = [builder.load(slot) for slot in slots], [*slots, *self.ones[p : p + 1]]
+                    for p, slots in enumerate(rows):
+                        sums, slots = [builder.load(slot) for slot in slots], [*slots, *self.ones[p : p + 1]]
                         counted = (builder.load(self.ones[p]), either) if ones else None  # |A|, or |a | a'|
-                        added = add_majorities(builder, (pixel[p], step.index), held, column, counted)
+                        added = add_majorities(builder, (pixel[p], word.index), sums, column, counted)
                         for slot, value in zip(slots, added, strict=False):
                             builder.store(value, slot)
 
     def _weights(self, blocks, v):
-        """(lower halves, ~B) of a vector of channels."""
+        """Load (lower halves, ~B) of a vector of channels."""
         block, lane = divmod(v * _WIDTH, LANES)
         words = self.builder.bitcast(blocks[block], I32.as_pointer())
         return [
             self.builder.load(place_of(self.builder, words, lane + half * LANES, _ROW), align=4) for half in range(2)
         ]
 
-    def found(self, differ, then, columns=slice(None)):
-        """then([pixel][vector]) of counts for all pixels of a tile: of |a ^ b| less |B|, or of |a & b| less what b's
-        halves have in common."""
+    def use(self, differ, then, columns=slice(None)):
+        """Call then([pixel][vector]) with the counts of all pixels of a tile.
+
+        They are |a ^ b| less |B|, or |a & b| less the ones that b's halves have in common.
+        """
         builder, (pixels, _) = self.builder, self.shape
         majorities = [[builder.load(slot) for slot in row[columns]] for row in self.slots]
         ones = [splat(builder, builder.load(slot), _WIDTH) for slot in self.ones]
@@ -97,11 +114,11 @@ class _Sums:
 
 
 def _by_lanes(builder, origins, lanes, most, operands, differ, then):
-    """Count by as few vectors as the first `lanes` need, of at most so many, and then(sums)."""
+    """Count with as few vectors as the first `lanes` of `most` need, then call then(sums)."""
 
     def emit(pixels):
         if pixels < TILE:
-            _alone(builder, lanes, most, operands, differ, then)
+            _single(builder, lanes, most, operands, differ, then)
         else:
             narrower([size for size in (1, 2, 4) if size * _WIDTH <= most])
 
@@ -110,74 +127,67 @@ def _by_lanes(builder, origins, lanes, most, operands, differ, then):
         if not rest:
             sums = _Sums(builder, TILE, size)
             sums.count(*operands, differ, slice(None))
-            sums.found(differ, then)
+            sums.use(differ, then)
             return
-        with builder.if_else(builder.icmp_signed("<=", lanes, const(size * _WIDTH)), likely=False) as (few, more):
-            with few:
+        with builder.if_else(builder.icmp_signed("<=", lanes, const(size * _WIDTH)), likely=False) as (fits, wider):
+            with fits:
                 narrower([size])
-            with more:
+            with wider:
                 narrower(rest)
 
     by_pixels(builder, origins, emit)
 
 
-def _alone(builder, lanes, most, operands, differ, then):
-    """A row alone, one block after the other: it waits for its weights, and reads them as they lie."""
+def _single(builder, lanes, most, operands, differ, then):
+    """Count a single row, one block after the other: MR = 1 is bound by loading weights, here read in sequence."""
     sums, first, second = _Sums(builder, 1, most // _WIDTH), slice(0, LANES // _WIDTH), slice(LANES // _WIDTH, None)
     sums.count(*operands, differ, first)
     if most == LANES:
-        sums.found(differ, then)
+        sums.use(differ, then)
         return
-    with builder.if_else(builder.icmp_signed("<=", lanes, const(LANES)), likely=False) as (few, more):
-        with few:
-            sums.found(differ, then, first)
-        with more:
+    with builder.if_else(builder.icmp_signed("<=", lanes, const(LANES)), likely=False) as (one, both):
+        with one:
+            sums.use(differ, then, first)
+        with both:
             sums.count(*operands, differ, second, ones=False)
-            sums.found(differ, then)
+            sums.use(differ, then)
 
 
 def _operands(context, builder, signature, args):
-    """(origins, differ, what `_Sums.count` takes) of the arguments that the functions below share."""
+    """Return (origins, differ, first arguments of `_Sums.count`) of a `Counted`, the first 13 of flat arguments."""
     words, origins, weights = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 4, 6))
     runs = pointer(context, builder, signature, args, 9)
-    return origins, args[12], (words, args[2], args[3], origins, weights, args[8], runs, args[10], args[11])
+    windows = Windows(words, origins, runs, args[10], args[11])
+    return origins, args[12], (windows, args[2], args[3], weights, args[8])
 
 
 _i64 = types.int64
 
 
-def _takes(words, origins, weights, runs):
-    """Types of the arguments that the functions below share."""
-    return (words, _i64, _i64, _i64, origins, _i64, weights, _i64, _i64, runs, _i64, _i64, _i64)
-
-
 @intrinsic
-def plane_counts(
-    typingctx, words, word, planes, apart, origins, origin, weights, weight, beside, runs, first, last, differ, counts,
-    lanes,
-):  # fmt: skip
-    """counts[p, l] = sum over i of 2^i * (|a_i & b| - |b's halves in common|) over the runs, or where `differ` is -1
-    and not 0 of 2^i * (|a_i ^ b| - |B|), with
+def plane_counts(typingctx, counted, counts, lanes):
+    """counts[p, l] = sum over i of 2^i * (|a_i & b| - |b's halves in common|) over the runs of a `Counted`
 
-        a_i = words[word + i * apart + origins[origin + p] + at + k],   b = weights[weight + ..][l]
+    or, where `differ` is -1 and not 0, the sum of 2^i * (|a_i ^ b| - |B|), with
 
-    The last pixel fills a tile up: the first and the last of a tile begin at one place only where all do. Runs
-    first .. last of int64 runs[n 3] are (at, weight word, length k); a weight word is 32 lanes, laid out by `lay_out`.
-    words and weights are uint64 of any shape, origins int64; counts, int32 or int64 [4 32], is overwritten. All arrays
-    are C-contiguous and indexed flat from `word`, `origin` and `weight`: a slice would cost two atomic operations. Sums
-    are of 32 bits, modulo 2^32. Of the first `lanes`, 32 at most; others may stay as they are. The block that lies
-    `beside` is not asked for.
+        a_i = words[i * apart + origins[p] + at + k],   b = weights[weight word + k][l]
+
+    The last pixel fills a tile up: the first and the last of a tile begin at one place only where all do. A run is
+    (at, weight word, length k); a weight word is 32 lanes, laid out by `lay_out`. counts, int32 or int64 [4 32], is
+    overwritten for the first `lanes`, 32 at most; others may stay as they are. Sums have 32 bits, modulo 2^32. Only
+    the first block of weights is read.
     """
-    signature = types.void(*_takes(words, origins, weights, runs), counts, _i64)
+    signature = types.void(counted, counts, _i64)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         origins, differ, operands = _operands(context, builder, signature, args)
         counts = pointer(context, builder, signature, args, 13)
 
         def store(sums):
             for p in range(TILE):
-                for v, found in enumerate(sums[p]):
-                    for lane, part in _as_elements(builder, found, counts.type.pointee):
+                for v, vector in enumerate(sums[p]):
+                    for lane, part in _as_elements(builder, vector, counts.type.pointee):
                         at = p * LANES + v * _WIDTH + lane
                         builder.store(part, place_of(builder, counts, at, part.type), align=4)
 
@@ -187,27 +197,21 @@ def plane_counts(
 
 
 @intrinsic
-def mask_counts(
-    typingctx, words, word, planes, apart, origins, origin, weights, weight, beside, runs, first, last, differ, limits,
-    limits_at, flips, used, out, rows, row, size, at, lanes,
-):  # fmt: skip
-    """out[rows[row + p] * size + at] = used & (flips ^ m), where bit l of m is limits[limits_at + l] < what
-    `plane_counts` counts for pixel p and lane l.
+def mask_counts(typingctx, counted, limits, out, rows, lanes):
+    """out[rows[p]] = used & (flips ^ m), where bit l of m is limits[l] < count of pixel p and lane l.
 
-    The limits are int32: counts are compared in the registers in which they were added up, and stored nowhere. Of the
-    first `lanes` of 64: those behind the first 32 are of the block that lies `beside`, so many words on; bits of others
-    may be anything. out is uint64 and rows int64. Pixels that fill a tile up write what their like did: a loop over
-    those that count took 3 % of 1x56x56x64.
+    The counts are those of `plane_counts`, and limits a `Limits` of int32: counts are compared in the registers in
+    which they were added up, and stored nowhere. Lanes behind the first 32 are of the second block of weights; bits
+    from `lanes`, at most 64, on may be anything. out is a `Rows` of uint64, whose rows are indexed by a `View` of
+    int64. Pixels that fill a tile up write again: a loop over those that count took 3 % of 1x56x56x64.
     """
-    signature = types.void(
-        *_takes(words, origins, weights, runs), limits, _i64, types.uint64, types.uint64, out, rows, _i64, _i64, _i64,
-        _i64,
-    )  # fmt: skip
+    signature = types.void(counted, limits, out, rows, _i64)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         origins, differ, operands = _operands(context, builder, signature, args)
-        limits, rows = (pointer(context, builder, signature, args, i, args[at]) for i, at in ((13, 14), (18, 19)))
-        flips, used, out, size, at = args[15], args[16], pointer(context, builder, signature, args, 17), *args[20:22]
+        limits, out, rows = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (13, 17, 20))
+        flips, used, size = args[15], args[16], args[19]
 
         def compare(sums):
             bounds = [builder.load(place_of(builder, limits, v * _WIDTH, _ROW), align=4) for v in range(len(sums[0]))]
@@ -219,7 +223,7 @@ def mask_counts(
                 mask = reduce(builder.or_, (builder.shl(part, const(v * _WIDTH)) for v, part in enumerate(parts)))
                 place = builder.mul(builder.load(builder.gep(rows, [const(p)])), size)
                 mask = builder.and_(used, builder.xor(flips, mask))
-                builder.store(mask, builder.gep(out, [builder.add(place, at)]))
+                builder.store(mask, builder.gep(out, [place]))
 
         _by_lanes(builder, origins, args[22], PAIR, operands, differ, compare)
 
@@ -227,18 +231,16 @@ def mask_counts(
 
 
 @intrinsic
-def value_counts(
-    typingctx, words, word, planes, apart, origins, origin, weights, weight, beside, runs, first, last, differ, extra,
-    extra_at, step, values, places, lanes,
-):  # fmt: skip
-    """values[places[p] + l] = extra[extra_at + l] + step * what `plane_counts` counts for pixel p and lane l.
+def value_counts(typingctx, counted, extra, step, values, places, lanes):
+    """values[places[p] + l] = extra[l] + step * count of pixel p and lane l, as `plane_counts` counts.
 
-    The step is plus or minus a power of two, places int64[4]; extra and values are both int32 or both int64. Of the
-    first `lanes` of 64, as in `mask_counts`.
+    The step is plus or minus a power of two, places int64[4] and extra a `View`; extra and values are both int32 or
+    both int64. Lanes behind the first 32 are of the second block; those from `lanes`, at most 64, on may be anything.
     """
-    signature = types.void(*_takes(words, origins, weights, runs), extra, _i64, _i64, values, places, _i64)
+    signature = types.void(counted, extra, _i64, values, places, _i64)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         origins, differ, operands = _operands(context, builder, signature, args)
         extras = pointer(context, builder, signature, args, 13, args[14])
         values, places = (pointer(context, builder, signature, args, i) for i in (16, 17))
@@ -260,7 +262,7 @@ def value_counts(
 
 
 def _as_elements(builder, counts, element):
-    """(first lane, vector) of counts as int32 or int64."""
+    """Split counts into [(first lane, vector)] of int32 or int64."""
     if element == I32:
         return [(0, counts)]
     vector = full(element)

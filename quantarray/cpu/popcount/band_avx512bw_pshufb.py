@@ -1,4 +1,4 @@
-"""Counting by byte shuffles of 512 bits, two pixels at once, for CPUs of AVX-512 without VPOPCNTDQ.
+"""Count by byte shuffles of 512 bits, two pixels at once, on CPUs with AVX-512 but without VPOPCNTDQ.
 
 Half a byte of a pixel and the same half of another pick one of 256 rows of 16 bytes: for each half-byte of weights its
 count with the first pixel and, 16 times, that with the second. Half a byte of each channel's weights is an index into
@@ -8,6 +8,7 @@ words before bytes go to 16 bits.
 
 from functools import partial, reduce
 from itertools import chain, product
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -16,7 +17,23 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..llvm.transpose import woven, zipped
-from ..llvm.vectors import I8, I16, I32, I64, LANES, PAIR, TILE, WIDTH, const, each_run, place_of, pointer, slot_of
+from ..llvm.vectors import (
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    PAIR,
+    TILE,
+    WIDTH,
+    Windows,
+    const,
+    each_run,
+    place_of,
+    pointer,
+    slot_of,
+)
+from ..llvm.views import flat
 from .count_bytes import PIECE, least, pieces
 from .interface import by_pixels
 
@@ -43,7 +60,7 @@ def _constant(short):
 
 @intrinsic
 def split_weights(typingctx, weights, first, second, words, split, at):
-    """The weights of `words` words of two blocks, from weights[first] and weights[second] on, half a byte in each byte.
+    """Split `words` words of two blocks, from weights[first] and weights[second] on, into half a byte in each byte.
 
     The words are laid out by the `lay_out` of `count_bytes`. uint8 split[at + ..], from a cache line on, is [word,
     byte, half, channel, block]: the low halves of a byte of all channels of both blocks, then the high ones.
@@ -69,7 +86,7 @@ def split_weights(typingctx, weights, first, second, words, split, at):
 
 @intrinsic
 def split_lanes(typingctx, lanes, first, second, words, split, at):
-    """The same for words that lie as they are, 32 a block: lane 8 * j + i of a block becomes its channel j + 4 * i."""
+    """Split words as `split_weights` does, but of blocks of 32 plain words: lane 8 * j + i is channel j + 4 * i."""
     i64 = types.int64
     signature = types.void(lanes, i64, i64, i64, split, i64)
 
@@ -87,39 +104,46 @@ def split_lanes(typingctx, lanes, first, second, words, split, at):
             )
             pairs = [zipped(builder, *both, half, _PARTS) for half in range(2) for both in zip(one, other, strict=True)]
             to = builder.mul(word.index, const(SPLIT))
-            for byte, found in enumerate(woven(builder, [builder.bitcast(pair, _SHORTS) for pair in pairs], _PARTS)):
-                _store_halves(builder, found, split, builder.add(to, const(2 * PAIR * byte)))
+            for byte, both in enumerate(woven(builder, [builder.bitcast(pair, _SHORTS) for pair in pairs], _PARTS)):
+                _store_halves(builder, both, split, builder.add(to, const(2 * PAIR * byte)))
 
     return signature, codegen
 
 
 def _store_halves(builder, both, split, at):
-    """The low halves of bytes to split[at ..], and the high ones behind them."""
+    """Store the low halves of bytes from split[at] on, and the high ones behind them."""
     for half in range(2):
-        found = builder.and_(builder.lshr(both, _constant(4 * half)), _constant(0x0F0F))
-        builder.store(found, place_of(builder, split, builder.add(at, const(PAIR * half)), _SHORTS), align=PAIR)
+        part = builder.and_(builder.lshr(both, _constant(4 * half)), _constant(0x0F0F))
+        builder.store(part, place_of(builder, split, builder.add(at, const(PAIR * half)), _SHORTS), align=PAIR)
+
+
+class SplitWeights(NamedTuple):
+    """Weights of one or two pairs of blocks in the layout of `split_weights`; the second pair lies `apart`."""
+
+    data: np.ndarray  # uint8
+    apart: int
+    pairs: int
 
 
 @intrinsic
-def shuffle_tile(typingctx, words, word, origins, origin, split, apart, pairs, runs, first, last, differ, sums, at):
-    """sums[at + 128 * p + l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0, of the 4
-    pixels p of a tile and the channels l of one or two pairs of blocks.
+def shuffle_tile(typingctx, words, origins, split, runs, differ, sums):
+    """sums[128 * p + l] = sum over the runs of |a & b|, or of |a ^ b| where `differ` is -1 and not 0
 
-    a = words[word + origins[origin + p] + ..]; runs first .. last of int64 runs[n 3] are (at, weight word, length), and
-    1023 words at most; split[apart * pair + ..] is as `split_weights` made it. sums is uint16, from a cache line on.
+    for the 4 pixels p of a tile and the channels l of a `SplitWeights`, with a = words[origins[p] + ..]. words,
+    origins and sums are `View`s, sums of uint16 from a cache line on; runs, a `RunSpan`, have 1023 words at most.
     """
-    i64 = types.int64
-    signature = types.void(words, i64, origins, i64, split, i64, i64, runs, i64, i64, i64, sums, i64)
+    signature = types.void(words, origins, split, runs, types.int64, sums)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         words, origins, sums = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2, 11))
         split, runs = (pointer(context, builder, signature, args, i) for i in (4, 7))
         rows = _rows(builder, args[10])
-        columns = split, builder.gep(split, [args[5]])
+        columns, windows = (split, builder.gep(split, [args[5]])), Windows(words, origins, runs, args[8], args[9])
 
         def emit(pairs, pixels):
             couples = max(1, pixels // _COUPLE)
-            totals = _count(builder, rows, couples, words, origins, columns[:pairs], runs, args[8], args[9])
+            totals = _count(builder, rows, couples, windows, columns[:pairs])
             for p in range(TILE):
                 pixel = totals[min(p // _COUPLE, couples - 1)][p % _COUPLE]
                 for block, total in enumerate(pixel):
@@ -135,24 +159,24 @@ def shuffle_tile(typingctx, words, word, origins, origin, split, apart, pairs, r
 
 
 def _rows(builder, differ):
-    """The table of either way to combine bits."""
+    """Point to the table of counts of a & b, or of a ^ b where `differ` is -1."""
     rows = ir.Constant(ir.ArrayType(I8, _ROWS.size), bytearray(_ROWS.tobytes()))
     table = cgutils.global_constant(builder, "counts_of_two", rows)
     table.align = PAIR
     at = builder.add(builder.ptrtoint(table, I64), builder.and_(differ, const(_ROWS[0].size)))
-    # A register from here on: LLVM would add the way's offset to each row's anew
-    kept = builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [at], side_effect=False)
-    return builder.inttoptr(kept, I8.as_pointer())
+    # A register from here on: LLVM would add the table's offset to each row's again
+    register = builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [at], side_effect=False)
+    return builder.inttoptr(register, I8.as_pointer())
 
 
-def _count(builder, rows, couples, words, origins, columns, runs, first, last):
-    """[couple][pixel][block] of counts of 16 bits, of two blocks for each column of weights."""
+def _count(builder, rows, couples, windows, columns):
+    """Return counts [couple][pixel][block] of 16 bits, two blocks for each column of weights."""
     pairs = range(len(columns))
     shorts, none = ir.Constant(_SHORTS, None), ir.Constant(_BYTES, None)
     slots = [[[slot_of(builder, shorts) for _ in (*pairs, *pairs)] for _ in range(_COUPLE)] for _ in range(couples)]
     both, high = ([[slot_of(builder, none) for _ in pairs] for _ in range(couples)] for _ in range(2))
     picks = [cgutils.alloca_once(builder, _PICKS, size=PIECE) for _ in range(couples)]
-    with each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
+    with each_run(builder, windows) as (pixels, weight, length):
         with cgutils.for_range(builder, pieces(builder, length)) as piece:
             start = builder.mul(piece.index, const(PIECE))
             size = least(builder, builder.sub(length, start))
@@ -175,7 +199,7 @@ def _count(builder, rows, couples, words, origins, columns, runs, first, last):
 
 
 def _picks(builder, one, other):
-    """Where the 16 rows begin that two words pick: those of the low halves of all bytes, then of the high ones."""
+    """Return the offsets of the 16 rows that two words pick: for low halves of all bytes, then for the high ones."""
     low, high, four = const(_LOW), ir.Constant(I64, _LOW << 4), const(4)
     lows = builder.or_(builder.and_(one, low), builder.shl(builder.and_(other, low), four))
     highs = builder.or_(builder.and_(builder.lshr(one, four), low), builder.and_(other, high))
@@ -196,10 +220,10 @@ def _add_word(builder, rows, picks, weights, both, high):
     shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.pshuf.b.512")
     for group in _GROUPS:
         for c, pick in enumerate(picks):
-            found = [_row(builder, rows, pick, h) for h in group]
+            tables = [_row(builder, rows, pick, h) for h in group]
             for pair, column in enumerate(weights):
                 indices = [builder.load(place_of(builder, column, PAIR * _place(h), _BYTES), align=PAIR) for h in group]
-                looked = [builder.call(shuffle, [row, index]) for row, index in zip(found, indices, strict=True)]
+                looked = [builder.call(shuffle, [row, index]) for row, index in zip(tables, indices, strict=True)]
                 total = reduce(builder.add, looked)
                 builder.store(builder.add(builder.load(both[c][pair]), total), both[c][pair])
                 upper = builder.lshr(builder.bitcast(total, _SHORTS), _constant(4))
@@ -208,12 +232,12 @@ def _add_word(builder, rows, picks, weights, both, high):
 
 
 def _place(half):
-    """Where the indices of the 16 halves lie: those of a byte side by side."""
+    """Return the place of a half-byte's indices: those of a byte lie side by side."""
     return 2 * (half % 8) + half // 8
 
 
 def _row(builder, rows, pick, half):
-    """The row of a half-byte, four times."""
+    """Load the row of a half-byte, four times over."""
     at = builder.load(builder.gep(pick, [const(half)]))
     row = builder.load(place_of(builder, rows, builder.zext(at, I64), ir.VectorType(I8, _ROW)), align=_ROW)
     order = [*range(_ROW)] * (PAIR // _ROW)

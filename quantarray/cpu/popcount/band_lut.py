@@ -1,4 +1,4 @@
-"""Counting by tables in memory, for a band of pixels at once: the method of four Russians.
+"""Count by tables in memory, for a band of pixels at once: the method of four Russians.
 
 For 4 bits of the contraction and 64 output channels there are 16 rows, one for each value that these bits of a pixel
 can have: its counts with the weights of each channel. A pixel's counts are a sum of rows, one load and addition for 256
@@ -28,7 +28,7 @@ def _constant(short):
 
 
 def _shifted(builder, vector, bits, byte):
-    """Each byte shifted right, or left where `bits` is negative, and masked. There are no shifts of single bytes."""
+    """Shift each byte right, or left where `bits` is negative, and mask it. There are no shifts of single bytes."""
     shift = builder.lshr if bits > 0 else builder.shl
     moved = shift(vector, _constant(abs(bits))) if bits else vector
     return builder.and_(moved, _constant(byte * 0x101))
@@ -36,7 +36,7 @@ def _shifted(builder, vector, bits, byte):
 
 @intrinsic
 def fill_tables(typingctx, weights, first, second, words, differ, tables):
-    """The tables of `words` words of two blocks, those from weights[first] and from weights[second] on.
+    """Fill the tables of `words` words of two blocks, those from weights[first] and from weights[second] on.
 
     The words are laid out by the `lay_out` of `count_bytes`. Counts are of |a & b|, or of |a ^ b| where `differ` is -1
     and not 0. uint8 tables[word, half-byte, value, 32], aligned to 32 bytes: byte i of a row has the counts of channels
@@ -50,7 +50,7 @@ def fill_tables(typingctx, weights, first, second, words, differ, tables):
             builder.bitcast(pointer(context, builder, signature, args, 0, args[i]), I8.as_pointer()) for i in (1, 2)
         ]
         tables = pointer(context, builder, signature, args, 5)
-        # Chosen outside the loop: rows for either way from one text took 1.4 times as long
+        # Chosen outside the loop: one loop for both & and ^ took 1.4 times as long
         with builder.if_else(builder.icmp_signed("==", args[4], const(0))) as branches:
             for branch, change in zip(branches, (_both, _either), strict=True):
                 with branch, cgutils.for_range(builder, builder.mul(args[3], const(8))) as byte:
@@ -62,7 +62,7 @@ def fill_tables(typingctx, weights, first, second, words, differ, tables):
 
 
 def _halves(builder, blocks, at):
-    """The low and the high halves of a byte of all channels of two blocks, as halves of the bytes of a row."""
+    """Yield the low and the high halves of a byte of all channels of two blocks, as halves of the bytes of a row."""
     low, high = (_join(builder, [builder.gep(block, [at]) for block in blocks], i) for i in (0, _ROW // 2))
     yield builder.or_(_shifted(builder, low, 0, 0x0F), _shifted(builder, high, -4, 0xF0))
     yield builder.or_(_shifted(builder, low, 4, 0x0F), _shifted(builder, high, 0, 0xF0))
@@ -75,19 +75,19 @@ def _join(builder, blocks, at):
 
 
 def _both(builder, four):
-    """|v & w| for v = 0, and what each bit of v adds: that of w."""
+    """Return |v & w| for v = 0, and what each bit of v adds: that of w."""
     return _constant(0), [_shifted(builder, four, bit, 0x11) for bit in range(4)]
 
 
 def _either(builder, four):
-    """|v ^ w| for v = 0, and what each bit of v adds: 1 - 2 * that of w."""
+    """Return |v ^ w| for v = 0, and what each bit of v adds: 1 - 2 * that of w."""
     twice = [_shifted(builder, four, bit - 1, 0x22) for bit in range(4)]
     ones = builder.lshr(reduce(builder.add, twice), _constant(1))
     return ones, [builder.sub(_constant(0x1111), bit) for bit in twice]
 
 
 def _fill(builder, nothing, change, table):
-    """The 16 rows of a half-byte: row v is row v & (v - 1) and what its lowest bit changes."""
+    """Store the 16 rows of a half-byte: row v is row v & (v - 1) and what its lowest bit changes."""
     rows = [nothing]
     for v in range(1, _VALUES):
         rows.append(builder.add(rows[v & (v - 1)], change[(v & -v).bit_length() - 1]))
@@ -137,7 +137,7 @@ def _add_word(builder, word, table, both, high):
 
 
 def _row(builder, word, table, half):
-    """The row that a half-byte of a word picks."""
+    """Load the row that a half-byte of a word picks."""
     shift = 4 * half - _ROW.bit_length() + 1  # its value times the bytes of a row
     moved = builder.lshr(word, const(shift)) if shift > 0 else builder.shl(word, const(-shift))
     at = builder.add(builder.and_(moved, const((_VALUES - 1) * _ROW)), const(half * _HALF))

@@ -18,15 +18,15 @@ _HALF = LANES // 2
 
 
 def lay_out(words):
-    """Weight words[.. 32] as `count_tile` reads them: byte 0 of all 32 channels, then byte 1, ..."""
+    """Lay out weight words[.. 32] as `count_tile` reads them: byte 0 of all 32 channels, then byte 1, ..."""
     lanes = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)
     return np.ascontiguousarray(lanes.swapaxes(-1, -2)).view(np.uint64).reshape(words.shape)
 
 
 def kernel(ones_of, adder=None):
-    """The `count_tile` of a way to count: ones_of(builder, differ) has `weights` of 32 bytes and `of` a byte.
+    """Build a `count_tile`: ones_of(builder, differ) has `weights`, which prepares 32 bytes, and `of`, which counts.
 
-    With an adder of `count_row.py`, a pixel alone is counted as it is there.
+    With a full adder of `llvm/adders.py`, tiles of a single pixel are counted by `count_row.py`.
     """
 
     def emit(builder, pixels, differ, *rest):
@@ -38,8 +38,8 @@ def kernel(ones_of, adder=None):
     return tile_counter(emit)
 
 
-def count(builder, ones, pixels, words, origins, weights, runs, first, last, counts):
-    """The LLVM code of `count_tile`, of plain pointers."""
+def count(builder, ones, pixels, windows, weights, counts):
+    """Write the LLVM code of `count_tile`, whose operands are plain pointers."""
     row, narrow = ir.VectorType(I8, LANES), ir.VectorType(I16, _HALF)
     byte = [cgutils.alloca_once_value(builder, ir.Constant(row, None)) for _ in range(pixels)]
     sums = [[cgutils.alloca_once_value(builder, ir.Constant(narrow, None)) for _ in range(2)] for _ in range(pixels)]
@@ -47,7 +47,7 @@ def count(builder, ones, pixels, words, origins, weights, runs, first, last, cou
     builder.store(const(PIECES), left)  # pieces that the sums have room for
     builder.store(const(0), moved)  # whether the counts hold sums already
     _clear(builder, sums)
-    with each_run(builder, words, origins, runs, first, last) as (pixel, weight, length):
+    with each_run(builder, windows) as (pixel, weight, length):
         pixel = [builder.bitcast(p, I8.as_pointer()) for p in pixel]
         column = builder.bitcast(builder.gep(weights, [builder.mul(weight, const(LANES))]), I8.as_pointer())
         with cgutils.for_range(builder, pieces(builder, length)) as piece:
@@ -63,12 +63,12 @@ def count(builder, ones, pixels, words, origins, weights, runs, first, last, cou
 
 
 def pieces(builder, length):
-    """How many pieces a run has."""
+    """Return the number of pieces of a run: ceil(length / PIECE)."""
     return builder.sdiv(builder.add(length, const(PIECE - 1)), const(PIECE))
 
 
 def least(builder, left):
-    """The words of a piece where some are left."""
+    """Return the number of words of a piece: min(left, PIECE)."""
     return builder.select(builder.icmp_signed("<", left, const(PIECE)), left, const(PIECE))
 
 
@@ -79,7 +79,7 @@ def _clear(builder, sums):
 
 
 def _count_piece(builder, ones, pixel, column, start, words, byte):
-    """byte[p] = the counts of some words of each pixel from word `start` of a run on."""
+    """byte[p] = counts of `words` words of each pixel, from word `start` of a run on."""
     row = byte[0].type.pointee
     for slot in byte:
         builder.store(ir.Constant(row, None), slot)
@@ -89,8 +89,8 @@ def _count_piece(builder, ones, pixel, column, start, words, byte):
             builder, builder.load(place_of(builder, column, builder.mul(k, const(LANES)), row), align=8)
         )
         for p, slot in enumerate(byte):
-            found = ones.of(builder, builder.load(builder.gep(pixel[p], [k])), weights)
-            builder.store(builder.add(builder.load(slot), found), slot)
+            counts = ones.of(builder, builder.load(builder.gep(pixel[p], [k])), weights)
+            builder.store(builder.add(builder.load(slot), counts), slot)
 
 
 def _widen(builder, byte, sums):

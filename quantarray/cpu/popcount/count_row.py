@@ -14,14 +14,14 @@ _ROW = ir.VectorType(I8, LANES)
 _PIECE = 31  # words whose eights, 8 at most each, fit into a byte
 
 
-def count(builder, adder, differ, words, origins, weights, runs, first, last, counts):
-    """The LLVM code of `count_tile` for a tile that one pixel fills, of plain pointers."""
+def count(builder, adder, differ, windows, weights, counts):
+    """Write the LLVM code of `count_tile` for a tile of a single pixel, whose operands are plain pointers."""
     ones, twos, fours, eights = left = [slot_of(builder, ir.Constant(_ROW, None)) for _ in range(4)]
     total = slot_of(builder, ir.Constant(ir.VectorType(counts.type.pointee, LANES), None))
     room = slot_of(builder, const(_PIECE))  # words that the bytes of `eights` have room for
     with builder.if_else(builder.icmp_signed("!=", differ, const(0))) as branches:
         for branch, combine in zip(branches, (builder.xor, builder.and_), strict=True):
-            with branch, each_run(builder, words, origins, runs, first, last) as (pixels, weight, length):
+            with branch, each_run(builder, windows) as (pixels, weight, length):
                 pixel = builder.bitcast(pixels[0], I8.as_pointer())
                 column = builder.bitcast(builder.gep(weights, [builder.mul(weight, const(LANES))]), I8.as_pointer())
                 pieces = builder.sdiv(builder.add(length, const(_PIECE - 1)), const(_PIECE))
@@ -39,9 +39,9 @@ def count(builder, adder, differ, words, origins, weights, runs, first, last, co
     _add(builder, builder.load(eights), 3, total)
     for shift, rest in enumerate((ones, twos, fours)):
         _add(builder, _bits(builder, builder.load(rest)), shift, total)
-    found = builder.load(total)
+    sums = builder.load(total)
     for p in range(TILE):
-        builder.store(found, place_of(builder, counts, p * LANES, found.type), align=4)
+        builder.store(sums, place_of(builder, counts, p * LANES, sums.type), align=4)
 
 
 def _less(builder, a, b):
@@ -49,16 +49,16 @@ def _less(builder, a, b):
 
 
 def _add_word(builder, adder, combine, pixel, column, k, left):
-    """Add what the 8 bytes of a word from byte `k` on and those of 32 channels have in common, or where they differ."""
+    """Add common or differing bits of 8 bytes of a pixel, from byte `k` on, and of 32 channels."""
     slots = dict(zip((1, 2, 4), left, strict=False))
     waiting = {1: [], 2: [], 4: []}
 
-    def take(worth, found):
-        """A vector of bits that are worth 1, 2 or 4 each; two of them and the one that is left are added."""
+    def take(worth, bits):
+        """Take a vector of bits that are worth 1, 2 or 4 each: two of them and the slot's are added at once."""
         if worth == 8:
-            builder.store(builder.add(builder.load(left[3]), _bits(builder, found)), left[3])
+            builder.store(builder.add(builder.load(left[3]), _bits(builder, bits)), left[3])
             return
-        waiting[worth].append(found)
+        waiting[worth].append(bits)
         if len(waiting[worth]) == 2:
             rest, carry = adder(builder, builder.load(slots[worth]), *waiting[worth])
             builder.store(rest, slots[worth])
@@ -72,13 +72,13 @@ def _add_word(builder, adder, combine, pixel, column, k, left):
 
 
 def _bits(builder, vector):
-    """How many bits each byte has."""
+    """Count the ones of each byte."""
     ctpop = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_ROW, [_ROW]), f"llvm.ctpop.v{LANES}i8")
     return builder.call(ctpop, [vector])
 
 
 def _add(builder, numbers, shift, total):
-    """total += numbers << shift, of bytes."""
+    """total += numbers << shift, where numbers are bytes."""
     wide = builder.zext(numbers, total.type.pointee)
     wide = builder.shl(wide, splat(builder, total.type.pointee.element(shift), LANES))
     builder.store(builder.add(builder.load(total), wide), total)

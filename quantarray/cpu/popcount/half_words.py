@@ -11,7 +11,7 @@ _NONE = np.empty((0, 0, 0), np.int64)
 
 
 def sums_of_halves(fixed, differ):
-    """int64[classes*parts terms lanes] of a product's weights; of no elements where words are counted.
+    """Sum up halves of a product's weights: int64[classes*parts terms lanes]; empty where whole words are counted.
 
     Of counts of differing bits, or of common ones. Not kept: what is made of it is.
     """
@@ -25,8 +25,9 @@ def sums_of_halves(fixed, differ):
 
 @entry
 def sum_halves(words, terms, differ, first_run, runs, sums):
-    """sums[i, s, l] += sum_j 2^j |what halves of b_j have in common| over runs first_run[i] .. first_run[i + 1], for
-    the planes j of term s; or where bits differ, |where they do|."""
+    """sums[i, s, l] += sum_j 2^j |common ones of halves of b_j| over runs first_run[i] .. first_run[i + 1], for the
+    planes j of term s; or where bits differ, |their differing ones|.
+    """
     for i in range(first_run.size - 1):
         for s in range(terms.shape[0]):
             for j in range(terms[s, 1]):

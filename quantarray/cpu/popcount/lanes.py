@@ -1,32 +1,33 @@
-"""What is done with a tile of 4 pixels by 32 lanes after it was counted.
+"""Arithmetic on tiles of 4 pixels by 32 lanes after counting: shift, compare, add, scale, round.
 
 As loops these took longer than the counting: LLVM checks first that none of their arrays overlap.
 """
 
 from functools import reduce
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from ..llvm.vectors import F32, F64, I64, LANES, TILE, WIDTH, const, full, place_of, pointer, splat
+from ..llvm.views import flat
 
 
 @intrinsic
-def shift_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step, made, made_at):
-    """m[p, l] = extra[at + l] + along * ones[ones_at + p] + step * d[p, l] for the 4 by 32 lanes d from dot[dot_at] on
-    and as many m from made[made_at] on, which may be the same.
+def shift_tile(typingctx, dot, extra, along, ones, step, out):
+    """out[p, l] = extra[l] + along * ones[p] + step * dot[p, l] for 4 by 32 lanes; out and dot may be the same.
 
-    dot, made and extra are all int32 or all int64, ones int64.
+    All arrays are `View`s: dot, out and extra all int32 or all int64, ones int64.
     """
-    i64 = types.int64
-    signature = types.void(dot, i64, extra, i64, i64, ones, i64, i64, made, i64)
+    signature = types.void(dot, extra, types.int64, ones, types.int64, out)
 
     def codegen(context, builder, signature, args):
-        made = pointer(context, builder, signature, args, 8, args[9])
+        signature, args = flat(context, builder, signature, args)
+        out = pointer(context, builder, signature, args, 8, args[9])
 
         def store(p, lane, exact):
-            builder.store(exact, place_of(builder, made, p * LANES + lane, exact.type), align=8)
+            builder.store(exact, place_of(builder, out, p * LANES + lane, exact.type), align=8)
 
         _each_exact(context, builder, signature, args, store)
 
@@ -34,26 +35,26 @@ def shift_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step, ma
 
 
 @intrinsic
-def mask_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step, thresholds, thresholds_at, masks):
-    """Bit l of masks[p], uint64[4], is thresholds[thresholds_at + l] < what `shift_tile` makes of d[p, l].
+def mask_tile(typingctx, dot, extra, along, ones, step, thresholds, masks):
+    """masks[p] bit l = thresholds[l] < extra[l] + along * ones[p] + step * dot[p, l], which is stored nowhere.
 
-    The thresholds are of dot's dtype. The values themselves are stored nowhere.
+    As `shift_tile`, with a view of thresholds of dot's dtype; masks uint64[4].
     """
-    i64 = types.int64
-    signature = types.void(dot, i64, extra, i64, i64, ones, i64, i64, thresholds, i64, masks)
+    signature = types.void(dot, extra, types.int64, ones, types.int64, thresholds, masks)
 
     def codegen(context, builder, signature, args):
-        limits, found = pointer(context, builder, signature, args, 8, args[9]), [[] for _ in range(TILE)]
+        signature, args = flat(context, builder, signature, args)
+        limits, parts = pointer(context, builder, signature, args, 8, args[9]), [[] for _ in range(TILE)]
         out = pointer(context, builder, signature, args, 10)
 
         def compare(p, lane, exact):
             limit = builder.load(place_of(builder, limits, lane, exact.type), align=8)
             width = exact.type.count
             bits = builder.bitcast(builder.icmp_signed(">", exact, limit), ir.IntType(width))
-            found[p].append(builder.shl(builder.zext(bits, I64), const(lane)))
+            parts[p].append(builder.shl(builder.zext(bits, I64), const(lane)))
             if lane + width == LANES:
-                builder.store(reduce(builder.or_, found[p]), builder.gep(out, [const(p)]))
-                found[p].clear()
+                builder.store(reduce(builder.or_, parts[p]), builder.gep(out, [const(p)]))
+                parts[p].clear()
 
         _each_exact(context, builder, signature, args, compare)
 
@@ -61,7 +62,7 @@ def mask_tile(typingctx, dot, dot_at, extra, at, along, ones, ones_at, step, thr
 
 
 def _each_exact(context, builder, signature, args, then):
-    """Call then(p, lane, vector) for each vector of extra[at + l] + along * ones[ones_at + p] + step * d[p, l]."""
+    """Call then(p, lane, vector) for each vector of extra[l] + along * ones[p] + step * dot[p, l]."""
     dots, extras = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
     ones, kind = pointer(context, builder, signature, args, 5, args[6]), dots.type.pointee
     vector = full(kind)
@@ -97,7 +98,7 @@ def _each_exact(context, builder, signature, args, then):
 
 
 def by_step(builder, step, vector):
-    """value(fixed, counts) = fixed + step * counts, for vectors of a type and a step that is +-a power of two."""
+    """Return value(fixed, counts) = fixed + step * counts for vectors of a type; the step is +-a power of two."""
     # step * c = (c << shift ^ minus) - minus, where minus is -1 or 0
     minus = builder.ashr(step, const(63))
     shift, minus, once = (
@@ -108,7 +109,7 @@ def by_step(builder, step, vector):
 
 
 def _as(builder, value, kind):
-    """An int64 as an integer of 32 or 64 bits."""
+    """Convert an int64 to an integer of 32 or 64 bits."""
     return value if kind == I64 else builder.trunc(value, kind)
 
 
@@ -134,24 +135,38 @@ def add_counts(typingctx, counts, shift, total):
 
 
 def _pixel_shift(builder, ones, p, along):
-    """A vector of along * ones[p]."""
+    """Fill a vector with along * ones[p]."""
     return splat(builder, builder.mul(along, builder.load(builder.gep(ones, [ir.Constant(I64, p)]))), WIDTH)
 
 
-@intrinsic
-def add_tile(typingctx, value, scales, w_scale, w_at, base, sums, sums_at, along, ones, ones_at, step, dot):
-    """value[p, l] += (scales[p] * w_scale[w_at + l]) * exact, for 4 pixels and 32 lanes, where
+class Exact(NamedTuple):
+    """exact[p, l] = base * sums[sums_at + l] + along * ones[ones_at + p] + step * dot[p, l]
 
-        exact = base * sums[sums_at + l] + along * ones[ones_at + p] + step * dot[p, l]
-
-    The last factor is the exact integer product of two terms, int64; the rest is float64, multiplied and added one by
-    one: no fused multiply-add, so that every backend agrees. sums may be None, which stands for ones; with ones or dot
-    None their part is left out.
+    is the exact integer product of two terms, int64. sums may be None, which stands for ones; with ones or dot None
+    their part is left out.
     """
-    i64 = types.int64
-    signature = types.void(value, scales, w_scale, i64, i64, sums, i64, i64, ones, i64, i64, dot)
+
+    base: int
+    sums: Any
+    sums_at: int
+    along: int
+    ones: Any
+    ones_at: int
+    step: int
+    dot: Any
+
+
+@intrinsic
+def add_tile(typingctx, value, scales, w_scale, exact):
+    """value[p, l] += (scales[p] * w_scale[l]) * exact[p, l], for 4 pixels and 32 lanes of an `Exact`.
+
+    All but `exact` is float64, w_scale a `View`. Multiplied and added one by one: no fused multiply-add, so that every
+    backend agrees.
+    """
+    signature = types.void(value, scales, w_scale, exact)
 
     def codegen(context, builder, signature, args):
+        signature, args = flat(context, builder, signature, args)
         whole, real = ir.VectorType(I64, WIDTH), ir.VectorType(F64, WIDTH)
         values, scales = (pointer(context, builder, signature, args, i) for i in (0, 1))
         weights = pointer(context, builder, signature, args, 2, args[3])

@@ -1,4 +1,4 @@
-"""Ones of majorities: how halves of words (`count_halves.py`) and pairs of words (`distance_pairs.py`) are counted."""
+"""popcount(majority): inner loop of GEMM by half-words (`avx512_vpopcntdq.py`) and of search (`distance_pairs.py`)."""
 
 import llvmlite.binding
 from llvmlite import ir
@@ -6,12 +6,12 @@ from llvmlite import ir
 from ..llvm.vectors import I32
 
 MAJORITY = 0xE8  # of vpternlog: of three bits
-# Here and not where code is made: what another process kept on disk is assembled in this one
+# Here and not where code is written: this process assembles code that another one has cached on disk
 llvmlite.binding.initialize_native_asmparser()
 
 
 def add_majorities(builder, place, sums, column, ones=None):
-    """Each of the vectors `sums` and the ones of majority(a ^ b, A, alike) in its lanes.
+    """Return each of the vectors `sums` plus the ones of majority(a ^ b, A, alike) in its lanes.
 
     a lies at a place (pointer, index in 64 bits or none), and behind it A, or for lanes of 32 bits the half a' whose
     exclusive or with a is A; both go to all lanes. The column has b and alike of each sum, one after the other. `ones`
@@ -22,10 +22,10 @@ def add_majorities(builder, place, sums, column, ones=None):
     of its own for the halves that `ones` need, for which there are too few registers.
     """
     row, count, numbers = sums[0].type, len(sums), 0 if ones is None else 3
-    bits, made = row.element.width, count + 3 + numbers
+    bits, outputs_before = row.element.width, count + 3 + numbers
     total, either = ([], []) if ones is None else ([ones[0]], [ones[1]])
     a, both, most = (f"${count + i}" for i in range(3))
-    registers = [f"${made + i}" for i in range(len(place))]
+    registers = [f"${outputs_before + i}" for i in range(len(place))]
     size, address = "d" if bits == 32 else "q", ", ".join([*registers, *["8"] * (len(place) - 1)])
     code = [f"vpbroadcast{size} ({address}), {a}"]
     if bits == 32:
@@ -33,20 +33,20 @@ def add_majorities(builder, place, sums, column, ones=None):
     else:
         code.append(f"vpbroadcast{size} {bits // 8}({address}), {both}")
     if numbers:
-        low, high, counted = (f"${made - 3 + i}" for i in range(3))
+        low, high, counted = (f"${outputs_before - 3 + i}" for i in range(3))
         code += [f"movl ({address}), {low}", f"movl 4({address}), {high}", f"xorl {low}, {high}"]
-        code += [f"andl ${made + len(place) + len(column)}, {low}", f"orl {high}, {low}"]
+        code += [f"andl ${outputs_before + len(place) + len(column)}, {low}", f"orl {high}, {low}"]
         code += [f"popcntl {low}, {low}", f"addl {low}, {counted}"]
     for v in range(count):
-        b, alike = (f"${made + len(place) + 2 * v + i}" for i in range(2))
+        b, alike = (f"${outputs_before + len(place) + 2 * v + i}" for i in range(2))
         code += [f"vpxor{size} {b}, {a}, {most}", f"vpternlog{size} $${MAJORITY}, {alike}, {both}, {most}"]
         code += [f"vpopcnt{size} {most}, {most}", f"vpadd{size} {most}, ${v}, ${v}"]
-    kept = [*range(count), *[made - 1] * len(total)]
+    results = [*range(count), *[outputs_before - 1] * len(total)]
     outputs = ["=&v"] * (count + 3) + ["=&r"] * numbers
-    inputs = ["r"] * len(place) + ["v"] * len(column) + ["r"] * len(either) + [str(i) for i in kept]
-    given = [*place, *column, *either, *sums, *total]
-    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3) + [I32] * numbers), [v.type for v in given])
+    inputs = ["r"] * len(place) + ["v"] * len(column) + ["r"] * len(either) + [str(i) for i in results]
+    operands = [*place, *column, *either, *sums, *total]
+    kind = ir.FunctionType(ir.LiteralStructType([row] * (count + 3) + [I32] * numbers), [v.type for v in operands])
     spoilt = ["~{memory}", "~{flags}"]
     asm = ir.InlineAsm(kind, "\n".join(code), ",".join(outputs + inputs + spoilt), side_effect=False)
-    found = builder.call(asm, given)
-    return [builder.extract_value(found, i) for i in kept]
+    values = builder.call(asm, operands)
+    return [builder.extract_value(values, i) for i in results]

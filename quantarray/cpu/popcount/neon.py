@@ -1,4 +1,4 @@
-"""Counting by LLVM's ctpop on bytes: one instruction on ARM, where four pixels by 32 channels stay in 8 registers.
+"""Count by LLVM's ctpop on bytes: one instruction on ARM, where four pixels by 32 channels stay in 8 registers.
 
 Portable, it counts what tables (`tables.py`) do not: 5 % slower there than ctpop on words, whose layout has no tables.
 """
@@ -17,19 +17,19 @@ _ROW = ir.VectorType(I8, LANES)
 
 
 class Bytes:
-    """LLVM's ctpop on bytes; the choice of and or xor is hoisted out of the loop."""
+    """Count by LLVM's ctpop on bytes; the choice of and or xor is hoisted out of the loop."""
 
     def __init__(self, builder, differ):
         self.differ = builder.icmp_signed("!=", differ, differ.type(0))
         kind = ir.FunctionType(_ROW, [_ROW])
         self.ctpop = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.v{LANES}i8")
 
-    def weights(self, builder, found):
-        """32 bytes as they are."""
-        return found
+    def weights(self, builder, weight_bytes):
+        """Return 32 bytes as they are."""
+        return weight_bytes
 
     def of(self, builder, byte, weights):
-        """The counts of a pixel's byte with each of 32."""
+        """Count the common or differing bits of a pixel's byte and each of 32."""
         byte = splat(builder, byte, LANES)
         both = builder.select(self.differ, builder.xor(byte, weights), builder.and_(byte, weights))
         return builder.call(self.ctpop, [both])

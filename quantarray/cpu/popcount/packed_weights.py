@@ -1,4 +1,4 @@
-"""Weights in the order in which kernels read them, and back: a permutation of the bits of 32 channels' words.
+"""Lay weights out in the order in which kernels read them, and back: a permutation of the bits of 32 channels' words.
 
 `words` are uint64[planes channels words], laid out uint64[planes blocks words 32]: one word of each of 32 channels is
 32 words in one of three orders, which the micro-kernels specify as `lay_out` and `lay_out_quads`:
@@ -14,7 +14,7 @@ a millisecond or two, where NumPy's packbits took 53, so that weights may be lai
 
 import numpy as np
 
-from ..llvm.fields import turn_bytes, turn_quads
+from ..llvm.fields import transpose_bytes, transpose_quads
 from ..llvm.vectors import LANES
 from ..runtime import threads
 from ..runtime.isa import COUNTING
@@ -36,20 +36,20 @@ def interleave(words, groups, bits, out):
 
 
 def restore(laid_out, groups, bits, words):
-    """The words that were laid out so."""
+    """Invert `interleave`."""
     if words.size:
         threads.run(_bring_blocks, (laid_out, groups, bits, words), *_shares(laid_out))
 
 
 def _shares(laid_out):
-    """(tasks, workers)."""
+    """Return (tasks, workers)."""
     planes, blocks, length, _ = laid_out.shape
     return planes * blocks * -(-length // _CUT), threads.workers(laid_out.size, _LEAST)
 
 
 @inline
 def _place_of(task, channels, groups, laid_out):
-    """(first channel of all planes, how many, place, first and last word) of a task."""
+    """Return (first channel of all planes, number, place, first and last word) of a task."""
     blocks, length = laid_out.shape[1], laid_out.shape[2]
     cuts, group_lanes, group_blocks = -(-length // _CUT), channels // groups, blocks // groups
     plane, block, cut = task // (blocks * cuts), task // cuts % blocks, task % cuts
@@ -67,7 +67,7 @@ def _lay_blocks(words, groups, bits, out, first, last):
         for at in range(begin, end, _LINE):
             near = min(_LINE, end - at)
             _gather(words, channel * length + at, length, valid, near, square)
-            _turn(square, bits)
+            _transpose(square, bits)
             _store(square, near, bits, out, (place + at) * LANES)
 
 
@@ -79,21 +79,21 @@ def _bring_blocks(laid_out, groups, bits, words, first, last):
         for at in range(begin, end, _LINE):
             near = min(_LINE, end - at)
             _load(laid_out, (place + at) * LANES, near, bits, square)
-            _turn(square, bits)
+            _transpose(square, bits)
             _scatter(square, valid, near, words, channel * length + at, length)
 
 
 @inner
-def _turn(square, bits):
+def _transpose(square, bits):
     if bits == QUADS:
-        turn_quads(square)
+        transpose_quads(square)
     elif bits == BYTES:
-        turn_bytes(square)
+        transpose_bytes(square)
 
 
 @inner
 def _gather(words, row, length, valid, near, square):
-    """square[i, k] = word k of channel i, 0 of channels that there are not."""
+    """square[i, k] = word k of channel i, 0 for channels that do not exist."""
     flat = words.reshape(-1)
     for i in range(valid):
         at, to = np.uint64(row + i * length), np.uint64(i * _LINE)
@@ -113,7 +113,7 @@ def _scatter(square, valid, near, words, row, length):
 
 @inline
 def _place(i, size):
-    """Where row i of the squares lies among 32 words: row 0 of each square first."""
+    """Return the place of row i of the squares among 32 words: row 0 of each square first."""
     return np.uint64(i % size * (LANES // size) + i // size)
 
 

@@ -1,4 +1,4 @@
-"""What both convolutions do with a tile: 4 pixels of one border class by blocks of 32 output channels."""
+"""Tiles of a product, 4 pixels of one border class by blocks of 32 output channels: place, count, schedule them."""
 
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ from ...core.format import RUN_PLANES, RUN_WORDS
 from ..epilogue.finish import Lanes
 from ..llvm.masks import popcount
 from ..llvm.vectors import LANES, TILE
+from ..llvm.views import Counted, Planes, Rows, RunSpan, View
 from ..runtime.aligned import empty_lines
 from ..runtime.jit import inline, inner
 from ..runtime.schedule import next_task, share, workers_of
@@ -37,11 +38,11 @@ def empty_places(tiles):
 def place_tiles(plan, low, band, word, places):
     """Fill in `band` tiles from tile `low` on, whose pixels begin `word` words behind the plan's."""
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
-    done = 0
-    while done < band:
-        image, tile = (low + done) // counts.size, (low + done) % counts.size
-        start, row, near = image * plan.image_words + word, image * origin.size, min(band - done, counts.size - tile)
-        at, first = np.uint64(done), np.uint64(tile)
+    filled = 0
+    while filled < band:
+        image, tile = (low + filled) // counts.size, (low + filled) % counts.size
+        start, row, near = image * plan.image_words + word, image * origin.size, min(band - filled, counts.size - tile)
+        at, first = np.uint64(filled), np.uint64(tile)
         for i in range(np.uint64(near)):
             places.kinds[at + i], places.sizes[at + i] = classes[first + i], counts[first + i]
         for i in range(np.uint64(near)):
@@ -49,15 +50,40 @@ def place_tiles(plan, low, band, word, places):
                 pixel = pixels[first + i, p]
                 places.origins[at + i, p] = start + origin[np.uint64(pixel)]
                 places.rows[at + i, p] = row + pixel
-        done += near
+        filled += near
 
 
 class Group(NamedTuple):
     """Output channels that see the same channels of x."""
 
-    block: int  # the first of its own
+    block: int  # the first of the group
     channel: int  # likewise
     channels: int
+
+
+class Product(NamedTuple):
+    """Operands of a product, `Left` and `Right` of the contract, and the plan of its windows."""
+
+    x: NamedTuple
+    w: NamedTuple
+    plan: NamedTuple
+
+
+class Patch(NamedTuple):
+    """A part of a result: some tiles by blocks first .. last of a group."""
+
+    places: Places
+    tiles: int
+    group: Group
+    first: int
+    last: int
+
+
+class Sums(NamedTuple):
+    """Two tiles of sums, int32 or int64[4 32]."""
+
+    total: np.ndarray
+    spare: np.ndarray  # counts before they are added to the total
 
 
 @inline
@@ -67,80 +93,71 @@ def lanes_of(group, block):
 
 
 @inline
-def sum_codes(words, first, planes, origins, tile, runs, start, stop, ones, t):
-    """ones[t, p] = sum of the codes of a term's planes over runs start .. stop, for pixels origins[tile, p]."""
+def sum_codes(product, places, tile, run, t, ones, row):
+    """ones[row, p] = sum of the codes of term t of x over the runs of a class (`run`), for the pixels p of a tile."""
+    x, plan = product.x, product.plan
     for p in range(TILE):
         total = 0
-        for j in range(planes):
-            count, plane = 0, np.uint64(first + j)  # unsigned: Numba checks signed indices for negative values
-            for r in range(start, stop):
-                at = np.uint64(origins[tile, p] + runs[r, 0])
-                for k in range(np.uint64(runs[r, 2])):
-                    count += popcount(words[plane, at + k])
+        for j in range(x.terms[t, 1]):
+            count, plane = 0, np.uint64(x.terms[t, 0] + j)  # unsigned: Numba checks signed indices for negative values
+            for r in range(plan.first_run[run], plan.first_run[run + 1]):
+                at = np.uint64(places.origins[tile, p] + plan.runs[r, 0])
+                for k in range(np.uint64(plan.runs[r, 2])):
+                    count += popcount(x.words[plane, at + k])
             total += count << j
-        ones[t, p] = total
+        ones[row, p] = total
 
 
 @inline
-def count(
-    left, i0, planes_i, origins, tile, right, j0, planes_j, block, runs, start, stop, differ, valid, counts, total
-):  # fmt: skip
-    """total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and runs start .. stop.
+def count(left, origins, right, runs, differ, valid, sums):
+    """sums.total[p, lane] = sum_ij 2^(i+j) |left_i & right_j| over the planes of two terms and the runs of a class.
 
-    Of the first `valid` lanes; others may be anything. The pixels begin at words origins[tile, p]. Where `differ` is -1
-    and not 0, |left_i ^ right_j|. Where counts stay IN_REGISTERS, less what `sum_halves` sums up.
+    left and right are `Planes`, right from a block's first word on; pixels begin at the words of the view `origins`.
+    Where `differ` is -1 and not 0, |left_i ^ right_j| is counted. Of lanes only the first `valid` are right. Where
+    counts stay IN_REGISTERS, they are less by what `sum_halves` sums up.
     """
-    plane, block_size = left.shape[1], right.shape[2] * LANES
-    for j in range(planes_j):  # a plane of weights, the longer one, stays in L1
-        weight = ((j0 + j) * right.shape[1] + block) * block_size
+    for j in range(right.planes):  # a plane of weights, the longer one, stays in L1
+        weights = Rows(right.words, right.at + j * right.apart, 0)
         if IN_REGISTERS:
-            _count_planes(
-                left, i0 * plane, planes_i, plane, origins, tile, right, weight, runs, start, stop, differ, valid, j,
-                counts, total,
-            )  # fmt: skip
+            at_once = 1 if right.words.shape[2] > RUN_WORDS else max(1, runs.last - runs.first)
+            _count_planes(Counted(left, origins, weights, runs, differ), at_once, valid, j, sums)
         else:
-            for i in range(planes_i):
-                word = (i0 + i) * plane
+            column = View(right.words, weights.at)
+            for i in range(left.planes):
+                words = View(left.words, left.at + i * left.apart)
                 if i + j == 0:
-                    count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, total)
+                    count_tile(words, origins, column, runs, differ, sums.total)
                 else:
-                    count_tile(left, word, origins, tile * TILE, right, weight, runs, start, stop, differ, counts)
-                    add_counts(counts, i + j, total)
+                    count_tile(words, origins, column, runs, differ, sums.spare)
+                    add_counts(sums.spare, i + j, sums.total)
 
 
 @inline
-def _count_planes(
-    left, word, planes, apart, origins, tile, right, weight, runs, start, stop, differ, valid, j, counts, total
-):  # fmt: skip
+def _count_planes(all_planes, at_once, valid, j, sums):
     """Count planes of x by plane j of w, as many planes and runs at once as 32 bits hold the sums of.
 
-    A call sums over all runs where they have RUN_WORDS together, or else over one, and over RUN_PLANES planes: grids of
-    uneven levels have up to 32.
+    A call sums over `at_once` runs, all where they have RUN_WORDS together or else one, and over RUN_PLANES planes:
+    grids of uneven levels have up to 32.
     """
-    at_once = 1 if right.shape[2] > RUN_WORDS else max(1, stop - start)
-    for low in range(0, planes, RUN_PLANES):
-        near, here = min(RUN_PLANES, planes - low), word + low * apart
-        for first in range(start, max(stop, start + 1), at_once):
-            last = min(first + at_once, stop)
-            if j == 0 and low == 0 and first == start:
-                plane_counts(
-                    left, here, near, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, total,
-                    valid,
-                )  # fmt: skip
+    left, runs = all_planes.words, all_planes.runs
+    for low in range(0, left.planes, RUN_PLANES):
+        planes = Planes(left.words, left.at + low * left.apart, min(RUN_PLANES, left.planes - low), left.apart)
+        for first in range(runs.first, max(runs.last, runs.first + 1), at_once):
+            span = RunSpan(runs.runs, first, min(first + at_once, runs.last))
+            counted = Counted(planes, all_planes.origins, all_planes.weights, span, all_planes.differ)
+            if j == 0 and low == 0 and first == runs.first:
+                plane_counts(counted, sums.total, valid)
             else:
-                plane_counts(
-                    left, here, near, apart, origins, tile * TILE, right, weight, 0, runs, first, last, differ, counts,
-                    valid,
-                )  # fmt: skip
-                add_counts(counts, low + j, total)
+                plane_counts(counted, sums.spare, valid)
+                add_counts(sums.spare, low + j, sums.total)
 
 
 @inline
 def next_stretch(dealt, worker, starts):
-    """(chunk of channels, first tile, last): the next task of a product for a thread, of no tiles if none is left.
+    """Take (chunk of channels, first tile, last), the next task of a product for a thread; no tiles if none is left.
 
-    Threads begin with tiles of their own where there are as many parts for each: two that wrote words of one pixel
-    would send its cache line to and fro. A chunk's tasks follow each other, as some kernels keep what they made of it.
+    Threads begin with different tiles where all have as many parts: two that wrote words of one pixel would send its
+    cache line to and fro. A chunk's tasks follow each other, as some kernels keep its prepared weights.
     """
     chunks, parts = starts.shape[0], starts.shape[1] - 1
     near = parts // workers_of(dealt) if parts % workers_of(dealt) == 0 else parts
@@ -156,7 +173,7 @@ def next_stretch(dealt, worker, starts):
 
 @inline
 def longest(starts):
-    """Tiles of the longest stretch."""
+    """Return the number of tiles of the longest stretch."""
     most = 0
     for chunk in range(starts.shape[0]):
         for part in range(starts.shape[1] - 1):
@@ -166,13 +183,13 @@ def longest(starts):
 
 @inline
 def blocks(first, blocks, together, chunk, chunks):
-    """The blocks of a chunk: so many `together` are shared out, 2 or 4, that is whole words."""
+    """Return (first, last) block of a chunk; `together`, 2 or 4 blocks that fill whole words, are never split."""
     low, high = share(chunk, chunks, -(-blocks // together))
     return first + low * together, first + min(blocks, high * together)
 
 
 @inner
 def empty_dots(like):
-    """Sums of a tile, and as many of what is added to them, of the dtype of an array."""
+    """Allocate the `Sums` of a tile, of the dtype of an array."""
     both = empty_lines(2 * TILE, like.dtype)
-    return both[:TILE], both[TILE:]
+    return Sums(both[:TILE], both[TILE:])

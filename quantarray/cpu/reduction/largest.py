@@ -1,4 +1,4 @@
-"""A plane of the largest of some codes, of 64 channels a word and 32 words side by side."""
+"""Find a plane of the largest of some codes, of 64 channels a word and 32 words side by side."""
 
 from llvmlite import ir
 from numba import types
@@ -14,7 +14,7 @@ _VECTOR = ir.VectorType(I64, WIDTH)
 
 @intrinsic
 def keep_largest(typingctx, seen, asked, taps, largest):
-    """largest[k] = the or of a plane of the codes that are in question, seen[t, k] & asked[t, k] for t < taps.
+    """largest[k] = or of seen[t, k] & asked[t, k] over t < taps: a plane of the codes that may still be the largest.
 
     Codes whose bit is 0 where the largest has 1 are asked[t, k] no more. uint64[.. 32], C-contiguous.
     """
@@ -28,17 +28,17 @@ def keep_largest(typingctx, seen, asked, taps, largest):
             return [place_of(builder, table, row, _VECTOR) for table in (seen, asked)]
 
         for at in range(0, SIDE, WIDTH):
-            found = slot_of(builder, ir.Constant(_VECTOR, None))
+            ones = slot_of(builder, ir.Constant(_VECTOR, None))
             with cgutils.for_range(builder, args[2]) as tap:
                 bits, mask = (builder.load(place, align=8) for place in places(tap.index, at))
-                builder.store(builder.or_(builder.load(found), builder.and_(bits, mask)), found)
-            plane = builder.load(found)
+                builder.store(builder.or_(builder.load(ones), builder.and_(bits, mask)), ones)
+            plane = builder.load(ones)
             builder.store(plane, place_of(builder, largest, at, _VECTOR), align=8)
             with cgutils.for_range(builder, args[2]) as tap:
                 where = places(tap.index, at)
                 bits, mask = (builder.load(place, align=8) for place in where)
-                kept = builder.and_(mask, builder.or_(bits, builder.not_(plane)))
-                builder.store(kept, where[1], align=8)
+                left = builder.and_(mask, builder.or_(bits, builder.not_(plane)))
+                builder.store(left, where[1], align=8)
         return context.get_dummy_value()
 
     return signature, codegen

@@ -29,21 +29,21 @@ def _pool_rows(words, plan, out, first, last):
     most = _most_taps(plan, count)
     seen, asked = np.zeros((most, SIDE), np.uint64), np.empty((most, SIDE), np.uint64)
     largest, taps = np.empty(SIDE, np.uint64), np.empty(most, np.int64)
-    together, kind, found = max(1, SIDE // count), -1, 0
+    together, kind, inside = max(1, SIDE // count), -1, 0
     origins, rows = np.empty(together, np.int64), np.empty(together, np.int64)
     row = first
     while row < last:
         if plan.classes[row % plan.origin.size] != kind:
             kind = plan.classes[row % plan.origin.size]
-            found = _find_taps(plan, kind, count, taps)
+            inside = _find_taps(plan, kind, count, taps)
         near = _find_pixels(plan, row, min(together, last - row), kind, origins, rows)
         for start in range(0, count, SIDE):
             width = min(SIDE, count - start)
             asked[...] = ~np.uint64(0)
             for plane in range(planes - 1, -1, -1):
-                for t in range(found):
+                for t in range(inside):
                     _bring(words, plane, origins, near, taps[t] + start, width, seen, t)
-                keep_largest(seen, asked, found, largest)
+                keep_largest(seen, asked, inside, largest)
                 _put(largest, near, width, out, plane, rows, start)
         row += near
 
@@ -58,18 +58,20 @@ def _most_taps(plan, count):
 
 @inner
 def _find_taps(plan, kind, count, taps):
-    """How many taps a class has inside the image: the words from a pixel's origin to theirs go to `taps`."""
-    found = 0
+    """Count the taps of a class inside the image; taps[t] = the words from a pixel's origin to its tap."""
+    inside = 0
     for r in range(plan.first_run[kind], plan.first_run[kind + 1]):
         for at in range(plan.runs[r, 0], plan.runs[r, 0] + plan.runs[r, 2], count):
-            taps[found] = at
-            found += 1
-    return found
+            taps[inside] = at
+            inside += 1
+    return inside
 
 
 @inner
 def _find_pixels(plan, row, most, kind, origins, rows):
-    """How many pixels of a class follow each other from `row` on; where they begin, and their rows of the result."""
+    """Count the pixels of a class that follow each other from `row` on; list where they begin, and their rows of the
+    result.
+    """
     pixels = plan.origin.size
     image, tile = row // pixels, row % pixels
     for near in range(most):
@@ -85,7 +87,7 @@ def _find_pixels(plan, row, most, kind, origins, rows):
 
 @inner
 def _bring(words, plane, origins, near, at, width, seen, t):
-    """Row t of `seen`: `width` words of each pixel, `at` words behind its origin."""
+    """Copy to row t of `seen` `width` words of each pixel, `at` words behind its origin."""
     if width == 1:
         for i in range(np.uint64(near)):
             seen[t, i] = words[plane, np.uint64(origins[i] + at)]
@@ -100,7 +102,7 @@ def _bring(words, plane, origins, near, at, width, seen, t):
 
 @inner
 def _put(largest, near, width, out, plane, rows, start):
-    """`width` words of a plane of each pixel, from word `start` of their rows on."""
+    """Store `width` words of a plane of each pixel, from word `start` of their rows on."""
     if width == 1:
         for i in range(np.uint64(near)):
             out[plane, np.uint64(rows[i]), start] = largest[i]

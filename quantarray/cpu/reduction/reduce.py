@@ -1,4 +1,4 @@
-"""Codes counted without being unpacked.
+"""Count codes without unpacking them.
 
 A *set* of planes has the elements whose bits are one in all of them. A set extends another one by a plane, so one
 `and` and one popcount count it in 64 elements. The sets of single planes are all that a sum of affine levels needs;
@@ -48,7 +48,7 @@ def _count(words, start, stop, group, sets, out):
 
 @entry
 def _count_lanes(words, sets, out):
-    """Counters are bit-sliced: bit j of the counts of 64 elements is one word, and adding is a ripple of carries."""
+    """Count in bit-sliced counters: bit j of the counts of 64 elements is one word; adding is a ripple of carries."""
     _, rows, folds, count = words.shape
     masks = np.zeros(len(sets), np.uint64)
     counters = np.zeros((len(sets), _COUNTER_BITS), np.uint64)

@@ -1,4 +1,4 @@
-"""What needs elements in order: lines of codes, read one by one from their words.
+"""Run operations that need elements in order: lines of codes, read one by one from their words.
 
 A line is a row along the packed axis, or with `lanes` one element of it along the folds: the same loops serve both.
 """
@@ -30,7 +30,7 @@ def sort(words, length, order, row, group, lanes, out):
 
 @inner
 def _code(words, r, f, i):
-    """The code of element i of the packed axis."""
+    """Return the code of element i of the packed axis."""
     code, shift = np.uint64(0), np.uint64(i & 63)
     for plane in range(words.shape[0]):
         code |= ((words[plane, r, f, i >> 6] >> shift) & np.uint64(1)) << np.uint64(plane)
@@ -39,7 +39,9 @@ def _code(words, r, f, i):
 
 @inner
 def _value(words, r, f, i, levels, row, group):
-    """A code through its table: levels[tables groups codes], `row` naming the tables of [rows folds], or one of all."""
+    """Map a code through its table: levels[tables groups codes], `row` naming the tables of [rows folds], or one of
+    all.
+    """
     table = row[r * words.shape[2] + f] if row.size > 1 else row[0]
     return levels[table, i // group if levels.shape[1] > 1 else 0, _code(words, r, f, i)]
 
@@ -77,7 +79,7 @@ def _cumulate(words, length, levels, row, group, zero, lanes, out):
 
 @entry
 def _argsort(words, length, ranks, count, row, group, lanes, out):
-    """A counting sort: where each rank begins, then each element to its place."""
+    """Sort by counting: find where each rank begins, then put each element in its place."""
     rows, folds, _ = out.shape
     lines, steps = (length, folds) if lanes else (1, length)
     place = np.zeros(count + 1, np.int64)
@@ -102,7 +104,7 @@ def _argsort(words, length, ranks, count, row, group, lanes, out):
 
 @entry
 def _sort(words, length, order, row, group, lanes, out):
-    """Codes are counted, then written in order; `out` is zero on entry."""
+    """Count the codes, then write them in order; `out` is zero on entry."""
     planes, rows, folds, _ = words.shape
     lines, steps = (length, folds) if lanes else (1, length)
     counts = np.zeros(1 << planes, np.int64)

@@ -1,4 +1,6 @@
-"""Buffers that begin a cache line: a vector that lies over two lines takes as long as two. Numba aligns to 32 bytes."""
+"""Allocate buffers that begin a cache line: a vector that lies on two lines takes as long as two. Numba aligns to 32
+bytes.
+"""
 
 import numpy as np
 
@@ -9,13 +11,13 @@ from .jit import inner
 
 @inner
 def first_line(buffer):
-    """The first byte of a buffer that begins a line."""
+    """Return the first byte of a buffer that begins a line."""
     return -buffer.ctypes.data % LINE
 
 
 @inner
 def empty_lines(rows, dtype):
-    """Undefined [rows, lanes] of a dtype."""
+    """Allocate an undefined array [rows, lanes] of a dtype."""
     buffer = np.empty(rows * LANES + LINE, dtype)
     first = first_line(buffer) // buffer.itemsize
     return buffer[first : first + rows * LANES].reshape(rows, LANES)

@@ -1,4 +1,4 @@
-"""Whether a matrix unit may be used unasked: its first product on a machine, in a process of its own.
+"""Decide if a matrix unit may be used unasked: by its first product on a machine, in a separate process.
 
 Its kernels were written without one (docs/decisions/0010). An instruction that the processor refuses ends a process,
 and nothing in that process can find out before. So another one goes first, and a file remembers how it ended.
@@ -40,16 +40,16 @@ def verdict(name, features, variable, code=_PRODUCT):
         return str(json.loads(path.read_text("utf-8"))["verdict"])
     if not _is_python(sys.executable):
         return "there is no Python to try them in a process of its own"
-    found = _try(name, variable, code)
-    with suppress(OSError):  # where nothing can be kept, kernels are compiled anew each time too
-        _keep(path, {"kernels": name, "cpu": cpu_name(), "verdict": found})
-    return found
+    answer = _try(name, variable, code)
+    with suppress(OSError):  # where no file can be written, kernels are compiled each time too
+        _keep(path, {"kernels": name, "cpu": cpu_name(), "verdict": answer})
+    return answer
 
 
 def _remembered(name, features):
-    """The file for this machine, and for what compiles and runs on it."""
-    told = [name, cpu_name(), sorted(features), __version__, numba.__version__, llvmlite.__version__]
-    return cache_folder() / f"{name}-{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]}.json"
+    """Return the file of the verdict for this machine, and for what compiles and runs on it."""
+    key = [name, cpu_name(), sorted(features), __version__, numba.__version__, llvmlite.__version__]
+    return cache_folder() / f"{name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.json"
 
 
 def _is_python(executable):
@@ -82,11 +82,11 @@ def _try(name, variable, code):
     return f"a first product failed: {(said or done.stderr.strip().splitlines() or ['without a word'])[-1]}"
 
 
-def _keep(path, told):
+def _keep(path, record):
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        beside.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)

@@ -80,15 +80,15 @@ def compare_swap(typingctx, address, old, new):
     """Store `new` where `old` is stored: True if it was."""
 
     def codegen(context, builder, signature, args):
-        found = builder.cmpxchg(_word(builder, args[0]), args[1], args[2], "acq_rel", "acquire")
-        return builder.extract_value(found, 1)
+        outcome = builder.cmpxchg(_word(builder, args[0]), args[1], args[2], "acq_rel", "acquire")
+        return builder.extract_value(outcome, 1)
 
     return types.boolean(types.int64, types.int32, types.int32), codegen
 
 
 @intrinsic
 def number(typingctx, address, i):
-    """The i-th of the 64-bit numbers at an address."""
+    """Load the i-th of the 64-bit numbers at an address."""
 
     def codegen(context, builder, signature, args):
         return builder.load(builder.gep(_word(builder, args[0], I64), [args[1]]))
@@ -107,7 +107,7 @@ def set_number(typingctx, address, i, value):
 
 @intrinsic
 def on_stack(typingctx, values):
-    """The address of a tuple of int64, which is valid until the calling function returns."""
+    """Return the address of a tuple of int64, which is valid until the calling function returns."""
 
     def codegen(context, builder, signature, args):
         place = cgutils.alloca_once(builder, args[0].type)
@@ -122,9 +122,9 @@ def pause(typingctx):
     """Tell the processor that this thread waits in a loop."""
 
     def codegen(context, builder, signature, args):
-        name, given = _PAUSES[_MACHINE]
-        kind = ir.FunctionType(ir.VoidType(), [one.type for one in given])
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+        name, arguments = _PAUSES[_MACHINE]
+        kind = ir.FunctionType(ir.VoidType(), [one.type for one in arguments])
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -132,7 +132,7 @@ def pause(typingctx):
 
 @intrinsic
 def now(typingctx):
-    """Nanoseconds of a clock that only goes forward; 0 where `WHY_NOT` has a reason."""
+    """Return nanoseconds of a clock that only goes forward; 0 where `WHY_NOT` has a reason."""
 
     def codegen(context, builder, signature, args):
         if WHY_NOT:
@@ -149,7 +149,7 @@ def now(typingctx):
 
 @intrinsic
 def processor(typingctx):
-    """The number of the processor that this thread runs on."""
+    """Return the number of the processor that this thread runs on."""
 
     def codegen(context, builder, signature, args):
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), "quantarray_processor")
@@ -178,7 +178,7 @@ def sleep_at(typingctx, address, value):
 
 @intrinsic
 def nap_at(typingctx, address, value, ns):
-    """`sleep_at` for less than a second."""
+    """Sleep as `sleep_at`, for less than a second."""
 
     def codegen(context, builder, signature, args):
         time = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))

@@ -1,4 +1,4 @@
-"""LLVM IR and assembly of kernels that ran, compiled anew: machine code that is loaded from disk has no text."""
+"""Show LLVM IR and assembly of kernels that ran, compiled again: machine code that is loaded from disk has no text."""
 
 import threading
 
@@ -11,7 +11,7 @@ _lock = threading.Lock()  # versions are forgotten by one caller at a time
 
 
 def texts(modules, form, run):
-    """{function: text} of the kernels of some modules that `run` calls, for the types that it calls them with."""
+    """Return {function: text} of kernels of some modules that `run` calls, for the types that it calls them with."""
     if form not in FORMS:
         raise ValueError(f"explain: code of the CPU is one of {', '.join(map(repr, FORMS))}, got {form!r}")
     with _lock:

@@ -1,4 +1,5 @@
-"""Which instructions the kernels are written for: the best that this CPU has, or what `QUANTARRAY_CPU` asks for.
+"""Choose the instruction set that kernels are written for: the best of this CPU, or the one that `QUANTARRAY_CPU`
+names.
 
 `QUANTARRAY_CPU=portable`, `neon`, `avx2` or `avx512bw` also keeps Numba from using more than that, so that a machine of
 today shows what an older one would do. It is read once, and works only where Numba has compiled nothing before. `amx`
@@ -31,14 +32,16 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18  # Linux on x86-6
 
 
 def _features():
-    """The names of the CPU features that Numba compiles for."""
+    """Return the names of the CPU features that Numba compiles for."""
     if config.CPU_FEATURES is not None:
         return {name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+")}
-    return {name for name, there in llvmlite.binding.get_host_cpu_features().items() if there}
+    return {name for name, present in llvmlite.binding.get_host_cpu_features().items() if present}
 
 
 def refusal():
-    """Why the system does not let this process use tile registers, or "". Threads and forks inherit the permission."""
+    """Return why the system does not let this process use tile registers, or "". Threads and forks inherit the
+    permission.
+    """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return f"it is not known how to ask {platform.system()} for the registers of AMX"
     libc = ctypes.CDLL(None, use_errno=True)
@@ -48,7 +51,7 @@ def refusal():
 
 
 def why_no_matrix_unit() -> str:
-    """Why AMX is not used unasked on a CPU that has it, or ""."""
+    """Return why AMX is not used unasked on a CPU that has it, or ""."""
     return refusal() or amx_trial.verdict("amx", _features(), VARIABLE)
 
 
@@ -59,7 +62,7 @@ def _force(name):
     if name not in SETS:
         raise ImportError(f"quantarray: {VARIABLE} must be one of {known}, got {name!r}")
     needed, cpu, everything = SETS[name]
-    host = {feature for feature, there in llvmlite.binding.get_host_cpu_features().items() if there}
+    host = {feature for feature, present in llvmlite.binding.get_host_cpu_features().items() if present}
     if missing := [feature for feature in needed if feature not in host]:
         raise ImportError(
             f"quantarray: {VARIABLE}={name} needs a CPU with {', '.join(missing)}; unset it, or use portable"
@@ -73,10 +76,10 @@ def _force(name):
 
 
 def _best():
-    """The last set whose features Numba may use, and whose first product was right where there is a matrix unit."""
+    """Return the last set whose features Numba may use; one with a matrix unit must have passed its first product."""
     features = _features()
-    there = [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)]
-    return there[-2] if there[-1] == "amx" and why_no_matrix_unit() else there[-1]
+    usable = [name for name, (needed, _, _) in SETS.items() if features.issuperset(needed)]
+    return usable[-2] if usable[-1] == "amx" and why_no_matrix_unit() else usable[-1]
 
 
 NAME = _force(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _best()

@@ -1,4 +1,4 @@
-"""How functions are compiled. None checks what it divides by.
+"""Compile functions. None checks what it divides by.
 
 Numba writes each function two wrappers, by which Python and C call it, and compiles them too: a sixth of the time that
 the first convolution on a machine takes, for functions that only compiled ones call.
@@ -25,15 +25,15 @@ from .atomics import WHY_NOT
 
 
 def sources(package):
-    """A digest of the sizes and times of all files that a package's kernels are made of."""
+    """Return a digest of the sizes and times of all files that a package's kernels are made of."""
     files = [file for folder in ("core", "kernels", "cpu") for file in (package / folder).rglob("*.py")]
-    found = ((file.relative_to(package).as_posix(), file.stat()) for file in sorted(files))
-    told = repr([(name, seen.st_size, seen.st_mtime_ns) for name, seen in found])
-    return sha256(told.encode()).hexdigest()
+    stats = ((file.relative_to(package).as_posix(), file.stat()) for file in sorted(files))
+    text = repr([(name, seen.st_size, seen.st_mtime_ns) for name, seen in stats])
+    return sha256(text.encode()).hexdigest()
 
 
-def kept(function):
-    """A function that Numba compiles, which takes from disk only what was made of the same sources."""
+def checked(function):
+    """Let a function that Numba compiles take from disk only versions of the same sources."""
     files = getattr(getattr(function, "_cache", None), "_cache_file", None)  # none where Numba compiles nothing
     if files is not None:
         # of Numba: where a list of versions has another, it is empty
@@ -42,7 +42,7 @@ def kept(function):
 
 
 class _Part(JITCodeLibrary):
-    """Code that is only ever a part of other functions': it is neither optimised nor assembled by itself.
+    """Code that is always a part of other functions: it is neither optimised nor assembled by itself.
 
     All that is left to assemble is the variable that Numba keeps for each function.
     """
@@ -52,13 +52,13 @@ class _Part(JITCodeLibrary):
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
-        part, kept = self._final_module, self._codegen._create_empty_module(self.name)
+        part, empty = self._final_module, self._codegen._create_empty_module(self.name)
         for function in part.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.external:
                 function.linkage = llvm.Linkage.linkonce_odr
         variables = [str(one) for one in part.global_variables if "NumbaEnv" in one.name]
         self._shared_module = part
-        self._final_module = llvm.parse_assembly("\n".join([str(kept), *variables]))
+        self._final_module = llvm.parse_assembly("\n".join([str(empty), *variables]))
         super()._finalize_final_module()
 
 
@@ -70,13 +70,13 @@ class _PartCompiler(Compiler):
 
 
 def entry(function, _nrt=True, **options):
-    """For functions that Python calls."""
+    """Compile a function that Python calls."""
     options |= {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
-    return _with_forks_waiting(kept(njit(function, **options)))
+    return _with_forks_waiting(checked(njit(function, **options)))
 
 
 def _with_forks_waiting(function):
-    """The function, whose first call with arguments of new types holds `no_fork` until it is compiled for them."""
+    """Wrap a function: a first call with arguments of new types holds `no_fork` while it is compiled."""
     compile_for = getattr(function, "_compile_for_args", None)  # none where Numba compiles nothing
     if compile_for is not None:
 
@@ -95,5 +95,6 @@ SOURCES = sources(Path(__file__).parents[2])
 kernel = partial(entry, no_cpython_wrapper=True)  # for functions that are called by their address
 inner = partial(kernel, pipeline_class=_PartCompiler)  # what only compiled functions call: from Python, it crashes
 # Without reference counts, so that tuples and slices cost nothing: for functions that allocate nothing and return no
-# arrays (docs/decisions/0016)
-inline = partial(inner, forceinline=True, _nrt=False)
+# arrays (docs/decisions/0016), called or compiled into their callers
+borrowing = partial(inner, _nrt=False)
+inline = partial(borrowing, forceinline=True)

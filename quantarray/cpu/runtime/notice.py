@@ -1,4 +1,4 @@
-"""One line on a terminal where kernels must be compiled, which takes seconds, once on a machine."""
+"""Print one line on a terminal where kernels must be compiled, which takes seconds, once on a machine."""
 
 import sys
 
@@ -8,12 +8,12 @@ TEXT = "quantarray: compiling kernels for this CPU, once; later processes load t
 
 
 class _Notice(event.Listener):
-    told = False
+    shown = False
 
     def on_start(self, started):
         module = started.data["dispatcher"].py_func.__module__
-        if not self.told and module.startswith("quantarray.cpu") and sys.stderr.isatty():
-            self.told = True
+        if not self.shown and module.startswith("quantarray.cpu") and sys.stderr.isatty():
+            self.shown = True
             sys.stderr.write(TEXT)
 
     def on_end(self, ended):

@@ -1,4 +1,4 @@
-"""Kernels, and dealing their work out to threads: each takes another piece when it has done one.
+"""Run kernels, and schedule their work on threads: each takes another piece when one is done.
 
     @Kernel
     def _pack_rows(codes, out, first, last): ...  # tasks first .. last, its last two arguments
@@ -29,7 +29,7 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 
 from ...core.forks import no_fork
 from ..llvm.vectors import I8, I32, I64, const, pointer
-from .jit import entry, inline, inner, kept, kernel
+from .jit import checked, entry, inline, inner, kernel
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
@@ -89,18 +89,18 @@ class Kernel:
         self.signatures = []  # of the versions in `_made`
 
     def forget(self):
-        """Forget which versions there are, and return them: what is called next is among `signatures` then."""
+        """Forget the compiled versions and return them: the next calls then fill `signatures` anew."""
         versions = self._made, self.signatures
         self._made, self.signatures = {}, []
         return versions
 
     def recall(self, versions):
-        """Know the versions that `forget` returned again, besides those that were called since."""
-        made, signatures = versions
-        self._made, self.signatures = made | self._made, list(dict.fromkeys([*signatures, *self.signatures]))
+        """Add the versions that `forget` returned to those that were called since."""
+        earlier, signatures = versions
+        self._made, self.signatures = earlier | self._made, list(dict.fromkeys([*signatures, *self.signatures]))
 
     def __call__(self, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
-        """The function of what is held and `arguments` for all tasks in so many pieces, one of them here, or more by
+        """Run the function on what is held and `arguments`, for all tasks in so many pieces: one here, or more by
         `deal`.
 
         `kind` tells types of arguments apart, and of what is held; None where the arguments have to be looked at, 0.2
@@ -112,35 +112,37 @@ class Kernel:
         call(arguments, held.address, address, tasks, pieces, workers, self._takes, deal)
 
     def _make(self, kind, arguments, held):
-        """What calls such a function from Python, past Numba's look at the arguments' types, and its address."""
+        """Compile the function that calls the kernel from Python, past Numba's look at argument types; return it and
+        the kernel's address.
+        """
         with no_fork:
-            given = typeof(arguments)
-            takes = (*held.of.types, *given.types, types.int64, types.int64)
-            made = version(self.compiled, takes)
-            assert made.signature.return_type == types.none
-            address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
-            found = version(_call, (given, held, *_NUMBERS)).entry_point, address
+            kinds = typeof(arguments)
+            takes = (*held.of.types, *kinds.types, types.int64, types.int64)
+            kernel_version = version(self.compiled, takes)
+            assert kernel_version.signature.return_type == types.none
+            address = kernel_version.library.get_pointer_to_function(kernel_version.fndesc.llvm_func_name)
+            entry = version(_call, (kinds, held, *_NUMBERS)).entry_point, address
             self.signatures = list(dict.fromkeys([*self.signatures, takes]))
-        self._made[kind] = found
-        return found
+        self._made[kind] = entry
+        return entry
 
 
 def version(function, takes):
-    """What is compiled of a function for arguments of some types."""
+    """Return the compiled version of a function for arguments of some types."""
     with no_fork:
         function.compile(takes)
     return function.overloads[takes]
 
 
 def address_of(function, takes):
-    """Where C finds a function for arguments of some types."""
-    made = version(function, takes)
-    return made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
+    """Return the address at which C finds a function for arguments of some types."""
+    compiled = version(function, takes)
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
 
 
 @inline
 def share(piece, pieces, tasks):
-    """(first, last): the tasks of a piece, as many as of any other or one fewer."""
+    """Return (first, last) task of a piece, which has as many as any other or one fewer."""
     return tasks * piece // pieces, tasks * (piece + 1) // pieces
 
 
@@ -154,7 +156,7 @@ def _number(typingctx, address, i):
 
 @intrinsic
 def _count_up(typingctx, address, i):
-    """The i-th number at an address, which then is one more: no two threads get the same."""
+    """Add 1 to the i-th number at an address and return the one before: no two threads get the same."""
 
     def codegen(context, builder, signature, args):
         place = builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]])
@@ -165,13 +167,13 @@ def _count_up(typingctx, address, i):
 
 @inline
 def workers_of(dealt):
-    """Over how many threads tasks are dealt out."""
+    """Return the number of threads that tasks are scheduled on."""
     return _number(dealt, 0)
 
 
 @inner
 def next_task(dealt, worker):
-    """The next piece for a thread, or -1: of its own share, then of others'.
+    """Take the next piece for a thread, or -1: of its share, then of others'.
 
     At the address `dealt` lie the numbers of workers and of pieces, and a cache line on, a line each, the number of the
     piece that comes next of each worker's share.
@@ -187,7 +189,7 @@ def next_task(dealt, worker):
 
 @intrinsic
 def _run(typingctx, function, held, first, last):
-    """Call what `_spread` has made of a kernel, which lies at an address."""
+    """Call the function of a piece that `_spread` built for a kernel, which lies at an address."""
 
     def codegen(context, builder, signature, args):
         run = builder.inttoptr(args[0], _PIECE.as_pointer())
@@ -199,7 +201,7 @@ def _run(typingctx, function, held, first, last):
 
 @inline
 def work(function, held, dealt, tasks, takes, worker):
-    """What one thread does of a kernel's tasks."""
+    """Run one thread's part of a kernel's tasks."""
     # Allocates nothing: what it raised would be printed, and results would be missing without a word
     if takes:
         _run(function, held, dealt, worker)
@@ -211,7 +213,7 @@ def work(function, held, dealt, tasks, takes, worker):
             piece = next_task(dealt, worker)
 
 
-@kept
+@checked
 @njit(cache=True, parallel=True, nogil=True)
 def _deal(function, held, dealt, tasks, takes, at):
     for worker in prange(workers_of(dealt)):
@@ -220,12 +222,12 @@ def _deal(function, held, dealt, tasks, takes, at):
 
 @cache
 def dealer():
-    """An array that holds the address of `_deal`, for `deal` of a call."""
+    """Return an array that holds the address of `_deal`, for `deal` of a call."""
     return np.array([address_of(_deal, (types.int64,) * 6)])
 
 
 def _borrowed(context, builder, of, value):
-    """A tuple, an array or a number as one whose memory others own: it counts no references."""
+    """Copy a tuple, an array or a number as one whose memory others own: it counts no references."""
     if isinstance(of, types.BaseTuple):
         items = zip(of.types, cgutils.unpack_tuple(builder, value), strict=True)
         return context.make_tuple(builder, of, [_borrowed(context, builder, *item) for item in items])
@@ -239,7 +241,7 @@ def _borrowed(context, builder, of, value):
 
 @intrinsic
 def _size(typingctx, arguments):
-    """Bytes of a tuple."""
+    """Return the bytes of a tuple."""
 
     def codegen(context, builder, signature, args):
         return const(context.get_abi_sizeof(args[0].type))
@@ -249,7 +251,7 @@ def _size(typingctx, arguments):
 
 @intrinsic
 def _copy(typingctx, arguments, to):
-    """A tuple to an array of bytes."""
+    """Copy a tuple to an array of bytes."""
 
     def codegen(context, builder, signature, args):
         value = _borrowed(context, builder, signature.args[0], args[0])
@@ -267,18 +269,18 @@ def _hold(arguments):
     return copies
 
 
-def _of_a_piece(context, module, held, given, told):
-    """A function of an address and two numbers that calls a kernel.
+def _of_a_piece(context, module, held, passed, record):
+    """Build a function of an address and two numbers that calls a kernel.
 
     At the address lies a struct `told`: the kernel's address, those of its arguments that are held, of types `held`,
     and that are given, and where 1 goes if it fails.
     """
-    takes = (*held, *given, types.int64, types.int64)
+    takes = (*held, *passed, types.int64, types.int64)
     function = ir.Function(module, _PIECE, module.get_unique_name("of_a_piece"))
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
     address, *tasks = function.args
-    kernel, *places, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, told.as_pointer())))
+    kernel, *places, failed = cgutils.unpack_tuple(builder, builder.load(builder.bitcast(address, record.as_pointer())))
     called = builder.inttoptr(kernel, context.call_conv.get_function_type(types.none, takes).as_pointer())
     arguments = [one for place in places for one in cgutils.unpack_tuple(builder, builder.load(place))] + tasks
     status, _ = context.call_conv.call_function(builder, called, types.none, takes, arguments)
@@ -289,7 +291,7 @@ def _of_a_piece(context, module, held, given, told):
 
 
 def _shares(builder, pieces, workers):
-    """What `next_task` reads, on the stack."""
+    """Lay out on the stack what `next_task` reads."""
     dealt = builder.alloca(I64, builder.mul(builder.add(workers, const(1)), const(_LINE)))
     dealt.align = _LINE * 8
     for i, number in enumerate((workers, pieces)):
@@ -303,16 +305,16 @@ def _shares(builder, pieces, workers):
 
 @intrinsic
 def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, deal):
-    """All tasks of the kernel at an address: one piece at once, more by the function whose address lies at `deal`."""
+    """Run all tasks of the kernel at an address: one piece here, more by the function whose address lies at `deal`."""
 
     def codegen(context, builder, signature, args):
-        given = cgutils.alloca_once_value(builder, args[0])
+        passed = cgutils.alloca_once_value(builder, args[0])
         failed = cgutils.alloca_once_value(builder, ir.Constant(I32, 0))
         given_types, held_types = signature.args[0].types, signature.args[1].of
         at = builder.inttoptr(args[1], context.get_value_type(held_types).as_pointer())
-        told = cgutils.pack_struct(builder, (args[2], at, given, failed))
-        place = cgutils.alloca_once_value(builder, told)
-        function = _of_a_piece(context, builder.module, held_types.types, given_types, told.type)
+        record = cgutils.pack_struct(builder, (args[2], at, passed, failed))
+        place = cgutils.alloca_once_value(builder, record)
+        function = _of_a_piece(context, builder.module, held_types.types, given_types, record.type)
         tasks, pieces, workers, takes = args[3:7]
         at_once = builder.icmp_signed("==", pieces, const(1))
         dealt = builder.ptrtoint(_shares(builder, builder.select(at_once, tasks, pieces), workers), I64)

@@ -1,4 +1,4 @@
-"""The team of threads of an OpenMP that another package brought, called as compiled loops of C are.
+"""Run calls on the team of threads of an OpenMP that another package loaded, as compiled loops of C do.
 
 PyTorch's threads wait in a loop for some milliseconds after each of its calls. Threads of another pool would have to
 take their processors from them; these threads are as good as running (docs/decisions/0023).
@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I32, I64
 from .atomics import now, number, on_stack, set_number
-from .jit import kept
+from .jit import checked
 from .schedule import address_of, work, workers_of
 from .thread_pool import note_wait
 
@@ -68,7 +68,7 @@ def _start_team(typingctx, start, job, workers):
 
 
 def _body(context, module):
-    """The function that each thread of a team calls."""
+    """Build the function that each thread of a team calls."""
     body = ir.Function(module, _BODY, module.get_unique_name("of_a_thread"))
     body.linkage = "internal"
     builder = ir.IRBuilder(body.append_basic_block())
@@ -87,7 +87,7 @@ def _work(job):
         set_number(job, 6, now() - begin)
 
 
-@kept
+@checked
 @njit(cache=True, nogil=True)
 def _deal(function, held, dealt, tasks, takes, team):
     workers, pool = workers_of(dealt), number(team, _POOL)
@@ -95,15 +95,15 @@ def _deal(function, held, dealt, tasks, takes, team):
         start = now()
         job = on_stack((function, held, dealt, tasks, takes, number(team, _THREAD), 0))
         _start_team(number(team, _START), job, workers)
-        own = number(job, 6)
-        note_wait(pool, workers, own, now() - start - own, False)  # threads may be late to begin and to end
+        worked = number(job, 6)
+        note_wait(pool, workers, worked, now() - start - worked, False)  # threads may be late to begin and to end
     else:
         # A team of another size than the last one's has its threads ended and started
         _by_pool(function, held, dealt, tasks, takes, pool)
 
 
 class Dealing(NamedTuple):
-    """What deals a kernel's tasks out to threads."""
+    """A way to schedule a kernel's tasks on threads."""
 
     deal: int  # of `Kernel`
     pool: int  # the thread pool's memory, or 0
@@ -136,7 +136,7 @@ class Team:
 
 
 def library_of(torch):
-    """The OpenMP that PyTorch's kernels call, or None where it has none: there may be several in a process."""
+    """Find the OpenMP that PyTorch's kernels call, or None where it has none: there may be several in a process."""
     path = Path(getattr(torch, "__file__", None) or ".").parent / "lib" / "libtorch_cpu.so"
     try:
         library = ctypes.CDLL(str(path), os.RTLD_NOLOAD | os.RTLD_NOW)  # finds names in what it was linked to as well

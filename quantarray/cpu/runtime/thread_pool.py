@@ -37,7 +37,7 @@ from .atomics import (
     swap,
     wake,
 )
-from .jit import inline, inner, kept
+from .jit import checked, inline, inner
 from .schedule import address_of, work, workers_of
 
 # States of a thread's line. A caller has it from TAKEN on, but for BUSY and AWAITED, until it is IDLE or ASLEEP again;
@@ -67,12 +67,12 @@ _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSY
 
 
 @inline
-def note_wait(pool, workers, own, late, back):
+def note_wait(pool, workers, worked, late, back):
     """Note that a caller, after `own` ns of work, waited for its threads for `late` ns, or that one stood back.
 
     What happens once is forgotten at once; what goes on, as beside other processes, is tried ever more seldom.
     """
-    stalled = late > max(_STALL, own)
+    stalled = late > max(_STALL, worked)
     if stalled or back:
         time, last, most = now(), number(pool, _LENGTH), _LONGEST if stalled else _LONGEST_BACK
         lasts = 2 * max(late, _STALL) if stalled else 2 * _STALL
@@ -147,7 +147,7 @@ def _wait(line, since):
         state = load(line)
 
 
-@kept
+@checked
 @njit(cache=True, nogil=True)
 def _deal(function, held, dealt, tasks, takes, pool):
     start, workers = now(), workers_of(dealt)
@@ -197,7 +197,7 @@ def _stand_back(line):
         nap = min(2 * nap, _LONGEST_NAP)
 
 
-@kept
+@checked
 @njit(cache=True, nogil=True)
 def _serve(line):
     since = now()
@@ -237,7 +237,7 @@ class ThreadPool:
         atexit.register(self._settle)
 
     def grow(self, workers):
-        """Have threads for so many workers, of which the caller is one; fewer where the system starts no more."""
+        """Start threads for so many workers, of which the caller is one; fewer where the system starts no more."""
         if self.workers >= workers:
             return
         with no_fork:
@@ -274,5 +274,5 @@ class ThreadPool:
 
 @cache
 def pool():
-    """The thread pool of this process, or None where there can be none."""
+    """Return the thread pool of this process, or None where there can be none."""
     return None if WHY_NOT else ThreadPool()

@@ -1,4 +1,4 @@
-"""How kernels are spread over threads, safely.
+"""Run kernels on threads, safely.
 
 The tasks of a kernel (`deal.py`) are done by one of three:
 
@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def layer():
-    """The threading layer in use, or None before the first parallel kernel."""
+    """Return the threading layer in use, or None before the first parallel kernel."""
     try:
         return numba.threading_layer()
     except ValueError:
@@ -58,7 +58,7 @@ def layer():
 
 @intrinsic
 def _own(typingctx):
-    """Numba's number of threads for the calling thread."""
+    """Return Numba's number of threads for the calling thread."""
 
     def codegen(context, builder, signature, args):
         number = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), "get_num_threads")
@@ -69,7 +69,7 @@ def _own(typingctx):
 
 @entry
 def _number(pool, others):
-    """Numba's number, or that of others' threads where it is less; fewer while a pool has it so."""
+    """Return Numba's number, or that of others' threads where it is less; fewer while a pool has it so."""
     threads = _own()
     if others:
         theirs = ask(others)
@@ -80,7 +80,7 @@ def _number(pool, others):
 
 
 def _forced():
-    """The way that the environment asks for, or None."""
+    """Return the scheduler that the environment asks for, or None."""
     asked = os.environ.get(VARIABLE) or None
     if asked not in (None, *FORCED):
         raise ValueError(f"{VARIABLE} must be {' or '.join(FORCED)}, got {asked!r}")
@@ -89,7 +89,7 @@ def _forced():
 
 @cache
 def _alone():
-    """The dealing of calls that share no threads: by the pool, or by Numba's loop."""
+    """Return the scheduler of calls that share no threads: the pool, or Numba's loop."""
     with no_fork:
         numba.get_num_threads()  # from here on there is a threading layer, and compiled code finds that function
         chosen = None if _forced() == "numba" else pool()
@@ -129,12 +129,12 @@ def described():
 
 @cache
 def _asking():
-    """What Python calls for that: 0.03 us, where numba.get_num_threads takes 0.7."""
+    """Return the function that Python calls for it: 0.03 us, where numba.get_num_threads takes 0.7."""
     return version(_number, (types.int64, types.int64)).entry_point
 
 
 def count():
-    """How many threads a kernel is spread over: one where more are not safe, or came late."""
+    """Return the number of threads that a kernel is spread over: one where more are not safe, or came late."""
     if _state["forked"]:
         return 1
     _, pool, others = _dealing()
@@ -142,37 +142,37 @@ def count():
 
 
 def allowed():
-    """How many threads calls of this Python thread may use, whether threads come late now or not."""
+    """Return the number of threads that calls of this Python thread may use, even if threads come late now."""
     _alone()
     return 1 if _state["forked"] else _asking()(0, 0)
 
 
 def workers(work, least):
-    """How many threads a kernel's tasks are for: one where `work` is less than `least`."""
+    """Return the number of threads for a kernel's tasks: one where `work` is less than `least`."""
     return count() if work >= least else 1
 
 
 def pieces(tasks, workers):
-    """How many ranges of tasks are dealt out: some for each thread, so that a late one does not hold all up."""
+    """Return the number of ranges of tasks: some for each thread, so that a late one does not hold all up."""
     return min(tasks, PIECES * workers)
 
 
-def run(kernel, arguments, tasks, workers, dealt=None, kind=None, held=NOTHING):
-    """Do all tasks of a kernel: here, or by more threads than one, in `dealt` pieces if that is given.
+def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
+    """Run all tasks of a kernel: here, or on several threads, in `dealt` pieces if that is set.
 
     `kind` and what is `held` are the kernel's (`deal.Kernel`). One call at a time where they are not safe otherwise.
     """
     if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0, held)
         return
-    dealt = pieces(tasks, workers) if dealt is None else dealt
+    parts = pieces(tasks, workers) if parts is None else parts
     deal, pooled, _ = _dealing()
-    given = arguments, kind, tasks, dealt, workers, deal, held
+    call = arguments, kind, tasks, parts, workers, deal, held
     if pooled:
         pool().grow(workers)
-        kernel(*given)
+        kernel(*call)
     elif layer() in ("omp", "tbb"):
-        kernel(*given)
+        kernel(*call)
     else:
         with _lock:
-            kernel(*given)
+            kernel(*call)

@@ -1,0 +1,97 @@
+"""Named tuples by which micro-kernels take their operands, and how LLVM code takes them apart.
+
+In functions that `jit.inline` compiles a tuple costs nothing: its fields stay in registers. A slice would cost two
+atomic operations in others.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+
+class View(NamedTuple):
+    """A C-contiguous array, indexed flat from data[at] on."""
+
+    data: np.ndarray
+    at: int
+
+
+class Rows(NamedTuple):
+    """A C-contiguous array, indexed flat: rows `apart` elements from each other, the first from data[at] on."""
+
+    data: np.ndarray
+    at: int
+    apart: int
+
+
+class Planes(NamedTuple):
+    """Bit-planes of words, indexed flat: plane i begins at words[at + i * apart], i < planes."""
+
+    words: np.ndarray
+    at: int
+    planes: int
+    apart: int
+
+
+class RunSpan(NamedTuple):
+    """Runs first .. last of int64 runs[n 3]: (words from a pixel's origin, weight word, length)."""
+
+    runs: np.ndarray
+    first: int
+    last: int
+
+
+class Counted(NamedTuple):
+    """Operands whose common or differing bits are counted for 4 pixels by a block of 32 channels, or by two."""
+
+    words: Planes  # of x, from an image's first word on
+    origins: View  # int64[4]: where the pixels begin, in words
+    weights: Rows  # of the first block; those of the second lie `apart`
+    runs: RunSpan
+    differ: int  # -1 to count a ^ b, 0 to count a & b
+
+
+class ByteWeights(NamedTuple):
+    """Weights as bytes, `blocks` blocks of 32 channels that lie `apart`, the first from data[at] on."""
+
+    data: np.ndarray  # uint8, read as int8 [quads 32 4]
+    at: int
+    apart: int
+    blocks: int
+
+
+class TileSpan(NamedTuple):
+    """Tiles begin .. end of all images; their words lie `shift` behind those of the plan."""
+
+    begin: int
+    end: int
+    shift: int
+
+
+class Limits(NamedTuple):
+    """Limits that counts are compared with into bits used & (flips ^ (count > limit))."""
+
+    limits: np.ndarray
+    at: int  # of the first lane's
+    flips: np.uint64
+    used: np.uint64
+
+
+def flat(context, builder, signature, args):
+    """Return (signature, args) of an intrinsic with tuples replaced by their fields; integers become int64."""
+    kinds, values = [], []
+
+    def add(kind, value):
+        if isinstance(kind, types.BaseTuple):
+            for i, field in enumerate(kind.types):
+                add(field, builder.extract_value(value, i))
+        else:
+            if isinstance(kind, types.Integer):
+                value, kind = context.cast(builder, value, kind, types.int64), types.int64
+            kinds.append(kind)
+            values.append(value)
+
+    for kind, value in zip(signature.args, args, strict=True):
+        add(kind, value)
+    return signature.return_type(*kinds), values

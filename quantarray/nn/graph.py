@@ -103,14 +103,14 @@ class Graph:
             self._slots[name] = len(self._slots)
         return OPERATIONS[node.op], dict(node.attributes), operands, tuple(self._slots[n] for n in node.outputs)
 
-    def __call__(self, *x: Any, **named: Any) -> Any:
+    def __call__(self, *x: Array, **named: Array) -> Array | dict[str, Array]:
         """The output, or a dict of outputs by name, of inputs in order or by name.
 
         Raises TypeError or ValueError that names the input, what it must be, what came, and the likely fix.
         """
         values = self._run(self._ready(x, named))
         if len(self.outputs) == 1:
-            return values[self._slots[self.outputs[0].name]]
+            return np.asarray(values[self._slots[self.outputs[0].name]])
         return {value.name: values[self._slots[value.name]] for value in self.outputs}
 
     def trace(self, *x: Any, **named: Any) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Graph:
 
     def _row(self, node: Node, values: Mapping[str, Any], seconds: float | None = None) -> Row:
         operands = [self.constants[n] for n in node.inputs if n in self.constants]
-        weight = next((a for a in operands if isinstance(a, QuantArray)), None)
+        weight: Any = next((a for a in operands if isinstance(a, QuantArray)), None)
         if weight is None and node.op in ("MatMul", "Conv", "Gemm"):
             weight = next((a for a in operands if isinstance(a, np.ndarray)), None)
         thresholds = any(isinstance(a, Thresholds) for a in operands)
@@ -203,8 +203,12 @@ class Graph:
 def _checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
     """x as an array of the value's dtype and shape, or an error with the likely fix."""
     if isinstance(x, QuantArray):
-        raise TypeError(f"{op}: the input {value.name} must be a dense {value.text}, got a QuantArray; .dequantize() it")
-    a = checks.dense(op, value.name, x)
+        raise TypeError(
+            f"{op}: the input {value.name} must be a dense {value.text}, got a QuantArray; .dequantize() it"
+        )
+    a = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if a.dtype.kind not in "biufV":
+        raise TypeError(f"{op}: the input {value.name} must be {value.text}, got {checks.kind(x)}")
     shape, wanted = a.shape, value.shape
     fits = len(shape) == len(wanted) and (shape[1:] == wanted[1:] if value.batched else shape == wanted)
     if not fits:

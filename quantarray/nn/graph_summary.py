@@ -62,16 +62,25 @@ class Summary:
         head = ("operation", "runs", "from", "output", "dtype", "bits", "weights", "MACs", "bytes")
         timed = any(row.seconds is not None for row in self.rows)
         total = sum(row.seconds or 0.0 for row in self.rows) or 1.0
-        table = [(*head, "us", "share") if timed else head]
+        table: list[tuple[str, ...]] = [(*head, "us", "share") if timed else head]
         for row in self.rows:
-            cells = (row.op, row.runs, row.source, "x".join(map(str, row.shape)), row.dtype, str(row.bits))
+            cells: tuple[str, ...] = (
+                row.op,
+                row.runs,
+                row.source,
+                "x".join(map(str, row.shape)),
+                row.dtype,
+                str(row.bits),
+            )
             cells += tuple(f"{n:,}" if n else "" for n in (row.weights, row.macs, row.nbytes))
             seconds = row.seconds or 0.0
             table.append((*cells, f"{1e6 * seconds:.1f}", f"{100 * seconds / total:.0f} %") if timed else cells)
         widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
         right = range(5, len(widths))
         lines = [
-            "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+            "  ".join(
+                c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+            )
             for line in table
         ]
         weights, macs, nbytes = (sum(getattr(row, n) for row in self.rows) for n in ("weights", "macs", "nbytes"))

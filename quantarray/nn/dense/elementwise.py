@@ -13,7 +13,7 @@ Attributes = dict[str, Any]
 
 
 def _relu(a: Attributes, x: Array) -> Array:
-    return np.maximum(x, x.dtype.type(0))
+    return np.asarray(np.maximum(x, x.dtype.type(0)))
 
 
 def _leaky_relu(a: Attributes, x: Array) -> Array:
@@ -26,7 +26,7 @@ def _prelu(a: Attributes, x: Array, slope: Array) -> Array:
 
 def _hard_tanh(a: Attributes, x: Array) -> Array:
     low, high = a.get("min_val", -1.0), a.get("max_val", 1.0)
-    return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
+    return np.asarray(np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)))
 
 
 def _clip(a: Attributes, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
@@ -44,7 +44,7 @@ def _sigmoid(a: Attributes, x: Array) -> Array:
 def _hard_sigmoid(a: Attributes, x: Array) -> Array:
     kind = x.dtype.type
     y = x * kind(a.get("alpha", 0.2)) + kind(a.get("beta", 0.5))
-    return np.minimum(np.maximum(y, kind(0)), kind(1))
+    return np.asarray(np.minimum(np.maximum(y, kind(0)), kind(1)))
 
 
 def _elu(a: Attributes, x: Array) -> Array:

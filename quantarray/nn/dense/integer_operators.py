@@ -42,9 +42,7 @@ def _whole(x: Array, zero: Array | None, axis: int | None = None) -> Array:
     return np.asarray(x.astype(np.int64) - (z.reshape(()) if z.size == 1 else z))
 
 
-def _conv_integer(
-    a: Attributes, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
-) -> Array:
+def _conv_integer(a: Attributes, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None) -> Array:
     return products.conv({**a, "to": "int32"}, _whole(x, x_zero), _whole(w, w_zero, 0))
 
 
@@ -108,7 +106,7 @@ def _linear_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 def _matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     at = [i for i in (2, 3) if i < len(shapes) and shapes[i] is not None]
-    out = products.SHAPE["MatMul"](a, shapes[:2], constants[:2])
+    out: Shapes = products.SHAPE["MatMul"](a, shapes[:2], constants[:2])
     x, w = shapes[:2]
     for i in at:
         most = x[-2] if i == 2 and len(x) > 1 else w[-1]

@@ -161,7 +161,8 @@ def _depth_to_space(a: Attributes, x: Array) -> Array:
 def _space_to_depth(a: Attributes, x: Array) -> Array:
     n, c, h, w = x.shape
     b = a["blocksize"]
-    return x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4).reshape(n, c * b * b, h // b, w // b)
+    order = (0, 3, 5, 1, 2, 4) if a.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return x.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
 RUN: dict[str, Callable[..., Any]] = {

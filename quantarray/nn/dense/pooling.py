@@ -51,14 +51,12 @@ def _sum_pool(a: Attributes, x: Array) -> Array:
 
 def counts(a: Attributes, image: tuple[int, ...]) -> Array:
     """How many elements AveragePool divides by in each window, [1 1 ..]."""
-    plain = {**a, "count_include_pad": 0}
     windows = grid(a, image, tuple(a["kernel_shape"]))
-    ones = np.ones((1, 1, *image), np.int64)
-    if a.get("count_include_pad"):
-        ones = np.pad(ones, [(0, 0), (0, 0), *windows.counted], constant_values=1)
-        n = len(image)
-        plain = {name: v for name, v in plain.items() if name != "auto_pad"} | {"pads": (0,) * 2 * n}
-    return _sum_pool(plain, ones)
+    inside = np.ones((1, 1, *image), np.int64)
+    once = np.pad(inside, [(0, 0), (0, 0), *windows.counted], constant_values=int(bool(a.get("count_include_pad"))))
+    rest = [(0, after - plain) for (_, after), (_, plain) in zip(windows.pads, windows.counted, strict=True)]
+    ones = np.pad(once, [(0, 0), (0, 0), *rest])
+    return np.asarray(np.add.reduce([tap(ones, windows, at) for at in product(*(range(k) for k in windows.kernel))]))
 
 
 def _average_pool(a: Attributes, x: Array) -> Array:

@@ -39,8 +39,9 @@ def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
     kernels = weights.reshape(groups, o // groups, *w.shape[1:])
     total = np.zeros((n, groups, o // groups, math.prod(places)), wide.dtype)
     for at in product(*(range(k) for k in windows.kernel)):
+        index: Any = (..., *at)
         seen = tap(parts, windows, at, 3).reshape(n, groups, x.shape[1] // groups, -1)
-        total += np.matmul(kernels[(slice(None), slice(None), slice(None), *at)], seen)
+        total += np.matmul(kernels[index], seen)
     y = total.reshape(n, o, *places)
     if bias is not None:
         y = y + bias.astype(y.dtype).reshape(1, o, *(1,) * len(places))

@@ -31,7 +31,7 @@ def _targets(a: Attributes, shape: tuple[int, ...], scales: Any, sizes: Any) -> 
         if policy != "stretch":
             one = min(each) if policy == "not_larger" else max(each)
             each = [one] * len(each)
-            wanted = [int(math.floor(one * shape[i] + 0.5)) for i in axes]
+            wanted = [math.floor(one * shape[i] + 0.5) for i in axes]
         for i, n, f in zip(axes, wanted, each, strict=True):
             lengths[i], factors[i] = n, f
         return lengths, factors

@@ -141,7 +141,7 @@ class Builder:
     def quantised(
         self, x: Operand, last: Link, levels: Sequence[int], moved: int, tail: tuple[Link, ...], dtype: Any
     ) -> Operand:
-        """Integers `levels` of `last` after x, minus `moved`, then `tail`: by thresholds where x's chain is monotone."""
+        """Integers `levels` of `last` after x, minus `moved`, then `tail`; by thresholds where x is monotone."""
         low, high = levels[0] - moved, levels[-1] - moved
         if isinstance(x, Constant):
             return self._constant(last(x.value).astype(np.int64) - moved, tail, dtype)
@@ -153,14 +153,22 @@ class Builder:
             T = type(T)(T.values, per_channel=False if T.values.ndim == 1 else None, greater=T.greater,
                         strict=T.strict, into=_dtype(new))  # fmt: skip
             # codes are taken of sums; a pool of the chain then takes the largest of codes
-            name = self.emit("threshold", [x.source.name, self.constant(T, "thresholds")], self.hint, axis=axis, last=axis == len(x.shape) - 1)
+            name = self.emit(
+                "threshold",
+                [x.source.name, self.constant(T, "thresholds")],
+                self.hint,
+                axis=axis,
+                last=axis == len(x.shape) - 1,
+            )
             source = Source(name, x.source.shape, np.dtype(np.int32), new, low, high)
             for link in x.chain:
                 if link.op == "MaxPool":
                     source = self.pooled(source, link.attributes)
         else:
             kind = _smallest(levels[0], levels[-1])
-            whole = Link(last.op, {**last.attributes, "to": str(kind)}, last.operands) if "to" in last.attributes else last
+            whole = (
+                Link(last.op, {**last.attributes, "to": str(kind)}, last.operands) if "to" in last.attributes else last
+            )
             operands = [self.dense(x) if a is None else self.constant(a) for a in whole.operands]
             name = self.emit(whole.op, operands, self.hint, **whole.attributes)
             if moved:

@@ -14,8 +14,8 @@ from .tensors import Refused, dtype_of
 
 _MOST = 2**53
 OPERATORS = tuple(
-    "Identity Relu LeakyRelu PRelu HardTanh Clip Sigmoid HardSigmoid Elu Softplus Tanh Abs Neg Floor Ceil Round Sqrt Exp "
-    "Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
+    "Identity Relu LeakyRelu PRelu HardTanh Clip Sigmoid HardSigmoid Elu Softplus Tanh Abs Neg Floor Ceil Round Sqrt "
+    "Exp Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
 )
 
 
@@ -86,9 +86,8 @@ def _emit(
     names = []
     for x, factor in zip(values, factors, strict=True):
         name = b.integers(x)
-        if x.source.levels is not None and held == "int32" or str(x.source.dtype) == held:
-            pass
-        else:
+        has = "int32" if x.source.levels is not None else str(x.source.dtype)
+        if has != held:
             name = b.emit("Cast", [name], f"{name}.{held}", to=held)
         if factor != 1:
             name = b.emit("Mul", [name, b.constant(np.array(factor, held))], f"{name}.times")

@@ -40,7 +40,12 @@ def direction(link: Link) -> Array | None:
         rank = link.attributes["rank"]
         ok = (var + link.attributes.get("epsilon", 1e-5) > 0).all() and all(np.isfinite(a).all() for a in others)
         return _sign(gamma).reshape(1, -1, *(1,) * (rank - 2)) if ok else None
-    if link.op in ("Mul", "scale", "Div") or link.op in ("quantize", "quantize_linear", "dequantize_linear", "truncate"):
+    if link.op in ("Mul", "scale", "Div") or link.op in (
+        "quantize",
+        "quantize_linear",
+        "dequantize_linear",
+        "truncate",
+    ):
         factor = others[0]
         divides = link.op not in ("Mul", "scale", "dequantize_linear")
         fine = np.isfinite(factor).all() and first | (link.op == "Mul") and not (divides and (factor == 0).any())
@@ -122,14 +127,10 @@ def _shapes(link: Link, ndim: int) -> list[tuple[int, ...]]:
 
 
 def _varies(chain: tuple[Link, ...], rising: Array, axis: int, ndim: int) -> bool:
-    return rising.size > 1 or any(
-        n > 1 for link in chain for shape in _shapes(link, ndim) for n in shape
-    )
+    return rising.size > 1 or any(n > 1 for link in chain for shape in _shapes(link, ndim) for n in shape)
 
 
-def _search(
-    rank: Callable[[Array], Array], count: int, rising: Array, whole: bool, ends: tuple[int, int]
-) -> Array:
+def _search(rank: Callable[[Array], Array], count: int, rising: Array, whole: bool, ends: tuple[int, int]) -> Array:
     """The last value before each rank, [count, *channels], by bisection; falling channels over negated values.
 
     For `value > t` where rising and `value <= t` where not.

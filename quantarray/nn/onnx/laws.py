@@ -28,11 +28,11 @@ class Constant:
 
     @property
     def shape(self) -> Shape:
-        return self.value.shape
+        return tuple(self.value.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.value.dtype
+        return np.dtype(self.value.dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,13 +35,13 @@ def load(source: Any, *, shapes: Mapping[str, Any] | None = None, constants: Map
     shapes: the shape of each input whose lengths beside the batch the file leaves open.
     constants: arrays for inputs that are to be part of the network.
 
-    Quantisers (`Quant`, `BipolarQuant`, `MultiThreshold`, `QuantizeLinear` ..) give packed codes. A product of codes and
-    constant integers is exact, and scales, biases, batch norms and activations between it and the next quantiser become
-    thresholds, in the order of the file. All else runs in NumPy, on integers where the file has integers;
-    `Graph.summary` marks it. Inputs and outputs are as the file has them, images NCHW, and the batch may have any length
+    Quantisers (`Quant`, `BipolarQuant`, `MultiThreshold`, `QuantizeLinear` ..) give packed codes. A product of codes
+    and constant integers is exact, and scales, biases, batch norms and activations between it and the next quantiser
+    become thresholds, in the order of the file. All else runs in NumPy, on integers where the file has integers;
+    `Graph.summary` marks it. Inputs and outputs are as the file has them, images NCHW. The batch may have any length
     where no operation mixes samples.
 
-    Raises FormatError for a file that is damaged, ValueError that lists every node that cannot be taken, with the reason.
+    Raises FormatError for a file that is damaged, and ValueError that lists all nodes that cannot be taken and why.
     """
     model = read(source)
     fixed = {name: np.asarray(a) for name, a in (constants or {}).items()}
@@ -66,7 +66,7 @@ class _Import:
         places = [p for p in model.inputs if p.name not in fixed]
         self.elements |= {p.name: p.element for p in model.inputs}
         self.inputs = [v for p in places if (v := self._input(p, shapes)) is not None]
-        if batched and (len({v.shape[:1] for v in self.inputs}) != 1 or not self.inputs[0].shape):
+        if batched and (len({v.shape[:1] for v in self.inputs}) != 1 or not all(self.inputs[0].shape)):
             raise NotPerSample
 
     def _input(self, place: Place, shapes: Mapping[str, Any]) -> Value | None:
@@ -80,7 +80,7 @@ class _Import:
         if place.name in shapes:
             lengths = tuple(int(n) for n in shapes[place.name])
         elif lengths is not None:
-            lengths = tuple(1 if i == 0 and (isinstance(n, str) or n == 0) else n for i, n in enumerate(lengths))
+            lengths = tuple(1 if i == 0 and isinstance(n, str) else n for i, n in enumerate(lengths))
         if lengths is None or any(isinstance(n, str) or n < 0 for n in lengths):
             self.refused.append(
                 f"input {place.name!r}: its shape {lengths} is open; pass shapes={{{place.name!r}: (1, ..)}}"
@@ -146,7 +146,9 @@ class _Import:
         if step.op == "Shape":
             x = operands[0]
             value = shape_constant(x.shape, step.attributes)
-            return [Constant(value, of_shape=isinstance(x, Tensor) and len(value) > 0 and b.batched and _has_first(step))]
+            return [
+                Constant(value, of_shape=isinstance(x, Tensor) and len(value) > 0 and b.batched and _has_first(step))
+            ]
         if all(x is None or isinstance(x, Constant) for x in operands) and step.op not in quantizers.LOWER:
             return self._folded(step, operands)
         shapes = self._shapes(step, operands)
@@ -172,7 +174,9 @@ class _Import:
         listed = [x.shape if x is not None else None for x in operands]
         values = [x.value if isinstance(x, Constant) else None for x in operands]
         if step.op in _NEEDS_CONSTANTS and any(isinstance(x, Tensor) for x in operands[1:]):
-            raise Refused("what it computes the shape of its result from must be a constant; load(constants=..) fixes it")
+            raise Refused(
+                "what it computes the shape of its result from must be a constant; load(constants=..) fixes it"
+            )
         shapes: list[tuple[int, ...]] = _SHAPED[step.op](step.attributes, listed, values)
         return [tuple(int(n) for n in s) for s in shapes]
 
@@ -185,7 +189,10 @@ class _Import:
             dense.SHAPE["Transpose"]({"perm": perm}, [operands[0].shape], [])
             return [products.transposed(operands[0], perm)]
         if step.op == "ConstantOfShape":
-            shape, fill = tuple(int(n) for n in np.asarray(values[0])), step.attributes.get("value", np.zeros(1, np.float32))
+            shape, fill = (
+                tuple(int(n) for n in np.asarray(values[0])),
+                step.attributes.get("value", np.zeros(1, np.float32)),
+            )
             self.builder.check_fold([shape])
             return [Constant(np.broadcast_to(fill.reshape(-1)[0], shape).copy(), of_shape=of_shape)]
         attributes = step.attributes
@@ -221,7 +228,9 @@ class _Import:
         return Value(name, x.shape, str(x.dtype), b.batched)
 
 
-_NEEDS_CONSTANTS = frozenset("Reshape Squeeze Unsqueeze Split Slice Pad Resize ReduceMean ReduceSum ReduceMax ReduceMin".split())
+_NEEDS_CONSTANTS = frozenset(
+    "Reshape Squeeze Unsqueeze Split Slice Pad Resize ReduceMean ReduceSum ReduceMax ReduceMin".split()
+)
 
 
 def _has_first(step: Step) -> bool:

@@ -78,7 +78,9 @@ def _drop(v: Any, ndim: int) -> Any:
 
 def _squeeze(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     x = _one(operands)
-    b.per_sample(bool(shapes[0]) and shapes[0][0] == x.shape[0] and (x.shape[:1] != (1,) or _keeps_first(step, operands)))
+    b.per_sample(
+        bool(shapes[0]) and shapes[0][0] == x.shape[0] and (x.shape[:1] != (1,) or _keeps_first(step, operands))
+    )
     return _reshape(b, step, [x], shapes)
 
 
@@ -133,7 +135,9 @@ def _split(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     b.per_sample(axis != 0)
     if len(shapes) == 1:
         return [x]
-    return _moved(b, "Split", x, [], shapes, {"axis": axis, "outputs": len(shapes), "split": tuple(s[axis] for s in shapes)})
+    return _moved(
+        b, "Split", x, [], shapes, {"axis": axis, "outputs": len(shapes), "split": tuple(s[axis] for s in shapes)}
+    )
 
 
 def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
@@ -157,7 +161,10 @@ def _axis_0_stays(step: Step, x: Tensor, constants: list[Any]) -> bool:
         axes = constants[2] if len(constants) > 2 else step.attributes.get("axes")
         return axes is not None and all(int(i) % len(x.shape) for i in np.asarray(axes).reshape(-1))
     if step.op == "Pad":
-        return pads_of(step.attributes, len(x.shape), *(constants[0:1] or [None]), *(constants[2:3] or [None]))[0] == (0, 0)
+        return pads_of(step.attributes, len(x.shape), *(constants[0:1] or [None]), *(constants[2:3] or [None]))[0] == (
+            0,
+            0,
+        )
     return True
 
 

@@ -36,7 +36,10 @@ def _renamed(nodes: list[Node], outputs: list[str]) -> list[Node]:
     names = {
         node.inputs[0]: node.outputs[0]
         for node in nodes
-        if node.op == "Identity" and node.outputs[0] in outputs and node.inputs[0] in given and uses[node.inputs[0]] == 1
+        if node.op == "Identity"
+        and node.outputs[0] in outputs
+        and node.inputs[0] in given
+        and uses[node.inputs[0]] == 1
     }
     left = [n for n in nodes if not (n.op == "Identity" and n.inputs[0] in names)]
     return [replace(n, outputs=tuple(names.get(o, o) for o in n.outputs)) for n in left]
@@ -57,7 +60,9 @@ def _fused(nodes: list[Node], outputs: list[str]) -> list[Node]:
             continue
         if node.inputs[0] in outputs or not _same_axis(product, node):
             continue
-        fused[at] = replace(product, inputs=(*product.inputs, node.inputs[1]), outputs=node.outputs, source=product.source)
+        fused[at] = replace(
+            product, inputs=(*product.inputs, node.inputs[1]), outputs=node.outputs, source=product.source
+        )
         gone.add(i)
     return [node for i, node in enumerate(fused) if i not in gone]
 

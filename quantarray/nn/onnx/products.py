@@ -83,10 +83,12 @@ def operand(b: Builder, source: Source, axis: int) -> str | None:
     low, high = source.bounds
     if high - low >= 256:
         return None
-    if high - low > 15 and (low >= -128 and high < 128 or low >= 0):
+    if high - low > 15 and ((low >= -128 and high < 128) or (low >= 0 and high < 256)):
         return b.emit("Cast", [source.name], f"{source.name}.bytes", to="int8" if low < 0 else "uint8")
     high = max(high, low + 1)
-    return b.emit("pack", [source.name], f"{source.name}.packed", levels=tuple(range(low, high + 1)), shift=0, axis=axis)
+    return b.emit(
+        "pack", [source.name], f"{source.name}.packed", levels=tuple(range(low, high + 1)), shift=0, axis=axis
+    )
 
 
 def _integer_product(
@@ -146,7 +148,9 @@ def check_batch(b: Builder, x: Operand, w: Operand) -> None:
     """NotPerSample where a matrix product sums over the batch, or has it in the wrong place."""
     assert x is not None and w is not None
     if isinstance(x, Constant):
-        b.per_sample(len(w.shape) >= 3 and len(x.shape) <= len(w.shape) and (len(x.shape) < len(w.shape) or x.shape[0] == 1))
+        b.per_sample(
+            len(w.shape) >= 3 and len(x.shape) <= len(w.shape) and (len(x.shape) < len(w.shape) or x.shape[0] == 1)
+        )
     elif isinstance(w, Constant):
         b.per_sample(len(x.shape) >= 2 and (len(w.shape) <= 2 or (len(w.shape) == len(x.shape) and w.shape[0] == 1)))
     else:

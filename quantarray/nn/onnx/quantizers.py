@@ -159,13 +159,16 @@ def linear_operands(b: Builder, step: Step, operands: list[Operand]) -> tuple[Ar
     x, a = operands[0], step.attributes
     assert x is not None
     scale = constant(operands[1], "scale")
-    zero = constant(operands[2], "zero point") if len(operands) > 2 and operands[2] is not None else np.zeros((), np.int64)
+    zero = (
+        constant(operands[2], "zero point") if len(operands) > 2 and operands[2] is not None else np.zeros((), np.int64)
+    )
     if not (np.isfinite(scale).all() and (scale != 0).all()):
         raise Refused("its scale must be finite and not 0")
     zero = zero.astype(np.int64)
-    spread = [spread(v, x.shape, int(a.get("axis", 1)), int(a.get("block_size", 0))) for v in (scale, zero)]
-    _fits(b, x, *spread)
-    return spread[0], spread[1]
+    axis, block = int(a.get("axis", 1)), int(a.get("block_size", 0))
+    scale, zero = spread(scale, x.shape, axis, block), spread(zero, x.shape, axis, block)
+    _fits(b, x, scale, zero)
+    return scale, zero
 
 
 def _dequantize_linear(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:

@@ -77,8 +77,16 @@ def read(source: Any) -> Model:
     return Model(steps, inputs, outputs, constants, elements, size, refused)
 
 
+def _onnx() -> Any:
+    try:
+        import onnx
+    except ImportError:
+        raise ImportError("onnx is missing: pip install 'quantarray[onnx]'") from None
+    return onnx
+
+
 def _proto(source: Any) -> tuple[Any, int]:
-    import onnx
+    onnx = _onnx()
     from google.protobuf.message import DecodeError
 
     if isinstance(source, onnx.ModelProto):
@@ -94,9 +102,7 @@ def _proto(source: Any) -> tuple[Any, int]:
     return proto, len(data)
 
 
-def _keep(
-    constants: dict[str, Array], elements: dict[str, int], refused: list[str], name: str, tensor: Any
-) -> None:
+def _keep(constants: dict[str, Array], elements: dict[str, int], refused: list[str], name: str, tensor: Any) -> None:
     try:
         constants[name], elements[name] = array_of(tensor), int(tensor.data_type)
     except Refused as error:

@@ -6,6 +6,7 @@ packed on c.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,7 @@ from ..ops.products.matrix_product import linear
 from ..ops.products.pooling import max_pool2d
 from ..ops.words.conversion import codes, dequantize
 from . import dense
+from .dense.movement import reshaped
 
 Attributes = dict[str, Any]
 Operation = Callable[..., Any]
@@ -89,6 +91,19 @@ def _integers(a: Attributes, q: QuantArray) -> Array:
     return dequantize(q)
 
 
+def _reshape(a: Attributes, q: QuantArray) -> QuantArray:
+    """Codes in another shape, packed anew where axes behind the packed one merge."""
+    new = reshaped(q.shape, a["shape"], 1)
+    lead, length = math.prod(q.shape[: q.axis + 1]), 1
+    for n in new:
+        if length == lead:
+            break
+        length *= n
+    if length != lead and q.axis != q.ndim - 1:
+        q = repack(q, -1)
+    return q.reshape(*new)
+
+
 def _moved(name: str) -> Operation:
     """An operation on the shape, of dense arrays as of packed ones."""
     run = dense.RUN[name]
@@ -114,7 +129,7 @@ PACKED: dict[str, Operation] = {
     "relabel": _relabel,
     "unpack": _integers,
     "codes": lambda a, q: codes(q),
-    "reshape": _moved("Reshape"),
+    "reshape": _reshape,
     "transpose": _moved("Transpose"),
     "concat": _concat,
 }

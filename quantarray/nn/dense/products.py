@@ -29,19 +29,19 @@ def matmul(a: Attributes, x: Array, y: Array) -> Array:
 
 
 def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
-    """The convolution of x [n c ..] by w [o c/groups ..], tap by tap, as matrix products; integers in int64."""
+    """The convolution of x [n c ..] by w [o c/groups ..], a matrix product an image; integers in int64."""
     groups = a.get("group", 1)
     windows = grid(a, x.shape[2:], w.shape[2:])
     wide, weights = _summing(x, w)
     wide = _padded(wide, windows)
     n, o, places = len(x), len(w), windows.output
     parts = wide.reshape(n, groups, x.shape[1] // groups, *wide.shape[2:])
-    kernels = weights.reshape(groups, o // groups, *w.shape[1:])
-    total = np.zeros((n, groups, o // groups, math.prod(places)), wide.dtype)
-    for at in product(*(range(k) for k in windows.kernel)):
-        index: Any = (..., *at)
-        seen = tap(parts, windows, at, 3).reshape(n, groups, x.shape[1] // groups, -1)
-        total += np.matmul(kernels[index], seen)
+    kernels = np.moveaxis(weights.reshape(groups, o // groups, *w.shape[1:]), 2, -1)  # channels last, as columns are
+    total = np.empty((n, groups, o // groups, math.prod(places)), wide.dtype)
+    taps = list(product(*(range(k) for k in windows.kernel)))
+    for image, sums in zip(parts, total, strict=True):
+        columns = [tap(image, windows, at, 2).reshape(groups, x.shape[1] // groups, -1) for at in taps]
+        np.matmul(kernels.reshape(groups, o // groups, -1), np.concatenate(columns, axis=1), out=sums)
     y = total.reshape(n, o, *places)
     if bias is not None:
         y = y + bias.astype(y.dtype).reshape(1, o, *(1,) * len(places))

@@ -52,6 +52,11 @@ def _bipolar(a: Attributes, x: Array) -> Array:
     return np.where(x >= 0, np.int8(1), np.int8(-1))
 
 
+def _bipolar_of(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
+    """1 where x / scale + zero is at least 0, else -1."""
+    return np.where(x / scale + zero >= 0, np.int8(1), np.int8(-1))
+
+
 def _sign(a: Attributes, x: Array) -> Array:
     return np.sign(x).astype(np.int8)
 
@@ -80,6 +85,7 @@ RUN: dict[str, Callable[..., Any]] = {
     "quantize": _quantize,
     "quantize_linear": _quantize_linear,
     "bipolar": _bipolar,
+    "bipolar_of": _bipolar_of,
     "sign": _sign,
     "dequantize_linear": _dequantize,
     "multi_threshold": _multi_threshold,

@@ -17,6 +17,7 @@ from .reading import Step
 from .tensors import Refused
 
 _FEW_LEVELS = 16  # of floats that are packed; more stay bytes, which convolutions and products take as they are
+_PRODUCTS, _FEW_CHANNELS = ("linear", "conv2d"), 16
 _ROOM = 1 << 22  # elements of a value that any file may have
 _GROWTH = 1 << 10  # elements of a value for each byte of the file and each element of an input
 
@@ -24,12 +25,13 @@ _GROWTH = 1 << 10  # elements of a value for each byte of the file and each elem
 class Builder:
     """The graph so far."""
 
-    def __init__(self, nbytes: int, batched: bool) -> None:
+    def __init__(self, nbytes: int, batched: bool, outputs: Sequence[str] = ()) -> None:
         self.nodes: list[Node] = []
         self.constants: dict[str, Any] = {}
         self.batched = batched
         self.step: Step | None = None
-        self._taken: set[str] = set()
+        self._taken = set(outputs)  # that no other value may be called
+        self._makers: dict[str, str] = {}
         self._dense: dict[int, tuple[Any, str]] = {}
         self._most = _ROOM + _GROWTH * nbytes
         self._fold_left = (1 << 16) + 16 * nbytes
@@ -50,16 +52,23 @@ class Builder:
         self.constants[name] = a
         return name
 
-    def emit(self, op: str, inputs: Sequence[str], hint: str, **attributes: Any) -> str:
-        """Add a node of one result; the name of that."""
-        return self.emit_all(op, inputs, [hint], **attributes)[0]
+    def emit(self, op: str, inputs: Sequence[str], hint: str, source: str = "", **attributes: Any) -> str:
+        """Add a node of one result; the name of that. `source` is the file's node, by default the current one."""
+        return self.emit_all(op, inputs, [hint], source, **attributes)[0]
 
-    def emit_all(self, op: str, inputs: Sequence[str], hints: Sequence[str], **attributes: Any) -> list[str]:
+    def emit_all(
+        self, op: str, inputs: Sequence[str], hints: Sequence[str], source: str = "", **attributes: Any
+    ) -> list[str]:
         """Add a node; the names of its results."""
         names = [self.name(hint) for hint in hints]
-        source = (self.step.name or self.step.op) if self.step else ""
+        source = source or (self.step.label if self.step else "")
         self.nodes.append(Node(op, tuple(inputs), tuple(names), attributes, source))
+        self._makers.update(dict.fromkeys(names, op))
         return names
+
+    def maker(self, name: str) -> str:
+        """The operation that gives a value."""
+        return self._makers.get(name, "")
 
     @property
     def hint(self) -> str:
@@ -112,7 +121,7 @@ class Builder:
             name = self.integers(before) if not before.chain else self._computed(before)
             link = x.chain[-1]
             operands = [name if a is None else self.constant(a) for a in link.operands]
-            return self.emit(link.op, operands, f"{x.source.name}.{link.op}", **link.attributes)
+            return self.emit(link.op, operands, f"{x.source.name}.{link.op}", link.source, **link.attributes)
         name = self.integers(x)
         held = np.dtype(np.int32) if x.source.levels is not None else x.source.dtype
         return name if held == x.dtype else self.emit("Cast", [name], f"{x.source.name}.cast", to=str(x.dtype))
@@ -180,8 +189,11 @@ class Builder:
         return Tensor(x.shape, np.dtype(dtype), source, tail)
 
     def _thresholds(self, x: Tensor, last: Link, levels: Sequence[int]) -> Any:
-        if not x.source.whole and (x.source.dtype != np.float32 or len(levels) > _FEW_LEVELS):
+        few = len(levels) <= _FEW_LEVELS
+        if not x.source.whole and (x.source.dtype != np.float32 or not few):
             return None
+        if not few and (self.maker(x.source.name) not in _PRODUCTS or x.source.shape[1] < _FEW_CHANNELS):
+            return None  # what compares beside a product, or for few channels, tries one threshold after the other
         return thresholds(x, last, levels)
 
     def _constant(self, integers: Array, tail: tuple[Link, ...], dtype: Any) -> Constant:

@@ -42,6 +42,7 @@ def direction(link: Link) -> Array | None:
         return _sign(gamma).reshape(1, -1, *(1,) * (rank - 2)) if ok else None
     if link.op in ("Mul", "scale", "Div") or link.op in (
         "quantize",
+        "bipolar_of",
         "quantize_linear",
         "dequantize_linear",
         "truncate",

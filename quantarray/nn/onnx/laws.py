@@ -66,6 +66,7 @@ class Link(NamedTuple):
     op: str
     attributes: dict[str, Any]
     operands: tuple[Array | None, ...]
+    source: str = ""  # the node of the file that it comes from
 
     def __call__(self, v: Array) -> Array:
         return np.asarray(dense.RUN[self.op](self.attributes, *(v if a is None else a for a in self.operands)))

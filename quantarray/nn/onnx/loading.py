@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ class _Import:
 
     def __init__(self, model: Model, shapes: Mapping[str, Any], fixed: dict[str, Any], batched: bool) -> None:
         self.model, self.refused = model, list(model.refused)
-        self.builder = Builder(model.nbytes, batched)
+        self.builder = Builder(model.nbytes, batched, [p.name for p in model.outputs])
         self.environment: dict[str, Operand] = {n: Constant(a) for n, a in (model.constants | fixed).items()}
         self.elements: dict[str, int] = dict(model.elements)
         self.unknown: set[str] = set()
@@ -123,7 +124,7 @@ class _Import:
             self._refuse(step, f"its attributes and operands do not go together: {error}")
         else:
             for name, x in zip((o for o in step.outputs if o), results, strict=False):
-                self.environment[name] = x
+                self.environment[name] = _labelled(x, step)
 
     def _refuse(self, step: Step, why: str) -> None:
         self.refused.append(f"{step.text}: {why}")
@@ -223,14 +224,20 @@ class _Import:
         b.step = None
         if isinstance(x, Constant):
             b.per_sample(False)
-        name = b.name(place.name)
-        b.nodes.append(Node("Identity", (b.dense(x),), (name,)))
-        return Value(name, x.shape, str(x.dtype), b.batched)
+        b.nodes.append(Node("Identity", (b.dense(x),), (place.name,)))
+        return Value(place.name, x.shape, str(x.dtype), b.batched)
 
 
 _NEEDS_CONSTANTS = frozenset(
     "Reshape Squeeze Unsqueeze Split Slice Pad Resize ReduceMean ReduceSum ReduceMax ReduceMin".split()
 )
+
+
+def _labelled(x: Operand, step: Step) -> Operand:
+    """The value, whose newest functions say which node they come from."""
+    if not isinstance(x, Tensor) or all(link.source for link in x.chain):
+        return x
+    return replace(x, chain=tuple(k if k.source else k._replace(source=step.label) for k in x.chain))
 
 
 def _has_first(step: Step) -> bool:

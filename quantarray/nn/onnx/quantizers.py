@@ -48,14 +48,17 @@ def _quant(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     if rounding not in ROUNDING:
         raise Refused(f"its rounding mode {rounding!r} is none of {', '.join(ROUNDING)}")
     _fits(b, x, scale, zero)
-    low, high = _range(int(bits), bool(a.get("signed", 1)), bool(a.get("narrow", 0)))
+    low, high = _range(int(bits), bool(a.get("signed", 1)), bool(a.get("narrow", 1)))
     if zero.size != 1 or zero != np.rint(zero):
         raise Refused("its zero point must be one integer")
     moved = int(zero.reshape(()))
     if abs(moved) > 2**31:
         raise Refused(f"its zero point {moved} is out of range")
-    last = Link("quantize", {"low": low, "high": high, "rounding": rounding, "to": "int64"}, (None, scale, zero))
     tail = (scaling(scale, np.dtype(np.float32)),)
+    if bits == 1 and a.get("signed", 1):  # QONNX has -1 and 1 for it
+        shifted = b.quantised(x, Link("bipolar_of", {}, (None, scale, zero)), (-1, 1), moved, tail, np.float32)
+        return [shifted]
+    last = Link("quantize", {"low": low, "high": high, "rounding": rounding, "to": "int64"}, (None, scale, zero))
     return [b.quantised(x, last, range(low, high + 1), moved, tail, np.float32)]
 
 

@@ -26,6 +26,11 @@ class Step(NamedTuple):
     opset: int
 
     @property
+    def label(self) -> str:
+        """Its name, or where it has none its operator."""
+        return self.name or self.op
+
+    @property
     def text(self) -> str:
         """How errors name it."""
         return f"{self.op} {self.name!r}" if self.name else f"{self.op} -> {', '.join(self.outputs)}"

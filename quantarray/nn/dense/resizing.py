@@ -109,7 +109,7 @@ def _region(a: Attributes, roi: Any, axis: int, ndim: int) -> tuple[float, float
 
 def _resize_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     if a.get("mode", "nearest") != "nearest":
-        raise ValueError(f"mode {a['mode']!r} interpolates; only nearest is taken")
+        raise ValueError(f"mode {a['mode']!r} interpolates (nearest is taken)")
     if a.get("nearest_mode", "round_prefer_floor") not in _NEAREST:
         raise ValueError(f"nearest_mode {a['nearest_mode']!r} is none")
     if a.get("coordinate_transformation_mode", "half_pixel") not in MODES:

@@ -79,7 +79,7 @@ def _range(op: str, step: Step, operands: list[Operand], elements: list[int | No
 def _narrow(element: int | None) -> None:
     """Refused unless an element type has integers of 2, 4 or 8 bits, or int32 sums."""
     if element in (4, 5):
-        raise Refused(f"{dtype_of(element)} has 16 bits; types of 2, 4 and 8 bits are taken")
+        raise Refused(f"{dtype_of(element)} has 16 bits (2, 4 and 8 are taken)")
     if element is not None and dtype_of(element).kind not in "iu":
         raise Refused(f"{dtype_of(element)} is no integer type")
 

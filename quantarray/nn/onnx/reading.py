@@ -60,12 +60,12 @@ class Model:
 def read(source: Any) -> Model:
     """Read a path, bytes, or an `onnx.ModelProto`; FormatError where it is none."""
     proto, size = _proto(source)
-    opsets = {o.domain: int(o.version) for o in proto.opset_import}
+    opsets = {_text(o.domain): int(o.version) for o in proto.opset_import}
     refused: list[str] = []
     constants: dict[str, Array] = {}
     elements: dict[str, int] = {}
     for tensor in proto.graph.initializer:
-        _keep(constants, elements, refused, tensor.name, tensor)
+        _keep(constants, elements, refused, _text(tensor.name), tensor)
     if proto.graph.sparse_initializer:
         refused.append("sparse tensors are not taken")
     if not proto.graph.node and not proto.graph.output:
@@ -107,6 +107,13 @@ def _proto(source: Any) -> tuple[Any, int]:
     return proto, len(data)
 
 
+def _text(name: Any) -> str:
+    """A name of a file; protobuf gives bytes where it is no UTF-8."""
+    if not isinstance(name, str):
+        raise FormatError(f"load: a damaged ONNX model: the name {name!r} is not UTF-8")
+    return name
+
+
 def _keep(constants: dict[str, Array], elements: dict[str, int], refused: list[str], name: str, tensor: Any) -> None:
     try:
         constants[name], elements[name] = array_of(tensor), int(tensor.data_type)
@@ -118,13 +125,14 @@ def _step(node: Any, opsets: dict[str, int], refused: list[str]) -> Step:
     attributes = {}
     for a in node.attribute:
         try:
-            attributes[a.name] = _attribute(a)
+            attributes[_text(a.name)] = _attribute(a)
         except (Refused, UnicodeDecodeError) as error:
             refused.append(f"{node.op_type} {node.name!r}: attribute {a.name!r}: {error}")
-    version = opsets.get(node.domain, opsets.get("", 0) if node.domain in _STANDARD else 1)
-    if node.domain not in (*_STANDARD, *_QONNX):
-        refused.append(f"{node.op_type} {node.name!r}: the domain {node.domain!r} is not known")
-    return Step(node.op_type, node.name, tuple(node.input), tuple(node.output), attributes, version)
+    op, name, domain = _text(node.op_type), _text(node.name), _text(node.domain)
+    version = opsets.get(domain, opsets.get("", 0) if domain in _STANDARD else 1)
+    if domain not in (*_STANDARD, *_QONNX):
+        refused.append(f"{op} {name!r}: the domain {domain!r} is not known")
+    return Step(op, name, tuple(map(_text, node.input)), tuple(map(_text, node.output)), attributes, version)
 
 
 def _attribute(a: Any) -> Any:
@@ -163,10 +171,12 @@ def _constant(node: Any, step: Step, constants: dict[str, Array], elements: dict
 
 
 def _place(info: Any) -> Place:
-    tensor = info.type.tensor_type
+    tensor, name = info.type.tensor_type, _text(info.name)
     if not info.type.HasField("tensor_type"):
-        return Place(info.name, None, 0)
+        return Place(name, None, 0)
     shape: tuple[int | str, ...] | None = None
     if tensor.HasField("shape"):
-        shape = tuple(int(d.dim_value) if d.HasField("dim_value") else (d.dim_param or "?") for d in tensor.shape.dim)
-    return Place(info.name, shape, int(tensor.elem_type))
+        shape = tuple(
+            int(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in tensor.shape.dim
+        )
+    return Place(name, shape, int(tensor.elem_type))

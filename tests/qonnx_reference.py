@@ -17,6 +17,8 @@ class Quant(OpRun):
 
     def _run(self, x, scale, zero, bits, signed=1, narrow=0, rounding_mode="ROUND"):
         bits = float(np.asarray(bits).reshape(-1)[0])
+        if bits == 1 and signed:
+            return (((np.where(x / scale + zero >= 0, 1, -1) - zero) * scale).astype(np.float32),)
         low, high = (-(2 ** (bits - 1)) + narrow, 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1 - narrow)
         y = np.clip(x / scale + zero, low, high)
         return (((ROUND[rounding_mode](y) - zero) * scale).astype(np.float32),)

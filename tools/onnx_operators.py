@@ -19,8 +19,8 @@ import quantarray as qa
 
 QUANTISED = """Conv ConvInteger QLinearConv MatMulInteger QLinearMatMul MaxPool AveragePool QuantizeLinear
     DequantizeLinear""".split()
-OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid GlobalAveragePool GlobalMaxPool Add Sub
-    Mul Div Pow Concat Split Flatten Reshape Transpose Squeeze Unsqueeze Slice Gather Pad Resize DepthToSpace
+OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid GlobalAveragePool GlobalMaxPool Add
+    Sub Mul Div Pow Concat Split Flatten Reshape Transpose Squeeze Unsqueeze Slice Gather Pad Resize DepthToSpace
     SpaceToDepth ArgMax ArgMin Softmax""".split()
 _INTRODUCTION = """# Operators of ONNX files
 

@@ -114,8 +114,8 @@ def slices(shape: tuple[int, ...], starts: Any, ends: Any, axes: Any = None, ste
     return tuple(index)
 
 
-def _slice(a: Attributes, x: Array, *rest: Array | None) -> Array:
-    bounds = rest or (a["starts"], a["ends"], a.get("axes"))
+def _slice(a: Attributes, x: Array, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Array:
+    bounds = (a["starts"], a["ends"], a.get("axes")) if starts is None else (starts, ends, axes, steps)
     return x[slices(x.shape, *bounds)]
 
 

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from ...core.dtypes import Array
 
+_MOST = 2**24  # of a length, stride, dilation or pad
+
 
 class Windows(NamedTuple):
     """One entry for each axis of the image."""
@@ -30,6 +32,8 @@ def grid(a: dict[str, Any], image: tuple[int, ...], kernel: tuple[int, ...]) -> 
         )
     if min((*kernel, *strides, *dilations), default=1) < 1 or min(pads, default=0) < 0 or len(pads) % 2:
         raise ValueError(f"kernel {kernel}, strides {strides}, dilations {dilations} and pads {pads} must not be less")
+    if max((*kernel, *strides, *dilations, *pads), default=0) >= _MOST:
+        raise ValueError(f"kernel {kernel}, strides {strides}, dilations {dilations} and pads {pads} pass {_MOST}")
     reach = tuple(d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True))
     counted = _pads(auto, image, reach, strides, pads)
     ends, output = [], []

@@ -111,7 +111,7 @@ def _rising(chain: tuple[Link, ...], ndim: int) -> tuple[Array | None, int]:
             if len(shape) > ndim:
                 return None, 0
             varying |= {ndim - len(shape) + i for i, n in enumerate(shape) if n > 1}
-    if len(varying) > 1 or 0 in varying:
+    if len(varying) > 1 or 0 in varying or (pooled and varying - {1}):
         return None, 0
     axis = varying.pop() if varying else (1 if ndim >= 4 else ndim - 1)
     return total, axis

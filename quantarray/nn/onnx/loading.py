@@ -14,7 +14,7 @@ from ..graph import Graph, Node, Value
 from . import elementwise, integer_operators, movement, pooling, products, quantizers
 from .building import Builder
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
-from .normalizing import normalized, shape_constant
+from .normalizing import check_operands, normalized, shape_constant
 from .passes import finished
 from .reading import Model, Place, Step, read
 from .tensors import RANGES, Refused, dtype_of, range_of
@@ -22,6 +22,7 @@ from .tensors import RANGES, Refused, dtype_of, range_of
 _LOWER: dict[str, Any] = {}
 for family in (elementwise, integer_operators, movement, pooling, products, quantizers):
     _LOWER.update(family.LOWER)
+_MOST_INPUT = 2**28  # elements of an input that a file may ask for
 _SHAPED = {op: dense.SHAPE[op] for op in _LOWER if op in dense.SHAPE}
 OPERATORS = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
 
@@ -89,7 +90,12 @@ class _Import:
             self.unknown.add(place.name)
             return None
         shape = tuple(int(n) for n in lengths)
-        self.builder.grow(int(np.prod(shape, dtype=object)))
+        count = int(np.prod(shape, dtype=object))
+        if count > _MOST_INPUT:
+            self.refused.append(f"input {place.name!r}: {shape} has more than {_MOST_INPUT} elements")
+            self.unknown.add(place.name)
+            return None
+        self.builder.grow(count)
         name = self.builder.name(place.name)
         bounds = range_of(place.element)
         low, high = bounds if bounds is not None else (None, None)
@@ -141,11 +147,11 @@ class _Import:
             raise Refused("its output is given twice, or it has none")
         operands = [self.environment[n] if n else None for n in step.inputs]
         step, operands = normalized(step, operands, [self.elements.get(n) if n else None for n in step.inputs])
-        if not operands or operands[0] is None:
-            raise Refused("it has no operand")
+        check_operands(step.op, operands)
         self._note_elements(step)
         if step.op == "Shape":
             x = operands[0]
+            assert x is not None
             value = shape_constant(x.shape, step.attributes)
             return [
                 Constant(value, of_shape=isinstance(x, Tensor) and len(value) > 0 and b.batched and _has_first(step))

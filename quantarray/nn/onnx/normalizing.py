@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
 from ...core.dtypes import Array
+from .. import dense
 from .laws import Constant, Operand
 from .reading import Step
 from .tensors import Refused, dtype_of, range_of
@@ -82,6 +84,37 @@ def _narrow(element: int | None) -> None:
         raise Refused(f"{dtype_of(element)} has 16 bits (2, 4 and 8 are taken)")
     if element is not None and dtype_of(element).kind not in "iu":
         raise Refused(f"{dtype_of(element)} is no integer type")
+
+
+_OPERANDS = {
+    "Quant": (4, 4),
+    "BipolarQuant": (2, 2),
+    "MultiThreshold": (2, 2),
+    "Trunc": (5, 6),
+    "ConstantOfShape": (1, 1),
+}
+
+
+def check_operands(op: str, operands: list[Operand]) -> None:
+    """Refused where an operator has too few operands, too many, or lacks one that it needs."""
+    count = len(operands)
+    while operands and operands[-1] is None:
+        operands = operands[:-1]
+    if op in _OPERANDS:
+        least, most = _OPERANDS[op]
+    else:
+        least, most = _counted(op)
+    if not least <= len(operands) or count > most or any(x is None for x in operands[:least]):
+        wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 16 else f"at least {least}"
+        raise Refused(f"it has {sum(x is not None for x in operands)} operands, {wanted} are needed")
+
+
+def _counted(op: str) -> tuple[int, int]:
+    """The least and most operands of an operator, as its function on arrays takes them."""
+    named = list(inspect.signature(dense.RUN[op]).parameters.values())[1:]
+    if any(p.kind is p.VAR_POSITIONAL for p in named):
+        return 1, 1 << 16
+    return sum(p.default is p.empty for p in named), len(named)
 
 
 def shape_constant(shape: tuple[int, ...], a: dict[str, Any]) -> Array:

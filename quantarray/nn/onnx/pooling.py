@@ -16,6 +16,8 @@ from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
 from .reading import Step
 from .tensors import Refused
 
+_MOST_COUNTS = 1 << 22  # elements of an image that windows at its edge are counted for
+
 
 def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     x, a = operands[0], step.attributes
@@ -25,7 +27,7 @@ def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shap
         out = b.numpy(step, operands, shapes, [x.dtype, np.dtype(np.int64)])
         return [*out]
     scale = x.pure
-    if scale is not None and (scale > 0).all():
+    if scale is not None and (scale > 0).all() and _by_channel(scale, len(x.shape)):
         return [replace(x, shape=shapes[0], source=b.pooled(x.source, a))]
     if x.dtype.kind == "f" and x.chain:
         return [x.then(Link("MaxPool", a, (None,)), shapes[0])]
@@ -33,6 +35,12 @@ def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shap
     if packed is not None:
         return [b.value(b.emit("max_pool2d", [b.dense(x)], b.hint, **packed), shapes[0], x.dtype)]
     return [*b.numpy(step, operands, shapes, x.dtype)]
+
+
+def _by_channel(scale: Any, ndim: int) -> bool:
+    """Whether a scale is the same in every place of a window."""
+    lead = ndim - scale.ndim
+    return all(n == 1 or lead + i == 1 for i, n in enumerate(scale.shape))
 
 
 def _average_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
@@ -45,7 +53,7 @@ def _average_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[
         return [*b.numpy(step, operands, shapes, x.dtype)]
     taps = math.prod(a["kernel_shape"])
     low, high = (n * taps for n in x.source.bounds)
-    if max(-low, high) >= 2**53:
+    if max(-low, high) >= 2**53 or (math.prod(x.shape[2:]) > _MOST_COUNTS and any(a.get("pads") or (1,))):
         return [*b.numpy(step, operands, shapes, x.dtype)]
     name = b.emit("sum_pool", [b.integers(x)], f"{b.hint}.sums", **a)
     source = Source(name, shapes[0], np.dtype(np.int64), None, min(low, 0), max(high, 0))

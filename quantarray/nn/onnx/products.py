@@ -252,6 +252,8 @@ def _batch_norm(b: Builder, step: Step, operands: list[Operand], shapes: list[Sh
     if step.attributes.get("training_mode") or len([o for o in step.outputs if o]) > 1:
         raise Refused("it computes batch statistics (training mode), which depend on the batch")
     rest = operands[1:5]
+    if isinstance(rest[3], Constant) and not (rest[3].value + step.attributes.get("epsilon", 1e-5) > 0).all():
+        raise Refused("its variance plus epsilon must be positive")
     if isinstance(x, Tensor) and all(isinstance(c, Constant) for c in rest) and x.dtype.kind == "f":
         values = tuple(c.value for c in rest if isinstance(c, Constant))
         attributes = {"epsilon": step.attributes.get("epsilon", 1e-5), "rank": len(x.shape)}

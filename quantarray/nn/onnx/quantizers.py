@@ -41,6 +41,9 @@ def _positive(scale: Array) -> Array:
 def _quant(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     x, a = operands[0], step.attributes
     assert x is not None
+    for name in ("signed", "narrow"):
+        if a.get(name) not in (0, 1):
+            raise Refused(f"its attribute {name} must be 0 or 1, got {a.get(name)}")
     scale, zero = _positive(constant(operands[1], "scale")), constant(operands[2], "zero point")
     bits, rounding = _number(operands[3], "bit width"), str(a.get("rounding_mode", "ROUND")).upper()
     if bits != int(bits) or not 1 <= bits <= 32:
@@ -48,14 +51,14 @@ def _quant(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     if rounding not in ROUNDING:
         raise Refused(f"its rounding mode {rounding!r} is none of {', '.join(ROUNDING)}")
     _fits(b, x, scale, zero)
-    low, high = _range(int(bits), bool(a.get("signed", 1)), bool(a.get("narrow", 1)))
+    low, high = _range(int(bits), bool(a["signed"]), bool(a["narrow"]))
     if zero.size != 1 or zero != np.rint(zero):
         raise Refused("its zero point must be one integer")
     moved = int(zero.reshape(()))
     if abs(moved) > 2**31:
         raise Refused(f"its zero point {moved} is out of range")
     tail = (scaling(scale, np.dtype(np.float32)),)
-    if bits == 1 and a.get("signed", 1):  # QONNX has -1 and 1 for it
+    if bits == 1 and a["signed"]:  # QONNX has -1 and 1 for it
         shifted = b.quantised(x, Link("bipolar_of", {}, (None, scale, zero)), (-1, 1), moved, tail, np.float32)
         return [shifted]
     last = Link("quantize", {"low": low, "high": high, "rounding": rounding, "to": "int64"}, (None, scale, zero))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...core.dtypes import Array
 from ...core.errors import FormatError
 from .tensors import Refused, array_of
@@ -117,6 +119,8 @@ def _text(name: Any) -> str:
 def _keep(constants: dict[str, Array], elements: dict[str, int], refused: list[str], name: str, tensor: Any) -> None:
     try:
         constants[name], elements[name] = array_of(tensor), int(tensor.data_type)
+        if constants[name].dtype.kind == "f" and np.isnan(constants[name]).any():
+            refused.append(f"constant {name!r}: it has a NaN")
     except Refused as error:
         refused.append(f"constant {name!r}: {error}")
 
@@ -156,8 +160,6 @@ def _attribute(a: Any) -> Any:
 
 
 def _constant(node: Any, step: Step, constants: dict[str, Array], elements: dict[str, int], refused: list[str]) -> None:
-    import numpy as np
-
     for a in node.attribute:
         if a.name == "value":
             _keep(constants, elements, refused, step.outputs[0], a.t)

@@ -1,8 +1,10 @@
 """Models of ONNX nodes, and random networks of quantised ones."""
 
 import numpy as np
-import onnx
+import pytest
 from hypothesis import strategies as st
+
+onnx = pytest.importorskip("onnx")
 
 QONNX = ("Quant", "BipolarQuant", "MultiThreshold", "Trunc")
 DOMAIN = "qonnx.custom_op.general"

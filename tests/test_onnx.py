@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx_models import model, node, onnx
 from test_networks import idx
 
 import quantarray as qa
 
-onnx = pytest.importorskip("onnx")
 FILES = Path(__file__).parent / "data" / "qonnx"
 NAMES = ("1W1A", "2W2A")
 
@@ -108,20 +108,6 @@ def test_inputs_by_name_and_their_errors():
         graph()
     with pytest.raises(TypeError, match="takes 1 inputs, 0, got 2"):
         graph(x, x)
-
-
-def model(nodes, inputs, outputs, initializers=(), opset=20, domains=("qonnx.custom_op.general",)):
-    """A model of nodes; inputs and outputs are (name, shape) of float32."""
-    info = [[onnx.helper.make_tensor_value_info(n, 1, s) for n, s in vs] for vs in (inputs, outputs)]
-    tensors = [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in initializers]
-    graph = onnx.helper.make_graph(list(nodes), "graph", info[0], info[1], tensors)
-    opsets = [onnx.helper.make_opsetid("", opset), *(onnx.helper.make_opsetid(d, 1) for d in domains)]
-    return onnx.helper.make_model(graph, opset_imports=opsets)
-
-
-def node(op, inputs, outputs, **attributes):
-    domain = "qonnx.custom_op.general" if op in ("Quant", "BipolarQuant", "MultiThreshold", "Trunc") else ""
-    return onnx.helper.make_node(op, inputs, outputs, domain=domain, name=f"{op}_{outputs[0]}", **attributes)
 
 
 def test_all_that_cannot_be_taken_is_named_at_once():

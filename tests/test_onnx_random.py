@@ -1,9 +1,8 @@
 """Random networks equal ONNX's reference evaluator, in every value at every output."""
 
 import numpy as np
-import onnx
 from hypothesis import given
-from onnx_models import networks
+from onnx_models import networks, onnx
 from qonnx_reference import evaluator
 
 import quantarray as qa

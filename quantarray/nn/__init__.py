@@ -1,7 +1,8 @@
-"""Layers and the packed network."""
+"""Layers, the packed network, and graphs from ONNX files."""
 
-from .file import load
+from .graph import Graph, Node, Value
 from .layers import Conv2d, Dense
+from .loading import load
 from .network import Network, Record, Sequential, load_network
 from .pooling import AvgPool2d, GlobalAvgPool, Map, MaxPool2d, Threshold
 
@@ -10,12 +11,15 @@ __all__ = [
     "Conv2d",
     "Dense",
     "GlobalAvgPool",
+    "Graph",
     "Map",
     "MaxPool2d",
     "Network",
+    "Node",
     "Record",
     "Sequential",
     "Threshold",
+    "Value",
     "load",
     "load_network",
 ]

@@ -18,28 +18,17 @@ from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array, DType
 from ..core.errors import FormatError
 from ..io.document import Document, only, read_as, write_document
-from ..io.files import path_of
 from ..io.plain import PlainLayer, checked_meta, plain_network
 from ..io.thresholds import dense, thresholds_document, thresholds_of
 from .layers import Conv2d, Dense
-from .network import Network, Sequential, layer_of, load_network
+from .network import Network, Sequential, layer_of
 from .pooling import AvgPool2d, GlobalAvgPool, Map, MaxPool2d, Threshold
 
 _LAYERS = {layer.__name__: layer for layer in (AvgPool2d, Conv2d, Dense, GlobalAvgPool, MaxPool2d, Threshold)}
-_ARCHIVE = b"PK"  # that a .npz begins with
 
 
-def load(file: str | os.PathLike[str]) -> Sequential | Network:
-    """Read a network: the `.qa` file that `save` wrote, or a `.npz` of plain integers, as `load_network` does.
-
-    Weights of a `.qa` file lie in the mapped file, see `quantarray.load`. Raises FormatError for damaged, foreign and
-    inconsistent files.
-    """
-    path = path_of("load", file)
-    with open(path, "rb") as f:
-        start = f.read(len(_ARCHIVE))
-    if start == _ARCHIVE or path.suffix == ".npz":
-        return load_network(path)
+def load_stored(path: Path) -> Sequential | Network:
+    """Read the `.qa` file that `save` wrote, whose weights stay in the mapped file."""
     network: Sequential | Network = read_as("load", path, _built(path))
     return network
 

@@ -1,0 +1,105 @@
+"""Pools of any number of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...core.dtypes import Array
+from .windows import grid, tap
+
+Attributes = dict[str, Any]
+Shapes = list[tuple[int, ...]]
+Constants = list[Array | None]
+
+
+def _max_pool(a: Attributes, x: Array) -> Array | tuple[Array, Array]:
+    """The largest value of each window; with two outputs also its place in x, int64."""
+    windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    wide = np.pad(x, [(0, 0), (0, 0), *windows.pads], constant_values=lowest)
+    taps = list(product(*(range(k) for k in windows.kernel)))
+    best = tap(wide, windows, taps[0]).copy()
+    for at in taps[1:]:
+        np.maximum(best, tap(wide, windows, at), out=best)
+    if a.get("outputs", 1) == 1:
+        return best
+    order = x.shape if a.get("storage_order", 0) == 0 else (*x.shape[:2], *x.shape[2:][::-1])
+    places = np.arange(x.size).reshape(order)
+    if a.get("storage_order", 0):
+        places = places.transpose(0, 1, *range(x.ndim - 1, 1, -1))
+    numbers = np.pad(places, [(0, 0), (0, 0), *windows.pads], constant_values=-1)
+    where = np.full(best.shape, -1)
+    for at in taps[::-1]:
+        seen, number = tap(wide, windows, at), tap(numbers, windows, at)
+        where = np.where((seen == best) & (number >= 0), number, where)
+    return best, where
+
+
+def _sum_pool(a: Attributes, x: Array) -> Array:
+    """The sum of each window, padded places as 0: int64 of integers."""
+    windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
+    wide = np.pad(x if x.dtype.kind == "f" else x.astype(np.int64), [(0, 0), (0, 0), *windows.pads])
+    total = np.zeros((*x.shape[:2], *windows.output), wide.dtype)
+    for at in product(*(range(k) for k in windows.kernel)):
+        total += tap(wide, windows, at)
+    return total
+
+
+def counts(a: Attributes, image: tuple[int, ...]) -> Array:
+    """How many elements AveragePool divides by in each window, [1 1 ..]."""
+    windows = grid(a, image, tuple(a["kernel_shape"]))
+    inside = np.ones((1, 1, *image), np.int64)
+    once = np.pad(inside, [(0, 0), (0, 0), *windows.counted], constant_values=int(bool(a.get("count_include_pad"))))
+    rest = [(0, after - plain) for (_, after), (_, plain) in zip(windows.pads, windows.counted, strict=True)]
+    ones = np.pad(once, [(0, 0), (0, 0), *rest])
+    return np.asarray(np.add.reduce([tap(ones, windows, at) for at in product(*(range(k) for k in windows.kernel))]))
+
+
+def _average_pool(a: Attributes, x: Array) -> Array:
+    return np.asarray((_sum_pool(a, x) / counts(a, x.shape[2:]).astype(x.dtype)).astype(x.dtype))
+
+
+def _global_average(a: Attributes, x: Array) -> Array:
+    return np.asarray(x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.float64).astype(x.dtype))
+
+
+def _global_max(a: Attributes, x: Array) -> Array:
+    return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
+
+
+RUN: dict[str, Callable[..., Any]] = {
+    "MaxPool": _max_pool,
+    "AveragePool": _average_pool,
+    "GlobalAveragePool": _global_average,
+    "GlobalMaxPool": _global_max,
+    "sum_pool": _sum_pool,
+}
+
+
+def _pool_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    x = shapes[0]
+    if len(x) < 3 or 0 in x or "kernel_shape" not in a:
+        raise ValueError(f"x {x} has no image for kernel_shape {a.get('kernel_shape')}")
+    windows = grid(a, x[2:], tuple(a["kernel_shape"]))
+    for (before, after), k, d in zip(windows.counted, windows.kernel, windows.dilations, strict=True):
+        if max(before, after) > d * (k - 1):
+            raise ValueError(f"pads {windows.counted} leave windows of {windows.kernel} without a single element")
+    return [(*x[:2], *windows.output)] * a.get("outputs", 1)
+
+
+def _global_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    if len(shapes[0]) < 3 or 0 in shapes[0]:
+        raise ValueError(f"x {shapes[0]} has no image")
+    return [(*shapes[0][:2], *(1,) * (len(shapes[0]) - 2))]
+
+
+SHAPE: dict[str, Callable[..., Any]] = {
+    "MaxPool": _pool_shape,
+    "AveragePool": _pool_shape,
+    "GlobalAveragePool": _global_shape,
+    "GlobalMaxPool": _global_shape,
+}

@@ -1,0 +1,126 @@
+"""Matrix products, convolutions of any number of axes, and batch norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...core.dtypes import Array
+from .windows import Windows, grid, tap
+
+Attributes = dict[str, Any]
+Shapes = list[tuple[int, ...]]
+Constants = list[Array | None]
+
+
+def _summing(x: Array, y: Array) -> tuple[Array, Array]:
+    """Both as int64 where they are integers: sums of them are exact."""
+    return (x, y) if x.dtype.kind == "f" else (x.astype(np.int64), y.astype(np.int64))
+
+
+def matmul(a: Attributes, x: Array, y: Array) -> Array:
+    """x @ y; of integers in int64, rounded to the attribute `to`."""
+    wide, other = _summing(x, y)
+    return np.asarray(np.matmul(wide, other)).astype(a.get("to", x.dtype), copy=False)
+
+
+def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
+    """The convolution of x [n c ..] by w [o c/groups ..], a matrix product an image; integers in int64."""
+    groups = a.get("group", 1)
+    windows = grid(a, x.shape[2:], w.shape[2:])
+    wide, weights = _summing(x, w)
+    wide = _padded(wide, windows)
+    n, o, places = len(x), len(w), windows.output
+    parts = wide.reshape(n, groups, x.shape[1] // groups, *wide.shape[2:])
+    kernels = np.moveaxis(weights.reshape(groups, o // groups, *w.shape[1:]), 2, -1)  # channels last, as columns are
+    total = np.empty((n, groups, o // groups, math.prod(places)), wide.dtype)
+    taps = list(product(*(range(k) for k in windows.kernel)))
+    for image, sums in zip(parts, total, strict=True):
+        columns = [tap(image, windows, at, 2).reshape(groups, x.shape[1] // groups, -1) for at in taps]
+        np.matmul(kernels.reshape(groups, o // groups, -1), np.concatenate(columns, axis=1), out=sums)
+    y = total.reshape(n, o, *places)
+    if bias is not None:
+        y = y + bias.astype(y.dtype).reshape(1, o, *(1,) * len(places))
+    return y.astype(a.get("to", x.dtype), copy=False)
+
+
+def _padded(x: Array, windows: Windows) -> Array:
+    return np.pad(x, [(0, 0), (0, 0), *windows.pads]) if any(map(any, windows.pads)) else x
+
+
+def _gemm(a: Attributes, x: Array, y: Array, c: Array | None = None) -> Array:
+    product_of = matmul({}, x.T if a.get("transA") else x, y.T if a.get("transB") else y)
+    kind = x.dtype.type
+    out = product_of if a.get("alpha", 1.0) == 1 else product_of * kind(a["alpha"])
+    if c is not None:
+        out = out + (c if a.get("beta", 1.0) == 1 else c * kind(a["beta"]))
+    return np.asarray(out.astype(x.dtype))
+
+
+def _batch_norm(a: Attributes, x: Array, gamma: Array, beta: Array, mean: Array, var: Array) -> Array:
+    shape = (1, -1, *(1,) * (x.ndim - 2))
+    g, b, m, v = (t.reshape(shape) for t in (gamma, beta, mean, var))
+    deviation = np.sqrt(v + v.dtype.type(a.get("epsilon", 1e-5)))
+    return np.asarray((g * (x - m) / deviation + b).astype(x.dtype))
+
+
+RUN: dict[str, Callable[..., Any]] = {
+    "MatMul": matmul,
+    "Conv": conv,
+    "Gemm": _gemm,
+    "BatchNormalization": _batch_norm,
+}
+
+
+def _matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    x, y = shapes[0], shapes[1]
+    if not x or not y:
+        raise ValueError("a scalar has no matrix product")
+    left, right = (1, *x) if len(x) == 1 else x, (*y, 1) if len(y) == 1 else y
+    if left[-1] != right[-2]:
+        raise ValueError(f"{x} @ {y} have different inner lengths")
+    out = (*np.broadcast_shapes(left[:-2], right[:-2]), left[-2], right[-1])
+    out = out[:-2] + out[-1:] if len(x) == 1 else out
+    return [out[:-1] if len(y) == 1 else out]
+
+
+def conv_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    """The shape of a convolution, and that its operands go together."""
+    x, w, groups = shapes[0], shapes[1], a.get("group", 1)
+    if len(x) < 3 or len(w) != len(x):
+        raise ValueError(f"x {x} and w {w} must have as many axes, at least 3")
+    if groups < 1 or x[1] != w[1] * groups or w[0] % groups:
+        raise ValueError(f"x {x} and w {w} do not go together in {groups} groups")
+    if len(shapes) > 2 and shapes[2] is not None and shapes[2] != (w[0],):
+        raise ValueError(f"the bias {shapes[2]} must be one for each of {w[0]} channels")
+    return [(x[0], w[0], *grid(a, x[2:], w[2:]).output)]
+
+
+def _gemm_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    x, y = shapes[0], shapes[1]
+    if len(x) != 2 or len(y) != 2:
+        raise ValueError(f"{x} and {y} must be matrices")
+    x, y = x[::-1] if a.get("transA") else x, y[::-1] if a.get("transB") else y
+    out = _matmul_shape(a, [x, y], [])[0]
+    if len(shapes) > 2 and shapes[2] is not None and np.broadcast_shapes(shapes[2], out) != out:
+        raise ValueError(f"c {shapes[2]} must broadcast to {out}")
+    return [out]
+
+
+def _norm_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    x = shapes[0]
+    if len(x) < 2 or any(s != (x[1],) for s in shapes[1:5]):
+        raise ValueError(f"gamma, beta, mean and var {shapes[1:5]} must be one for each channel of {x}")
+    return [x]
+
+
+SHAPE: dict[str, Callable[..., Any]] = {
+    "MatMul": _matmul_shape,
+    "Conv": conv_shape,
+    "Gemm": _gemm_shape,
+    "BatchNormalization": _norm_shape,
+}

@@ -1,0 +1,94 @@
+"""Quantisers: codes of values as integers, and the values of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.dtypes import Array
+
+Attributes = dict[str, Any]
+Shapes = list[tuple[int, ...]]
+Constants = list[Array | None]
+
+
+def _half_up(x: Array) -> Array:
+    """Halves away from zero."""
+    return np.sign(x) * np.floor(np.abs(x) + 0.5)
+
+
+def _half_down(x: Array) -> Array:
+    """Halves towards zero."""
+    return np.sign(x) * np.ceil(np.abs(x) - 0.5)
+
+
+ROUNDING: dict[str, Callable[[Array], Array]] = {
+    "ROUND": np.rint,
+    "HALF_EVEN": np.rint,
+    "CEIL": np.ceil,
+    "FLOOR": np.floor,
+    "UP": lambda x: np.sign(x) * np.ceil(np.abs(x)),
+    "DOWN": np.trunc,
+    "ROUND_TO_ZERO": np.trunc,
+    "HALF_UP": _half_up,
+    "HALF_DOWN": _half_down,
+}
+
+
+def _quantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
+    """round(clip(x / scale + zero, low, high)), integers, as QONNX's Quant has it."""
+    y = np.clip(x / scale + zero, a["low"], a["high"])
+    return np.asarray(ROUNDING[a["rounding"]](y).astype(a["to"]))
+
+
+def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
+    """clip(rint(x / scale) + zero, low, high), integers, as ONNX's QuantizeLinear has it."""
+    return np.asarray(np.clip(np.rint(x / scale).astype(np.float64) + zero, a["low"], a["high"]).astype(a["to"]))
+
+
+def _bipolar(a: Attributes, x: Array) -> Array:
+    return np.where(x >= 0, np.int8(1), np.int8(-1))
+
+
+def _bipolar_of(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
+    """1 where x / scale + zero is at least 0, else -1."""
+    return np.where(x / scale + zero >= 0, np.int8(1), np.int8(-1))
+
+
+def _sign(a: Attributes, x: Array) -> Array:
+    return np.sign(x).astype(np.int8)
+
+
+def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
+    """(x - zero) * scale, rounded once."""
+    return np.asarray(((x.astype(np.float64) - zero) * scale).astype(a["to"]))
+
+
+def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
+    """How many thresholds [channels or 1, T] of its channel, axis 1, a value reaches."""
+    flat = x.reshape(*x.shape[:2], -1)
+    count = np.zeros(flat.shape, np.int32)
+    for t in thresholds.T:
+        count += flat >= t.reshape(1, -1, 1)
+    return count.reshape(x.shape)
+
+
+def _trunc(a: Attributes, x: Array, scale: Array, zero: Array, step: Array) -> Array:
+    """Integers of x with their lowest bits dropped: round((x / scale + zero) / step), in the range."""
+    y = ROUNDING["ROUND"](x / scale + zero) / step
+    return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(np.int64))
+
+
+RUN: dict[str, Callable[..., Any]] = {
+    "quantize": _quantize,
+    "quantize_linear": _quantize_linear,
+    "bipolar": _bipolar,
+    "bipolar_of": _bipolar_of,
+    "sign": _sign,
+    "dequantize_linear": _dequantize,
+    "multi_threshold": _multi_threshold,
+    "truncate": _trunc,
+}
+SHAPE: dict[str, Callable[..., Any]] = {}

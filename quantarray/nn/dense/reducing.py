@@ -1,0 +1,92 @@
+"""Operators along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core.dtypes import Array
+from .movement import axes_of, axis_of
+
+Attributes = dict[str, Any]
+Shapes = list[tuple[int, ...]]
+Constants = list[Array | None]
+
+
+def _softmax(a: Attributes, x: Array) -> Array:
+    """exp(x) / sum(exp(x)) along an axis; before opset 13, along all axes from one on."""
+    shape, axis = x.shape, axis_of(a.get("axis", -1), x.ndim)
+    wide = x.astype(np.float64)
+    if a.get("flat"):
+        wide, axis = wide.reshape(int(np.prod(shape[:axis])), -1), 1
+    e = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
+    return np.asarray((e / e.sum(axis=axis, keepdims=True)).reshape(shape).astype(x.dtype))
+
+
+def _extreme(a: Attributes, x: Array, largest: bool) -> Array:
+    axis = axis_of(a.get("axis", 0), x.ndim)
+    pick = np.argmax if largest else np.argmin
+    if a.get("select_last_index"):
+        at = x.shape[axis] - 1 - pick(np.flip(x, axis), axis=axis)
+    else:
+        at = pick(x, axis=axis)
+    return np.asarray(np.expand_dims(at, axis) if a.get("keepdims", 1) else at)
+
+
+def _axes(a: Attributes, ndim: int, axes: Any) -> tuple[int, ...]:
+    listed = a.get("axes") if axes is None else axes
+    if listed is None or not np.asarray(listed).size:
+        return () if a.get("noop_with_empty_axes") else tuple(range(ndim))
+    return axes_of(listed, ndim)
+
+
+def _reduce(f: Callable[..., Array]) -> Callable[..., Array]:
+    def run(a: Attributes, x: Array, axes: Array | None = None) -> Array:
+        at, keep = _axes(a, x.ndim, axes), bool(a.get("keepdims", 1))
+        return np.asarray(f(x, axis=at, keepdims=keep)).astype(x.dtype, copy=False)
+
+    return run
+
+
+RUN: dict[str, Callable[..., Any]] = {
+    "Softmax": _softmax,
+    "ArgMax": lambda a, x: _extreme(a, x, True),
+    "ArgMin": lambda a, x: _extreme(a, x, False),
+    "ReduceMean": _reduce(np.mean),
+    "ReduceSum": _reduce(np.sum),
+    "ReduceMax": _reduce(np.max),
+    "ReduceMin": _reduce(np.min),
+}
+
+
+def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: Any) -> tuple[int, ...]:
+    if keep:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def _softmax_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    axis_of(a.get("axis", -1), len(shapes[0]))
+    return [shapes[0]]
+
+
+def _extreme_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    axis = axis_of(a.get("axis", 0), len(shapes[0]))
+    if not shapes[0] or shapes[0][axis] == 0:
+        raise ValueError(f"axis {axis} of {shapes[0]} has no element")
+    return [_reduced(shapes[0], (axis,), a.get("keepdims", 1))]
+
+
+def _reduce_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    axes = constants[1] if len(constants) > 1 else None
+    return [_reduced(shapes[0], _axes(a, len(shapes[0]), axes), a.get("keepdims", 1))]
+
+
+SHAPE: dict[str, Callable[..., Any]] = {
+    "Softmax": _softmax_shape,
+    "ArgMax": _extreme_shape,
+    "ArgMin": _extreme_shape,
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce_shape),
+}

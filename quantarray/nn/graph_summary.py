@@ -1,0 +1,90 @@
+"""The table of a graph's nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..arrays.array import QuantArray
+
+if TYPE_CHECKING:
+    from .graph import Node
+
+
+class Row(NamedTuple):
+    """One node: what it gives, what it holds, and its time in seconds where it was measured."""
+
+    op: str
+    runs: str  # "packed" or "NumPy"
+    source: str
+    shape: tuple[int, ...]
+    dtype: str
+    bits: int
+    weights: int
+    macs: int
+    nbytes: int
+    seconds: float | None
+
+    @classmethod
+    def of(cls, node: Node, result: Any, weight: Any, thresholds: bool, seconds: float | None) -> Row:
+        packed = isinstance(result, QuantArray)
+        bits = result.bits if packed else 8 * result.dtype.itemsize
+        per_output = math.prod(weight.shape[1:]) if weight is not None else 0
+        if weight is not None and node.op in ("MatMul", "Gemm"):
+            per_output = weight.shape[0]
+        op = node.op + (" + thresholds" if thresholds and node.op != "threshold" else "")
+        return cls(
+            op,
+            "packed" if node.packed else "NumPy",
+            node.source,
+            tuple(result.shape),
+            str(result.dtype),
+            bits,
+            math.prod(weight.shape) if weight is not None else 0,
+            per_output * math.prod(result.shape),
+            int(weight.nbytes) if weight is not None else 0,
+            seconds,
+        )
+
+
+class Summary:
+    """What `Graph.summary` gives: `rows`, and as a string the table of them."""
+
+    def __init__(self, name: str, rows: list[Row]) -> None:
+        self.name, self.rows = name, rows
+
+    @property
+    def numpy(self) -> list[Row]:
+        """The rows that run in NumPy."""
+        return [row for row in self.rows if row.runs == "NumPy"]
+
+    def __str__(self) -> str:
+        head = ("operation", "runs", "from", "output", "dtype", "bits", "weights", "MACs", "bytes")
+        timed = any(row.seconds is not None for row in self.rows)
+        total = sum(row.seconds or 0.0 for row in self.rows) or 1.0
+        table: list[tuple[str, ...]] = [(*head, "us", "share") if timed else head]
+        for row in self.rows:
+            cells: tuple[str, ...] = (
+                row.op,
+                row.runs,
+                row.source,
+                "x".join(map(str, row.shape)),
+                row.dtype,
+                str(row.bits),
+            )
+            cells += tuple(f"{n:,}" if n else "" for n in (row.weights, row.macs, row.nbytes))
+            seconds = row.seconds or 0.0
+            table.append((*cells, f"{1e6 * seconds:.1f}", f"{100 * seconds / total:.0f} %") if timed else cells)
+        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+        right = range(5, len(widths))
+        lines = [
+            "  ".join(
+                c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in table
+        ]
+        weights, macs, nbytes = (sum(getattr(row, n) for row in self.rows) for n in ("weights", "macs", "nbytes"))
+        last = f"{weights:,} weights in {nbytes:,} bytes, {macs:,} MACs; {len(self.numpy)} of {len(self.rows)} in NumPy"
+        return "\n".join([self.name, *(line.rstrip() for line in lines), last])
+
+    __repr__ = __str__

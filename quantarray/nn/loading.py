@@ -1,0 +1,57 @@
+"""Load a network from any kind of file that holds one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..io.files import path_of
+from .file import load_stored
+from .graph import Graph
+from .network import Network, Sequential, load_network
+from .onnx.loading import load_onnx
+
+_ARCHIVE = b"PK"  # first bytes of a .npz
+_LENGTH = 8  # bytes before the JSON object of a .qa file
+
+
+def load(
+    source: Any, *, shapes: Mapping[str, Any] | None = None, constants: Mapping[str, Any] | None = None
+) -> Graph | Sequential | Network:
+    """Read a network from a `.qa` file, an ONNX or QONNX file, or a `.npz` of plain integers.
+
+        network = qa.nn.load("model.onnx")
+        scores = network(images)
+
+    source: a path; or the bytes of an ONNX file, or an `onnx.ModelProto`. What a file holds is told by its first bytes.
+
+    - `.qa`: the `Sequential` or `Network` that `save` wrote; weights lie in the mapped file, see `quantarray.load`.
+    - `.npz`: a `Network`, as `load_network` reads it.
+    - ONNX (`pip install quantarray[onnx]`): a `Graph` that runs on packed integers. Scales, biases, batch norms and
+      activations between a product and the next quantiser become thresholds, in the order of the file; what has no
+      packed operation runs in NumPy, and `Graph.summary` marks it. Inputs and outputs are as the file has them, images
+      NCHW; the batch may have any length where no operation mixes samples.
+
+    shapes (ONNX): the shape of each input whose lengths beside the batch the file leaves open.
+    constants (ONNX): arrays for inputs that are to be part of the network.
+
+    Raises FormatError for a damaged or foreign file, and ValueError that lists all nodes that cannot be taken and why.
+    """
+    path = path_of("load", source) if isinstance(source, (str, os.PathLike)) else None
+    kind = None if path is None else _kind(path)
+    if path is None or kind is None:
+        return load_onnx(source if path is None else path, shapes, constants)
+    if shapes is not None or constants is not None:
+        raise ValueError(f"load: shapes= and constants= are for ONNX files; {path.name} is a {kind} file")
+    return load_network(path) if kind == ".npz" else load_stored(path)
+
+
+def _kind(path: Path) -> str | None:
+    """Return ".npz" or ".qa" by a file's first bytes, or by its name where these tell nothing; None for ONNX."""
+    with open(path, "rb") as file:
+        start = file.read(_LENGTH + 1)
+    if start.startswith(_ARCHIVE) or path.suffix == ".npz":
+        return ".npz"
+    return ".qa" if start[_LENGTH:] == b"{" or path.suffix == ".qa" else None

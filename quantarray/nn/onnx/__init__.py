@@ -1,0 +1,1 @@
+"""Networks from ONNX and QONNX files."""

@@ -1,0 +1,105 @@
+"""ONNX's products of integers with zero points: ConvInteger, MatMulInteger, QLinearConv, QLinearMatMul."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...core.dtypes import Array
+from .. import dense
+from .building import Builder
+from .laws import Constant, Link, Operand, Shape, Tensor, scaling
+from .products import Weights, check_batch, integer_conv, product
+from .quantizers import minus
+from .reading import Step
+from .tensors import Refused
+
+_INT32 = np.dtype(np.int32)
+
+
+def _zero(c: Operand) -> Array:
+    return c.value.astype(np.int64) if isinstance(c, Constant) else np.zeros((), np.int64)
+
+
+def _shifted(b: Builder, x: Operand, zero: Operand) -> Tensor | None:
+    """x minus its zero point as integers of no scale; None where it is none, or the zero point is not one number."""
+    if not isinstance(x, Tensor) or x.chain or not x.source.whole or isinstance(zero, Tensor) or _zero(zero).size != 1:
+        return None
+    source = minus(b, x, int(_zero(zero).reshape(())))
+    return None if source is None else Tensor(x.shape, _INT32, source)
+
+
+def _weights(w: Operand, zero: Operand, axis: int) -> Weights | None:
+    """Constant integers minus their zero points, outputs first."""
+    if not isinstance(w, Constant) or isinstance(zero, Tensor) or w.value.ndim < 2:
+        return None
+    z = _zero(zero)
+    whole = np.moveaxis(w.value.astype(np.int64), axis, 0)
+    if z.size == 1:
+        return Weights(whole - z.reshape(()), np.ones(()))
+    if z.size != len(whole):
+        raise Refused(f"{z.size} zero points for {len(whole)} outputs")
+    return Weights(whole - z.reshape(-1, *(1,) * (whole.ndim - 1)), np.ones(()))
+
+
+def _conv_sums(b: Builder, step: Step, x: Operand, w: Operand, zeros: tuple[Operand, Operand], shape: Shape) -> Any:
+    if isinstance(w, Constant):
+        b.per_sample(isinstance(x, Tensor))
+        values = _shifted(b, x, zeros[0])
+        return integer_conv(b, step, values, _weights(w, zeros[1], 0), shape, _INT32)
+    return None
+
+
+def _matmul_sums(b: Builder, x: Operand, w: Operand, zeros: tuple[Operand, Operand], shape: Shape) -> Any:
+    check_batch(b, x, w)
+    if x is not None and isinstance(w, Constant) and w.value.ndim == 2 and len(x.shape) >= 2:
+        values, weights = _shifted(b, x, zeros[0]), _weights(w, zeros[1], 1)
+        return product(b, values, weights, len(x.shape) - 1, "linear", {}, {}, shape, _INT32)
+    return None
+
+
+def _integer(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x, w, *zeros = [*operands, None, None][:4]
+    both = (zeros[0], zeros[1])
+    if step.op == "ConvInteger":
+        out = _conv_sums(b, step, x, w, both, shapes[0])
+    else:
+        out = _matmul_sums(b, x, w, both, shapes[0])
+    if out is not None:
+        return [out]
+    b.per_sample(isinstance(x, Tensor) and all(not isinstance(c, Tensor) for c in operands[1:]))
+    return [*b.numpy(step, operands, shapes, _INT32)]
+
+
+def _qlinear(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = [*operands, None][:9]
+    held, sums = np.dtype(step.attributes["held"]), None
+    params = (x_scale, w_scale, y_scale, y_zero)
+    if all(isinstance(c, Constant) for c in params) and not isinstance(bias, Tensor):
+        if step.op == "QLinearConv":
+            sums = _conv_sums(b, step, x, w, (x_zero, w_zero), shapes[0])
+        else:
+            sums = _matmul_sums(b, x, w, (x_zero, w_zero), shapes[0])
+    if sums is None:
+        b.per_sample(isinstance(x, Tensor) and all(not isinstance(c, Tensor) for c in operands[1:]))
+        return [*b.numpy(step, operands, shapes, held)]
+    scales = [c.value for c in (x_scale, w_scale, y_scale) if isinstance(c, Constant)]
+    factor = (scales[0] * scales[1] / scales[2]).astype(np.float64)
+    if not (np.isfinite(factor).all() and (factor != 0).all()) or scales[0].size != 1 or scales[2].size != 1:
+        raise Refused("its scales must be finite and not 0, and those of x and y one number")
+    ones = (1,) * (len(shapes[0]) - 2) if step.op == "QLinearConv" else ()
+    factor = factor.reshape(-1, *ones) if factor.size > 1 else factor.reshape(())
+    double = np.dtype(np.float64)
+    y = replace(sums, dtype=double, chain=(scaling(1.0, double),))
+    if isinstance(bias, Constant):
+        y = y.then(Link("Add", {}, (None, bias.value.astype(np.float64).reshape(-1, *ones))))
+    y = y.then(Link("Mul", {}, (None, factor)))
+    low, high = step.attributes["low"], step.attributes["high"]
+    last = Link("quantize_linear", {"low": low, "high": high, "to": "int64"}, (None, np.ones(()), _zero(y_zero)))
+    return [b.quantised(y, last, range(low, high + 1), 0, (), held)]
+
+
+LOWER = {"ConvInteger": _integer, "MatMulInteger": _integer, "QLinearConv": _qlinear, "QLinearMatMul": _qlinear}
+SHAPE = {name: dense.SHAPE[name] for name in LOWER}

@@ -1,0 +1,111 @@
+"""Values while a file is read: a constant, or a value of the graph and the functions that are still to be applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.dtypes import Array
+from .. import dense
+
+Shape = tuple[int, ...]
+
+
+class NotPerSample(Exception):
+    """An operation mixes the samples of a batch, or depends on how many there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant; `integers` and `scale` where it is `integers * scale` exactly but for the rounding of the product."""
+
+    value: Array
+    integers: Array | None = None
+    scale: Array | None = None
+    of_shape: bool = False  # computed from the length of the batch
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.value.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(self.value.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A value that the graph computes: codes of integer `levels`, or a dense array of `dtype`.
+
+    low and high bound integers; floats have none.
+    """
+
+    name: str
+    shape: Shape
+    dtype: np.dtype[Any]
+    levels: tuple[int, ...] | None = None
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it holds integers."""
+        return self.low is not None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        assert self.low is not None and self.high is not None
+        return self.low, self.high
+
+
+class Link(NamedTuple):
+    """One function of a chain: an operator with its constant operands, None in the place of the value."""
+
+    op: str
+    attributes: dict[str, Any]
+    operands: tuple[Array | None, ...]
+    source: str = ""  # the node of the file that it comes from
+
+    def __call__(self, v: Array) -> Array:
+        return np.asarray(dense.RUN[self.op](self.attributes, *(v if a is None else a for a in self.operands)))
+
+
+def scaling(scale: Any, to: np.dtype[Any]) -> Link:
+    """The first function of integers: float64 product with a scale, rounded once."""
+    return Link("scale", {"to": str(to)}, (None, np.asarray(scale, np.float64)))
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A value of the file: `chain`, applied to `source`."""
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    source: Source
+    chain: tuple[Link, ...] = ()
+
+    @property
+    def pure(self) -> Array | None:
+        """The scale, where the value is an integer times it; None where it is anything else."""
+        if not self.source.whole:
+            return None
+        if not self.chain:
+            return np.ones(())
+        scale = self.chain[0].operands[1] if self.chain[0].op == "scale" else None
+        return scale if len(self.chain) == 1 else None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all elements go through the same functions, one by one."""
+        each = (a for link in self.chain for a in link.operands if a is not None)
+        return all(link.op not in ("MaxPool",) for link in self.chain) and all(a.size == 1 for a in each)
+
+    def then(self, link: Link, shape: Shape | None = None, dtype: Any = None) -> Tensor:
+        """The value with one more function."""
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        return replace(self, shape=self.shape if shape is None else shape, dtype=dtype, chain=(*self.chain, link))
+
+
+Operand = Constant | Tensor | None

@@ -1,0 +1,200 @@
+"""Operators that move elements: on codes where packed arrays have them, on integers, or on the values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import dense
+from ..dense.movement import axis_of, pads_of
+from .building import Builder
+from .laws import Constant, Operand, Shape, Source, Tensor
+from .reading import Step
+from .tensors import Refused
+
+_PACKED = {"Transpose": "transpose", "Concat": "concat"}
+
+
+def _moved(b: Builder, op: str, x: Tensor, rest: list[str], shapes: list[Shape], a: dict[str, Any]) -> list[Operand]:
+    """The operator on the source of x, whose chain is the same for all elements, or on its values."""
+    hints = [f"{b.hint}.{i}" if i else b.hint for i in range(len(shapes))]
+    if not x.uniform or (x.dtype.kind != "f" and x.chain):
+        names = b.emit_all(op, [b.dense(x), *rest], hints, **a)
+        return [b.value(name, s, x.dtype) for name, s in zip(names, shapes, strict=True)]
+    source = x.source
+    packs = op in ("reshape", "transpose") and source.levels is not None and all(shapes[0])
+    name = source.name if packs else b.integers(x)
+    kind = np.dtype(np.int32) if source.levels is not None else source.dtype
+    levels = source.levels if packs else None
+    op = op if packs else {"reshape": "Reshape", "transpose": "Transpose"}.get(op, op)
+    names = b.emit_all(op, [name, *rest], hints, **a)
+    sources = [Source(n, s, kind, levels, source.low, source.high) for n, s in zip(names, shapes, strict=True)]
+    return [replace(x, shape=s.shape, source=s) for s in sources]
+
+
+def _one(operands: list[Operand]) -> Tensor:
+    """The first operand, where all others are constants."""
+    x, *rest = operands
+    if not isinstance(x, Tensor) or any(isinstance(y, Tensor) for y in rest):
+        raise Refused("its operands beside the first must be constants")
+    return x
+
+
+def _reshape(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x, out = _one(operands), shapes[0]
+    if out == x.shape:
+        return [x]
+    if b.batched:
+        same = bool(out) and bool(x.shape) and out[0] == x.shape[0] and math.prod(out[1:]) == math.prod(x.shape[1:])
+        if step.op == "Flatten":
+            same = same and axis_of(step.attributes.get("axis", 1), len(x.shape) + 1) == 1
+        b.per_sample(same)
+    lead = -1 if b.batched and 0 not in out else out[0] if out else None
+    target = (lead, *out[1:]) if lead is not None else ()
+    if _per_channel(x, out):
+        shaped = tuple(link._replace(operands=tuple(_drop(v, len(out)) for v in link.operands)) for link in x.chain)
+        x = replace(x, chain=shaped)
+        names = b.emit("Reshape", [b.integers(x)], b.hint, shape=target, allowzero=1)
+        source = x.source
+        kind = np.dtype(np.int32) if source.levels is not None else source.dtype
+        return [replace(x, shape=out, source=Source(names, out, kind, None, source.low, source.high))]
+    return _moved(b, "reshape", x, [], [out], {"shape": target, "allowzero": 1})
+
+
+def _per_channel(x: Tensor, out: Shape) -> bool:
+    """Whether a chain with constants for each channel goes on after [n c 1 1] became [n c]."""
+    plain = all(link.op not in ("MaxPool", "BatchNormalization", "multi_threshold") for link in x.chain)
+    return not x.uniform and plain and len(x.shape) > 2 and out == x.shape[:2] and math.prod(x.shape[2:]) == 1
+
+
+def _drop(v: Any, ndim: int) -> Any:
+    if v is None or v.size == 1:
+        return v
+    return v.reshape(v.shape[-3] if v.ndim >= 3 else -1) if ndim == 2 else v
+
+
+def _squeeze(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x = _one(operands)
+    b.per_sample(
+        bool(shapes[0]) and shapes[0][0] == x.shape[0] and (x.shape[:1] != (1,) or _keeps_first(step, operands))
+    )
+    return _reshape(b, step, [x], shapes)
+
+
+def _keeps_first(step: Step, operands: list[Operand]) -> bool:
+    axes = operands[1].value if len(operands) > 1 and isinstance(operands[1], Constant) else step.attributes.get("axes")
+    x = operands[0]
+    assert x is not None
+    if axes is None:
+        return False
+    ndim = len(x.shape) + (np.asarray(axes).size if step.op == "Unsqueeze" else 0)
+    return all(int(i) % ndim for i in np.asarray(axes).reshape(-1))
+
+
+def _transpose(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x = _one(operands)
+    perm = tuple(step.attributes.get("perm", range(len(x.shape))[::-1]))
+    b.per_sample(bool(perm) and perm[0] == 0)
+    return _moved(b, "transpose", x, [], shapes, {"perm": perm})
+
+
+def _concat(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    values = [x for x in operands if isinstance(x, Tensor)]
+    axis = axis_of(step.attributes.get("axis", 1), len(shapes[0]))
+    b.per_sample(axis != 0 and len(values) == len(operands))
+    if len({x.dtype for x in operands if x is not None}) > 1:
+        raise Refused("its operands have different dtypes")
+    scales = {float(x.pure.reshape(())) for x in values if x.pure is not None and x.pure.size == 1}
+    count = sum(x.pure is not None and x.pure.size == 1 for x in values)
+    if len(operands) == count == len(values) and len(scales) == 1 and len({bool(x.chain) for x in values}) == 1:
+        low, high = (f(x.source.bounds[i] for x in values) for i, f in ((0, min), (1, max)))
+        levels = {x.source.levels for x in values}
+        first = values[0]
+        if len(levels) == 1 and None not in levels:
+            name = b.emit("concat", [x.source.name for x in values], b.hint, axis=axis)
+            source = Source(name, shapes[0], first.source.dtype, first.source.levels, low, high)
+        else:
+            name, kind = _joined(b, values, axis)
+            source = Source(name, shapes[0], kind, None, low, high)
+        return [replace(first, shape=shapes[0], source=source)]
+    return [*b.numpy(step, operands, shapes, next(x.dtype for x in operands if x is not None))]
+
+
+def _joined(b: Builder, values: list[Tensor], axis: int) -> tuple[str, np.dtype[Any]]:
+    kinds = [np.dtype(np.int32) if x.source.levels is not None else x.source.dtype for x in values]
+    kind = np.result_type(*kinds)
+    return b.emit("Concat", [b.integers(x) for x in values], b.hint, axis=axis), kind
+
+
+def _split(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x = _one(operands)
+    axis = axis_of(step.attributes.get("axis", 0), len(x.shape))
+    b.per_sample(axis != 0)
+    if len(shapes) == 1:
+        return [x]
+    return _moved(
+        b, "Split", x, [], shapes, {"axis": axis, "outputs": len(shapes), "split": tuple(s[axis] for s in shapes)}
+    )
+
+
+def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Slice, Gather, Pad, Resize, DepthToSpace: axis 0 must stay as it is."""
+    x = _one(operands)
+    constants = [c.value if isinstance(c, Constant) else None for c in operands[1:]]
+    b.per_sample(bool(x.shape) and shapes[0][0] == x.shape[0] and _axis_0_stays(step, x, constants))
+    if step.op == "Pad":
+        return _pad(b, step, x, constants, shapes)
+    rest = [b.constant(c) if c is not None else "" for c in constants]
+    if step.op == "Resize" and step.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        return [*b.numpy(step, operands, shapes, x.dtype)]
+    return _moved(b, step.op, x, rest, shapes, step.attributes)
+
+
+def _axis_0_stays(step: Step, x: Tensor, constants: list[Any]) -> bool:
+    if step.op in ("Slice", "Gather"):
+        name = step.attributes.get("axis", 0) if step.op == "Gather" else 0
+        if step.op == "Gather":
+            return axis_of(name, len(x.shape)) != 0
+        axes = constants[2] if len(constants) > 2 else step.attributes.get("axes")
+        return axes is not None and all(int(i) % len(x.shape) for i in np.asarray(axes).reshape(-1))
+    if step.op == "Pad":
+        return pads_of(step.attributes, len(x.shape), *(constants[0:1] or [None]), *(constants[2:3] or [None]))[0] == (
+            0,
+            0,
+        )
+    return True
+
+
+def _pad(b: Builder, step: Step, x: Tensor, constants: list[Any], shapes: list[Shape]) -> list[Operand]:
+    """Pad with zeros on integers of a scale, anything else on the values."""
+    rest = [*constants, None, None, None]
+    widths = pads_of(step.attributes, len(x.shape), rest[0], rest[2])
+    pads = tuple(before for before, _ in widths) + tuple(after for _, after in widths)
+    value = step.attributes.get("value", 0.0) if rest[1] is None else rest[1].reshape(-1)[0]
+    a: dict[str, Any] = {"pads": pads, "mode": step.attributes.get("mode", "constant")}
+    zero = x.pure is not None and x.pure.size == 1 and value == 0 and x.dtype.kind == "f"
+    if a["mode"] != "constant" or zero:
+        out = _moved(b, "Pad", x, [], shapes, a)[0]
+        assert isinstance(out, Tensor)
+        if zero and out.source.whole:
+            low, high = out.source.bounds
+            out = replace(out, source=replace(out.source, low=min(low, 0), high=max(high, 0)))
+        return [out]
+    name = b.emit("Pad", [b.dense(x)], b.hint, **a, value=value.item() if hasattr(value, "item") else value)
+    return [b.value(name, shapes[0], x.dtype)]
+
+
+LOWER: dict[str, Any] = {
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _squeeze,
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Split": _split,
+    **dict.fromkeys(("Slice", "Gather", "Pad", "Resize", "DepthToSpace", "SpaceToDepth"), _other),
+}
+SHAPE = {name: dense.SHAPE[name] for name in LOWER}

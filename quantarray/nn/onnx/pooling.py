@@ -1,0 +1,100 @@
+"""Pools, and operators along axes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import dense
+from ..dense.movement import axis_of
+from ..dense.pooling import counts
+from .building import Builder, packed_pool
+from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
+from .reading import Step
+from .tensors import Refused
+
+_MOST_COUNTS = 1 << 22  # elements of an image that windows at its edge are counted for
+
+
+def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x, a = operands[0], step.attributes
+    assert isinstance(x, Tensor)
+    if len(shapes) > 1:
+        b.per_sample(False)  # indices count through the batch
+        out = b.numpy(step, operands, shapes, [x.dtype, np.dtype(np.int64)])
+        return [*out]
+    scale = x.pure
+    if scale is not None and (scale > 0).all() and _by_channel(scale, len(x.shape)):
+        return [replace(x, shape=shapes[0], source=b.pooled(x.source, a))]
+    if x.dtype.kind == "f" and x.chain:
+        return [x.then(Link("MaxPool", a, (None,)), shapes[0])]
+    packed = packed_pool(a, x.shape)
+    if packed is not None:
+        return [b.value(b.emit("max_pool2d", [b.dense(x)], b.hint, **packed), shapes[0], x.dtype)]
+    return [*b.numpy(step, operands, shapes, x.dtype)]
+
+
+def _by_channel(scale: Any, ndim: int) -> bool:
+    """Whether a scale is the same in every place of a window."""
+    lead = ndim - scale.ndim
+    return all(n == 1 or lead + i == 1 for i, n in enumerate(scale.shape))
+
+
+def _average_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x, a = operands[0], dict(step.attributes)
+    assert isinstance(x, Tensor)
+    if step.op == "GlobalAveragePool":
+        a = {"kernel_shape": x.shape[2:]}
+    scale = x.pure
+    if scale is None or scale.size > 1 or x.dtype.kind != "f":
+        return [*b.numpy(step, operands, shapes, x.dtype)]
+    taps = math.prod(a["kernel_shape"])
+    low, high = (n * taps for n in x.source.bounds)
+    if max(-low, high) >= 2**53 or (math.prod(x.shape[2:]) > _MOST_COUNTS and any(a.get("pads") or (1,))):
+        return [*b.numpy(step, operands, shapes, x.dtype)]
+    name = b.emit("sum_pool", [b.integers(x)], f"{b.hint}.sums", **a)
+    source = Source(name, shapes[0], np.dtype(np.int64), None, min(low, 0), max(high, 0))
+    inside = counts(a, x.shape[2:])
+    if (inside == inside.reshape(-1)[0]).all():
+        return [Tensor(shapes[0], x.dtype, source, (scaling(scale / inside.reshape(-1)[0], x.dtype),))]
+    return [Tensor(shapes[0], x.dtype, source, (scaling(scale / inside, x.dtype),))]
+
+
+def _global_max(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    x = operands[0]
+    assert isinstance(x, Tensor)
+    return _max_pool(b, step._replace(op="MaxPool", attributes={"kernel_shape": x.shape[2:]}), operands, shapes)
+
+
+def _along(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Softmax, ArgMax, reductions: in NumPy; ArgMax of integers times a positive scale on the integers."""
+    x, a = operands[0], step.attributes
+    assert isinstance(x, Tensor)
+    if any(isinstance(y, Tensor) for y in operands[1:]):
+        raise Refused("its axes must be a constant")
+    axes: Any = a.get("axis", -1 if step.op == "Softmax" else 0)
+    if step.op.startswith("Reduce"):
+        second = operands[1] if len(operands) > 1 else None
+        axes = second.value if isinstance(second, Constant) else a.get("axes", ())
+        b.per_sample(np.asarray(axes).size > 0 or bool(a.get("noop_with_empty_axes")))
+    at = [axis_of(int(i), len(x.shape)) for i in np.asarray(axes).reshape(-1)]
+    b.per_sample(0 not in at)
+    if step.op in ("ArgMax", "ArgMin"):
+        if x.pure is not None and x.pure.size == 1 and (x.pure > 0).all():
+            name = b.emit(step.op, [b.integers(x)], b.hint, **a)
+            return [b.value(name, shapes[0], np.int64)]
+        return [*b.numpy(step, operands, shapes, np.int64)]
+    return [*b.numpy(step, operands, shapes, x.dtype)]
+
+
+LOWER: dict[str, Any] = {
+    "MaxPool": _max_pool,
+    "AveragePool": _average_pool,
+    "GlobalAveragePool": _average_pool,
+    "GlobalMaxPool": _global_max,
+    **dict.fromkeys("Softmax ArgMax ArgMin ReduceMean ReduceSum ReduceMax ReduceMin".split(), _along),
+}
+SHAPE = {name: dense.SHAPE[name] for name in LOWER}

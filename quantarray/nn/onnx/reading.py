@@ -1,0 +1,184 @@
+"""Read a model: its nodes with attributes as Python values, its constants as arrays, its inputs and outputs."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.dtypes import Array
+from ...core.errors import FormatError
+from .tensors import Refused, array_of
+
+_STANDARD = ("", "ai.onnx")
+_QONNX = ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general", "qonnx.custom_op", "finn")
+
+
+class Step(NamedTuple):
+    """One node of a file."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    opset: int
+
+    @property
+    def label(self) -> str:
+        """Its name, or where it has none its operator."""
+        return self.name or self.op
+
+    @property
+    def text(self) -> str:
+        """How errors name it."""
+        return f"{self.op} {self.name!r}" if self.name else f"{self.op} -> {', '.join(self.outputs)}"
+
+
+class Place(NamedTuple):
+    """An input or output of a file: lengths are integers, or names where the file leaves them open."""
+
+    name: str
+    shape: tuple[int | str, ...] | None
+    element: int  # ONNX's number of the type
+
+
+@dataclass(frozen=True)
+class Model:
+    """A file, read."""
+
+    steps: list[Step]
+    inputs: list[Place]
+    outputs: list[Place]
+    constants: dict[str, Array]
+    elements: dict[str, int]  # ONNX's number of the type of each constant
+    nbytes: int
+    refused: list[str] = field(default_factory=list)
+
+
+def read(source: Any) -> Model:
+    """Read a path, bytes, or an `onnx.ModelProto`; FormatError where it is none."""
+    proto, size = _proto(source)
+    opsets = {_text(o.domain): int(o.version) for o in proto.opset_import}
+    refused: list[str] = []
+    constants: dict[str, Array] = {}
+    elements: dict[str, int] = {}
+    for tensor in proto.graph.initializer:
+        _keep(constants, elements, refused, _text(tensor.name), tensor)
+    if proto.graph.sparse_initializer:
+        refused.append("sparse tensors are not taken")
+    if not proto.graph.node and not proto.graph.output:
+        raise FormatError("load: not an ONNX model: it has no graph")
+    steps = []
+    for node in proto.graph.node:
+        step = _step(node, opsets, refused)
+        if step.op == "Constant":
+            _constant(node, step, constants, elements, refused)
+        else:
+            steps.append(step)
+    inputs = [_place(i) for i in proto.graph.input if i.name not in constants]
+    outputs = [_place(o) for o in proto.graph.output]
+    return Model(steps, inputs, outputs, constants, elements, size, refused)
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+    except ImportError:
+        raise ImportError("onnx is missing: pip install 'quantarray[onnx]'") from None
+    return onnx
+
+
+def _proto(source: Any) -> tuple[Any, int]:
+    onnx = _onnx()
+    from google.protobuf.message import DecodeError
+
+    if isinstance(source, onnx.ModelProto):
+        return source, source.ByteSize()
+    if not isinstance(source, (str, os.PathLike, bytes)):
+        raise TypeError(f"load: needs a path, bytes or an onnx.ModelProto, got {type(source).__name__}")
+    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise FormatError(f"load: not an ONNX model, or a damaged one: {error}") from error
+    return proto, len(data)
+
+
+def _text(name: Any) -> str:
+    """A name of a file; protobuf gives bytes where it is no UTF-8."""
+    if not isinstance(name, str):
+        raise FormatError(f"load: a damaged ONNX model: the name {name!r} is not UTF-8")
+    return name
+
+
+def _keep(constants: dict[str, Array], elements: dict[str, int], refused: list[str], name: str, tensor: Any) -> None:
+    try:
+        constants[name], elements[name] = array_of(tensor), int(tensor.data_type)
+        if constants[name].dtype.kind == "f" and np.isnan(constants[name]).any():
+            refused.append(f"constant {name!r}: it has a NaN")
+    except Refused as error:
+        refused.append(f"constant {name!r}: {error}")
+
+
+def _step(node: Any, opsets: dict[str, int], refused: list[str]) -> Step:
+    attributes = {}
+    for a in node.attribute:
+        try:
+            attributes[_text(a.name)] = _attribute(a)
+        except (Refused, UnicodeDecodeError) as error:
+            refused.append(f"{node.op_type} {node.name!r}: attribute {a.name!r}: {error}")
+    op, name, domain = _text(node.op_type), _text(node.name), _text(node.domain)
+    version = opsets.get(domain, opsets.get("", 0) if domain in _STANDARD else 1)
+    if domain not in (*_STANDARD, *_QONNX):
+        refused.append(f"{op} {name!r}: the domain {domain!r} is not known")
+    return Step(op, name, tuple(map(_text, node.input)), tuple(map(_text, node.output)), attributes, version)
+
+
+def _attribute(a: Any) -> Any:
+    """An attribute as an integer, a float, a string, a tuple of these, or an array."""
+    kind = a.type
+    if kind == 1:
+        return float(a.f)
+    if kind == 2:
+        return int(a.i)
+    if kind == 3:
+        return a.s.decode()
+    if kind == 4:
+        return array_of(a.t)
+    if kind == 6:
+        return tuple(float(v) for v in a.floats)
+    if kind == 7:
+        return tuple(int(v) for v in a.ints)
+    if kind == 8:
+        return tuple(v.decode() for v in a.strings)
+    raise Refused("graphs and types in attributes are not taken")
+
+
+def _constant(node: Any, step: Step, constants: dict[str, Array], elements: dict[str, int], refused: list[str]) -> None:
+    for a in node.attribute:
+        if a.name == "value":
+            _keep(constants, elements, refused, step.outputs[0], a.t)
+            return
+        if a.name in ("value_int", "value_ints", "value_float", "value_floats") and a.name in step.attributes:
+            whole = "int" in a.name
+            constants[step.outputs[0]] = np.array(step.attributes[a.name], np.int64 if whole else np.float32)
+            elements[step.outputs[0]] = 7 if whole else 1
+            return
+    refused.append(f"{step.text}: a constant of no dense tensor")
+
+
+def _place(info: Any) -> Place:
+    tensor, name = info.type.tensor_type, _text(info.name)
+    if not info.type.HasField("tensor_type"):
+        return Place(name, None, 0)
+    shape: tuple[int | str, ...] | None = None
+    if tensor.HasField("shape"):
+        shape = tuple(
+            int(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in tensor.shape.dim
+        )
+    return Place(name, shape, int(tensor.elem_type))

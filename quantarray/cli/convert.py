@@ -9,7 +9,7 @@ from typing import Any
 from ..core.errors import FormatError
 from ..io.container import load as load_array
 from ..io.container import save as save_array
-from ..nn import load
+from ..nn import Graph, load
 from . import output
 
 _ARRAYS = (".npz", ".safetensors", ".qa")
@@ -45,5 +45,9 @@ def _copy(source: Path, target: Path) -> str:
             raise FormatError(f"convert: {output.neither(source, no_network, no_array)}") from no_array
         save_array(target, array)
         return f"{len(array)} arrays" if isinstance(array, dict) else repr(array)
+    if isinstance(network, Graph):
+        raise ValueError(
+            f"convert: a graph of an ONNX file has no form in a .qa file; run it with qa.nn.load({str(source)!r})"
+        )
     network.save(target)
     return repr(network)

@@ -42,7 +42,7 @@ def _of_document(path: Path) -> tuple[Any, str]:
     document, size = read_document("info", path), path.stat().st_size
     facts = {"kind": document.kind, "file bytes": size, "checksum": document.digest}
     last = f"file: {output.amount(size)}, checksum {document.digest}"
-    holds = load(path) if document.kind in ("array", "arrays") else nn.load(path)
+    holds: Any = load(path) if document.kind in ("array", "arrays") else nn.load(path)
     if isinstance(holds, nn.Network):
         more, text = _of_plain(holds)
     elif isinstance(holds, nn.Sequential):

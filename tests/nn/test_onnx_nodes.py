@@ -3,6 +3,8 @@
 import pytest
 
 pytest.importorskip("onnx", "1.23")
+from paths import DOCS
+
 from tools import onnx_operators
 
 PAGE = DOCS / "onnx-operators.md"

@@ -17,7 +17,7 @@ def nvtx() -> Any:
 
 @contextmanager
 def shown(marks: Any, name: str) -> Iterator[None]:
-    """Enclose what is inside by the range `name`; `marks` is `nvtx()`, not None."""
+    """Mark what runs inside as the range `name`; `marks` is `nvtx()`, not None."""
     marks.RangePush(name)
     try:
         yield

@@ -50,7 +50,7 @@ def encode_grid_small(x: Array, fixed: FixedGrid, nan: Array, out: Array) -> Non
 
 
 def encode_range(x: Array, run: int, rule: RangeRule, wrong: Array, constants: Array, out: Array) -> None:
-    """Fit evenly spaced levels to each `run` of the flattened x[rows length], and encode it as `encode_grid` does.
+    """Compute evenly spaced levels for each `run` of the flattened x[rows length], and encode it as `encode_grid` does.
 
     x contiguous, float16, 32 or 64; a run is some whole rows, or a part of a row of whole words. constants float32
     [1 or 2, runs] become scales, and offsets if not symmetric. wrong bool[1], False on entry, is set where a value is

@@ -180,17 +180,17 @@ class Cuts(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Operands of `encode` that stay as they are from call to call."""
+    """A table of thresholds: operands of `encode` that stay as they are from call to call."""
 
     thresholds: Array
     codes: Array
     row: Array
     group: int
-    made: dict[Any, Any]  # what a backend keeps of them
+    cache: dict[Any, Any]  # what a backend derives from them
 
 
 class FixedGrid(NamedTuple):
-    """Operands of `encode_grid` that stay as they are from call to call."""
+    """A grid of levels: operands of `encode_grid` that stay as they are from call to call."""
 
     start: Array
     step: Array
@@ -203,7 +203,7 @@ class FixedGrid(NamedTuple):
 
 
 class RangeRule(NamedTuple):
-    """From a range of values to a grid of evenly spaced levels: operands of `range_constants`, then of `encode_grid`.
+    """A rule from a range of values to a grid of evenly spaced levels: operands of `range_constants`, then of `encode_grid`.
 
     The grid starts at the offset, and its step is `times` the scale; with 0 times it starts at 0 and has the step 1.
     """

@@ -63,7 +63,7 @@ def fold(
 
 
 class Domain(NamedTuple):
-    """The values that thresholds are for, numbered in their order by integers `first` to `last`."""
+    """A domain of values that thresholds are for, numbered in their order by integers `first` to `last`."""
 
     first: int
     last: int
@@ -121,7 +121,7 @@ def check_quantizer(op: str, into: Any, hint: str = "") -> None:
 
 
 class Codes(NamedTuple):
-    """The codes of f(v) in a quantiser, by rank of their levels."""
+    """A quantiser's codes of f(v), by rank of their levels."""
 
     op: str
     f: Callable[[Array], Any]
@@ -174,7 +174,7 @@ def _in_integers(dtype: DType, law: Constants, levels: Array) -> tuple[DType, Co
 
 
 def _evaluated(op: str, f: Callable[[Array], Any], v: Array) -> Array:
-    """Evaluate f(v) as floats; ValueError if it has another shape than v or holds a NaN."""
+    """Compute f(v) as floats; ValueError if it has another shape than v or holds a NaN."""
     with np.errstate(all="ignore"):
         y = checks.numbers(op, "the result of f", f(v))
     if y.shape != v.shape:
@@ -201,7 +201,7 @@ def _channels(op: str, f: Callable[[Array], Any], domain: Domain, channels: int 
 
 
 class _Places(NamedTuple):
-    """The keys at which a function is looked at for turns."""
+    """A set of keys at which a function is evaluated to find where it turns."""
 
     domain: Domain
     channels: int

@@ -203,7 +203,7 @@ class FixedGrid(NamedTuple):
 
 
 class RangeRule(NamedTuple):
-    """A rule from a range of values to a grid of evenly spaced levels: operands of `range_constants`, then of `encode_grid`.
+    """A rule from a range of values to evenly spaced levels: operands of `range_constants`, then of `encode_grid`.
 
     The grid starts at the offset, and its step is `times` the scale; with 0 times it starts at 0 and has the step 1.
     """

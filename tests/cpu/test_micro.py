@@ -381,11 +381,13 @@ LESS = [
     if name != isa.NAME and all(FEATURES.get(feature, False) for feature in isa.SETS[name][0])
 ]
 OTHERS = [name for name in (*LESS, "amx" if PLAYED else isa.EMULATED) if name != isa.NAME]
-PRODUCTS = "accumulators", "conv2d", "depthwise", "few_channels", "folded", "linalg", "networks"
+PRODUCTS = "accumulators", "conv2d", "few_channels", "folded", "linalg", "networks"
+# Kernels of depthwise convolutions look at the width of registers alone, 512 bits with avx512bw and AMX as with all of
+# AVX-512; windows of few channels become rows by one text everywhere, and their products are those of conv2d
 CHAPTERS = {
-    "avx2": ("bands", *PRODUCTS),
-    "avx512bw": ("bands", "nearest", *PRODUCTS),
-    "portable": ("bands", *PRODUCTS, "place"),  # bits are moved by the same text wherever there is no AVX512-VBMI
+    "avx2": ("bands", *PRODUCTS, "depthwise"),
+    "avx512bw": ("bands", "nearest", *(chapter for chapter in PRODUCTS if chapter != "few_channels")),
+    "portable": ("bands", *PRODUCTS, "depthwise", "place"),  # bits are moved by the same text without AVX512-VBMI
     "amx": ("amx", *PRODUCTS),
     isa.EMULATED: PRODUCTS,
 }

@@ -17,7 +17,7 @@ def unary(name, arrays="any", plain="same", room=None, ulps=1):
 
 
 def binary(name, arrays="small", plain="same", room=None, ulps=1):
-    """With an array of the same dtype, and with a number."""
+    """Call f with an array of the same dtype, and with a number."""
 
     def call(xp, x, d):
         if d.flag("both packed"):
@@ -39,7 +39,7 @@ def reduction(name, plain="same", room=None, filled=False, arrays="any"):
 
 
 def _along(name):
-    """Along one axis, or of all elements."""
+    """Call f along one axis, or on all elements."""
 
     def call(xp, x, d):
         axis = d.axis if d.flag("one axis") else None
@@ -111,7 +111,7 @@ def _cumulative(name, **options):
 
 
 def _product(function, shape_of_other):
-    """Of x, packed last, with another array of its dtype."""
+    """Call f on x, packed last, and another array of its dtype."""
 
     def call(xp, x, d):
         x = xp.moveaxis(x, d.q.axis, -1)
@@ -125,7 +125,7 @@ def _product(function, shape_of_other):
 
 
 def row(xp, x, d):
-    """One line of the packed axis."""
+    """Take one line of the packed axis."""
     assume(d.q.size)
     return x[tuple(slice(None) if i == d.q.axis else 0 for i in range(d.q.ndim))]
 
@@ -148,7 +148,7 @@ def _like(name, *args):
 
 
 def _dtype(xp, d, name="dtype"):
-    """uint8 or int8, which both namespaces have."""
+    """Take uint8 or int8, which both namespaces have."""
     return getattr(xp, d(name, st.sampled_from(["uint8", "int8"])))
 
 

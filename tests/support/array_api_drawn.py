@@ -82,7 +82,7 @@ class Drawn:
         return np.random.default_rng(self("seed", seeds()))
 
     def integers(self, xp, low, high, shape):
-        """The same dense integers in both namespaces."""
+        """Draw the same dense integers for both namespaces."""
         return dense(xp, self.rng.integers(low, high, shape))
 
     def places(self, xp, axis):
@@ -90,36 +90,36 @@ class Drawn:
         return self.integers(xp, -n if n else 0, max(n, 1), self("count", st.sampled_from(LENGTHS)) if n else 0)
 
     def number(self, name="number"):
-        """A number of the kind that the levels are."""
+        """Draw a number of the levels' kind."""
         if self.q.dtype.is_integer and self.q.scale is None:
             return self(name, st.integers(1, 5))
         return self(name, st.sampled_from([0.25, 1.5, 3.0]))
 
     def other(self, shape=None, axis=None):
-        """A second packed array of the dtype of x, and of its shape and packed axis or others."""
+        """Draw a second packed array of the dtype of x, and of its shape and packed axis or others."""
         shape, axis = shape or self.q.shape, self.q.axis if axis is None else axis
         if isinstance(self._case.arrays, tuple):
-            found = tables(shape, axis, *self._case.arrays, self.q.dtype)
+            drawn = tables(shape, axis, *self._case.arrays, self.q.dtype)
         else:
-            found = samples(shape, axis, law_of(self.q)).map(lambda s: s.q)
-        return self("other", found)
+            drawn = samples(shape, axis, law_of(self.q)).map(lambda s: s.q)
+        return self("other", drawn)
 
     @property
     def operands(self):
-        """The packed arrays."""
+        """List the packed arrays."""
         return [self.q, *(self._found[name] for name in ("other",) if name in self._found)]
 
     def second(self, xp):
-        """`other` for both namespaces."""
+        """Return `other` for a namespace."""
         return self.other() if xp is qa else self.plain(self.other())
 
     def mask(self, xp):
-        """A packed mask, or a plain one."""
-        found = self("mask", samples(self.q.shape, self.q.axis, Law(qa.uint1)).map(lambda s: s.q))
-        return found if xp is qa else strict.asarray(found.codes() != 0)
+        """Draw a mask, packed or plain."""
+        drawn = self("mask", samples(self.q.shape, self.q.axis, Law(qa.uint1)).map(lambda s: s.q))
+        return drawn if xp is qa else strict.asarray(drawn.codes() != 0)
 
     def plain(self, q):
-        """The plain array that a packed one stands for."""
+        """Decode a packed array to a plain one."""
         a, kind = q.dequantize(), self._case.plain
         integer = a.dtype.kind == "i"
         if kind == "bool":
@@ -139,7 +139,7 @@ def dense(xp, a):
 
 @st.composite
 def tables(draw, shape, axis, low, high, dtype=None):
-    """Levels in an interval: integers if its bounds are, else a table, which may vary along unpacked axes."""
+    """Draw levels in an interval: integers if its bounds are, else a table, which may vary along unpacked axes."""
     bits, rng = dtype.bits if dtype else draw(st.integers(1, 4)), np.random.default_rng(draw(seeds()))
     codes = rng.integers(0, 2**bits, shape)
     if isinstance(low, int):
@@ -150,11 +150,11 @@ def tables(draw, shape, axis, low, high, dtype=None):
 
 
 def packed(case):
-    """Strategy of packed arrays for a case."""
+    """Return a strategy of packed arrays for a case."""
     least = 1 if case.filled else 0
-    found = shapes(4, least)
+    drawn = shapes(4, least)
     if isinstance(case.arrays, tuple):
-        return found.flatmap(lambda s: tables(*s, *case.arrays))
+        return drawn.flatmap(lambda s: tables(*s, *case.arrays))
     law = {
         "any": LAWS,
         "factors": laws(8, table_bits=4),
@@ -163,4 +163,4 @@ def packed(case):
         "bits": st.just(Law(qa.uint1)),
     }[case.arrays]
     groups = {"small": (None,), "factors": (None, 64)}.get(case.arrays, GROUPS)
-    return found.flatmap(lambda s: samples(*s, law, range(len(s[0])), groups)).map(lambda s: s.q)
+    return drawn.flatmap(lambda s: samples(*s, law, range(len(s[0])), groups)).map(lambda s: s.q)

@@ -17,7 +17,7 @@ _started, _running = {}, []
 
 
 def wanted(item):
-    """What a collected test asks for, or None."""
+    """Return what a collected test asks for, or None."""
     return getattr(getattr(item, "module", None), "BESIDE", {}).get(item.name)  # doctests have no module
 
 
@@ -36,7 +36,7 @@ def stop():
 
 
 def result(request):
-    """What became of a test's process: with `returncode` and `stdout`."""
+    """Return a test's ended process, with `returncode` and `stdout`."""
     started = _started[request.node.nodeid]
     return _run(*wanted(request.node)) if started.cancel() else started.result()
 
@@ -45,7 +45,7 @@ def _run(arguments, more):
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *arguments]
     with subprocess.Popen(command, env=os.environ | more, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         _running.append(process)
-        made = subprocess.CompletedProcess(command, 0, process.communicate()[0])
+        done = subprocess.CompletedProcess(command, 0, process.communicate()[0])
         _running.remove(process)
-    made.returncode = process.returncode
-    return made
+    done.returncode = process.returncode
+    return done

@@ -21,7 +21,7 @@ class Barrier:
     copies: list = field(default_factory=list)
 
     def finish(self, models):
-        """The end of the phase: its copies' bytes arrive."""
+        """End the phase: its copies' bytes arrive."""
         assert self.announced is not None, "a phase that nobody has begun"
         assert self.announced == sum(to.nbytes for to, _ in self.copies), "other bytes than were announced"
         for to, of in self.copies:
@@ -45,8 +45,8 @@ class BulkModels:
 
     def start(self, barriers, i):
         me, place = self.models.current(), self.models.address(barriers, i)
-        made = vars(me.block).setdefault("mbarriers", {})[place] = Barrier()
-        vars(me).setdefault("started", []).append(made)
+        barrier = vars(me.block).setdefault("mbarriers", {})[place] = Barrier()
+        vars(me).setdefault("started", []).append(barrier)
 
     def expect(self, barriers, i, nbytes):
         barrier = self._barrier(barriers, i)

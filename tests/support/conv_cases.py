@@ -42,7 +42,7 @@ class Case:
 
 @st.composite
 def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=False, framed=False):
-    """Sizes that fit: a window that is larger than the padded image takes more padding. `squares`: 3x3 at stride 1.
+    """Draw sizes that fit: a window larger than the padded image takes more padding. `squares`: 3x3 at stride 1.
     `few`: groups of few channels with an output each. `framed`: one group at stride 1, many images.
     """
     if depthwise:
@@ -75,7 +75,7 @@ def cases(draw, depthwise=False, pad_values=PAD_INTEGERS, squares=False, few=Fal
 
 
 def arrays(draw, case, x_law, w_law, x_vary=(0,), w_axis=-1, cancel=None):
-    """Operands channels last, for the oracle, and as conv2d takes them."""
+    """Draw operands, channels last for the oracle and as conv2d takes them."""
     one, runs = (None,), (None, 1, 5, 64)
     x = draw(samples(case.image, -1, x_law, x_vary, runs if 3 in x_vary else one, cancel))
     w = draw(samples(case.kernel, w_axis, w_law, (0,) if w_axis else (), runs if w_axis == 0 else one, cancel))
@@ -90,7 +90,7 @@ def layout(y, case):
 
 @contextmanager
 def merged_groups(how):
-    """Groups of few channels are merged as the cost model has it, or none, or as many as may be."""
+    """Merge groups of few channels as the cost model chooses, or none, or as many as possible."""
     with pytest.MonkeyPatch.context() as patch:
         if how == "none":
             patch.setattr(merging, "_MOST", 0)
@@ -101,7 +101,7 @@ def merged_groups(how):
 
 @contextmanager
 def windows_unrolled(how):
-    """Windows of few channels are made rows of bits as the cost model has it, or never, or wherever that can be: whole,
+    """Turn windows of few channels into rows of bits as the cost model chooses, never, or wherever possible: whole,
     or row by row."""
     with pytest.MonkeyPatch.context() as patch:
         if how != "chosen":
@@ -112,7 +112,7 @@ def windows_unrolled(how):
 
 @contextmanager
 def bits_in_slices(how):
-    """Groups of few channels of single bits are counted bit by bit where that can be, or as others are."""
+    """Count groups of few channels of single bits bit by bit where possible, or as others are."""
     with pytest.MonkeyPatch.context() as patch:
         if how == "none":
             patch.setattr(bit_sliced_groups, "_SIZES", ())
@@ -123,7 +123,7 @@ WAYS = st.sampled_from(["chosen", "none", "all"])
 
 
 def check(draw, case, x, w, expected, bias=None, by=PRODUCTS, **more):
-    """The dense result, and the law of `requantize` against itself and against the oracle."""
+    """Compare the dense result with the oracle's, and the law of `requantize` with both."""
     with (
         threads(draw(st.booleans())),
         products_by(draw(st.sampled_from(by))),
@@ -147,7 +147,7 @@ def integer_bias(draw, outputs):
 
 
 def real(case, x_terms, x_scale, x_offset, w, bias):
-    """The oracle's float32 result; x's constants vary by image only."""
+    """Compute the float32 result by the oracle; x's constants vary by image only."""
     return naive.conv2d_affine(
         x_terms, x_scale[:, :, 0, 0, 0], x_offset[:, 0, 0, 0], w.terms, w.scale[:, :, 0, 0, 0], w.offset[:, 0, 0, 0],
         bias=bias, **case.naive(),
@@ -155,7 +155,7 @@ def real(case, x_terms, x_scale, x_offset, w, bias):
 
 
 def real_depthwise(case, x, w, bias):
-    """The same where x's constants vary by channel too: `affine_dot` with channels repeated for each output."""
+    """Compute the same where x's constants vary by channel too: `affine_dot` with channels repeated for each output."""
     repeat = case.kernel[0] // case.image[3]
 
     def conv(a, b, **pad):
@@ -175,7 +175,7 @@ def real_depthwise(case, x, w, bias):
 
 
 def real_bias(draw, make):
-    """No bias, a random one, or one that cancels the first pixel but for a rounding error."""
+    """Draw no bias, a random one, or one that cancels the first pixel but for a rounding error."""
     kind = draw(st.sampled_from(["none", "none", "cancel", "cancel", "random"]))
     plain = make(0.0)
     if kind == "none" or not plain.size:

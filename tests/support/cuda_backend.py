@@ -27,28 +27,28 @@ cuda_simulator.install()
 
 
 def both(name, *args, out):
-    """What the CPU's kernel and its CUDA twin make of the same arguments."""
-    made = np.array(out), np.array(out)
-    for device, one in zip(("cpu", "cuda"), made, strict=True):
+    """Run the CPU's kernel and its CUDA twin on the same arguments; return both results."""
+    results = np.array(out), np.array(out)
+    for device, one in zip(("cpu", "cuda"), results, strict=True):
         kernel(device, name)(*args, one)
-    return made
+    return results
 
 
 @contextmanager
 def twins(packing=True):
-    """Public functions on CUDA kernels: those that have a twin run it in place of the CPU's, chosen as for a GPU.
+    """Run public functions on CUDA kernels: a twin takes the place of the CPU's kernel, chosen as for a GPU.
 
     Without `packing` operands are packed by the CPU, which takes no time.
     """
     device = import_module("quantarray.backends.registry")
-    found = device._twin
+    original = device._twin
 
     def twin(backend, path, name):
         path = path.replace(".cpu.", ".cuda.")
-        made = found("cuda", path, name) if packing or name not in ("pack", "unpack") else None
-        if hasattr(made, name) or name in FASTER:
-            return made
-        return found(backend, path.replace(".cuda.", ".cpu."), name)
+        module = original("cuda", path, name) if packing or name not in ("pack", "unpack") else None
+        if hasattr(module, name) or name in FASTER:
+            return module
+        return original(backend, path.replace(".cuda.", ".cpu."), name)
 
     with patch.object(device, "_twin", twin), patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel):
         caches = kernel, device.has_kernel, device.integer_kernel, pooling._means

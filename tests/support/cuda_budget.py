@@ -63,36 +63,36 @@ class Row:
     loop: float
     epilogue: int
     in_flight: int  # bytes of values that a lane waits for at once
-    made: Assembled
+    asm: Assembled
     dynamic: int  # bytes of shared memory that the launch asks for
 
     def wrong(self):
-        """What is over the budget."""
+        """List what is over the budget."""
         limits = ("main loop", self.loop, self.budget.loop), ("epilogue", self.epilogue, self.budget.epilogue)
         over = [f"{what} {n:.0f} > {most}" for what, n, most in limits if most and n > most]
         over += [f"{self.in_flight} bytes in flight"] if self.in_flight < self.budget.values else []
-        over += [f"{self.made.local} bytes spill"] if self.made.local else []
+        over += [f"{self.asm.local} bytes spill"] if self.asm.local else []
         return [f"{self.budget.case}, {name_of(self.target)}: {line}" for line in over]
 
     def cells(self):
-        shared, b = self.made.shared + self.dynamic, self.budget
+        shared, b = self.asm.shared + self.dynamic, self.budget
         finish = f"{self.epilogue:,} ({self.epilogue * LANES / b.results:.1f})" if b.epilogue else ""
         flight = str(self.in_flight) if b.values else ""
         loop = f"{self.loop:.0f}"
-        return b.case, name_of(self.target), loop, finish, flight, self.made.registers, f"{shared:,}", self.made.local
+        return b.case, name_of(self.target), loop, finish, flight, self.asm.registers, f"{shared:,}", self.asm.local
 
 
 def rows(budget, case, monkeypatch):
-    """A row for each target of a budget, from the case that it names."""
-    with launches(monkeypatch) as found:
+    """Return a row for each target of a budget, from the case that it names."""
+    with launches(monkeypatch) as launched_kernels:
         case.call()
-    launched = next(one for one in found if one.kernel.py_func.__name__ == budget.kernel)
+    launched = next(one for one in launched_kernels if one.kernel.py_func.__name__ == budget.kernel)
     return [_row(budget, launched, target) for target in budget.targets]
 
 
 def _row(budget, launched, target):
-    made = assemble(launched.kernel, launched.signature, target)
-    code = Code.read(disassemble(made.code, target))
+    assembled = assemble(launched.kernel, launched.signature, target)
+    code = Code.read(disassemble(assembled.code, target))
     main = code.loop_of(budget.product)
     if budget.values:
         loop = len(main) * 128 / (budget.values * LANES)
@@ -100,7 +100,7 @@ def _row(budget, launched, target):
     else:
         loop, in_flight = len(main) if budget.stage else len(main) * 32 / main.count(budget.product), 0
     epilogue = len(code.after(main)) if budget.epilogue else 0
-    return Row(budget, target, loop, epilogue, in_flight, made, launched.shared)
+    return Row(budget, target, loop, epilogue, in_flight, assembled, launched.shared)
 
 
 def _in_flight(loop):
@@ -122,20 +122,20 @@ HEAD = (
 )  # fmt: skip
 
 
-def table(found):
-    """Rows as Markdown."""
-    lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in found)]
+def table(listed):
+    """Format rows as Markdown."""
+    lines = [HEAD, ["---"] * len(HEAD), *(row.cells() for row in listed)]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def all_rows():
     from test_cuda_compiled import CASES
 
-    cases, found = {case.name: case for case in CASES}, []
+    cases, listed = {case.name: case for case in CASES}, []
     with pytest.MonkeyPatch.context() as monkeypatch:
         for budget in BUDGETS:
-            found += rows(budget, cases[budget.case], monkeypatch)
-    return found
+            listed += rows(budget, cases[budget.case], monkeypatch)
+    return listed
 
 
 if __name__ == "__main__":

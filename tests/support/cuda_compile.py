@@ -51,21 +51,21 @@ class Assembled(NamedTuple):
 
 @contextmanager
 def launches(monkeypatch):
-    """The list of `Launch`es of twins inside; nothing runs, and no GPU is asked for."""
+    """Give the list of `Launch`es of twins inside; nothing runs, and no GPU is asked for."""
     from quantarray.cuda.runtime import launch
 
-    found = []
+    listed = []
 
     def note(kernel, grid, block, *args, shared=0, tiled=False):
         threads = prod(np.atleast_1d(block).tolist())
-        found.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared))
+        listed.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared))
 
     with monkeypatch.context() as patched:
         patched.setattr(launch, "run", note)
         patched.setattr(launch, "array", lambda a: a)
         patched.setattr(launch, "_move", lambda a: a)
         patched.setattr(launch, "scratch", np.empty)
-        yield found
+        yield listed
 
 
 def _type_of(a):
@@ -85,42 +85,42 @@ def assemble(kernel, signature, target):
     """Compile for compute capability (major, minor), or one and "a", its own instructions, and assemble."""
     (ptx,) = _lowered(kernel, signature).get_asm_strs(cc=(*target, "")[:3])
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source, output = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
         source.write_text(ptx)
-        log = _run("ptxas", "-v", f"-arch={name_of(target)}", source, "-o", made).stderr
-        return _read(ptx, log, made.read_bytes())
+        log = _run("ptxas", "-v", f"-arch={name_of(target)}", source, "-o", output).stderr
+        return _read(ptx, log, output.read_bytes())
 
 
 @cache
 def link(kernel, signature, target):
-    """The same as Numba does for a GPU of that compute capability, all that it has included."""
+    """Compile and link as Numba does for a GPU of compute capability (major, minor)."""
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
-    own = (*target, "a" if target >= (9, 0) else "")
-    code = _lowered(kernel, signature).get_ltoir(cc=own)
-    options = LinkerOptions(arch=name_of(own), link_time_optimization=True, verbose=True)
+    arch = (*target, "a" if target >= (9, 0) else "")
+    code = _lowered(kernel, signature).get_ltoir(cc=arch)
+    options = LinkerOptions(arch=name_of(arch), link_time_optimization=True, verbose=True)
     linker = Linker(ObjectCode.from_ltoir(code), options=options)
     cubin = bytes(linker.link("cubin").code)
     return _read("", linker.get_info_log(), cubin)
 
 
 def opcodes(codes, target):
-    """The opcodes in each of some kernels' code, such as "POPC", without modifiers.
+    """List the opcodes in the code of each kernel, such as "POPC", without modifiers.
 
     All code in one file: the disassembler takes 0.6 s to start, and 0.03 for a kernel.
     """
     text = disassemble(b"".join(codes), target)
-    found = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", text)
-    assert len(found) * _INSTRUCTION == sum(map(len, codes)), "code that is not understood"
+    listed = re.findall(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)", text)
+    assert len(listed) * _INSTRUCTION == sum(map(len, codes)), "code that is not understood"
     ends = list(accumulate(map(len, codes)))
-    made = [set() for _ in codes]
-    for at, opcode in found:
-        made[bisect_right(ends, int(at, 16))].add(opcode)
-    return made
+    by_code = [set() for _ in codes]
+    for at, opcode in listed:
+        by_code[bisect_right(ends, int(at, 16))].add(opcode)
+    return by_code
 
 
 def disassemble(code, target):
-    """What the disassembler prints of machine code."""
+    """Disassemble machine code."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "code"
         file.write_bytes(code)
@@ -133,18 +133,20 @@ def name_of(target):
 
 @cache
 def _lowered(kernel, signature):
-    """Numba's library of a kernel: code of LLVM, the same for all targets, from which it makes that of each."""
+    """Lower a kernel to Numba's library: code of LLVM, the same for all targets."""
     from numba.cuda import compiler, dispatcher
 
     # Device functions ask for the current device, of which there need be none
     device = SimpleNamespace(compute_capability=TARGETS[0])
     dispatcher.get_current_device = lambda: device
-    made, _ = compiler._compile_pyfunc_with_fixup(kernel.py_func, signature, device=False, abi="numba", cc=TARGETS[0])
-    return made
+    library, _ = compiler._compile_pyfunc_with_fixup(
+        kernel.py_func, signature, device=False, abi="numba", cc=TARGETS[0]
+    )
+    return library
 
 
 def _read(ptx, log, cubin):
-    """What the assembler's log and the file that it made say."""
+    """Read the assembler's log and the file that it wrote."""
     used = re.search(r"Used (\d+) registers", log)
     shared = re.search(r"(\d+) bytes smem", log)
     local = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
@@ -153,7 +155,7 @@ def _read(ptx, log, cubin):
 
 
 def _code(cubin):
-    """The sections .text of a 64-bit ELF file."""
+    """Join the sections .text of a 64-bit ELF file."""
     (table,), (size, count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HHH", cubin, 58)
     sections = [struct.unpack_from("<I20xQQ", cubin, table + i * size) for i in range(count)]  # name, place, bytes
     text = [(at, n) for name, at, n in sections if cubin.startswith(b".text", sections[names][1] + name)]
@@ -161,6 +163,6 @@ def _code(cubin):
 
 
 def _run(tool, *args):
-    made = subprocess.run([_TOOLS / tool, *args], capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    return made
+    done = subprocess.run([_TOOLS / tool, *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done

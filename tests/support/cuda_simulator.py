@@ -75,10 +75,10 @@ class Given(tuple):
     """What every lane of a warp gave, the same object in each."""
 
     def once(self, make):
-        """What `make` makes of it, for the first lane that comes; the others are given the same."""
-        if not hasattr(self, "made"):
-            self.made = make(self)
-        return self.made
+        """Call `make` on it for the first lane that comes; return the same result to the others."""
+        if not hasattr(self, "result"):
+            self.result = make(self)
+        return self.result
 
 
 def _exchange(value):
@@ -92,7 +92,7 @@ def _ballot(predicates):
 
 
 def _alike(values):
-    """For each value a ballot of the lanes that gave it."""
+    """Return, for each value, a ballot of the lanes that gave it."""
     return {value: _ballot([other == value for other in values]) for value in set(values)}
 
 
@@ -150,13 +150,13 @@ class InPlace(kernel.InOut):
 
 
 def _as_on_a_gpu(configure):
-    """A kernel on a grid, of a size that a GPU would launch."""
+    """Configure a kernel for a grid, which must be of a size that a GPU launches."""
 
     def configured(self, configuration):
-        made = configure(self, configuration)
-        grid, threads = made.grid_dim, prod(made.block_dim)
+        result = configure(self, configuration)
+        grid, threads = result.grid_dim, prod(result.block_dim)
         assert min(grid) > 0 and max(grid[1:]) < 1 << 16 and 0 < threads <= 1024, f"no GPU launches {configuration}"
-        return made
+        return result
 
     return configured
 
@@ -174,7 +174,7 @@ class Swapped:
 
     @staticmethod
     def direct(call):
-        """`call` of a kernel or device function, which is not asked where the module's `cuda` has been put already."""
+        """Wrap `call` of a kernel or device function: not asked where the module's `cuda` is in place already."""
 
         def called(self, *args):
             context = kernel._kernel_context
@@ -209,6 +209,6 @@ def install():
 
 
 def _put(module, models):
-    """The models' functions in place of the module's of the same name."""
+    """Put the models' functions in place of the module's of the same name."""
     for name in models.NAMES:
         setattr(module, name, getattr(models, name))

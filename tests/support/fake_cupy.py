@@ -31,8 +31,8 @@ class ndarray:
     def __getattr__(self, name):
         if name.startswith("__") or name == "ctypes":
             raise AttributeError(name)
-        found = getattr(self.held, name)
-        return _wrapped(found) if not callable(found) else lambda *a, **k: _wrapped(found(*_held(a), **_held(k)))
+        value = getattr(self.held, name)
+        return _wrapped(value) if not callable(value) else lambda *a, **k: _wrapped(value(*_held(a), **_held(k)))
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
@@ -66,8 +66,8 @@ class ndarray:
 
 def _operation(name):
     def method(self, *others):
-        made = getattr(operator, name)(self.held, *_held(others))
-        return self if made is self.held else _wrapped(made)
+        result = getattr(operator, name)(self.held, *_held(others))
+        return self if result is self.held else _wrapped(result)
 
     return method
 
@@ -85,7 +85,7 @@ def _wrapped(x):
 
 
 def _held(x):
-    """What device arrays hold; a NumPy array beside them is what CuPy refuses."""
+    """Unwrap device arrays; refuse a NumPy array beside them, as CuPy does."""
     if isinstance(x, ndarray):
         return x.held
     if isinstance(x, np.ndarray) and x.ndim:
@@ -120,7 +120,7 @@ def asarray(x, dtype=None):
 
 
 def from_dlpack(x):
-    """What `__dlpack__` gives is a NumPy array here."""
+    """Wrap what `__dlpack__` gives, which is a NumPy array here."""
     kind, number = x.__dlpack_device__()
     assert kind in (2, 13) and number == 0
     return ndarray(x.__dlpack__(stream=get_current_stream().ptr or 1, max_version=(1, 1)))
@@ -136,8 +136,8 @@ def asnumpy(x):
 
 
 def __getattr__(name):
-    found = getattr(np, name)
-    return (lambda *a, **k: _wrapped(found(*_held(a), **_held(k)))) if callable(found) else found
+    value = getattr(np, name)
+    return (lambda *a, **k: _wrapped(value(*_held(a), **_held(k)))) if callable(value) else value
 
 
 class Event:
@@ -249,19 +249,19 @@ TWINS = frozenset(_device.KERNELS)
 
 @contextmanager
 def gpu(twins=TWINS):
-    """A GPU with the kernels `twins`."""
+    """Put a GPU with the kernels `twins` in place of CuPy's."""
     real = _device.kernel
 
     def kernel(device, name):
-        found = real("cpu", name)
+        value = real("cpu", name)
         if device == "cpu":
-            return found
+            return value
         if name not in twins:
             raise DeviceError(f"{name}: there is no kernel for device {device!r} yet")
 
         def call(*args):
             events.append(name)
-            found(*(_on_host(a) for a in args))
+            value(*(_on_host(a) for a in args))
 
         return call
 

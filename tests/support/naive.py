@@ -17,7 +17,7 @@ def _widen(a):
 
 
 def out_size(n, k, stride, before, after, dilation):
-    """How often a window of `k` taps fits: floor((before + n + after - span) / stride) + 1, or 0.
+    """Count how often a window of `k` taps fits: floor((before + n + after - span) / stride) + 1, or 0.
 
     out_size(5, k=3, stride=2, before=1, after=0, dilation=1) == (6 - 3) // 2 + 1 == 2
     """
@@ -44,7 +44,7 @@ def pads(n, k, stride, dilation, padding):
 
 
 def _taps(x, kernel, stride, padding, dilation, fill):
-    """For every tap, ((ky, kx), what it sees of `x`, `[n oh ow c]`, with `fill` where it lies outside)."""
+    """Yield ((ky, kx), what the tap sees of `x`, `[n oh ow c]`, with `fill` where it lies outside) for each tap."""
     if not isinstance(padding, (tuple, list)):  # one int or word for both axes
         padding = (padding, padding)
     around, places = [], []
@@ -60,7 +60,7 @@ def _taps(x, kernel, stride, padding, dilation, fill):
 
 
 def matmul(a, b):
-    """Exact a @ b, `[... m k]` by `[... k n]`; leading axes broadcast."""
+    """Compute a @ b exactly, `[... m k]` by `[... k n]`; leading axes broadcast."""
     a, b = _widen(a), _widen(b)
     if a.dtype == b.dtype == np.int64:
         # NumPy multiplies integers without BLAS, tens of times slower. float64 BLAS is exact too, in any
@@ -72,12 +72,12 @@ def matmul(a, b):
 
 
 def linear(x, w):
-    """Exact x @ w.T, `[rows k]` by `[o k]`."""
+    """Compute x @ w.T exactly, `[rows k]` by `[o k]`."""
     return matmul(x, np.asarray(w).T)
 
 
 def conv2d(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0, flip_kernel=False):
-    """Cross-correlation of `[n h w c]` with `[o kh kw c/groups]`: `[n oh ow o]`.
+    """Correlate `[n h w c]` with `[o kh kw c/groups]`: `[n oh ow o]`.
 
     out[n, i, j, o] = sum over ky, kx, c of
         x[n, i*stride_h + ky*dilation_h - top, j*stride_w + kx*dilation_w - left, first + c] * w[o, ky, kx, c]
@@ -107,7 +107,7 @@ def conv2d(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), group
 
 
 def max_pool2d(x, window, stride, padding=((0, 0), (0, 0))):
-    """The largest element inside each window, `[n oh ow c]`; ValueError if one has nothing inside."""
+    """Return the largest element inside each window, `[n oh ow c]`; ValueError if one has nothing inside."""
     x = _widen(x)
     if avg_pool2d_sum(x, window, stride, padding)[1].min(initial=1) == 0:
         raise ValueError(f"max_pool2d: a window {window} lies wholly in the padding {padding}")
@@ -119,7 +119,7 @@ def max_pool2d(x, window, stride, padding=((0, 0), (0, 0))):
 
 
 def avg_pool2d_sum(x, window, stride, padding=((0, 0), (0, 0))):
-    """The sum over each window, `[n oh ow c]`, and how many of its elements lie inside, `[oh ow 1]`."""
+    """Return the sum over each window, `[n oh ow c]`, and how many of its elements lie inside, `[oh ow 1]`."""
     x = _widen(x)
     inside = np.ones((1, *x.shape[1:3], 1), np.int64)
     total = sum(seen for _, seen in _taps(x, window, stride, padding, (1, 1), 0))
@@ -128,7 +128,7 @@ def avg_pool2d_sum(x, window, stride, padding=((0, 0), (0, 0))):
 
 
 def thresholds(acc, t, greater=True, strict=True):
-    """Codes `[... o]`: how many of the thresholds of its channel, row `t[o]`, each acc `[... o]` passes.
+    """Count, as codes `[... o]`, how many thresholds of its channel, row `t[o]`, each acc `[... o]` passes.
 
     Rows ascend. Passing is > where `greater` and `strict`, >= where only `greater`, < where only `strict`, <=
     where neither; each is one bool or one per channel. acc = 5 and t = [2, 5, 7] give 1, 2, 1 and 2.
@@ -143,7 +143,7 @@ def thresholds(acc, t, greater=True, strict=True):
 
 
 def affine_dot(sx, ox, sw, ow, U, A, B, n, pad_term=0.0, bias=0.0):
-    """The float32 dot product of two affine operands: the definition to the bit.
+    """Compute the float32 dot product of two affine operands: the definition to the bit.
 
     The operands are x = ox + sum_t sx[t] * u[t] and w = ow + sum_s sw[s] * v[s] with integer u and v, so that
 
@@ -177,7 +177,7 @@ def affine_dot(sx, ox, sw, ow, U, A, B, n, pad_term=0.0, bias=0.0):
 
 
 def _f64(constant, *shape):
-    """A constant in float64; an array of one per image or row is reshaped to `shape`, ready to broadcast."""
+    """Convert a constant to float64; one value per image or row is reshaped to `shape`, ready to broadcast."""
     constant = np.asarray(constant).astype(np.float64)
     return constant.reshape(shape) if constant.ndim and shape else constant
 
@@ -197,7 +197,7 @@ def conv2d_affine(
     bias=None,
     flip_kernel=False,
 ):
-    """float32 `conv2d` of x = x_offset + sum_t x_scales[t] * x_terms[t] and a w of that form: `affine_dot`.
+    """Compute the float32 `conv2d` of x = x_offset + sum_t x_scales[t] * x_terms[t] and a w of that form: `affine_dot`.
 
     x_terms are integers `[t n h w c]`, x_scales `[t]` or `[t n]`, x_offset a scalar or `[n]`; w_terms are
     integers `[s o kh kw c/groups]`, w_scales `[s]` or `[s o]`, w_offset and bias a scalar or `[o]`. U, A, B
@@ -228,7 +228,7 @@ def conv2d_affine(
 
 
 def linear_affine(x_terms, x_scales, x_offset, w_terms, w_scales, w_offset, bias=None, parts=None):
-    """float32 `linear` of x = x_offset + sum_t x_scales[t] * x_terms[t] and a w of that form: `affine_dot`.
+    """Compute the float32 `linear` of x = x_offset + sum_t x_scales[t] * x_terms[t] and a w of that form: `affine_dot`.
 
     x_terms are integers `[t rows k]`, x_scales `[t]` or `[t rows]`, x_offset a scalar or `[rows]`; w_terms
     are integers `[s o k]`, w_scales `[s]` or `[s o]`, w_offset and bias a scalar or `[o]`. With `parts`, a
@@ -251,7 +251,7 @@ def linear_affine(x_terms, x_scales, x_offset, w_terms, w_scales, w_offset, bias
 
 
 def run_layers(meta, arrays, x):
-    """What a network of plain integer layers makes of integer values `x`: the last values or scores.
+    """Run a network of plain integer layers on integer values `x`; return the last values or scores.
 
     A layer is `{"op": "conv2d" | "dense", "weight", "threshold", "values", "invert"?, "strict"?}`, a conv2d
     also with `"stride", "pad", "pad_value"?`, or `{"op": "max_pool2d", "size", "stride", "pad"}`; a pad is an
@@ -280,7 +280,7 @@ def run_layers(meta, arrays, x):
 
 
 def run_network(file):
-    """`run_layers` on the input stored in the `.npz` `file`: its array `expected`, if all is right."""
+    """Run the layers on the input stored in the `.npz` `file`; gives its array `expected`, if all is right."""
     with np.load(file) as stored:
         arrays = dict(stored)
     return run_layers(json.loads(str(arrays["meta"])), arrays, arrays["input_table"][arrays["input"]])

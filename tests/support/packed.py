@@ -14,7 +14,7 @@ KINDS = ("integer", "scaled", "uniform", "basis", "table")
 
 @st.composite
 def shapes(draw):
-    """A shape of one to four axes and the packed one among them."""
+    """Draw a shape of one to four axes and the packed one among them."""
     outer = draw(st.lists(st.sampled_from([1, 2, 3, 3, 0]), max_size=3))
     axis = draw(st.integers(0, len(outer)))
     return (*outer[:axis], draw(st.sampled_from(PACKED)), *outer[axis:]), axis
@@ -22,7 +22,7 @@ def shapes(draw):
 
 @st.composite
 def any_samples(draw, laws=KINDS, most_bits=8, vary=True):
-    """A sample of any shape; its constants vary along any axes, along the packed one in groups."""
+    """Draw a sample of any shape; its constants vary along any axes, along the packed one in groups."""
     shape, axis = draw(shapes())
     return draw(one_sample(shape, axis, laws, most_bits, vary))
 
@@ -35,7 +35,7 @@ def one_sample(shape, axis, kinds=KINDS, most_bits=8, vary=True):
 
 @st.composite
 def few_bit_pairs(draw, laws=KINDS, most=8):
-    """Two samples of at most `most` bits together, packed alike, of shapes that broadcast."""
+    """Draw two samples of at most `most` bits together, packed alike, of shapes that broadcast."""
     shape, axis = draw(shapes())
     first = draw(st.integers(1, most - 1))
     p = draw(one_sample(shape, axis, laws, first))
@@ -47,7 +47,7 @@ def few_bit_pairs(draw, laws=KINDS, most=8):
 
 @st.composite
 def beside(draw, shape, axis):
-    """A float32 or integer vector that broadcasts to the shape, along few axes."""
+    """Draw a float32 or integer vector that broadcasts to the shape, along few axes."""
     along = draw(st.sampled_from([*range(len(shape)), None]))
     dims = [n if d == along else 1 for d, n in enumerate(shape)]
     dims = dims[draw(st.integers(0, len(shape))) :] if along is None else dims
@@ -59,7 +59,7 @@ def beside(draw, shape, axis):
 
 @contextmanager
 def within_memory():
-    """Leaves out the cases in which constants would outgrow the values, which are refused."""
+    """Leave out the cases in which constants would outgrow the values, which are refused."""
     try:
         yield
     except ValueError as error:
@@ -72,7 +72,7 @@ Value = namedtuple("Value", "sum magnitude")
 
 
 def roundings(x):
-    """The value of a sample in float64 before its last rounding, and the magnitudes that were added up."""
+    """Compute the value of a sample in float64 before its last rounding, and the magnitudes that were added up."""
     terms = x.scale * x.terms
     offset = np.broadcast_to(x.offset, x.codes.shape)
     magnitude = np.abs(offset) + np.abs(terms).sum(axis=0)

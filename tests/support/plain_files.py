@@ -17,7 +17,7 @@ class Builder:
         self.arrays["input"] = self.rng.integers(0, len(table), (samples, *shape)).astype(np.uint8)
 
     def product(self, op, weights, kernel, values, thresholds, **keys):
-        """A conv2d of `kernel` (o, kh, kw) or a dense of (o,), its weights drawn from `weights`.
+        """Add a conv2d of `kernel` (o, kh, kw) or a dense of (o,), its weights drawn from `weights`.
 
         Thresholds lie where accumulators do, so that codes differ; with `invert="mixed"` channels alternate.
         """
@@ -54,25 +54,25 @@ class Builder:
         return naive.run_layers({"layers": layers}, self.arrays, self.table[self.arrays["input"]].astype(np.int64))
 
     def expected(self):
-        """What the oracle makes of the samples."""
+        """Run the oracle on the samples."""
         return self._run()
 
     def save(self, path, **meta):
-        """Write the file; returns its path."""
+        """Write the file; return its path."""
         text = json.dumps({"name": "made up", "layers": self.layers} | meta)
         np.savez(path, meta=text, expected=self.expected().astype(np.int32), **self.arrays)
         return path
 
 
 def small(seed=0):
-    """A network with each op, four scores, and six samples."""
-    made = Builder(seed, (6, 5, 3), table=range(-8, 9), samples=6)
-    made.conv((5, 3, 3), pad=1, invert="mixed").pool(2, 2)
-    return made.conv((7, 2, 1), weights=(-1, 0, 1), values=(-1, 0, 3), thresholds=2).dense(4)
+    """Build a network with each op, four scores, and six samples."""
+    builder = Builder(seed, (6, 5, 3), table=range(-8, 9), samples=6)
+    builder.conv((5, 3, 3), pad=1, invert="mixed").pool(2, 2)
+    return builder.conv((7, 2, 1), weights=(-1, 0, 1), values=(-1, 0, 3), thresholds=2).dense(4)
 
 
 def rewrite(source, path, change):
-    """A copy of an `.npz` with `change(meta, arrays)` applied."""
+    """Copy an `.npz` with `change(meta, arrays)` applied."""
     with np.load(source) as stored:
         arrays = dict(stored)
     meta = json.loads(str(arrays.pop("meta")))

@@ -18,7 +18,7 @@ INTEGER = laws(8, ["integer"])
 
 @st.composite
 def shapes(draw, most=4, least_length=0):
-    """(shape, packed axis): small axes, rarely of length 0, and a packed one of one of `LENGTHS`, rarely 0."""
+    """Draw (shape, packed axis): small axes, rarely of length 0, and a packed one of one of `LENGTHS`, rarely 0."""
     small = st.sampled_from([1, 1, 2, 2, 3, 4] + [0] * (least_length == 0))
     shape = [draw(small) for _ in range(draw(st.integers(1, most)))]
     axis = draw(st.integers(0, len(shape) - 1))
@@ -28,14 +28,14 @@ def shapes(draw, most=4, least_length=0):
 
 @st.composite
 def arrays(draw, law=LAWS, most=4, least_length=0, groups=GROUPS, vary=True):
-    """A sample whose constants may vary along any axis."""
+    """Draw a sample whose constants may vary along any axis."""
     shape, axis = draw(shapes(most, least_length))
     return draw(samples(shape, axis, law, range(len(shape)) if vary else (), groups))
 
 
 @st.composite
 def axes(draw, ndim):
-    """None, an axis, or several, counted from either end."""
+    """Draw None, an axis, or several, counted from either end."""
     kind = draw(st.sampled_from(["none", "one", "several"]))
     if kind == "none":
         return None
@@ -59,14 +59,14 @@ def small_blocks(small):
 
 
 def assert_same(got, expected):
-    """NumPy's shape, dtype and values; a scalar where it gives one. Zeros have no sign."""
+    """Assert NumPy's shape, dtype and values; a scalar where it gives one. Zeros have no sign."""
     assert np.shape(got) == np.shape(expected) and got.dtype == expected.dtype
     assert isinstance(got, np.generic) == (np.ndim(expected) == 0)
     np.testing.assert_array_equal(got, expected)
 
 
 def assert_rounded(got, expected, room):
-    """float32 within one unit in the last place of a longdouble, and what float64 loses of the terms, `room`."""
+    """Assert float32 within one unit in the last place of a longdouble, and what float64 loses of the terms, `room`."""
     assert got.dtype == np.float32 and np.shape(got) == np.shape(expected)
     assert isinstance(got, np.generic) == (np.ndim(expected) == 0)
     unit = np.spacing(np.abs(expected).astype(np.float32)).astype(np.float64)
@@ -78,5 +78,5 @@ def integer_type(bound):
 
 
 def largest(x):
-    """The largest magnitude of a sample's integer levels."""
+    """Return the largest magnitude of a sample's integer levels."""
     return max(abs(v) for v in x.law.dtype.levels)

@@ -11,7 +11,7 @@ from quantarray.arrays.array import validate
 
 @st.composite
 def thresholds(draw, values):
-    """Random Thresholds for results [.. channels], and the values it must decode to there.
+    """Draw Thresholds for results [.. channels], and the values it must decode to there.
 
     Most thresholds occur among the results, so that > and >= differ; some lie beside them, between them, or at
     infinity.
@@ -32,17 +32,17 @@ def thresholds(draw, values):
     greater, strict = (rng.integers(0, 2, n).astype(bool) if n else draw(st.booleans()) for n in each)
     law, constants = draw(_results(count + 1, rng))
     shared = False if t.ndim == 1 else None  # equal ones among them are meant
-    made = qa.Thresholds(t, per_channel=shared, greater=greater, strict=strict, into=law and law.dtype, **constants)
-    law = law or Law(made.into)
+    cut = qa.Thresholds(t, per_channel=shared, greater=greater, strict=strict, into=law and law.dtype, **constants)
+    law = law or Law(cut.into)
     wide = {n: np.asarray(a, np.float32).reshape(*np.shape(a), 1) for n, a in constants.items()}
     levels = np.sort(meaning(law, np.arange(count + 1), wide)[0])
     ranks = naive.thresholds(values, np.sort(np.broadcast_to(t, (channels, count))), greater, strict)
-    return made, levels[ranks]
+    return cut, levels[ranks]
 
 
 @st.composite
 def _results(draw, count, rng):
-    """A law of `count` levels in any order for thresholded codes, and its constants; None for the default."""
+    """Draw a law of `count` levels in any order for thresholded codes, and its constants; None for the default."""
     bits = max(1, (count - 1).bit_length())
     kinds = ["default", "integer", "scaled", "uniform", "table"] + ["basis"] * (count == 2**bits)
     kind = draw(st.sampled_from(kinds))
@@ -55,13 +55,13 @@ def _results(draw, count, rng):
 
 
 def assert_bits(got, expected):
-    """The same dtype, the same shape, the same bits."""
+    """Assert the same dtype, shape and bits."""
     assert got.dtype == expected.dtype and got.shape == expected.shape
     as_bits = np.uint32 if got.dtype == np.float32 else got.dtype
     np.testing.assert_array_equal(np.ascontiguousarray(got).view(as_bits), np.ascontiguousarray(expected).view(as_bits))
 
 
 def assert_packed(got, expected):
-    """A valid packed array of the expected values."""
+    """Assert a valid packed array of the expected values."""
     validate(got)
     np.testing.assert_array_equal(got.dequantize(), expected)

@@ -24,9 +24,9 @@ class Instruction(NamedTuple):
 
     @property
     def target(self):
-        """Where a branch goes, or None."""
-        found = re.search(r"0x([0-9a-f]+)", self.operands) if self.opcode == "BRA" else None
-        return int(found[1], 16) if found else None
+        """Return where a branch goes, or None."""
+        match = re.search(r"0x([0-9a-f]+)", self.operands) if self.opcode == "BRA" else None
+        return int(match[1], 16) if match else None
 
 
 class Code(tuple):
@@ -34,7 +34,7 @@ class Code(tuple):
 
     @classmethod
     def read(cls, text):
-        """From what the disassembler prints of one kernel, less what runs only where a warp has come apart.
+        """Parse what the disassembler prints of one kernel, less what runs only where a warp has come apart.
 
         Compilers lay that out behind all other code, and branch to it by BRA.DIV.
         """
@@ -46,21 +46,21 @@ class Code(tuple):
         return sum(one.opcode in opcodes for one in self)
 
     def loops(self):
-        """All loops, as `Code`, in the order of their ends."""
-        made, places = [], [one.at for one in self]
+        """List all loops, as `Code`, in the order of their ends."""
+        loops, places = [], [one.at for one in self]
         for i, one in enumerate(self):
             if one.target is not None and one.target < one.at:
-                made.append(Code(self[bisect_left(places, one.target) : i + 1]))
-        return made
+                loops.append(Code(self[bisect_left(places, one.target) : i + 1]))
+        return loops
 
     def loop_of(self, *opcodes):
-        """The smallest of the loops that have at least half of what any loop has of some opcodes."""
+        """Return the smallest of the loops that have at least half of what any loop has of some opcodes."""
         most = max((loop.count(*opcodes) for loop in self.loops()), default=0)
         assert most, f"no loop has {opcodes}"
         return min((loop for loop in self.loops() if 2 * loop.count(*opcodes) >= most), key=len)
 
     def after(self, part):
-        """What lies behind a part, to the end, less what only fills the code up."""
+        """Return what lies behind a part, to the end, less what only fills the code up."""
         rest = [one for one in self if one.at > part[-1].at]
         while rest and rest[-1].opcode in ("NOP", "BRA"):
             rest.pop()

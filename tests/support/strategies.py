@@ -33,7 +33,7 @@ def channels(most=129):
 
 
 def lengths():
-    """Lengths of a packed axis: `channels`, rarely 0, and rarely many words."""
+    """Draw lengths of a packed axis: `channels`, rarely 0, and rarely many words."""
     return st.one_of(*[channels()] * 6, st.sampled_from([0, 1025]))
 
 
@@ -66,7 +66,7 @@ class Law:
 
 @st.composite
 def integer_dtypes(draw, most_bits=8):
-    """bipolar, ternary, uintK, intK, arithmetic levels up or down, and uneven levels in any order."""
+    """Draw bipolar, ternary, uintK, intK, arithmetic levels up or down, and uneven levels in any order."""
     kind = draw(st.sampled_from(["bipolar", "ternary", "uint", "int", "steps", "uneven"]))
     bits = draw(st.integers(1, most_bits))
     if kind in ("bipolar", "ternary"):
@@ -114,16 +114,16 @@ class Sample:
 
     @property
     def q(self):
-        made = qa.from_codes(self.codes, self.law.dtype, self.axis, **self.constants, group=self.group)
-        validate(made)
-        return made
+        packed = qa.from_codes(self.codes, self.law.dtype, self.axis, **self.constants, group=self.group)
+        validate(packed)
+        return packed
 
     @property
     def exact(self):
         return self.law.exact
 
     def transpose(self, *order):
-        """The same array with its axes in another order, to be packed anew."""
+        """Reorder the array's axes, to be packed anew."""
 
         def moved(a):
             lead = a.ndim - len(order)
@@ -136,7 +136,7 @@ class Sample:
 
 @st.composite
 def samples(draw, shape, axis, law, vary=(), groups=(None,), cancel=None):
-    """An array of `shape` packed on `axis`. Constants vary along some of the axes in `vary`, and along the packed
+    """Draw an array of `shape` packed on `axis`. Constants vary along some of the axes in `vary`, and along the packed
     axis in runs of one of `groups`.
 
     Where `cancel`, terms add up to nearly nothing, so that float32 results are made of the rounding errors of
@@ -157,15 +157,15 @@ def samples(draw, shape, axis, law, vary=(), groups=(None,), cancel=None):
     constants = {} if law.exact else constants_of(rng, law, dims)
     if cancel and not law.exact:
         codes = _cancel(rng, law, codes, constants)
-    made = {name: np.asarray(a, np.float32) for name, a in constants.items()}
+    singles = {name: np.asarray(a, np.float32) for name, a in constants.items()}
     index = np.arange(shape[axis]) // group if group and dims[axis] > 1 else None
-    wide = {n: a if index is None else a.take(index, a.ndim - len(shape) + axis) for n, a in made.items()}
-    return Sample(law, codes, axis, made, group, *meaning(law, codes, wide))
+    wide = {n: a if index is None else a.take(index, a.ndim - len(shape) + axis) for n, a in singles.items()}
+    return Sample(law, codes, axis, singles, group, *meaning(law, codes, wide))
 
 
 @st.composite
 def arrays(draw, least=1, most=4, length=lengths, groups=(None, None, 5, 64), vary=True, axis=None):
-    """A sample of small axes and a packed one of any length."""
+    """Draw a sample of small axes and a packed one of any length."""
     shape = [draw(st.sampled_from([1, 1, 2, 3, 4])) for _ in range(draw(st.integers(least, most)))]
     axis = draw(st.integers(0, len(shape) - 1)) if axis is None else axis % len(shape)
     shape[axis] = draw(length())
@@ -173,7 +173,7 @@ def arrays(draw, least=1, most=4, length=lengths, groups=(None, None, 5, 64), va
 
 
 def constants_of(rng, law, dims):
-    """Random constants of either sign, of magnitudes up to 1000 apart."""
+    """Draw constants of either sign, of magnitudes up to 1000 apart."""
 
     def draw(*lead):
         return np.float32(rng.normal(size=(*lead, *dims)) * 10.0 ** rng.integers(-1, 3))
@@ -186,7 +186,7 @@ def constants_of(rng, law, dims):
 
 
 def _cancel(rng, law, codes, constants):
-    """Change constants and codes so that an element's terms nearly cancel; returns the codes."""
+    """Change constants and codes so that an element's terms nearly cancel; return the codes."""
     bits = law.dtype.bits
     if law.dtype.kind == "table":
         constants["table"][1:] = constants["table"][:1] * np.float32(1 + 2e-7)
@@ -202,7 +202,7 @@ def _cancel(rng, law, codes, constants):
 
 
 def meaning(law, codes, constants):
-    """values, terms, scale, offset of codes under constants that broadcast against them."""
+    """Compute values, terms, scale, offset of codes under constants that broadcast against them."""
     c64 = {name: a.astype(np.float64) for name, a in constants.items()}
     scale, offset = c64.get("scale"), c64.get("offset", np.zeros((1,) * codes.ndim))
     bits = np.stack([codes >> k & 1 for k in range(law.dtype.bits)])
@@ -224,7 +224,7 @@ def meaning(law, codes, constants):
 
 
 def _plane_products(table, bits):
-    """A table as offset + sum over sets S of planes of scale[S] * product of the planes in S."""
+    """Write a table as offset + sum over sets S of planes of scale[S] * product of the planes in S."""
     count = 2 ** len(bits)
     scale = np.concatenate([table, np.zeros((count - len(table), *table.shape[1:]))])
     for k in range(len(bits)):

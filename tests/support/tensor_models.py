@@ -58,8 +58,8 @@ class Models:
         self.unseen = set()  # addresses of words that threads have written and not shown to the async proxy
 
     def mma(self, *registers):
-        lane, given = self.exchange(registers)
-        return tuple(given.once(_multiply)[lane])
+        lane, shown = self.exchange(registers)
+        return tuple(shown.once(_multiply)[lane])
 
     def load_matrix(self, array, at):
         lane, shown = self.exchange(at)
@@ -70,11 +70,11 @@ class Models:
 
     @staticmethod
     def _words(array, words, at):
-        """A view of some words of an array seen flat, which must be there and aligned."""
-        found = array.reshape(-1)[at : at + words]
-        assert at >= 0 and found.shape == (words,), "words that are not there"
-        assert found.ctypes.data % (8 * words) == 0, "words that are not aligned"
-        return found
+        """Return a view of some words of an array seen flat, which must be there and aligned."""
+        view = array.reshape(-1)[at : at + words]
+        assert at >= 0 and view.shape == (words,), "words that are not there"
+        assert view.ctypes.data % (8 * words) == 0, "words that are not aligned"
+        return view
 
     @staticmethod
     def address(array, at):
@@ -92,11 +92,11 @@ class Models:
 
     @staticmethod
     def _pair(array, at):
-        """A view of two elements, which must be there and aligned."""
-        found = array.reshape(-1)[at : at + 2]
-        assert array.dtype == np.int32 and at >= 0 and found.shape == (2,), "a pair that is not there"
-        assert found.ctypes.data % 8 == 0, "a pair that is not aligned"
-        return found
+        """Return a view of two elements, which must be there and aligned."""
+        view = array.reshape(-1)[at : at + 2]
+        assert array.dtype == np.int32 and at >= 0 and view.shape == (2,), "a pair that is not there"
+        assert view.ctypes.data % 8 == 0, "a pair that is not aligned"
+        return view
 
     def read_pair(self, array, at):
         return tuple(self._pair(array, at))
@@ -134,7 +134,7 @@ class Models:
                 arrived += addresses(to)
 
     def show(self):
-        """What has arrived for this thread, and barriers that it started, are seen by the async proxy."""
+        """Show the async proxy what has arrived for this thread, and barriers that it started."""
         self.unseen.difference_update(vars(self.current()).pop("arrived", []))
         for barrier in vars(self.current()).pop("started", []):
             barrier.fenced = True

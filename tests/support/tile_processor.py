@@ -24,9 +24,9 @@ _granted = np.zeros(1, np.uint64)
 
 
 def _features():
-    found = _host_features()
-    found.update({"amx-tile": True, "amx-int8": True})
-    return found
+    features = _host_features()
+    features.update({"amx-tile": True, "amx-int8": True})
+    return features
 
 
 class _Library(ctypes.CDLL):
@@ -76,19 +76,19 @@ def at(typingctx, address):
 
 @intrinsic
 def claimed(typingctx, address, owner):
-    """Whether the word at an address was free; it is the owner's then."""
+    """Return True if the word at an address was free; it is the owner's then."""
 
     def codegen(context, builder, signature, args):
         place = builder.inttoptr(args[0], args[1].type.as_pointer())
-        found = builder.cmpxchg(place, args[1].type(FREE), args[1], "seq_cst", "seq_cst")
-        return builder.extract_value(found, 1)
+        pair = builder.cmpxchg(place, args[1].type(FREE), args[1], "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
 
     return types.boolean(types.int64, types.uint64), codegen
 
 
 @njit
 def state_of(owner):
-    """Where the tiles of a thread are, that are configured or are to be."""
+    """Return the index of a thread's tiles, configured or to be configured."""
     words = carray(words_at(OWNERS), THREADS)
     for i in range(THREADS):
         if words[i] == owner:
@@ -101,16 +101,16 @@ def state_of(owner):
 
 @njit
 def number(code, at, length):
-    """A signed number of so many bytes."""
-    found = np.int64(0)
+    """Read a signed number of so many bytes."""
+    value = np.int64(0)
     for i in range(length):
-        found |= np.int64(code[at + i]) << (8 * i)
-    return (found << (64 - 8 * length)) >> (64 - 8 * length)
+        value |= np.int64(code[at + i]) << (8 * i)
+    return (value << (64 - 8 * length)) >> (64 - 8 * length)
 
 
 @njit
 def operand(code, registers):
-    """(address, stride, bytes of the instruction) of what lies in memory."""
+    """Return (address, stride, bytes of the instruction) of the operand in memory."""
     form, base = code[4] >> 6, code[4] & 7
     behind, stride, index = 5, np.int64(0), np.int64(NO_INDEX)
     if base == 4:
@@ -130,7 +130,7 @@ def operand(code, registers):
 
 @njit
 def carry_out(code, registers):
-    """The bytes of an instruction that was carried out."""
+    """Carry out an instruction; return its bytes."""
     if not carray(words_at(GRANTED), 1)[0]:
         raise RuntimeError("the system was not asked for tiles")
     if code[0] != 0xC4 or code[1] & 31 != 2 or code[2] & 0x84:

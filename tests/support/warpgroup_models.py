@@ -37,18 +37,18 @@ class Descriptor:
         return cls(bits(0, 13) << 4, bits(16, 29) << 4, bits(32, 45) << 4, bits(49, 51), bits(62, 63))
 
     def chunks(self, rows):
-        """Where the two chunks of each row lie, int[rows 2]: K-major "Canonical Layouts" (9.7.15.5.1.2.1.3)."""
+        """Return where the two chunks of each row lie, int[rows 2]: K-major "Canonical Layouts" (9.7.15.5.1.2.1.3)."""
         wide = _ROWS[self.mode]
         pattern = self.start - self.start % wide
         assert self.base == 0 and pattern % (8 * wide) == 0, "a pattern that begins between its multiples"
         row, chunk = np.arange(rows)[:, None], np.arange(2)
         along = CHUNK if self.mode else self.leading
-        found = self.start + row // 8 * self.stride + row % 8 * wide + chunk * along
-        return found ^ (found >> 7 & wide // CHUNK - 1) << 4
+        addresses = self.start + row // 8 * self.stride + row % 8 * wide + chunk * along
+        return addresses ^ (addresses >> 7 & wide // CHUNK - 1) << 4
 
 
 def fragment(warp_rows):
-    """Rows of a warp, int32[16 channels], as each lane holds them, int32[32 channels / 2]: Figure 155."""
+    """Return rows of a warp, int32[16 channels], as each lane holds them, int32[32 channels / 2]: Figure 155."""
     i = np.arange(warp_rows.shape[1] // 2)
     return warp_rows[(_lane >> 2)[:, None] + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (_lane % 4)[:, None] + i % 2]
 
@@ -57,17 +57,17 @@ class Product:
     """What a warp reads for one instruction, and what it makes of it when it is waited for."""
 
     def __init__(self, memory, a, b):
-        self.memory, self.places, self.made = memory, (a, b), None
+        self.memory, self.places, self.result = memory, (a, b), None
         self.seen = [memory[place] for place in self.places]
 
     def sums(self):
-        """What each lane has to add, int32[32 channels / 2]."""
+        """Return what each lane has to add, int32[32 channels / 2]."""
         for place, seen in zip(self.places, self.seen, strict=True):
             assert (self.memory[place] == seen).all(), "memory that changes while a product reads it"
-        if self.made is None:
+        if self.result is None:
             left, right = (np.unpackbits(s.reshape(len(s), -1).view(np.uint8), axis=1) for s in self.seen)
-            self.made = fragment((left.astype(np.float32) @ right.T.astype(np.float32)).astype(np.int32))
-        return self.made
+            self.result = fragment((left.astype(np.float32) @ right.T.astype(np.float32)).astype(np.int32))
+        return self.result
 
 
 class Accumulator:
@@ -119,7 +119,7 @@ class WarpgroupModels:
         vars(me).setdefault("begun_products", []).append((accumulator, product, lane))
 
     def _product(self, me, operands):
-        """What this warp reads: the first of its lanes looks it up. All warps of the group name the same."""
+        """Look up what this warp reads, once for its lanes. All warps of the group name the same."""
         warp = me.thread_id // 32
         begun = vars(me.block).setdefault("begun_products", {})
         assert begun.setdefault(("operands", warp // 4, me.products), operands) == operands, "warps that do not agree"
@@ -128,7 +128,7 @@ class WarpgroupModels:
             base, chunks = memory.ctypes.data, memory.view(np.uint64).reshape(-1, 2)
             a, b, channels = operands
             rows, columns = Descriptor.of(a).chunks(M)[16 * (warp % 4) :][:16], Descriptor.of(b).chunks(channels)
-            places = [(found - base) % WINDOW // CHUNK for found in (rows, columns)]
+            places = [(addresses - base) % WINDOW // CHUNK for addresses in (rows, columns)]
             words = base + np.concatenate([place.reshape(-1) for place in places])[:, None] * CHUNK + [0, 8]
             assert self.models.unseen.isdisjoint(words.reshape(-1).tolist()), "words that no proxy fence has shown"
             begun[warp, me.products] = Product(chunks, *places)

@@ -1,4 +1,4 @@
-"""Pick words whose bits lie within 64 bytes of the source, at the same places in every period: one `pick_bits` each.
+"""Repeat bits by picks: each word of the copies lies within a word of the source, and is one `pick_bits`.
 
 `docs/kernels/place.md` has what was tried.
 """
@@ -16,17 +16,16 @@ from .pick import pick_bits
 
 REACH = 512  # bits from which one word is picked
 _LEAST = 1 << 13  # words that are worth a parallel region
-_BLOCK = 1024  # periods in one task
+_BLOCK = 1024  # words of the source in one task
 _CACHED = 256  # words of out at a time, which stay in L1
 
 
 class Picks(NamedTuple):
-    """The sources of the words of a period."""
+    """The sources of the words that copies of a word's bits fill."""
 
-    starts: object  # int64[words]: bytes from the period's first to the first that is read
-    bits: object  # int64[words 64]: which bits from there on, -1 where the word has a 0
+    starts: object  # int64[words]: bytes from the word's first to the first that is read
+    bits: object  # int64[words 64]: the bits from this byte on
     choices: object  # uint64[words 16]: the same for `pick_bits`
-    masks: object  # uint64[words]
 
 
 def choice(bits):
@@ -35,38 +34,20 @@ def choice(bits):
 
 
 @lru_cache(maxsize=64)
-def of_runs(runs, new_width):
-    """Return the `Picks` of periods of `new_width` words from runs (from, number of bits, to), or None."""
+def of_copies(times):
+    """Return the `Picks` that repeat each bit of a word `times` times, or None where the CPU has no picks."""
     if pick_bits is None:
         return None
-    bits = np.full(new_width * 64, -1)
-    for first, count, to in runs:
-        bits[to : to + count] = np.arange(first, first + count)
-    return _picks(bits.reshape(new_width, 64))
+    bits = np.arange(64 * times).reshape(times, 64) // times
+    starts = bits.min(axis=1) // 8
+    near = bits - starts[:, None] * 8
+    return Picks(starts, near, choice(near))
 
 
-@lru_cache(maxsize=64)
-def of_copies(times):
-    """Return the `Picks` that repeat each bit of a word `times` times."""
-    return None if pick_bits is None else _picks(np.arange(64 * times).reshape(times, 64) // times)
-
-
-def _picks(bits):
-    used = bits >= 0
-    starts = np.where(used, bits, np.iinfo(np.int64).max).min(axis=1) // 8
-    starts[~used.any(axis=1)] = 0
-    near = np.where(used, bits - starts[:, None] * 8, 0)
-    if near.max() >= REACH:
-        return None
-    masks = (used.astype(np.uint64) << np.arange(64, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
-    return Picks(starts, np.where(used, near, -1), choice(near), masks)
-
-
-def fill(words, width, picks, out):
-    """Pick periods of `width` words of words[rows words] into out[rows new_words]; rows may end within a period."""
-    per_period = len(picks.starts)
-    blocks = -(-out.shape[1] // (_BLOCK * per_period))
-    arguments = words, width, *picks, out, blocks
+def fill(words, picks, out):
+    """Pick the copies of words[rows words] into out[rows new_words], whose rows may end within the copies of a word."""
+    blocks = -(-out.shape[1] // (_BLOCK * len(picks.starts)))
+    arguments = words, *picks, out, blocks
     threads.run(_fill_tasks, arguments, out.shape[0] * blocks, threads.workers(out.size, _LEAST))
 
 
@@ -75,34 +56,33 @@ def _collect(flat, byte, bits):
     """Collect the bits of `pick_bits` one by one, where it would read behind the last word."""
     word = np.uint64(0)
     for i in range(64):
-        if bits[i] >= 0:
-            at = byte * 8 + bits[i]
-            word |= (flat[at >> 6] >> np.uint64(at & 63) & np.uint64(1)) << np.uint64(i)
+        at = byte * 8 + bits[i]
+        word |= (flat[at >> 6] >> np.uint64(at & 63) & np.uint64(1)) << np.uint64(i)
     return word
 
 
 @inner
-def _fill_stretch(flat, byte, ahead, starts, bits, choices, masks, out):
-    """Pick periods from `byte` on, `ahead` bytes apart, to words out: one word of all, then the next, is 2x faster."""
-    per_period, behind = len(starts), flat.size * 8 - REACH // 8
-    for k in range(min(per_period, len(out))):
-        to, first, mask = out[k::per_period], byte + starts[k], masks[k]
-        inside = min(len(to), max(0, (behind - first) // ahead + 1))
+def _fill_stretch(flat, byte, starts, bits, choices, out):
+    """Pick the copies of the words from `byte` on: the first words of all, then the second ones, is 2x faster."""
+    times, behind = len(starts), flat.size * 8 - REACH // 8
+    for k in range(min(times, len(out))):
+        to, first = out[k::times], byte + starts[k]
+        inside = min(len(to), max(0, (behind - first) // 8 + 1))
         for i in range(inside):
-            to[i] = pick_bits(flat, first + i * ahead, choices, k * 16) & mask
+            to[i] = pick_bits(flat, first + i * 8, choices, k * 16)
         for i in range(inside, len(to)):
-            to[i] = _collect(flat, first + i * ahead, bits[k])
+            to[i] = _collect(flat, first + i * 8, bits[k])
 
 
 @Kernel
-def _fill_tasks(words, width, starts, bits, choices, masks, out, blocks, first, last):
-    flat, chosen, per_period = words.reshape(-1), choices.reshape(-1), len(starts)
+def _fill_tasks(words, starts, bits, choices, out, blocks, first, last):
+    flat, chosen, times = words.reshape(-1), choices.reshape(-1), len(starts)
     for task in range(first, last):
         row, begin = task // blocks, task % blocks * _BLOCK
-        end = min(begin + _BLOCK, -(-out.shape[1] // per_period))
-        stretch = max(1, _CACHED // per_period)
-        for period in range(begin, end, stretch):
-            byte, stop = (row * words.shape[1] + period * width) * 8, min(end, period + stretch) * per_period
-            for word in range(byte // 8, byte // 8 + stretch * width, 32):
-                prefetch(flat, word)
-            _fill_stretch(flat, byte, width * 8, starts, bits, chosen, masks, out[row, period * per_period : stop])
+        end = min(begin + _BLOCK, -(-out.shape[1] // times))
+        stretch = max(1, _CACHED // times)
+        for source in range(begin, end, stretch):
+            word, stop = row * words.shape[1] + source, min(end, source + stretch) * times
+            for line in range(word, word + stretch, 32):
+                prefetch(flat, line)
+            _fill_stretch(flat, word * 8, starts, bits, chosen, out[row, source * times : stop])

@@ -11,7 +11,6 @@ import numpy as np
 from ..runtime import threads
 from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
-from . import picks
 from .place import place_rows
 
 _LEAST = 1 << 13  # words that are worth a parallel region
@@ -48,10 +47,10 @@ def _rebit_stream(words, length, new_length, out):
         _shift(words[None], length, 0, new_length, out[None])
         return
     ends = {period} | {i for a, n in ((words, unit), (out, new_unit)) if len(a) > 1 for i in range(0, period, n)} | {0}
-    runs = tuple(
+    runs = [
         (_padded(first, words, length), last - first, _padded(first, out, new_length))
         for first, last in itertools.pairwise(sorted(ends))
-    )
+    ]
     _run_through(words, width, runs, new_width, periods, out)
     done = periods * period
     if done < total and len(out) == 1:
@@ -66,15 +65,10 @@ def _padded(bit, words, length):
 
 
 def _run_through(words, width, runs, new_width, periods, out):
-    """List the runs (from, number of bits, to) of a period: `width` words of words to `new_width` words of out."""
+    """Copy the runs (from, number of bits, to) of all periods: `width` words of words to `new_width` words of out."""
     source = words.reshape(-1)[: periods * width].reshape(periods, width)
     target = out.reshape(-1)[: periods * new_width].reshape(periods, new_width)
-    picked = picks.of_runs(runs, new_width)
-    if picked is not None:
-        picks.fill(source.reshape(1, -1), width, picked, target.reshape(1, -1))
-        return
-    runs = np.array(runs)
-    threads.run(_periods, (source, runs, target), periods, threads.workers(target.size, _LEAST))
+    threads.run(_periods, (source, np.array(runs), target), periods, threads.workers(target.size, _LEAST))
 
 
 def _shift(words, length, start, new_length, out):

@@ -17,7 +17,7 @@ _MANY = 64  # copies: from here on a word has those of two bits at most
 def spread(words, times, out):
     copies = picks.of_copies(times) if times < _MANY else None
     if copies is not None:
-        picks.fill(words, 1, copies, out)
+        picks.fill(words, copies, out)
         return
     blocks = -(-words.shape[1] // (_STRETCH * _BLOCK))
     arguments = words, times, squeezing(times), out, blocks

@@ -82,9 +82,9 @@ def _count_pairs(builder, lanes, length, queries, number, ones, ahead):
             for slot, value in zip(row, added, strict=True):
                 builder.store(value, slot)
         for more in range(2 if ahead else 0):
-            ahead.ask(builder, builder.add(step, const(more)))
+            ahead.prefetch(builder, builder.add(step, const(more)))
 
-    done = ahead.turned if ahead else const(0)
+    done = ahead.transposed if ahead else const(0)
     if ahead:
         for v in _VECTORS:
             builder.store(ir.Constant(_ROW, None), place_of(builder, ones, v, _ROW), align=8)
@@ -92,7 +92,7 @@ def _count_pairs(builder, lanes, length, queries, number, ones, ahead):
             step = builder.shl(pair.index, const(1))
             count(step)
             for more in range(2):
-                ahead.turn(builder, builder.add(step, const(more)))
+                ahead.weave(builder, builder.add(step, const(more)))
     with cgutils.for_range(builder, builder.lshr(builder.sub(length, done), const(1))) as pair:
         count(builder.add(done, builder.shl(pair.index, const(1))))
     return [[builder.load(slot) for slot in row] for row in slots]

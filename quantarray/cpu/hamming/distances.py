@@ -132,13 +132,13 @@ def _count_lanes(builder, lanes, length, queries, number, ahead):
             for slot, rows in zip(row, column, strict=True):
                 builder.store(builder.add(builder.load(slot), _ones(builder, word, rows)), slot)
         if ahead:
-            ahead.ask(builder, step)
+            ahead.prefetch(builder, step)
 
-    done = ahead.turned if ahead else const(0)
+    done = ahead.transposed if ahead else const(0)
     if ahead:
         with cgutils.for_range(builder, done) as step:
             count(step.index)
-            ahead.turn(builder, step.index)
+            ahead.weave(builder, step.index)
     with cgutils.for_range(builder, builder.sub(length, done)) as step:
         count(builder.add(done, step.index))
     return [[builder.load(slot) for slot in row] for row in slots]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from onnx_models import model, node, onnx
 
 import quantarray as qa

@@ -143,6 +143,13 @@ def test_what_is_refused(change, message):
         qa.nn.load(changed(change))
 
 
+@pytest.mark.parametrize("at", [np.array([3]), np.array([-4]), np.array([0.5], np.float32)])
+def test_indices_outside_an_axis(at):
+    m = model([node("Gather", ["x", "at"], ["y"], axis=1)], [("x", (1, 3))], [("y", None)], [("at", at)])
+    with pytest.raises(ValueError, match="its indices must be integers from -3 to 2"):
+        qa.nn.load(m)
+
+
 def test_constants_do_not_grow_beyond_the_file():
     nodes = [node("ConstantOfShape", ["s"], ["big"]), node("Add", ["x", "big"], ["y"])]
     m = model(nodes, [("x", (1, 2**12, 2**12))], [("y", None)], [("s", np.array([1, 2**12, 2**12]))])

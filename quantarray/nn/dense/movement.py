@@ -216,7 +216,10 @@ def _pad_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
 
 
 def _gather_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
-    axis = axis_of(a.get("axis", 0), len(shapes[0]))
+    axis, at = axis_of(a.get("axis", 0), len(shapes[0])), constants[1]
+    n = shapes[0][axis] if shapes[0] else 0
+    if at is not None and (at.dtype.kind not in "iu" or (at.size and not (-n <= at.min() and at.max() < n))):
+        raise ValueError(f"its indices must be integers from {-n} to {n - 1}")
     return [(*shapes[0][:axis], *shapes[1], *shapes[0][axis + 1 :])]
 
 

@@ -1,0 +1,93 @@
+"""Networks of QuantizeLinear and DequantizeLinear, and of integer operators: packed, and equal to the reference."""
+
+import numpy as np
+import pytest
+from onnx_models import model, node, onnx
+from qonnx_reference import evaluator
+
+import quantarray as qa
+
+
+def qdq(zero, dtype, seed=0):
+    """conv, relu, pool, conv, dense between quantisers, weights as int8 with a scale an output, biases as int32."""
+    rng = np.random.default_rng(seed)
+    bound = np.iinfo(dtype)
+    tensors = [("s", np.float32(0.25)), ("t", np.float32(0.5)), ("z", np.array(zero, dtype)), ("x_z", np.uint8(3))]
+    tensors += [("w_z", np.zeros(5, np.int8)), ("v_z", np.int8(0)), ("b_z", np.zeros(5, np.int32))]
+    tensors += [("w", rng.integers(-127, 128, (5, 3, 3, 3)).astype(np.int8)), ("one", np.float32(0.125))]
+    tensors += [("w_s", (2.0 ** rng.integers(-4, 0, 5)).astype(np.float32))]
+    tensors += [("b", rng.integers(-99, 99, 5).astype(np.int32)), ("v", rng.integers(-8, 8, (45, 4)).astype(np.int8))]
+    assert bound.min <= zero <= bound.max
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "x_z"], ["xq"]),
+        node("DequantizeLinear", ["xq", "s", "x_z"], ["xd"]),
+        node("DequantizeLinear", ["w", "w_s", "w_z"], ["wd"], axis=0),
+        node("DequantizeLinear", ["b", "w_s", "b_z"], ["bd"], axis=0),
+        node("Conv", ["xd", "wd", "bd"], ["c"], pads=[1, 1, 1, 1], kernel_shape=[3, 3]),
+        node("Relu", ["c"], ["r"]),
+        node("QuantizeLinear", ["r", "t", "z"], ["rq"]),
+        node("DequantizeLinear", ["rq", "t", "z"], ["rd"]),
+        node("MaxPool", ["rd"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Flatten", ["p"], ["f"]),
+        node("DequantizeLinear", ["v", "one", "v_z"], ["vd"]),
+        node("MatMul", ["f", "vd"], ["y"]),
+    ]
+    return model(nodes, [("x", (1, 3, 6, 6))], [("y", None)], tensors)
+
+
+@pytest.mark.parametrize("zero, dtype", [(0, np.uint8), (7, np.uint8), (128, np.uint8), (0, np.int8), (-128, np.int8)])
+def test_quantize_and_dequantize(zero, dtype):
+    m = qdq(zero, dtype)
+    graph = qa.nn.load(m)
+    x = (np.random.default_rng(1).integers(-200, 200, (4, 3, 6, 6)) / 8).astype(np.float32)
+    np.testing.assert_array_equal(graph(x), evaluator(m).run(None, {"x": x})[0])
+    assert [n.op for n in graph.nodes if n.op in ("conv2d", "linear")] == ["conv2d", "linear"]
+    assert not any(n.op in ("Conv", "MatMul", "MaxPool") for n in graph.nodes)
+
+
+@pytest.mark.parametrize("x_zero, w_zero, y_zero", [(0, 0, 0), (5, 0, 100), (128, 3, 128)])
+def test_qlinear_operators(x_zero, w_zero, y_zero):
+    rng = np.random.default_rng(2)
+    w, v = rng.integers(0, 256, (6, 4, 3, 3)).astype(np.uint8), rng.integers(0, 256, (6 * 16, 5)).astype(np.uint8)
+    tensors = [("xz", np.uint8(x_zero)), ("wz", np.uint8(w_zero)), ("yz", np.uint8(y_zero)), ("s", np.float32(0.0625))]
+    tensors += [("w", w), ("v", v), ("b", rng.integers(-99, 99, 6).astype(np.int32)), ("u", np.float32(4.0))]
+    nodes = [
+        node("QLinearConv", ["x", "s", "xz", "w", "s", "wz", "u", "yz", "b"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Flatten", ["c"], ["f"]),
+        node("QLinearMatMul", ["f", "s", "yz", "v", "s", "wz", "u", "yz"], ["y"]),
+    ]
+    m = model(nodes, [("x", (1, 4, 8, 8), 2)], [("y", None, 2)], tensors)
+    x = rng.integers(0, 256, (3, 4, 8, 8)).astype(np.uint8)
+    graph = qa.nn.load(m)
+    got = graph(x)
+    assert got.dtype == np.uint8
+    np.testing.assert_array_equal(got, evaluator(m).run(None, {"x": x})[0])
+    assert {"conv2d", "linear"} <= {n.op for n in graph.nodes}
+
+
+def test_operators_of_integers():
+    rng = np.random.default_rng(3)
+    w, v = rng.integers(-128, 128, (6, 4, 3, 3)).astype(np.int8), rng.integers(-128, 128, (54, 5)).astype(np.int8)
+    tensors = [
+        ("xz", np.uint8(9)),
+        ("w", w),
+        ("v", v),
+        ("n", np.array([0, -1])),
+        ("s", np.float32(64)),
+        ("z", np.uint8(7)),
+    ]
+    nodes = [
+        node("ConvInteger", ["x", "w", "xz"], ["c"]),
+        node("Cast", ["c"], ["f"], to=1),
+        node("QuantizeLinear", ["f", "s", "z"], ["q"]),
+        node("Reshape", ["q", "n"], ["r"]),
+        node("MatMulInteger", ["r", "v", "z"], ["y"]),
+    ]
+    m = model(nodes, [("x", (1, 4, 5, 5), 2)], [("y", None, 6)], tensors)
+    x = rng.integers(0, 256, (3, 4, 5, 5)).astype(np.uint8)
+    graph = qa.nn.load(m)
+    expected = evaluator(m).run(None, {"x": x})[0]
+    got = graph(x)
+    assert got.dtype == np.int32 and onnx.__version__
+    np.testing.assert_array_equal(got, expected)
+    assert {"conv2d", "linear"} <= {n.op for n in graph.nodes}

@@ -1,4 +1,4 @@
-"""Count by byte shuffles, for CPUs of AVX2 without AVX-512.
+"""Count by byte shuffles, for CPUs of AVX2, and of AVX-512 without VPOPCNTDQ.
 
 Half a byte of a pixel picks a row of 16 counts, |half & n| for every n; half a byte of each channel's weights is an
 index into the row. One shuffle so counts 4 bits of 32 channels, where LLVM's ctpop takes 4.5 instructions.

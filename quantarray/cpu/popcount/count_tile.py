@@ -3,7 +3,7 @@
 `count_tile` is the inner loop of a product: the counts of 4 pixels by 32 output channels stay in registers while the
 words of a run stream by. With VPOPCNTDQ there is no `count_tile`: `plane_counts`, `mask_counts` and `value_counts` use
 the counts in the registers in which they were added up. `lay_out` stores weights in the order in which they are read;
-`fill_tables` of `lut.py` reads the same order.
+`fill_tables` of `band_lut.py` reads the same order.
 """
 
 from ..runtime.isa import COUNTING

@@ -160,7 +160,7 @@ def pieces(tasks, workers):
 def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
     """Run all tasks of a kernel: here, or on several threads, in `dealt` pieces if that is set.
 
-    `kind` and what is `held` are the kernel's (`schedule.Kernel`). One call at a time where they are not safe otherwise.
+    `kind` and what is `held` are those of `schedule.Kernel`. One call at a time where they are not safe otherwise.
     """
     if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0, held)

@@ -22,7 +22,7 @@ def near_pairs(
     it and the one before, and limits are larger by the ones of these.
 
     Those who come `first` to rows make their odd words the same, inverted, and int64 ones[l], of 32, how many ones they
-    had, for those who come later. They, and no others, turn rows ahead.
+    had, for those who come later. They, and no others, transpose rows ahead.
     """
     i64, flag = types.int64, types.boolean
     signature = types.uint64(

@@ -10,7 +10,7 @@ FILES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for
 MOST_LINES = 400
 TABLES = {"__init__.py"}  # pure tables: names of the package and where each lies
 MOST_PARAMETERS = 8
-WIDE = 0.046  # of all functions (128 of 2,812); the aim is 3 %: 111 of these are kernels of `cpu/` and `cuda/`
+WIDE = 0.03  # of all functions; 2.3 % when this was set, most of them kernels, whose stubs list operands one by one
 
 
 def test_no_file_has_more_than_400_lines():

@@ -21,7 +21,7 @@ _CACHED = 256  # words of out at a time, which stay in L1
 
 
 class Picks(NamedTuple):
-    """The sources of the words of a period."""
+    """A table of the sources of a period's words: the bits that `pick_bits` takes for each."""
 
     starts: object  # int64[words]: bytes from the period's first to the first that is read
     bits: object  # int64[words 64]: which bits from there on, -1 where the word has a 0

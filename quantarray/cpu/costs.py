@@ -33,7 +33,7 @@ _ALONE = 0.53 if IN_REGISTERS else 0.4  # of what counting four pixels takes, wh
 
 
 class Counting(NamedTuple):
-    """Costs of counting besides words; their unit depends on how this CPU counts."""
+    """A set of costs of counting, besides words; their unit depends on how this CPU counts."""
 
     one_pass: float  # a pair of planes adds it to a tile, or a plane of w does: sums are loaded, shifted, stored
     one_sum: float  # a word of one plane of a pixel is summed, where levels of w do not begin at 0

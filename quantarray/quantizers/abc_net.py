@@ -55,7 +55,7 @@ class ABC(Quantizer):
         return plus_minus("ABC", self._alpha(rows, passed), ones_like_reduced(x, axes))
 
     def _signs(self, x: Array, axes: tuple[int, ...]) -> Array:
-        """Codes of float64 x whose constants are shared along `axes`."""
+        """Encode float64 x, whose constants are shared along `axes`."""
         codes = np.zeros(x.shape, np.uint8)
         if not x.size:
             return codes
@@ -66,7 +66,7 @@ class ABC(Quantizer):
         return codes
 
     def _alpha(self, rows: Array, passed: Array) -> Array:
-        """Least squares, [channels masks], from how many masks are +1 at each element.
+        """Fit alpha [channels masks] by least squares, from how many masks are +1 at each element.
 
         Masks are nested, so the masks + 1 codes that occur are steps up from all -1 to all +1, and only the first
         and the last step's levels depend on each other, as -a and +a. Every other level is its elements' mean. This

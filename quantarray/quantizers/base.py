@@ -20,7 +20,7 @@ _BEYOND = 2.0**128 - 2.0**103  # the least that rounds to infinity
 
 
 class Quantizer(ABC):
-    """Fit constants to data, and encode data by them: `dtype` is known before data is.
+    """Fit constants to data, and encode data by them; `dtype` is known before any data.
 
     `fixed` is true where the constants don't depend on data: such a quantiser takes infinities, and
     `fold_batchnorm(..., into=it)` can turn it into thresholds.
@@ -100,9 +100,9 @@ class Quantizer(ABC):
         return None
 
     def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array | None:
-        """Words [bits, *outer, word] of x packed along `axis`, of a scheme with a kernel of its own; else None.
+        """Return words [bits, *outer, word] of x packed along `axis`, for a scheme with a kernel of its own; else None.
 
-        Here the constants come as an array keeps them, with `constants.group` elements of the packed axis an entry.
+        The constants come as an array stores them, with `constants.group` elements of the packed axis an entry.
         x is a run of a larger flattened array, from its element `first` on.
         """
         return None
@@ -140,7 +140,7 @@ def by_channel(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def from_channels(rows: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """Invert `by_channel`, for an array of this shape."""
+    """Restore an array of this shape from the rows that `by_channel` returns."""
     order = [*(d for d in range(len(shape)) if d not in axes), *sorted(axes)]
     return rows.reshape([shape[d] for d in order]).transpose(np.argsort(order))
 

@@ -12,7 +12,7 @@ from .sign import Sign
 
 
 class DoReFa(Quantizer):
-    """Zhou et al., DoReFa-Net, arXiv 1606.06160, with n = 2**bits - 1:
+    """Quantise as DoReFa-Net does (Zhou et al., arXiv 1606.06160), with n = 2**bits - 1:
 
     | of                   | value                                                                    |
     |----------------------|--------------------------------------------------------------------------|

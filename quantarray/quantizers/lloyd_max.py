@@ -63,9 +63,10 @@ class LloydMax(Quantizer):
 
 
 def _stationary(data: SortedRows, count: int) -> Array:
-    """Levels [channels count] where Lloyd's algorithm rests. Rows whose codes still change go on without the others.
+    """Run Lloyd's algorithm until no code changes, or for MAX_ROUNDS; return levels [channels count].
 
-    A code is a run of the sorted row, from one place in `ends` to the next.
+    Rows whose codes rest are left out of further rounds. A code is a run of the sorted row, from one place in `ends` to
+    the next.
     """
     channels, n = data.values.shape
     levels = _start(data.values, count)
@@ -98,9 +99,9 @@ def _means(data: SortedRows, rows: Array, ends: Array, levels: Array) -> Array:
 
 
 def _start(values: Array, count: int) -> Array:
-    """Quantiles of the different values of each row, denser in the tails than the values: [channels count].
+    """Return quantiles of the different values of each row, denser in the tails than the values: [channels count].
 
-    Of many levels the best have the density of the values to the power 1/3 (Panter and Dite, 1951), for normal values
+    Of many levels, the best have the density of the values to the power 1/3 (Panter and Dite, 1951), for normal values
     a normal density sqrt(3) times as wide. Plain quantiles, the other choice, take twice the rounds at 4 bits, and at
     8 bits 37 times as many, to rest 45 % above this error. Different values, because a level that starts with
     another's value stays empty.

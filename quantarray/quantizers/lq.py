@@ -24,7 +24,7 @@ _STARTS = ((1.6, 1.75), (1.4, 1.25), (2.0, 1.75), (1.8, 1.25), (2.5, 1.0), (1.4,
 
 
 class LQ(Quantizer):
-    """Levels v . e: e in {-1, 1}**bits for weights, {0, 1}**bits for `activations`; v is fitted to the values.
+    """Quantise to levels v . e: e in {-1, 1}**bits for weights, {0, 1}**bits for `activations`; v is fitted to values.
 
     LQ-Nets (Zhang et al., arXiv 1807.10029). `qem` descends from v_j = 0.6745 * s * 2**j / 2**(bits - 1), s the root
     mean square; for activations from v_j = 2 * 0.6745 * s * 2**j / (2**bits - 1), s**2 twice the mean square, which
@@ -134,7 +134,7 @@ class LQ(Quantizer):
         return np.hstack([np.sort(np.abs(v) if unsigned else v, axis=1), center])
 
     def _start_points(self, rows: Ascending) -> Iterator[Array]:
-        """Every v [channels bits], the center behind it if there is one, that `qem` descends from."""
+        """Yield each v [channels bits] that `qem` descends from, with the center behind it if there is one."""
         size = np.sqrt(rows.squares / rows.length)
         yield from (self._start(start, size) for start in range(self.starts))
         if self.center:

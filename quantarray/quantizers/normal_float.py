@@ -11,7 +11,7 @@ from .base import Quantizer, bits_of, float32, largest, middles, nearest_code, o
 
 
 class NormalFloat(Quantizer):
-    """Level t of 2**bits, times max |x|, nearest first; t as computed by `normal_levels`.
+    """Quantise to the nearest of 2**bits levels t * max |x|, with t as computed by `normal_levels`.
 
     Dettmers et al., QLoRA, arXiv 2305.14314, has 4 bits and a scale for each group of 64: `group=64`.
 
@@ -64,7 +64,7 @@ class NormalFloat(Quantizer):
 
 @cache
 def normal_levels(bits: int) -> Array:
-    """Levels in [-1, 1]: quantiles of the normal distribution at even steps of probability, float64 [2**bits].
+    """Return levels in [-1, 1]: quantiles of the normal distribution at even steps of probability, float64 [2**bits].
 
     2**(bits-1) of them step from the tail d to 1/2, and 2**(bits-1) + 1 from 1/2 to 1 - d; both ends meet in one 0,
     and all is divided by the largest. d is the mean of half a step of 1 / 2**bits and half one of 1 / (2**bits - 1)

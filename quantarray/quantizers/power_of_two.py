@@ -9,7 +9,7 @@ from .base import Quantizer, bits_of, float32, largest, middles, nearest_code
 
 
 class PowerOfTwo(Quantizer):
-    """Levels 0 and +-s * 2**-i for i = 0 .. exponents - 1, the nearest of them; s = 2**floor(log2(4/3 * max |x|)).
+    """Quantise to the nearest of 0 and +-s * 2**-i, i = 0 .. exponents - 1; s = 2**floor(log2(4/3 * max |x|)).
 
     Zhou et al., Incremental Network Quantization, arXiv 1702.03044: s is the power of two nearest to max |x|. By
     default all codes but one are levels, exponents = 2**(bits - 1) - 1. The paper spends one of its b bits on zero:
@@ -60,7 +60,7 @@ class PowerOfTwo(Quantizer):
         return Constants(table=np.concatenate([-magnitudes, 0 * top[None], magnitudes[::-1]]).astype(np.float32))
 
     def cuts(self, constants: Constants) -> Array:
-        """Below 0 a value at the middle of two levels has the lower one, and what is just above it the upper one."""
+        """Return the middles of levels. Below 0, a middle itself gets the lower level, so its cut is the next float."""
         assert constants.table is not None
         middle = middles(constants.table[self.exponents :])
         return np.concatenate([np.minimum(np.nextafter(-middle[::-1], np.inf), 0.0), middle])

@@ -13,7 +13,7 @@ _BLOCKS = 1 << 16
 
 
 class SortedRows:
-    """Rows [channels n] in ascending order: places of thresholds in O(log n), sums between places in O(1).
+    """A copy of rows [channels n] in ascending order: places of thresholds in O(log n), sums between places in O(1).
 
     `sums[c, i]` is the sum of the i smallest values of row c.
     """
@@ -32,14 +32,14 @@ class SortedRows:
 
 
 def _row_keys(rows: Array, values: Array) -> Array:
-    """Numbers in the order of (row, value): NumPy orders complex ones so, and one search then serves all rows."""
+    """Return complex numbers, which NumPy orders by (row, value): one search then serves all rows."""
     keys = np.empty(values.shape, np.complex128)
     keys.real, keys.imag = rows[:, None], values
     return keys
 
 
 class Ascending:
-    """Rows in ascending order, with what `qem` asks of them: how many elements lie below a threshold, and their sum.
+    """A copy of rows in ascending order that tells `qem` how many elements lie below a threshold, and their sum.
 
     Sorting once makes a half-step a search for 2**bits - 1 thresholds and not a pass over the values. Sums are in
     float64, and of long rows kept at the end of every block only: a cumulative sum takes longer than the sort.

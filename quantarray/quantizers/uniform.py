@@ -16,7 +16,7 @@ from .least_squares import least_squares_grid, least_squares_scale
 
 
 class Uniform(Quantizer):
-    """Levels step * i (symmetric) or step * (i - zero) (affine), for 2**bits codes.
+    """Quantise to levels step * i (symmetric) or step * (i - zero) (affine), for 2**bits codes.
 
     | signed | symmetric | levels                                     | step from the data                      |
     |--------|-----------|--------------------------------------------|-----------------------------------------|
@@ -138,7 +138,7 @@ class Uniform(Quantizer):
         return None if self.fixed or self.mse or self.percentile < 100 else self._of_range(ends)
 
     def _of_range(self, ends: Array) -> Constants:
-        """Fit scale and offset to ranges. A scale of 0 is for zeros where no level is 0; no other grid has one."""
+        """Fit scale and offset to ranges. The scale is 0 only for zeros where no level is 0."""
         out = np.empty(ends.shape)
         how = self.signed, self.symmetric, not self._without_zero
         kernel("cpu", "range_constants")(ends.reshape(2, -1), self._top, *how, out.reshape(2, -1))

@@ -83,7 +83,7 @@ def _encode_range(x, start, step, factor, low, high, down, row, group, nan, out,
 def _fit_and_encode(
     x, run, top, signed, symmetric, zero, times, low, high, down, wrong, constants, out, first, last
 ):  # fmt: skip
-    """One call where NumPy's and Python's for each step would take 10 us more."""
+    """Fit constants to ranges of x and encode them, in one call: a call for each step would take 10 us more in all."""
     length, rest, shifts = x.shape[1], np.zeros((1, 64), x.dtype), np.zeros(64)
     codes, masks = np.zeros(64, np.uint8), np.zeros(8, np.uint64)
     ends, more, fitted = np.zeros(2), np.zeros(2), np.zeros((2, 1))

@@ -62,7 +62,7 @@ def _uniform(first, stride, key, block, u):
 
 @Kernel
 def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
-    """A group is read from memory once, and its values lie side by side: half the time of a fit and `_encode_words`."""
+    """Fit and encode groups whose values lie side by side, each read once: half the time of fit and `_encode_words`."""
     length, rest, top = x.shape[1], np.zeros((1, 64), x.dtype), (1 << out.shape[0]) - 1
     codes, masks, u, block = (
         np.zeros(64, np.uint8),

@@ -34,10 +34,10 @@ def grid_codes(typingctx, values, at, start, factor, step, shifts, low, high, do
 
 @intrinsic
 def grid_masks(typingctx, values, at, start, factor, step, shifts, low, high, down, masks, planes):
-    """Bit i of masks[plane], uint64[8], is bit `plane` of the code that `grid_codes` computes, for `planes` planes.
+    """masks[plane], uint64[8]: bit i is bit `plane` of code i, as `grid_codes` computes it, for `planes` planes.
 
-    Codes stay in registers: a plane of bytes in memory waits until they are written. Of 8 planes, which are read
-    together, that wait is one, and the joined registers cost more.
+    Codes stay in registers: a plane read from bytes in memory would wait until these are written. 8 planes are read
+    together and wait once; for them, joining registers costs more.
     """
     signature = types.void(values, types.int64, *_NUMBERS_OF_GRID, shifts, *_LIMITS, masks, types.int64)
 
@@ -73,7 +73,7 @@ def _codes(context, builder, signature, args):
 
 
 def _joined(builder, a, b):
-    """Vector of the lanes of a, then of b."""
+    """Join two vectors: the lanes of a, then those of b."""
     count = 2 * a.type.count
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, count), list(range(count))))
 

@@ -39,7 +39,7 @@ def _taps(length, size, stride, pads, dilation):
 
 
 class _Across(NamedTuple):
-    """Windows of a row: those whose pixels are all inside the image are columns low .. high."""
+    """A row of windows; those whose pixels are all inside the image are columns low .. high."""
 
     width: int  # of an image
     step: int

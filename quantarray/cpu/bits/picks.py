@@ -21,7 +21,7 @@ _CACHED = 256  # words of out at a time, which stay in L1
 
 
 class Picks(NamedTuple):
-    """The sources of the words that copies of a word's bits fill."""
+    """A table of the sources of the words that copies of a word's bits fill, as `pick_bits` takes them."""
 
     starts: object  # int64[words]: bytes from the word's first to the first that is read
     bits: object  # int64[words 64]: the bits from this byte on

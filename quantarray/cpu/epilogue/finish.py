@@ -23,7 +23,7 @@ class Lanes(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The arrays that results of a kernel go to, and the thresholds that turn them into codes."""
+    """A destination of a kernel's results: an array of values, or one of codes with thresholds on the values."""
 
     values: np.ndarray  # [rows channels]; empty where results are codes
     words: np.ndarray  # uint64[planes rows words], zero on entry; empty where results are values

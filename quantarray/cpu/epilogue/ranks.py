@@ -12,11 +12,11 @@ BLENDED = 4  # planes up to which all thresholds are loaded as vectors; beyond, 
 
 @intrinsic
 def put_ranks(typingctx, values, start, thresholds, at, flip, valid, channel, words, row):
-    """Bit channel + l of words[j, row] |= bit j of the number of t with values[start + l] > thresholds[t, at + l].
+    """words[j, row] |= (bit j of rank l) << (channel + l), for l < valid <= 32.
 
-    There are 2**planes - 1 thresholds for words[planes rows words]; they ascend in t, and NaN among them is below all.
-    Bits are flipped where those of `flip` are ones. Of `valid` of 32 lanes; all arrays are C-contiguous and indexed
-    flat, values and thresholds int32, int64 or float64 alike.
+    Rank l is the number of t with values[start + l] > thresholds[t, at + l]. There are 2**planes - 1 thresholds for
+    words[planes rows words]; they ascend in t, and NaN among them is below all. Bits are flipped where those of `flip`
+    are ones. All arrays are C-contiguous and indexed flat, values and thresholds int32, int64 or float64 alike.
     """
     i64 = types.int64
     signature = types.void(values, i64, thresholds, i64, types.uint64, i64, i64, words, i64)
@@ -40,7 +40,7 @@ def shape_of(context, builder, signature, args, i):
 
 
 def _function(module, kind, compare):
-    """Build one function for all places of a kernel that compare: it is a fifth of a first compilation."""
+    """Build one function for all places of a kernel that compare: it takes a fifth of a first compilation."""
     name = f"quantarray.put_ranks.{kind}"
     if name in module.globals:
         return module.globals[name]
@@ -110,7 +110,7 @@ def bisect(builder, value, candidates, compare):
 
 
 def _loaded(builder, lanes, columns, apart, planes, compare, store):
-    """Bisect for any number of planes: each lane loads the threshold that it has come to."""
+    """Bisect for any number of planes: in each step, a lane loads the threshold that it compares with."""
     count = lanes[0].type.count
     wide = ir.VectorType(I64, count)
     slots = [cgutils.alloca_once_value(builder, ir.Constant(wide, None)) for _ in lanes]

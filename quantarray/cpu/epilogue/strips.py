@@ -16,7 +16,7 @@ _TOGETHER = 2  # planes up to which the thresholds of all 32 lanes stay in regis
 
 @intrinsic
 def put_strip(typingctx, dots, pixels, extra, limits, step, channel, words):
-    """Bit channel + l of plane j of words[p] = bit l of used & (flips ^ m), for p < pixels and l < 32.
+    """Set bit channel + l of plane j of words[p] to bit l of used & (flips ^ m), for p < pixels and l < 32.
 
     Bit l of m is bit j of the number of thresholds[t, l] below
 

@@ -47,7 +47,7 @@ def near_pairs(
 
 
 def _function(module, number, first):
-    """Build a function for each loop, as `distances.py` does."""
+    """Build the loop for `number` queries as a function: inlined, it would run out of registers for addresses."""
     name = f"quantarray.near_pairs.{number}{'.first' * first}"
     if name in module.globals:
         return module.globals[name]

@@ -82,7 +82,7 @@ def near_lanes(
 
 
 def _function(module, number, ahead):
-    """Build a function for each loop: inlined, its addresses do not fit into registers beside those of a kernel."""
+    """Build the loop for `number` queries as a function: inlined, it would run out of registers for addresses."""
     name = f"quantarray.near_lanes.{number}{'.ahead' * ahead}"
     if name in module.globals:
         return module.globals[name]
@@ -97,7 +97,7 @@ def _function(module, number, ahead):
 
 
 class Ahead(NamedTuple):
-    """Rows that are transposed while others are counted."""
+    """A block of rows that is transposed while another is counted."""
 
     words: ir.Value
     length: ir.Value
@@ -105,7 +105,7 @@ class Ahead(NamedTuple):
     lanes: ir.Value
 
     def weave(self, builder, step):
-        """Weave 4 words of 8 rows."""
+        """Interleave 4 words of 8 rows."""
         row, word = builder.mul(builder.and_(step, const(3)), const(WIDTH)), builder.and_(step, const(-WOVEN))
         source = builder.gep(self.words, [builder.add(builder.mul(row, self.length), word)])
         weave_words(
@@ -113,7 +113,7 @@ class Ahead(NamedTuple):
         )
 
     def prefetch(self, builder, step):
-        """Prefetch as many words of the rows behind, evenly spread: many at once are waited for."""
+        """Prefetch as many words of later rows as `weave` reads in a step: many requests at once would stall."""
         at = builder.add(builder.mul(step, const(8 * LANES)), const(AHEAD))
         ask_for(builder, self.words, at, LANES // WIDTH, 2)
 

@@ -18,9 +18,7 @@ _LENGTHS, _COUNTS = 16, 48  # where a configuration has bytes a row, and rows
 
 
 class EmulatedAmx:
-    """Instructions as those of `Amx`; the registers are on the stack of the function that uses them, not configured at
-    first.
-    """
+    """An emulation of `Amx`: the registers are on the stack of the function that uses them, not configured at first."""
 
     def __init__(self, context, builder):
         self.context, self.builder = context, builder

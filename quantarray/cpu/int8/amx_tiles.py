@@ -16,14 +16,14 @@ CONFIG = bytes([1, *[0] * 15, *[BYTES, 0] * REGISTERS, *[0] * 16, *[ROWS] * REGI
 
 
 def config_of(builder):
-    """Point to the configuration of all eight tiles in memory."""
+    """Return a pointer to the configuration of all eight tiles."""
     kind = ir.ArrayType(I8, CONFIG_BYTES)
     config = cgutils.global_constant(builder, "quantarray.tiles", ir.Constant(kind, bytearray(CONFIG)))
     return builder.bitcast(config, I8.as_pointer())
 
 
 class Amx:
-    """Instructions on the tiles of a thread: what configures them releases them too."""
+    """A set of AMX instructions on a thread's tiles; the code that configures the tiles also releases them."""
 
     def __init__(self, context, builder):
         self.builder = builder

@@ -29,13 +29,13 @@ _TOTAL_STRIDE = LANES * 4
 
 
 class Tiles(NamedTuple):
-    """Tells a kernel that takes it, by its type, to multiply by AMX."""
+    """An argument whose type tells a kernel to multiply by AMX."""
 
     rows: int = ROWS  # pixels that are multiplied at once
 
 
 class EmulatedTiles(NamedTuple):
-    """Tells a kernel to run the code for AMX on tiles in memory."""
+    """An argument whose type tells a kernel to run its AMX code on emulated tiles, in memory."""
 
     rows: int = ROWS
 
@@ -123,7 +123,7 @@ def _product(builder, tiles, many, codes, weights, spans, fresh, totals):
 
 @contextmanager
 def _words(builder, codes, weights, spans, start, stop):
-    """Loop over the words of some spans: pointers to (codes, weights)."""
+    """Emit a loop over the words of spans start .. stop; yield pointers to (codes, weights)."""
     with cgutils.for_range(builder, builder.sub(stop, start)) as span:
         line = builder.mul(builder.add(start, span.index), const(3))
         at, to, length = (builder.load(builder.gep(spans, [builder.add(line, const(i))])) for i in range(3))

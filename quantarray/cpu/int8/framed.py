@@ -56,7 +56,7 @@ def rows_of_band(plan):
 
 
 class Band(NamedTuple):
-    """Neighbouring rows of the result, in neighbouring images."""
+    """A span of neighbouring rows of the result, in neighbouring images."""
 
     image: int
     images: int

@@ -89,7 +89,7 @@ def _sweep(builder, kernel, vectors, rows, weights, spans, fresh, totals):
 
 
 def _column(builder, weights, apart, lane):
-    """Point to the first byte of a lane."""
+    """Return a pointer to the first byte of a lane."""
     inside = builder.gep(weights, [const(lane % LANES * QUAD)])
     return builder.gep(inside, [apart]) if lane >= LANES else inside
 

@@ -24,7 +24,7 @@ _FAR = 1 << 62
 
 
 class ByteBuffer(NamedTuple):
-    """Words as bytes, in memory that is used again for the next band."""
+    """A buffer of words as bytes, used again for each band."""
 
     codes: np.ndarray  # uint8
     marks: np.ndarray  # int32[words]: the band for which a word was expanded last
@@ -32,7 +32,7 @@ class ByteBuffer(NamedTuple):
 
 
 class Expanded(NamedTuple):
-    """The bytes of a band's words: those of word `low` begin at codes[code]."""
+    """A band's words as bytes: those of word `low` begin at codes[code]."""
 
     buffer: ByteBuffer
     low: int

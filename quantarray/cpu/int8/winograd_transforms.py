@@ -94,7 +94,7 @@ def fold_taps(typingctx, weights, at, apart, pieces):
 
 
 class PixelConstants(NamedTuple):
-    """Constants of pixels `first` to `first` + 3: extra[fixed[pixel] ..] + along * ones[pixel]."""
+    """extra[fixed[pixel] ..] + along * ones[pixel]: the constants of pixels `first` to `first` + 3."""
 
     extra: np.ndarray
     fixed: np.ndarray

@@ -36,7 +36,7 @@ def _transposer(bits):
 
 
 def _exchange(builder, rows, distance, bits):
-    """Exchange the upper of each two runs of `distance` fields for the lower ones of the word so many rows below."""
+    """Swap the upper of each two runs of `distance` fields with the lower one of the word `distance` rows below."""
     run = distance * bits
     shift, mask = (ir.Constant(_ROW, [n] * WIDTH) for n in (run, (2**64 - 1) // (2**run + 1)))
     for i in (i for i in range(len(rows)) if not i & distance):

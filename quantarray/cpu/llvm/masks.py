@@ -100,7 +100,7 @@ def add_bits(typingctx, codes, start, held):
 
 @intrinsic
 def put_plane(typingctx, mask, plane, codes, start):
-    """Bit `plane` of codes[start + i] = bit i of a mask, for 64 bytes of a C-contiguous array, flat.
+    """Set bit `plane` of codes[start + i] to bit i of a mask, for 64 bytes of a C-contiguous array, indexed flat.
 
     Plane 0 overwrites the bytes, the others add to them.
     """
@@ -144,9 +144,9 @@ def mask_nan(typingctx, values, start):
 
 @intrinsic
 def prefetch(typingctx, values, start):
-    """Prefetch the 256 bytes that lie AHEAD of values[start], of a C-contiguous array, flat.
+    """Prefetch 256 bytes, AHEAD bytes behind values[start] of a C-contiguous array, indexed flat.
 
-    A thread that only compares waits for memory otherwise. Beyond the array's end it does no harm.
+    Without it, a thread that only compares waits for memory. Beyond the array's end it does no harm.
     """
     signature = types.void(values, types.int64)
 
@@ -157,7 +157,7 @@ def prefetch(typingctx, values, start):
 
 
 def ask_for(builder, data, at, lines, level):
-    """Prefetch cache lines from `at` bytes behind a pointer on, to L1 (3) or L2 (2)."""
+    """Prefetch `lines` cache lines, from `at` bytes behind a pointer on, into L1 (level 3) or L2 (level 2)."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")

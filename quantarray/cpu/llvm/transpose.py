@@ -34,10 +34,10 @@ def _store(builder, vector, data, index):
 
 @intrinsic
 def transpose(typingctx, rows, at):
-    """Exchange bit j of word i and bit i of word j, in each lane of the 64 x 8 words from rows[at] on.
+    """Transpose bits: swap bit j of word i and bit i of word j, in each lane of the 64 x 8 words from rows[at] on.
 
-    Off-diagonal quarters first, then those of each quarter: 6 steps of 32 pairs of rows. Three steps join no more than
-    8 rows, which stay in registers, so that all words are loaded and stored twice, not 6 times.
+    Off-diagonal quarters are swapped first, then those of each quarter: 6 steps of 32 pairs of rows. Three steps join
+    no more than 8 rows, which stay in registers, so that all words are loaded and stored twice, not 6 times.
     """
     signature = types.void(rows, types.int64)
 
@@ -65,10 +65,10 @@ def _three_steps(builder, data, rows, distances):
 def _weaver(near):
     @intrinsic
     def weave(typingctx, words, at, apart, squares, to):
-        """Weave the 8 words from words[at], words[at + apart], .. on, `near` times, to squares[to], squares[to + 512],
-        ..
+        """Interleave `near` rows of 8 words: those from words[at], words[at + apart], .. on.
 
-        Word k of all comes first, side by side, then word k + 1 of all.
+        Word k of all rows comes first, side by side, then word k + 1 of all. The result goes to squares[to],
+        squares[to + 512], .., 8 words each.
         """
         signature = types.void(words, types.int64, types.int64, squares, types.int64)
 
@@ -98,10 +98,10 @@ def weave_lanes(typingctx, words, at, apart, lanes, to):
 
 
 def weave_words(builder, words, apart, lanes):
-    """Weave lanes as `weave_lanes` does, from plain pointers.
+    """Interleave lanes as `weave_lanes` does, from plain pointers.
 
-    Halves of vectors are put beside each other as they are loaded, so that two shuffles, which need no orders in
-    registers, are left for each vector, and no more than 5 registers are in use at a time.
+    Halves of vectors are joined as they are loaded. Two shuffles are left for each vector, which need no indices in
+    registers, and no more than 5 registers are in use at a time.
     """
     half = ir.VectorType(I64, WIDTH // 2)
 
@@ -160,8 +160,9 @@ part_1, part_2, part_3 = (_parter(length) for length in (1, 2, 3))
 
 @intrinsic
 def weave_rows(typingctx, words, at, apart, squares, to, length):
-    """Weave 8 words that are 8 / length rows of 1, 2, 4 or 8 words: each word goes to the square of its place in the
-    row, rows one below the other.
+    """Interleave 8 words that are 8 / length rows of 1, 2, 4 or 8 words.
+
+    Each word goes to the square of its place in the row, rows one below the other.
     """
     signature = types.void(words, types.int64, types.int64, squares, types.int64, types.int64)
 

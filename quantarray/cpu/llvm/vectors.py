@@ -31,13 +31,13 @@ def full(kind):
 
 
 def pointer(context, builder, signature, args, i, offset=None):
-    """Point to the data of array argument i, from an offset in elements on."""
+    """Return a pointer to the data of array argument i, at an offset in elements."""
     data = context.make_array(signature.args[i])(context, builder, args[i]).data
     return data if offset is None else builder.gep(data, [offset])
 
 
 def place_of(builder, data, index, vector):
-    """Point to the vector that begins at data[index]."""
+    """Return a pointer to the vector that begins at data[index]."""
     at = builder.gep(data, [const(index) if isinstance(index, int) else index])
     return builder.bitcast(at, vector.as_pointer())
 
@@ -63,7 +63,7 @@ def lanes_of(builder, vector, first, count):
 
 
 def own_function(module, name, arguments, result=NOTHING):
-    """Declare a function that is compiled once for all places of a kernel that call it, and not inlined."""
+    """Declare a function that is compiled once for all places of a kernel that call it, and never inlined."""
     function = ir.Function(module, ir.FunctionType(result, arguments), name)
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
@@ -71,7 +71,7 @@ def own_function(module, name, arguments, result=NOTHING):
 
 
 class Windows(NamedTuple):
-    """The words that 4 pixels see, as LLVM values: pointers to words, origins and runs, and runs first .. last."""
+    """A tuple of LLVM values for the windows of 4 pixels: pointers to words, origins and runs; runs first .. last."""
 
     words: ir.Value
     origins: ir.Value
@@ -82,7 +82,7 @@ class Windows(NamedTuple):
 
 @contextmanager
 def each_run(builder, windows):
-    """Loop over the runs of some windows: where the 4 pixels begin, the weight word, the length."""
+    """Emit a loop over the runs of 4 windows; yield (pointers to the pixels' words, weight word, length)."""
     words, origins, runs, first, last = windows
     begin = [builder.load(builder.gep(origins, [const(p)])) for p in range(TILE)]
     with cgutils.for_range(builder, builder.sub(last, first)) as run:

@@ -26,7 +26,7 @@ class Rows(NamedTuple):
 
 
 class Planes(NamedTuple):
-    """Bit-planes of words, indexed flat: plane i begins at words[at + i * apart], i < planes."""
+    """A view of bit-planes, indexed flat: plane i begins at words[at + i * apart], i < planes."""
 
     words: np.ndarray
     at: int
@@ -35,7 +35,7 @@ class Planes(NamedTuple):
 
 
 class RunSpan(NamedTuple):
-    """Runs first .. last of int64 runs[n 3]: (words from a pixel's origin, weight word, length)."""
+    """A span of runs first .. last of int64 runs[n 3]: (words from a pixel's origin, weight word, length)."""
 
     runs: np.ndarray
     first: int
@@ -43,7 +43,7 @@ class RunSpan(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Operands whose common or differing bits are counted for 4 pixels by a block of 32 channels, or by two."""
+    """A pair of operands whose common or differing bits are counted: 4 pixels by one or two blocks of 32 channels."""
 
     words: Planes  # of x, from an image's first word on
     origins: View  # int64[4]: where the pixels begin, in words
@@ -53,7 +53,7 @@ class Counted(NamedTuple):
 
 
 class ByteWeights(NamedTuple):
-    """Weights as bytes, `blocks` blocks of 32 channels that lie `apart`, the first from data[at] on."""
+    """A view of weights as bytes: `blocks` blocks of 32 channels that lie `apart`, the first from data[at] on."""
 
     data: np.ndarray  # uint8, read as int8 [quads 32 4]
     at: int
@@ -62,7 +62,7 @@ class ByteWeights(NamedTuple):
 
 
 class TileSpan(NamedTuple):
-    """Tiles begin .. end of all images; their words lie `shift` behind those of the plan."""
+    """A span of tiles, begin .. end of all images; their words lie `shift` behind those of the plan."""
 
     begin: int
     end: int
@@ -70,7 +70,7 @@ class TileSpan(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits that counts are compared with into bits used & (flips ^ (count > limit))."""
+    """A view of limits; counts are compared with them into bits used & (flips ^ (count > limit))."""
 
     limits: np.ndarray
     at: int  # of the first lane's

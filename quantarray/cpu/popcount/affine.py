@@ -113,7 +113,7 @@ def _limit(room, step):
 
 @inner
 def _narrowed(limit):
-    """Clip a limit to int32: all counts are above its least value and none above its greatest."""
+    """Clip a limit to int32: every count is above the least int32, and none above the greatest."""
     return max(-(1 << 31), min(limit, (1 << 31) - 1))
 
 

@@ -51,7 +51,7 @@ def lay_out(words):
 
 
 class _Sums:
-    """Registers of counts: the first `pixels` of a tile by some vectors of channels. Operands are plain pointers."""
+    """A tile's counts in registers: its first `pixels` by some vectors of channels. Operands are plain pointers."""
 
     def __init__(self, builder, pixels, vectors):
         self.builder, self.shape = builder, (pixels, vectors)

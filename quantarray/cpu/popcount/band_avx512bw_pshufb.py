@@ -118,7 +118,7 @@ def _store_halves(builder, both, split, at):
 
 
 class SplitWeights(NamedTuple):
-    """Weights of one or two pairs of blocks in the layout of `split_weights`; the second pair lies `apart`."""
+    """A view of one or two pairs of blocks of weights in the layout of `split_weights`; the second lies `apart`."""
 
     data: np.ndarray  # uint8
     apart: int
@@ -159,7 +159,7 @@ def shuffle_tile(typingctx, words, origins, split, runs, differ, sums):
 
 
 def _rows(builder, differ):
-    """Point to the table of counts of a & b, or of a ^ b where `differ` is -1."""
+    """Return a pointer to the table of counts of a & b, or of a ^ b where `differ` is -1."""
     rows = ir.Constant(ir.ArrayType(I8, _ROWS.size), bytearray(_ROWS.tobytes()))
     table = cgutils.global_constant(builder, "counts_of_two", rows)
     table.align = PAIR

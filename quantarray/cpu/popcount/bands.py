@@ -34,7 +34,7 @@ TOGETHER = max(2, BLOCKS)  # of the same task
 
 
 class Band(NamedTuple):
-    """The sums of a band, and its prepared weights."""
+    """A band's sums and its prepared weights."""
 
     sums: np.ndarray  # uint16[planes of x, planes of w, pixels, lanes]; empty where tiles are better counted one by one
     ready: np.ndarray  # uint8: the prepared weights

@@ -8,7 +8,7 @@ from ..llvm.views import flat
 
 
 def by_pixels(builder, origins, emit):
-    """Emit code by emit(1) for a tile that one pixel fills, as a row of a matrix does, and by emit(TILE) for others."""
+    """Emit code by emit(1) for a tile of a single pixel, such as a row of a matrix, and by emit(TILE) for others."""
     first, last = (builder.load(builder.gep(origins, [const(p)])) for p in (0, TILE - 1))
     # Marked as rare, or the loop over tiles that have four takes 3 % longer
     with builder.if_else(builder.icmp_signed("==", first, last), likely=False) as branches:

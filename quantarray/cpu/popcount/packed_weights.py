@@ -36,7 +36,7 @@ def interleave(words, groups, bits, out):
 
 
 def restore(laid_out, groups, bits, words):
-    """Invert `interleave`."""
+    """Restore `words` from what `interleave` laid out."""
     if words.size:
         threads.run(_bring_blocks, (laid_out, groups, bits, words), *_shares(laid_out))
 

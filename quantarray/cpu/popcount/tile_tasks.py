@@ -21,7 +21,7 @@ _SHARED = (0.3, 5) if _LONG else (1, 16)
 
 
 class Effort(NamedTuple):
-    """Costs of the parts of a product, for 4 pixels by 32 channels by a word in units of `costs.py`."""
+    """A kernel's costs for each part of a product: 4 pixels by 32 channels by a word, in units of `costs.py`."""
 
     word: float
     tile: float = 0  # besides its words
@@ -32,7 +32,7 @@ class Effort(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The work of a kernel, as `cut` divides it."""
+    """A description of a kernel's work, which `cut` divides."""
 
     plan: NamedTuple
     words: np.ndarray  # that each tile of an image takes for a block: those under its pixels' windows
@@ -43,7 +43,7 @@ class Task(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """All of a product that kernels take but x and the result."""
+    """A tuple of what kernels take of a product besides x and the result."""
 
     w: NamedTuple
     plan: NamedTuple
@@ -96,8 +96,8 @@ def drive(kernel, x, fixed, out, task):
     """Schedule stretches of tiles by chunks of blocks on threads, or run all as one piece.
 
     Kernels take a `Prepared`, `more` and where stretches of tiles begin; x, values and words; then what `next_task`
-    needs. All before x is prepared once for a number of threads, by `task(x, fixed)`. The contract fixes the types of
-    arguments but those of x's words, which may be bytes, of results, and of `more`.
+    needs. The arguments before x are prepared once for a number of threads, by `task(x, fixed)`. The contract fixes all
+    types but those of x's words, which may be bytes, of results, and of `more`.
     """
     count = threads.count()
     ready = fixed.cache.get(count)

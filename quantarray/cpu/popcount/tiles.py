@@ -20,7 +20,7 @@ WORD = 0.75 if IN_REGISTERS else 1  # counting a word in units of `costs.py`
 
 
 class Places(NamedTuple):
-    """Tiles that are worked on together."""
+    """A batch of tiles that are worked on together."""
 
     origins: np.ndarray  # int64[tiles 4]: the words where their pixels begin
     rows: np.ndarray  # int64[tiles 4]: of the result
@@ -54,7 +54,7 @@ def place_tiles(plan, low, band, word, places):
 
 
 class Group(NamedTuple):
-    """Output channels that see the same channels of x."""
+    """A group of output channels that see the same channels of x."""
 
     block: int  # the first of the group
     channel: int  # likewise
@@ -62,7 +62,7 @@ class Group(NamedTuple):
 
 
 class Product(NamedTuple):
-    """Operands of a product, `Left` and `Right` of the contract, and the plan of its windows."""
+    """A product's operands, `Left` and `Right` of the contract, and the plan of its windows."""
 
     x: NamedTuple
     w: NamedTuple
@@ -80,7 +80,7 @@ class Patch(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Two tiles of sums, int32 or int64[4 32]."""
+    """A pair of tiles of sums, int32 or int64[4 32]."""
 
     total: np.ndarray
     spare: np.ndarray  # counts before they are added to the total

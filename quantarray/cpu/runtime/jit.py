@@ -42,7 +42,7 @@ def checked(function):
 
 
 class _Part(JITCodeLibrary):
-    """Code that is always a part of other functions: it is neither optimised nor assembled by itself.
+    """A library of code that is always a part of other functions: it is neither optimised nor assembled by itself.
 
     All that is left to assemble is the variable that Numba keeps for each function.
     """

@@ -68,7 +68,7 @@ def _start_team(typingctx, start, job, workers):
 
 
 def _body(context, module):
-    """Build the function that each thread of a team calls."""
+    """Build the function that each thread of a team calls: `_work` of a job, for C."""
     body = ir.Function(module, _BODY, module.get_unique_name("of_a_thread"))
     body.linkage = "internal"
     builder = ir.IRBuilder(body.append_basic_block())
@@ -80,7 +80,7 @@ def _body(context, module):
 
 
 def _work(job):
-    """Do what a thread of a team does of a job. The first, which is the caller, notes for how long."""
+    """Run one thread's part of a team's job. Thread 0, the caller, also stores how long it worked."""
     begin, thread = now(), ask(number(job, 5))
     work(number(job, 0), number(job, 1), number(job, 2), number(job, 3), number(job, 4), thread)
     if thread == 0:
@@ -111,10 +111,10 @@ class Dealing(NamedTuple):
 
 
 class Team:
-    """PyTorch's team of threads, for calls from one Python thread: the first that makes one.
+    """A team of PyTorch's threads, for calls from one Python thread: the first that makes one.
 
-    A team belongs to the thread that calls. PyTorch's calls mostly come from one, and teams for others would be threads
-    more.
+    OpenMP has a team for each thread that calls. PyTorch's calls mostly come from one thread, and teams for others
+    would start more threads.
     """
 
     def __init__(self, library, pool):

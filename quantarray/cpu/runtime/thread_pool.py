@@ -220,9 +220,9 @@ def _work(job, share):
 
 
 class ThreadPool:
-    """Threads of this process, at most one fewer than Numba may use. They start when a call first wants as many.
+    """A pool of this process's threads, at most one fewer than Numba may use. They start when a call first needs them.
 
-    `address` is of the memory that they share with callers: a line of the pool's, then one for each thread.
+    `address` is that of the memory shared with callers: a line for the pool, then one for each thread.
     """
 
     def __init__(self):

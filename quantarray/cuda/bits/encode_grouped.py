@@ -27,7 +27,7 @@ def encode_grouped(values, low, step, start, stride, group, key, out):
 
 @inline
 def _philox(number, k0, k1, use):
-    """Word number % 4 of the Philox4x32-10 block with the counter (number // 4, use, 0); all of 32 bits in uint64."""
+    """Compute word number % 4 of the Philox4x32-10 block at counter (number // 4, use, 0): 32 bits, in uint64."""
     block = np.uint64(number) >> np.uint64(2)
     c0, c1, c2, c3 = block & _LOW, block >> _HALF, use, np.uint64(0)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Each bit of a row several times over, a lane a copy."""
+"""Repeat each bit of a row several times, a lane a copy."""
 
 import numpy as np
 from numba import cuda

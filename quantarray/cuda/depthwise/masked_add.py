@@ -1,4 +1,4 @@
-"""One input channel an output channel: depthwise convolution, and average pooling as one with weights of 1.
+"""Depthwise convolution, one input channel an output channel; average pooling is one with weights of 1.
 
 A warp's lanes are 32 output channels of a pixel: whatever the multiplier, their codes are half a word of the result.
 """
@@ -20,7 +20,7 @@ from ..runtime.warp import place_of_lane, put_code
 
 
 class Weights(NamedTuple):
-    """What `Left` and `Right` say besides their words."""
+    """A tuple of the terms and constants of both operands, `Left` and `Right`, without their words."""
 
     x_terms: object
     x_scale: object
@@ -32,7 +32,7 @@ class Weights(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The last step of integers and of floats."""
+    """An epilogue's arrays, for integers and for floats."""
 
     extra: object
     pad: object
@@ -43,7 +43,7 @@ class Last(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The numbers that a kernel asks of its operands."""
+    """A set of the sizes that a kernel needs of its operands."""
 
     pixels: int
     image_words: int

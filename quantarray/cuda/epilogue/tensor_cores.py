@@ -22,10 +22,10 @@ _COLUMNS = LANES // CHANNELS  # of instructions in a block
 
 @cache
 def finisher(tile, along, planes, paired, part=0):
-    """Finish the parts of a warp's sums from `part` on; a part is one side of a row of instructions by 4 blocks.
+    """Build the epilogue of a warp's sums from part `part` on; a part is one side of a row of instructions by 4 blocks.
 
-    `planes` of codes, or 0 for integers, which go out in pairs where `paired`. Each part is a function that calls the
-    next one: registers have no indices that vary, and the compiler would keep a loop over all this code.
+    It stores `planes` planes of codes, or for 0 integers, in pairs where `paired`. Each part is a function that calls
+    the next one: registers have no indices that vary, and the compiler would keep a loop over all this code.
     """
     chunks = -(-tile.blocks // BLOCKS)
     if part == tile.rows * SIDES * chunks:
@@ -142,7 +142,7 @@ def _quad_ballot(blocks):
 
     @inline
     def ballot(thresholds, i, block, end, values):
-        """Vote which values of a pixel are above threshold i, a bit a channel: lane t gets those of the t-th block."""
+        """Compare a pixel's values with threshold i, a bit a channel: lane t gets the bits of the t-th block."""
         bits, mine = cuda.local.array(blocks, np.int32), np.int32(0)
         t = place_in_fragment()[1]
         for c in range(blocks):

@@ -101,7 +101,7 @@ def _count_digits(distances, row_bits, shift, state, counts):
 
 @cuda.jit
 def _choose_digit(counts, state):
-    """Go on with the digit in which the keys that are kept end; a thread is a digit."""
+    """Choose the digit at which the count of keys to keep runs out; each thread tests one digit."""
     digits = cuda.shared.array(DIGITS, np.int32)
     q, digit = cuda.blockIdx.x, cuda.threadIdx.x
     digits[digit] = counts[q, digit]

@@ -26,7 +26,7 @@ _ROW = LANES + 1  # words of a row of the square that weights are turned in: col
 
 
 class Terms(NamedTuple):
-    """The two terms that are multiplied: their planes, and the factors of |a| and |a & b|."""
+    """A pair of terms that are multiplied: their planes, and the factors of |a| and |a & b|."""
 
     first_x: int
     planes_x: int
@@ -37,7 +37,7 @@ class Terms(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The last step: what every pixel adds, and thresholds."""
+    """An epilogue's arrays: what is added to every pixel, and thresholds."""
 
     extra: object  # int32 or int64 [classes lanes]
     thresholds: object

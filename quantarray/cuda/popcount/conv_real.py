@@ -19,7 +19,7 @@ from .tiles import column_at, columns, counter, locator, sum_codes
 
 
 class Constants(NamedTuple):
-    """Terms and constants of both operands, as `Left` and `Right` have them."""
+    """A tuple of the terms and constants of both operands, `Left` and `Right`."""
 
     x_terms: object
     x_scale: object
@@ -33,7 +33,7 @@ class Constants(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The last step: what is added, and thresholds."""
+    """An epilogue's arrays: what is added, and thresholds."""
 
     pad: object
     bias: object

@@ -39,7 +39,7 @@ class Taps(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The numbers that a kernel asks of its operands."""
+    """A set of the sizes that a kernel needs of its operands."""
 
     rows: int  # output pixels of all images
     pixels: int  # of one image

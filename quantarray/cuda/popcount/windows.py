@@ -16,7 +16,7 @@ from .tiles import OUTSIDE
 
 
 class Source(NamedTuple):
-    """Hold what a tile reads. `begins` and `kinds`, of the tile's pixels, lie in shared memory."""
+    """A tuple of what a tile reads; `begins` and `kinds`, of the tile's pixels, lie in shared memory."""
 
     words: object  # uint64[planes words]
     offsets: object  # int32[classes words], see `tiles.Taps`
@@ -47,7 +47,7 @@ def seeker(tile, depth, words, dense):
 
     @inline
     def seek(source, cursor, plane, shift):
-        """Go to the first words of a plane; `shift` is the group's first word in a pixel."""
+        """Move the cursor to the first words of a plane; `shift` is the group's first word in a pixel."""
         pixel, k = place(runs, words)
         length, start = source.offsets.shape[1], plane * source.words.shape[1] + shift
         for turn in range(turns):
@@ -71,7 +71,7 @@ def copier(tile, depth, words, dense, swizzled):
 
     @inline
     def copy(source, cursor, left, held, to):
-        """Begin to copy the next stage to held[to] on; words from `left` on and outside the image become 0."""
+        """Start to copy the next stage to held[to] on; words from `left` on and outside the image become 0."""
         pixel, k = place(runs, words)
         to += pixel * depth + swizzled(pixel, k)
         for turn in range(turns):

@@ -118,7 +118,7 @@ def _begin(counts):
 
 @cuda.jit
 def _places_of_rows(words, first, ranks, row, group, begins, out):
-    """Place 32 elements at a time, a warp a line: equal ranks keep the order of their lanes."""
+    """Compute the places of 32 elements at a time, a warp a line; equal ranks keep the order of their lanes."""
     lane, _, r, step = place_of_lane()
     length = out.shape[2]
     while r < begins.shape[0]:
@@ -142,7 +142,7 @@ def _places_of_rows(words, first, ranks, row, group, begins, out):
 
 @cuda.jit
 def _places_of_lanes(words, first, ranks, row, group, begins, out):
-    """Place elements fold by fold, a thread a line."""
+    """Compute the places of elements fold by fold, a thread a line."""
     i, r = cuda.grid(2)
     while r < begins.shape[0] and i < begins.shape[2]:
         for f in range(words.shape[2]):

@@ -31,7 +31,7 @@ def start(typing, barriers, i):
 
 @intrinsic
 def expect(typing, barriers, i, nbytes):
-    """Arrive at a phase and announce so many bytes."""
+    """Arrive at barrier i, whose phase then also waits for `nbytes` bytes."""
 
     def generate(context, builder, signature, args):
         place = shared_address(context, builder, signature.args[0], *args[:2])
@@ -44,9 +44,10 @@ def expect(typing, barriers, i, nbytes):
 
 @intrinsic
 def copy(typing, into, at, source, first, nbytes, barriers, i):
-    """Begin to copy from source[first] of global memory to into[at] of shared memory, both seen flat, at 16 bytes.
+    """Start to copy `nbytes` bytes from source[first] of global memory to into[at] of shared memory, both indexed flat.
 
-    A multiple of 16 bytes; the barrier counts those that are written. Products read them without a fence of a thread.
+    Size and addresses are multiples of 16 bytes. Barrier i counts the bytes written. Products read them without a
+    fence of a thread.
     """
 
     def generate(context, builder, signature, args):

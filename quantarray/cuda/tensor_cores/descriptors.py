@@ -45,7 +45,7 @@ def multiplier(tile):
 
     @inline
     def multiply(held, row, column, left, sums):
-        """Begin the products of a stage of which `left` words or all are to be multiplied, as one group."""
+        """Start the products of a stage as one group: of its first `left` words, or of all if there are fewer."""
         a = descriptor(held, row + cuda.threadIdx.y // 4 * (warpgroup.ROWS * DEPTH))
         b = descriptor(held, column)
         if left > DEPTH - WORDS:

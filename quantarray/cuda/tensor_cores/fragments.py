@@ -51,7 +51,7 @@ def weight_copier(tile):
 
     @inline
     def copy(right, cursor, left, held, to):
-        """Begin to copy the next stage to held[to words row]; words from `left` on become 0."""
+        """Start to copy the next stage to held[to words row]; words from `left` on become 0."""
         for turn in range(turns):
             at = cuda.threadIdx.y * LANES + cuda.threadIdx.x + turn * threads
             k, channel = at // pairs, at % pairs * 2
@@ -69,7 +69,7 @@ def multiplier(tile, along):
 
     @inline
     def multiply(held, a, b, count, sums, ones):
-        """Pixels' words lie from held[a] on, weights' from held[b] on."""
+        """Add a stage's products to `sums`: pixels' words lie from held[a] on, weights' from held[b] on."""
         lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
         g, t = place_in_fragment()
         x = cuda.local.array((rows, 4), np.uint32)

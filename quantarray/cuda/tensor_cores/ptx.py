@@ -195,7 +195,7 @@ def shared_address(context, builder, kind, array, at):
 
 @intrinsic
 def commit(typing):
-    """Close a group of the copies begun since the last commit, which may have none."""
+    """Close the group of copies started since the last commit; it may be empty."""
 
     def generate(context, builder, signature, args):
         plain(builder, "cp.async.commit_group;")
@@ -219,5 +219,5 @@ def wait(typing, groups):
 
 
 def plain(builder, code):
-    """Emit an instruction without operands, before and behind which all memory accesses stay."""
+    """Emit an instruction without operands; no memory access moves across it."""
     builder.call(ir.InlineAsm(ir.FunctionType(_VOID, []), code, "~{memory}", side_effect=True), [])

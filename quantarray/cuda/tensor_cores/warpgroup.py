@@ -40,7 +40,7 @@ def mma(channels):
 
 
 def _on_sums(code):
-    """Emit an instruction that no use of the sums passes: to the compiler it changes each of them."""
+    """Emit an instruction that no use of the sums moves across: to the compiler, it changes each of them."""
 
     @cache
     def of(channels):

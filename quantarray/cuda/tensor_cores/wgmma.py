@@ -42,7 +42,7 @@ def shared_bytes(tile):
 
 
 class Room(NamedTuple):
-    """Hold where stages lie in shared memory, and a barrier for each one's weights."""
+    """A layout of stages in shared memory, and a barrier for each one's weights."""
 
     held: object  # uint64[..]
     a: object  # element at which pixels' words begin
@@ -51,7 +51,7 @@ class Room(NamedTuple):
 
 
 class Column(NamedTuple):
-    """The channels that a thread block has at a time."""
+    """A column of channels, which a thread block computes at a time."""
 
     shift: int  # the group's first word in a pixel
     first: int  # word of a stage's image at which they begin
@@ -59,7 +59,7 @@ class Column(NamedTuple):
 
 
 class Next(NamedTuple):
-    """Hold what the next fetch reads: plane of x, power of the pair, words left of the pair, and which image."""
+    """A description of the next fetch: plane of x, power of the pair, words left of the pair, and which image."""
 
     i: int
     power: int
@@ -82,7 +82,7 @@ def _fetcher(tile, form):
 
     @inline
     def fetch(source, cursor, images, column, terms, following, room, into):
-        """Begin to copy a stage to place `into`: each thread words of pixels, one thread all weights."""
+        """Start to copy a stage to place `into`: each thread copies words of pixels, one thread all weights."""
         copy(source, cursor, following.missing, room.held, room.a + into * rows)
         if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
             bulk.expect(room.barriers, into, column.nbytes)

@@ -84,7 +84,7 @@ def fold_batchnorm(
 
 
 class _Norm(NamedTuple):
-    """Batch norm of integers; arrays [channels] of the dtype in which it is evaluated."""
+    """A batch norm of integers; arrays [channels] of the dtype in which it is evaluated."""
 
     gamma: Array
     beta: Array
@@ -112,7 +112,7 @@ class _Norm(NamedTuple):
 
 
 def _norm(op: str, params: dict[str, Any], eps: Any, input_scale: Any, precision: type) -> _Norm:
-    """The checked parameters in `precision`."""
+    """Check the parameters and return them in `precision`."""
     with np.errstate(over="ignore"):
         a: dict[str, Array] = {
             name: checks.numbers(op, name, value).astype(precision) for name, value in params.items()

@@ -34,7 +34,7 @@ def max_pool2d(
 def max_pool2d(
     x: Any, size: Pair, *, stride: Pair | None = None, padding: Padding = 0, data_format: DataFormat = "NHWC"
 ) -> Any:
-    """The largest value in each window: codes of the same law, of which nothing is decoded, or a dense array.
+    """Return the largest value in each window: codes of the same law, none of them decoded, or a dense array.
 
         out[n, i, j, c] = max_{a, b} x[n, i*sh + a - top, j*sw + b - left, c]
 
@@ -108,11 +108,11 @@ def avg_pool2d(
     requantize: Thresholds | None = None,
     data_format: DataFormat = "NHWC",
 ) -> Any:
-    """The mean of the values in each window; padded places do not count.
+    """Return the mean of the values in each window; padded places do not count.
 
-    Returns float32, the exact sum divided in float64 and rounded once, or with `requantize` the codes of exactly that.
-    Floats of a dense array are summed in float64, along the height of a window first; those of float64 give float64.
-    Arguments as in `max_pool2d`. OverflowError for dense integers whose sum may pass 2**53.
+    The result is float32, the exact sum divided in float64 and rounded once, or with `requantize` the codes of exactly
+    that. Floats of a dense array are summed in float64, along the height of a window first; those of float64 give
+    float64. Arguments as in `max_pool2d`. OverflowError for dense integers whose sum may pass 2**53.
 
     >>> import quantarray as qa, numpy as np
     >>> x = qa.encode(np.array([-1, 1, 1, 1]).reshape(1, 2, 2, 1), values=(-1, 1))
@@ -140,7 +140,7 @@ def avg_pool2d(
 def _means(
     device: str, terms: bytes, window: Window, requantize: Thresholds | None, shape: tuple[int, ...]
 ) -> depthwise_plan.Channelwise:
-    """A convolution with weights of 1 and a division, for x of some terms."""
+    """Prepare a convolution with weights of 1 and a division, for x of these terms."""
     channels, x_terms = shape[3], np.frombuffer(terms, np.int64).reshape(-1, 4)
     ones = np.broadcast_to(np.int64(1), (1, window.taps, channels))
     weights, real = Weights(ones, np.ones((1, channels)), np.zeros(channels)), np.dtype(np.float32)
@@ -151,7 +151,7 @@ def _means(
 
 
 def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str) -> tuple[Any, Window]:
-    """The array channels last, and the checked window."""
+    """Return (the array with channels last, the checked window)."""
     checks.choice(op, "data_format", data_format, ("NHWC", "NCHW"))
     q = x if isinstance(x, QuantArray) else checks.anywhere(op, "x", x)
     _check_axes(op, q, data_format)
@@ -165,7 +165,7 @@ def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format:
 
 
 def _check_axes(op: str, q: Any, data_format: str) -> None:
-    """An error where x is no image, or one with constants of its own for each place."""
+    """Raise an error where x is no image, or where its constants vary from place to place."""
     at, hint = 3 if data_format == "NHWC" else 1, "; x[None] adds the batch axis" if q.ndim == 3 else ""
     if not isinstance(q, QuantArray):
         if q.ndim != 4:
@@ -184,7 +184,7 @@ def _check_axes(op: str, q: Any, data_format: str) -> None:
 
 
 def _ranks(q: QuantArray) -> Array | None:
-    """The rank of each code's value, [n_levels, *q's axes]; None where the code is its rank."""
+    """Return the rank of each code's value, [n_levels, *q's axes]; None where the code is its rank."""
     if q.dtype.ascending and not q.constants.shapes:
         return None
     ranks = level_ranks(q.dtype, q.constants)
@@ -194,7 +194,7 @@ def _ranks(q: QuantArray) -> Array | None:
 
 
 def _pool(q: QuantArray, words: Array, window: Window) -> Array:
-    """Words [bits n oh ow word] of the largest codes of words [bits n h w word]."""
+    """Return words [bits n oh ow word] of the largest codes in the windows of words [bits n h w word]."""
     count = words.shape[-1]
     out = empty(q.device, (q.bits, q.shape[0] * window.pixels, count))
     if out.size:

@@ -25,7 +25,7 @@ def allocate_bits(
     group: int = 256,
     method: Literal["greedy", "exact"] = "greedy",
 ) -> Array:
-    """Bits b_i for each tensor that minimise sum_i C_i / (2**b_i - 1)**2 while sum_i size_i * b_i <= budget.
+    """Choose bits b_i for each tensor to minimise sum_i C_i / (2**b_i - 1)**2 while sum_i size_i * b_i <= budget.
 
     tensors: what gets bits of its own: a list of arrays for layers, one array for its rows (samples, or the groups
     of x.reshape(-1, 256)), or a list of sizes in elements. budget: bits in all, without constants: 2 * elements for 2

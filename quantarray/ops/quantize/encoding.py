@@ -1,4 +1,4 @@
-"""From values to packed codes in one pass, for any quantiser whose codes' values rise with x.
+"""Encode values to packed codes in one pass, for any quantiser whose codes' values rise with x.
 
 `Quantizer.encode` is the definition, in NumPy. Where few sets of constants serve many values, the thresholds at which
 its codes change are found by bisection over all floats, so that the kernel's compares give exactly its codes.
@@ -193,7 +193,7 @@ def _kept_thresholds(
 
 
 def _rounded_up(cuts: Array, axis: int, dtype: np.dtype[Any]) -> Array:
-    """Cuts [T, ..] as the least floats that are not below them, [*outer, groups, T]."""
+    """Round cuts [T, ..] up to the least floats that are not below them, [*outer, groups, T]."""
     last = np.moveaxis(np.moveaxis(cuts, 0, -1), axis, -2)
     near = last.astype(dtype)
     return np.ascontiguousarray(np.where(near < last, np.nextafter(near, dtype.type(np.inf)), near))

@@ -19,7 +19,7 @@ Key = tuple[slice, ...]
 def fit(
     op: str, a: Array, quantizer: Quantizer, at: int, varying: tuple[int, ...], group: int | None, size: int
 ) -> Constants:
-    """Constants of x for each index of the axes `varying`, with `group` for each group of the packed axis `at` too.
+    """Fit constants of x for each index of the axes `varying`; with `group`, for each group of packed axis `at` too.
 
     About `size` elements are in work at a time where constants vary along the first axis. Parts are written into the
     result: joined at the end, they would take its size twice.

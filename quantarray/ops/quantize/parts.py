@@ -43,14 +43,14 @@ def in_groups(length: int, at: int, group: int) -> Iterator[tuple[tuple[slice, .
 
 
 def split(a: Array, at: int, length: int) -> Array:
-    """Axis `at` as two: [groups, elements a group]."""
+    """Split axis `at` into two: [groups, elements a group]."""
     return a.reshape(*a.shape[:at], a.shape[at] // length, length, *a.shape[at + 1 :])
 
 
 def of_constants(dtype: DType, entries: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Keys that cut constants of shape `entries` into parts of at most LEVELS levels; one key for a law without tables.
+    """Yield keys that cut constants of shape `entries` into parts of at most LEVELS levels.
 
-    A basis counts as a table: least squares and encoding compute all its levels.
+    A law without tables has one key. A basis counts as a table: least squares and encoding compute all its levels.
     """
     if dtype.kind in ("table", "basis") and math.prod(entries) * dtype.n_levels > LEVELS:
         yield from blocks(entries, max(1, LEVELS // dtype.n_levels))

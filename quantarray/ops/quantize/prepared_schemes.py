@@ -218,7 +218,7 @@ def keep(
 def _direct(
     x: Array, quantizer: Quantizer, axis: int, law: Constants, encoder: encoding.Encoder | grids.Encoder | None
 ) -> Direct | None:
-    """One kernel for all of a call, of small arrays and of many ranges; None where there is none."""
+    """Prepare one kernel for a whole call, of a small array or of many ranges; None where no kernel does that."""
     if axis != x.ndim - 1 or not encoding.in_words(x, law, axis):
         return None
     if quantizer.fixed:

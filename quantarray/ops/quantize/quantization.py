@@ -1,4 +1,4 @@
-"""From values to a packed array: fit a quantiser's constants, encode block by block."""
+"""Quantise values to a packed array: fit a quantiser's constants, encode block by block."""
 
 from __future__ import annotations
 

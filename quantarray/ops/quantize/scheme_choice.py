@@ -94,7 +94,7 @@ def _candidates(bits: int, negative: bool) -> list[Quantizer]:
 
 
 def _sample(x: Array) -> Array:
-    """At most SAMPLE values of x in float64, evenly apart in C order."""
+    """Return at most SAMPLE values of x in float64, evenly spaced in C order."""
     stride = -(-x.size // SAMPLE)
     while math.gcd(stride, x.size) > 1:  # a stride of 64 would see one of 64 channels only
         stride += 1

@@ -12,10 +12,12 @@ ROOT = Path(quantarray.__file__).parent
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 # Not yet rewritten, by the beginning of their paths
 DOCSTRINGS_TO_DO = (
-    "cli/", "cpu/", "cuda/", "io/", "nn/", "ops/products/batchnorm.py", "ops/products/pooling.py", "ops/quantize/",
-    "quantizers/",
+    "cpu/", "cuda/", "ops/products/batchnorm.py", "ops/products/pooling.py", "ops/quantize/", "quantizers/",
 )  # fmt: skip
-NAMES_TO_DO = ("core/bounded_cache.py", *DOCSTRINGS_TO_DO)
+NAMES_TO_DO = (
+    "cli/", "core/bounded_cache.py", "cpu/", "cuda/", "io/", "nn/", "ops/products/batchnorm.py",
+    "ops/products/pooling.py", "ops/quantize/", "quantizers/",
+)  # fmt: skip
 
 # First words of no docstring: what follows them cannot be read alone, or says only that it is something
 NOT_FIRST = set(
@@ -27,14 +29,14 @@ NOT_FIRST = set(
 NAMES = {"made", "found", "kept", "given", "told", "there", "own"}
 VERBS = set(
     """
-    Add Align Allocate Answer Apply Ask Assemble Bound Bring Broadcast Call Capture Check Choose Clear Collect
+    Add Align Allocate Answer Apply Ask Assemble Bound Bring Broadcast Build Call Capture Check Choose Clear Collect
     Combine Compare Compile Compute Construct Contract Convert Convolve Copy Count Cut Deal Describe Divide Draw
-    Drop Encode Expand Extend Fetch Fill Find Flatten Fold Forget Free Gather Give Import Index Insert Interleave
+    Drop Encode Expand Extend Fetch Fill Find Flatten Fold Forget Free Gather Give Hash Import Index Insert Interleave
     Iterate Join Keep Launch Lay Let List Load Look Lower Make Map Mark Mask Measure Merge Move Multiply Name Note
     Open Pack Parse Permute Pick Plan Post Prepare Print Put Quantise Raise Rank Read Rearrange Rebuild Recode
     Reduce Refuse Release Remove Reorder Repeat Replace Rescale Reset Reshape Restore Return Reverse Roll Rotate Round
-    Run Save Say Scan Search See Select Set Share Shift Show Sleep Solve Sort Split Start Step Stop Store Sum Swap
-    Tabulate Take Tell Test Time Transpose Turn Undo Unpack Unroll Update Use View Visit Wait Wake Wrap Write Yield
+    Run Save Say Scan Search See Select Set Share Shift Show Sleep Solve Sort Split Start Step Stop Store Subtract Sum
+    Swap Tabulate Take Tell Test Time Transpose Turn Undo Unpack Unroll Update Use View Visit Wait Wake Wrap Write Yield
     """.split()
 )
 

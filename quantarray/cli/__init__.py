@@ -17,7 +17,7 @@ _USER_ERRORS = (OSError, ValueError, ImportError, MemoryError, OverflowError, De
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises errors in one line, without the usage; `--help` has that."""
+    """A parser that reports errors in one line; the usage is left to `--help`."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see {self.prog} --help)")

@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The command."""
+    """Run `quantarray compare`."""
     x = load_npy("compare", args.array)
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
         raise ValueError(f"compare: {args.array} must hold bool, integers or floats up to 64 bits, got {x.dtype}")

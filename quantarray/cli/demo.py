@@ -24,7 +24,7 @@ def add_parser(commands: Any) -> None:
 
 
 def demo(args: argparse.Namespace) -> int:
-    """The command. Without matplotlib there is no picture, and that is no error."""
+    """Run `quantarray demo`. Without matplotlib it draws no picture, which is no error."""
     if args.out.suffix.lower() not in picture.ENDINGS:
         raise ValueError(f"demo: --out must end in {', '.join(picture.ENDINGS)}, got {str(args.out)!r}")
     network = _network(args.network)
@@ -64,7 +64,7 @@ def _network(path: Path | None) -> Network:
 
 
 def memory(network: Network) -> dict[str, Any]:
-    """Bytes of all weights, and of what all layers return for one image: packed, and as float32."""
+    """Count the bytes of all weights and of all layers' results for one image: packed, and as float32."""
     layers, records = network.plain.layers, network.layers.trace(network.encode_input(network.plain.input[:1]))
     weights = sum(layer.weight.size for layer in layers if layer.weight is not None)
     thresholds = sum(layer.thresholds.nbytes for layer in layers if layer.thresholds is not None)

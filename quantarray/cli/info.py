@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
 
 
 def info(args: argparse.Namespace) -> int:
-    """The command."""
+    """Run `quantarray info`."""
     if args.file is None:
         facts = machine()
         output.print_json(facts) if args.json else print(output.lines(facts))
@@ -44,7 +44,7 @@ def info(args: argparse.Namespace) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """Versions, processor, kernels, threads and GPU."""
+    """Return versions, processor, kernels, threads and GPU."""
     features = llvmlite.binding.get_host_cpu_features()
     return {
         "versions": {
@@ -71,7 +71,7 @@ def machine() -> dict[str, Any]:
 
 
 def kernels(name: str, features: set[str]) -> str:
-    """Which kernels run here, and why."""
+    """Say which kernels run on this CPU, and why."""
     if name == "avx2":
         how = "half-bytes looked up by byte shuffles, 32 channels at once (vpshufb), as this CPU has no vector popcount"
     elif name == "amx":
@@ -92,7 +92,7 @@ def kernels(name: str, features: set[str]) -> str:
 
 
 def autotuned() -> str:
-    """Whether kernels are chosen by measurements."""
+    """Say whether kernels are chosen by measurements."""
     named, found = os.environ.get(autotune.VARIABLE), autotune.known()
     if not named:
         return f"no table: the cost model chooses; {autotune.VARIABLE}=PATH takes one, `quantarray tune NET` makes one"
@@ -100,7 +100,7 @@ def autotuned() -> str:
 
 
 def gpu() -> dict[str, str] | str:
-    """The first GPU and how bits are multiplied there, or why there is none."""
+    """Describe the first GPU and how it multiplies bits, or say why there is none."""
     try:
         name, capability = first_gpu("info")
     except DeviceError as error:

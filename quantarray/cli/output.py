@@ -1,4 +1,4 @@
-"""What commands print: tables, amounts of bytes, JSON."""
+"""Output of the commands: tables, amounts of bytes, JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..nn import Network
 
 
 def amount(nbytes: int) -> str:
-    """Bytes, and from 10,000 on with a rounded unit.
+    """Return a number of bytes as text, from 10,000 on also in a rounded unit.
 
     >>> amount(640), amount(49152), amount(3500000)
     ('640 bytes', '49,152 bytes (48.0 KiB)', '3,500,000 bytes (3.3 MiB)')
@@ -34,7 +34,7 @@ def print_json(value: Any) -> None:
 
 
 def say(text: str) -> None:
-    """A line on stderr, if that is open and takes it."""
+    """Print a line on stderr, unless stderr is closed or fails."""
     with contextlib.suppress(OSError):
         if sys.stderr is not None:
             print(text, file=sys.stderr, flush=True)
@@ -86,7 +86,7 @@ def _nbytes(shape: tuple[int, ...], bits: int) -> int:
 
 
 def layer_table(rows: list[dict[str, Any]]) -> str:
-    """The rows of `layer_rows` as text, with their sum."""
+    """Return the rows of `layer_rows` as a table, with the sum of their weight bytes."""
     lines = []
     for i, row in enumerate(rows):
         shape = " x ".join(map(str, row["shape"]))
@@ -97,7 +97,7 @@ def layer_table(rows: list[dict[str, Any]]) -> str:
 
 
 def heading(plain: PlainNetwork) -> str:
-    """One line on a network: its name, inputs and file."""
+    """Describe a network in one line: name, number of layers, input shape and file."""
     shape = " x ".join(map(str, plain.input.shape[1:]))
     return f"{plain.name}: {len(plain.layers)} layers, input {shape}, {plain.path}"
 
@@ -108,7 +108,7 @@ def neither(path: Path, *reasons: Exception) -> str:
 
 
 def count(text: str) -> int:
-    """An argument that is a positive integer."""
+    """Parse an argument that must be a positive integer."""
     try:
         number = int(text)
     except ValueError:

@@ -19,7 +19,7 @@ ENDINGS = (".png", ".svg", ".pdf")
 
 
 def available() -> bool:
-    """Whether matplotlib is there."""
+    """Return True if matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -37,7 +37,7 @@ def draw(path: Path, network: Network, images: Array, labels: Array, scores: Arr
 
 
 def choose(wrong: Array, places: int) -> Array:
-    """Indices of images to show, in order: the wrong ones first of all, then as many others as fit."""
+    """Choose images to show: wrong ones first, then others, up to `places`. Return their indices in order."""
     first = np.concatenate([np.flatnonzero(wrong), np.flatnonzero(~wrong)])[:places]
     return np.sort(first)
 
@@ -91,7 +91,7 @@ def _pipeline(figure: Any, network: Network, image: Array, label: int) -> None:
 
 
 def tiles(codes: Array, columns: int) -> Array:
-    """Maps [h w channels] of codes 0 and 1 side by side, with grey lines between them."""
+    """Lay maps [h w channels] of codes 0 and 1 side by side, with grey lines between them."""
     scale = -(-24 // codes.shape[0])  # lines an eighth of a map or thinner
     codes = codes.repeat(scale, axis=0).repeat(scale, axis=1)
     height, width, channels = codes.shape
@@ -124,7 +124,7 @@ def _caption(axes: Any, name: str, detail: str) -> None:
 
 
 def _bare(axes: Any, color: str, width: float) -> None:
-    """No ticks, a thin frame."""
+    """Remove the ticks of axes, and set the color and width of their frame."""
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():

@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 
 @dataclass(frozen=True)
 class Timed:
-    """Integer results, and the seconds that they took after a warm-up."""
+    """An array of integer results, and the seconds that they took after a warm-up."""
 
     values: Array
     seconds: float
@@ -70,7 +70,7 @@ def on_device(network: Network, device: str) -> Callable[[Array], Any]:
 
 
 def timed(network: Callable[[Array], Any], x: Array, batch: int = BATCH) -> Timed:
-    """Integer results of raw inputs in batches. The first batch runs twice: compilation is not in the time."""
+    """Run a network on raw inputs in batches and time it. The first batch runs twice: compilation is not timed."""
     network(x[:batch])
     parts, seconds = [], 0.0
     with Progress(len(x)) as bar:
@@ -84,7 +84,7 @@ def timed(network: Callable[[Array], Any], x: Array, batch: int = BATCH) -> Time
 
 
 def run(args: argparse.Namespace) -> int:
-    """The command. Returns 1 where `--check` found a difference, else 0."""
+    """Run `quantarray run`. Return 1 if `--check` found a difference, else 0."""
     if args.check and args.input is not None:
         raise ValueError("run: --check compares with the stored results of the stored input, so it takes no --input")
     if args.output is not None and args.output.suffix != ".npy":
@@ -151,7 +151,7 @@ def accuracy(values: Array, labels: Array) -> dict[str, Any]:
 
 
 def print_figures(facts: dict[str, Any]) -> None:
-    """Agreement, accuracy and time."""
+    """Print agreement, accuracy, predictions and speed."""
     met, right = facts["agreement"], facts["accuracy"]
     if met is not None:
         verdict = "exact" if met["equal"] == met["total"] else "NOT exact"
@@ -169,7 +169,7 @@ def print_figures(facts: dict[str, Any]) -> None:
 
 
 def _inputs(path: Path, shape: tuple[int, ...]) -> Array:
-    """Inputs from a file in the shape that the network's own have; (N, 28, 28) becomes (N, 784)."""
+    """Load inputs from a file and reshape them as the network needs: (N, 28, 28) becomes (N, 784)."""
     x = load_npy("run", path)
     if x.dtype != np.uint8:
         raise ValueError(f"run: --input must be uint8, the bytes of the network's input table, got {x.dtype}")
@@ -179,7 +179,7 @@ def _inputs(path: Path, shape: tuple[int, ...]) -> Array:
 
 
 def _labels(args: argparse.Namespace, network: Network, samples: int) -> Array | None:
-    """Labels that are given, or those stored with the stored input."""
+    """Return the labels of `--labels`, or those stored with the stored input; None if there are none."""
     if args.labels is None:
         return None if args.input else network.plain.labels
     labels = load_npy("run", args.labels)

@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 
 def tune(args: argparse.Namespace) -> int:
-    """The command."""
+    """Run `quantarray tune`."""
     network = network_of("tune", args.network)
     x = network.plain.input
     if not len(x):

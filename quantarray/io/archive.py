@@ -65,7 +65,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, deflated: bool) -> Array:
 
 
 def _array(name: str, data: Array) -> Array:
-    """The array of an .npy's bytes, a view of them."""
+    """Return the array in the bytes of an .npy entry, as a view; raise FormatError if they are no whole .npy."""
     file = io.BytesIO(data[:_HEAD].tobytes())
     read_header = _HEADERS.get(np.lib.format.read_magic(file))
     if read_header is None:

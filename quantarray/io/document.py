@@ -24,7 +24,7 @@ _PARTS = ("words", "scale", "offset", "table")
 
 
 class Document(NamedTuple):
-    """The content of a `.qa` file: a JSON value of some kind, arrays by name, and the checksum of both."""
+    """A `.qa` file's content: its kind, a JSON value, arrays by name, and the checksum of value and arrays."""
 
     kind: str
     content: Any

@@ -18,7 +18,7 @@ MOST_TEXT = 300  # characters of what is wrong with a file
 
 
 def path_of(op: str, file: Any) -> Path:
-    """A path, or an error that says what came."""
+    """Convert a file argument to a Path; raise TypeError or ValueError if it is no path."""
     try:
         text = os.fsdecode(file)
     except TypeError:
@@ -29,9 +29,9 @@ def path_of(op: str, file: Any) -> Path:
 
 
 def whole(op: str, path: Path, write: Callable[[Path], None]) -> None:
-    """Have `write` make a file beside `path`, then move it there in one step; nothing is left where it fails.
+    """Call `write` with a temporary file beside `path`, then move that to `path` in one step; delete it on failure.
 
-    Errors of the system name `path`, not the file beside it.
+    An OSError names `path`, not the temporary file.
     """
     temporary = path.with_name(f".{secrets.token_hex(8)}{path.suffix}")
     try:
@@ -51,7 +51,7 @@ def whole(op: str, path: Path, write: Callable[[Path], None]) -> None:
 
 
 def load_npy(op: str, path: Path) -> Array:
-    """The array of a .npy file, or ValueError; errors of the system pass through."""
+    """Load the array of a .npy file; raise ValueError if it is no whole .npy, OSError if it cannot be read."""
     if zipfile.is_zipfile(path):
         raise ValueError(f"{op}: {path} must be one array (.npy), got an archive")
     try:
@@ -64,7 +64,7 @@ def load_npy(op: str, path: Path) -> Array:
 
 
 def reason(error: Exception) -> str:
-    """One line on what is wrong with a file, from whatever its parsers raised: zipfile, zlib, json, NumPy and more."""
+    """Say in one line what is wrong with a file, from any error of its parsers: zipfile, zlib, json, NumPy and more."""
     if isinstance(error, KeyError):
         text = f"it lacks {error}"
     elif "allow_pickle" in str(error):

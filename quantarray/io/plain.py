@@ -21,7 +21,7 @@ from .plain_layers import PlainLayer, array_of, eight_bits, read_layers
 
 @dataclass(frozen=True, eq=False)
 class PlainNetwork:
-    """What a file of docs/plain-format.md holds, checked: whatever is here is consistent.
+    """A network as a file of docs/plain-format.md describes it, checked: all its parts are consistent.
 
     `expected` is what the last layer returns for `input`, [n, *layers[-1].shape].
     """
@@ -67,7 +67,7 @@ def _read_archive(path: Path) -> dict[str, Array]:
 
 
 def plain_network(path: Path, meta: dict[str, Any], arrays: dict[str, Array]) -> PlainNetwork:
-    """Build the network of a checked `meta` object and arrays; FormatError if they are not consistent."""
+    """Build the network of a checked `meta` object and arrays; raise FormatError if they are not consistent."""
     samples = array_of("the network", arrays, "input", "uint8", (2, 4))
     table = array_of("the network", arrays, "input_table", "integer", (1,))
     levels = [int(v) for v in table]

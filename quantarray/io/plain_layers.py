@@ -22,7 +22,7 @@ _KEYS = {
 
 @dataclass(frozen=True, eq=False)
 class PlainLayer:
-    """One layer. `shape` is that of one output, without the batch; scores have no thresholds."""
+    """A layer as a file describes it. `shape` is that of one output, without the batch; scores have no thresholds."""
 
     op: str
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class PlainLayer:
 
 
 def array_of(where: str, arrays: dict[str, Array], name: Any, dtype: str, ndims: tuple[int, ...]) -> Array:
-    """A named array of this dtype (or of any integer one) and number of axes."""
+    """Return a named array; raise FormatError unless it has this dtype ("integer": any) and number of axes."""
     found = arrays.get(name) if isinstance(name, str) else None
     if found is None:
         raise FormatError(f"{where}: there is no array {name!r}")
@@ -55,7 +55,7 @@ def array_of(where: str, arrays: dict[str, Array], name: Any, dtype: str, ndims:
 def read_layers(
     specs: list[Any], arrays: dict[str, Array], shape: tuple[int, ...], reach: int
 ) -> tuple[PlainLayer, ...]:
-    """The layers in order; `shape` is that of one input, `reach` the largest magnitude in it."""
+    """Read the layers in order; `shape` is that of one input, `reach` the largest magnitude in it."""
     layers: list[PlainLayer] = []
     for i, spec in enumerate(specs):
         op = spec.get("op") if isinstance(spec, dict) else None
@@ -145,7 +145,7 @@ def _activation(
 def _window(
     where: str, shape: tuple[int, ...], size: tuple[int, ...], stride: int, pad: tuple[int, int]
 ) -> tuple[int, int]:
-    """Output height and width."""
+    """Return output height and width; raise FormatError if the window is larger than the image."""
     if len(shape) != 3:
         raise FormatError(f"{where}: needs images (N, H, W, C), got {('N', *shape)}")
     height, width = ((n + sum(pad) - k) // stride + 1 for n, k in zip(shape[:2], size, strict=True))

@@ -193,7 +193,7 @@ def _plain_document(i: int, layer: Any, spec: PlainLayer, arrays: dict[str, Any]
 
 
 def _network(path: Path, document: Document) -> Network:
-    """Build the network of a document, with the checks of one from a `.npz`."""
+    """Build the network of a document, with the same checks as for a `.npz`."""
     meta = checked_meta(document.content)
     arrays = {name: _unpacked(name, a) for name, a in document.arrays.items()}
     plain = plain_network(path, meta, arrays)

@@ -36,16 +36,16 @@ class Value:
 
     @property
     def text(self) -> str:
-        """Dtype and shape, the batch as n."""
+        """Return dtype and shape as text, with n for the batch."""
         lengths = ["n", *map(str, self.shape[1:])] if self.batched else map(str, self.shape)
         return f"{self.dtype} ({', '.join(lengths)})"
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operation: names of its operands ("" where one is left out), values or constants, and of its results.
+    """An operation of a graph: names of its operands (values or constants, "" for an omitted one) and of its results.
 
-    attributes: integers, floats, strings, and tuples of them.
+    `attributes` are integers, floats, strings, and tuples of them.
     """
 
     op: str
@@ -56,7 +56,7 @@ class Node:
 
     @property
     def packed(self) -> bool:
-        """Whether it runs on packed arrays; all others run in NumPy."""
+        """Return True if the node runs on packed arrays, False if it runs in NumPy."""
         return self.op in PACKED
 
 
@@ -104,7 +104,7 @@ class Graph:
         return OPERATIONS[node.op], dict(node.attributes), operands, tuple(self._slots[n] for n in node.outputs)
 
     def __call__(self, *x: Array, **named: Array) -> Array | dict[str, Array]:
-        """The output, or a dict of outputs by name, of inputs in order or by name.
+        """Run the graph on inputs in order or by name; return its output, or a dict by name if it has several.
 
         Raises TypeError or ValueError that names the input, what it must be, what came, and the likely fix.
         """
@@ -114,7 +114,7 @@ class Graph:
         return {value.name: values[self._slots[value.name]] for value in self.outputs}
 
     def trace(self, *x: Any, **named: Any) -> dict[str, Any]:
-        """Every value by name, in order: inputs, then what each node gives, packed arrays as they are."""
+        """Return every value by name, in order: inputs, then the results of each node; packed arrays stay packed."""
         values = self._run(self._ready(x, named))
         return {name: values[at] for name, at in self._slots.items() if name not in self.constants}
 
@@ -129,7 +129,7 @@ class Graph:
         return values
 
     def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """All values, of which constants and checked inputs are there."""
+        """Return a list of all values, in which only constants and checked inputs are set yet."""
         names = [value.name for value in self.inputs]
         if len(x) > len(names):
             raise TypeError(f"{self.name}: takes {len(names)} inputs, {', '.join(names)}, got {len(x)}")
@@ -152,15 +152,15 @@ class Graph:
         return values
 
     def summary(self, *x: Any, **named: Any) -> Summary:
-        """A table of the nodes: what runs packed and what in NumPy, shapes, bits, weights, MACs, bytes.
+        """Return a table of the nodes: packed or NumPy, shapes, bits, weights, MACs, bytes.
 
-        It runs the graph once, on x or on zeros of the inputs' shapes.
+        The graph runs once, on x or on zeros of the inputs' shapes.
         """
         values = self.trace(*(x or self._zeros() if not named else x), **named)
         return Summary(self.name, [self._row(node, values) for node in self.nodes])
 
     def profile(self, *x: Any, **named: Any) -> Summary:
-        """The table of `summary` with the time of each node, the fastest of five runs."""
+        """Return the table of `summary` with the time of each node, the fastest of five runs."""
         values = self._ready(x or self._zeros() if not named else x, named)
         times = [math.inf] * len(self._steps)
         for _ in range(_ROUNDS):
@@ -187,7 +187,7 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the constants: packed weights, thresholds, arrays."""
+        """Count the bytes of the constants: packed weights, thresholds, arrays."""
         held = (a.values if isinstance(a, Thresholds) else a for a in self.constants.values())
         return sum(int(a.nbytes) for a in held)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One node: what it gives, what it holds, and its time in seconds where it was measured."""
+    """A node in a summary: its result, its weights, and its time in seconds if it was measured."""
 
     op: str
     runs: str  # "packed" or "NumPy"
@@ -48,14 +48,14 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """What `Graph.summary` gives: `rows`, and as a string the table of them."""
+    """A summary of a graph's nodes, from `Graph.summary`: as `rows`, or as a table by `str`."""
 
     def __init__(self, name: str, rows: list[Row]) -> None:
         self.name, self.rows = name, rows
 
     @property
     def numpy(self) -> list[Row]:
-        """The rows that run in NumPy."""
+        """Return the rows of nodes that run in NumPy."""
         return [row for row in self.rows if row.runs == "NumPy"]
 
     def __str__(self) -> str:

@@ -100,7 +100,7 @@ class Conv2d:
         return self
 
     def to_device(self, device: str) -> Conv2d:
-        """The layer with its weight on a device."""
+        """Return the layer with its weight on a device."""
         return replace(self, weight=self.weight.to_device(device))
 
     @property
@@ -165,7 +165,7 @@ class Dense:
         return self
 
     def to_device(self, device: str) -> Dense:
-        """The layer with its weight on a device."""
+        """Return the layer with its weight on a device."""
         return replace(self, weight=self.weight.to_device(device))
 
     @property
@@ -187,7 +187,7 @@ def _image(channels: int, data_format: DataFormat) -> str:
 
 
 def laws(layer: Conv2d | Dense) -> str:
-    """The laws of a layer's weight and result."""
+    """Describe the laws of a layer's weight and result."""
     q, T = layer.weight, layer.requantize
     scaled = " with a scale" if q.dtype.is_integer and q.scale is not None else ""
     return f"weight={_law(q.dtype)}{scaled}, out={'dense' if T is None else _law(T.into)}"

@@ -11,7 +11,7 @@ OF_INPUTS = (TypeError, ValueError, OverflowError)
 
 
 def named(call: F) -> F:
-    """Begin the errors of `__call__` with the layer's `name` and `takes`; what they say of the input follows.
+    """Wrap `__call__` so that its errors begin with the layer's `name` and `takes`, before what they say of the input.
 
     >>> import quantarray as qa
     >>> layer = qa.nn.Dense(qa.encode([[1, 1, -1, -1]], values=(-1, 1)))
@@ -32,6 +32,6 @@ def named(call: F) -> F:
 
 
 def say_first(error: Exception, text: str) -> None:
-    """Begin the message of an error with a text; the errors of a device and of an axis keep theirs."""
+    """Put a text before an error's message; errors of a device or of an axis keep theirs."""
     if type(error) in OF_INPUTS:
         error.args = (f"{text}{error}",)

@@ -37,7 +37,7 @@ MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing wou
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What one layer made of an input: `bits` an element, bytes of `output`, bytes of packed weights."""
+    """A layer's result for one input: `bits` of an element, bytes of `output`, bytes of packed weights."""
 
     name: str
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ def _shown(marks: Any, i: int, layer: Layer, x: Any) -> Any:
 
 
 class Sequential:
-    """Layers applied one after the other; any callables will do, such as the `Affine` of a last batch norm.
+    """A list of layers, applied in order; any callables will do, such as the `Affine` of a last batch norm.
 
     >>> import quantarray as qa, numpy as np
     >>> w = qa.encode(np.ones((2, 64), int), values=(-1, 1))
@@ -89,7 +89,7 @@ class Sequential:
         return x
 
     def to_device(self, device: str) -> Sequential:
-        """The layers on a device: each that has `to_device` is asked for it, others are taken as they are."""
+        """Return the layers on a device; layers without a `to_device` are taken as they are."""
         return Sequential(x.to_device(device) if hasattr(x, "to_device") else x for x in self.layers)
 
     def compact(self) -> Sequential:
@@ -130,7 +130,7 @@ class Sequential:
         save_sequential(self, file)
 
     def graph(self, x: Any) -> Graph:
-        """The layers as one CUDA graph for inputs like x, which lies on the GPU where the layers are; see `Graph`."""
+        """Capture the layers as one CUDA graph for inputs like x, which must lie on the layers' GPU; see `Graph`."""
         return graph(self, x)
 
     def trace(self, x: Any) -> list[Record]:
@@ -144,13 +144,13 @@ class Sequential:
 
     @property
     def weights(self) -> list[QuantArray]:
-        """The layers' packed weights, in order."""
+        """Return the layers' packed weights, in order."""
         found = (getattr(layer, "weight", None) for layer in self.layers)
         return [weight for weight in found if isinstance(weight, QuantArray)]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the layers' packed weights."""
+        """Count the bytes of the layers' packed weights."""
         return sum(weight.nbytes for weight in self.weights)
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class Sequential:
 
 
 def _name(layer: Any) -> str:
-    """What a layer calls itself, a function its name, else the class."""
+    """Return the name of a layer or of a function; without one, that of its class."""
     return str(getattr(layer, "name", getattr(layer, "__name__", type(layer).__name__)))
 
 
@@ -185,7 +185,7 @@ class Network:
     _tables: dict[str, Any] = field(default_factory=dict, init=False, repr=False)  # the input table on each device
 
     def __call__(self, x: QuantArray | Bytes) -> Array | QuantArray:
-        """Integer scores of raw inputs (uint8, see `encode_input`) or of inputs that are encoded already.
+        """Compute integer scores of raw inputs (uint8, see `encode_input`) or of encoded inputs.
 
         A network whose last layer has thresholds returns a QuantArray.
         """
@@ -196,7 +196,7 @@ class Network:
         return isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
 
     def to_device(self, device: str) -> Network:
-        """The network on a device; inputs must lie there too, and scores come out there.
+        """Return the network on a device; inputs must lie there too, and scores are returned there.
 
         >>> import quantarray as qa
         >>> from importlib.resources import files
@@ -219,10 +219,10 @@ class Network:
         save_network(self, file)
 
     def graph(self, x: Any) -> Graph:
-        """The network, encoding of raw inputs included, as one CUDA graph for inputs of x's shape and dtype.
+        """Capture the network, with the encoding of raw inputs, as one CUDA graph for inputs of x's shape and dtype.
 
-        x lies on the GPU where the network is. See `Graph`: the graph is launched as a whole, its result is overwritten
-        by the next call. It does not look whether its input table has the bytes of an input.
+        x must lie on the network's GPU. The graph is launched as a whole, and the next call overwrites its result; see
+        `Graph`. It does not check that the input table has an entry for each byte of an input.
         """
         encoded = self._is_encoded(x)
         return graph(self.layers if encoded else lambda raw: self.layers(self._looked_up(raw)), x)
@@ -244,7 +244,7 @@ class Network:
         return table.dtype == np.uint8 and bool((table == np.arange(len(table))).all())
 
     def encode_input(self, x: Any) -> Array | QuantArray:
-        """Raw bytes, uint8 [n ..], as what the first layer takes: value = input_table[x].
+        """Convert raw bytes, uint8 [n ..], to the input of the first layer: value = input_table[x].
 
         Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Raises TypeError for
         other dtypes, ValueError for bytes that the table does not have.
@@ -262,7 +262,7 @@ class Network:
         return self._looked_up(a)
 
     def _looked_up(self, a: Any) -> Array | QuantArray:
-        """Raw bytes as the first layer takes them, made where they lie and without waiting for them."""
+        """Look up raw bytes in the input table, on their device and without waiting for it."""
         if self.plain.layers[0].op == "dense" and a.ndim > 2:
             a = a.reshape(len(a), math.prod(a.shape[1:]))  # before packing, while it is free
         dtype, table = self._input_law
@@ -297,7 +297,7 @@ def load_network(file: str | os.PathLike[str]) -> Network:
 
 
 def layer_of(spec: PlainLayer, weight: QuantArray | None = None) -> Layer:
-    """Build the layer of a plain one, whose weight may be packed already."""
+    """Build the layer that a plain layer describes; `weight` is its packed weight, if it is packed already."""
     if spec.op == "max_pool2d":
         return MaxPool2d(spec.size, spec.stride, (spec.pad, spec.pad))
     assert spec.weight is not None
@@ -328,7 +328,7 @@ def _thresholds(spec: PlainLayer) -> Thresholds | None:
 
 
 def smallest_dtype(values: Array) -> DType:
-    """The evenly spaced integer levels of fewest bits that hold all values.
+    """Find the evenly spaced integer levels of fewest bits that hold all values.
 
     >>> import numpy as np
     >>> smallest_dtype(np.array([1, -1, -1])), smallest_dtype(np.array([4, -2]))

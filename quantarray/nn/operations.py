@@ -56,10 +56,10 @@ def _max_pool2d(a: Attributes, x: Any) -> Any:
 
 
 def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
-    """Codes of the thresholds that values pass, packed on the channels.
+    """Convert values to codes by thresholds, packed on the channels.
 
-    One threshold of floats for all is compared by NumPy: packing its answers takes a third of the time of packing by
-    thresholds one a channel.
+    A single float threshold for all channels is compared by NumPy: packing the results takes a third of the time of
+    packing by a threshold for each channel.
     """
     if isinstance(x, QuantArray):
         x = dequantize(x)
@@ -71,13 +71,13 @@ def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
 
 
 def _pack(a: Attributes, x: Array) -> QuantArray:
-    """Integers plus `shift` as codes of `levels`, whose steps are 1."""
+    """Pack integers plus `shift` as codes of `levels`, whose steps are 1."""
     dtype = _dtype(a["levels"])
     return from_codes((x.astype(np.int64) + (a["shift"] - a["levels"][0])).astype(np.uint8), dtype, a["axis"])
 
 
 def _relabel(a: Attributes, q: QuantArray) -> QuantArray:
-    """The same codes with other levels."""
+    """Return the same codes with other levels."""
     return QuantArray(q.words, _dtype(a["levels"]), q.shape, q.axis)
 
 
@@ -87,12 +87,12 @@ def _dtype(levels: tuple[int, ...]) -> DType:
 
 
 def _integers(a: Attributes, q: QuantArray) -> Array:
-    """The levels of codes, int32."""
+    """Return the levels of packed codes as a dense array, int32."""
     return dequantize(q)
 
 
 def _reshape(a: Attributes, q: QuantArray) -> QuantArray:
-    """Codes in another shape, packed anew where axes behind the packed one merge."""
+    """Reshape codes; pack them anew on the last axis if axes behind the packed one merge with it."""
     new = reshaped(q.shape, a["shape"], 1)
     lead, length = math.prod(q.shape[: q.axis + 1]), 1
     for n in new:
@@ -105,7 +105,7 @@ def _reshape(a: Attributes, q: QuantArray) -> QuantArray:
 
 
 def _moved(name: str) -> Operation:
-    """An operation on the shape, of dense arrays as of packed ones."""
+    """Return an operation that moves the elements of dense arrays and of packed ones alike."""
     run = dense.RUN[name]
 
     def move(a: Attributes, x: Any, *rest: Any) -> Any:

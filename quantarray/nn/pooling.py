@@ -98,7 +98,7 @@ class AvgPool2d:
 
 @dataclass(frozen=True, eq=False)
 class GlobalAvgPool:
-    """The mean of each channel over the image, [n h w c] -> [n c]: `avg_pool2d` with a window of the whole image.
+    """A mean of each channel over the image, [n h w c] -> [n c]: `avg_pool2d` with a window of the whole image.
 
     >>> import quantarray as qa, numpy as np
     >>> qa.nn.GlobalAvgPool()(qa.encode(np.arange(8).reshape(1, 2, 2, 2), values=range(8)))

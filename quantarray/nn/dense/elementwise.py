@@ -82,7 +82,7 @@ def _sum(a: Attributes, *arrays: Array) -> Array:
 
 
 def _scale(a: Attributes, x: Array, scale: Array) -> Array:
-    """The product in float64, rounded once."""
+    """x * scale in float64, rounded once."""
     return np.asarray((x * scale).astype(a.get("to", np.float32)))
 
 

@@ -16,7 +16,7 @@ Constants = list[Array | None]
 
 
 def spread(v: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
-    """Scales or zero points as they broadcast to x: one, one along an axis, or one for each block of it."""
+    """Return scales or zero points so that they broadcast to x: one, one along an axis, or one for each block of it."""
     if v.size == 1:
         return v.reshape(())
     if not -len(shape) <= axis < len(shape):

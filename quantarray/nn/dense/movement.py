@@ -16,14 +16,14 @@ Constants = list[Array | None]
 
 
 def axis_of(axis: int, ndim: int) -> int:
-    """The axis counted from the front, or ValueError."""
+    """Return the axis counted from the front; raise ValueError if there is none."""
     if not -ndim <= axis < max(ndim, 1):
         raise ValueError(f"axis {axis} is not one of {ndim}")
     return axis % max(ndim, 1)
 
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front, each once."""
+    """Return axes counted from the front; raise ValueError if one does not exist or is named twice."""
     listed = tuple(axis_of(int(i), ndim) for i in np.asarray(axes).reshape(-1))
     if len(set(listed)) < len(listed):
         raise ValueError(f"axes {listed} name one of them twice")
@@ -31,7 +31,7 @@ def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def reshaped(shape: tuple[int, ...], target: Any, allowzero: int = 0) -> tuple[int, ...]:
-    """The shape that Reshape gives: 0 copies a length, -1 takes what is left."""
+    """Return the shape that Reshape gives: 0 copies a length, -1 takes the remaining elements."""
     lengths = [int(n) for n in np.asarray(target).reshape(-1)]
     if not allowzero:
         if any(n == 0 and i >= len(shape) for i, n in enumerate(lengths)):
@@ -54,7 +54,7 @@ def _reshape(a: Attributes, x: Array, shape: Array | None = None) -> Array:
 
 
 def flat_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """The two axes that Flatten gives."""
+    """Return the shape that Flatten gives: the products of the lengths before `axis` and from `axis` on."""
     if not -len(shape) <= axis <= len(shape):
         raise ValueError(f"axis {axis} is not one of {len(shape)}")
     at = axis + len(shape) if axis < 0 else axis
@@ -69,7 +69,7 @@ def _permutation(a: Attributes, ndim: int) -> tuple[int, ...]:
 
 
 def squeezed(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
-    """The shape without axes of length 1."""
+    """Return the shape without the axes of length 1 that `axes` lists; None lists all of them."""
     at = axes_of(axes, len(shape)) if axes is not None else tuple(i for i, n in enumerate(shape) if n == 1)
     if any(shape[i] != 1 for i in at):
         raise ValueError(f"axes {at} of {shape} are not all of length 1")
@@ -77,14 +77,14 @@ def squeezed(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
 
 
 def unsqueezed(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
-    """The shape with new axes of length 1."""
+    """Return the shape with new axes of length 1 at `axes`."""
     at = axes_of(axes, len(shape) + np.asarray(axes).size)
     rest = iter(shape)
     return tuple(1 if i in at else next(rest) for i in range(len(shape) + len(at)))
 
 
 def parts(a: Attributes, length: int, sizes: Any, outputs: int) -> list[int]:
-    """The lengths of the parts of Split."""
+    """Return the lengths of the parts that Split gives."""
     if sizes is not None:
         lengths = [int(n) for n in np.asarray(sizes).reshape(-1)]
     else:
@@ -102,7 +102,7 @@ def _split(a: Attributes, x: Array, sizes: Array | None = None) -> tuple[Array, 
 
 
 def slices(shape: tuple[int, ...], starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> tuple[slice, ...]:
-    """The slices that Slice takes."""
+    """Return the slices that Slice takes, one for each axis."""
     first, last = ([int(i) for i in np.asarray(v).reshape(-1)] for v in (starts, ends))
     at = axes_of(axes, len(shape)) if axes is not None else tuple(range(len(first)))
     by = [int(i) for i in np.asarray(steps).reshape(-1)] if steps is not None else [1] * len(first)

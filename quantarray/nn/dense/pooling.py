@@ -17,7 +17,7 @@ Constants = list[Array | None]
 
 
 def _max_pool(a: Attributes, x: Array) -> Array | tuple[Array, Array]:
-    """The largest value of each window; with two outputs also its place in x, int64."""
+    """Return the largest value of each window; with two outputs also its index in x, int64."""
     windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     wide = np.pad(x, [(0, 0), (0, 0), *windows.pads], constant_values=lowest)
@@ -40,7 +40,7 @@ def _max_pool(a: Attributes, x: Array) -> Array | tuple[Array, Array]:
 
 
 def _sum_pool(a: Attributes, x: Array) -> Array:
-    """The sum of each window, padded places as 0: int64 of integers."""
+    """Sum each window, with padding as 0; sums of integers are int64."""
     windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
     wide = np.pad(x if x.dtype.kind == "f" else x.astype(np.int64), [(0, 0), (0, 0), *windows.pads])
     total = np.zeros((*x.shape[:2], *windows.output), wide.dtype)
@@ -50,7 +50,7 @@ def _sum_pool(a: Attributes, x: Array) -> Array:
 
 
 def counts(a: Attributes, image: tuple[int, ...]) -> Array:
-    """How many elements AveragePool divides by in each window, [1 1 ..]."""
+    """Count the elements that AveragePool divides by in each window, [1 1 ..]."""
     windows = grid(a, image, tuple(a["kernel_shape"]))
     inside = np.ones((1, 1, *image), np.int64)
     once = np.pad(inside, [(0, 0), (0, 0), *windows.counted], constant_values=int(bool(a.get("count_include_pad"))))

@@ -18,7 +18,7 @@ Constants = list[Array | None]
 
 
 def _summing(x: Array, y: Array) -> tuple[Array, Array]:
-    """Both as int64 where they are integers: sums of them are exact."""
+    """Convert two integer arrays to int64, in which their sums are exact; return floats as they are."""
     return (x, y) if x.dtype.kind == "f" else (x.astype(np.int64), y.astype(np.int64))
 
 
@@ -29,7 +29,7 @@ def matmul(a: Attributes, x: Array, y: Array) -> Array:
 
 
 def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
-    """The convolution of x [n c ..] by w [o c/groups ..], a matrix product an image; integers in int64."""
+    """Convolve x [n c ..] with w [o c/groups ..] by a matrix product for each image; integers are summed in int64."""
     groups = a.get("group", 1)
     windows = grid(a, x.shape[2:], w.shape[2:])
     wide, weights = _summing(x, w)
@@ -89,7 +89,7 @@ def _matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 
 def conv_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
-    """The shape of a convolution, and that its operands go together."""
+    """Return the shape of a convolution's result; raise ValueError if its operands do not go together."""
     x, w, groups = shapes[0], shapes[1], a.get("group", 1)
     if len(x) < 3 or len(w) != len(x):
         raise ValueError(f"x {x} and w {w} must have as many axes, at least 3")

@@ -15,12 +15,12 @@ Constants = list[Array | None]
 
 
 def _half_up(x: Array) -> Array:
-    """Halves away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     return np.sign(x) * np.floor(np.abs(x) + 0.5)
 
 
 def _half_down(x: Array) -> Array:
-    """Halves towards zero."""
+    """Round to the nearest integer, halves towards zero."""
     return np.sign(x) * np.ceil(np.abs(x) - 0.5)
 
 
@@ -67,7 +67,7 @@ def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
 
 
 def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
-    """How many thresholds [channels or 1, T] of its channel, axis 1, a value reaches."""
+    """Count how many thresholds [channels or 1, T] of its channel, axis 1, each value reaches."""
     flat = x.reshape(*x.shape[:2], -1)
     count = np.zeros(flat.shape, np.int32)
     for t in thresholds.T:
@@ -76,7 +76,7 @@ def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
 
 
 def _trunc(a: Attributes, x: Array, scale: Array, zero: Array, step: Array) -> Array:
-    """Integers of x with their lowest bits dropped: round((x / scale + zero) / step), in the range."""
+    """clip(rounding(round(x / scale + zero) / step), low, high): integers of x without their lowest bits."""
     y = ROUNDING["ROUND"](x / scale + zero) / step
     return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(np.int64))
 

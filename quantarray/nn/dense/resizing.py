@@ -97,7 +97,7 @@ def _resize(a: Attributes, x: Array, roi: Any = None, scales: Any = None, sizes:
 
 
 def _region(a: Attributes, roi: Any, axis: int, ndim: int) -> tuple[float, float]:
-    """The part of an axis that is resized, of 0 to 1."""
+    """Return the part of an axis that is resized, as start and end from 0 to 1."""
     if roi is None or not np.asarray(roi).size:
         return 0.0, 1.0
     axes = axes_of(a["axes"], ndim) if a.get("axes") is not None else tuple(range(ndim))

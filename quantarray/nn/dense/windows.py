@@ -10,7 +10,7 @@ _MOST = 2**24  # of a length, stride, dilation or pad
 
 
 class Windows(NamedTuple):
-    """One entry for each axis of the image."""
+    """A grid of windows: each field has one entry for each axis of the image."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -21,7 +21,7 @@ class Windows(NamedTuple):
 
 
 def grid(a: dict[str, Any], image: tuple[int, ...], kernel: tuple[int, ...]) -> Windows:
-    """The windows that attributes describe, or ValueError."""
+    """Return the windows that attributes describe; raise ValueError if they do not fit the image."""
     n = len(image)
     strides, dilations = (tuple(a.get(name) or (1,) * n) for name in ("strides", "dilations"))
     auto, pads = a.get("auto_pad", "NOTSET"), tuple(a.get("pads") or (0,) * 2 * n)
@@ -63,7 +63,7 @@ def _pads(
 
 
 def tap(x: Array, windows: Windows, at: tuple[int, ...], lead: int = 2) -> Array:
-    """What lies under one element of the kernel in every window of a padded x, a view; `lead` axes come first."""
+    """Return a view of the elements of a padded x under one tap, for every window; `lead` axes precede the image."""
     index = (
         slice(i * d, i * d + (count - 1) * s + 1, s)
         for i, d, s, count in zip(at, windows.dilations, windows.strides, windows.output, strict=True)

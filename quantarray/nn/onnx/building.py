@@ -23,7 +23,7 @@ _GROWTH = 1 << 10  # elements of a value for each byte of the file and each elem
 
 
 class Builder:
-    """The graph so far."""
+    """A graph under construction: its nodes, its constants and the names in use."""
 
     def __init__(self, nbytes: int, batched: bool, outputs: Sequence[str] = ()) -> None:
         self.nodes: list[Node] = []
@@ -39,7 +39,7 @@ class Builder:
     # Names and nodes
 
     def name(self, hint: str) -> str:
-        """A name that no value has yet."""
+        """Return a name that no value has yet: `hint`, or `hint` with a number."""
         name, i = hint, 1
         while name in self._taken or not name:
             name, i = f"{hint}.{i}", i + 1
@@ -47,7 +47,7 @@ class Builder:
         return name
 
     def constant(self, a: Any, hint: str = "constant") -> str:
-        """The name of a new constant."""
+        """Add a constant and return its name."""
         name = self.name(hint)
         self.constants[name] = a
         return name
@@ -67,19 +67,19 @@ class Builder:
         return names
 
     def maker(self, name: str) -> str:
-        """The operation that gives a value."""
+        """Return the operation that computes a value; an empty string if no node does."""
         return self._makers.get(name, "")
 
     @property
     def hint(self) -> str:
-        """The name of the current node's first result."""
+        """Return the name of the current node's first result."""
         assert self.step is not None
         return self.step.outputs[0]
 
     # Limits
 
     def check_size(self, shapes: Sequence[Shape]) -> None:
-        """Refused where a value has more elements than the file and its inputs allow."""
+        """Raise Refused if a value has more elements than the file and its inputs allow."""
         for shape in shapes:
             if len(shape) > 32 or math.prod(shape) > self._most:
                 raise Refused(f"a result of shape {shape} is larger than a file of this size may ask for")
@@ -89,20 +89,20 @@ class Builder:
         self._most += _GROWTH * elements
 
     def check_fold(self, shapes: Sequence[Shape]) -> None:
-        """Refused where constants computed from constants take more than the file's size allows."""
+        """Raise Refused if constants computed from constants take more than the file's size allows."""
         self._fold_left -= sum(math.prod(s) for s in shapes)
         if self._fold_left < 0:
             raise Refused("constants computed from constants are larger than a file of this size may ask for")
 
     def per_sample(self, holds: bool) -> None:
-        """NotPerSample unless it holds, in a graph whose first axis is a batch of any length."""
+        """Raise NotPerSample if `holds` is False and the graph's first axis is a batch of any length."""
         if self.batched and not holds:
             raise NotPerSample
 
     # Values
 
     def dense(self, x: Operand) -> str:
-        """The name of the value itself, as the file has it."""
+        """Return the name of a dense array with the values of x, as the file defines them."""
         assert x is not None
         if isinstance(x, Constant):
             if x.of_shape:
@@ -127,13 +127,13 @@ class Builder:
         return name if held == x.dtype else self.emit("Cast", [name], f"{x.source.name}.cast", to=str(x.dtype))
 
     def integers(self, x: Tensor) -> str:
-        """The name of the dense array that x's chain is applied to."""
+        """Return the name of the dense array that x's chain is applied to."""
         if x.source.levels is None:
             return x.source.name
         return self._once(x.source, lambda: self.emit("unpack", [x.source.name], f"{x.source.name}.integers"))
 
     def numpy(self, step: Step, operands: Sequence[Operand], shapes: Sequence[Shape], dtypes: Any) -> list[Tensor]:
-        """The operator in NumPy, on the values themselves."""
+        """Add the operator as a NumPy node on the operands' values."""
         names = [self.dense(x) if x is not None else "" for x in operands]
         outputs = [o for o in step.outputs if o] or [step.op]
         results = self.emit_all(step.op, names, outputs[: len(shapes)], **step.attributes)
@@ -141,7 +141,7 @@ class Builder:
         return [self.value(name, s, d) for name, s, d in zip(results, shapes, kinds, strict=True)]
 
     def value(self, name: str, shape: Shape, dtype: Any) -> Tensor:
-        """A dense value of the graph."""
+        """Return a dense value of the graph as a tensor with an empty chain."""
         d = np.dtype(dtype)
         whole = d.kind in "iu"
         low, high = (int(np.iinfo(d).min), int(np.iinfo(d).max)) if whole else (None, None)
@@ -150,7 +150,7 @@ class Builder:
     def quantised(
         self, x: Operand, last: Link, levels: Sequence[int], moved: int, tail: tuple[Link, ...], dtype: Any
     ) -> Operand:
-        """Integers `levels` of `last` after x, minus `moved`, then `tail`; by thresholds where x is monotone."""
+        """Quantise x by `last` to `levels`, subtract `moved`, apply `tail`; by thresholds where x is monotone."""
         low, high = levels[0] - moved, levels[-1] - moved
         if isinstance(x, Constant):
             return self._constant(last(x.value).astype(np.int64) - moved, tail, dtype)
@@ -208,7 +208,7 @@ class Builder:
         return Constant(value, integers, scale) if scale is not None else Constant(value)
 
     def pooled(self, source: Source, attributes: dict[str, Any]) -> Source:
-        """The largest integers of windows: codes, or a dense array."""
+        """Take the largest integer of each window: as codes if `max_pool2d` has the window, else as a dense array."""
         shape = dense.SHAPE["MaxPool"](attributes, [source.shape], [])[0]
         packed = packed_pool(attributes, source.shape)
         if packed is not None:
@@ -223,7 +223,7 @@ class Builder:
 
 
 def packed_pool(a: dict[str, Any], shape: Shape) -> dict[str, Any] | None:
-    """The arguments of `max_pool2d`, where it has the window."""
+    """Return the arguments of `max_pool2d` that compute a MaxPool; None if there are none."""
     from ..dense.windows import grid
 
     if len(shape) != 4 or a.get("outputs", 1) != 1 or a.get("ceil_mode"):
@@ -235,7 +235,7 @@ def packed_pool(a: dict[str, Any], shape: Shape) -> dict[str, Any] | None:
 
 
 def _smallest(low: int, high: int) -> np.dtype[Any]:
-    """The smallest dtype of integers from low to high."""
+    """Return the smallest integer dtype that holds low to high."""
     for name in ("uint8", "int8", "int16", "int32", "int64"):
         info = np.iinfo(name)
         if info.min <= low and high <= info.max:

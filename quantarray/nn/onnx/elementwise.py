@@ -43,7 +43,7 @@ def _lower(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
 
 
 def _clip(operands: list[Operand]) -> Link:
-    """Clip of which one bound is left out."""
+    """Return the Min or Max that equals a Clip with one bound."""
     bounds = [x.value if isinstance(x, Constant) else None for x in operands[1:]]
     if bounds[0] is None:
         return Link("Min", {}, (None, bounds[1]))
@@ -51,7 +51,7 @@ def _clip(operands: list[Operand]) -> Link:
 
 
 def _integers(b: Builder, op: str, operands: list[Operand], shape: Shape) -> Tensor | None:
-    """The sum, difference or product of two values that are integers times a scale, exact; None where it is not."""
+    """Compute the exact sum, difference or product of two values that are integers times a scale; None if inexact."""
     if op not in ("Add", "Sub", "Mul") or len(operands) != 2:
         return None
     x, y = operands

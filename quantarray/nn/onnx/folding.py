@@ -118,7 +118,7 @@ def _rising(chain: tuple[Link, ...], ndim: int) -> tuple[Array | None, int]:
 
 
 def _shapes(link: Link, ndim: int) -> list[tuple[int, ...]]:
-    """The shapes of a function's constants as they broadcast to the value."""
+    """Return the shapes of a function's constants as they broadcast to a value of `ndim` axes."""
     others = [a.shape for a in link.operands if a is not None]
     if link.op == "BatchNormalization":
         return [(s[0], *(1,) * (ndim - 2)) for s in others]
@@ -132,9 +132,9 @@ def _varies(chain: tuple[Link, ...], rising: Array, axis: int, ndim: int) -> boo
 
 
 def _search(rank: Callable[[Array], Array], count: int, rising: Array, whole: bool, ends: tuple[int, int]) -> Array:
-    """The last value before each rank, [count, *channels], by bisection; falling channels over negated values.
+    """Find the last value before each rank, [count, *channels], by bisection; falling channels search negated values.
 
-    For `value > t` where rising and `value <= t` where not.
+    A value passes the result t by `value > t` in rising channels and by `value <= t` in falling ones.
     """
     first, last = ends
     flip = np.broadcast_to(rising, (count, *rising.shape[1:]))

@@ -32,7 +32,7 @@ def _shifted(b: Builder, x: Operand, zero: Operand) -> Tensor | None:
 
 
 def _weights(w: Operand, zero: Operand, axis: int) -> Weights | None:
-    """Constant integers minus their zero points, outputs first."""
+    """Subtract zero points from constant integers and move the outputs to axis 0; None if either is not constant."""
     if not isinstance(w, Constant) or isinstance(zero, Tensor) or w.value.ndim < 2:
         return None
     z = _zero(zero)

@@ -51,7 +51,7 @@ class Source:
 
     @property
     def whole(self) -> bool:
-        """Whether it holds integers."""
+        """Return True if the source holds integers."""
         return self.low is not None
 
     @property
@@ -61,7 +61,7 @@ class Source:
 
 
 class Link(NamedTuple):
-    """One function of a chain: an operator with its constant operands, None in the place of the value."""
+    """A function of a chain: an operator with its constant operands, None in the place of the value."""
 
     op: str
     attributes: dict[str, Any]
@@ -73,7 +73,7 @@ class Link(NamedTuple):
 
 
 def scaling(scale: Any, to: np.dtype[Any]) -> Link:
-    """The first function of integers: float64 product with a scale, rounded once."""
+    """Return the first function of a chain on integers: their float64 product with a scale, rounded once."""
     return Link("scale", {"to": str(to)}, (None, np.asarray(scale, np.float64)))
 
 
@@ -88,7 +88,7 @@ class Tensor:
 
     @property
     def pure(self) -> Array | None:
-        """The scale, where the value is an integer times it; None where it is anything else."""
+        """Return the scale if the value is integers times a scale, else None."""
         if not self.source.whole:
             return None
         if not self.chain:
@@ -98,12 +98,12 @@ class Tensor:
 
     @property
     def uniform(self) -> bool:
-        """Whether all elements go through the same functions, one by one."""
+        """Return True if all elements go through the same functions, one by one."""
         each = (a for link in self.chain for a in link.operands if a is not None)
         return all(link.op not in ("MaxPool",) for link in self.chain) and all(a.size == 1 for a in each)
 
     def then(self, link: Link, shape: Shape | None = None, dtype: Any = None) -> Tensor:
-        """The value with one more function."""
+        """Return the value with one more function in its chain."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         return replace(self, shape=self.shape if shape is None else shape, dtype=dtype, chain=(*self.chain, link))
 

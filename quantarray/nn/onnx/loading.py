@@ -46,7 +46,7 @@ def load_onnx(source: Any, shapes: Mapping[str, Any] | None, constants: Mapping[
 
 
 class _Import:
-    """One reading of a model into a graph."""
+    """A conversion of one model to a graph."""
 
     def __init__(self, model: Model, shapes: Mapping[str, Any], fixed: dict[str, Any], batched: bool) -> None:
         self.model, self.refused = model, list(model.refused)
@@ -93,7 +93,7 @@ class _Import:
         return Value(name, shape, str(dtype), self.builder.batched, *(narrow or (None, None)))
 
     def graph(self) -> Graph:
-        """The graph, or ValueError with every node that cannot be taken."""
+        """Build the graph; raise ValueError with every node that cannot be taken."""
         for step in self.model.steps:
             self._take(step)
         outputs = [self._output(p) for p in self.model.outputs]
@@ -155,7 +155,7 @@ class _Import:
         return result
 
     def _note_elements(self, step: Step) -> None:
-        """Element types of results that quantisers name: their width is not that of the dtype that holds them."""
+        """Note the element types of quantised results, which may be narrower than the dtype that holds them."""
         if step.op in ("QuantizeLinear", "QLinearConv", "QLinearMatMul"):
             at = 2 if step.op == "QuantizeLinear" else 7
             named = self.elements.get(step.inputs[at]) if len(step.inputs) > at else None
@@ -177,7 +177,7 @@ class _Import:
         return [tuple(int(n) for n in s) for s in shapes]
 
     def _folded(self, step: Step, operands: list[Operand]) -> list[Operand]:
-        """Constants computed from constants."""
+        """Compute constants from constants."""
         values = [x.value if isinstance(x, Constant) else None for x in operands]
         of_shape = any(isinstance(x, Constant) and x.of_shape for x in operands)
         if step.op == "Transpose" and isinstance(operands[0], Constant):
@@ -202,7 +202,7 @@ class _Import:
         return [self._kept(step, operands[0], np.asarray(a), of_shape) for a in results]
 
     def _kept(self, step: Step, x: Operand, value: Any, of_shape: bool) -> Constant:
-        """A constant that was reshaped, with its integers where one scale is theirs."""
+        """Return a computed constant; a reshaped one keeps its integers and scale if it has one scale for all."""
         moved = step.op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
         if moved and isinstance(x, Constant) and x.integers is not None and x.scale is not None and x.scale.size == 1:
             return Constant(value, x.integers.reshape(value.shape), x.scale.reshape(()), of_shape)
@@ -229,7 +229,7 @@ _NEEDS_CONSTANTS = frozenset(
 
 
 def _labelled(x: Operand, step: Step) -> Operand:
-    """The value, whose newest functions say which node they come from."""
+    """Return the value, with `step` as the source of those functions of its chain that have none."""
     if not isinstance(x, Tensor) or all(link.source for link in x.chain):
         return x
     return replace(x, chain=tuple(k if k.source else k._replace(source=step.label) for k in x.chain))

@@ -19,7 +19,7 @@ _PACKED = {"Transpose": "transpose", "Concat": "concat"}
 
 
 def _moved(b: Builder, op: str, x: Tensor, rest: list[str], shapes: list[Shape], a: dict[str, Any]) -> list[Operand]:
-    """The operator on the source of x, whose chain is the same for all elements, or on its values."""
+    """Apply the operator to the source of x if the chain is the same for all elements, else to the values of x."""
     hints = [f"{b.hint}.{i}" if i else b.hint for i in range(len(shapes))]
     if not x.uniform or (x.dtype.kind != "f" and x.chain):
         names = b.emit_all(op, [b.dense(x), *rest], hints, **a)
@@ -36,7 +36,7 @@ def _moved(b: Builder, op: str, x: Tensor, rest: list[str], shapes: list[Shape],
 
 
 def _one(operands: list[Operand]) -> Tensor:
-    """The first operand, where all others are constants."""
+    """Return the first operand; raise Refused unless it is computed and all others are constants."""
     x, *rest = operands
     if not isinstance(x, Tensor) or any(isinstance(y, Tensor) for y in rest):
         raise Refused("its operands beside the first must be constants")
@@ -65,7 +65,7 @@ def _reshape(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
 
 
 def _per_channel(x: Tensor, out: Shape) -> bool:
-    """Whether a chain with constants for each channel goes on after [n c 1 1] became [n c]."""
+    """Return True if a chain with constants for each channel still applies once [n c 1 1] has become [n c]."""
     plain = all(link.op not in ("MaxPool", "BatchNormalization", "multi_threshold") for link in x.chain)
     return not x.uniform and plain and len(x.shape) > 2 and out == x.shape[:2] and math.prod(x.shape[2:]) == 1
 
@@ -141,7 +141,7 @@ def _split(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
 
 
 def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
-    """Slice, Gather, Pad, Resize, DepthToSpace: axis 0 must stay as it is."""
+    """Convert Slice, Gather, Pad, Resize or DepthToSpace; axis 0 must stay as it is."""
     x = _one(operands)
     constants = [c.value if isinstance(c, Constant) else None for c in operands[1:]]
     b.per_sample(bool(x.shape) and shapes[0][0] == x.shape[0] and _axis_0_stays(step, x, constants))
@@ -169,7 +169,7 @@ def _axis_0_stays(step: Step, x: Tensor, constants: list[Any]) -> bool:
 
 
 def _pad(b: Builder, step: Step, x: Tensor, constants: list[Any], shapes: list[Shape]) -> list[Operand]:
-    """Pad with zeros on integers of a scale, anything else on the values."""
+    """Convert Pad: on the source of x if it copies elements or pads integers of a scale with 0, else on the values."""
     rest = [*constants, None, None, None]
     widths = pads_of(step.attributes, len(x.shape), rest[0], rest[2])
     pads = tuple(before for before, _ in widths) + tuple(after for _, after in widths)

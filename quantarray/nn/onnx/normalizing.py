@@ -17,7 +17,7 @@ _RENAMED = {"Upsample": "Resize", "Dropout": "Identity", "IntQuant": "Quant"}
 
 
 def normalized(step: Step, operands: list[Operand], elements: list[int | None]) -> tuple[Step, list[Operand]]:
-    """The step and its operands as the newest opset has them; `elements` are ONNX's numbers of the operands' types."""
+    """Convert a step and its operands to the newest opset; `elements` are ONNX's numbers of the operands' types."""
     a = dict(step.attributes)
     op = _RENAMED.get(step.op, step.op)
     if step.op == "Upsample":
@@ -79,7 +79,7 @@ def _range(op: str, step: Step, operands: list[Operand], elements: list[int | No
 
 
 def _narrow(element: int | None) -> None:
-    """Refused unless an element type has integers of 2, 4 or 8 bits, or int32 sums."""
+    """Raise Refused if an element type has 16 bits or is no integer type."""
     if element in (4, 5):
         raise Refused(f"{dtype_of(element)} has 16 bits (2, 4 and 8 are taken)")
     if element is not None and dtype_of(element).kind not in "iu":
@@ -96,7 +96,7 @@ _OPERANDS = {
 
 
 def check_operands(op: str, operands: list[Operand]) -> None:
-    """Refused where an operator has too few operands, too many, or lacks one that it needs."""
+    """Raise Refused if an operator has too few operands, too many, or lacks one that it needs."""
     count = len(operands)
     while operands and operands[-1] is None:
         operands = operands[:-1]
@@ -110,7 +110,7 @@ def check_operands(op: str, operands: list[Operand]) -> None:
 
 
 def _counted(op: str) -> tuple[int, int]:
-    """The least and most operands of an operator, as its function on arrays takes them."""
+    """Return the least and most operands of an operator, from the signature of its function on arrays."""
     named = list(inspect.signature(dense.RUN[op]).parameters.values())[1:]
     if any(p.kind is p.VAR_POSITIONAL for p in named):
         return 1, 1 << 16
@@ -118,5 +118,5 @@ def _counted(op: str) -> tuple[int, int]:
 
 
 def shape_constant(shape: tuple[int, ...], a: dict[str, Any]) -> Array:
-    """What Shape gives."""
+    """Return the result of Shape: the lengths from `start` to `end`, int64."""
     return np.array(shape[slice(a.get("start"), a.get("end"))], np.int64)

@@ -1,4 +1,4 @@
-"""What is done to a graph once it is read: thresholds into products, dead nodes and copies out."""
+"""Passes over a graph that has been read: merge thresholds into products, remove dead nodes and copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUSED = ("linear", "conv2d")
 
 
 def finished(nodes: list[Node], constants: Mapping[str, Any], outputs: list[str]) -> tuple[list[Node], dict[str, Any]]:
-    """The nodes that outputs need, thresholds inside the products before them, and the constants that are left."""
+    """Return the nodes that outputs need, with thresholds inside products, and the constants that they use."""
     nodes = _renamed(_live(nodes, outputs), outputs)
     nodes = _fused(nodes, outputs)
     used = {name for node in nodes for name in node.inputs}
@@ -30,7 +30,7 @@ def _live(nodes: list[Node], outputs: list[str]) -> list[Node]:
 
 
 def _renamed(nodes: list[Node], outputs: list[str]) -> list[Node]:
-    """Without copies: what an output is a copy of takes its name, if nothing else is called so."""
+    """Remove a copy that is an output: the node that computes the value takes its name, if only the copy reads it."""
     uses = Counter(name for node in nodes for name in node.inputs)
     given = {name for node in nodes for name in node.outputs if node.op != "Identity"}
     names = {
@@ -46,7 +46,7 @@ def _renamed(nodes: list[Node], outputs: list[str]) -> list[Node]:
 
 
 def _fused(nodes: list[Node], outputs: list[str]) -> list[Node]:
-    """Thresholds that alone take the result of a product become its `requantize`."""
+    """Merge thresholds into the product before them, as its `requantize`, if nothing else reads its result."""
     uses = Counter(name for node in nodes for name in node.inputs)
     makers = {node.outputs[0]: i for i, node in enumerate(nodes)}
     fused = list(nodes)
@@ -68,5 +68,5 @@ def _fused(nodes: list[Node], outputs: list[str]) -> list[Node]:
 
 
 def _same_axis(product: Node, node: Node) -> bool:
-    """Whether thresholds and product have their channels on the same axis."""
+    """Return True if thresholds and product have their channels on the same axis."""
     return bool(node.attributes["axis"] == 1) if product.op == "conv2d" else bool(node.attributes["last"])

@@ -38,7 +38,7 @@ def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shap
 
 
 def _by_channel(scale: Any, ndim: int) -> bool:
-    """Whether a scale is the same in every place of a window."""
+    """Return True if a scale differs at most between channels, so that it is the same in every place of a window."""
     lead = ndim - scale.ndim
     return all(n == 1 or lead + i == 1 for i, n in enumerate(scale.shape))
 
@@ -70,7 +70,7 @@ def _global_max(b: Builder, step: Step, operands: list[Operand], shapes: list[Sh
 
 
 def _along(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
-    """Softmax, ArgMax, reductions: in NumPy; ArgMax of integers times a positive scale on the integers."""
+    """Convert Softmax, ArgMax or a reduction to NumPy; ArgMax of integers times a positive scale takes the integers."""
     x, a = operands[0], step.attributes
     assert isinstance(x, Tensor)
     if any(isinstance(y, Tensor) for y in operands[1:]):

@@ -21,14 +21,14 @@ _MOST_WEIGHTS = 256  # levels of packed weights
 
 
 class Weights(NamedTuple):
-    """Integers of a constant, outputs on axis 0, and one scale for all or one an output."""
+    """A constant's integers, outputs on axis 0, with one scale for all or one for each output."""
 
     integers: Array
     scale: Array
 
 
 def weights_of(w: Operand, axis: int) -> Weights | None:
-    """The integers and scale of constant weights whose outputs lie on `axis`; None where they have none."""
+    """Return integers and scale of constant weights whose outputs lie on `axis`; None if they have none."""
     if not isinstance(w, Constant):
         return None
     whole, scale = w.integers, w.scale
@@ -51,7 +51,7 @@ def _few_integers(a: Array) -> bool:
 
 
 def packed_weights(w: Array, axis: int) -> Any:
-    """Integers as a QuantArray packed on `axis`; None where they have more than 256 levels in a row."""
+    """Pack integers on `axis` as a QuantArray; None if they span more than 256 levels."""
     low, high = int(w.min()), int(w.max())
     if high - low >= _MOST_WEIGHTS:
         return None
@@ -65,7 +65,7 @@ def packed_weights(w: Array, axis: int) -> Any:
 
 
 def summed(source: Source, w: Array, extra: int = 0) -> tuple[int, int]:
-    """Bounds of sums of products of the source's integers and rows of w, where padded places are 0."""
+    """Bound the sums of products of the source's integers and rows of w, with padding as 0, widened by `extra`."""
     low, high = source.bounds
     flat = w.reshape(len(w), -1).astype(np.float64)
     up, down = np.maximum(flat, 0).sum(axis=1), np.minimum(flat, 0).sum(axis=1)
@@ -77,7 +77,7 @@ def summed(source: Source, w: Array, extra: int = 0) -> tuple[int, int]:
 
 
 def operand(b: Builder, source: Source, axis: int) -> str | None:
-    """The source as packed products take it, packed on `axis` if it is no byte array; None where it is too wide."""
+    """Return the source as packed products take it: codes, bytes, or packed on `axis`; None if it is too wide."""
     if source.levels is not None or source.dtype in (np.int8, np.uint8):
         return source.name
     low, high = source.bounds
@@ -95,7 +95,7 @@ def _integer_product(
     b: Builder, x: Operand, w: Weights, axis: int, op: str, packed: dict[str, Any] | None, plain: dict[str, Any],
     shape: Shape,
 ) -> Source | None:  # fmt: skip
-    """Sums of products as integers: by the packed operation, or by NumPy in int64; None where x has no integers."""
+    """Sum products of integers by the packed operation, or else by NumPy; None if x has no integers."""
     if not isinstance(x, Tensor) or x.pure is None or x.pure.size > 1 or not w.integers.size or 0 in shape:
         return None
     low, high = summed(x.source, w.integers)
@@ -145,7 +145,7 @@ def _matmul(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]
 
 
 def check_batch(b: Builder, x: Operand, w: Operand) -> None:
-    """NotPerSample where a matrix product sums over the batch, or has it in the wrong place."""
+    """Raise NotPerSample if a matrix product sums over the batch, or has it in the wrong place."""
     assert x is not None and w is not None
     if isinstance(x, Constant):
         b.per_sample(
@@ -158,7 +158,7 @@ def check_batch(b: Builder, x: Operand, w: Operand) -> None:
 
 
 def exact_pair(b: Builder, x: Operand, w: Operand) -> Any:
-    """A function that multiplies two integer values in NumPy, in int64; None where one is no integer times a scale."""
+    """Return a function that multiplies two integer values by NumPy in int64; None if that is not exact."""
     if not isinstance(x, Tensor) or not isinstance(w, Tensor) or x.pure is None or w.pure is None:
         return None
     if x.pure.size > 1 or w.pure.size > 1 or x.dtype != w.dtype:
@@ -176,7 +176,7 @@ def exact_pair(b: Builder, x: Operand, w: Operand) -> Any:
 
 
 def conv_arguments(a: dict[str, Any], windows: Windows) -> dict[str, Any]:
-    """The arguments of `conv2d` for a window."""
+    """Return the arguments of `conv2d` for these windows."""
     return {
         "stride": windows.strides,
         "padding": windows.counted,
@@ -186,7 +186,7 @@ def conv_arguments(a: dict[str, Any], windows: Windows) -> dict[str, Any]:
 
 
 def integer_conv(b: Builder, step: Step, x: Operand, w: Weights | None, shape: Shape, dtype: Any) -> Tensor | None:
-    """A convolution of integers, packed if it has two axes."""
+    """Convolve integers, packed if the image has two axes; None if x or w has no integers."""
     if w is None or x is None:
         return None
     a = {name: v for name, v in step.attributes.items() if name in _CONV}
@@ -237,7 +237,7 @@ def _gemm(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) 
 
 
 def transposed(w: Constant, perm: tuple[int, ...]) -> Constant:
-    """A constant with its axes permuted, its integers and scale too."""
+    """Permute the axes of a constant, of its integers and of its scale."""
     value = w.value.transpose(perm)
     if w.integers is None or w.scale is None:
         return Constant(value)

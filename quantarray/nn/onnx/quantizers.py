@@ -16,7 +16,7 @@ from .tensors import Refused
 
 
 def constant(x: Operand, what: str) -> Array:
-    """The value of an operand that must be constant."""
+    """Return the value of an operand; raise Refused if it is not constant."""
     if not isinstance(x, Constant):
         raise Refused(f"its {what} must be a constant")
     return x.value
@@ -66,7 +66,7 @@ def _quant(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
 
 
 def _fits(b: Builder, x: Tensor | Constant, *operands: Array) -> None:
-    """Refused where constants do not broadcast to x; NotPerSample where they differ between samples."""
+    """Raise Refused if constants do not broadcast to x, NotPerSample if they differ between samples."""
     for a in operands:
         if np.broadcast_shapes(a.shape, x.shape) != x.shape:
             raise Refused(f"constants of shape {a.shape} for a value of shape {x.shape}")
@@ -117,7 +117,7 @@ def _multi_threshold(b: Builder, step: Step, operands: list[Operand], shapes: li
 
 
 def _trunc(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
-    """QONNX's Trunc: integers of x with the lowest bits dropped; version 2 has a scale of the result."""
+    """Convert QONNX's Trunc: integers of x without their lowest bits; version 2 has a scale of the result."""
     x, a = operands[0], step.attributes
     assert x is not None
     scale, zero = _positive(constant(operands[1], "scale")), constant(operands[2], "zero point")
@@ -195,7 +195,7 @@ def _dequantize_linear(b: Builder, step: Step, operands: list[Operand], shapes: 
 
 
 def minus(b: Builder, x: Tensor, zero: int) -> Any:
-    """The integers of x minus a zero point: other levels of the same codes, or bytes packed with these levels."""
+    """Subtract a zero point from the integers of x: relabel codes, pack dense ones; None if they are too wide."""
     source = x.source
     if zero == 0:
         return source

@@ -18,7 +18,7 @@ _QONNX = ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general", 
 
 
 class Step(NamedTuple):
-    """One node of a file."""
+    """A node of an ONNX file."""
 
     op: str
     name: str
@@ -29,12 +29,12 @@ class Step(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Its name, or where it has none its operator."""
+        """Return the name of the node; without one, that of its operator."""
         return self.name or self.op
 
     @property
     def text(self) -> str:
-        """How errors name it."""
+        """Describe the node for an error: its operator, and its name or its results."""
         return f"{self.op} {self.name!r}" if self.name else f"{self.op} -> {', '.join(self.outputs)}"
 
 
@@ -110,7 +110,7 @@ def _proto(source: Any) -> tuple[Any, int]:
 
 
 def _text(name: Any) -> str:
-    """A name of a file; protobuf gives bytes where it is no UTF-8."""
+    """Return a name of a file; raise FormatError if it is not UTF-8, for which protobuf gives bytes."""
     if not isinstance(name, str):
         raise FormatError(f"load: a damaged ONNX model: the name {name!r} is not UTF-8")
     return name
@@ -140,7 +140,7 @@ def _step(node: Any, opsets: dict[str, int], refused: list[str]) -> Step:
 
 
 def _attribute(a: Any) -> Any:
-    """An attribute as an integer, a float, a string, a tuple of these, or an array."""
+    """Return an attribute as an integer, a float, a string, a tuple of these, or an array."""
     kind = a.type
     if kind == 1:
         return float(a.f)

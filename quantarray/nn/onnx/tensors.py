@@ -36,18 +36,18 @@ RANGES = {21: (0, 15), 22: (-8, 7), 25: (0, 3), 26: (-2, 1)}
 
 
 class Refused(ValueError):
-    """Why a node or a tensor is not taken."""
+    """An error that says why a node or a tensor is not taken."""
 
 
 def dtype_of(number: int) -> np.dtype[Any]:
-    """The NumPy dtype in which an element type of ONNX is held; Refused where there is none."""
+    """Return the NumPy dtype that holds an element type of ONNX; raise Refused if there is none."""
     if number not in _TYPES:
         raise Refused(f"elements of {_NAMES.get(number, f'type {number}')} are not taken")
     return np.dtype(_TYPES[number][0])
 
 
 def range_of(number: int) -> tuple[int, int] | None:
-    """The lowest and highest integer of an element type; None of floats and bools."""
+    """Return the lowest and highest integer of an element type; None for floats and bools."""
     if number in RANGES:
         return RANGES[number]
     dtype = dtype_of(number)
@@ -57,7 +57,7 @@ def range_of(number: int) -> tuple[int, int] | None:
 
 
 def array_of(proto: Any) -> Array:
-    """The tensor's array; Refused where its bytes are not those of its shape."""
+    """Return the tensor as an array; raise Refused if its bytes are not those of its shape."""
     from onnx import numpy_helper
 
     shape, dtype = tuple(proto.dims), dtype_of(proto.data_type)

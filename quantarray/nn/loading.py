@@ -14,6 +14,7 @@ from .network import Network, Sequential, load_network
 from .onnx.loading import load_onnx
 
 _ARCHIVE = b"PK"  # first bytes of a .npz
+_MODEL = b"\x08"  # first byte of an ONNX file that begins with its version, as all writers have it
 _LENGTH = 8  # bytes before the JSON object of a .qa file
 
 
@@ -49,9 +50,10 @@ def load(
 
 
 def _kind(path: Path) -> str | None:
-    """Return ".npz" or ".qa" by a file's first bytes, or by its name where these tell nothing; None for ONNX."""
+    """Return ".npz" or ".qa" by a file's first bytes and its name; None for ONNX."""
     with open(path, "rb") as file:
         start = file.read(_LENGTH + 1)
     if start.startswith(_ARCHIVE) or path.suffix == ".npz":
         return ".npz"
-    return ".qa" if start[_LENGTH:] == b"{" or path.suffix == ".qa" else None
+    is_onnx = start[_LENGTH:] != b"{" and path.suffix != ".qa" and (path.suffix == ".onnx" or start[:1] == _MODEL)
+    return None if is_onnx else ".qa"

@@ -80,7 +80,8 @@ class Graph:
         name: str = "graph",
     ) -> None:
         self.inputs, self.outputs, self.nodes = tuple(inputs), tuple(outputs), tuple(nodes)
-        self.constants, self.name = dict(constants), name
+        self.constants = {n: np.asarray(a) if isinstance(a, np.generic) else a for n, a in constants.items()}
+        self.name = name
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
             self._slots[known] = len(self._slots)

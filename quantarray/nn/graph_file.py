@@ -24,10 +24,6 @@ _DTYPES = ("bool", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 
 
 def save_graph(graph: Graph, file: str | os.PathLike[str]) -> None:
     """Write a `Graph`, after the checks with which it is read."""
-    try:
-        inferred(graph)
-    except ValueError as error:
-        raise ValueError(f"save: the graph has no form in a file: {error}") from error
     arrays: dict[str, Any] = {}
     content = {
         "name": graph.name,
@@ -39,6 +35,10 @@ def save_graph(graph: Graph, file: str | os.PathLike[str]) -> None:
             for i, (name, a) in enumerate(graph.constants.items())
         ],
     }
+    try:
+        inferred(graph)
+    except ValueError as error:
+        raise ValueError(f"save: the graph has no form in a file: {error}") from error
     write_document("save", file, "graph", content, arrays)
 
 

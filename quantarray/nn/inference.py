@@ -163,7 +163,8 @@ def _kind(x: Any) -> Kind:
 
 
 def _pooled(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
-    return dense.SHAPE["MaxPool"](a, shapes, values)[:1]
+    windows: list[Shape] = dense.SHAPE["MaxPool"](a, shapes, values)
+    return windows[:1]
 
 
 def _shape(a: Attributes, shapes: Any, values: Any) -> list[Shape]:

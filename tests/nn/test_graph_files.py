@@ -195,7 +195,7 @@ def test_what_has_no_form_in_a_file(tmp_path):
     add = Node("Add", ("x", "a"), ("y",))
     with pytest.raises(TypeError, match="save: the constant 'a' must be an array or thresholds, got"):
         Graph([x], [y], [add], {"a": "text"}).save(tmp_path / "net.qa")
-    with pytest.raises(ValueError, match="save: the graph has no form in a file: Add .*: it takes dense arrays"):
+    with pytest.raises(ValueError, match=r"save: the graph has no form in a file: Add .*: it takes dense arrays"):
         Graph([x], [y], [add], {"a": qa.ones((1, 4), qa.ternary)}).save(tmp_path / "net.qa")
     with pytest.raises(ValueError, match="save: the graph has no form in a file: the output 'y' must be"):
         Graph([x], [y], [add], {"a": np.ones((9, 4), np.float32)}).save(tmp_path / "net.qa")
@@ -215,7 +215,8 @@ def test_convert_and_info(tmp_path, capsys):
     np.testing.assert_array_equal(qa.nn.load(target)(x), network("2W2A")(x))
     assert main(["info", str(target)]) == 0
     text = capsys.readouterr().out
-    assert len(re.findall(r"linear \+ thresholds +packed +MatMul_", text)) == 3 and "59,008 weights" in text and "checksum" in text
+    assert len(re.findall(r"linear \+ thresholds +packed +MatMul_", text)) == 3
+    assert "59,008 weights" in text and "checksum" in text
     assert main(["info", str(target), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["kind"] == "graph" and len(facts["nodes"]) == 11 and facts["nodes"][2]["weights"] == 50176

@@ -13,10 +13,12 @@ from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
 from ..core.format import MAX_AXES
 from ..ops.creation.creation import from_codes
+from ..ops.manipulation.reshaping import packed_axis
 from . import dense
+from .dense.movement import reshaped
 from .dense.quantizing import ROUNDING
 from .graph import Graph, Node
-from .operations import OPERATIONS, PACKED
+from .operations import OPERATIONS, PACKED, merged
 
 MOST_INPUT = 2**28  # elements of an input
 ROOM = 1 << 22  # elements of a value that any file may have
@@ -93,13 +95,14 @@ def _results(node: Node, operands: list[Any]) -> list[Kind]:
     arrays = [Kind(x.shape, x.dtype) if isinstance(x, np.ndarray) else x for x in operands]
     if any(x is not None and (not isinstance(x, Kind) or x.axis is not None) for x in arrays):
         raise TypeError("it takes dense arrays")
-    for name in _NEEDED.get(node.op, ()):
+    for name in (*_NEEDED.get(node.op, ()), *sorted(a.keys() & _CHECKED)):
         _check_attribute(name, a[name])
     shapes = [x.shape if x is not None else None for x in arrays]
     values = [x if isinstance(x, np.ndarray) else None for x in operands]
     results = [tuple(int(n) for n in s) for s in _SHAPE[node.op](a, shapes, values)]
     dtypes = [x.dtype for x in arrays if x is not None]
-    first = np.dtype(_DTYPE.get(node.op, _same)(a, dtypes))
+    rule: Callable[..., Any] = _DTYPE.get(node.op, _same)
+    first = np.dtype(rule(a, dtypes))
     return [Kind(s, first if i == 0 or node.op != "MaxPool" else np.dtype(np.int64)) for i, s in enumerate(results)]
 
 
@@ -111,7 +114,8 @@ def _check_count(node: Node, a: Attributes, operands: list[Any]) -> None:
         if parameter.kind is parameter.VAR_POSITIONAL:
             missing = node.op != "Resize" and any(v is None for v in x or ())
         else:
-            missing = parameter.default is parameter.empty and x is None and not name.endswith("zero")
+            missing = parameter.default is parameter.empty and x is None
+            missing &= not (node.op.startswith("QLinear") and name.endswith("zero"))
         if missing:
             raise TypeError(f"its operand {name} is left out")
     if not operands or operands[0] is None:
@@ -127,28 +131,30 @@ def _packed(op: str, a: Attributes, operands: list[Any]) -> Kind:
     if op == "reshape":
         if not isinstance(first, Kind) or first.axis is None:
             raise TypeError("it takes a packed array")
-        return _kind(PACKED[op](a, _example(first, False)))
+        new = reshaped(first.shape, a["shape"], 1)
+        before = first._replace(axis=len(first.shape) - 1) if merged(first, new) else first
+        return Kind(new, first.dtype, packed_axis(before, new))
     kinds = [x if isinstance(x, Kind) else _kind(x) for x in operands if not isinstance(x, (Thresholds, type(None)))]
     if op == "linear" and len(first.shape) == 1:
         whole: list[Any] = [_example(first._replace(shape=(0, *first.shape), axis=1 if first.axis == 0 else None))]
         result = PACKED[op](a, *whole, *operands[1:])
         return Kind(result.shape[1:], result.dtype, 0 if isinstance(result, QuantArray) else None)
-    moved = op in ("transpose", "concat")
-    result = _kind(PACKED[op](a, *[_example(x, not moved or x.axis is None) if isinstance(x, Kind) else x
-                                   for x in operands]))  # fmt: skip
-    if moved:
+    result = _kind(PACKED[op](a, *[_example(x) if isinstance(x, Kind) else x for x in operands]))
+    if op in ("transpose", "concat"):
         shapes = [k.shape for k in kinds]
         return result._replace(shape=tuple(dense.SHAPE[op.capitalize()](a, shapes, [])[0]))
     return result._replace(shape=(*first.shape[:1], *result.shape[1:]))
 
 
-def _example(kind: Kind, empty: bool = True) -> Any:
-    """Return an array of a kind, without a sample where its first axis may be empty."""
+def _example(kind: Kind) -> Any:
+    """Return an array of a kind, without a sample where its first axis may be empty: it takes no memory."""
     shape = kind.shape
-    if empty and len(shape) > 1 and kind.axis != 0:
+    if len(shape) > 1 and kind.axis != 0:
         shape = (0, *shape[1:])
     if kind.axis is None:
         return np.broadcast_to(np.zeros((), kind.dtype), shape)
+    if math.prod(shape) > ROOM:
+        raise ValueError(f"{kind.shape} is too large to be packed on axis 0")
     return from_codes(np.zeros(shape, np.uint8), kind.dtype, kind.axis)
 
 
@@ -223,6 +229,7 @@ _DTYPE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("truncate", "ArgMax", "ArgMin", "Shape"), _always("int64")),
     "sum_pool": lambda a, dtypes: dtypes[0] if dtypes[0].kind == "f" else "int64",
 }
+_CHECKED = {"alpha", "beta", "epsilon", "extrapolation_value", "held", "max_val", "min_val", "to", "value"}
 _NEEDED = {
     "Cast": ("to",),
     "quantize": ("low", "high", "rounding", "to"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -153,6 +154,7 @@ CHANGES = {
     "a lost constant": (lambda d, p: p.pop("constant5"), "there is no array 'constant5'"),
     "a constant twice": (lambda d, p: d["constants"].append(d["constants"][0]), "two of its constants have the name"),
     "an input and constant of one name": (lambda d, p: d["constants"][0].update(name="x"), ""),
+    "an attribute of text": (attribute("scale", to="complex128"), "its attribute to is 'complex128'"),
     "no list": (lambda d, p: d.update(nodes={}), "there must be a list"),
     "a number as name": (lambda d, p: d.update(name=3), "there must be a text"),
     "a low end alone": (lambda d, p: d["inputs"][0].update(low=3), "must be two integers"),
@@ -172,6 +174,31 @@ def test_rewritten_graphs(name, tmp_path):
     with pytest.raises(qa.FormatError) as caught:
         qa.nn.load(path)
     assert f"{path} is not a whole quantarray file: " in str(caught.value) and message in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 2**13, 2**13), (1, 2**26, 2, 2), (2**26, 3, 1, 1)])
+def test_what_a_graph_asks_for_is_not_allocated(shape, tmp_path):
+    """A file of a few kilobytes may describe an input of 2**28 elements; reading it takes none of them."""
+
+    def reshaped_twice(shape):
+        x, y = Value("x", shape, "float32", False), Value("y", shape, "int32", False)
+        cut, back = Node("threshold", ("x", "T"), ("q",), {"axis": 1}), Node("unpack", ("s",), ("y",))
+        shapes = [
+            Node("reshape", ("q",), ("r",), {"shape": (shape[0], -1)}),
+            Node("reshape", ("r",), ("s",), {"shape": shape}),
+        ]
+        return Graph([x], [y], [cut, *shapes, back], {"T": qa.Thresholds([0.0], per_channel=False)})
+
+    reshaped_twice((1, 2, 2, 2)).save(tmp_path / "warm.qa")  # compiles
+    graph = reshaped_twice(shape)
+    tracemalloc.start()
+    try:
+        graph.save(tmp_path / "net.qa")
+        qa.nn.load(tmp_path / "net.qa")
+    finally:
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert most < 1 << 22
 
 
 def test_an_undamaged_graph(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import tracemalloc
 
 import numpy as np
@@ -46,6 +47,14 @@ def test_trained_networks(name, tmp_path):
     assert_equal_graphs(loaded, graph, images()[:200])
     loaded.save(tmp_path / "again.qa")
     assert (tmp_path / "again.qa").read_bytes() == (tmp_path / "net.qa").read_bytes()
+
+
+def test_reading_needs_no_onnx(tmp_path, monkeypatch):
+    network("1W1A").save(tmp_path / "net.qa")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError):
+        network("1W1A")
+    assert qa.nn.load(tmp_path / "net.qa")(images()[:2]).shape == (2, 10)
 
 
 @given(networks())
@@ -153,7 +162,8 @@ CHANGES = {
     "a key too many": (at("Add", more=1), "an object with the keys"),
     "a lost constant": (lambda d, p: p.pop("constant5"), "there is no array 'constant5'"),
     "a constant twice": (lambda d, p: d["constants"].append(d["constants"][0]), "two of its constants have the name"),
-    "an input and constant of one name": (lambda d, p: d["constants"][0].update(name="x"), ""),
+    "an input and constant of one name": (lambda d, p: d["constants"].append({"name": "x", "array": "constant5"}),
+                                          "two of its inputs and constants have one name"),
     "an attribute of text": (attribute("scale", to="complex128"), "its attribute to is 'complex128'"),
     "no list": (lambda d, p: d.update(nodes={}), "there must be a list"),
     "a number as name": (lambda d, p: d.update(name=3), "there must be a text"),

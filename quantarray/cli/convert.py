@@ -1,4 +1,4 @@
-"""`quantarray convert NET.npz MODEL.qa`: write a network, or an array, as one `.qa` file."""
+"""`quantarray convert NET MODEL.qa`: write a network, of an ONNX file too, or an array, as one `.qa` file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..core.errors import FormatError
 from ..io.container import load as load_array
 from ..io.container import save as save_array
-from ..nn import Graph, load
+from ..nn import load
 from . import output
 
 _ARRAYS = (".npz", ".safetensors", ".qa")
@@ -17,7 +17,7 @@ _ARRAYS = (".npz", ".safetensors", ".qa")
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("convert", help="write a network or an array as a .qa file", description=__doc__)
-    parser.add_argument("source", type=Path, metavar="NET.npz", help="a network of plain integers, or an array")
+    parser.add_argument("source", type=Path, metavar="NET", help="a network of plain integers or in ONNX, or an array")
     parser.add_argument("target", type=Path, metavar="MODEL.qa", help="the file to write")
     parser.set_defaults(command=convert)
 
@@ -45,9 +45,5 @@ def _copy(source: Path, target: Path) -> str:
             raise FormatError(f"convert: {output.neither(source, no_network, no_array)}") from no_array
         save_array(target, array)
         return f"{len(array)} arrays" if isinstance(array, dict) else repr(array)
-    if isinstance(network, Graph):
-        raise ValueError(
-            f"convert: a graph of an ONNX file has no form in a .qa file; run it with qa.nn.load({str(source)!r})"
-        )
     network.save(target)
     return repr(network)

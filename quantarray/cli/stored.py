@@ -1,4 +1,4 @@
-"""Describe a file: an array, arrays, layers in a row, or a network of plain integers."""
+"""Describe a file: an array, arrays, layers in a row, a graph, or a network of plain integers."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def _of_document(path: Path) -> tuple[Any, str]:
     holds: Any = load(path) if document.kind in ("array", "arrays") else nn.load(path)
     if isinstance(holds, nn.Network):
         more, text = _of_plain(holds)
+    elif isinstance(holds, nn.Graph):
+        more, text = _of_graph(path, holds)
     elif isinstance(holds, nn.Sequential):
         more, text = _of_layers(path, holds)
     elif isinstance(holds, QuantArray):
@@ -101,6 +103,18 @@ def _of_layers(path: Path, network: nn.Sequential) -> tuple[dict[str, Any], str]
     lines.append(["all", "", "", f"{network.nbytes:,}"])
     text = table(["layer", "bits", "weight bits", "weight bytes"], lines)
     return {"layers": rows}, f"{path}: {len(rows)} layers\n{text}"
+
+
+def _of_graph(path: Path, graph: nn.Graph) -> tuple[dict[str, Any], str]:
+    """Describe a graph: its inputs and outputs, and the rows of its summary."""
+    summary = graph.summary()
+    ends = {
+        side: [{"name": v.name, "shape": list(v.shape), "dtype": v.dtype, "batched": v.batched} for v in values]
+        for side, values in (("inputs", graph.inputs), ("outputs", graph.outputs))
+    }
+    rows = [{name: v for name, v in row._asdict().items() if name != "seconds"} for row in summary.rows]
+    takes, gives = (", ".join(f"{v.name}: {v.text}" for v in values) for values in (graph.inputs, graph.outputs))
+    return {"network": graph.name, **ends, "nodes": rows}, f"{path}: {takes} -> {gives}\n{summary}"
 
 
 def _of_plain(network: nn.Network) -> tuple[dict[str, Any], str]:

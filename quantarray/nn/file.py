@@ -1,4 +1,4 @@
-"""Networks in `.qa` files: layers as a JSON document and arrays."""
+"""Networks in `.qa` files: layers as a JSON document and arrays; graphs in graph_file."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from ..core.errors import FormatError
 from ..io.document import Document, only, read_as, write_document
 from ..io.plain import PlainLayer, checked_meta, plain_network
 from ..io.thresholds import dense, thresholds_document, thresholds_of
+from .graph import Graph
+from .graph_file import graph_of
 from .layers import Conv2d, Dense
 from .network import Network, Sequential, layer_of
 from .pooling import AvgPool2d, GlobalAvgPool, Map, MaxPool2d, Threshold
@@ -27,17 +29,19 @@ from .pooling import AvgPool2d, GlobalAvgPool, Map, MaxPool2d, Threshold
 _LAYERS = {layer.__name__: layer for layer in (AvgPool2d, Conv2d, Dense, GlobalAvgPool, MaxPool2d, Threshold)}
 
 
-def load_stored(path: Path) -> Sequential | Network:
+def load_stored(path: Path) -> Sequential | Network | Graph:
     """Read the `.qa` file that `save` wrote, whose weights stay in the mapped file."""
-    network: Sequential | Network = read_as("load", path, _built(path))
+    network: Sequential | Network | Graph = read_as("load", path, _built(path))
     return network
 
 
-def _built(path: Path) -> Callable[[Document], Sequential | Network]:
+def _built(path: Path) -> Callable[[Document], Sequential | Network | Graph]:
     """Return the function that builds the network of a document at `path`."""
 
-    def build(document: Document) -> Sequential | Network:
-        only("load", document, ("sequential", "plain network"))
+    def build(document: Document) -> Sequential | Network | Graph:
+        only("load", document, ("sequential", "plain network", "graph"))
+        if document.kind == "graph":
+            return graph_of(document)
         if document.kind == "sequential":
             return _sequential(document.content, document.arrays)
         return _network(path, document)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -79,7 +80,8 @@ class Graph:
         name: str = "graph",
     ) -> None:
         self.inputs, self.outputs, self.nodes = tuple(inputs), tuple(outputs), tuple(nodes)
-        self.constants, self.name = dict(constants), name
+        self.constants = {n: np.asarray(a) if isinstance(a, np.generic) else a for n, a in constants.items()}
+        self.name = name
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
             self._slots[known] = len(self._slots)
@@ -150,6 +152,22 @@ class Graph:
                 batch = len(array)
             values[self._slots[value.name]] = array
         return values
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the graph to a `.qa` file (docs/qa-format.md), whole or not at all; `quantarray.nn.load` reads it.
+
+        Reading it needs no `onnx`. Raises TypeError or ValueError for a graph whose operands do not go together.
+
+        >>> import quantarray as qa, os, tempfile
+        >>> x, y = qa.nn.Value("x", (1, 4), "float32"), qa.nn.Value("y", (1, 4), "float32")
+        >>> path = os.path.join(tempfile.mkdtemp(), "net.qa")
+        >>> qa.nn.Graph([x], [y], [qa.nn.Node("Relu", ("x",), ("y",))], {}).save(path)
+        >>> qa.nn.load(path)
+        Graph(x: float32 (n, 4) -> y: float32 (n, 4); 0 of 1 operations packed, 0 bytes of constants)
+        """
+        from .graph_file import save_graph
+
+        save_graph(self, file)
 
     def summary(self, *x: Any, **named: Any) -> Summary:
         """Return a table of the nodes: packed or NumPy, shapes, bits, weights, MACs, bytes.

@@ -28,7 +28,8 @@ def load(
 
     source: a path; or the bytes of an ONNX file, or an `onnx.ModelProto`. What a file holds is told by its first bytes.
 
-    - `.qa`: the `Sequential` or `Network` that `save` wrote; weights lie in the mapped file, see `quantarray.load`.
+    - `.qa`: the `Sequential`, `Network` or `Graph` that `save` wrote; weights lie in the mapped file, see
+      `quantarray.load`.
     - `.npz`: a `Network`, as `load_network` reads it.
     - ONNX (`pip install quantarray[onnx]`): a `Graph` that runs on packed integers. Scales, biases, batch norms and
       activations between a product and the next quantiser become thresholds, in the order of the file; what has no

@@ -94,14 +94,19 @@ def _integers(a: Attributes, q: QuantArray) -> Array:
 def _reshape(a: Attributes, q: QuantArray) -> QuantArray:
     """Reshape codes; pack them anew on the last axis if axes behind the packed one merge with it."""
     new = reshaped(q.shape, a["shape"], 1)
+    if q.axis != q.ndim - 1 and merged(q, new):
+        q = repack(q, -1)
+    return q.reshape(*new)
+
+
+def merged(q: Any, new: tuple[int, ...]) -> bool:
+    """Tell by the shape and axis of q whether axes behind the packed one merge with it in a new shape."""
     lead, length = math.prod(q.shape[: q.axis + 1]), 1
     for n in new:
         if length == lead:
             break
         length *= n
-    if length != lead and q.axis != q.ndim - 1:
-        q = repack(q, -1)
-    return q.reshape(*new)
+    return bool(length != lead)
 
 
 def _moved(name: str) -> Operation:

@@ -80,7 +80,7 @@ def at(i, name, **keys):
 
 CHANGES = {
     "no JSON value": (lambda m, p: m.update(document=None), "one key, 'layers'"),
-    "another kind": (lambda m, p: m.update(kind="graph"), "a document of the kind 'graph'"),
+    "another kind": (lambda m, p: m.update(kind="tree"), "a document of the kind 'tree'"),
     "arrays": (lambda m, p: m.update(kind="arrays"), "which quantarray.load reads"),
     "a kind that is no text": (lambda m, p: m.update(kind=[]), "its 'kind' must be a text"),
     "a later version": (lambda m, p: m.update(version=2), "it has version 2, this library reads version 1"),

@@ -145,3 +145,16 @@ def test_open_lengths_are_asked_for():
     np.testing.assert_array_equal(graph(x), np.maximum(x, 0))
     with pytest.raises(ValueError, match="'z' is no input; these are x"):
         qa.nn.load(m, shapes={"z": (1,)})
+
+
+@pytest.mark.parametrize("axes", [None, (2, 3), (0, 2, 3)])
+def test_sizes_of_a_resize_leave_the_batch_as_it_is(axes):
+    """`sizes` hold the batch that the file was written with; where `axes` name it, the batch is that of the file."""
+    sizes = np.array([1, 2, 4, 6] if axes is None else [1, 4, 6][-len(axes) :])
+    resize = node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest", **({} if axes is None else {"axes": axes}))
+    graph = qa.nn.load(model([resize], [("x", (1, 2, 2, 3))], [("y", None)], [("sizes", sizes)]))
+    x = np.random.default_rng(0).normal(size=(3, 2, 2, 3)).astype(np.float32)
+    if axes == (0, 2, 3):
+        assert not graph.inputs[0].batched
+        x = x[:1]
+    np.testing.assert_array_equal(graph(x), x.repeat(2, axis=2).repeat(2, axis=3))

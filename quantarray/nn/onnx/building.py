@@ -11,6 +11,7 @@ import numpy as np
 from ...core.dtypes import Array
 from .. import dense
 from ..graph import Node
+from ..inference import GROWTH, ROOM
 from .folding import thresholds
 from .laws import Constant, Link, NotPerSample, Operand, Shape, Source, Tensor
 from .reading import Step
@@ -18,8 +19,6 @@ from .tensors import Refused
 
 _FEW_LEVELS = 16  # of floats that are packed; more stay bytes, which convolutions and products take as they are
 _PRODUCTS, _FEW_CHANNELS = ("linear", "conv2d"), 16
-_ROOM = 1 << 22  # elements of a value that any file may have
-_GROWTH = 1 << 10  # elements of a value for each byte of the file and each element of an input
 
 
 class Builder:
@@ -33,7 +32,7 @@ class Builder:
         self._taken = set(outputs)  # that no other value may be called
         self._makers: dict[str, str] = {}
         self._dense: dict[int, tuple[Any, str]] = {}
-        self._most = _ROOM + _GROWTH * nbytes
+        self._most = ROOM + GROWTH * nbytes
         self._fold_left = (1 << 16) + 16 * nbytes
 
     # Names and nodes
@@ -86,7 +85,7 @@ class Builder:
 
     def grow(self, elements: int) -> None:
         """Let values have room for an input of so many elements."""
-        self._most += _GROWTH * elements
+        self._most += GROWTH * elements
 
     def check_fold(self, shapes: Sequence[Shape]) -> None:
         """Raise Refused if constants computed from constants take more than the file's size allows."""

@@ -11,6 +11,7 @@ import numpy as np
 from ...core.errors import FormatError
 from .. import dense
 from ..graph import Graph, Node, Value
+from ..inference import MOST_INPUT
 from . import elementwise, integer_operators, movement, pooling, products, quantizers
 from .building import Builder
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
@@ -22,7 +23,6 @@ from .tensors import RANGES, Refused, dtype_of, range_of
 _LOWER: dict[str, Any] = {}
 for family in (elementwise, integer_operators, movement, pooling, products, quantizers):
     _LOWER.update(family.LOWER)
-_MOST_INPUT = 2**28  # elements of an input that a file may ask for
 _SHAPED = {op: dense.SHAPE[op] for op in _LOWER if op in dense.SHAPE}
 OPERATORS = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
 
@@ -80,8 +80,8 @@ class _Import:
             return None
         shape = tuple(int(n) for n in lengths)
         count = int(np.prod(shape, dtype=object))
-        if count > _MOST_INPUT:
-            self.refused.append(f"input {place.name!r}: {shape} has more than {_MOST_INPUT} elements")
+        if count > MOST_INPUT:
+            self.refused.append(f"input {place.name!r}: {shape} has more than {MOST_INPUT} elements")
             self.unknown.add(place.name)
             return None
         self.builder.grow(count)

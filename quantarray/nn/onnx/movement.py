@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dense
-from ..dense.movement import axis_of, pads_of
+from ..dense.movement import axes_of, axis_of, pads_of
 from .building import Builder
 from .laws import Constant, Operand, Shape, Source, Tensor
 from .reading import Step
@@ -147,10 +147,24 @@ def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     b.per_sample(bool(x.shape) and shapes[0][0] == x.shape[0] and _axis_0_stays(step, x, constants))
     if step.op == "Pad":
         return _pad(b, step, x, constants, shapes)
+    if step.op == "Resize" and b.batched:
+        step, constants = _beside_batch(b, step, constants, len(x.shape))
     rest = [b.constant(c) if c is not None else "" for c in constants]
     if step.op == "Resize" and step.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return [*b.numpy(step, operands, shapes, x.dtype)]
     return _moved(b, step.op, x, rest, shapes, step.attributes)
+
+
+def _beside_batch(b: Builder, step: Step, constants: list[Any], rank: int) -> tuple[Step, list[Any]]:
+    """Let `sizes` of a Resize leave out the batch, which may have any length."""
+    a, sizes = step.attributes, constants[2] if len(constants) > 2 else None
+    if sizes is None or not sizes.size or (a.get("axes") is not None and 0 not in axes_of(a["axes"], rank)):
+        return step, constants
+    stretch = a.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    crop = a.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    b.per_sample(stretch and not crop and a.get("axes") is None)
+    axes = tuple(range(1, rank))
+    return step._replace(attributes={**a, "axes": axes}), [None, constants[1], sizes.reshape(-1)[1:]]
 
 
 def _axis_0_stays(step: Step, x: Tensor, constants: list[Any]) -> bool:

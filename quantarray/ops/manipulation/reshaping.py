@@ -62,7 +62,12 @@ def _new_shape(q: QuantArray, shape: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def _packed_block(q: QuantArray, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
+def packed_axis(q: Any, new: tuple[int, ...]) -> int:
+    """Return the axis on which `reshape` packs its result, from the shape and axis of q alone."""
+    return _packed_block(q, new)[1][3] - 1
+
+
+def _packed_block(q: Any, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
     """Return the blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
     front, behind = q.shape[: q.axis + 1], q.shape[q.axis + 1 :]
     cuts = [

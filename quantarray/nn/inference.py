@@ -1,0 +1,254 @@
+"""Shapes and dtypes of all values of a graph, without running it on data."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..arrays.array import QuantArray
+from ..arrays.thresholds import Thresholds
+from ..core.format import MAX_AXES
+from ..ops.creation.creation import from_codes
+from ..ops.manipulation.reshaping import packed_axis
+from . import dense
+from .dense.movement import reshaped
+from .dense.quantizing import ROUNDING
+from .graph import Graph, Node
+from .operations import OPERATIONS, PACKED, merged
+
+MOST_INPUT = 2**28  # elements of an input
+ROOM = 1 << 22  # elements of a value that any file may have
+GROWTH = 1 << 10  # elements of a value for each byte of the file and each element of an input
+
+Attributes = dict[str, Any]
+Shape = tuple[int, ...]
+
+
+class Kind(NamedTuple):
+    """A value's shape and dtype, and the axis along which it is packed (None: it is dense)."""
+
+    shape: Shape
+    dtype: Any
+    axis: int | None = None
+
+
+def inferred(graph: Graph) -> dict[str, Kind]:
+    """Return the kind of every value that is no constant.
+
+    Raises ValueError or TypeError that names the first node whose operands or attributes do not go together, and for
+    inputs, outputs and batches that are not as the graph says.
+    """
+    if any(v.name in graph.constants for v in graph.inputs) or len({v.name for v in graph.inputs}) < len(graph.inputs):
+        raise ValueError("two of its inputs and constants have one name")
+    batches = {v.shape[:1] for v in graph.inputs if v.batched}
+    if len(batches) > 1 or () in batches or any(v.batched for v in graph.outputs) > bool(batches):
+        raise ValueError("its inputs and outputs must have one batch, as their first axis")
+    kinds = _kinds(graph, 0)
+    for value in graph.outputs:
+        kind = kinds.get(value.name)
+        if kind is None or kind.axis is not None or (kind.shape, kind.dtype) != (value.shape, np.dtype(value.dtype)):
+            raise ValueError(f"the output {value.name!r:.80} must be a dense {value.text}, got {kind}")
+    if batches:
+        longer = _kinds(graph, 1)
+        for value in graph.outputs:
+            n, *rest = value.shape
+            if longer[value.name].shape != (n + value.batched, *rest):
+                raise ValueError(f"the output {value.name!r:.80} does not have the batch of the inputs")
+    return kinds
+
+
+def _kinds(graph: Graph, more: int) -> dict[str, Kind]:
+    """Return the kinds of all values where batches are longer by `more`."""
+    kinds: dict[str, Kind] = {}
+    room = ROOM + GROWTH * graph.nbytes
+    for value in graph.inputs:
+        shape = (value.shape[0] + more, *value.shape[1:]) if value.batched else value.shape
+        count = math.prod(shape)
+        if count > MOST_INPUT or len(shape) > MAX_AXES or (value.batched and not shape[0]):
+            raise ValueError(f"the input {value.name!r:.80} has the shape {shape}: empty, or too large")
+        kinds[value.name] = Kind(shape, np.dtype(value.dtype))
+        room += GROWTH * count
+    for node in graph.nodes:
+        operands = [graph.constants[n] if n in graph.constants else kinds.get(n) for n in node.inputs]
+        try:
+            results = _results(node, operands)
+            for kind in results:
+                if len(kind.shape) > MAX_AXES or math.prod(kind.shape) > room:
+                    raise ValueError(f"a result of shape {kind.shape} is larger than a graph of this size may have")
+            kinds.update(zip(node.outputs, results, strict=True))
+        except Exception as error:  # attributes of any type raise any error
+            what = f"it lacks {error}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{node.op} {node.outputs!r:.80}: {what}") from error
+    return kinds
+
+
+def _results(node: Node, operands: list[Any]) -> list[Kind]:
+    """Return the kinds of a node's results; an operand is a kind, a constant, or None where it is left out."""
+    a = dict(node.attributes)
+    _check_count(node, a, operands)
+    if node.packed:
+        return [_packed(node.op, a, operands)]
+    arrays = [Kind(x.shape, x.dtype) if isinstance(x, np.ndarray) else x for x in operands]
+    if any(x is not None and (not isinstance(x, Kind) or x.axis is not None) for x in arrays):
+        raise TypeError("it takes dense arrays")
+    for name in (*_NEEDED.get(node.op, ()), *sorted(a.keys() & _CHECKED)):
+        _check_attribute(name, a[name])
+    shapes = [x.shape if x is not None else None for x in arrays]
+    values = [x if isinstance(x, np.ndarray) else None for x in operands]
+    results = [tuple(int(n) for n in s) for s in _SHAPE[node.op](a, shapes, values)]
+    dtypes = [x.dtype for x in arrays if x is not None]
+    rule: Callable[..., Any] = _DTYPE.get(node.op, _same)
+    first = np.dtype(rule(a, dtypes))
+    return [Kind(s, first if i == 0 or node.op != "MaxPool" else np.dtype(np.int64)) for i, s in enumerate(results)]
+
+
+def _check_count(node: Node, a: Attributes, operands: list[Any]) -> None:
+    """Raise TypeError for operands that are too many, too few, or left out where the operation needs them."""
+    bound = inspect.signature(OPERATIONS[node.op]).bind(a, *operands)
+    for name, parameter in bound.signature.parameters.items():
+        x = bound.arguments.get(name)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            missing = node.op != "Resize" and any(v is None for v in x or ())
+        else:
+            missing = parameter.default is parameter.empty and x is None
+            missing &= not (node.op.startswith("QLinear") and name.endswith("zero"))
+        if missing:
+            raise TypeError(f"its operand {name} is left out")
+    if not operands or operands[0] is None:
+        raise TypeError("it has no operand")
+
+
+# packed operations
+
+
+def _packed(op: str, a: Attributes, operands: list[Any]) -> Kind:
+    """Return the kind of a packed operation's result, which it gives of operands without a sample."""
+    first = operands[0]
+    if op == "reshape":
+        if not isinstance(first, Kind) or first.axis is None:
+            raise TypeError("it takes a packed array")
+        new = reshaped(first.shape, a["shape"], 1)
+        before = first._replace(axis=len(first.shape) - 1) if merged(first, new) else first
+        return Kind(new, first.dtype, packed_axis(before, new))
+    kinds = [x if isinstance(x, Kind) else _kind(x) for x in operands if not isinstance(x, (Thresholds, type(None)))]
+    if op == "linear" and len(first.shape) == 1:
+        whole: list[Any] = [_example(first._replace(shape=(0, *first.shape), axis=1 if first.axis == 0 else None))]
+        result = PACKED[op](a, *whole, *operands[1:])
+        return Kind(result.shape[1:], result.dtype, 0 if isinstance(result, QuantArray) else None)
+    result = _kind(PACKED[op](a, *[_example(x) if isinstance(x, Kind) else x for x in operands]))
+    if op in ("transpose", "concat"):
+        shapes = [k.shape for k in kinds]
+        return result._replace(shape=tuple(dense.SHAPE[op.capitalize()](a, shapes, [])[0]))
+    return result._replace(shape=(*first.shape[:1], *result.shape[1:]))
+
+
+def _example(kind: Kind) -> Any:
+    """Return an array of a kind, without a sample where its first axis may be empty: it takes no memory."""
+    shape = kind.shape
+    if len(shape) > 1 and kind.axis != 0:
+        shape = (0, *shape[1:])
+    if kind.axis is None:
+        return np.broadcast_to(np.zeros((), kind.dtype), shape)
+    if math.prod(shape) > ROOM:
+        raise ValueError(f"{kind.shape} is too large to be packed on axis 0")
+    return from_codes(np.zeros(shape, np.uint8), kind.dtype, kind.axis)
+
+
+def _kind(x: Any) -> Kind:
+    """Return the kind of an array."""
+    if not isinstance(x, QuantArray):
+        return Kind(x.shape, x.dtype)
+    return Kind(x.shape, x.dtype, x.axis)
+
+
+# operators in NumPy
+
+
+def _pooled(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
+    windows: list[Shape] = dense.SHAPE["MaxPool"](a, shapes, values)
+    return windows[:1]
+
+
+def _shape(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
+    return [(len(shapes[0][slice(a.get("start"), a.get("end"))]),)]
+
+
+def _counted(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
+    """Return the shape of x, which thresholds [channels or 1, T] fit."""
+    x, thresholds = shapes
+    if len(x) < 2 or len(thresholds) != 2 or thresholds[0] not in (1, x[1]):
+        raise ValueError(f"thresholds {thresholds} do not fit {x}")
+    return [x]
+
+
+_SHAPE: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(
+        ("quantize", "quantize_linear", "bipolar", "bipolar_of", "sign", "dequantize_linear", "truncate"),
+        dense.SHAPE["Add"],
+    ),
+    "multi_threshold": _counted,
+    "sum_pool": _pooled,
+    "Shape": _shape,
+    **dense.SHAPE,
+}
+
+
+def _same(a: Attributes, dtypes: list[Any]) -> Any:
+    return dtypes[0]
+
+
+def _common(a: Attributes, dtypes: list[Any]) -> Any:
+    return np.result_type(*dtypes)
+
+
+def _named(name: str, default: Any = None) -> Callable[..., Any]:
+    """Return the function that gives the dtype that an attribute names, by default another or that of x."""
+    return lambda a, dtypes: a.get(name, dtypes[0] if default is None else default)
+
+
+def _always(dtype: str) -> Callable[..., Any]:
+    return lambda a, dtypes: dtype
+
+
+def _divided(a: Attributes, dtypes: list[Any]) -> Any:
+    return np.result_type(*dtypes) if dtypes[0].kind == "f" else dtypes[0]
+
+
+_DTYPE: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min", "Sum", "Concat", "PRelu"), _common),
+    "Div": _divided,
+    "scale": _named("to", "float32"),
+    **dict.fromkeys(("Cast", "quantize", "quantize_linear", "dequantize_linear", "MatMul", "Conv"), _named("to")),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear"), _named("held")),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger", "multi_threshold"), _always("int32")),
+    **dict.fromkeys(("bipolar", "bipolar_of", "sign"), _always("int8")),
+    **dict.fromkeys(("truncate", "ArgMax", "ArgMin", "Shape"), _always("int64")),
+    "sum_pool": lambda a, dtypes: dtypes[0] if dtypes[0].kind == "f" else "int64",
+}
+_CHECKED = {"alpha", "beta", "epsilon", "extrapolation_value", "held", "max_val", "min_val", "to", "value"}
+_NEEDED = {
+    "Cast": ("to",),
+    "quantize": ("low", "high", "rounding", "to"),
+    "quantize_linear": ("low", "high", "to"),
+    "dequantize_linear": ("to",),
+    "truncate": ("low", "high", "rounding"),
+    "QuantizeLinear": ("low", "high", "held"),
+    "DequantizeLinear": ("held",),
+    "QLinearConv": ("low", "high", "held"),
+    "QLinearMatMul": ("low", "high", "held"),
+}
+
+
+def _check_attribute(name: str, value: Any) -> None:
+    if name == "rounding":
+        right = value in ROUNDING
+    elif name in ("to", "held"):
+        right = isinstance(value, str) and np.dtype(value).kind in "biuf"
+    else:
+        right = type(value) in (int, float)
+    if not right:
+        raise ValueError(f"its attribute {name} is {value!r:.40}")

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from quantarray.cpu.llvm.vectors import LANES, TILE
+from quantarray.cpu.llvm.views import Counted, Planes, Rows, RunSpan, View
 from quantarray.cpu.popcount.count_tile import count_tile, plane_counts
 from quantarray.cpu.popcount.tiles import IN_REGISTERS
 
@@ -33,14 +34,12 @@ def convolve(words, plane_step, pixel_step, height, width, planes, weights, runs
             for block in range(BLOCKS):
                 for plane in range(planes):
                     if IN_REGISTERS:
-                        plane_counts(
-                            words, plane * plane_step, 1, 0, origins, 0, weights, block * size, 0, runs, 0, len(runs),
-                            0, counts, LANES,
-                        )  # fmt: skip
+                        one, span = Planes(words, plane * plane_step, 1, 0), RunSpan(runs, 0, len(runs))
+                        tile = Counted(one, View(origins, 0), Rows(weights, block * size, 0), span, 0)
+                        plane_counts(tile, counts, LANES)
                     else:
-                        count_tile(
-                            words, plane * plane_step, origins, 0, weights, block * size, runs, 0, len(runs), 0, counts
-                        )  # fmt: skip
+                        tile, column = View(words, plane * plane_step), View(weights, block * size)
+                        count_tile(tile, View(origins, 0), column, RunSpan(runs, 0, len(runs)), 0, counts)
                     out[y, x] += counts[0, 0]
 
 

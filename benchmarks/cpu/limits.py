@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from time import perf_counter, sleep
+from typing import NamedTuple
 
 import llvmlite.binding
 import numpy as np
@@ -12,9 +13,10 @@ from numba.extending import intrinsic
 
 from quantarray.core.format import empty_lines
 from quantarray.cpu.llvm.vectors import LANES, PAIR, TILE
+from quantarray.cpu.llvm.views import Counted, Limits, Planes, Rows, RunSpan, View
 from quantarray.cpu.popcount.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_band, empty_band
 from quantarray.cpu.popcount.count_tile import count_tile, lay_out, mask_counts
-from quantarray.cpu.popcount.tiles import IN_REGISTERS, Places
+from quantarray.cpu.popcount.tiles import IN_REGISTERS, Places, Product
 from quantarray.cpu.runtime.isa import NAME
 from quantarray.kernels.operands import Plan
 
@@ -40,6 +42,12 @@ def _loop(builder, steps, operands, spoilt):
 
 def _spoilt(registers):
     return ",".join(f"~{{zmm{i}}}" for i in registers)
+
+
+class _Operand(NamedTuple):
+    """An operand of which only words are read."""
+
+    words: np.ndarray
 
 
 @intrinsic
@@ -95,22 +103,22 @@ def _halves(repeats):
 @njit(nogil=True, error_model="numpy")
 def _count_pair(words, origins, weights, runs, limits, masks, rows, repeats):
     for _ in range(repeats):
-        mask_counts(
-            words, 0, 1, 0, origins, 0, weights, 0, _WORDS * LANES, runs, 0, 1, 0, limits, 0, np.uint64(0), _ALL, masks,
-            rows, 0, 1, 0, PAIR,
-        )  # fmt: skip
+        planes, span = Planes(words, 0, 1, 0), RunSpan(runs, 0, 1)
+        pair = Counted(planes, View(origins, 0), Rows(weights, 0, _WORDS * LANES), span, 0)
+        mask_counts(pair, Limits(limits, 0, np.uint64(0), _ALL), Rows(masks, 0, 1), View(rows, 0), PAIR)
 
 
 @njit(nogil=True, error_model="numpy")
 def _count(words, origins, weights, runs, counts, repeats):
     for _ in range(repeats):
-        count_tile(words, 0, origins, 0, weights, 0, runs, 0, 1, 0, counts)
+        count_tile(View(words, 0), View(origins, 0), View(weights, 0), RunSpan(runs, 0, 1), 0, counts)
 
 
 @njit(nogil=True, error_model="numpy")
 def _count_band(words, weights, plan, places, band, repeats):
     for _ in range(repeats):
-        count_band(words, weights, plan, places, len(places.sizes), 0, BLOCKS, 0, band)
+        product = Product(_Operand(words), _Operand(weights), plan)
+        count_band(product, places, len(places.sizes), 0, BLOCKS, 0, band)
 
 
 @njit(nogil=True, error_model="numpy")

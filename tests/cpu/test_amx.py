@@ -392,6 +392,7 @@ COMPILE = """
 import numpy as np
 from numba import typeof
 from quantarray.cpu.int8 import amx_unit, dot, dot_amx, framed
+from quantarray.cpu.popcount.tile_tasks import Prepared
 from quantarray.kernels.operands import Finish, Frame, Left, Plan, Right
 
 def array(dimensions, dtype=np.int64):
@@ -410,7 +411,7 @@ for kernel, where, unit in (
     (dot._dot_range, plan, dot_amx.Tiles()),
     (framed._framed_range, frame, dot_amx.Tiles()),
 ):
-    signature = tuple(map(typeof, (w, where, finish, unit, array(2), *given, 0, 1)))
+    signature = tuple(map(typeof, (Prepared(w, where, finish), unit, array(2), *given, 0, 1)))
     kernel.compiled.compile(signature)
     code = kernel.compiled.inspect_asm(signature)
     print(*(code.count(name) for name in ("ldtilecfg", "tilerelease", "tdpbusd", "vpdpbusd")))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from quantarray.cpu.llvm.vectors import I64, LANES, TILE
+from quantarray.cpu.llvm.vectors import I64, LANES, TILE, Windows
 from quantarray.cpu.popcount import count_bytes, neon
 
 TRIPLE = "aarch64-unknown-linux-gnu"
@@ -56,8 +56,9 @@ def program(differ):
     at = {name: constant(module, name, values) for name, values in data.items()}
     counts = constant(module, "counts", np.full(expected.shape, -1))
     first, last = (ir.Constant(I64, n) for n in (0, len(runs)))
-    rest = (at["words"], at["origins"], at["weights"], at["runs"], first, last)
-    count_bytes.count(builder, neon.Bytes(builder, ir.Constant(I64, -int(differ))), TILE, *rest, counts)
+    windows = Windows(at["words"], at["origins"], at["runs"], first, last)
+    ones = neon.Bytes(builder, ir.Constant(I64, -int(differ)))
+    count_bytes.count(builder, ones, TILE, windows, at["weights"], counts)
     wrong = ir.Constant(I64, 0)
     for i in range(expected.size):
         got, right = (builder.load(builder.gep(p, [ir.Constant(I64, i)])) for p in (counts, at["expected"]))

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from time import perf_counter, sleep
-from typing import NamedTuple
 
 import llvmlite.binding
 import numpy as np
@@ -18,7 +17,7 @@ from quantarray.cpu.popcount.bands import BAND, BLOCKS, IN_BANDS, WIDE, count_ba
 from quantarray.cpu.popcount.count_tile import count_tile, lay_out, mask_counts
 from quantarray.cpu.popcount.tiles import IN_REGISTERS, Places, Product
 from quantarray.cpu.runtime.isa import NAME
-from quantarray.kernels.operands import Plan
+from quantarray.kernels.operands import Left, Plan
 
 _WORDS = 32  # of a run: at most 16 KiB of weights, which stay in L1
 _TRIES = 60
@@ -42,12 +41,6 @@ def _loop(builder, steps, operands, spoilt):
 
 def _spoilt(registers):
     return ",".join(f"~{{zmm{i}}}" for i in registers)
-
-
-class _Operand(NamedTuple):
-    """An operand of which only words are read."""
-
-    words: np.ndarray
 
 
 @intrinsic
@@ -115,9 +108,8 @@ def _count(words, origins, weights, runs, counts, repeats):
 
 
 @njit(nogil=True, error_model="numpy")
-def _count_band(words, weights, plan, places, band, repeats):
+def _count_band(product, places, band, repeats):
     for _ in range(repeats):
-        product = Product(_Operand(words), _Operand(weights), plan)
         count_band(product, places, len(places.sizes), 0, BLOCKS, 0, band)
 
 
@@ -200,7 +192,8 @@ def _bands():
     origins, zeros = np.arange(BAND * TILE).reshape(BAND, TILE) * _WORDS, np.zeros(BAND, np.int64)
     plan = Plan(origins, zeros + TILE, zeros, origins[0], np.array([0, 1]), np.array([[0, 0, _WORDS]]), 0, 1)
     places, band = Places(origins, origins, zeros, zeros + TILE), empty_band(words, weights, plan.counts[:1], BAND, 1)
-    seconds = _fastest(lambda t: _count_band(words, weights, plan, places, band, repeats), 1)
+    x, w = (Left(a, None, None, None, 0, False) for a in (words, weights))  # of which words alone are read
+    seconds = _fastest(lambda t: _count_band(Product(x, w, plan), places, band, repeats), 1)
     return repeats * BAND * TILE * WIDE * _WORDS * 64 / seconds
 
 

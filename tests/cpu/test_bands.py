@@ -2,7 +2,6 @@
 would choose."""
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -19,15 +18,17 @@ from quantarray.cpu.popcount.band_avx512bw_pshufb import SHUFFLED, SPLIT
 from quantarray.cpu.popcount.band_lut import TABLES, WORDS
 from quantarray.cpu.popcount.band_sums import mask_sums, mask_words, value_sums
 from quantarray.cpu.popcount.tiles import Places, Product, Sums
-from quantarray.kernels.operands import Plan
+from quantarray.kernels.operands import Left, Plan
 
 WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW, reason="no AVX-512 to compile for"))]
 
 
-class Operand(NamedTuple):
-    """All that bands read of an operand."""
+def operand(words):
+    """Return an operand of which bands read the words alone.
 
-    words: np.ndarray
+    A tuple of this file's own would stand in the cache on disk, and be looked for by processes without this file.
+    """
+    return Left(words, None, None, None, 0, False)
 
 
 @cache
@@ -59,7 +60,7 @@ def check(way, left, origins, kinds, sizes, weights, block, near, runs, first_ru
     laid_out = count_bytes.lay_out(weights)
     none = np.empty(0, np.int64)
     plan = Plan(origins, sizes, kinds, none, first_run, runs, 0, 1)
-    product = Product(Operand(left), Operand(laid_out), plan)
+    product = Product(operand(left), operand(laid_out), plan)
     got = counter(way)(product, Places(origins, origins, kinds, sizes), block, near, -1 if differ else 0)
     expected = np.zeros_like(got[..., : near * LANES])
     for tile in range(len(kinds)):

@@ -11,10 +11,14 @@ import numpy as np
 
 import quantarray as qa
 from quantarray.backends import registry
+from quantarray.ops.quantize import prepared_schemes
 
 _TURNS = 5
 _PRODUCT = ("conv", "conv_weights")  # the second lays weights out for the first
-_ONLY_CPU = ("depthwise_bytes", "rescale", "sliced", "unroll")  # other ways to what `conv` does, without a CUDA twin
+_ONLY_CPU = (  # faster kernels for what others do too, without a CUDA twin
+    "depthwise_bytes", "encode_grid", "encode_grid_small", "encode_groups", "encode_range", "encode_small", "rescale",
+    "sliced", "unroll",
+)  # fmt: skip
 
 
 def moved_kernel(name, times):
@@ -77,6 +81,7 @@ def on_cuda(names, times):
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(registry, "_twin", moved))
+        stack.enter_context(patch.object(prepared_schemes, "form", lambda *call: None))  # its kernels are the CPU's
         stack.enter_context(patch.object(import_module("quantarray.cpu.costs"), "integer_kernel", chosen))
         for function in cached:
             function.cache_clear()

@@ -7,13 +7,13 @@ import copy
 import itertools
 import pickle
 import threading
-import warnings
 
 import numba
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from quantized import quantize, quiet  # noqa: F401  # a fixture of this file
 
 import quantarray as qa
 from quantarray.arrays.array import validate
@@ -23,19 +23,6 @@ from quantarray.cpu.bits import encode_grouped as kernels
 from quantarray.quantizers import grouped
 
 MASK = 2**32 - 1
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-def quantize(x, *args, **kwargs):
-    q = qa.quantize(x, *args, **kwargs)
-    validate(q)
-    return q
 
 
 def normal(*shape, seed=0):

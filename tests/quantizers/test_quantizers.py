@@ -1,13 +1,13 @@
 """Quantisers and encode: formulas, edge values, and that an element's code depends on its constants alone."""
 
 import itertools
-import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from quantized import quantize, quiet  # noqa: F401  # a fixture of this file
 
 import quantarray as qa
 from quantarray.arrays.array import validate
@@ -23,19 +23,6 @@ UNIFORMS = [
 ]
 FIXED = [qa.Sign(), qa.Sign(0.7), qa.Uniform(1, step=0.3), qa.Uniform(4, step=0.3), qa.Uniform(3, False, step=2.5)]
 FIXED += [qa.Uniform(4, symmetric=False, step=0.3, offset=-1.1), qa.Uniform(8, symmetric=False, step=1e-3)]
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-def quantize(x, *args, **kwargs):
-    q = qa.quantize(x, *args, **kwargs)
-    validate(q)
-    return q
 
 
 def wide(constant, q):

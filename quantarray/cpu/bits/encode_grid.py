@@ -109,7 +109,5 @@ def _fit_and_encode(
             else:
                 for i in range(valid):
                     rest[0, i] = x[r, column + i]
-                put_grid(
-                    rest, 0, start, 1.0, step, shifts, low, high, down, masks, codes, low_bits(valid), out, r, word
-                )
+                put_grid(rest, 0, start, 1.0, step, shifts, low, high, down, masks, codes, used, out, r, word)
             at += valid

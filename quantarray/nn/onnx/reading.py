@@ -88,7 +88,9 @@ def _onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise ImportError("onnx is missing: pip install 'quantarray[onnx]'") from None
+        raise ImportError(
+            "load: an ONNX file needs the package onnx; install it with pip install 'quantarray[onnx]'"
+        ) from None
     return onnx
 
 

@@ -24,7 +24,7 @@ _HOST, _DEVICES = (
     (1, 3),
     {2: "a CUDA device", 4: "an OpenCL device", 7: "a Vulkan device", 8: "a Metal device", 10: "a ROCm device"},
 )
-_FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
+FARTHEST = 2**31 - 1  # strides, dilations and paddings beyond any image would leave int64 when multiplied
 
 
 def integer(op: str, name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -60,7 +60,7 @@ def pair(op: str, name: str, value: Any, least: int) -> tuple[int, int]:
     both = value if isinstance(value, (tuple, list)) else (value, value)
     if len(both) != 2:
         raise ValueError(f"{op}: {name} must be an integer or two (height, width), got {value!r}")
-    return integer(op, name, both[0], least, _FARTHEST), integer(op, name, both[1], least, _FARTHEST)
+    return integer(op, name, both[0], least, FARTHEST), integer(op, name, both[1], least, FARTHEST)
 
 
 def number(op: str, name: str, value: Any) -> float:

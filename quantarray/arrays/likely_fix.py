@@ -12,7 +12,15 @@ from .array import QuantArray
 
 # Other packages' words for an argument: TensorFlow's, Keras' and ONNX'
 _WORDS = {"same_upper": "same", "channels_last": "NHWC", "channels_first": "NCHW"}
-_FORMATS = {"NHWC": (3, "NCHW", 1), "NCHW": (1, "NHWC", 3)}  # the axis of channels, and of the other
+_FORMATS = {  # the axis of channels, and of the other
+    "NHWC": (3, "NCHW", 1),
+    "NCHW": (1, "NHWC", 3),
+    "NWC": (2, "NCW", 1),
+    "NCW": (1, "NWC", 2),
+    "NDHWC": (4, "NCDHW", 1),
+    "NCDHW": (1, "NDHWC", 4),
+}
+_TAPS = {1: "k", 2: "kh kw", 3: "kd kh kw"}
 
 
 def word(value: Any, allowed: tuple[str, ...]) -> str:
@@ -34,17 +42,17 @@ def swapped(op: str, x: Any, w: Any) -> str:
     return f"; are they swapped? {op}(x, w) takes the packed weights second" if likely else ""
 
 
-def window(image: tuple[int, int], size: tuple[int, int]) -> str:
+def window(image: tuple[int, ...], size: tuple[int, ...]) -> str:
     """Say, where a window is larger than the image along both axes, that the two may have changed places."""
     likely = all(n < k for n, k in zip(image, size, strict=True))
-    return "; are x and w swapped? conv2d(x, w) takes the images first" if likely else ""
+    return f"; are x and w swapped? conv{len(image)}d(x, w) takes the images first" if likely else ""
 
 
-def axes_of_convolution(x: Any, w: Any) -> str:
+def axes_of_convolution(x: Any, w: Any, ndim: int) -> str:
     """Name an axis that x or w lacks."""
-    if x.ndim == 3:
+    if x.ndim == ndim - 1:
         return "; x[None] adds the batch axis"
-    if w.ndim == 3:
+    if w.ndim == ndim - 1 != 2:
         return "; w[None] adds the axis of output channels"
     return "; linear takes weights [o k]" if w.ndim == 2 else ""
 
@@ -59,17 +67,17 @@ def packed_axis(x: QuantArray, data_format: str) -> str:
 def channels(x: Any, w: QuantArray, groups: int, data_format: str) -> str:
     """Name the order of axes in which the channels of x and w would fit."""
     at, other, other_at = _FORMATS[data_format]
-    c = x.shape[at]
+    axes, c = w.ndim - 2, x.shape[at]
+    to_last, to_first = (0, *range(2, axes + 2), 1), (0, axes + 1, *range(1, axes + 1))
+    order = to_last if at > 1 else to_first
     if x.shape[other_at] == w.shape[other_at] * groups:
         return f'; they fit as {other}: pack both with axis={other_at} and pass data_format="{other}"'
     if c == w.shape[other_at] * groups:
-        order = (0, 2, 3, 1) if data_format == "NHWC" else (0, 3, 1, 2)
         return f"; w has its input channels on axis {other_at}: pack w.transpose{order} with axis={at}"
-    if c == w.shape[2] * groups:
-        order = (3, 0, 1, 2) if data_format == "NHWC" else (3, 2, 0, 1)
-        return f"; w looks like [kh kw c/groups o]: pack w.transpose{order} with axis={at}"
+    if c == w.shape[axes] * groups:
+        taps, inputs_first = _TAPS[axes], (axes + 1, *range(axes), axes) if at > 1 else (axes + 1, axes, *range(axes))
+        return f"; w looks like [{taps} c/groups o]: pack w.transpose{inputs_first} with axis={at}"
     if x.shape[other_at] == w.shape[at] * groups:
-        order = (0, 2, 3, 1) if data_format == "NHWC" else (0, 3, 1, 2)
         return f"; x has its channels on axis {other_at}: pack x.transpose{order} with axis={at}"
     per_group = w.shape[at]
     return f"; pass groups={c // per_group}" if groups == 1 and per_group and c % per_group == 0 else ""

@@ -29,8 +29,16 @@ Bytes = np.ndarray[Any, np.dtype[np.int8 | np.uint8]] | OnGPU  # images and matr
 Axes = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
 Pair = SupportsIndex | tuple[SupportsIndex, SupportsIndex] | list[int]  # one for both, or (height, width)
 Padding = Pair | tuple[Pair, Pair] | Literal["same", "valid"]  # .. or ((top, bottom), (left, right))
+Single = SupportsIndex | tuple[SupportsIndex] | list[int]
+Triple = SupportsIndex | tuple[SupportsIndex, SupportsIndex, SupportsIndex] | list[int]  # or (depth, height, width)
+Sides = tuple[SupportsIndex, SupportsIndex]  # before and after
+LinePadding = Single | Sides | tuple[Sides] | Literal["same", "valid"]
+VolumePadding = Triple | tuple[Sides, Sides, Sides] | Literal["same", "valid"]
+Flags = bool | list[bool] | np.ndarray[Any, np.dtype[np.bool_]]  # one for all channels, or one each
 BitOrder = Literal["big", "little"]
 DataFormat = Literal["NHWC", "NCHW"]
+LineFormat = Literal["NWC", "NCW"]
+VolumeFormat = Literal["NDHWC", "NCDHW"]
 Side = Literal["left", "right"]
 OutType = DTypeLike | None
 

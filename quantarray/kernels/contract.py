@@ -7,7 +7,7 @@ together. Arguments are checked by the caller. Shapes are in brackets; all word 
 from __future__ import annotations
 
 from ..core.dtypes import Array
-from .operands import Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
+from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 
 
 def pack(codes: Array, out: Array) -> None:
@@ -103,8 +103,31 @@ def encode_groups(
 ) -> None:  # fmt: skip
     """`group_constants` of each `run` of the flattened x[rows length], and `encode_grouped` by them.
 
-    x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words; elements are numbered
-    as they lie. constants float32[2 runs] become steps and offsets. wrong as in `encode_range`. On the CPU only.
+    x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words, of which the last may
+    be shorter where there is one row; elements are numbered as they lie. constants float32[2 runs] become steps and
+    offsets. wrong as in `encode_range`. On the CPU only.
+    """
+
+
+def group_ends(x: Array, group: int, out: Array) -> None:
+    """`extremes` of each `group` of a row of x[rows length], float32 or 64; out float64[2 rows groups]. CPU only."""
+
+
+def encode_mixed(
+    x: Array, ends: Array, rows: Array, group: int, digits: int, key: Array, constants: Array, out: Array
+) -> None:  # fmt: skip
+    """`encode_groups` of rows to bits of their own: rows int64[2 rows] are bits, and first words in out uint64[words].
+    ends of `group_ends`, finite; constants float32[2 rows groups]; a row's planes follow one another. CPU only."""
+
+
+def decode_mixed(words: Array, rows: Array, low: Array, step: Array, group: int, out: Array) -> None:
+    """`decode_uniform` of the words and rows of `encode_mixed`; low, step float32[rows groups]. On the CPU only."""
+
+
+def decode_uniform(words: Array, low: Array, step: Array, group: int, out: Array) -> None:
+    """out[r, i] = low[r, i // group] + step[r, i // group] * code, in float64, rounded to float32 once.
+
+    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length]. On the CPU only.
     """
 
 
@@ -124,14 +147,9 @@ def rebit(words: Array, length: int, start: int, new_length: int, out: Array) ->
 
 
 def unroll(
-    words: Array,
-    length: int,
-    size: tuple[int, ...],
-    stride: tuple[int, ...],
-    pads: tuple[int, ...],
-    dilation: tuple[int, ...],
-    out: Array,
-) -> None:
+    words: Array, length: int, size: tuple[int, ...], stride: tuple[int, ...], pads: tuple[int, ...],
+    dilation: tuple[int, ...], out: Array,
+) -> None:  # fmt: skip
     """Unroll windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h
     w].
 
@@ -150,16 +168,14 @@ def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
 
 
 def spread(words: Array, times: int, out: Array) -> None:
-    """Repeat each bit of words[rows words] `times` times, side by side, as many as out uint64[rows new_words] has room
-    for."""
+    """Repeat each bit of words[rows words] `times` times, side by side, as many as fit out uint64[rows new_words]."""
 
 
 def gather(words: Array, length: int, indices: Array, out: Array) -> None:
     """out[r, i] = bit indices[r, i] of row r of words[rows words].
 
     indices[index_rows n], any integers from -length on, may have strides of 0: row r takes row r % index_rows of them.
-    out uint64[rows new_words].
-    """
+    out uint64[rows new_words]."""
 
 
 def gather_rows(words: Array, indices: Array, out: Array) -> None:
@@ -171,8 +187,7 @@ def gather_rows(words: Array, indices: Array, out: Array) -> None:
 
 
 def repack(words: Array, out: Array) -> None:
-    """Transpose bits: bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words], for
-    all a and p.
+    """Transpose bits: bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words].
 
     The lengths of both axes are those that stand unpacked: a in words, p in out.
     """
@@ -182,11 +197,52 @@ def threshold(values: Array, finish: Finish, out: Array) -> None:
     """Write codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
 
 
-def max_pool(words: Array, plan: Plan, out: Array) -> None:
+def elementwise(
+    x: Array, other: Array, chain: Chain, limits: Array, flip: Array, nan: Array, values: Array, out: Array
+) -> None:
+    """Apply a chain to x[rows channels], and encode the result; x and other of any integer dtype or float32.
+
+    other [rows channels], or of size 0 where no step adds it. values float32[rows channels], or of size 0. out
+    uint64[planes rows words], or of size 0: a value's code is the number of limits float32[T channels] that it is over,
+    with channels filled up to words; flip uint64[2 words] has the channels whose codes count the others, and the
+    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN. On the CPU only.
+    """
+
+
+def add_shortcut(
+    values: Array, shortcut: Array, levels: Array, bounds: Array, finish: Finish, sums: Array, over: Array, out: Array
+) -> None:
+    """Add a shortcut to values[rows channels], int32, int64 or float32, and round the sums to the dtype of `sums`.
+
+    shortcut: integers or floats [rows channels], or codes uint64[planes rows words] of the values levels[code]. levels
+    and bounds [2] are int64, or float64 for float32 sums. Where a sum lies beyond the bounds, over int64[1] becomes 1.
+    sums [rows channels], which may be the memory of values, and out uint64[planes rows words], zero on entry, get sums
+    and codes of them; either may be empty.
+    """
+
+
+def max_pool(words: Array, plan: Plan, flip: Array, out: Array) -> None:
     """Write the largest code of each window: uint64 words[planes images*image_words] to out[planes rows words].
 
-    The plan has tiles of one pixel.
+    The plan has tiles of one pixel. Channels whose bits are set in flip uint64[words] get the smallest code, which is
+    the largest once all bits are turned over. Planes of `out` beyond those of words take the number of the first tap
+    that has that code, as many bits as there are.
     """
+
+
+def pool_values(x: Array, grid: Array, counts: Array, out: Array) -> None:
+    """Write the largest float32 value of each window of x[images depth height width channels] to out; else the mean.
+
+    grid int64[3 4]: taps, stride, dilation, places before the image. Where counts float32[pixels] is not empty, sums of
+    taps in order are divided by them. A window without a tap has -inf, or the sum 0. On the CPU only.
+    """
+
+
+def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out: Array) -> None:
+    """Convolve float32 values: out[pixels o] = bias[o] + sum over taps, then channels, of x * w[taps*channels o].
+
+    x is flat. form int64[3 5]: images, depth, height, width, channels; how far apart they are in x; the output's.
+    grid as of `pool_values`; a tap outside is 0. On the CPU only."""
 
 
 def nearest(words: Array, queries: Array, out: Array) -> None:
@@ -246,41 +302,42 @@ def conv_real(x: Left, fixed: Fixed, out: Array) -> None:
 
 
 def rescale(
-    sums: Array,
-    x_scale: Array,
-    x_offset: Array,
-    kinds: Array,
-    scale: Array,
-    ones: Array,
-    pad: Array,
-    bias: Array,
-    inside: Array,
-    out: Array,
-) -> None:
+    sums: Array, x_scale: Array, x_offset: Array, kinds: Array, scale: Array, ones: Array, pad: Array, bias: Array,
+    inside: Array, out: Array,
+) -> None:  # fmt: skip
     """(x_scale * scale) * sums + (x_offset * scale) * ones + pad + bias, in float64 in this order, to float32 out.
 
     Divided by float64 inside[class] before it is rounded, unless `inside` is empty.
 
     sums int32[rows channels], which may be the memory of out[rows channels]. x_scale, x_offset float64[images] or [1],
     kinds int64[pixels] the class of each pixel of an image; scale, bias float64[channels], no bias -0.0; ones int64 and
-    pad float64, [classes channels], pad of no elements where nothing is added.
+    pad float64, [classes channels], pad of no elements where nothing is added."""
+
+
+def add_planes(
+    sums: Array, factor: Array, along: Array, kinds: Array, fixed: Array, finish: Finish, out: Array
+) -> None:
+    """sum_ts factor[t, s, o] * sums[t, row, s * channels + o] + sum_t along[t, o] * sums[t, row, -1] + fixed.
+
+    Added one after the other in float64, rounded once. sums int32[terms rows width]; factor float64[terms terms
+    channels]; along float64[terms channels], or of no elements; kinds int64[pixels] the class of each pixel of an
+    image; fixed float64[.., classes channels], added one by one. out as in `conv_real`.
     """
 
 
-def depthwise(x: Left, fixed: Fixed, mean: bool, out: Array) -> None:
+def depthwise(x: Left, fixed: Fixed, divisor: Array, out: Array) -> None:
     """Convolve each input channel by itself. w.words int64[terms multiplier taps lanes] are the terms' values.
 
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
-    `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. With `mean` the
-    value is divided by the elements inside: average pooling. out as in `conv` and `conv_real`.
+    `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. The value is
+    divided by float64 divisor[class], as in average pooling, unless that is empty. out as in `conv` and `conv_real`.
     """
 
 
 def depthwise_bytes(x: Left, w: Taps, plan: PairedRows, finish: Finish, out: Array) -> None:
     """`depthwise` of a term of at most 8 planes, lanes as there; results and `finish.extra` are int32.
 
-    The step of x's term counts without its sign.
-    """
+    The step of x's term counts without its sign."""
 
 
 def depthwise_codes(x: Left, w: Taps, plan: PairedRows, cuts: Cuts, out: Array) -> None:
@@ -291,15 +348,13 @@ def sliced(x: Left, w: Slices, out: Array) -> None:
     """Convolve a term of one plane to single bits, uint64 out[1 rows words], where a group of channels has as many
     outputs: a bit is flip ^ (how many taps inside differ from x's bits < the limit).
 
-    A group of several channels has its bits once for each of them, as `turn` has them.
-    """
+    A group of several channels has its bits once for each of them, as `turn` has them."""
 
 
 def turn(words: Array, field: int, out: Array) -> None:
     """out[i, r] = words[i], fields of `field` bits turned by r: bit l of a field is the field's bit (l + r) % field.
 
-    words uint64[images words], out uint64[images field words]; a field has a power of two bits, below 64.
-    """
+    words uint64[images words], out uint64[images field words]; a field has a power of two bits, below 64."""
 
 
 def count(words: Array, start: int, stop: int, group: int, sets: Array, out: Array) -> None:
@@ -307,15 +362,13 @@ def count(words: Array, start: int, stop: int, group: int, sets: Array, out: Arr
 
     words uint64[planes rows folds words]: all folds of a row count, elements start .. stop of the packed axis, cut into
     segments of `group` from `start` on. sets int64[sets 2]: the earlier set that a set extends, -1 if none, and the
-    plane that it adds. out int64[sets rows segments].
-    """
+    plane that it adds. out int64[sets rows segments]."""
 
 
 def count_lanes(words: Array, sets: Array, out: Array) -> None:
     """out[s, r, i] += in how many folds element i of row r has ones in all planes of set s.
 
-    words and sets as in `count`, fewer than 2**32 folds; out int64[sets rows length].
-    """
+    words and sets as in `count`, fewer than 2**32 folds; out int64[sets rows length]."""
 
 
 def argmax(
@@ -325,22 +378,19 @@ def argmax(
 
     words uint64[planes rows folds words]. A line is a row of `length` elements, in one fold; with `lanes` it is one of
     these elements through all folds. The value of a code is levels[row[r * folds + f], i // group, code], float64
-    [tables groups codes], row int64[rows * folds], or int64[1] for one table for all. out int64[rows lines].
-    """
+    [tables groups codes], row int64[rows * folds], or int64[1] for one table for all. out int64[rows lines]."""
 
 
 def cumulate(words: Array, length: int, levels: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
     """Sum up the values of each line; arguments as in `argmax`.
 
-    levels int64 or float64, in which sums run; each is rounded to `out`, [rows folds length], once.
-    """
+    levels int64 or float64, in which sums run; each is rounded to `out`, [rows folds length], once."""
 
 
 def argsort(words: Array, length: int, ranks: Array, row: Array, group: int, lanes: bool, out: Array) -> None:
     """Sort the places along each line by their ranks, equal ranks in order of place: a counting sort.
 
-    Arguments as in `argmax`, with ranks int64 from 0 on for levels; out int64[rows folds length].
-    """
+    Arguments as in `argmax`, with ranks int64 from 0 on for levels; out int64[rows folds length]."""
 
 
 def sort(words: Array, length: int, order: Array, row: Array, group: int, lanes: bool, out: Array) -> None:

@@ -9,6 +9,19 @@ from typing import Any, NamedTuple
 
 from ..core.dtypes import Array
 
+# Steps of a `Chain`, each with a constant k of the channel: v + k, v - k, k - v, v * k, v / k, max(v, k), min(v, k),
+# v * k where v < 0, and v + the other operand
+ADD, SUB, RSUB, MUL, DIV, MAX, MIN, PRELU, ADD_OTHER = range(9)
+
+
+class Chain(NamedTuple):
+    """A list of functions of elements in float32, one after the other: `steps`, on x times a scale."""
+
+    scale: Array  # float64[channels], or [0] where x is taken as it is
+    other_scale: Array  # float64[channels] or [0], of the other operand
+    steps: Array  # int64[steps]: ADD to ADD_OTHER
+    constants: Array  # float32[max(steps, 1) channels], channels filled up to words of 64
+
 
 class Plan(NamedTuple):
     """A table of where output pixels find their words. Made by `quantarray.kernels.windows`, cached, read-only by

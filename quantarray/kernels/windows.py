@@ -29,6 +29,8 @@ _WIDEST = 4 * _POSITIONS  # row of an image
 class Window:
     """A window's geometry, one entry per spatial axis; `pads` are (before, after).
 
+    Of these, means count the places of `counted` in, or none.
+
     >>> Window((5, 5), (3, 3), (2, 2), ((1, 1), (0, 1)), (1, 1)).output
     (3, 2)
     """
@@ -38,6 +40,7 @@ class Window:
     stride: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
     dilation: tuple[int, ...]
+    counted: tuple[tuple[int, int], ...] | None = None
 
     @cached_property
     def output(self) -> tuple[int, ...]:
@@ -82,13 +85,14 @@ class Window:
 
     @cached_property
     def padding_only(self) -> bool:
-        """True where a window without dilation sees padding and nothing of the image."""
-        ends = zip(self.image, self.size, self.stride, self.pads, self.output, strict=True)
-        return any(
-            min(start + k, n) <= max(start, 0)
-            for n, k, s, (before, _), out in ends
-            for start in (-before, (out - 1) * s - before)
-        )
+        """True where a window sees padding and nothing of the image."""
+        axes = zip(self.image, self.size, self.stride, self.pads, self.dilation, self.output, strict=True)
+        for n, k, s, (before, _), d, out in axes:
+            start = np.arange(out, dtype=np.int64) * s - before
+            first = np.maximum(-(start // d), 0)  # the first tap that is not before the image
+            if ((first >= k) | (start + first * d >= n)).any():
+                return True
+        return False
 
     @cached_property
     def pixels(self) -> int:
@@ -99,6 +103,21 @@ def over_images(window: Window, images: int) -> Window:
     """View the window over some images as one with an axis more, so that a tile may take pixels of all of them."""
     return Window(
         (images, *window.image), (1, *window.size), (1, *window.stride), ((0, 0), *window.pads), (1, *window.dilation)
+    )
+
+
+def lifted(window: Window) -> Window:
+    """View the window over lines as one over images of one row; itself where it has two axes or more."""
+    if len(window.image) > 1:
+        return window
+    counted = None if window.counted is None else ((0, 0), *window.counted)
+    return Window(
+        (1, *window.image),
+        (1, *window.size),
+        (1, *window.stride),
+        ((0, 0), *window.pads),
+        (1, *window.dilation),
+        counted,
     )
 
 
@@ -122,32 +141,41 @@ class Classes:
     """A window's border classes.
 
     `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class lie
-    inside the image; `origin` int64[pixels] is the input pixel under a window's first tap, which may be outside.
+    inside the image; `origin` int64[pixels] is the input pixel under a window's first tap, which may be outside;
+    `counted` int64[classes] is the number of taps that a mean is divided by.
     """
 
     of_pixel: Array
     inside: Array
     origin: Array
+    counted: Array
 
 
 @lru_cache(maxsize=256)
 def classes(window: Window) -> Classes:
     """Find the border classes of a window, and where each output pixel's window begins."""
-    per_axis = []
-    for n, k, s, (before, _), d, out in zip(
-        window.image, window.size, window.stride, window.pads, window.dilation, window.output, strict=True
-    ):
-        start = np.arange(out, dtype=np.int64) * s - before
-        taps = start[:, None] + np.arange(k) * d
-        kinds, of = np.unique((taps >= 0) & (taps < n), axis=0, return_inverse=True)
-        per_axis.append((kinds.reshape(-1, k), of.reshape(-1), start))
-    inside = [np.ones(1, bool)]
+    inside, counted = [np.ones(1, bool)], np.ones(1, np.int64)
     of_pixel, origin = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    for (kinds, of, start), n in zip(per_axis, window.image, strict=True):
+    for axis, n in enumerate(window.image):
+        kinds, numbers, of, start = _classes_of_axis(window, axis)
         inside = [np.logical_and.outer(a, b).reshape(-1) for a, b in product(inside, kinds)]
+        counted = (counted[:, None] * numbers).reshape(-1)
         of_pixel = (of_pixel[:, None] * len(kinds) + of).reshape(-1)
         origin = (origin[:, None] * n + start).reshape(-1)
-    return Classes(of_pixel, np.array(inside).reshape(-1, window.taps), origin)
+    return Classes(of_pixel, np.array(inside).reshape(-1, window.taps), origin, counted)
+
+
+def _classes_of_axis(window: Window, axis: int) -> tuple[Array, Array, Array, Array]:
+    """(taps inside [classes, taps], taps that count in a mean [classes], class and begin of each output pixel)."""
+    n, k = window.image[axis], window.size[axis]
+    start = np.arange(window.output[axis], dtype=np.int64) * window.stride[axis] - window.pads[axis][0]
+    taps = start[:, None] + np.arange(k) * window.dilation[axis]
+    inside = counted = (taps >= 0) & (taps < n)
+    if window.counted is not None:
+        before, after = window.counted[axis]
+        counted = (taps >= -before) & (taps < n + after)
+    kinds, of = np.unique(np.concatenate([inside, counted], axis=1), axis=0, return_inverse=True)
+    return kinds[:, :k], kinds[:, k:].sum(axis=1), of.reshape(-1), start
 
 
 @lru_cache(maxsize=256)

@@ -39,14 +39,21 @@ class Elements:
         """
         return conversion.codes(self)
 
-    def dequantize(self: Any) -> Array:
+    def dequantize(self: Any, out: Any = None) -> Array:
         """Return the values: int32 where the levels are integers without a scale, else float32.
+
+        out: a writeable array on the CPU of that type and of q's shape, NumPy's or a PyTorch tensor, that takes them;
+        a view of it as a NumPy array is returned. Raises TypeError for another.
 
         >>> import quantarray as qa, numpy as np
         >>> qa.quantize(np.float32([0.5, -1.5, 1.0]), qa.Sign(scale=True)).dequantize()
         array([ 1., -1.,  1.], dtype=float32)
+        >>> out = np.empty(2, np.int32)
+        >>> _ = qa.encode([3, 0], values=range(4)).dequantize(out=out)
+        >>> out
+        array([3, 0], dtype=int32)
         """
-        return conversion.dequantize(self)
+        return conversion.dequantize(self, out)
 
     @overload
     def __getitem__(self, key: tuple[int | np.integer[Any], ...]) -> Any: ...  # a value, if an integer for each axis

@@ -35,11 +35,11 @@ def encode(x, thresholds, codes, row, group, nan, out):
 
 
 def encode_small(x, fixed, nan, out):
-    thresholds, codes, row, group, kept = fixed
-    ready = kept.get("cpu")
+    thresholds, codes, row, group, cache = fixed
+    ready = cache.get("cpu")
     if ready is None:
         toggles = None if searches(thresholds, x.size) else _toggles(codes, out.shape[0])
-        ready = kept["cpu"] = toggles, [a.flags.num for a in (thresholds, codes, row)]
+        ready = cache["cpu"] = toggles, [a.flags.num for a in (thresholds, codes, row)]
     toggles, flags = ready
     x = x.view(np.int16) if x.dtype == _HALF else x
     if toggles is None:

@@ -13,6 +13,7 @@ from ..runtime.schedule import Kernel
 from .encode_grid import put_grid
 from .extremes import ORDINARY, ends_of, fit_group
 from .grid_codes import grid_codes
+from .random_64 import uniform_64
 
 _LEAST = 1 << 14  # values that are worth a parallel region
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -46,11 +47,14 @@ def philox(counter, key):
 
 
 @entry
-def _uniform(first, stride, key, block, u):
+def draw_uniform(first, stride, key, block, u):
     """u[i] = a number in [0, 1) for each of the 64 elements first + i * stride. block uint64[4 blocks] is scratch.
 
-    17 blocks hold 64 neighbours; elements further apart have a block each.
+    17 blocks hold 64 neighbours, 16 if the first is a multiple of 4; elements further apart have a block each.
     """
+    if stride == 1 and first & 3 == 0:
+        uniform_64(first, np.uint64(key[0]), np.uint64(key[1]), np.uint64(key[2]), u)
+        return
     for i in range(block.shape[1]):
         n = np.uint64((first >> 2) + i if stride == 1 else (first + i * stride) >> 2)
         block[0, i], block[1, i], block[2, i], block[3, i] = n & _LOW, n >> _HALF, np.uint64(key[2]), np.uint64(0)
@@ -72,7 +76,7 @@ def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
     )
     ends, more, fitted = np.zeros(2), np.zeros(2), np.zeros((3, 1))
     for task in range(first, last):
-        at, end = task * run, task * run + run
+        at, end = task * run, min(task * run + run, x.size)
         nan = ends_of(x, at, end, rest, ends, more)
         if nan or not (-ORDINARY < ends[0] and ends[1] < ORDINARY):
             wrong[0] = True
@@ -84,7 +88,7 @@ def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
             r, column = at // length, at % length
             valid, word = min(64, length - column), column // 64
             if key.size:
-                _uniform(at, 1, key, block, u)
+                draw_uniform(at, 1, key, block, u)
             if at + 64 <= x.size:
                 put_grid(x, at, low, 1.0, step, u, 0, top, True, masks, codes, low_bits(valid), out, r, word)
             else:
@@ -106,7 +110,7 @@ def _encode_words(values, low, step, start, stride, group, key, out, first, last
         at = word * 64
         valid = min(64, length - at)
         if key.size:
-            _uniform(start[row] + at * stride, stride, key, block, u)
+            draw_uniform(start[row] + at * stride, stride, key, block, u)
         if valid == 64 and at // group == (at + 63) // group:
             for i in range(64):
                 some[i] = values[row, at + i]  # which need not lie side by side

@@ -19,7 +19,7 @@ _NO_WORDS = np.empty((0, 0, 0), np.uint64)
 _LEAST = 1 << 14  # taps times words that are worth a parallel region
 
 
-def depthwise(x, fixed, mean, out):
+def depthwise(x, fixed, divisor, out):
     w, plan, finish = fixed[:3]
     real = finish.thresholds.dtype == np.float64
     words, values = (out, _NO_VALUES[np.float32 if real else np.int32]) if out.ndim == 3 else (_NO_WORDS, out)
@@ -27,7 +27,7 @@ def depthwise(x, fixed, mean, out):
     if not out.size:
         return
     work = rows * w.words.shape[1] * w.words.shape[2] * w.group_words * x.words.shape[0]
-    arguments = x, w, plan, finish, mean, values, words
+    arguments = x, w, plan, finish, divisor, values, words
     threads.run(_real_range if real else _integer_range, arguments, rows, threads.workers(work, _LEAST))
 
 
@@ -68,7 +68,7 @@ def _store(dots, w, copy, word, row, to):
 
 
 @Kernel
-def _integer_range(x, w, plan, finish, mean, values, words, first, last):
+def _integer_range(x, w, plan, finish, divisor, values, words, first, last):
     pixels = plan.origin.size
     dot, to = np.empty((1, _LANES), np.int64), target(finish, values, words)
     for task in range(first, last):
@@ -119,7 +119,7 @@ def _real_lanes(x, w, plan, kind, copy, word, origin, row, dot, value):
 
 
 @Kernel
-def _real_range(x, w, plan, finish, mean, values, words, first, last):
+def _real_range(x, w, plan, finish, divisor, values, words, first, last):
     pixels = plan.origin.size
     dot, value = np.empty((1, _LANES), np.int64), np.empty((1, _LANES), np.float64)
     to = target(finish, values, words)
@@ -133,5 +133,5 @@ def _real_range(x, w, plan, finish, mean, values, words, first, last):
                 at = (copy * w.group_words + word) * _LANES
                 for lane in range(_LANES):
                     total = (value[0, lane] + finish.pad[kind, at + lane]) + finish.bias[at + lane]
-                    value[0, lane] = np.float32(total / w.inside[kind] if mean else total)
+                    value[0, lane] = np.float32(total / divisor[kind] if divisor.size else total)
                 _store(value, w, copy, word, image * pixels + pixel, to)

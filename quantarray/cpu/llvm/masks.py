@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import I8, I32, I64, LANES, const, full, place_of, pointer, splat
+from .vectors import F32, I8, I32, I64, LANES, const, full, place_of, pointer, splat
 from .widening import float_of, load_64
 
 AHEAD = 4096  # bytes
@@ -68,6 +68,23 @@ def mask_at_least(typingctx, values, start, threshold):
     def codegen(context, builder, signature, args):
         x = load_64(context, builder, signature, args)
         return builder.bitcast(builder.fcmp_ordered(">=", x, splat(builder, args[2], 64)), I64)
+
+    return signature, codegen
+
+
+@intrinsic
+def mask_over(typingctx, values, start, limits, at):
+    """mask bit i = values[start + i] > limits[at + i], for 64 float32 of C-contiguous arrays, flat.
+
+    A limit NaN is below all.
+    """
+    signature = types.uint64(values, types.int64, limits, types.int64)
+
+    def codegen(context, builder, signature, args):
+        kind = ir.VectorType(F32, 64)
+        sides = (pointer(context, builder, signature, args, i, args[i + 1]) for i in (0, 2))
+        x, y = (builder.load(builder.bitcast(side, kind.as_pointer()), align=4) for side in sides)
+        return builder.bitcast(builder.fcmp_unordered(">", x, y), I64)
 
     return signature, codegen
 

@@ -1,6 +1,6 @@
 """Count by LLVM's ctpop on bytes: one instruction on ARM, where four pixels by 32 channels stay in 8 registers.
 
-Portable, it counts what tables (`tables.py`) do not: 5 % slower there than ctpop on words, whose layout has no tables.
+Portable, it counts what tables (`band_lut.py`) do not: 5 % slower there than ctpop on words, whose layout has none.
 """
 
 from llvmlite import ir

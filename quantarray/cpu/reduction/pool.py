@@ -2,7 +2,8 @@
 
 Of the taps of a window those are still in question whose planes so far are the largest's. A plane of the largest is the
 or of theirs, and those that lack it drop out: `docs/kernels/max_pool.md`. The words of some pixels of one border class
-lie side by side while that is done, so that it is done for vectors of them.
+lie side by side while that is done, so that it is done for vectors of them. The first tap that is left in the end is
+where the largest lies: planes of `out` beyond those of the words take its number.
 """
 
 import numpy as np
@@ -15,20 +16,22 @@ from .largest import SIDE, keep_largest
 _LEAST = 1 << 14  # words that are worth a parallel region
 
 
-def max_pool(words, plan, out):
-    planes, rows, count = out.shape
+def max_pool(words, plan, flip, out):
+    planes, (_, rows, count) = words.shape[0], out.shape
     if not out.size:
         return
     work = rows * count * planes * plan.runs.shape[0]
-    threads.run(_pool_rows, (words, plan, out), rows, threads.workers(work, _LEAST))
+    threads.run(_pool_rows, (words, plan, flip, out), rows, threads.workers(work, _LEAST))
 
 
 @Kernel
-def _pool_rows(words, plan, out, first, last):
-    planes, _, count = out.shape
+def _pool_rows(words, plan, flip, out, first, last):
+    planes, count, places = words.shape[0], out.shape[2], out.shape[0] - words.shape[0]
     most = _most_taps(plan, count)
     seen, asked = np.zeros((most, SIDE), np.uint64), np.empty((most, SIDE), np.uint64)
-    largest, taps = np.empty(SIDE, np.uint64), np.empty(most, np.int64)
+    largest, taps = np.empty(SIDE, np.uint64), np.empty((2, most), np.int64)
+    numbers = np.empty((places + 2, SIDE), np.uint64)
+    plain = np.zeros(SIDE, np.uint64)
     together, kind, inside = max(1, SIDE // count), -1, 0
     origins, rows = np.empty(together, np.int64), np.empty(together, np.int64)
     row = first
@@ -42,9 +45,13 @@ def _pool_rows(words, plan, out, first, last):
             asked[...] = ~np.uint64(0)
             for plane in range(planes - 1, -1, -1):
                 for t in range(inside):
-                    _bring(words, plane, origins, near, taps[t] + start, width, seen, t)
+                    _bring(words, plane, origins, near, taps[0, t] + start, flip[start : start + width], seen, t)
                 keep_largest(seen, asked, inside, largest)
-                _put(largest, near, width, out, plane, rows, start)
+                _put(largest, near, flip[start : start + width], out, plane, rows, start)
+            if places:
+                _number_first(asked, taps, inside, numbers)
+                for plane in range(places):
+                    _put(numbers[plane], near, plain[:width], out, planes + plane, rows, start)
         row += near
 
 
@@ -58,13 +65,30 @@ def _most_taps(plan, count):
 
 @inner
 def _find_taps(plan, kind, count, taps):
-    """Count the taps of a class inside the image; taps[t] = the words from a pixel's origin to its tap."""
+    """Count the taps of a class inside the image: taps[0, t] words lie from an origin to tap number taps[1, t]."""
     inside = 0
     for r in range(plan.first_run[kind], plan.first_run[kind + 1]):
-        for at in range(plan.runs[r, 0], plan.runs[r, 0] + plan.runs[r, 2], count):
-            taps[inside] = at
+        for at in range(0, plan.runs[r, 2], count):
+            taps[0, inside], taps[1, inside] = plan.runs[r, 0] + at, (plan.runs[r, 1] + at) // count
             inside += 1
     return inside
+
+
+@inner
+def _number_first(asked, taps, inside, numbers):
+    """Write the number of the first tap that is asked for: numbers[p] is bit p, the last two rows are scratch."""
+    places = numbers.shape[0] - 2
+    left, first = numbers[places], numbers[places + 1]
+    numbers[:places] = np.uint64(0)
+    left[:] = ~np.uint64(0)
+    for t in range(inside):
+        for k in range(SIDE):
+            first[k] = asked[t, k] & left[k]
+            left[k] &= ~first[k]
+        for p in range(places):
+            if (taps[1, t] >> p) & 1:
+                for k in range(SIDE):
+                    numbers[p, k] |= first[k]
 
 
 @inner
@@ -86,29 +110,32 @@ def _find_pixels(plan, row, most, kind, origins, rows):
 
 
 @inner
-def _bring(words, plane, origins, near, at, width, seen, t):
-    """Copy to row t of `seen` `width` words of each pixel, `at` words behind its origin."""
+def _bring(words, plane, origins, near, at, flip, seen, t):
+    """Copy to row t of `seen` a few words of each pixel, `at` words behind its origin: as many as `flip` has, which
+    turns bits over."""
+    width = flip.size
     if width == 1:
         for i in range(np.uint64(near)):
-            seen[t, i] = words[plane, np.uint64(origins[i] + at)]
+            seen[t, i] = words[plane, np.uint64(origins[i] + at)] ^ flip[0]
         return
     k = np.uint64(0)
     for i in range(np.uint64(near)):
         place = np.uint64(origins[i] + at)
         for j in range(np.uint64(width)):
-            seen[t, k] = words[plane, place + j]
+            seen[t, k] = words[plane, place + j] ^ flip[j]
             k += np.uint64(1)
 
 
 @inner
-def _put(largest, near, width, out, plane, rows, start):
-    """Store `width` words of a plane of each pixel, from word `start` of their rows on."""
+def _put(largest, near, flip, out, plane, rows, start):
+    """Store some words of a plane of each pixel, as many as `flip` has, from word `start` of their rows on."""
+    width = flip.size
     if width == 1:
         for i in range(np.uint64(near)):
-            out[plane, np.uint64(rows[i]), start] = largest[i]
+            out[plane, np.uint64(rows[i]), start] = largest[i] ^ flip[0]
         return
     k = np.uint64(0)
     for i in range(np.uint64(near)):
         for j in range(np.uint64(width)):
-            out[plane, np.uint64(rows[i]), np.uint64(start) + j] = largest[k]
+            out[plane, np.uint64(rows[i]), np.uint64(start) + j] = largest[k] ^ flip[j]
             k += np.uint64(1)

@@ -34,7 +34,7 @@ from .jit import checked, entry, inline, inner, kernel
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
 _DEAL = ir.FunctionType(_ADDRESS, [I64] * 6)
-_LINE = 8  # numbers of a cache line
+LINE = 8  # numbers of a cache line
 _NUMBERS = (types.int64,) * 6  # what `_call` takes besides arguments
 
 
@@ -84,7 +84,7 @@ class Kernel:
 
     def __init__(self, function, takes=False):
         self.compiled = kernel(function)
-        self._takes = int(takes)
+        self.takes = int(takes)
         self._made = {}
         self.signatures = []  # of the versions in `_made`
 
@@ -109,7 +109,13 @@ class Kernel:
         if kind is None:
             kind = compute_fingerprint(arguments)
         call, address = self._made.get(kind) or self._make(kind, arguments, held.type)
-        call(arguments, held.address, address, tasks, pieces, workers, self._takes, deal)
+        call(arguments, held.address, address, tasks, pieces, workers, self.takes, deal)
+
+    def address(self, takes):
+        """Return the address of the function compiled for arguments of some types."""
+        compiled = version(self.compiled, takes)
+        assert compiled.signature.return_type == types.none
+        return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
 
     def _make(self, kind, arguments, held):
         """Compile the function that calls the kernel from Python, past Numba's look at argument types; return it and
@@ -118,9 +124,7 @@ class Kernel:
         with no_fork:
             kinds = typeof(arguments)
             takes = (*held.of.types, *kinds.types, types.int64, types.int64)
-            kernel_version = version(self.compiled, takes)
-            assert kernel_version.signature.return_type == types.none
-            address = kernel_version.library.get_pointer_to_function(kernel_version.fndesc.llvm_func_name)
+            address = self.address(takes)
             entry = version(_call, (kinds, held, *_NUMBERS)).entry_point, address
             self.signatures = list(dict.fromkeys([*self.signatures, takes]))
         self._made[kind] = entry
@@ -181,14 +185,14 @@ def next_task(dealt, worker):
     workers, pieces = workers_of(dealt), _number(dealt, 1)
     for other in range(workers):
         whose = (worker + other) % workers
-        piece = _count_up(dealt, (1 + whose) * _LINE)
+        piece = _count_up(dealt, (1 + whose) * LINE)
         if piece < share(whose, workers, pieces)[1]:
             return piece
     return -1
 
 
 @intrinsic
-def _run(typingctx, function, held, first, last):
+def run_piece(typingctx, function, held, first, last):
     """Call the function of a piece that `_spread` built for a kernel, which lies at an address."""
 
     def codegen(context, builder, signature, args):
@@ -204,12 +208,12 @@ def work(function, held, dealt, tasks, takes, worker):
     """Run one thread's part of a kernel's tasks."""
     # Allocates nothing: what it raised would be printed, and results would be missing without a word
     if takes:
-        _run(function, held, dealt, worker)
+        run_piece(function, held, dealt, worker)
     else:
         pieces, piece = _number(dealt, 1), next_task(dealt, worker)
         while piece >= 0:
             first, last = share(piece, pieces, tasks)
-            _run(function, held, first, last)
+            run_piece(function, held, first, last)
             piece = next_task(dealt, worker)
 
 
@@ -269,7 +273,7 @@ def _hold(arguments):
     return copies
 
 
-def _of_a_piece(context, module, held, passed, record):
+def of_a_piece(context, module, held, passed, record):
     """Build a function of an address and two numbers that calls a kernel, whose last arguments the numbers are.
 
     At the address lies a struct of type `record`: the addresses of the kernel, of a tuple of its held arguments (types
@@ -292,13 +296,13 @@ def _of_a_piece(context, module, held, passed, record):
 
 def _shares(builder, pieces, workers):
     """Lay out on the stack what `next_task` reads."""
-    dealt = builder.alloca(I64, builder.mul(builder.add(workers, const(1)), const(_LINE)))
-    dealt.align = _LINE * 8
+    dealt = builder.alloca(I64, builder.mul(builder.add(workers, const(1)), const(LINE)))
+    dealt.align = LINE * 8
     for i, number in enumerate((workers, pieces)):
         builder.store(number, builder.gep(dealt, [const(i)]))
     with cgutils.for_range(builder, workers) as worker:
         first = builder.sdiv(builder.mul(pieces, worker.index), workers)
-        line = builder.mul(builder.add(worker.index, const(1)), const(_LINE))
+        line = builder.mul(builder.add(worker.index, const(1)), const(LINE))
         builder.store(first, builder.gep(dealt, [line]))
     return dealt
 
@@ -314,7 +318,7 @@ def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, d
         at = builder.inttoptr(args[1], context.get_value_type(held_types).as_pointer())
         record = cgutils.pack_struct(builder, (args[2], at, passed, failed))
         place = cgutils.alloca_once_value(builder, record)
-        function = _of_a_piece(context, builder.module, held_types.types, given_types, record.type)
+        function = of_a_piece(context, builder.module, held_types.types, given_types, record.type)
         tasks, pieces, workers, takes = args[3:7]
         at_once = builder.icmp_signed("==", pieces, const(1))
         dealt = builder.ptrtoint(_shares(builder, builder.select(at_once, tasks, pieces), workers), I64)

@@ -43,8 +43,8 @@ def ask(typingctx, function):
 
 
 @intrinsic
-def _by_pool(typingctx, function, held, dealt, tasks, takes, pool):
-    """Call the dealing function of a thread pool."""
+def deal_by(typingctx, function, held, dealt, tasks, takes, deal):
+    """Call the dealing function whose address lies at `deal`: of a thread pool or of a team."""
 
     def codegen(context, builder, signature, args):
         deal = builder.load(builder.inttoptr(args[-1], _DEAL.as_pointer().as_pointer()))
@@ -99,7 +99,7 @@ def _deal(function, held, dealt, tasks, takes, team):
         note_wait(pool, workers, worked, now() - start - worked, False)  # threads may be late to begin and to end
     else:
         # A team of another size than the last one's has its threads ended and started
-        _by_pool(function, held, dealt, tasks, takes, pool)
+        deal_by(function, held, dealt, tasks, takes, pool)
 
 
 class Dealing(NamedTuple):

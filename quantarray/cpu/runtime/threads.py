@@ -34,6 +34,7 @@ from .thread_pool import LIMIT, UNTIL, pool
 PIECES = 4
 VARIABLE = "QUANTARRAY_THREADS"
 FORCED = ("own", "numba")
+recorders = {}  # of threads, by their identity: functions that `run` calls first, with what it runs
 _lock = threading.Lock()
 _state = {"forked": False, "sought": False, "team": None}
 
@@ -137,6 +138,8 @@ def count():
     """Return the number of threads that a kernel is spread over: one where more are not safe, or came late."""
     if _state["forked"]:
         return 1
+    if recorders and threading.get_ident() in recorders:
+        return allowed()  # what is recorded is run when threads come in time, too
     _, pool, others = _dealing()
     return _asking()(pool, others)
 
@@ -145,6 +148,14 @@ def allowed():
     """Return the number of threads that calls of this Python thread may use, even if threads come late now."""
     _alone()
     return 1 if _state["forked"] else _asking()(0, 0)
+
+
+def dealer_for(workers):
+    """Return where the address of the function lies that deals pieces to so many workers; 0 for Numba's loop."""
+    deal, pooled, _ = _dealing()
+    if pooled:
+        pool().grow(workers)
+    return deal if pooled else 0
 
 
 def workers(work, least):
@@ -162,6 +173,8 @@ def run(kernel, arguments, tasks, workers, parts=None, kind=None, held=NOTHING):
 
     `kind` and what is `held` are those of `schedule.Kernel`. One call at a time where they are not safe otherwise.
     """
+    if recorders and (record := recorders.get(threading.get_ident())):
+        record(kernel, arguments, tasks, workers, parts, held)
     if workers == 1:
         kernel(arguments, kind, tasks, 1, 1, 0, held)
         return

@@ -29,6 +29,7 @@ class Weights(NamedTuple):
     w_offset: object
     sums: object
     inside: object
+    divisor: object  # float64[classes], or empty
 
 
 class Last(NamedTuple):
@@ -50,23 +51,22 @@ class Shape(NamedTuple):
     pixel_words: int
     channels: int  # of the input; outputs are `copies` times as many
     taps: int  # up to the last that lies inside the image anywhere
-    mean: int
 
 
-def depthwise(x, fixed, mean, out):
+def depthwise(x, fixed, divisor, out):
     w, plan, finish = fixed[:3]
     if not out.size:
         return
     taps, codes, real = tiles.taps(plan), out.dtype == np.uint64, finish.thresholds.dtype == np.float64
     inner = taps.offsets.shape[1] // w.group_words
-    shape = Shape(plan.origin.size, plan.image_words, w.group_words, w.group_lanes, inner, int(mean))
-    weights = Weights(x.terms, x.scale, x.offset, w.scale, w.offset, w.sums, w.inside)
+    shape = Shape(plan.origin.size, plan.image_words, w.group_words, w.group_lanes, inner)
+    weights = Weights(x.terms, x.scale, x.offset, w.scale, w.offset, w.sums, w.inside, divisor)
     last = Last(finish.extra, finish.pad, finish.bias, finish.thresholds, finish.flip, changes(finish))
     outputs = w.group_lanes * w.words.shape[1]
     grid, block = launch.rows_by_halves(x.images * plan.origin.size, -(-outputs // LANES))
     launch.run(
-        _kernel(_real if real else _integer(finish.extra.dtype.type), codes), grid, block, shape, x.words, w.words,
-        taps.places, taps.offsets, launch.all_resident(weights), launch.all_resident(last),
+        _kernel(_real if real else _integer(finish.extra.dtype.type), codes), grid, block, shape, x.words,
+        launch.resident(w.words), taps.places, taps.offsets, launch.all_resident(weights), launch.all_resident(last),
         launch.halves(out) if codes else out,
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _real(shape, left, values, offsets, c, last, kind, begin, image, channel, co
         value = plus(value, offset, c.w_scale[0, s, at], c.sums[kind, s, at])
     value = plus(value, offset, c.w_offset[0, at], n)
     total = libdevice.dadd_rn(libdevice.dadd_rn(value, last.pad[kind, at]), last.bias[at])
-    return np.float64(np.float32(total / np.float64(n) if shape.mean else total))
+    return np.float64(np.float32(total / c.divisor[kind] if c.divisor.size else total))
 
 
 @inline

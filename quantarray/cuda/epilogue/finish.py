@@ -10,7 +10,7 @@ from ..runtime.warp import ballot
 
 def changes(finish):
     """uint32[T + 1] on the device: bit p is set where bit p of the code changes, first from 0 to code 0."""
-    return launch.resident(launch.kept(_changes, (finish.toggles,)))
+    return launch.resident(launch.cached(_changes, (finish.toggles,)))
 
 
 def _changes(toggles):

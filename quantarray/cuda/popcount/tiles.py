@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 def taps(plan):
     """Return the plan on the device, made once."""
     arrays = plan.pixels, plan.counts, plan.classes, plan.origin, plan.first_run, plan.runs
-    return launch.kept(_taps, arrays, plan.parts)
+    return launch.cached(_taps, arrays, plan.parts)
 
 
 def _taps(pixels, counts, classes, origin, first_run, runs, parts):
@@ -170,12 +170,12 @@ def counter(tile):
         for word in range(start, stop, words):
             for at in range(thread, size * words, threads):
                 pixel, k = at // words, at % words
-                found = np.uint64(0)
+                loaded = np.uint64(0)
                 if word + k < stop:
                     offset = offsets[kinds[pixel], word + k]
                     if offset != OUTSIDE:
-                        found = left[i, begins[pixel] + shift + offset]
-                a[pixel, k] = found
+                        loaded = left[i, begins[pixel] + shift + offset]
+                a[pixel, k] = loaded
             for at in range(thread, blocks * words * LANES, threads):
                 c, k = at // (words * LANES), at // LANES % words
                 block = min(first_block + c, last_block - 1)

@@ -13,7 +13,7 @@ def texts(modules, form, run):
     launch._ready.clear()  # so that each kernel that is launched is noted
     try:
         run()
-        used = list(launch._ready.values())
+        used = [one.compiled for one in launch._ready.values()]
     finally:
         launch._ready.update(before)
     return {

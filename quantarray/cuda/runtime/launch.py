@@ -8,6 +8,7 @@ moved, once each, by `resident`.
 import weakref
 from contextlib import contextmanager
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import cuda
@@ -16,6 +17,7 @@ from numba.core import config
 from ...backends import diagnosis
 from ...backends.registry import empty, settle
 from ...core.errors import DeviceError
+from . import driver
 from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
 
 LANES = 32  # threads of a warp, and bits of half a word
@@ -38,15 +40,18 @@ def inline(function):
 def run(kernel, grid, block, *args, shared=0, tiled=False):
     """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
 
-    It runs on the stream that the arrays name: CuPy's name the current one. `shared` bytes are its arrays of shared
-    memory that have no size of their own; `tiled` kernels want as much of L1 for shared memory as there is.
+    It runs on CuPy's current stream. `shared` bytes are its arrays of shared memory that have no size of their own;
+    `tiled` kernels want as much of L1 for shared memory as there is.
     """
     ready = tuple(map(_argument, args))
-    stream = next((a.stream for a in ready if getattr(a, "stream", 0)), 0)
     try:
         if _driver():
-            kernel = _specialized(kernel, ready, shared, tiled)
-        _configured(kernel, grid, block, stream, shared)(*ready)
+            gpu = driver.current_gpu()
+            driver.enter(gpu)
+            kernel = _specialized(kernel, gpu, ready, shared, tiled)
+            driver.start(kernel.handle, gpu, grid, block, shared, ready)
+        else:
+            kernel[grid, block, 0, shared](*ready)
     except Exception as error:
         known = diagnosis.of_driver("a kernel", error)
         if known is None:
@@ -54,17 +59,24 @@ def run(kernel, grid, block, *args, shared=0, tiled=False):
         raise known from error
 
 
-def _specialized(kernel, args, shared, tiled):
+class Specialized(NamedTuple):
+    """A kernel that is compiled for arguments of one form."""
+
+    compiled: object  # Numba's
+    handle: object  # the driver's
+
+
+def _specialized(kernel, gpu, args, shared, tiled):
     """Return the kernel for arguments of these forms: Numba would type each of them at each launch."""
-    key = kernel, _gpu(), shared, tiled, *map(_form, args)
+    key = kernel, gpu, shared, tiled, *map(_form, args)
     specialized = _ready.get(key)
     if specialized is None:
-        specialized = kernel.specialize(*args)
+        compiled = kernel.specialize(*map(_typed, args))
         attributes = {"PREFERRED_SHARED_MEMORY_CARVEOUT": _ALL} if tiled else {}
         if shared > _GIVEN:
             attributes["MAX_DYNAMIC_SHARED_SIZE_BYTES"] = shared
-        _set_attributes(specialized, attributes)
-        _ready[key] = specialized
+        _set_attributes(compiled, attributes)
+        specialized = _ready[key] = Specialized(compiled, driver.handle_of(compiled))
     return specialized
 
 
@@ -72,28 +84,25 @@ def _form(a):
     """Return the properties that decide an argument's type."""
     if isinstance(a, tuple):
         return type(a), *map(_form, a)
-    return (a.dtype.char, a.ndim, a.is_c_contiguous()) if hasattr(a, "is_c_contiguous") else type(a)
+    return type(a) if isinstance(a, driver.NUMBERS) else (a.dtype.char, a.ndim, is_contiguous(a))
+
+
+def _typed(a):
+    """Return an argument whose type Numba knows: CuPy's arrays as views."""
+    if isinstance(a, tuple):
+        return type(a)(*map(_typed, a))
+    return cuda.as_cuda_array(a, sync=False) if hasattr(a, "__cuda_array_interface__") else a
 
 
 def _set_attributes(kernel, values):
     """Set attributes of a kernel by CUDA's names, which Numba has no words for: it asks the driver as Numba does."""
-    from numba.cuda.cudadrv import driver
+    from numba.cuda.cudadrv import driver as numba_driver
 
     (compiled,) = kernel.overloads.values()
     function = compiled._codelibrary.get_cufunc()
     for name, value in values.items():
-        attribute = getattr(driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        driver.driver.cuKernelSetAttribute(attribute, value, function.handle, function.device.id)
-
-
-def _configured(kernel, grid, block, stream, shared):
-    """Return the kernel on a grid, without Numba's warning of few blocks: small arrays have no more."""
-    asked = config.CUDA_LOW_OCCUPANCY_WARNINGS
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
-    try:
-        return kernel[grid, block, stream, shared]
-    finally:
-        config.CUDA_LOW_OCCUPANCY_WARNINGS = asked
+        attribute = getattr(numba_driver.binding.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        numba_driver.driver.cuKernelSetAttribute(attribute, value, function.handle, function.device.id)
 
 
 def _argument(a):
@@ -138,24 +147,24 @@ def scratch(shape, dtype):
 
 
 def array(a):
-    """View an array of GPU memory as Numba takes it."""
+    """Return an array of GPU memory as kernels take it: CuPy's and Numba's as they are."""
     if isinstance(a, np.ndarray):
         if config.ENABLE_CUDASIM:
             return a
         raise DeviceError(f"a CUDA kernel got a NumPy array {a.dtype} {a.shape}; move it with .to_device('cuda')")
-    if hasattr(a, "is_c_contiguous"):  # Numba's own already
+    if hasattr(a, "is_c_contiguous") or hasattr(getattr(a, "data", None), "ptr"):
         return a
     return cuda.as_cuda_array(a, sync=False)  # what waits for the array's stream is the kernel, on that stream
 
 
 def is_contiguous(a):
     """True if the elements of an array of GPU memory lie in C order without gaps."""
-    return a.flags.c_contiguous if isinstance(a, np.ndarray) else array(a).is_c_contiguous()
+    return a.is_c_contiguous() if hasattr(a, "is_c_contiguous") else a.flags.c_contiguous
 
 
 def address(a):
     """Return the address of the first element."""
-    return (a.__array_interface__ if isinstance(a, np.ndarray) else a.__cuda_array_interface__)["data"][0]
+    return a.__array_interface__["data"][0] if isinstance(a, np.ndarray) else driver.address(a)
 
 
 def halves(words):
@@ -171,7 +180,7 @@ def resident(a):
     if not isinstance(a, np.ndarray):
         return a
     if a.nbytes > _SMALL:
-        return kept(_move, (a,))
+        return cached(_move, (a,))
     key = _gpu(), a.dtype.str, a.shape, a.tobytes()
     moved = _equal.get(key)
     if moved is None:
@@ -186,7 +195,7 @@ def all_resident(arrays):
     return type(arrays)(*map(resident, arrays))
 
 
-def kept(make, arrays, *numbers):
+def cached(make, arrays, *numbers):
     """Return make(*arrays, *numbers), called once a GPU for these very arrays and dropped with the first that goes."""
     key = make, _gpu(), *map(id, arrays), *numbers
     if key not in _kept:
@@ -226,11 +235,11 @@ def _driver():
 
 def capability():
     """Return the compute capability of the current GPU; the first that there is a tier for where there is no GPU."""
-    return cuda.current_context().device.compute_capability if _driver() else (7, 0)
+    return driver.compute_capability(driver.current_gpu()) if _driver() else (7, 0)
 
 
 def _gpu():
-    return cuda.current_context().device.id if _driver() else 0
+    return driver.current_gpu() if _driver() else 0
 
 
 def _move(a):

@@ -14,7 +14,7 @@ from .descriptors import DEPTH, swizzled
 
 def image(weights):
     """uint64[planes stages channels 16] of words uint64[planes blocks words lanes], made once for the array."""
-    return launch.kept(_image, (weights,))
+    return launch.cached(_image, (weights,))
 
 
 def _image(weights):

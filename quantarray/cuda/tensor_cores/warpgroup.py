@@ -66,13 +66,13 @@ def _through_registers(context, builder, kind, count, code, sums, *operands):
     data = context.make_array(kind)(context, builder, sums).data
     places = [builder.gep(data, [ir.Constant(_BIT64, i)]) for i in range(count)]
     held = [builder.load(place) for place in places]
-    made = ir.LiteralStructType([_BIT32] * count)
+    results = ir.LiteralStructType([_BIT32] * count)
     constraints = ["=r"] * count + ["l"] * len(operands) + [str(i) for i in range(count)] + ["~{memory}"]
-    signature = ir.FunctionType(made, [operand.type for operand in operands] + [_BIT32] * count)
+    signature = ir.FunctionType(results, [operand.type for operand in operands] + [_BIT32] * count)
     asm = ir.InlineAsm(signature, code, ",".join(constraints), side_effect=True)
-    found = builder.call(asm, [*operands, *held])
+    changed = builder.call(asm, [*operands, *held])
     for i, place in enumerate(places):
-        builder.store(builder.extract_value(found, i), place)
+        builder.store(builder.extract_value(changed, i), place)
 
 
 def _alone(code):

@@ -1,0 +1,62 @@
+"""Add a shortcut to results in memory, and compare the sums with thresholds into bits: one pass for both."""
+
+from functools import cache
+
+import numpy as np
+from numba import cuda
+
+from ..runtime import launch
+from ..runtime.launch import LANES
+from ..runtime.warp import place_of_lane, put_code
+from .finish import changes, code_of
+
+
+def add_shortcut(values, shortcut, levels, bounds, finish, sums, over, out):
+    if not values.size:
+        return
+    packed, real = shortcut.ndim == 3, levels.dtype == np.float64
+    halves = launch.halves(out if out.size else over.reshape(1, 1, 1).view(np.uint64))
+    tables = (launch.resident(a) for a in (finish.thresholds, finish.flip))
+    grid, block = launch.rows_by_halves(len(values), -(-values.shape[1] // LANES))
+    first = launch.halves(shortcut) if packed else shortcut
+    run = _kernel(real, packed, bool(out.size), bool(sums.size))
+    totals = sums if sums.size else over.reshape(1, 1)
+    constants = launch.resident(levels), launch.resident(bounds)
+    launch.run(run, grid, block, values, first, *constants, *tables, changes(finish), totals, over, halves)
+
+
+@cache
+def _kernel(real, packed, codes, stored):
+    """Make a kernel for each form: float32 sums or integers, a shortcut of codes or of values, what is stored."""
+
+    @cuda.jit
+    def add(values, shortcut, levels, bounds, thresholds, flip, changed, sums, over, out):
+        lane, half, row, step = place_of_lane()
+        rows, channels = values.shape
+        channel = half * LANES + lane
+        while row < rows:
+            code = np.uint32(0)
+            if channel < channels:
+                if packed:
+                    level = np.uint32(0)
+                    for plane in range(shortcut.shape[0]):
+                        bit = (shortcut[plane, row, half] >> np.uint32(lane)) & np.uint32(1)
+                        level |= bit << np.uint32(plane)
+                    other = levels[level]
+                else:
+                    other = shortcut[row, channel]
+                if real:
+                    total = np.float64(np.float32(np.float64(values[row, channel]) + np.float64(other)))
+                else:
+                    total = np.int64(values[row, channel]) + np.int64(other)
+                if total < bounds[0] or total > bounds[1]:
+                    over[0] = 1
+                elif stored:
+                    sums[row, channel] = total
+                if codes:
+                    code = code_of(total, thresholds, flip, changed, channel)
+            if codes:
+                put_code(code, lane, out, row, half)
+            row += step
+
+    return add

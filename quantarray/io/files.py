@@ -50,12 +50,14 @@ def whole(op: str, path: Path, write: Callable[[Path], None]) -> None:
         raise
 
 
-def load_npy(op: str, path: Path) -> Array:
-    """Load the array of a .npy file; raise ValueError if it is no whole .npy, OSError if it cannot be read."""
+def load_npy(op: str, path: Path, mapped: bool = False) -> Array:
+    """Load or map the array of a .npy file; raise ValueError if it is no whole .npy, OSError if it is unreadable."""
     if zipfile.is_zipfile(path):
         raise ValueError(f"{op}: {path} must be one array (.npy), got an archive")
     try:
         with open(path, "rb") as f:
+            if mapped:
+                return np.asanyarray(np.load(path, mmap_mode="r", allow_pickle=False))
             return np.asarray(np.lib.format.read_array(f, allow_pickle=False))
     except OSError as error:
         raise OSError(error.errno, f"{op}: {error.strerror or error}", str(path)) from error
@@ -67,7 +69,7 @@ def reason(error: Exception) -> str:
     """Say in one line what is wrong with a file, from any error of its parsers: zipfile, zlib, json, NumPy and more."""
     if isinstance(error, KeyError):
         text = f"it lacks {error}"
-    elif "allow_pickle" in str(error):
+    elif "allow_pickle" in str(error) or "Python objects in dtype" in str(error):
         text = "it holds Python objects, which are never loaded"
     else:
         text = " ".join(str(error).split()) or type(error).__name__

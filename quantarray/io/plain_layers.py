@@ -39,17 +39,17 @@ class PlainLayer:
 
 def array_of(where: str, arrays: dict[str, Array], name: Any, dtype: str, ndims: tuple[int, ...]) -> Array:
     """Return a named array; raise FormatError unless it has this dtype ("integer": any) and number of axes."""
-    found = arrays.get(name) if isinstance(name, str) else None
-    if found is None:
+    array = arrays.get(name) if isinstance(name, str) else None
+    if array is None:
         raise FormatError(f"{where}: there is no array {name!r}")
-    fits = found.dtype.kind in "iu" if dtype == "integer" else found.dtype == np.dtype(dtype)
-    if not fits or found.ndim not in ndims:
+    fits = array.dtype.kind in "iu" if dtype == "integer" else array.dtype == np.dtype(dtype)
+    if not fits or array.ndim not in ndims:
         axes = " or ".join(map(str, ndims))
-        got = f"{found.dtype} {found.shape}"
+        got = f"{array.dtype} {array.shape}"
         raise FormatError(f"{where}: {name} must be {dtype} with {axes} axes, got {got}")
-    if 0 in found.shape[1:] or (0 in found.shape and name not in ("input", "expected", "labels")):
-        raise FormatError(f"{where}: {name} is empty, {found.shape}")
-    return found
+    if 0 in array.shape[1:] or (0 in array.shape and name not in ("input", "expected", "labels")):
+        raise FormatError(f"{where}: {name} is empty, {array.shape}")
+    return array
 
 
 def read_layers(
@@ -63,9 +63,9 @@ def read_layers(
             raise FormatError(f"layer {i}: op must be one of {', '.join(_KEYS)}, got {op!r:.40}")
         where = f"layer {i} ({op})"
         required, optional = _KEYS[op]
-        given = set(spec) - {"op"}
-        if not required <= given <= required | optional:
-            missing, foreign = sorted(required - given), sorted(given - required - optional)
+        keys = set(spec) - {"op"}
+        if not required <= keys <= required | optional:
+            missing, foreign = sorted(required - keys), sorted(keys - required - optional)
             raise FormatError(f"{where}: keys {missing} are missing, keys {foreign} do not belong there")
         if op == "max_pool2d":
             layer = _pool(where, spec, shape)
@@ -155,10 +155,10 @@ def _window(
 
 
 def _pad(where: str, spec: dict[str, Any]) -> tuple[int, int]:
-    given = spec.get("pad", 0)
-    pair = given if isinstance(given, list) else [given, given]
+    value = spec.get("pad", 0)
+    pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2:
-        raise FormatError(f"{where}: pad must be an integer or two, got {given!r:.40}")
+        raise FormatError(f"{where}: pad must be an integer or two, got {value!r:.40}")
     return _whole(where, "pad", pair[0], 0), _whole(where, "pad", pair[1], 0)
 
 

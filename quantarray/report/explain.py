@@ -14,16 +14,24 @@ from ..backends.registry import product_costs, source_code
 from ..core.text import table
 from ..ops.products import folded_thresholds, select
 from ..ops.products.convolution import conv2d
+from ..ops.products.convolution_1d_3d import conv1d, conv3d
 from ..ops.products.lanes import LANES, TILE
 from ..ops.products.matrix_product import linear, matmul
 
 _OP = "explain"
-_RIGHT: dict[Any, str] = {conv2d: "w", linear: "w", matmul: "b"}  # where calls are kept once they are prepared
+_RIGHT: dict[Any, str] = {
+    conv1d: "w",
+    conv2d: "w",
+    conv3d: "w",
+    linear: "w",
+    matmul: "b",
+}  # where calls are kept once they are prepared
 _OF_WAYS = {  # the kernels of ways that have no kernel's name
     select.BIT_SLICED: ("sliced", "turn"),
     select.PAIRS_OF_TAPS: ("depthwise_bytes", "depthwise_codes"),
     select.BY_PLANES: ("depthwise",),
     select.RESCALED: ("rescale",),
+    select.PLANES: ("add_planes",),
     select.IN_ROWS: ("unroll",),
     select.IN_WINDOWS: ("unroll",),
     select.PACKED: ("pack",),
@@ -96,7 +104,8 @@ class Explanation:
 def explain(function: Callable[..., Any], *args: Any, code: str | None = None, **kwargs: Any) -> Explanation:
     """Say how `function(*args, **kwargs)` is computed: the ways in order, why each was taken or not, and the kernel.
 
-    function: `conv2d`, `linear` or `matmul`; the other arguments are its own. The call is prepared anew and made once.
+    function: `conv1d`, `conv2d`, `conv3d`, `linear` or `matmul`; the other arguments are its own. The call is prepared
+    anew and made once.
     At each stage (groups, taps, constants, kernel, ..) the ways are listed in the order in which they are asked. A way
     is refused for a reason, or has a cost, in units of the cost model, of a tile of 4 windows by 32 output channels;
     the cheapest is taken, and of ways without a cost the first.

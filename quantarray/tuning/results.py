@@ -11,13 +11,18 @@ from typing import Any, NamedTuple
 from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..core.text import table
-from ..ops.products import convolution, matrix_product
+from ..ops.products import convolution, convolution_1d_3d, matrix_product
 
 _TUNED: dict[str, Any] = {
+    "conv1d": convolution_1d_3d.conv1d,
     "conv2d": convolution.conv2d,
+    "conv3d": convolution_1d_3d.conv3d,
     "linear": matrix_product.linear,
     "matmul": matrix_product.matmul,
 }
+
+
+_OPERANDS = ("bias", "out", "residual", "return_sum")  # of no meaning to a kernel of products
 
 
 class Problem(NamedTuple):
@@ -52,7 +57,7 @@ def problem_of(op: str, x: Any, w: QuantArray, arguments: tuple[Any, ...], bias:
 @cache
 def _options(op: str) -> tuple[tuple[str, Any], ...]:
     parameters = inspect.signature(_TUNED[op]).parameters.values()
-    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in ("bias", "out")]
+    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in _OPERANDS]
     return tuple((p.name, p.default) for p in named)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import or_
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -57,7 +59,8 @@ def hamming(a: QuantArray, b: QuantArray, axis: Axes | None = -1, *, keepdims: b
 
 
 def _differing(words: list[Array]) -> Array:
-    return np.bitwise_or.reduce(words[0] ^ words[1], axis=0, keepdims=True)
+    differing: Array = reduce(or_, words[0] ^ words[1])[None]  # CuPy's bitwise_or has no reduce
+    return differing
 
 
 def vecdot(a: QuantArray, b: QuantArray, *, axis: int = -1) -> Array:

@@ -100,7 +100,7 @@ class Call(NamedTuple):
     packed: Packed | None  # the result, if it is thresholded
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    flags: tuple[bool, ...] = ()  # arguments that a kernel has besides
+    more: tuple[Array, ...] = ()  # arguments that a kernel has besides
 
     @property
     def finish(self) -> Finish:
@@ -116,10 +116,10 @@ class Call(NamedTuple):
         if self.packed is None:
             result = empty(self.device, self.shape, self.dtype) if out is None else out
             rows = math.prod(self.shape[:-1]), self.shape[-1]
-            run(x, self.fixed, *self.flags, result.reshape(rows))
+            run(x, self.fixed, *self.more, result.reshape(rows))
             return result
         words = self.packed.empty()
-        run(x, self.fixed, *self.flags, words.reshape(self.packed.rows))
+        run(x, self.fixed, *self.more, words.reshape(self.packed.rows))
         return self.packed(words)
 
 

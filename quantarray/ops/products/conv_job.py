@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,27 @@ from .lanes import TILE
 from .operand import Operand
 
 _MOST_SEEN = 1 << 15  # words of the rows under the windows of one row that are made bytes at a time: 2 MiB
+
+
+class Options(NamedTuple):
+    """A set of the arguments of a convolution besides x, w, bias and out, by which prepared calls are looked up."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    groups: Any
+    pad_value: Any
+    requantize: Thresholds | None
+    out_dtype: Any
+    data_format: Any
+    flip_kernel: Any
+
+
+class Shortcut(NamedTuple):
+    """A shortcut that is added to a convolution before its thresholds."""
+
+    residual: Any
+    return_sum: Any
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,7 @@ class Job:
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
     merged: bool = False  # w has the groups of the caller's merged
     folds: bool = True  # constants of x have thresholds that stand for those of real results
+    shared: bool = True  # constants of x are one for all images
     unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
 
     @property
@@ -54,13 +76,13 @@ class Job:
     @property
     def side_by_side(self) -> int:
         """Count the axes of windows, the last ones, along which taps lie side by side with no bits between."""
-        return 2 if self.of_bytes else self.unrolled
+        return len(self.window.size) if self.of_bytes else self.unrolled
 
     @property
     def rows(self) -> tuple[int, int]:
         """(rows of taps side by side in a window, taps in each)."""
-        size = self.window.size
-        return math.prod(size[: 2 - self.side_by_side]), math.prod(size[2 - self.side_by_side :])
+        size, whole = self.window.size, len(self.window.size) - self.side_by_side
+        return math.prod(size[:whole]), math.prod(size[whole:])
 
     def words_of(self, channels: int) -> int:
         """Count the words that a window would span with so many channels a group."""
@@ -70,7 +92,8 @@ class Job:
     @property
     def few_channels(self) -> bool:
         """True where a pixel fills less than a word, so that taps side by side could save some."""
-        return not self.of_bytes and self.groups == 1 and self.w.shape[3] < WORD_BITS
+        two_axes = len(self.window.size) == 2
+        return two_axes and not self.of_bytes and self.groups == 1 and self.w.shape[3] < WORD_BITS
 
     @property
     def pixels(self) -> int:
@@ -80,7 +103,7 @@ class Job:
     @property
     def forms(self) -> Forms:
         """Describe the windows of all images besides their words."""
-        if self.side_by_side:
+        if self.side_by_side or len(self.window.size) != 2:
             return Forms()
         images, words, window = self.shape[0], word_count(self.w.shape[3]), self.window
         fits = self.groups == 1 and 0 < window.seen_words(words) <= _MOST_SEEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,11 +12,22 @@ import numpy as np
 
 from ...arrays.array import QuantArray
 from ...backends.registry import contiguous, empty, kernel
-from ...core.dtypes import Array
+from ...core.dtypes import Array, uint1
 from ...core.format import WORD_BITS, word_count
 from ...kernels.operands import Fixed, Frame, Left, Plan, Right, Squares
 from ...kernels.windows import along, classes, counted, frame, images_of_a_tile, over_images, plan, squares
-from . import bit_sliced, calls, epilogue, folded_thresholds, scaled_sums, select
+from . import (
+    bit_sliced,
+    calls,
+    depthwise_plan,
+    epilogue,
+    folded_thresholds,
+    geometry,
+    parts,
+    plane_sums,
+    scaled_sums,
+    select,
+)
 from .conv_job import Job
 from .lanes import TILE, CopyLanes, GroupLanes, full_lane, layout_of, weight_words, words_of
 from .operand import Operand, lower
@@ -81,10 +93,10 @@ class InTurns(NamedTuple):
 
     exact: folded_thresholds.Exact
     images: int
-    otherwise: Contraction
+    otherwise: Contraction | plane_sums.PlaneSums
 
     @property
-    def call(self) -> calls.Sums | scaled_sums.Scaled | folded_thresholds.Folded:
+    def call(self) -> calls.Sums | calls.Output | scaled_sums.Scaled | folded_thresholds.Folded:
         return self.otherwise.call
 
     def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
@@ -99,6 +111,51 @@ class InTurns(NamedTuple):
         return self.otherwise(x, out)
 
 
+_Whole = Contraction | plane_sums.PlaneSums | InTurns | depthwise_plan.Channelwise
+_Run = _Whole | parts.ByOutputs | parts.ByRows | calls.OfNothing
+
+
+class Prepared(NamedTuple):
+    """A checked convolution, ready to run for any x of one form; w's cache holds it."""
+
+    shape: tuple[int, ...]  # of the result, with channels last
+    channels_first: bool
+    pack: Callable[[Array], QuantArray] | None  # an image of bytes, if it is not taken as it is
+    run: _Run
+    reach: int = 0  # of exact sums with bias
+
+    def __call__(self, x: Any, out: Array | None = None) -> Any:
+        """Compute the result, in `out` if it is passed: C-contiguous, two axes of an image."""
+        axes = len(self.shape) - 2
+        if self.channels_first:
+            x = x.transpose(*geometry.to_last(axes))
+        if axes != 2:
+            x = two_axes(x)
+        if self.pack is not None and not isinstance(x, QuantArray):  # bytes, as `operand` has it
+            x = self.pack(x)
+        if isinstance(self.run, (depthwise_plan.Channelwise, calls.OfNothing)):
+            result = self.run(x, lower("conv2d", "x", x), out=out)
+        else:
+            result = self.run(x, out)
+        if axes != 2:
+            result = result.reshape(*self.shape)
+        return result.transpose(*geometry.to_first(axes)) if self.channels_first else result
+
+    def rows(self, out: Array | None) -> Array | None:
+        """View a result with channels last as one of two axes of an image."""
+        return out if out is None or len(self.shape) == 4 else out.reshape(self.run.call.shape)
+
+
+def two_axes(a: Any) -> Any:
+    """View lines [n w c] as images of one row, and volumes [n d h w c] as images of d * h rows.
+
+    >>> two_axes(np.zeros((2, 3, 4, 5, 6))).shape, two_axes(np.zeros((2, 5, 6))).shape
+    ((2, 12, 5, 6), (2, 1, 5, 6))
+    """
+    rows = math.prod(a.shape[1:-2])
+    return a.reshape(a.shape[0], rows, *a.shape[-2:])
+
+
 def _left(words: Array, a: Operand, images: int) -> Left:
     """Wrap words of an image with the constants of its lowered form."""
     if a.exact:
@@ -108,11 +165,13 @@ def _left(words: Array, a: Operand, images: int) -> Left:
     return calls.left(words, a.terms, images, False, scale, offset)
 
 
-def prepare(job: Job) -> Contraction:
+def prepare(job: Job) -> Contraction | plane_sums.PlaneSums:
     """Lay the weights out, and everything else that does not depend on the words of x."""
     constants = select.pick(select.CONSTANTS, job)
     if constants == select.RESCALED:
         return _prepare_scaled(job)
+    if constants == select.PLANES:
+        return prepare_planes(job)
     return _prepare_folded(job) if constants == select.FOLDED else _prepare(job)
 
 
@@ -162,6 +221,35 @@ def _prepare_scaled(job: Job) -> Contraction:
     rescale = scaled_sums.Rescale(of_pixel, scale[0], ones[:, 0], pad, bias)
     call = scaled_sums.Scaled.of(exact.call, exact.images, rescale)
     return exact._replace(images=job.shape[0], call=call)
+
+
+def prepare_planes(job: Job) -> plane_sums.PlaneSums:
+    """Prepare the exact sums of all pairs of terms, and the pass that adds them up."""
+    w, channels = plane_sums.stacked_weights(job.w, job.b), job.shape[3]
+    terms = job.terms if len(job.terms) == 1 else uint1._term_rows
+    shape = (job.shape[0] * len(job.terms), *job.shape[1:3], w.shape[0])
+    exact = replace(job.of_integers, w=w, b=lower("conv2d", "w", w), terms=terms, plain=True, shape=shape)
+    exact = replace(exact, unrolled=select.AXES[select.pick(select.TAPS, exact)] if exact.few_channels else 0)
+    window = classes(job.window)
+    sums, outside = _sums_by_class(job, window.inside)
+    n_inside = window.inside.sum(axis=1) * job.w.shape[3]
+    n_outside = window.inside.shape[1] * job.w.shape[3] - n_inside
+    scale, offset = _weight_constants(job.b, channels)
+    pad, bias = epilogue.real_extras(job.pad, job.bias, outside, n_outside, scale, offset)
+    held = plane_sums.Weights(
+        scale, offset if plane_sums.has_offset(job.b) else offset[:0], sums, n_inside, pad, bias,
+    )  # fmt: skip
+    finish = epilogue.finish(job.requantize, channels, True, lanes=GroupLanes(channels, 1))
+    output = calls.Output(calls.packed(job.device, job.requantize, job.shape), job.dtype, job.shape)
+    return plane_sums.PlaneSums(prepare(exact), window.of_pixel, held, finish, output)
+
+
+def _sums_by_class(job: Job, inside: Array) -> tuple[Array, Array]:
+    """Return the terms' sums over inner and padded taps [classes terms channels]."""
+    words = job.b.words.reshape(job.b.planes, job.shape[3], job.window.taps, -1)
+    by_tap = epilogue.term_sums(job.b.terms, job.w.shape[3], words)
+    sums = np.moveaxis(by_tap @ inside.T.astype(np.int64), -1, 0)
+    return sums, by_tap.sum(axis=-1)[None] - sums
 
 
 def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:

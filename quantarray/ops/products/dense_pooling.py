@@ -1,21 +1,88 @@
-"""Pooling of dense arrays [n h w c], one axis of the window after the other: kh + kw passes, not kh * kw."""
+"""Pooling of dense arrays [n .. c]: float32 of up to three axes by a kernel on the CPU.
+
+All others go by one axis of the window after the other: kh + kw passes, not kh * kw.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...backends.registry import device_of, namespace
-from ...kernels.windows import Window
+from ...backends.registry import device_of, kernel, namespace
+from ...core.dtypes import Array
+from ...kernels.windows import Window, classes
 
+_AXES = 3  # of an image that the kernel takes
 _EXACT = 2**53  # up to which float64 holds every integer
 
 
-def largest(x: Any, window: Window) -> Any:
-    """Find the largest element of each window, in x's dtype; NaN where a window has one."""
-    least = -np.inf if x.dtype.kind == "f" else False if x.dtype.kind == "b" else np.iinfo(x.dtype).min
-    return _reduced(x, window, namespace(device_of(x)).maximum, least, x.dtype)
+def largest(x: Any, window: Window, turned: Array | None = None) -> Any:
+    """Find the largest element of each window, in x's dtype, or the smallest in channels that are `turned`; NaN where a
+    window has one."""
+    x = _turned_over(x, turned)
+    if takes(x):
+        before = [first for first, _ in window.pads]
+        return _turned_over(pooled(x, window.size, window.stride, window.dilation, before, window.output), turned)
+    return _turned_over(_reduced(x, window, namespace(device_of(x)).maximum, _least(x.dtype), x.dtype), turned)
+
+
+def takes(x: Any) -> bool:
+    """Return True if the kernel takes an array [n .. c]: float32 in C order on the CPU, of one to three axes."""
+    return (
+        isinstance(x, np.ndarray) and x.dtype == np.float32 and 3 <= x.ndim <= _AXES + 2 and x.flags.c_contiguous
+    )  # fmt: skip
+
+
+def pooled(
+    x: Array, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int], before: Sequence[int],
+    output: Sequence[int], counts: Array | None = None,
+) -> Array:  # fmt: skip
+    """Return the largest value of each window of an x that the kernel `takes`, or its sum divided by `counts`.
+
+    before: places of padding in front of each axis. counts float32[output]; sums are float32, taps in order.
+    """
+    missing = _AXES - (x.ndim - 2)
+    axes = zip(size, stride, dilation, before, strict=True)
+    grid = np.array([(1, 1, 1, 0)] * missing + list(axes), np.int64)
+    wide = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
+    out = np.empty((len(x), *(1,) * missing, *output, x.shape[-1]), np.float32)
+    divisors = np.empty(0, np.float32) if counts is None else np.ascontiguousarray(counts, np.float32).reshape(-1)
+    kernel("cpu", "pool_values")(wide, grid, divisors, out)
+    return out.reshape(len(x), *output, x.shape[-1])
+
+
+def _turned_over(x: Any, turned: Array | None) -> Any:
+    """Return x in the opposite order in some channels, without an overflow: ~x of integers, -x of floats."""
+    if turned is None:
+        return x
+    xp = namespace(device_of(x))
+    return xp.where(xp.asarray(turned), -x if x.dtype.kind == "f" else ~x, x)
+
+
+def largest_and_places(x: Any, window: Window, turned: Array | None = None) -> tuple[Any, Any]:
+    """Find the largest element of each window, the first of equal ones or of NaNs, and where in the image it lies."""
+    xp, x = namespace(device_of(x)), _turned_over(x, turned)
+    places = xp.arange(math.prod(window.image), dtype=np.int64).reshape(1, *window.image, 1)
+    places = xp.broadcast_to(places, x.shape)
+    for axis in range(len(window.image)):
+        best = _full(x, window, axis, _least(x.dtype), x.dtype)
+        where = _full(x, window, axis, np.iinfo(np.int64).max, np.dtype(np.int64))
+        for source, to in _taps_of(window, axis):
+            new, at, old, held = x[source], places[source], best[to], where[to]
+            better = (new > old) | ((new == old) & (at < held))
+            if x.dtype.kind == "f":
+                better |= xp.isnan(new) & (~xp.isnan(old) | (at < held))
+            xp.copyto(old, new, where=better)
+            xp.copyto(held, at, where=better)
+        x, places = best, where
+    return _turned_over(x, turned), places
+
+
+def _least(dtype: np.dtype[Any]) -> Any:
+    return -np.inf if dtype.kind == "f" else False if dtype.kind == "b" else np.iinfo(dtype).min
 
 
 def mean(op: str, x: Any, window: Window) -> Any:
@@ -30,7 +97,7 @@ def mean(op: str, x: Any, window: Window) -> Any:
     xp = namespace(device_of(x))
     with np.errstate(invalid="ignore", over="ignore"):
         total = _reduced(x, window, xp.add, 0, np.dtype(np.float64 if real else np.int64))
-        means = total / xp.asarray(_inside(window))
+        means = total / xp.asarray(_counted(window))
         return means if x.dtype == np.float64 else means.astype(np.float32)
 
 
@@ -43,38 +110,39 @@ def _check_reach(op: str, x: Any, window: Window) -> None:
         raise OverflowError(f"{op}: sums of {taps} elements of x may reach {reach}, beyond 2**53; divide x before")
 
 
-def _inside(window: Window) -> Any:
-    """float64[oh ow 1]: how many elements of each window are inside the image."""
-    counts = [np.zeros(n) for n in window.output]
-    for axis, count in enumerate(counts):
-        for _, to in _taps(window, axis):
-            count[to] += 1
-    return counts[0][:, None, None] * counts[1][:, None]
+def _counted(window: Window) -> Any:
+    """float64[.. 1]: how many elements of each window count in its mean."""
+    of = classes(window)
+    return of.counted[of.of_pixel].astype(np.float64).reshape(*window.output, 1)
 
 
 def _reduced(x: Any, window: Window, combine: Any, neutral: Any, dtype: np.dtype[Any]) -> Any:
     """Combine the elements of each window, in memory of the same order of axes as x."""
-    xp = namespace(device_of(x))
-    for axis in (0, 1):
-        shape = list(x.shape)
-        shape[1 + axis] = window.output[axis]
-        out = xp.full_like(x, neutral, dtype=dtype, shape=tuple(shape))
-        lead = (slice(None),) * (1 + axis)
-        for source, to in _taps(window, axis):
-            view = out[(*lead, to)]
-            combine(view, x[(*lead, source)], out=view, casting="unsafe")
+    for axis in range(len(window.image)):
+        out = _full(x, window, axis, neutral, dtype)
+        for source, to in _taps_of(window, axis):
+            view = out[to]
+            combine(view, x[source], out=view, casting="unsafe")
         x = out
     return x
 
 
-def _taps(window: Window, axis: int) -> list[tuple[slice, slice]]:
-    """Yield, for each tap of an axis, the elements of the image under it and the outputs whose window has it inside."""
-    n, size, stride, before = window.image[axis], window.size[axis], window.stride[axis], window.pads[axis][0]
-    pairs = []
-    for tap in range(max(0, before - (window.output[axis] - 1) * stride), min(size, n + before)):
-        first = max(0, -(-(before - tap) // stride))
-        last = min(window.output[axis], (n - 1 + before - tap) // stride + 1)
+def _full(x: Any, window: Window, axis: int, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Allocate what a pass along an axis makes of x."""
+    shape = list(x.shape)
+    shape[1 + axis] = window.output[axis]
+    return namespace(device_of(x)).full_like(x, value, dtype=dtype, shape=tuple(shape))
+
+
+def _taps_of(window: Window, axis: int) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """Yield, for each tap of an axis, the elements of x under it and the outputs whose window has it inside."""
+    n, stride, before = window.image[axis], window.stride[axis], window.pads[axis][0]
+    lead = (slice(None),) * (1 + axis)
+    for tap in range(window.size[axis]):
+        ahead = before - tap * window.dilation[axis]  # the image begins so many places behind the tap of output 0
+        first = max(0, -(-ahead // stride))
+        last = min(window.output[axis], (n - 1 + ahead) // stride + 1)
         if first < last:
-            start = first * stride + tap - before
-            pairs.append((slice(start, start + (last - first - 1) * stride + 1, stride), slice(first, last)))
-    return pairs
+            start = first * stride - ahead
+            source = slice(start, start + (last - first - 1) * stride + 1, stride)
+            yield (*lead, source), (*lead, slice(first, last))

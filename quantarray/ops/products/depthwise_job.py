@@ -29,8 +29,7 @@ class Weights(NamedTuple):
 def weights(w: QuantArray, b: Operand) -> Weights:
     """Return depthwise weights [o kh kw 1], packed on their outputs, as channels."""
     channels = w.shape[0]
-    scale, offset = b.constants(4)
-    scale, offset = scale[:, :, 0, 0, 0], offset[:, 0, 0, 0]
+    scale, offset = (c.reshape(*c.shape[: c.ndim - w.ndim + 1], -1)[..., 0] for c in b.constants(w.ndim))
     if w.group is not None:
         index = np.arange(channels) // w.group
         scale, offset = (c if c.shape[-1] == 1 else c[..., index] for c in (scale, offset))
@@ -66,13 +65,12 @@ class DepthwiseJob:
 
     @property
     def lanes(self) -> CopyLanes:
-        return CopyLanes(self.channels, self.shape[3] // max(self.channels, 1))
+        return CopyLanes(self.channels, self.shape[-1] // max(self.channels, 1))
 
     @property
-    def inside(self) -> Array:
-        """int64[classes]: the elements inside, by which means are divided; 1 where results are no means."""
-        inside = classes(self.window).inside.sum(axis=1)
-        return inside if self.mean else np.ones_like(inside)
+    def divisor(self) -> Array:
+        """float64[classes]: what means are divided by; empty where results are no means."""
+        return classes(self.window).counted.astype(np.float64) if self.mean else np.empty(0)
 
     @property
     def packed(self) -> calls.Packed | None:

@@ -24,11 +24,11 @@ class Channelwise(NamedTuple):
     exact: scaled_sums.Scaled | folded_thresholds.Folded | None  # for an x with the same constants for all channels
 
     def __call__(self, x: QuantArray, a: Operand, out: Array | None = None) -> Any:
-        """x [n h w c] and its lowered form in, the result out."""
+        """x [n .. c] and its lowered form in, the result out."""
         if a.exact:
             return (self.exact or self.call)(calls.left(a.words, a.terms, len(x), False), out)
-        scale, offset = a.constants(4)
-        scale, offset = by_channel(x, scale[:, :, 0, 0])[None], by_channel(x, offset[:, 0, 0])[None]
+        scale, offset = (c.reshape(*c.shape[: c.ndim - x.ndim + 1], c.shape[-1]) for c in a.constants(x.ndim))
+        scale, offset = by_channel(x, scale)[None], by_channel(x, offset)[None]
         left = calls.left(a.words, a.terms, len(x), False, scale, offset)
         call = self.exact if self.exact and scale.shape[-1] == offset.shape[-1] == 1 else self.call
         return call(left, out)
@@ -39,13 +39,12 @@ def prepare(job: DepthwiseJob) -> Channelwise:
     constants = select.pick(select.DEPTHWISE_CONSTANTS, job)
     if constants == select.EXACT:
         return Channelwise(_sums(job, job.requantize), None)
-    call, images, inside = _by_planes(job), job.shape[0], job.inside
+    call, images, divisor = _by_planes(job), job.shape[0], job.divisor
     if constants == select.FOLDED:
         exact = _sums(job.of_integers, job.requantize)
-        return Channelwise(call, folded_thresholds.fold(call, exact, images, int(inside.max(initial=1))))
+        return Channelwise(call, folded_thresholds.fold(call, exact, images, int(divisor.max(initial=1))))
     if constants == select.RESCALED:
         scale, of_pixel = job.w.scale[0], classes(job.window).of_pixel
-        divisor = inside.astype(np.float64) if job.mean else np.empty(0)
         rescale = scaled_sums.Rescale(of_pixel, scale, job.sums[:, 0], *job.real_extras, divisor)
         return Channelwise(call, scaled_sums.Scaled.of(_sums(job.of_integers), images, rescale))
     return Channelwise(call, None)
@@ -66,7 +65,7 @@ def _sums(job: DepthwiseJob, law: Thresholds | None = None) -> calls.Sums:
 
 def _by_planes(job: DepthwiseJob) -> calls.Call:
     where, last = plan(job.window, job.lanes.width // WORD_BITS, 1, 1), _last_step(job, np.dtype(np.int64))
-    results = job.packed, job.dtype, job.shape, (job.mean,)
+    results = job.packed, job.dtype, job.shape, (job.divisor,)
     return calls.Call(job.device, "depthwise", Fixed(_right(job), where, last, {}, {}), *results)
 
 
@@ -94,11 +93,11 @@ def _last_step(job: DepthwiseJob, dtype: np.dtype[Any]) -> Finish:
     else:
         outside = job.w.values.sum(axis=1) - job.sums
         extra = epilogue.integer_extra(job.terms, job.sums, int(job.pad), job.bias, outside, dtype)
-    return epilogue.finish(job.requantize, job.shape[3], job.real, extra, pad, shift, lanes=job.lanes)
+    return epilogue.finish(job.requantize, job.shape[-1], job.real, extra, pad, shift, lanes=job.lanes)
 
 
 def by_channel(x: QuantArray, constant: Array) -> Array:
     """Repeat the groups of a constant [.., channels or groups or 1]."""
     if x.group is None or constant.shape[-1] == 1:
         return constant
-    return np.asarray(constant[..., np.arange(x.shape[3]) // x.group])
+    return np.asarray(constant[..., np.arange(x.shape[-1]) // x.group])

@@ -74,8 +74,10 @@ class ByBytes:
         return Cuts(laid_out, np.concatenate([lowest, changes], axis=1) & used)
 
 
-def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic]) -> str:
+def refusal(device: str, terms: Array, values: Array, dtype: np.dtype[np.generic], window: Window) -> str:
     """Say why weights int64[terms taps outputs] are not multiplied as 16-bit numbers by codes as bytes; else ""."""
+    if len(window.image) != 2:
+        return "windows have not two axes"
     if not has_kernel(device, "depthwise_bytes"):
         return f"there is no kernel for it on {device}"
     if len(terms) > 1 or len(values) > 1 or terms[0, 1] > _PLANES:

@@ -95,6 +95,24 @@ class Domain(NamedTuple):
         return np.where(below, ALWAYS, np.where(above, NEVER, inside.astype(np.int64)))
 
 
+def last_before(rank: Callable[[Array], Array], count: int, rising: Array, domain: Domain) -> Array:
+    """Find the last key before each rank 1 .. count, [count, *channels], by bisection; falling channels from the end.
+
+    rank: returns the ranks of values [count, *channels]. rising: bool [*channels]. The key k is for `value > k` where
+    rising and `value <= k` where not, which is `Thresholds` with greater = strict = rising.
+    """
+    up = np.broadcast_to(rising, (count, *rising.shape))
+    low = np.full(up.shape, domain.first - 1)  # rank below, or no value is
+    high = np.full(up.shape, domain.last + 1)  # rank at least, or no value is
+    wanted = np.arange(1, count + 1).reshape(-1, *(1,) * rising.ndim)
+    while (still := high - low > 1).any():
+        middle = np.clip((low + high) // 2, domain.first, domain.last)  # where it is not still looked for
+        passed = rank(domain.value(domain.mirrored(middle, up))) >= wanted
+        high, low = np.where(still & passed, middle, high), np.where(still & ~passed, middle, low)
+    # Rising: passes where key > low. Falling: a mirrored key passes from `high` on
+    return np.where(up, low, domain.mirrored(high, up))
+
+
 def domain_of(op: str, of: Any) -> Domain:
     """Return the domain of a dtype or a range."""
     if isinstance(of, range):
@@ -141,21 +159,8 @@ class Codes(NamedTuple):
         return np.asarray(self.ranks[encoding.codes(self.op, self.into, _evaluated(self.op, self.f, v), self.law)])
 
     def searched(self, rising: Array, domain: Domain) -> Array:
-        """Find the last key before each code, [channels, count], by bisection; falling channels from the end.
-
-        The key k is for `value > k` where rising and `value <= k` where not, which is `Thresholds` with greater =
-        strict = rising.
-        """
-        count, up = self.into.dtype.n_levels - 1, rising[:, None]
-        low = np.full((rising.size, count), domain.first - 1)  # code below j, or nothing is
-        high = np.full((rising.size, count), domain.last + 1)  # code at least j, or nothing is
-        wanted = np.arange(1, count + 1)
-        while (still := high - low > 1).any():
-            middle = np.clip((low + high) // 2, domain.first, domain.last)  # where it is not still looked for
-            passed = self(domain.value(domain.mirrored(middle, up)).T).T >= wanted
-            high, low = np.where(still & passed, middle, high), np.where(still & ~passed, middle, low)
-        # Rising: passes where key > low. Falling: a mirrored key passes from `high` on
-        return np.where(up, low, domain.mirrored(high, up))
+        """Find the last key before each code, [channels, count]; `last_before` says for which comparisons."""
+        return last_before(self.__call__, self.into.dtype.n_levels - 1, rising, domain).T
 
     def thresholds(self, keys: Array, rising: Array, domain: Domain) -> Thresholds:
         """Return thresholds at the keys that `searched` gives."""

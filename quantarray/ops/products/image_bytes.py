@@ -26,7 +26,7 @@ def packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:
     """Return (the job for packed images, what packs them), with windows unrolled where that saves words."""
     window, c = job.window, job.w.shape[3]
     saves = word_count(window.taps * c) < window.taps * word_count(c)
-    if not saves or job.groups != 1 or job.pad != 0:
+    if not saves or job.groups != 1 or job.pad != 0 or len(window.size) != 2:
         return replace(job, of_bytes=False), pack
     unroll, w = UnrolledBytes(window), side_by_side(job.w)
     b = lower("conv2d", "w", w)

@@ -17,10 +17,11 @@ from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS, word_count
 from ...kernels.operands import Fixed, Forms, Right
 from ...kernels.windows import row_plan
-from . import calls, epilogue, folded_thresholds, parts, scaled_sums, select
+from . import calls, conv_plan, epilogue, folded_thresholds, geometry, parts, plane_sums, scaled_sums, select
+from .conv_job import Job
 from .few_outputs import FewOutputs
 from .lanes import TILE, GroupLanes, full_lane, layout_bytes, layout_of, weight_words, words_of
-from .operand import Operand, from_dense, is_dense, lower, plain_terms, result_type, row_step, summed
+from .operand import Operand, from_dense, is_dense, lower, plain_terms, result_type, row_step, shared, summed
 
 
 def operands(
@@ -38,11 +39,11 @@ class Product(NamedTuple):
     op: str
     part: int
     terms: Array | None  # of x, if its words are taken as they are
-    call: calls.Call | scaled_sums.Scaled | folded_thresholds.Folded | FewOutputs
+    call: calls.Call | scaled_sums.Scaled | folded_thresholds.Folded | FewOutputs | Planes
 
     def __call__(self, x: Any, out: Array | None = None) -> Any:
         q = x if isinstance(x, QuantArray) else from_dense(x, x.ndim - 1)
-        if isinstance(self.call, FewOutputs):
+        if isinstance(self.call, (FewOutputs, Planes)):
             return self.call(q, out)
         if self.terms is not None:
             return self.call(calls.left(q.words, self.terms, 1, True), out)
@@ -53,6 +54,23 @@ class Product(NamedTuple):
         scale = np.moveaxis(_rows(scale, 1, q.shape, q.group, self.part), -1, 0)[..., None]
         offset = np.moveaxis(_rows(offset[None], 1, q.shape, q.group, self.part)[0], -1, 0)[..., None]
         return self.call(calls.left(a.words, a.terms, 1, True, contiguous(scale), contiguous(offset)), out)
+
+
+class Planes(NamedTuple):
+    """A product by sums of planes: rows are images of one pixel."""
+
+    sums: plane_sums.PlaneSums
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.sums.call.dtype
+
+    def __call__(self, x: QuantArray, out: Array | None = None) -> Any:
+        """Multiply x [.. k]."""
+        rows = x.reshape(math.prod(x.shape[:-1]), 1, 1, x.shape[-1])
+        to = None if out is None else out.reshape(self.sums.call.shape)
+        return self.sums(rows, to).reshape(*self.shape)
 
 
 class Kind(NamedTuple):
@@ -128,11 +146,13 @@ def _whole(kind: Kind, x: Any, w: QuantArray, shift: Array | None, requantize: T
     q, k, shape = _sample(x), w.shape[1], (*x.shape[:-1], w.shape[0])
     a, b = lower(kind.op, "x", q), lower(kind.op, "w", w)
     terms = None if kind.real else plain_terms(q)
-    problem = select.MatrixJob(kind.device, kind.real, requantize, a.terms, b, k, kind.part)
+    problem = select.MatrixJob(kind.device, kind.real, requantize, a.terms, b, k, kind.part, shared=shared(a, q.ndim))
     constants = select.pick(select.CONSTANTS, problem)
     whole = partial(Product, kind.op, kind.part, terms)
     if constants == select.RESCALED:
         return whole(_scaled(kind.of_integers, w, a, b, _Result(shift, None, shape)))
+    if constants == select.PLANES:
+        return whole(_planes(kind, w, a, _Result(shift, requantize, shape)))
     ready = partial(_call, kind, result=_Result(shift, requantize, shape))
     if constants != select.FOLDED:
         return whole(ready(w, a, b))
@@ -157,6 +177,17 @@ class _Result(NamedTuple):
     shift: Array | None  # the bias
     requantize: Thresholds | None
     shape: tuple[int, ...]
+
+
+def _planes(kind: Kind, w: QuantArray, a: Operand, result: _Result) -> Planes:
+    """Prepare a product as a convolution of images of one pixel."""
+    (outputs, k), rows = w.shape, math.prod(result.shape[:-1])
+    window, pixel = geometry.window(kind.op, (1, 1), (1, 1), 1, 0, 1), w.reshape(outputs, 1, 1, k)
+    b, shape = lower(kind.op, "w", pixel), (rows, 1, 1, outputs)
+    job = Job(
+        kind.device, pixel, a.terms, False, b, window, 1, kind.dtype, 0, result.shift, result.requantize, shape, False,
+    )  # fmt: skip
+    return Planes(conv_plan.prepare_planes(job), result.shape)
 
 
 def _call(kind: Kind, w: QuantArray, a: Operand, b: Operand, result: _Result) -> calls.Call:

@@ -65,6 +65,12 @@ class Operand(NamedTuple):
         return one if self.scale is None else self.scale, zero if self.offset is None else self.offset
 
 
+def shared(a: Operand, ndim: int) -> bool:
+    """True where an operand's terms have one scale and it has one offset, for all its elements."""
+    scale, offset = a.constants(ndim)
+    return scale.size == len(a.terms) and offset.size == 1
+
+
 def reach(terms: Array) -> int:
     """Compute the largest magnitude that a term of int64[terms 4] could have."""
     _, planes, base, step = terms.T
@@ -153,15 +159,20 @@ def _lower_table(op: str, name: str, q: QuantArray) -> Operand:
     levels = level_values(q.dtype, q.constants).astype(np.float64)
     value = np.zeros((2**q.bits, *levels.shape[1:]))
     value[: len(levels)] = levels
-    value = coefficients(value)  # value[S] becomes what the product of the planes in S adds
+    value = coefficients(value)[: _sets(q)]  # value[S] becomes what the product of the planes in S adds
     terms = np.array([(i, 1, 0, 1) for i in range(len(value) - 1)], np.int64)
     return Operand(q, len(terms), terms, value[1:], value[0], _common_ones)
 
 
+def _sets(q: QuantArray) -> int:
+    """Count the sets of planes in which a code can have ones: no code is above the last level's."""
+    return max(2, q.dtype.n_levels)
+
+
 def _common_ones(q: QuantArray) -> Array:
-    """Compute words [2**bits - 1 *outer word]: the elements with ones in all planes of each set."""
+    """Compute words [sets - 1 *outer word]: the elements with ones in all planes of each set but the empty one."""
     xp = namespace(q.device)
-    out: Array = xp.empty((2**q.bits - 1, *q.words.shape[1:]), np.uint64)
+    out: Array = xp.empty((_sets(q) - 1, *q.words.shape[1:]), np.uint64)
     for s in range(1, len(out) + 1):
         rest = s & (s - 1)  # without its lowest plane
         plane = q.words[(s ^ rest).bit_length() - 1]

@@ -1,47 +1,182 @@
-"""Pooling."""
+"""Pooling by the largest value."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, overload
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 
-from ...arrays import checks, likely_fix
+from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import contiguous, empty, kernel
-from ...core.code_values import level_ranks
+from ...backends.registry import contiguous, empty, kernel, namespace
+from ...core.code_values import level_ranks, level_values
 from ...core.dtypes import Array
-from ...core.hints import DataFormat, Padding, Pair
-from ...kernels.windows import Window, plan
+from ...core.hints import (
+    DataFormat,
+    Flags,
+    LineFormat,
+    LinePadding,
+    Padding,
+    Pair,
+    Single,
+    Triple,
+    VolumeFormat,
+    VolumePadding,
+)
+from ...kernels.windows import Window, classes, plan, tap_offsets
 from ..words.conversion import recode
-from . import dense_pooling, depthwise_plan, epilogue, geometry
-from .depthwise_job import DepthwiseJob, Weights
-from .operand import lower, reach
+from . import dense_pooling, epilogue, geometry, pool_windows
+from .pool_windows import Pool
 
-_FEW = 1 << 20  # weights of 1, 10 MiB as kernels have them, that are kept for the next call
+_T = TypeVar("_T", QuantArray, Array)
+_BYTE = 8  # planes that are unpacked at once
 
 
 @overload
-def max_pool2d(
-    x: QuantArray, size: Pair, *, stride: Pair | None = None, padding: Padding = 0, data_format: DataFormat = "NHWC"
+def max_pool1d(
+    x: _T,
+    size: Single,
+    *,
+    stride: Single | None = None,
+    padding: LinePadding = 0,
+    dilation: Single = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    falling: Flags = False,
+    requantize: None = None,
+    data_format: LineFormat = "NWC",
+) -> _T: ...
+@overload
+def max_pool1d(
+    x: _T,
+    size: Single,
+    *,
+    stride: Single | None = None,
+    padding: LinePadding = 0,
+    dilation: Single = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[True],
+    falling: Flags = False,
+    requantize: None = None,
+    data_format: LineFormat = "NWC",
+) -> tuple[_T, Array]: ...
+@overload
+def max_pool1d(
+    x: Array,
+    size: Single,
+    *,
+    stride: Single | None = None,
+    padding: LinePadding = 0,
+    dilation: Single = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    falling: Flags = False,
+    requantize: Thresholds,
+    data_format: LineFormat = "NWC",
 ) -> QuantArray: ...
+def max_pool1d(
+    x: Any,
+    size: Single,
+    *,
+    stride: Single | None = None,
+    padding: LinePadding = 0,
+    dilation: Single = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    falling: Flags = False,
+    requantize: Thresholds | None = None,
+    data_format: LineFormat = "NWC",
+) -> Any:
+    """Return the largest value in each window of lines x [n w c]: `max_pool2d` of images of one row.
+
+    Arguments as in `max_pool2d`; `data_format="NCW"` has x [n c w]. padding: an integer, (before, after), "same" or
+    "valid".
+
+    >>> import quantarray as qa, numpy as np
+    >>> x = qa.encode(np.array([3, 1, 2, 2, 0]).reshape(1, 5, 1), values=range(4))
+    >>> top, at = qa.max_pool1d(x, 2, ceil_mode=True, return_indices=True)
+    >>> top.dequantize().ravel(), at.ravel()
+    (array([3, 2, 0], dtype=int32), array([0, 2, 4]))
+    """
+    pool = pool_windows.prepare("max_pool1d", x, size, stride, padding, dilation, ceil_mode, data_format, 1)
+    return _max_pool("max_pool1d", pool, return_indices, falling, requantize)
+
+
 @overload
 def max_pool2d(
-    x: Array, size: Pair, *, stride: Pair | None = None, padding: Padding = 0, data_format: DataFormat = "NHWC"
-) -> Array: ...
+    x: _T,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    falling: Flags = False,
+    requantize: None = None,
+    data_format: DataFormat = "NHWC",
+) -> _T: ...
+@overload
 def max_pool2d(
-    x: Any, size: Pair, *, stride: Pair | None = None, padding: Padding = 0, data_format: DataFormat = "NHWC"
+    x: _T,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[True],
+    falling: Flags = False,
+    requantize: None = None,
+    data_format: DataFormat = "NHWC",
+) -> tuple[_T, Array]: ...
+@overload
+def max_pool2d(
+    x: Array,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    falling: Flags = False,
+    requantize: Thresholds,
+    data_format: DataFormat = "NHWC",
+) -> QuantArray: ...
+def max_pool2d(
+    x: Any,
+    size: Pair,
+    *,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    falling: Flags = False,
+    requantize: Thresholds | None = None,
+    data_format: DataFormat = "NHWC",
 ) -> Any:
     """Return the largest value in each window: codes of the same law, none of them decoded, or a dense array.
 
-        out[n, i, j, c] = max_{a, b} x[n, i*sh + a - top, j*sw + b - left, c]
+        out[n, i, j, c] = max_{a, b} x[n, i*sh + a*dh - top, j*sw + b*dw - left, c]
 
     x: QuantArray [n h w c] (or [n c h w]) packed on c, whose values are compared by rank, so unordered bases, tables
     and negative scales give the right maximum; or a dense array of integers, floats or bools, such as the result of
-    `conv2d`, which gives its own dtype. A window with a NaN gives NaN. size, stride (= size by default): an integer or
-    (height, width). padding as in `conv2d`; padded places never win, and a window of nothing else is refused.
+    `conv2d`, which gives its own dtype. A window with a NaN gives NaN. size, stride (= size by default), dilation: an
+    integer or (height, width). padding as in `conv2d`; padded places never win, and a window of nothing else is
+    refused. `ceil_mode=True` rounds the number of windows up: the last one may end behind the padding, but begins in
+    the image or before it.
+
+    falling: channels of which the smallest value is taken, a bool or one a channel. `requantize=T`, of a dense x: the
+    codes `T(max_pool2d(x, size, ..))`, by thresholds first and then the largest codes, or the smallest in channels
+    where a larger value passes fewer thresholds. `conv2d(..., requantize=T)` pooled with `falling=~T.greater` is the
+    same, and no integers are written.
+
+    With `return_indices` also int64 [n i j c], in the layout of the result: where in the image the largest value lies,
+    row * w + column, the first of equal ones and of NaNs. These are PyTorch's indices; ONNX' MaxPool adds
+    (n * c + channel) * h * w.
 
     >>> import quantarray as qa, numpy as np
     >>> x = qa.encode(np.arange(16).reshape(1, 4, 4, 1) % 7, values=range(8))
@@ -50,137 +185,137 @@ def max_pool2d(
            [6, 4]], dtype=int32)
     >>> qa.max_pool2d(np.arange(8).reshape(1, 2, 4, 1) - 9, 2).ravel()
     array([-4, -2])
+    >>> qa.max_pool2d(x, 2, return_indices=True)[1].ravel()
+    array([ 5,  6, 13, 11])
     """
-    op = "max_pool2d"
-    q, window = _prepare(op, x, size, stride, padding, data_format)
-    packed, shape = isinstance(q, QuantArray), (q.shape[0], *window.output, q.shape[3])
-    geometry.room(op, window, shape, q.dtype if packed else None)
-    made = _max_of_codes(q, window, shape) if packed else dense_pooling.largest(q, window)
-    return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
-
-
-def _max_of_codes(q: QuantArray, window: Window, shape: tuple[int, ...]) -> QuantArray:
-    ranks = _ranks(q)
-    words = _pool(q, q.words if ranks is None else recode(q, ranks, q.bits), window)
-    made = QuantArray(words, q.dtype, shape, 3, q.constants)
-    if ranks is not None:
-        words = recode(made, np.argsort(ranks, axis=0), q.bits)
-        made = QuantArray(words, q.dtype, shape, 3, q.constants)
-    return made
+    pool = pool_windows.prepare("max_pool2d", x, size, stride, padding, dilation, ceil_mode, data_format, 2)
+    return _max_pool("max_pool2d", pool, return_indices, falling, requantize)
 
 
 @overload
-def avg_pool2d(
-    x: QuantArray | Array,
-    size: Pair,
+def max_pool3d(
+    x: _T,
+    size: Triple,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
+    stride: Triple | None = None,
+    padding: VolumePadding = 0,
+    dilation: Triple = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    falling: Flags = False,
     requantize: None = None,
-    data_format: DataFormat = "NHWC",
-) -> Array: ...
+    data_format: VolumeFormat = "NDHWC",
+) -> _T: ...
 @overload
-def avg_pool2d(
-    x: QuantArray | Array,
-    size: Pair,
+def max_pool3d(
+    x: _T,
+    size: Triple,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
+    stride: Triple | None = None,
+    padding: VolumePadding = 0,
+    dilation: Triple = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[True],
+    falling: Flags = False,
+    requantize: None = None,
+    data_format: VolumeFormat = "NDHWC",
+) -> tuple[_T, Array]: ...
+@overload
+def max_pool3d(
+    x: Array,
+    size: Triple,
+    *,
+    stride: Triple | None = None,
+    padding: VolumePadding = 0,
+    dilation: Triple = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+    falling: Flags = False,
     requantize: Thresholds,
-    data_format: DataFormat = "NHWC",
+    data_format: VolumeFormat = "NDHWC",
 ) -> QuantArray: ...
-@overload
-def avg_pool2d(
-    x: QuantArray | Array,
-    size: Pair,
+def max_pool3d(
+    x: Any,
+    size: Triple,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    requantize: Thresholds | None,
-    data_format: DataFormat = "NHWC",
-) -> Array | QuantArray: ...
-def avg_pool2d(
-    x: QuantArray | Array,
-    size: Pair,
-    *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
+    stride: Triple | None = None,
+    padding: VolumePadding = 0,
+    dilation: Triple = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    falling: Flags = False,
     requantize: Thresholds | None = None,
-    data_format: DataFormat = "NHWC",
+    data_format: VolumeFormat = "NDHWC",
 ) -> Any:
-    """Return the mean of the values in each window; padded places do not count.
+    """Return the largest value in each window of volumes x [n d h w c]; arguments as in `max_pool2d`.
 
-    The result is float32, the exact sum divided in float64 and rounded once, or with `requantize` the codes of exactly
-    that. Floats of a dense array are summed in float64, along the height of a window first; those of float64 give
-    float64. Arguments as in `max_pool2d`. OverflowError for dense integers whose sum may pass 2**53.
+    `data_format="NCDHW"` has x [n c d h w]. size, stride, dilation: an integer or (depth, height, width). padding: an
+    integer, one for each axis, ((front, back), (top, bottom), (left, right)), "same" or "valid". Indices are
+    (frame * h + row) * w + column.
 
     >>> import quantarray as qa, numpy as np
-    >>> x = qa.encode(np.array([-1, 1, 1, 1]).reshape(1, 2, 2, 1), values=(-1, 1))
-    >>> qa.avg_pool2d(x, 2).ravel()
-    array([0.5], dtype=float32)
+    >>> qa.max_pool3d(np.arange(8).reshape(1, 2, 2, 2, 1), (2, 1, 2)).ravel()
+    array([5, 7])
     """
-    op = "avg_pool2d"
-    q, window = _prepare(op, x, size, stride, padding, data_format)
-    channels = q.shape[3]
-    shape = (q.shape[0], *window.output, channels)
-    geometry.room(op, window, shape, epilogue.check(op, requantize, channels))
-    if isinstance(q, QuantArray):
-        a = lower(op, "x", q)
-        means = _means if window.taps * channels <= _FEW else _means.__wrapped__
-        made = means(q.device, a.terms.tobytes(), window, requantize, shape)(q, a)
-    else:
-        if requantize is not None and q.dtype == np.float64:
-            raise TypeError(f"{op}: requantize takes float32 results, x is float64; pass x.astype(np.float32)")
-        made = dense_pooling.mean(op, q, window)
-        made = made if requantize is None else requantize(made)
-    return made.transpose(0, 3, 1, 2) if data_format == "NCHW" else made
+    pool = pool_windows.prepare("max_pool3d", x, size, stride, padding, dilation, ceil_mode, data_format, 3)
+    return _max_pool("max_pool3d", pool, return_indices, falling, requantize)
 
 
-@lru_cache(maxsize=16)
-def _means(
-    device: str, terms: bytes, window: Window, requantize: Thresholds | None, shape: tuple[int, ...]
-) -> depthwise_plan.Channelwise:
-    """Prepare a convolution with weights of 1 and a division, for x of these terms."""
-    channels, x_terms = shape[3], np.frombuffer(terms, np.int64).reshape(-1, 4)
-    ones = np.broadcast_to(np.int64(1), (1, window.taps, channels))
-    weights, real = Weights(ones, np.ones((1, channels)), np.zeros(channels)), np.dtype(np.float32)
-    single = len(x_terms) == 1 and window.taps * reach(x_terms) < 2**31
-    why = "" if single else "x is a sum of several terms, or sums of codes may pass 2**31"
-    job = DepthwiseJob(device, channels, x_terms, weights, window, real, 0, None, requantize, shape, why, mean=True)
-    return depthwise_plan.prepare(job)
+def _max_pool(op: str, pool: Pool, return_indices: Any, falling: Any, requantize: Thresholds | None) -> Any:
+    packed, shape = isinstance(pool.x, QuantArray), pool.shape
+    indices, channels = checks.flag(op, "return_indices", return_indices), shape[-1]
+    turned = pool_windows.channels_of(op, "falling", falling, channels)
+    into = epilogue.check(op, requantize, channels) or (pool.x.dtype if packed else None)
+    geometry.room(op, pool.window, shape, into)
+    if requantize is not None:
+        if packed or indices:
+            got = "x is packed" if packed else "return_indices=True"
+            raise TypeError(f"{op}: requantize takes dense x and gives no indices, got {got}")
+        return pool.ordered(_thresholded(requantize, pool.x, pool.window, turned))
+    if indices:
+        largest = _codes_and_places if packed else dense_pooling.largest_and_places
+        return tuple(map(pool.ordered, largest(pool.x, pool.window, turned)))
+    return pool.ordered((_codes if packed else dense_pooling.largest)(pool.x, pool.window, turned))
 
 
-def _prepare(op: str, x: Any, size: Any, stride: Any, padding: Any, data_format: str) -> tuple[Any, Window]:
-    """Return (the array with channels last, the checked window)."""
-    checks.choice(op, "data_format", data_format, ("NHWC", "NCHW"))
-    q = x if isinstance(x, QuantArray) else checks.anywhere(op, "x", x)
-    _check_axes(op, q, data_format)
-    q = q.transpose(0, 2, 3, 1) if data_format == "NCHW" else q
-    kernel_size = checks.pair(op, "size", size, 1)
-    height, width = q.shape[1:3]
-    window = geometry.window(op, (height, width), kernel_size, kernel_size if stride is None else stride, padding)
-    if window.padding_only:
-        raise ValueError(f"{op}: padding {window.pads} leaves windows of {kernel_size} without a single element")
-    return q, window
+def _thresholded(law: Thresholds, x: Any, window: Window, turned: Array | None) -> QuantArray:
+    """Return the codes of the largest values: those with the largest count of thresholds, or the smallest where a
+    larger value passes fewer. So no value is pooled, and codes are a fraction of their bytes."""
+    q, counts = law(x), law._codes
+    down = np.broadcast_to(~law.greater, q.shape[-1:])
+    turned = down if turned is None else turned ^ down
+    if (counts == np.arange(len(counts))).all():
+        return _with_law(q, _pool(q, None, window, 0, turned)[0], window, None)
+    by_code = (-1, *(1,) * q.ndim)
+    ranks = np.argsort(counts).reshape(by_code)
+    return _with_law(q, _pool(q, ranks, window, 0, turned)[0], window, counts.astype(np.int64).reshape(by_code))
 
 
-def _check_axes(op: str, q: Any, data_format: str) -> None:
-    """Raise an error where x is no image, or where its constants vary from place to place."""
-    at, hint = 3 if data_format == "NHWC" else 1, "; x[None] adds the batch axis" if q.ndim == 3 else ""
-    if not isinstance(q, QuantArray):
-        if q.ndim != 4:
-            axes = "n h w c" if at == 3 else "n c h w"
-            raise ValueError(f"{op}: {data_format} needs x [{axes}], got {checks.kind(q)}{hint}")
-        return
-    if q.ndim != 4 or q.axis != at:
-        hint = hint or likely_fix.packed_axis(q, data_format)
-        raise ValueError(
-            f"{op}: {data_format} needs x with 4 axes packed on axis {at}, got shape {q.shape} packed on axis {q.axis}"
-            f"{hint}"
-        )
-    for name, a, lead in q.constants.items():
-        if any(a.shape[lead + d] > 1 for d in range(1, 4) if d != at):
-            raise ValueError(f"{op}: the {name} of x varies inside the image {q.shape}, so a window has no one law")
+def _codes(q: QuantArray, window: Window, turned: Array | None) -> QuantArray:
+    ranks = _ranks(q)
+    words, _ = _pool(q, ranks, window, 0, turned)
+    return _with_law(q, words, window, None if ranks is None else np.argsort(ranks, axis=0))
+
+
+def _codes_and_places(q: QuantArray, window: Window, turned: Array | None) -> tuple[QuantArray, Array]:
+    """Return the largest codes, and where in the image each lies, int64."""
+    ranks = None if _ranks(q) is None else _ranks_of_values(q)
+    codes = None
+    if ranks is not None:  # of codes of equal value the lowest stands for all
+        codes = np.zeros_like(ranks)
+        by_code = np.arange(len(ranks))[::-1].reshape(-1, *(1,) * q.ndim)
+        np.put_along_axis(codes, ranks[::-1], np.broadcast_to(by_code, ranks.shape), axis=0)
+    words, numbers = _pool(q, ranks, window, max(1, (window.taps - 1).bit_length()), turned)
+    return _with_law(q, words, window, codes), _places(q, numbers, window)
+
+
+def _with_law(q: QuantArray, words: Array, window: Window, codes: Array | None) -> QuantArray:
+    """Wrap pooled codes, or ranks that stand for `codes` [n_levels, *q's axes]."""
+    shape = (q.shape[0], *window.output, q.shape[-1])
+    pooled = QuantArray(words, q.dtype, shape, q.axis, q.constants)
+    if codes is None:
+        return pooled
+    return QuantArray(recode(pooled, codes, q.bits), q.dtype, shape, q.axis, q.constants)
 
 
 def _ranks(q: QuantArray) -> Array | None:
@@ -193,11 +328,40 @@ def _ranks(q: QuantArray) -> Array | None:
     return None if (ranks == np.arange(len(ranks)).reshape(-1, *one)).all() else ranks
 
 
-def _pool(q: QuantArray, words: Array, window: Window) -> Array:
-    """Return words [bits n oh ow word] of the largest codes in the windows of words [bits n h w word]."""
+def _ranks_of_values(q: QuantArray) -> Array:
+    """Count the smaller values of each code's value: equal ones, whose first tap wins, rank the same."""
+    levels = level_values(q.dtype, q.constants)
+    order = np.argsort(levels, axis=0, kind="stable")
+    rises = np.diff(np.take_along_axis(levels, order, axis=0), axis=0) > 0
+    ranks = np.zeros(levels.shape, np.int64)
+    np.put_along_axis(ranks, order[1:], rises.cumsum(axis=0), axis=0)
+    return ranks.reshape(len(ranks), *(ranks.shape[1:] or (1,) * q.ndim))
+
+
+def _pool(q: QuantArray, ranks: Array | None, window: Window, places: int, turned: Array | None) -> tuple[Array, Array]:
+    """Return words [bits n .. word] of the largest codes or ranks, and [places rows word] of their taps' numbers.
+
+    In channels that are `turned` the smallest.
+    """
+    words = q.words if ranks is None else recode(q, ranks, q.bits)
     count = words.shape[-1]
-    out = empty(q.device, (q.bits, q.shape[0] * window.pixels, count))
+    out = empty(q.device, (q.bits + places, q.shape[0] * window.pixels, count))
     if out.size:
-        flat = contiguous(words).reshape(q.bits, -1)
-        kernel(q.device, "max_pool")(flat, plan(window, count, 1, 1), out)
-    return out.reshape(q.bits, q.shape[0], *window.output, count)
+        flip = pool_windows.words_of(turned, count)
+        kernel(q.device, "max_pool")(contiguous(words).reshape(q.bits, -1), plan(window, count, 1, 1), flip, out)
+    return out[: q.bits].reshape(q.bits, q.shape[0], *window.output, count), out[q.bits :]
+
+
+def _places(q: QuantArray, numbers: Array, window: Window) -> Array:
+    """Compute places in the image, int64 [n .. c], from planes of the numbers of taps."""
+    xp, rows, channels = namespace(q.device), numbers.shape[1], q.shape[-1]
+    taps = xp.zeros((rows, channels), np.int64)
+    for first in range(0, len(numbers), _BYTE):
+        part = empty(q.device, (rows, channels), np.uint8)
+        if part.size:
+            kernel(q.device, "unpack")(numbers[first : first + _BYTE], part)
+        taps |= part.astype(np.int64) << first
+    places = xp.asarray(tap_offsets(window))[taps].reshape(q.shape[0], window.pixels, channels)
+    places += xp.asarray(classes(window).origin)[:, None]
+    result: Array = places.reshape(q.shape[0], *window.output, channels)
+    return result

@@ -32,6 +32,7 @@ from . import (
     few_outputs,
     folded_thresholds,
     merged_groups,
+    plane_sums,
     scaled_sums,
     unrolling,
 )
@@ -163,7 +164,8 @@ TAPS = Stage(
 
 # Constants of real results
 
-EXACT, RESCALED, FOLDED, IN_KERNEL = "none", "rescaled sums", "folded into thresholds", "in the kernel"
+EXACT, RESCALED, FOLDED = "none", "rescaled sums", "folded into thresholds"
+PLANES, IN_KERNEL = "sums of planes", "in the kernel"
 
 
 class MatrixJob(NamedTuple):
@@ -177,6 +179,7 @@ class MatrixJob(NamedTuple):
     k: int
     part: int
     pad: float = 0
+    shared: bool = True  # constants of x are one for all rows
 
     @property
     def elements(self) -> int:
@@ -200,16 +203,31 @@ def _not_folded(job: Any) -> str:
     return _varies(job) or folded_thresholds.refusal(job.requantize, job.terms, job.b, job.elements, job.pad)
 
 
+def not_planes(job: Any) -> str:
+    """Say why a real product is not added up from sums of planes; "" where it can be."""
+    if isinstance(job, Job) and (job.groups > 1 or job.of_bytes):
+        return "w has groups, or x is bytes"
+    if not job.shared:
+        return "constants of x vary"
+    return _varies(job) or plane_sums.refusal(job.device, job.terms, job.b, job.elements)
+
+
 CONSTANTS = Stage(
     "constants",
-    (Way(EXACT, _real), Way(RESCALED, _not_rescaled), Way(FOLDED, _not_folded), Way(IN_KERNEL, _never)),
+    (
+        Way(EXACT, _real),
+        Way(RESCALED, _not_rescaled),
+        Way(FOLDED, _not_folded),
+        Way(PLANES, not_planes),
+        Way(IN_KERNEL, _never),
+    ),
 )
 
 
 def _depthwise_not_folded(job: DepthwiseJob) -> str:
     if job.requantize is None:
         return "the result has no thresholds"
-    if job.pad or (job.inside != job.inside[:1]).any():
+    if job.pad or (job.divisor != job.divisor[:1]).any():
         return "padded taps have a value, or means are of different numbers of elements"
     return job.inexact
 
@@ -240,14 +258,14 @@ def _depthwise_not_bit_sliced(problem: tuple[DepthwiseJob, Thresholds | None]) -
     job, law = problem
     if law is None or law.into.bits > 1:
         return "results have more than one bit"
-    if len(job.w.values) > 1 or job.shape[3] != job.channels:
+    if len(job.w.values) > 1 or job.shape[-1] != job.channels:
         return "w is a sum of several terms, or has several outputs a channel"
     return bit_sliced.refusal(job.device, job.terms, job.w.values[0])
 
 
 def _not_pairs(problem: tuple[DepthwiseJob, Thresholds | None]) -> str:
     job = problem[0]
-    return depthwise_taps.refusal(job.device, job.terms, job.w.values, job.dtype)
+    return depthwise_taps.refusal(job.device, job.terms, job.w.values, job.dtype, job.window)
 
 
 DEPTHWISE_SUMS = Stage(

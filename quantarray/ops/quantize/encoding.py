@@ -34,23 +34,23 @@ _kept = Kept(256)
 
 def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Constants:
     """Fit a quantiser, which may be the caller's, to x, and check what it returns."""
-    made, shape = quantizer.fit(x, axes), ones_like_reduced(x, axes)
-    if not isinstance(made, Constants):
-        raise TypeError(f"{op}: {quantizer} must fit a quantarray.Constants, got {checks.kind(made)}")
-    for name, a, lead in made.items():
+    fitted_constants, shape = quantizer.fit(x, axes), ones_like_reduced(x, axes)
+    if not isinstance(fitted_constants, Constants):
+        raise TypeError(f"{op}: {quantizer} must fit a quantarray.Constants, got {checks.kind(fitted_constants)}")
+    for name, a, lead in fitted_constants.items():
         if a.shape[lead:] != shape:
             raise ValueError(f"{op}: {quantizer} must fit a {name} of shape {(*a.shape[:lead], *shape)}, got {a.shape}")
-    return made
+    return fitted_constants
 
 
 def codes(op: str, quantizer: Quantizer, x: Array, constants: Constants) -> Array:
     """Encode x by a quantiser, which may be the caller's, and check that codes are of its dtype and in x's shape."""
-    made, count = np.asarray(quantizer.encode(x, constants)), quantizer.dtype.n_levels
-    if made.shape != x.shape or made.dtype.kind not in "biu":
-        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {x.shape}, got {checks.kind(made)}")
-    if made.size and not 0 <= made.min() <= made.max() < count:
-        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {made.min()} to {made.max()}")
-    return made
+    encoded, count = np.asarray(quantizer.encode(x, constants)), quantizer.dtype.n_levels
+    if encoded.shape != x.shape or encoded.dtype.kind not in "biu":
+        raise TypeError(f"{op}: {quantizer} must give integer codes of shape {x.shape}, got {checks.kind(encoded)}")
+    if encoded.size and not 0 <= encoded.min() <= encoded.max() < count:
+        raise ValueError(f"{op}: {quantizer} must give codes 0 to {count - 1}, got {encoded.min()} to {encoded.max()}")
+    return encoded
 
 
 def fitted(quantizer: Quantizer, ends: Array) -> Constants | None:
@@ -185,7 +185,7 @@ def _kept_thresholds(
         return _thresholds(op, quantizer, constants, axis, ndim, dtype)
     stored = tuple((name, a.shape, a.tobytes()) for name, a, _ in constants.items())
     key = (known, stored, constants.group, axis, ndim, dtype)
-    known_thresholds: tuple[Array, Array] | None = _kept.found(key)
+    known_thresholds: tuple[Array, Array] | None = _kept.get(key)
     if known_thresholds is None:
         known_thresholds = _thresholds(op, quantizer, constants, axis, ndim, dtype)
         _kept.keep(key, known_thresholds)

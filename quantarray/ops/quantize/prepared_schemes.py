@@ -171,7 +171,7 @@ def form(x: Any, quantizer: Any, axis: Any, scale_axis: Any, group: Any) -> tupl
 
 def find(key: tuple[Any, ...]) -> Ready | Direct | None:
     """Return the call that `keep` prepared, or None."""
-    ready: Ready | Direct | None = _kept.found(key)
+    ready: Ready | Direct | None = _kept.get(key)
     return ready
 
 

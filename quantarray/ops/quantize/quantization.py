@@ -165,7 +165,8 @@ def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, pr
             f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
             f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
         )
-    d, cuts = parts.slices(a.shape, at, law.group, _KERNEL_BLOCK if one_pass else _BLOCK)
+    most = _BLOCK if not one_pass else max(a.size, 1) if on_gpu else _KERNEL_BLOCK  # a GPU waits for each part's NaN
+    d, cuts = parts.slices(a.shape, at, law.group, most)
     if len(cuts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
     outer = a.shape[:at] + a.shape[at + 1 :]

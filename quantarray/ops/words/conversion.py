@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.blocks import SIZE, blocks
+from ...arrays.exchange import lies_on_gpu
 from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
+from ...core.errors import DeviceError
 from ...core.format import WORD_BITS, tail_mask, word_count
 
 _FEW = 1 << 12  # levels that are few, whatever the size of an array
+_LONG = 32  # elements of a row whose constants may take a quarter of its values
 
 
 def pack_codes(codes: Array, axis: int, bits: int) -> Array:
@@ -52,18 +57,64 @@ def codes(q: QuantArray) -> Array:
     return moveaxis(out, -1, q.axis)
 
 
-def dequantize(q: QuantArray) -> Array:
-    """int32 or float32 values in the logical shape.
+def dequantize(q: QuantArray, out: Any = None) -> Array:
+    """int32 or float32 values in the logical shape, written to `out` if that is given.
 
     In blocks: NumPy looks codes up by indices of 8 bytes an element, which are twice the result, and levels that vary
-    may be 2**bits times the constants.
+    may be 2**bits times the constants. A uniform law packed along its last axis is one pass of a kernel.
     """
-    if q.size <= SIZE or q.device != "cpu":
+    kind = np.int32 if q.dtype.is_integer and q.scale is None else np.float32
+    if out is None and (q.size <= SIZE or q.device != "cpu") and not _decodes(q):
         return _values(q)
-    out = empty(q.device, q.shape, np.int32 if q.dtype.is_integer and q.scale is None else np.float32)
+    values = empty(q.device, q.shape, kind) if out is None else destination("dequantize", out, q, kind)
+    if _decodes(q) and values.flags.c_contiguous:
+        _decode(q, values)
+        return values
     for block in blocks(q.shape, arrays=(q,)):
-        out[block] = _values(q[block])
-    return out
+        values[block] = _values(q[block])
+    return values
+
+
+def destination(op: str, out: Any, q: QuantArray, kind: Any) -> Array:
+    """View `out` as the NumPy array that values are written to: it shares memory, and has q's shape and this dtype."""
+    if getattr(out, "requires_grad", False) is True:
+        raise TypeError(f"{op}: out requires a gradient, which is not followed through codes; pass out.detach()")
+    if q.device != "cpu":
+        raise DeviceError(f"{op}: out= needs words on the CPU, and q lies on {q.device}; leave it out")
+    shares = isinstance(out, np.ndarray) or hasattr(out, "__dlpack__")
+    try:
+        array = np.asarray(out) if shares and not lies_on_gpu(out) else None
+    except (TypeError, RuntimeError):  # such as a tensor on PyTorch's meta device
+        array = None
+    if array is None or array.shape != q.shape or array.dtype != kind or not array.flags.writeable:
+        raise TypeError(
+            f"{op}: out must be a writeable array on the CPU of shape {q.shape} and type {np.dtype(kind)}, got "
+            f"{checks.kind(out)}"
+        )
+    return array
+
+
+def _decodes(q: QuantArray) -> bool:
+    """True where the kernel `decode_uniform` gives the values: rows are long enough to have constants of their own."""
+    return q.dtype.kind == "uniform" and q.device == "cpu" and q.axis == q.ndim - 1 and q.shape[-1] >= _LONG
+
+
+def _decode(q: QuantArray, out: Array) -> None:
+    if not out.size:
+        return
+    length, words = q.shape[-1], contiguous(q.words)
+    groups = max(a.shape[-1] for a in (q.offset, q.scale) if a is not None)  # one of them may have one for all
+    low, step = (_rows_of(constant, q, groups) for constant in (q.offset, q.scale))
+    group = length if groups == 1 else q.group or length
+    kernel("cpu", "decode_uniform")(
+        words.reshape(q.bits, -1, words.shape[-1]), low, step, group, out.reshape(-1, length)
+    )
+
+
+def _rows_of(constant: Array | None, q: QuantArray, groups: int) -> Array:
+    """Return a constant as [rows groups]."""
+    assert constant is not None
+    return np.ascontiguousarray(np.broadcast_to(constant, (*q.shape[:-1], groups))).reshape(-1, groups)
 
 
 def _values(q: QuantArray) -> Array:

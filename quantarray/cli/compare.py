@@ -26,13 +26,13 @@ def run(args: argparse.Namespace) -> int:
     x = load_npy("compare", args.array)
     if x.dtype.kind not in "biuf" or x.dtype.itemsize > 8:
         raise ValueError(f"compare: {args.array} must hold bool, integers or floats up to 64 bits, got {x.dtype}")
-    found = compare(x, bits=args.bits, plot=args.plot)
+    comparison = compare(x, bits=args.bits, plot=args.plot)
     choice = repr(choose(x, args.bits))
     if args.json:
-        output.print_json({**found.to_json(), "choice": choice, "picture": args.plot and str(args.plot)})
+        output.print_json({**comparison.to_json(), "choice": choice, "picture": args.plot and str(args.plot)})
         return 0
     print(f"{args.array}: {x.dtype} {' x '.join(map(str, x.shape))}")
-    print(found)
+    print(comparison)
     print(f"quantize(x, bits={args.bits}) takes {choice}")
     if args.plot:
         print(f"picture: {args.plot}")

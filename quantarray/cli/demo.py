@@ -7,9 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ..nn import Network, load_network
+from ..nn import Network
 from . import output, picture
-from .run import accuracy, agreement, network_of, timed
+from .run import accuracy, agreement, stored, timed
 
 
 def add_parser(commands: Any) -> None:
@@ -31,18 +31,18 @@ def demo(args: argparse.Namespace) -> int:
     plain = network.plain
     assert plain.labels is not None
     x, labels, expected = (a[: args.limit] for a in (plain.input, plain.labels, plain.expected))
-    found = timed(network, x)
+    result = timed(network, x)
     facts: dict[str, Any] = {
         "network": plain.name,
         "images": len(x),
-        "accuracy": accuracy(found.values, labels),
-        "agreement": agreement(found.values, expected),
-        "seconds_per_image": found.seconds / len(x),
+        "accuracy": accuracy(result.values, labels),
+        "agreement": agreement(result.values, expected),
+        "seconds_per_image": result.seconds / len(x),
         "memory": memory(network),
         "picture": None,
     }
     if picture.available():
-        picture.draw(args.out, network, x, labels, found.values)
+        picture.draw(args.out, network, x, labels, result.values)
         facts["picture"] = str(args.out)
     if args.json:
         output.print_json(facts)
@@ -54,9 +54,9 @@ def demo(args: argparse.Namespace) -> int:
 def _network(path: Path | None) -> Network:
     """Load a file's network, which must have what the demo shows; without a file, the package's."""
     if path is None:
-        with resources.as_file(resources.files("quantarray") / "data" / "digits.npz") as packaged:
-            return load_network(packaged)
-    network = network_of("demo", path)
+        with resources.as_file(resources.files("quantarray") / "data" / "digits.qa") as packaged:
+            return stored("demo", packaged)
+    network = stored("demo", path)
     plain = network.plain
     if plain.labels is None or plain.input.ndim != 4 or len(plain.layers[-1].shape) != 1 or not len(plain.input):
         raise ValueError(f"demo: {path} must hold images, their labels, and layers that return a score for each class")
@@ -68,7 +68,7 @@ def memory(network: Network) -> dict[str, Any]:
     layers, records = network.plain.layers, network.layers.trace(network.encode_input(network.plain.input[:1]))
     weights = sum(layer.weight.size for layer in layers if layer.weight is not None)
     thresholds = sum(layer.thresholds.nbytes for layer in layers if layer.thresholds is not None)
-    made = network.layers.weights
+    packed = network.layers.weights
     return {
         "weights": {"packed": network.layers.nbytes, "float32": 4 * weights},
         "activations": {
@@ -76,7 +76,7 @@ def memory(network: Network) -> dict[str, Any]:
             "float32": sum(4 * r.output.size for r in records),
         },
         "thresholds": thresholds,
-        "kernel_layouts": sum(w.nbytes_cached for w in made),
+        "kernel_layouts": sum(w.nbytes_cached for w in packed),
     }
 
 

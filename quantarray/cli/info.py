@@ -93,10 +93,10 @@ def kernels(name: str, features: set[str]) -> str:
 
 def autotuned() -> str:
     """Say whether kernels are chosen by measurements."""
-    named, found = os.environ.get(autotune.VARIABLE), autotune.known()
+    named, measured = os.environ.get(autotune.VARIABLE), autotune.known()
     if not named:
         return f"no table: the cost model chooses; {autotune.VARIABLE}=PATH takes one, `quantarray tune NET` makes one"
-    return f"{found} calls measured on this CPU, from {autotune.VARIABLE}={named}; the cost model chooses for others"
+    return f"{measured} calls measured on this CPU, from {autotune.VARIABLE}={named}; the cost model chooses for others"
 
 
 def gpu() -> dict[str, str] | str:

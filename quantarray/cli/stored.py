@@ -13,14 +13,18 @@ from ..io.container import load
 from ..io.document import read_document
 from . import output
 
-ENDINGS = (".npz", ".safetensors", ".qa")
+ENDINGS = (".npz", ".safetensors", ".qa", ".onnx")
 
 
 def describe(path: Path, as_json: bool) -> None:
     """Print what a file holds, as text or as JSON."""
     if path.suffix not in ENDINGS:
         raise ValueError(f"info: the file must end in {', '.join(ENDINGS)}, got {str(path)!r}")
-    facts, text = _of_document(path) if path.suffix == ".qa" else _of_others(path)
+    if path.suffix == ".onnx":
+        network: Any = nn.load(path)
+        facts, text = _of_graph(path, network)
+    else:
+        facts, text = _of_document(path) if path.suffix == ".qa" else _of_others(path)
     output.print_json(facts) if as_json else print(text)
 
 
@@ -114,7 +118,9 @@ def _of_graph(path: Path, graph: nn.Graph) -> tuple[dict[str, Any], str]:
     }
     rows = [{name: v for name, v in row._asdict().items() if name != "seconds"} for row in summary.rows]
     takes, gives = (", ".join(f"{v.name}: {v.text}" for v in values) for values in (graph.inputs, graph.outputs))
-    return {"network": graph.name, **ends, "nodes": rows}, f"{path}: {takes} -> {gives}\n{summary}"
+    classes = f"\nclasses: {', '.join(graph.classes)}" if graph.classes else ""
+    facts = {"network": graph.name, "classes": graph.classes, **ends, "nodes": rows}
+    return facts, f"{path}: {takes} -> {gives}\n{summary}{classes}"
 
 
 def _of_plain(network: nn.Network) -> tuple[dict[str, Any], str]:

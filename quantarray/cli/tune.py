@@ -6,16 +6,22 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ..core.dtypes import Array
+from ..nn import Graph, Network
 from ..tuning.autotune import VARIABLE, autotune
 from . import output
 from .run import network_of
+
+SEED = 0
 
 BATCHES = [1, 64]  # of the second, `quantarray run` makes its batches
 
 
 def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tune", help="choose the kernels of a network by timing them", description=__doc__)
-    parser.add_argument("network", type=Path, metavar="NET", help="a .qa file, or an .npz of docs/plain-format.md")
+    parser.add_argument("network", type=Path, metavar="NET", help="a .qa or ONNX file, or an .npz of plain integers")
     parser.add_argument(
         "--batch", type=output.count, nargs="+", default=BATCHES, metavar="N", help="inputs at once (1 64)"
     )
@@ -34,19 +40,37 @@ def add_parser(commands: Any) -> None:
 def tune(args: argparse.Namespace) -> int:
     """Run `quantarray tune`."""
     network = network_of("tune", args.network)
-    x = network.plain.input
-    if not len(x):
+    if isinstance(network, Network) and not len(network.plain.input):
         raise ValueError(f"tune: there are no inputs in {args.network}")
     with autotune(args.save, again=True) as tuned:
         for batch in args.batch:
-            network(x[[i % len(x) for i in range(batch)]])
+            if isinstance(network, Network):
+                x = network.plain.input
+                network(x[[i % len(x) for i in range(batch)]])
+            else:
+                network(*drawn(network, batch))
     if args.json:
-        output.print_json({"network": network.plain.name, **tuned.to_json()})
+        name = network.plain.name if isinstance(network, Network) else network.name
+        output.print_json({"network": name, **tuned.to_json()})
         return 0
-    print(output.heading(network.plain))
+    print(output.heading(network.plain) if isinstance(network, Network) else f"{args.network}: {network!r}")
     print(tuned)
     if tuned.file is None:
         print("not saved; --save keeps it for later processes")
     else:
         print(f"saved:   {tuned.file}\nto use:  {VARIABLE}={tuned.file}, or qa.autotune({str(tuned.file)!r})")
     return 0
+
+
+def drawn(graph: Graph, batch: int) -> list[Array]:
+    """Draw inputs of a graph, as many as a batch has; kernels take as long on any values."""
+    rng = np.random.default_rng(SEED)
+    arrays = []
+    for value in graph.inputs:
+        shape, dtype = ((batch, *value.shape[1:]) if value.batched else value.shape), np.dtype(value.dtype)
+        if dtype.kind == "f":
+            arrays.append(rng.random(shape).astype(dtype))
+        else:
+            low, high = (0, 1) if value.low is None or value.high is None else (value.low, value.high)
+            arrays.append(rng.integers(low, high, shape, endpoint=True).astype(dtype))
+    return arrays

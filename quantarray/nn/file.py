@@ -20,13 +20,28 @@ from ..core.errors import FormatError
 from ..io.document import Document, only, read_as, write_document
 from ..io.plain import PlainLayer, checked_meta, plain_network
 from ..io.thresholds import dense, thresholds_document, thresholds_of
+from .convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .graph import Graph
 from .graph_file import graph_of
-from .layers import Conv2d, Dense
-from .network import Network, Sequential, layer_of
-from .pooling import AvgPool2d, GlobalAvgPool, Map, MaxPool2d, Threshold
+from .joining import Add, ChannelShuffle, Concat, Split
+from .layers import Dense
+from .mapping import Map, Threshold
+from .network import Network, layer_of
+from .pooling import AvgPool1d, AvgPool2d, AvgPool3d, GlobalAvgPool, MaxPool1d, MaxPool2d, MaxPool3d
+from .sequential import Sequential
 
-_LAYERS = {layer.__name__: layer for layer in (AvgPool2d, Conv2d, Dense, GlobalAvgPool, MaxPool2d, Threshold)}
+_LAYERS: dict[str, Any] = {
+    layer.__name__: layer
+    for layer in (
+        *(Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d),
+        *(Add, ChannelShuffle, Concat, Dense, GlobalAvgPool, Split, Threshold),
+        *(AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d),
+    )
+}
+
+
+# Arguments that layers of earlier versions lack in their files
+_LATER = {"dilation", "ceil_mode", "return_indices", "count_include_pad", "falling", "return_sum"}
 
 
 def load_stored(path: Path) -> Sequential | Network | Graph:
@@ -111,13 +126,15 @@ def _layer(i: int, document: Any, arrays: dict[str, Any]) -> Any:
     if kind == "Sequential":
         return _sequential({n: v for n, v in document.items() if n != "layer"}, arrays)
     names = {"Thresholds": {"thresholds"}, "Affine": {"scale", "offset"}, "Map": {"of", "values"}}.get(kind)
+    later: set[str] = set()  # arguments that files of earlier versions lack
     if names is None:
         if kind not in _LAYERS:
             raise FormatError(f"layer {i}: there is no layer {kind!r:.40}")
         names = {f.name for f in fields(_LAYERS[kind])}
-    if document.keys() != names | {"layer"}:
+        later = names & (_LATER | ({"requantize"} if kind.startswith("MaxPool") else set()))
+    if not names - later <= document.keys() - {"layer"} <= names:
         raise FormatError(f"layer {i} ({kind}): needs the keys {sorted(names)}, got {sorted(document)!r:.200}")
-    held = {n: _argument(document[n], arrays) for n in sorted(names)}
+    held = {n: _argument(document[n], arrays) for n in sorted(names & document.keys())}
     try:
         if kind == "Thresholds":
             return _thresholds(held["thresholds"])

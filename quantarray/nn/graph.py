@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,14 @@ from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
 from .graph_summary import Row, Summary
+from .inputs import checked
+from .model import Model
 from .operations import OPERATIONS, PACKED
+
+if TYPE_CHECKING:
+    from .drawing.svg import Drawing
+    from .images import Layout
+    from .plan.prepared_graph import PreparedGraph
 
 _ROUNDS = 5  # of which `profile` takes the fastest
 
@@ -61,7 +68,12 @@ class Node:
         return self.op in PACKED
 
 
-class Graph:
+def _in_order(a: Any) -> Any:
+    """Return a dense constant in C order, as it is read from a file: BLAS sums floats by their order in memory."""
+    return np.asarray(a, order="C") if isinstance(a, (np.ndarray, np.generic)) else a
+
+
+class Graph(Model):
     """A network of operations on named values, such as `load` reads from an ONNX file.
 
         scores = graph(x)                     # one input, one output
@@ -69,6 +81,7 @@ class Graph:
 
     inputs, outputs: `Value`s. nodes: each after those whose results it takes. constants: arrays, packed arrays and
     thresholds by name. Where the first axis of the inputs is the batch, it may have any length from 1.
+    classes: a name for each score of the output, which `save` writes too and `quantarray run` prints; may be set later.
     """
 
     def __init__(
@@ -78,10 +91,12 @@ class Graph:
         nodes: Iterable[Node],
         constants: Mapping[str, Any],
         name: str = "graph",
+        classes: Iterable[str] | None = None,
     ) -> None:
         self.inputs, self.outputs, self.nodes = tuple(inputs), tuple(outputs), tuple(nodes)
-        self.constants = {n: np.asarray(a) if isinstance(a, np.generic) else a for n, a in constants.items()}
+        self.constants = {n: _in_order(a) for n, a in constants.items()}
         self.name = name
+        self.classes = classes
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
             self._slots[known] = len(self._slots)
@@ -89,6 +104,8 @@ class Graph:
         for value in self.outputs:
             if value.name not in self._slots:
                 raise ValueError(f"Graph: no node gives the output {value.name!r}")
+        self._input_slots = [self._slots[value.name] for value in self.inputs]
+        self._output_slots = [self._slots[value.name] for value in self.outputs]
         self._initial = [*self.constants.values(), *[None] * (len(self._slots) - len(self.constants))]
         self._floats = any(node.op == "threshold" for node in self.nodes)
 
@@ -105,15 +122,48 @@ class Graph:
             self._slots[name] = len(self._slots)
         return OPERATIONS[node.op], dict(node.attributes), operands, tuple(self._slots[n] for n in node.outputs)
 
-    def __call__(self, *x: Array, **named: Array) -> Array | dict[str, Array]:
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Return the names of classes, if it has any."""
+        return self._classes
+
+    @classes.setter
+    def classes(self, names: Iterable[str] | None) -> None:
+        texts = names if names is None else () if isinstance(names, str) else tuple(names)
+        if texts is not None and not (texts and all(isinstance(name, str) for name in texts)):
+            raise TypeError(f"{self.name}: classes must be a list of texts or None, got {checks.kind(names)}")
+        self._classes = texts
+
+    def __call__(self, *x: Array, **named: Array) -> Array | QuantArray | dict[str, Array | QuantArray]:
         """Run the graph on inputs in order or by name; return its output, or a dict by name if it has several.
+
+        Outputs are NumPy arrays; an output that is codes of a `threshold` is a QuantArray.
 
         Raises TypeError or ValueError that names the input, what it must be, what came, and the likely fix.
         """
-        values = self._run(self._ready(x, named))
+        return self._outputs_of(self._run(self._ready(x, named)))
+
+    def _outputs_of(self, values: list[Any]) -> Array | QuantArray | dict[str, Array | QuantArray]:
+        """Return the output among all values, or a dict by name if there are several."""
         if len(self.outputs) == 1:
-            return np.asarray(values[self._slots[self.outputs[0].name]])
-        return {value.name: values[self._slots[value.name]] for value in self.outputs}
+            result = values[self._output_slots[0]]
+            return result if isinstance(result, QuantArray) else np.asarray(result)
+        return {value.name: values[at] for value, at in zip(self.outputs, self._output_slots, strict=True)}
+
+    def prepared(self, *, reuse: bool = False) -> PreparedGraph:
+        """Return the graph with its packed operations in compiled calls, for the CPU; results equal the graph's.
+
+        With `reuse` an output is valid until the thread's next call, which overwrites it.
+
+        >>> import quantarray as qa, numpy as np
+        >>> net = qa.nn.models.cnv(seed=1)
+        >>> fast, images = net.prepared(), np.zeros((1, 3, 32, 32), np.uint8)
+        >>> bool((fast(images) == net(images)).all() and (fast(images) == net(images)).all())
+        True
+        """
+        from .plan.prepared_graph import PreparedGraph
+
+        return PreparedGraph(self, reuse)
 
     def trace(self, *x: Any, **named: Any) -> dict[str, Any]:
         """Return every value by name, in order: inputs, then the results of each node; packed arrays stay packed."""
@@ -145,7 +195,7 @@ class Graph:
         for value in self.inputs:
             if value.name not in arrays:
                 raise TypeError(f"{self.name}: the input {value.name}, {value.text}, is missing")
-            array = _checked(self.name, value, arrays[value.name], self._floats)
+            array = checked(self.name, value, arrays[value.name], self._floats)
             if value.batched:
                 if batch not in (None, len(array)):
                     raise ValueError(f"{self.name}: the input {value.name} has a batch of {len(array)}, others {batch}")
@@ -154,9 +204,14 @@ class Graph:
         return values
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the graph to a `.qa` file (docs/qa-format.md), whole or not at all; `quantarray.nn.load` reads it.
+        """Write the graph to a `.qa` file (docs/qa-format.md) or as QONNX to a `.onnx` file, whole or not at all.
 
-        Reading it needs no `onnx`. Raises TypeError or ValueError for a graph whose operands do not go together.
+        `quantarray.nn.load` reads both, to equal values; reading a `.qa` file needs no `onnx`. A `.onnx` file has the
+        quantisers of QONNX and the operators of ONNX: products sum integers in float32, or in float64 where they may
+        pass 2**24.
+
+        Raises TypeError or ValueError for a graph whose operands do not go together, ValueError that lists all
+        operations that ONNX cannot hold and why, ImportError for a `.onnx` file without `onnx`.
 
         >>> import quantarray as qa, os, tempfile
         >>> x, y = qa.nn.Value("x", (1, 4), "float32"), qa.nn.Value("y", (1, 4), "float32")
@@ -166,8 +221,12 @@ class Graph:
         Graph(x: float32 (n, 4) -> y: float32 (n, 4); 0 of 1 operations packed, 0 bytes of constants)
         """
         from .graph_file import save_graph
+        from .onnx.writing.saving import is_onnx, save_onnx
 
-        save_graph(self, file)
+        if is_onnx(file):
+            save_onnx(self, file)
+        else:
+            save_graph(self, file)
 
     def summary(self, *x: Any, **named: Any) -> Summary:
         """Return a table of the nodes: packed or NumPy, shapes, bits, weights, MACs, bytes.
@@ -192,13 +251,37 @@ class Graph:
         rows = [self._row(node, known, t) for node, t in zip(self.nodes, times, strict=True)]
         return Summary(self.name, rows)
 
+    def _drawing(self, x: Any) -> Drawing:
+        from .drawing.boxes import of_graph
+        from .inference import kinds_of
+
+        return of_graph(self, kinds_of(self) if x is None else self.trace(x))
+
+    _named_inputs = True
+
+    @property
+    def _fixed_batch(self) -> int | None:
+        lengths = {value.shape[0] if value.shape else 0 for value in self.inputs if not value.batched}
+        return lengths.pop() if len(lengths) == 1 else None
+
+    def _run_batch(self, x: Any) -> Any:
+        return self(**x) if isinstance(x, dict) else self(x)
+
+    def _layout(self) -> tuple[int | None, Layout | None, str]:
+        from .images import of_value
+
+        takes = ", ".join(v.text for v in self.inputs)
+        if len(self.inputs) != 1 or not self.inputs[0].shape:
+            return None, None, takes
+        return len(self.inputs[0].shape), of_value(self.inputs[0]), takes
+
     def _zeros(self) -> tuple[Array, ...]:
         return tuple(np.zeros(v.shape, v.dtype) + np.asarray(v.low or 0, v.dtype) for v in self.inputs)
 
     def _row(self, node: Node, values: Mapping[str, Any], seconds: float | None = None) -> Row:
         operands = [self.constants[n] for n in node.inputs if n in self.constants]
         weight: Any = next((a for a in operands if isinstance(a, QuantArray)), None)
-        if weight is None and node.op in ("MatMul", "Conv", "Gemm"):
+        if weight is None and node.op in ("MatMul", "Conv", "ConvTranspose", "Gemm"):
             weight = next((a for a in operands if isinstance(a, np.ndarray)), None)
         thresholds = any(isinstance(a, Thresholds) for a in operands)
         return Row.of(node, values[node.outputs[0]], weight, thresholds, seconds)
@@ -216,58 +299,3 @@ class Graph:
             f"Graph({takes} -> {gives}; {packed} of {len(self.nodes)} operations packed, {self.nbytes} bytes of "
             f"constants)"
         )
-
-
-def _checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
-    """x as an array of the value's dtype and shape, or an error with the likely fix."""
-    if isinstance(x, QuantArray):
-        raise TypeError(
-            f"{op}: the input {value.name} must be a dense {value.text}, got a QuantArray; .dequantize() it"
-        )
-    a = x if isinstance(x, np.ndarray) else np.asarray(x)
-    if a.dtype.kind not in "biufV":
-        raise TypeError(f"{op}: the input {value.name} must be {value.text}, got {checks.kind(x)}")
-    shape, wanted = a.shape, value.shape
-    fits = len(shape) == len(wanted) and (shape[1:] == wanted[1:] if value.batched else shape == wanted)
-    if not fits:
-        raise ValueError(f"{op}: the input {value.name} must be {value.text}, got {shape}{_likely_fix(value, shape)}")
-    if value.batched and not shape[0]:
-        raise ValueError(f"{op}: the input {value.name} has an empty batch, {shape}; pass at least one")
-    dtype = np.dtype(value.dtype)
-    if a.dtype != dtype:
-        if a.dtype.kind == "V" and a.dtype.name.lstrip("u") in ("int4", "int2"):
-            a = a.astype(dtype)  # of ml_dtypes
-        else:
-            raise TypeError(
-                f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a.dtype, value.name)}"
-            )
-    if numbers and dtype.kind == "f" and np.isnan(a).any():
-        raise ValueError(f"{op}: the input {value.name} has a NaN, which no threshold can place")
-    if value.low is not None and value.high is not None and a.size and (a.min() < value.low or a.max() > value.high):
-        raise ValueError(
-            f"{op}: the input {value.name} must be from {value.low} to {value.high}, got {a.min()} to {a.max()}"
-        )
-    return a
-
-
-def _likely_fix(value: Value, shape: tuple[int, ...]) -> str:
-    name, wanted = value.name, value.shape
-    x = name if name.isidentifier() else "x"
-    if value.batched and shape == wanted[1:]:
-        return f"; {x}[None] adds the batch axis"
-    if len(shape) == len(wanted) == 4 and shape[1:] == (*wanted[2:], wanted[1]):
-        return f"; it is NHWC, the network takes NCHW: {x}.transpose(0, 3, 1, 2)"
-    if len(shape) == len(wanted) == 4 and shape[1:] == (wanted[3], *wanted[1:3]):
-        return f"; it is NCHW, the network takes NHWC: {x}.transpose(0, 2, 3, 1)"
-    if value.batched and shape and math.prod(shape[1:]) == math.prod(wanted[1:]):
-        return f"; {x}.reshape(-1, {', '.join(map(str, wanted[1:]))})"
-    return ""
-
-
-def _cast(dtype: np.dtype[Any], got: np.dtype[Any], name: str) -> str:
-    x = name if name.isidentifier() else "x"
-    if dtype.kind == "f" and got == np.uint8:
-        return f"; {x}.astype(np.{dtype}) / 255, if the network was trained on pixels from 0 to 1"
-    if got.kind not in "biuf":
-        return ""
-    return f"; {x}.astype(np.{dtype})"

@@ -27,6 +27,7 @@ def save_graph(graph: Graph, file: str | os.PathLike[str]) -> None:
     arrays: dict[str, Any] = {}
     content = {
         "name": graph.name,
+        "classes": None if graph.classes is None else list(graph.classes),
         "inputs": [_value_document(v) for v in graph.inputs],
         "outputs": [_value_document(v) for v in graph.outputs],
         "nodes": [_node_document(node, f"node{i}", arrays) for i, node in enumerate(graph.nodes)],
@@ -84,7 +85,7 @@ def _attribute(value: Any, key: str, arrays: dict[str, Any]) -> Any:
 def graph_of(document: Document) -> Graph:
     """Rebuild a graph, and check it: operators, names, shapes and dtypes; FormatError if it is none."""
     content, arrays = document.content, document.arrays
-    parts = _object(content, ("name", "inputs", "outputs", "nodes", "constants"))
+    parts = _object(content, ("name", "classes", "inputs", "outputs", "nodes", "constants"))
     inputs, outputs = ([_value(v) for v in _list(parts[n])] for n in ("inputs", "outputs"))
     nodes = [_node(node, arrays) for node in _list(parts["nodes"])]
     constants: dict[str, Any] = {}
@@ -95,7 +96,10 @@ def graph_of(document: Document) -> Graph:
         constants[name] = value
     if not outputs:
         raise FormatError("it has no outputs")
-    graph = Graph(inputs, outputs, nodes, constants, _text(parts["name"]))
+    classes = parts["classes"] if parts["classes"] is None else [_text(name) for name in _list(parts["classes"])]
+    if classes == []:
+        raise FormatError("its classes must have names, or be null")
+    graph = Graph(inputs, outputs, nodes, constants, _text(parts["name"]), classes)
     inferred(graph)
     return graph
 

@@ -1,18 +1,18 @@
-"""The table of a graph's nodes."""
+"""The table of a network's operations or layers."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..arrays.array import QuantArray
+from ..core.dtypes import DType
 
 if TYPE_CHECKING:
     from .graph import Node
 
 
 class Row(NamedTuple):
-    """A node in a summary: its result, its weights, and its time in seconds if it was measured."""
+    """An operation or layer in a summary: its result, its weights, and its time in seconds if it was measured."""
 
     op: str
     runs: str  # "packed" or "NumPy"
@@ -27,8 +27,7 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, result: Any, weight: Any, thresholds: bool, seconds: float | None) -> Row:
-        packed = isinstance(result, QuantArray)
-        bits = result.bits if packed else 8 * result.dtype.itemsize
+        bits = result.dtype.bits if isinstance(result.dtype, DType) else 8 * result.dtype.itemsize
         per_output = math.prod(weight.shape[1:]) if weight is not None else 0
         if weight is not None and node.op in ("MatMul", "Gemm"):
             per_output = weight.shape[0]
@@ -48,15 +47,22 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """A summary of a graph's nodes, from `Graph.summary`: as `rows`, or as a table by `str`."""
+    """A summary of operations or layers, from `summary` and `profile`: as `rows`, or as a table by `str`."""
 
     def __init__(self, name: str, rows: list[Row]) -> None:
         self.name, self.rows = name, rows
 
     @property
     def numpy(self) -> list[Row]:
-        """Return the rows of nodes that run in NumPy."""
+        """Return the rows of those that run in NumPy."""
         return [row for row in self.rows if row.runs == "NumPy"]
+
+    @property
+    def total(self) -> str:
+        """Return the sums as a line."""
+        weights, macs, nbytes = (sum(getattr(row, n) for row in self.rows) for n in ("weights", "macs", "nbytes"))
+        ran = f", {macs:,} MACs" if macs or not weights else ""
+        return f"{weights:,} weights in {nbytes:,} bytes{ran}; {len(self.numpy)} of {len(self.rows)} in NumPy"
 
     def __str__(self) -> str:
         head = ("operation", "runs", "from", "output", "dtype", "bits", "weights", "MACs", "bytes")
@@ -70,7 +76,7 @@ class Summary:
                 row.source,
                 "x".join(map(str, row.shape)),
                 row.dtype,
-                str(row.bits),
+                str(row.bits or ""),
             )
             cells += tuple(f"{n:,}" if n else "" for n in (row.weights, row.macs, row.nbytes))
             seconds = row.seconds or 0.0
@@ -83,8 +89,6 @@ class Summary:
             )
             for line in table
         ]
-        weights, macs, nbytes = (sum(getattr(row, n) for row in self.rows) for n in ("weights", "macs", "nbytes"))
-        last = f"{weights:,} weights in {nbytes:,} bytes, {macs:,} MACs; {len(self.numpy)} of {len(self.rows)} in NumPy"
-        return "\n".join([self.name, *(line.rstrip() for line in lines), last])
+        return "\n".join([self.name, *(line.rstrip() for line in lines), self.total])
 
     __repr__ = __str__

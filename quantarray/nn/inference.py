@@ -47,13 +47,13 @@ def inferred(graph: Graph) -> dict[str, Kind]:
     batches = {v.shape[:1] for v in graph.inputs if v.batched}
     if len(batches) > 1 or () in batches or any(v.batched for v in graph.outputs) > bool(batches):
         raise ValueError("its inputs and outputs must have one batch, as their first axis")
-    kinds = _kinds(graph, 0)
+    kinds = kinds_of(graph)
     for value in graph.outputs:
         kind = kinds.get(value.name)
         if kind is None or kind.axis is not None or (kind.shape, kind.dtype) != (value.shape, np.dtype(value.dtype)):
             raise ValueError(f"the output {value.name!r:.80} must be a dense {value.text}, got {kind}")
     if batches:
-        longer = _kinds(graph, 1)
+        longer = kinds_of(graph, 1)
         for value in graph.outputs:
             n, *rest = value.shape
             if longer[value.name].shape != (n + value.batched, *rest):
@@ -61,7 +61,7 @@ def inferred(graph: Graph) -> dict[str, Kind]:
     return kinds
 
 
-def _kinds(graph: Graph, more: int) -> dict[str, Kind]:
+def kinds_of(graph: Graph, more: int = 0) -> dict[str, Kind]:
     """Return the kinds of all values where batches are longer by `more`."""
     kinds: dict[str, Kind] = {}
     room = ROOM + GROWTH * graph.nbytes
@@ -90,8 +90,15 @@ def _results(node: Node, operands: list[Any]) -> list[Kind]:
     """Return the kinds of a node's results; an operand is a kind, a constant, or None where it is left out."""
     a = dict(node.attributes)
     _check_count(node, a, operands)
+    if node.op == "chain":
+        return _chained(a, operands)
+    if node.op == "split":
+        return _parts(a, operands)
     if node.packed:
-        return [_packed(node.op, a, operands)]
+        kinds = [_packed(node.op, a, operands)]
+        if node.op == "add_residual" and a.get("return_sum"):  # before the codes, of their shape
+            kinds.insert(0, Kind(kinds[0].shape, _sums(a, operands).dtype))
+        return kinds
     arrays = [Kind(x.shape, x.dtype) if isinstance(x, np.ndarray) else x for x in operands]
     if any(x is not None and (not isinstance(x, Kind) or x.axis is not None) for x in arrays):
         raise TypeError("it takes dense arrays")
@@ -139,11 +146,38 @@ def _packed(op: str, a: Attributes, operands: list[Any]) -> Kind:
         whole: list[Any] = [_example(first._replace(shape=(0, *first.shape), axis=1 if first.axis == 0 else None))]
         result = PACKED[op](a, *whole, *operands[1:])
         return Kind(result.shape[1:], result.dtype, 0 if isinstance(result, QuantArray) else None)
+    if op == "add_residual":
+        a = {**a, "return_sum": False}
     result = _kind(PACKED[op](a, *[_example(x) if isinstance(x, Kind) else x for x in operands]))
     if op in ("transpose", "concat"):
         shapes = [k.shape for k in kinds]
         return result._replace(shape=tuple(dense.SHAPE[op.capitalize()](a, shapes, [])[0]))
     return result._replace(shape=(*first.shape[:1], *result.shape[1:]))
+
+
+def _chained(a: Attributes, operands: list[Any]) -> list[Kind]:
+    """Return the kinds of a chain's results: dense values, codes, or both."""
+    first = operands[0]
+    if any(isinstance(x, Kind) and x.axis is not None for x in operands):
+        raise TypeError("it takes dense arrays")
+    if any(isinstance(x, Kind) and x.shape != first.shape for x in operands):
+        raise ValueError("its operands differ in shape")
+    results = PACKED["chain"](a, *[_example(x) if isinstance(x, Kind) else x for x in operands])
+    kinds = [_kind(x) for x in (results if isinstance(results, tuple) else (results,))]
+    return [kind._replace(shape=first.shape) for kind in kinds]
+
+
+def _sums(a: Attributes, operands: list[Any]) -> Kind:
+    return _packed("add_residual", {**a, "return_sum": False}, operands[:2])
+
+
+def _parts(a: Attributes, operands: list[Any]) -> list[Kind]:
+    """Return the kinds of the parts of codes."""
+    first = operands[0]
+    if not isinstance(first, Kind) or first.axis is None:
+        raise TypeError("it takes a packed array")
+    shapes = dense.SHAPE["Split"]({**a, "outputs": len(a["split"])}, [first.shape], [])
+    return [first._replace(shape=tuple(int(n) for n in shape)) for shape in shapes]
 
 
 def _example(kind: Kind) -> Any:
@@ -222,11 +256,13 @@ _DTYPE: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min", "Sum", "Concat", "PRelu"), _common),
     "Div": _divided,
     "scale": _named("to", "float32"),
-    **dict.fromkeys(("Cast", "quantize", "quantize_linear", "dequantize_linear", "MatMul", "Conv"), _named("to")),
+    **dict.fromkeys("Cast quantize quantize_linear dequantize_linear MatMul Conv ConvTranspose".split(), _named("to")),
     **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear"), _named("held")),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger", "multi_threshold"), _always("int32")),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), _always("int32")),
     **dict.fromkeys(("bipolar", "bipolar_of", "sign"), _always("int8")),
-    **dict.fromkeys(("truncate", "ArgMax", "ArgMin", "Shape"), _always("int64")),
+    **dict.fromkeys(("ArgMax", "ArgMin", "Shape"), _always("int64")),
+    "multi_threshold": _named("to", "int32"),
+    "truncate": _named("to", "int64"),
     "sum_pool": lambda a, dtypes: dtypes[0] if dtypes[0].kind == "f" else "int64",
 }
 _CHECKED = {"alpha", "beta", "epsilon", "extrapolation_value", "held", "max_val", "min_val", "to", "value"}

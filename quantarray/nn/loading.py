@@ -10,8 +10,9 @@ from typing import Any
 from ..io.files import path_of
 from .file import load_stored
 from .graph import Graph
-from .network import Network, Sequential, load_network
+from .network import Network, load_network
 from .onnx.loading import load_onnx
+from .sequential import Sequential
 
 _ARCHIVE = b"PK"  # first bytes of a .npz
 _MODEL = b"\x08"  # first byte of an ONNX file that begins with its version, as all writers have it

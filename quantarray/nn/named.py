@@ -21,9 +21,9 @@ def named(call: F) -> F:
     """
 
     @wraps(call)
-    def checked(self: Any, x: Any) -> Any:
+    def checked(self: Any, x: Any, *more: Any) -> Any:
         try:
-            return call(self, x)
+            return call(self, x, *more)
         except OF_INPUTS as error:
             say_first(error, f"{self.name} takes {self.takes}: ")
             raise

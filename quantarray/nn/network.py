@@ -1,10 +1,9 @@
-"""Layers in a row, and trained networks from files of plain integers."""
+"""Trained networks from files of plain integers."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +12,6 @@ import numpy as np
 from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
-from ..backends import ranges
 from ..backends.registry import device_of, namespace, settle
 from ..core.dtypes import Array, DType, arithmetic, integers
 from ..core.forks import cached_property
@@ -23,161 +21,27 @@ from ..ops.creation.creation import encode
 from ..ops.products.operand import is_dense
 from ..ops.words.conversion import pack_codes
 from ..ops.words.placement import graph
-from .layers import Conv2d, Dense
-from .named import OF_INPUTS, say_first
+from .convolutions import Conv2d
+from .graph_summary import Summary
+from .images import of_shape
+from .inputs import likely_fix
+from .layer_summary import measured
+from .layers import Dense
+from .model import Model
 from .pooling import MaxPool2d
+from .sequential import Layer, Sequential, on_device_of
 
 if TYPE_CHECKING:
     from ..cuda.runtime.graph import Graph
+    from .drawing.svg import Drawing
+    from .images import Layout
+    from .plan.prepared import Prepared
 
-Layer = Callable[[Any], Any]
-_MOST_NAMES = 8  # that a repr lists
 MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing would save less than half
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
-    """A layer's result for one input: `bits` of an element, bytes of `output`, bytes of packed weights."""
-
-    name: str
-    shape: tuple[int, ...]
-    bits: int
-    nbytes: int
-    weight_nbytes: int
-    output: Any
-
-    def __repr__(self) -> str:
-        weights = f", {self.weight_nbytes} bytes of weights" if self.weight_nbytes else ""
-        return (
-            f"Record({self.name}: {self.shape}, {self.bits} bit{'s' * (self.bits > 1)}, {self.nbytes} bytes{weights})"
-        )
-
-
-def _shown(marks: Any, i: int, layer: Layer, x: Any) -> Any:
-    """Apply a layer in a range of NVTX that a profiler shows, such as "0 Conv2d"."""
-    with ranges.shown(marks, f"{i} {getattr(layer, '__name__', type(layer).__name__)}"):
-        return layer(x)
-
-
-class Sequential:
-    """A list of layers, applied in order; any callables will do, such as the `Affine` of a last batch norm.
-
-    >>> import quantarray as qa, numpy as np
-    >>> w = qa.encode(np.ones((2, 64), int), values=(-1, 1))
-    >>> net = qa.nn.Sequential([qa.nn.Dense(w, qa.Thresholds([0])), qa.nn.Dense(w[:, :2])])
-    >>> net(qa.encode(np.ones((1, 64), int), values=(-1, 1)))
-    array([[2, 2]], dtype=int32)
-    """
-
-    def __init__(self, layers: Iterable[Layer]) -> None:
-        if not np.iterable(layers):
-            raise TypeError(f"Sequential: layers must be a list of callables, got {checks.kind(layers)}")
-        self.layers = tuple(layers)
-        for layer in self.layers:
-            if not callable(layer):
-                raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
-
-    def __call__(self, x: Any) -> Any:
-        marks = ranges.nvtx() if device_of(x) != "cpu" else None
-        i = 0
-        try:
-            for i, layer in enumerate(self.layers):
-                x = layer(x) if marks is None else _shown(marks, i, layer, x)
-        except OF_INPUTS as error:
-            say_first(error, f"layer {i}, ")
-            raise
-        return x
-
-    def to_device(self, device: str) -> Sequential:
-        """Return the layers on a device; layers without a `to_device` are taken as they are."""
-        return Sequential(x.to_device(device) if hasattr(x, "to_device") else x for x in self.layers)
-
-    def compact(self) -> Sequential:
-        """Keep each weight once: from the next call on as its kernel reads it, and no longer as words besides.
-
-        Calls take as long as before and `codes()`, `dequantize()`, `save` and `digest()` of weights give what they
-        gave, from words that are made anew each time. Where two calls in turn want two layouts of a weight, each lays
-        it out again. Weights on a GPU, and those of groups or windows of few channels, keep their words.
-
-        >>> import quantarray as qa, numpy as np
-        >>> w = qa.encode(np.ones((256, 4096), int), values=(-1, 1))
-        >>> net, x = qa.nn.Sequential([qa.nn.Dense(w)]), qa.encode(np.ones((1, 4096), int), values=(-1, 1))
-        >>> before, digest = net(x), w.digest()
-        >>> held = w.nbytes + w.nbytes_cached
-        >>> after = net.compact()(x)
-        >>> held > 2 * w.nbytes > 1.8 * (w.nbytes + w.nbytes_cached), (after == before).all(), w.digest() == digest
-        (True, np.True_, True)
-        """
-        for layer in self.layers:
-            if hasattr(layer, "compact"):
-                layer.compact()
-        return self
-
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the layers to a `.qa` file (docs/qa-format.md), whole or not at all; `quantarray.nn.load` reads it.
-
-        Raises TypeError for layers that have no form in a file, such as functions; `Map(f, of=dtype)` has one.
-
-        >>> import quantarray as qa, os, tempfile
-        >>> net = qa.nn.Sequential([qa.nn.MaxPool2d(2), qa.nn.Dense(qa.encode([[1, -1]], values=(-1, 1)))])
-        >>> path = os.path.join(tempfile.mkdtemp(), "net.qa")
-        >>> net.save(path)
-        >>> qa.nn.load(path)
-        Sequential(max_pool2d 2x2, dense 2 -> 1; 8 bytes of weights)
-        """
-        from .file import save_sequential
-
-        save_sequential(self, file)
-
-    def graph(self, x: Any) -> Graph:
-        """Capture the layers as one CUDA graph for inputs like x, which must lie on the layers' GPU; see `Graph`."""
-        return graph(self, x)
-
-    def trace(self, x: Any) -> list[Record]:
-        """Run the layers and keep what each of them returned."""
-        records = []
-        for layer in self.layers:
-            x = layer(x)
-            bits = x.bits if isinstance(x, QuantArray) else 8 * x.dtype.itemsize
-            records.append(Record(_name(layer), x.shape, bits, x.nbytes, _weight_nbytes(layer), x))
-        return records
-
-    @property
-    def weights(self) -> list[QuantArray]:
-        """Return the layers' packed weights, in order."""
-        found = (getattr(layer, "weight", None) for layer in self.layers)
-        return [weight for weight in found if isinstance(weight, QuantArray)]
-
-    @property
-    def nbytes(self) -> int:
-        """Count the bytes of the layers' packed weights."""
-        return sum(weight.nbytes for weight in self.weights)
-
-    def __len__(self) -> int:
-        return len(self.layers)
-
-    def __iter__(self) -> Iterator[Layer]:
-        return iter(self.layers)
-
-    def __repr__(self) -> str:
-        names = [_name(layer) for layer in self.layers]
-        if len(names) > _MOST_NAMES:
-            names[_MOST_NAMES - 2 : -1] = [f".. {len(names) - _MOST_NAMES + 1} more .."]
-        return f"Sequential({', '.join(names)}; {self.nbytes} bytes of weights)"
-
-
-def _name(layer: Any) -> str:
-    """Return the name of a layer or of a function; without one, that of its class."""
-    return str(getattr(layer, "name", getattr(layer, "__name__", type(layer).__name__)))
-
-
-def _weight_nbytes(layer: Any) -> int:
-    weight = getattr(layer, "weight", None)
-    return weight.nbytes if isinstance(weight, QuantArray) else 0
-
-
-@dataclass(frozen=True, eq=False)
-class Network:
+class Network(Model):
     """A trained network: packed `layers`, and in `plain` what its file holds besides (samples, labels)."""
 
     layers: Sequential
@@ -189,7 +53,10 @@ class Network:
 
         A network whose last layer has thresholds returns a QuantArray.
         """
-        scores: Array | QuantArray = self.layers(x if self._is_encoded(x) else self.encode_input(x))
+        encoded: Any = x if self._is_encoded(x) else self.encode_input(x)
+        if encoded.ndim and not encoded.shape[0]:
+            raise ValueError(f"{self.plain.name}: x has an empty batch, {encoded.shape}; pass at least one")
+        scores: Array | QuantArray = self.layers(encoded)
         return scores
 
     def _is_encoded(self, x: Any) -> bool:
@@ -212,11 +79,16 @@ class Network:
     def save(self, file: str | os.PathLike[str]) -> None:
         """Write the network to a `.qa` file, whole or not at all: weights packed, thresholds, samples and class names.
 
-        `quantarray.nn.load` reads it; the network that it gives has the same integers.
+        `quantarray.nn.load` reads it; the network that it gives has the same integers. A name that ends in `.onnx`
+        writes a QONNX file of raw inputs, uint8, without samples and names; it loads as a `Graph` of the same integers.
         """
         from .file import save_network
+        from .onnx.writing.saving import is_onnx, save_onnx
 
-        save_network(self, file)
+        if is_onnx(file):
+            save_onnx(self, file)
+        else:
+            save_network(self, file)
 
     def graph(self, x: Any) -> Graph:
         """Capture the network, with the encoding of raw inputs, as one CUDA graph for inputs of x's shape and dtype.
@@ -226,6 +98,46 @@ class Network:
         """
         encoded = self._is_encoded(x)
         return graph(self.layers if encoded else lambda raw: self.layers(self._looked_up(raw)), x)
+
+    def prepared(self, *, reuse: bool = False) -> Prepared:
+        """Return the network as one compiled call on the CPU, as `Sequential.prepared` does."""
+        from .plan.prepared import Prepared
+
+        encode = lambda x: x if self._is_encoded(x) else self.encode_input(x)  # noqa: E731
+        return Prepared(lambda: self.layers._layers_run, encode, reuse)
+
+    def summary(self, x: Any = None) -> Summary:
+        """Return a table of the layers: output, bits, weights, MACs, bytes; packed or NumPy.
+
+        The network runs once, on x, raw or encoded, or on the first of its samples.
+        """
+        return self._summary(x, False)
+
+    def profile(self, x: Any = None) -> Summary:
+        """Return the table of `summary` with the time of each layer, the fastest of five runs, and its share."""
+        return self._summary(x, True)
+
+    def _summary(self, x: Any, timed: bool) -> Summary:
+        return Summary(self.plain.name, list(measured(self.layers, self._example(x), timed)))
+
+    def _example(self, x: Any) -> Any:
+        """Encode x, by default the first sample, or zeros where there is none."""
+        if x is None:
+            sample = self.plain.input[:1]
+            x = sample if len(sample) else np.zeros((1, *sample.shape[1:]), np.uint8)
+            device = device_of(self.layers.weights[0]) if self.layers.weights else "cpu"
+            x = x if device == "cpu" else namespace(device).asarray(x)
+        return x if self._is_encoded(x) else self.encode_input(x)
+
+    def _run_batch(self, x: Any) -> Any:
+        return on_device_of(self, self.layers.weights, x)
+
+    def _layout(self) -> tuple[int | None, Layout | None, str]:
+        shape = self.plain.input.shape
+        return len(shape), of_shape(shape[1:], len(self.plain.input_table)), str(("N", *shape[1:]))
+
+    def _drawing(self, x: Any) -> Drawing:
+        return self.layers._drawn(self.plain.name, self._example(x))
 
     @cached_property
     def _input_law(self) -> tuple[DType | None, Array]:
@@ -246,20 +158,36 @@ class Network:
     def encode_input(self, x: Any) -> Array | QuantArray:
         """Convert raw bytes, uint8 [n ..], to the input of the first layer: value = input_table[x].
 
-        Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Raises TypeError for
-        other dtypes, ValueError for bytes that the table does not have.
+        Inputs of at most 16 levels become a QuantArray, others an int8 or uint8 array. Images may have another height
+        and width where no layer is dense. Raises TypeError for other dtypes, ValueError for other shapes, and for bytes
+        that the table does not have.
         """
         op = "encode_input"
         a = checks.anywhere(op, "x", x)
         if a.dtype != np.uint8:
-            raise TypeError(f"{op}: needs uint8, the network's raw input, got {checks.kind(a)}")
-        flat, needed = self.plain.layers[0].op == "dense", self.plain.input.shape[1:]
-        if (a.ndim < 2) if flat else (a.ndim != 4):
-            raise ValueError(f"{op}: x must be {('N', *needed)}, got {a.shape}; x[None] adds an axis for one input")
+            whole = a.dtype.kind in "iub"
+            fix = "; x.astype(np.uint8), if all values are from 0 to 255" if whole else ""
+            raise TypeError(f"{op}: needs uint8, the network's raw input, got {checks.kind(a)}{fix}")
+        self._check_shape(op, a.shape)
         entries = len(self.plain.input_table)
         if entries < 256 and a.size and int(a.max()) >= entries:  # waits for x on a GPU; most tables have all bytes
-            raise ValueError(f"{op}: the input table has {entries} entries, got the byte {a.max()}")
+            raise ValueError(
+                f"{op}: x must be from 0 to {entries - 1}, as the input table has {entries} entries, "
+                f"got the byte {a.max()}"
+            )
         return self._looked_up(a)
+
+    def _check_shape(self, op: str, shape: tuple[int, ...]) -> None:
+        """Raise ValueError unless raw inputs of this shape are the network's."""
+        plain = self.plain
+        wanted = (1, *plain.input.shape[1:])
+        if plain.layers[0].op == "dense":  # any axes, which are flattened
+            fits = len(shape) >= 2 and math.prod(shape[1:]) == math.prod(wanted[1:])
+        else:
+            any_size = all(layer.op != "dense" for layer in plain.layers)
+            fits = len(shape) == 4 and (shape[3] == wanted[3] if any_size else shape[1:] == wanted[1:])
+        if not fits:
+            raise ValueError(f"{op}: x must be {('N', *wanted[1:])}, got {shape}{likely_fix('x', shape, wanted)}")
 
     def _looked_up(self, a: Any) -> Array | QuantArray:
         """Look up raw bytes in the input table, on their device and without waiting for it."""
@@ -334,8 +262,8 @@ def smallest_dtype(values: Array) -> DType:
     >>> smallest_dtype(np.array([1, -1, -1])), smallest_dtype(np.array([4, -2]))
     (quantarray.bipolar, quantarray.integers(-2, 4))
     """
-    found = tuple(int(v) for v in np.unique(values))
-    if found in ((-1,), (1,)):
+    levels = tuple(int(v) for v in np.unique(values))
+    if levels in ((-1,), (1,)):
         return integers(-1, 1)
-    low, step = arithmetic(found)
-    return integers(range(low, found[-1] + 1, step))
+    low, step = arithmetic(levels)
+    return integers(range(low, levels[-1] + 1, step))

@@ -1,7 +1,7 @@
 """Operations of a graph: those on packed arrays, and those that run in NumPy.
 
-An operation takes attributes, then its operands, and returns what it gives. Images are [n c h w], codes of them are
-packed on c.
+An operation takes attributes, then its operands, and returns what it gives. Images are [n c ..], codes of them are
+packed on c. Products take `levels` where codes of x stand for uneven ones.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,41 +19,90 @@ from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array, DType, integers
 from ..ops.creation.creation import from_codes
 from ..ops.manipulation.joining import concat
+from ..ops.manipulation.padding import pad
+from ..ops.manipulation.rearranging import split
 from ..ops.manipulation.repacking import repack
+from ..ops.manipulation.shuffling import channel_shuffle
+from ..ops.products import geometry
+from ..ops.products.chain import apply_chain, chain_of
+from ..ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ..ops.products.convolution import conv2d
+from ..ops.products.convolution_1d_3d import conv1d, conv3d
 from ..ops.products.matrix_product import linear
-from ..ops.products.pooling import max_pool2d
+from ..ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
+from ..ops.products.residual import add_residual
 from ..ops.words.conversion import codes, dequantize
 from . import dense
 from .dense.movement import reshaped
+from .levels import of_levels
 
 Attributes = dict[str, Any]
 Operation = Callable[..., Any]
+_OUTPUTS = 256  # of float weights in memory
 
 
-def _linear(a: Attributes, x: Any, w: QuantArray, requantize: Thresholds | None = None) -> Any:
+def _linear(
+    a: Attributes, x: Any, w: QuantArray, requantize: Thresholds | None = None, levels: Array | None = None
+) -> Any:
+    if levels is not None:
+        x = of_levels(x, levels)
     if type(x) is QuantArray and x.axis != x.ndim - 1:
         x = repack(x, -1)
     return linear(x, w, requantize=requantize)
 
 
-def _conv2d(a: Attributes, x: Any, w: QuantArray, requantize: Thresholds | None = None) -> Any:
-    return conv2d(
-        repack(x, 1) if isinstance(x, QuantArray) and x.axis != 1 else x,
-        w,
-        stride=a["stride"],
-        padding=a["padding"],
-        dilation=a["dilation"],
-        groups=a["groups"],
-        requantize=requantize,
-        data_format="NCHW",
-    )
+def _dequantized_linear(a: Attributes, x: Any, w: QuantArray) -> Array:
+    """x @ values of w, transposed, in float32; of the values of w, those of 256 outputs are in memory at once."""
+    out = np.empty((*x.shape[:-1], w.shape[0]), np.float32)
+    for first in range(0, w.shape[0], _OUTPUTS):
+        part = w[first : first + _OUTPUTS]
+        np.matmul(x, dequantize(part).astype(np.float32, copy=False).T, out=out[..., first : first + _OUTPUTS])
+    return out
 
 
-def _max_pool2d(a: Attributes, x: Any) -> Any:
-    if isinstance(x, QuantArray) and x.axis != 1:
-        x = repack(x, 1)
-    return max_pool2d(x, a["size"], stride=a["stride"], padding=a["padding"], data_format="NCHW")
+def _convolution(convolve: Operation, axes: int) -> Operation:
+    """Return an operation that convolves images of so many axes, plain or transposed."""
+
+    def run(
+        a: Attributes, x: Any, w: QuantArray, requantize: Thresholds | None = None, levels: Array | None = None
+    ) -> Any:
+        if levels is not None:
+            x = of_levels(x, levels)
+        return convolve(_by_channels(x), w, requantize=requantize, data_format=geometry.LAYOUTS[axes].first, **a)
+
+    return run
+
+
+def _by_channels(x: Any) -> Any:
+    return repack(x, 1) if isinstance(x, QuantArray) and x.axis != 1 else x
+
+
+def _max_pool(pool: Operation, axes: int) -> Operation:
+    """Return an operation that takes the largest value of each window of images of so many axes."""
+
+    def run(a: Attributes, x: Any, falling: Any = False) -> Any:
+        options = {name: value for name, value in a.items() if name != "size"}
+        return pool(_by_channels(x), a["size"], falling=falling, data_format=geometry.LAYOUTS[axes].first, **options)
+
+    return run
+
+
+def _add_residual(a: Attributes, x: Any, residual: Any, requantize: Thresholds | None = None) -> Any:
+    axis = a["axis"]
+    x, residual = (repack(q, axis) if isinstance(q, QuantArray) and q.axis != axis else q for q in (x, residual))
+    add: Operation = add_residual
+    return add(x, residual, axis=axis, requantize=requantize, return_sum=a.get("return_sum", False))
+
+
+def _split(a: Attributes, q: QuantArray) -> Any:
+    """Cut codes along an axis into parts of the lengths `split`."""
+    return tuple(split(q, list(accumulate(a["split"][:-1])), axis=a["axis"]))
+
+
+def _pad(a: Attributes, q: QuantArray) -> QuantArray:
+    """Extend images by pixels of one level; `pads` are those at the top, left, bottom and right."""
+    top, left, bottom, right = a["pads"]
+    return pad(q, [(0, 0), (0, 0), (top, bottom), (left, right)], constant_values=a["value"])
 
 
 def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
@@ -125,10 +175,43 @@ def _concat(a: Attributes, *x: Any) -> Any:
     return dense.RUN["Concat"](a, *x)
 
 
+def _chain(
+    a: Attributes, x: Array, other: Array | None = None, constants: Array | None = None, scale: Array | None = None,
+    other_scale: Array | None = None, thresholds: Thresholds | None = None,
+) -> Any:  # fmt: skip
+    """Apply `steps`, with `constants` [steps channels], to x times `scale`; return values, codes, or both."""
+    prepared = a.get("prepared")
+    if prepared is None:
+        steps, gives = tuple(a["steps"]), tuple(a["gives"])
+        if gives not in (("values",), ("codes",), ("values", "codes")) or ("codes" in gives) != (
+            thresholds is not None
+        ):
+            raise ValueError(f"it gives {gives!r:.80}, and has {'no ' * (thresholds is None)}thresholds")
+        chain = chain_of(tuple(STEPS.index(step) for step in steps), constants, scale, other_scale, x.shape)
+        prepared = a["prepared"] = chain, "values" in gives
+    chain, dense_too = prepared
+    values, codes = apply_chain(x, other, chain, thresholds, dense_too)
+    results = tuple(r for r in (values, codes) if r is not None)
+    return results if len(results) > 1 else results[0]
+
+
+STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min", "slope", "add other")
+
 PACKED: dict[str, Operation] = {
+    "chain": _chain,
     "linear": _linear,
-    "conv2d": _conv2d,
-    "max_pool2d": _max_pool2d,
+    "dequantized_linear": _dequantized_linear,
+    "conv1d": _convolution(conv1d, 1),
+    "conv2d": _convolution(conv2d, 2),
+    "conv3d": _convolution(conv3d, 3),
+    "conv_transpose1d": _convolution(conv_transpose1d, 1),
+    "conv_transpose2d": _convolution(conv_transpose2d, 2),
+    "conv_transpose3d": _convolution(conv_transpose3d, 3),
+    "add_residual": _add_residual,
+    "max_pool1d": _max_pool(max_pool1d, 1),
+    "max_pool2d": _max_pool(max_pool2d, 2),
+    "max_pool3d": _max_pool(max_pool3d, 3),
+    "pad": _pad,
     "threshold": _threshold,
     "pack": _pack,
     "relabel": _relabel,
@@ -137,5 +220,7 @@ PACKED: dict[str, Operation] = {
     "reshape": _reshape,
     "transpose": _moved("Transpose"),
     "concat": _concat,
+    "split": _split,
+    "channel_shuffle": lambda a, q: channel_shuffle(q, a["groups"], 1),
 }
 OPERATIONS: dict[str, Operation] = {**dense.RUN, **PACKED}

@@ -1,60 +1,175 @@
-"""Layers without weights: pooling, thresholds, functions of levels."""
+"""Layers of pools over lines, images and volumes, and over whole images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, overload
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
-from ..core.dtypes import Array, DType
+from ..core.dtypes import Array
 from ..core.format import locked
-from ..core.hints import DataFormat, Padding, Pair
-from ..ops.elementwise.mapping import map as map_levels
+from ..core.hints import (
+    DataFormat,
+    Flags,
+    LineFormat,
+    LinePadding,
+    Padding,
+    Pair,
+    Single,
+    Triple,
+    VolumeFormat,
+    VolumePadding,
+)
 from ..ops.products import geometry
-from ..ops.products.pooling import avg_pool2d, max_pool2d
+from ..ops.products.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d
+from ..ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
 from .named import named
 
 
-@dataclass(frozen=True, eq=False)
-class MaxPool2d:
-    """`max_pool2d(x, size, ...)` as a layer, of packed arrays or dense results."""
+class Pool:
+    """A pool as a layer: the arguments of the function of its name."""
+
+    axes: ClassVar[int]
+    function: ClassVar[Callable[..., Any]]
+
+    def __post_init__(self) -> None:
+        layer: Any = self
+        op = type(self).__name__
+        size = geometry.numbers(op, "size", layer.size, 1, self.axes)
+        stride = size if layer.stride is None else layer.stride
+        geometry.check(op, stride, layer.padding, layer.dilation, self.axes)
+        geometry.data_format(op, layer.data_format, self.axes)
+        falling = checks.numbers(op, "falling", getattr(layer, "falling", False))
+        if falling.dtype != np.bool_ or falling.ndim > 1:
+            raise ValueError(f"{op}: falling must be a bool or one a channel, got {checks.kind(falling)}")
+        if falling.ndim:
+            object.__setattr__(layer, "falling", locked(falling.copy()))
+        for flag in ("ceil_mode", "return_indices", "count_include_pad"):
+            checks.flag(op, flag, getattr(layer, flag, False))
+        check_thresholds(op, "requantize", layer.requantize, optional=True)
+
+    def _pooled(self, x: Any) -> Any:
+        options = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "size"}  # type: ignore[arg-type]
+        return type(self).function(x, self.size, **options)  # type: ignore[attr-defined]
+
+    @property
+    def _window(self) -> str:
+        layer: Any = self
+        return "x".join(map(str, geometry.numbers(type(self).__name__, "size", layer.size, 1, self.axes)))
+
+    @property
+    def name(self) -> str:
+        return f"{type(self).function.__name__} {self._window}"
+
+    @property
+    def takes(self) -> str:
+        layer: Any = self
+        return image_text(layer.data_format)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._window}{others_text(self)})"
+
+
+class _MaxPool(Pool):
+    @named
+    def __call__(self, x: QuantArray | Array) -> QuantArray | Array | tuple[QuantArray | Array, Array]:
+        result: QuantArray | Array | tuple[QuantArray | Array, Array] = self._pooled(x)
+        return result
+
+
+class _AvgPool(Pool):
+    @named
+    def __call__(self, x: QuantArray | Array) -> Array | QuantArray:
+        result: Array | QuantArray = self._pooled(x)
+        return result
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MaxPool1d(_MaxPool):
+    """`max_pool1d(x, size, ...)` as a layer, of packed arrays or dense results; a pair with `return_indices`."""
+
+    axes = 1
+    function = max_pool1d
+
+    size: Single
+    stride: Single | None = None
+    padding: LinePadding = 0
+    _: KW_ONLY
+    dilation: Single = 1
+    ceil_mode: bool = False
+    return_indices: bool = False
+    falling: Flags = False
+    requantize: Thresholds | None = None
+    data_format: LineFormat = "NWC"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MaxPool2d(_MaxPool):
+    """`max_pool2d(x, size, ...)` as a layer, of packed arrays or dense results; a pair with `return_indices`.
+
+    In a `Sequential`, a convolution of integers before it and thresholds behind it run as one: the convolution gives
+    codes, and these are pooled.
+    """
+
+    axes = 2
+    function = max_pool2d
 
     size: Pair
     stride: Pair | None = None
     padding: Padding = 0
     _: KW_ONLY
+    dilation: Pair = 1
+    ceil_mode: bool = False
+    return_indices: bool = False
+    falling: Flags = False
+    requantize: Thresholds | None = None
     data_format: DataFormat = "NHWC"
 
-    def __post_init__(self) -> None:
-        _check_window(self)
 
-    @overload
-    def __call__(self, x: QuantArray) -> QuantArray: ...
-    @overload
-    def __call__(self, x: Array) -> Array: ...
-    @named
-    def __call__(self, x: QuantArray | Array) -> QuantArray | Array:
-        return max_pool2d(x, self.size, stride=self.stride, padding=self.padding, data_format=self.data_format)
+@dataclass(frozen=True, eq=False, repr=False)
+class MaxPool3d(_MaxPool):
+    """`max_pool3d(x, size, ...)` as a layer, of packed arrays or dense results; a pair with `return_indices`."""
 
-    @property
-    def name(self) -> str:
-        return f"max_pool2d {_size(self)}"
+    axes = 3
+    function = max_pool3d
 
-    @property
-    def takes(self) -> str:
-        return _image(self.data_format)
-
-    def __repr__(self) -> str:
-        return f"MaxPool2d({_size(self)}{_others(self)})"
+    size: Triple
+    stride: Triple | None = None
+    padding: VolumePadding = 0
+    _: KW_ONLY
+    dilation: Triple = 1
+    ceil_mode: bool = False
+    return_indices: bool = False
+    falling: Flags = False
+    requantize: Thresholds | None = None
+    data_format: VolumeFormat = "NDHWC"
 
 
-@dataclass(frozen=True, eq=False)
-class AvgPool2d:
+@dataclass(frozen=True, eq=False, repr=False)
+class AvgPool1d(_AvgPool):
+    """`avg_pool1d(x, size, ...)` as a layer: float32 means, or with `requantize` their codes."""
+
+    axes = 1
+    function = avg_pool1d
+
+    size: Single
+    stride: Single | None = None
+    padding: LinePadding = 0
+    _: KW_ONLY
+    dilation: Single = 1
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    requantize: Thresholds | None = None
+    data_format: LineFormat = "NWC"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AvgPool2d(_AvgPool):
     """`avg_pool2d(x, size, ...)` as a layer: float32 means, or with `requantize` their codes.
 
     >>> import quantarray as qa, numpy as np
@@ -62,38 +177,36 @@ class AvgPool2d:
     array([0.5], dtype=float32)
     """
 
+    axes = 2
+    function = avg_pool2d
+
     size: Pair
     stride: Pair | None = None
     padding: Padding = 0
     _: KW_ONLY
+    dilation: Pair = 1
+    ceil_mode: bool = False
+    count_include_pad: bool = False
     requantize: Thresholds | None = None
     data_format: DataFormat = "NHWC"
 
-    def __post_init__(self) -> None:
-        _check_window(self)
-        _check_thresholds("AvgPool2d", "requantize", self.requantize, optional=True)
 
-    @named
-    def __call__(self, x: QuantArray | Array) -> Array | QuantArray:
-        return avg_pool2d(
-            x,
-            self.size,
-            stride=self.stride,
-            padding=self.padding,
-            requantize=self.requantize,
-            data_format=self.data_format,
-        )
+@dataclass(frozen=True, eq=False, repr=False)
+class AvgPool3d(_AvgPool):
+    """`avg_pool3d(x, size, ...)` as a layer: float32 means, or with `requantize` their codes."""
 
-    @property
-    def name(self) -> str:
-        return f"avg_pool2d {_size(self)}"
+    axes = 3
+    function = avg_pool3d
 
-    @property
-    def takes(self) -> str:
-        return _image(self.data_format)
-
-    def __repr__(self) -> str:
-        return f"AvgPool2d({_size(self)}{_others(self)})"
+    size: Triple
+    stride: Triple | None = None
+    padding: VolumePadding = 0
+    _: KW_ONLY
+    dilation: Triple = 1
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    requantize: Thresholds | None = None
+    data_format: VolumeFormat = "NDHWC"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +224,7 @@ class GlobalAvgPool:
 
     def __post_init__(self) -> None:
         checks.choice("GlobalAvgPool", "data_format", self.data_format, ("NHWC", "NCHW"))
-        _check_thresholds("GlobalAvgPool", "requantize", self.requantize, optional=True)
+        check_thresholds("GlobalAvgPool", "requantize", self.requantize, optional=True)
 
     @named
     def __call__(self, x: QuantArray | Array) -> Array | QuantArray:
@@ -129,121 +242,34 @@ class GlobalAvgPool:
 
     @property
     def takes(self) -> str:
-        return _image(self.data_format)
+        return image_text(self.data_format)
 
     def __repr__(self) -> str:
-        return f"GlobalAvgPool({_others(self).removeprefix(', ')})"
+        return f"GlobalAvgPool({others_text(self).removeprefix(', ')})"
 
 
-@dataclass(frozen=True, eq=False)
-class Threshold:
-    """`thresholds(x, axis)` as a layer: the codes of a dense result, such as a residual sum, whose channels are `axis`.
-
-    >>> import quantarray as qa, numpy as np
-    >>> qa.nn.Threshold(qa.Thresholds([0, 5]))(np.array([[-3], [3], [9]])).codes().ravel()
-    array([0, 1, 2], dtype=uint8)
-    """
-
-    thresholds: Thresholds
-    axis: int = -1
-
-    def __post_init__(self) -> None:
-        _check_thresholds("Threshold", "thresholds", self.thresholds)
-        checks.integer("Threshold", "axis", self.axis, -(2**31), 2**31)
-
-    @named
-    def __call__(self, x: Any) -> QuantArray:
-        return self.thresholds(x, self.axis)
-
-    @property
-    def name(self) -> str:
-        into = self.thresholds.into
-        return f"threshold -> {into.bits}-bit {into}"
-
-    @property
-    def takes(self) -> str:
-        channels = self.thresholds.channels
-        return f"a dense result of {'any number of' if channels is None else channels} channels on axis {self.axis}"
-
-    def __repr__(self) -> str:
-        return f"Threshold({self.thresholds!r}{'' if self.axis == -1 else f', axis={self.axis}'})"
-
-
-@dataclass(frozen=True, eq=False)
-class Map:
-    """`map(f, x)` as a layer: f of every element of a packed array, evaluated once a level.
-
-    of: the integer dtype of the layer's inputs. With it f is evaluated when the layer is made, and no more: such a
-    layer can be saved, as its values; other inputs are refused.
-
-    >>> import quantarray as qa
-    >>> square = qa.nn.Map(lambda v: v * v, of=qa.ternary)
-    >>> square(qa.encode([-1, 0, 1], values=(-1, 0, 1))).dequantize(), square.values
-    (array([1, 0, 1], dtype=int32), array([1, 0, 1]))
-    """
-
-    f: Callable[[Array], Any]
-    of: DType | None = None
-    values: Array | None = field(default=None, init=False, repr=False)  # of each level of `of`
-
-    def __post_init__(self) -> None:
-        checks.function("Map", "f", self.f)
-        if self.of is None:
-            return
-        if not isinstance(self.of, DType) or self.of.levels is None:
-            raise TypeError(f"Map: of must be an integer dtype, such as quantarray.uint2, got {self.of!r}")
-        values = checks.numbers("Map", "the result of f", self.f(np.array(self.of.levels, np.int64)))
-        if values.shape != (self.of.n_levels,):
-            raise ValueError(f"Map: f must give one number for each of {self.of.n_levels} levels, got {values.shape}")
-        checks.finite("Map", "the result of f", values)
-        object.__setattr__(self, "values", locked(values.copy()))
-
-    @named
-    def __call__(self, x: QuantArray) -> QuantArray:
-        q = checks.packed("Map", "x", x)
-        if self.of is None:
-            return map_levels(self.f, q)
-        if q.dtype != self.of or q.constants.shapes:
-            scaled = " with constants" if q.constants.shapes else ""
-            raise ValueError(f"Map: x must be {self.of}, got {q.dtype}{scaled}; without of= a Map takes any dtype")
-        return map_levels(lambda levels: self.values.reshape(levels.shape), q)  # type: ignore[union-attr]
-
-    @property
-    def name(self) -> str:
-        return f"map {getattr(self.f, '__name__', type(self.f).__name__)}"
-
-    @property
-    def takes(self) -> str:
-        return f"a packed array{'' if self.of is None else f' of {self.of}'}"
-
-    def __repr__(self) -> str:
-        return f"Map({self.name.removeprefix('map ')}{'' if self.of is None else f', of={self.of}'})"
-
-
-def _check_window(layer: MaxPool2d | AvgPool2d) -> None:
-    op = type(layer).__name__
-    size = checks.pair(op, "size", layer.size, 1)
-    geometry.check(op, size if layer.stride is None else layer.stride, layer.padding)
-    checks.choice(op, "data_format", layer.data_format, ("NHWC", "NCHW"))
-
-
-def _check_thresholds(op: str, name: str, value: Any, optional: bool = False) -> None:
+def check_thresholds(op: str, name: str, value: Any, optional: bool = False) -> None:
+    """Raise TypeError for what is no `Thresholds`."""
     if not isinstance(value, Thresholds) and not (optional and value is None):
         raise TypeError(f"{op}: {name} must be a Thresholds{' or None' * optional}, got {checks.kind(value)}")
 
 
-def _size(layer: MaxPool2d | AvgPool2d) -> str:
-    height, width = checks.pair(type(layer).__name__, "size", layer.size, 1)
-    return f"{height}x{width}"
+def image_text(data_format: str) -> str:
+    """Write the axes of images of a data format.
+
+    >>> image_text("NCHW")
+    '[n c h w]'
+    """
+    return f"[{' '.join(data_format.lower())}]"
 
 
-def _image(data_format: DataFormat) -> str:
-    return "[n h w c]" if data_format == "NHWC" else "[n c h w]"
-
-
-def _others(layer: Any) -> str:
-    """Write the arguments that have other values than their defaults."""
-    usual = {"stride": None, "padding": 0, "data_format": "NHWC"}
-    others = "".join(f", {n}={v}" for n, usually in usual.items() if (v := getattr(layer, n, usually)) != usually)
+def others_text(layer: Any) -> str:
+    """Write the arguments that have other values than their defaults, and the codes of the result."""
+    others = "".join(
+        f", {f.name}={v}"
+        for f in fields(layer)
+        if f.name not in ("size", "falling", "requantize") and (v := getattr(layer, f.name)) != f.default
+    )
+    others += ", falling" * bool(np.any(getattr(layer, "falling", False)))
     T = getattr(layer, "requantize", None)
     return others if T is None else f"{others}, out={T.into.bits}-bit {T.into}"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import elementwise, integer_operators, movement, pooling, products, quantizing, reducing, resizing
+from . import elementwise, integer_operators, movement, pooling, products, quantizing, reducing, resizing, transposed
 
 Run = Callable[..., Any]
 Shape = Callable[..., Any]
 
 RUN: dict[str, Run] = {}
 SHAPE: dict[str, Shape] = {}
-for family in (elementwise, integer_operators, movement, pooling, products, quantizing, reducing, resizing):
+for family in (elementwise, integer_operators, movement, pooling, products, quantizing, reducing, resizing, transposed):
     RUN.update(family.RUN)
     SHAPE.update(family.SHAPE)

@@ -82,8 +82,23 @@ def _sum(a: Attributes, *arrays: Array) -> Array:
 
 
 def _scale(a: Attributes, x: Array, scale: Array) -> Array:
-    """x * scale in float64, rounded once."""
-    return np.asarray((x * scale).astype(a.get("to", np.float32)))
+    """x * scale in float64, rounded once; 16 by 24 bits, whose float64 product is exact, in float32."""
+    to = np.dtype(a.get("to", np.float32))
+    if to == np.float32 and x.dtype.kind in "iu" and x.dtype.itemsize <= 2 and _fits(scale):
+        values = x.astype(to)
+        values *= scale.astype(to)
+        return np.asarray(values)
+    return np.asarray((x * scale).astype(to))
+
+
+def _fits(scale: Array) -> bool:
+    """Return True if float32 holds every scale."""
+    return bool(scale.dtype == np.float32 or (scale.astype(np.float32) == scale).all())
+
+
+def _affine(a: Attributes, x: Array, factor: Array, offset: Array) -> Array:
+    """x * factor + offset in float64, rounded once: a fused multiply-add of float32."""
+    return np.asarray((x.astype(np.float64) * factor + offset).astype(x.dtype))
 
 
 def _unary(f: Callable[[Array], Array]) -> Callable[..., Array]:
@@ -126,6 +141,7 @@ RUN: dict[str, Callable[..., Any]] = {
     "Sum": _sum,
     "Cast": _cast,
     "scale": _scale,
+    "affine": _affine,
 }
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ...core.dtypes import Array
-from .windows import grid, tap
+from ...ops.products import dense_pooling
+from .windows import Windows, grid, tap
 
 Attributes = dict[str, Any]
 Shapes = list[tuple[int, ...]]
@@ -50,16 +52,30 @@ def _sum_pool(a: Attributes, x: Array) -> Array:
 
 
 def counts(a: Attributes, image: tuple[int, ...]) -> Array:
-    """Count the elements that AveragePool divides by in each window, [1 1 ..]."""
-    windows = grid(a, image, tuple(a["kernel_shape"]))
+    """Count the elements that AveragePool divides by in each window, [1 1 ..]; not to be written to."""
+    return _counts(grid(a, image, tuple(a["kernel_shape"])), image, bool(a.get("count_include_pad")))
+
+
+@lru_cache(256)
+def _counts(windows: Windows, image: tuple[int, ...], padding_too: bool) -> Array:
     inside = np.ones((1, 1, *image), np.int64)
-    once = np.pad(inside, [(0, 0), (0, 0), *windows.counted], constant_values=int(bool(a.get("count_include_pad"))))
+    once = np.pad(inside, [(0, 0), (0, 0), *windows.counted], constant_values=int(padding_too))
     rest = [(0, after - plain) for (_, after), (_, plain) in zip(windows.pads, windows.counted, strict=True)]
     ones = np.pad(once, [(0, 0), (0, 0), *rest])
-    return np.asarray(np.add.reduce([tap(ones, windows, at) for at in product(*(range(k) for k in windows.kernel))]))
+    taps = [tap(ones, windows, at) for at in product(*(range(k) for k in windows.kernel))]
+    return np.asarray(np.add.reduce(taps))
 
 
 def _average_pool(a: Attributes, x: Array) -> Array:
+    last = x.transpose(0, *range(2, x.ndim), 1)
+    if dense_pooling.takes(last):
+        windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
+        before = [first for first, _ in windows.pads]
+        divisors = counts(a, x.shape[2:])
+        means = dense_pooling.pooled(
+            last, windows.kernel, windows.strides, windows.dilations, before, windows.output, divisors
+        )
+        return means.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
     return np.asarray((_sum_pool(a, x) / counts(a, x.shape[2:]).astype(x.dtype)).astype(x.dtype))
 
 

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
+from ...ops.products import dense_product
 from .windows import Windows, grid, tap
 
 Attributes = dict[str, Any]
 Shapes = list[tuple[int, ...]]
 Constants = list[Array | None]
+_AXES = 3  # of an image that the kernel of float products takes
 
 
 def _summing(x: Array, y: Array) -> tuple[Array, Array]:
@@ -24,14 +26,37 @@ def _summing(x: Array, y: Array) -> tuple[Array, Array]:
 
 def matmul(a: Attributes, x: Array, y: Array) -> Array:
     """x @ y; of integers in int64, rounded to the attribute `to`."""
-    wide, other = _summing(x, y)
-    return np.asarray(np.matmul(wide, other)).astype(a.get("to", x.dtype), copy=False)
+    if x.ndim == y.ndim == 2 and dense_product.takes(len(x), x, y) and y.flags.c_contiguous:
+        product_of = dense_product.matrix_product(x, y)
+    else:
+        wide, other = _summing(x, y)
+        product_of = np.matmul(wide, other)
+    return np.asarray(product_of).astype(a.get("to", x.dtype), copy=False)
 
 
 def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
-    """Convolve x [n c ..] with w [o c/groups ..] by a matrix product for each image; integers are summed in int64."""
+    """Convolve x [n c ..] with w [o c/groups ..]; integers are summed in int64.
+
+    The result lies in memory with its channels first or last.
+    """
     groups = a.get("group", 1)
     windows = grid(a, x.shape[2:], w.shape[2:])
+    pixels = len(x) * math.prod(windows.output)
+    floats = (x, w) if bias is None else (x, w, bias)
+    if groups == 1 and w.ndim <= _AXES + 2 and dense_product.takes(pixels, *floats):
+        before = [first for first, _ in windows.pads]
+        y = dense_product.convolved(x, w, windows.strides, windows.dilations, before, windows.output, bias)
+        return y.astype(a.get("to", x.dtype), copy=False)
+    return _convolved_by_image(x, w, bias, windows, groups).astype(a.get("to", x.dtype), copy=False)
+
+
+def laid_out(w: Array) -> Array:
+    """Return the weights of a convolution in the order in memory in which `conv` reads them without a copy."""
+    return dense_product.in_order(w) if w.dtype == np.float32 else w
+
+
+def _convolved_by_image(x: Array, w: Array, bias: Array | None, windows: Windows, groups: int) -> Array:
+    """Convolve by a matrix product for each image."""
     wide, weights = _summing(x, w)
     wide = _padded(wide, windows)
     n, o, places = len(x), len(w), windows.output
@@ -43,9 +68,7 @@ def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
         columns = [tap(image, windows, at, 2).reshape(groups, x.shape[1] // groups, -1) for at in taps]
         np.matmul(kernels.reshape(groups, o // groups, -1), np.concatenate(columns, axis=1), out=sums)
     y = total.reshape(n, o, *places)
-    if bias is not None:
-        y = y + bias.astype(y.dtype).reshape(1, o, *(1,) * len(places))
-    return y.astype(a.get("to", x.dtype), copy=False)
+    return y if bias is None else y + bias.astype(y.dtype).reshape(1, o, *(1,) * len(places))
 
 
 def _padded(x: Array, windows: Windows) -> Array:

@@ -67,18 +67,18 @@ def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
 
 
 def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
-    """Count how many thresholds [channels or 1, T] of its channel, axis 1, each value reaches."""
+    """Count how many thresholds [channels or 1, T] of its channel, axis 1, each value reaches: first + step * count."""
     flat = x.reshape(*x.shape[:2], -1)
     count = np.zeros(flat.shape, np.int32)
     for t in thresholds.T:
         count += flat >= t.reshape(1, -1, 1)
-    return count.reshape(x.shape)
+    return np.asarray(a.get("first", 0) + a.get("step", 1) * count, a.get("to", "int32")).reshape(x.shape)
 
 
 def _trunc(a: Attributes, x: Array, scale: Array, zero: Array, step: Array) -> Array:
     """clip(rounding(round(x / scale + zero) / step), low, high): integers of x without their lowest bits."""
     y = ROUNDING["ROUND"](x / scale + zero) / step
-    return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(np.int64))
+    return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(a.get("to", "int64")))
 
 
 RUN: dict[str, Callable[..., Any]] = {

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
+from ...kernels.windows import Window
 from .. import dense
+from ..dense.windows import grid
 from ..graph import Node
 from ..inference import GROWTH, ROOM
-from .folding import thresholds
+from .folding import direction, falling, thresholds
 from .laws import Constant, Link, NotPerSample, Operand, Shape, Source, Tensor
+from .passes import PRODUCTS
 from .reading import Step
 from .tensors import Refused
 
 _FEW_LEVELS = 16  # of floats that are packed; more stay bytes, which convolutions and products take as they are
-_PRODUCTS, _FEW_CHANNELS = ("linear", "conv2d"), 16
+_FEW_CHANNELS = 16
+
+
+class _Encoded(NamedTuple):
+    """A record of codes of x after a chain with a pool in it, and the quantiser that they are of."""
+
+    names: tuple[str, ...]  # results of the nodes: codes, then pooled codes
+    x: Tensor
+    last: Link
+    levels: tuple[int, ...]
+    moved: int
+
+
+class Moved(NamedTuple):
+    """A record of codes before a reshape or a transposition, whose permutation `perm` is."""
+
+    name: str
+    shape: Shape
+    perm: tuple[int, ...] = ()
 
 
 class Builder:
@@ -31,9 +53,12 @@ class Builder:
         self.step: Step | None = None
         self._taken = set(outputs)  # that no other value may be called
         self._makers: dict[str, str] = {}
+        self.shapes: dict[str, tuple[Shape, np.dtype[Any]]] = {}  # of dense values
+        self.moved: dict[str, Moved] = {}  # codes that were reshaped or transposed
         self._dense: dict[int, tuple[Any, str]] = {}
         self._most = ROOM + GROWTH * nbytes
         self._fold_left = (1 << 16) + 16 * nbytes
+        self._encoded: list[_Encoded] = []
 
     # Names and nodes
 
@@ -116,20 +141,41 @@ class Builder:
 
     def _computed(self, x: Tensor) -> str:
         if x.chain:
-            before = Tensor(x.shape, x.source.dtype if not x.chain[:-1] else x.dtype, x.source, x.chain[:-1])
-            name = self.integers(before) if not before.chain else self._computed(before)
             link = x.chain[-1]
-            operands = [name if a is None else self.constant(a) for a in link.operands]
-            return self.emit(link.op, operands, f"{x.source.name}.{link.op}", link.source, **link.attributes)
+            shape = _before_pools(x) if link.op == "MaxPool" else x.shape
+            before = Tensor(shape, x.source.dtype if not x.chain[:-1] else x.dtype, x.source, x.chain[:-1])
+            name = self.integers(before) if not before.chain else self._computed(before)
+            return self._emit_link(link, name, shape, x)
         name = self.integers(x)
         held = np.dtype(np.int32) if x.source.levels is not None else x.source.dtype
         return name if held == x.dtype else self.emit("Cast", [name], f"{x.source.name}.cast", to=str(x.dtype))
 
+    def _emit_link(self, link: Link, name: str, shape: Shape, x: Tensor) -> str:
+        """Add the last function of x's chain, on a value of a name and shape."""
+        packed = packed_pool(link.attributes, shape) if link.op == "MaxPool" else None
+        if packed is not None:
+            result = self.emit(f"max_pool{len(shape) - 2}d", [name], f"{x.source.name}.pool", link.source, **packed)
+        else:
+            operands = [name if a is None else self.constant(a) for a in link.operands]
+            result = self.emit(link.op, operands, f"{x.source.name}.{link.op}", link.source, **link.attributes)
+        self.shapes[result] = x.shape, x.dtype
+        return result
+
     def integers(self, x: Tensor) -> str:
         """Return the name of the dense array that x's chain is applied to."""
-        if x.source.levels is None:
-            return x.source.name
-        return self._once(x.source, lambda: self.emit("unpack", [x.source.name], f"{x.source.name}.integers"))
+        source = x.source
+        packed = source.levels is not None
+        unpack = lambda: self.emit("unpack", [source.name], f"{source.name}.integers")  # noqa: E731
+        name = self._once(source, unpack) if packed else source.name
+        self.shapes.setdefault(name, (source.shape, np.dtype(np.int32) if packed else source.dtype))
+        return name
+
+    def integer_value(self, x: Tensor, to: np.dtype[Any]) -> Tensor:
+        """Return the integers that x's chain is applied to as a value of an integer dtype."""
+        name = self.integers(x)
+        has = np.dtype(np.int32) if x.source.levels is not None else x.source.dtype
+        name = name if has == to else self.emit("Cast", [name], f"{name}.{to}", to=str(to))
+        return Tensor(x.shape, to, Source(name, x.shape, to, None, x.source.low, x.source.high))
 
     def numpy(self, step: Step, operands: Sequence[Operand], shapes: Sequence[Shape], dtypes: Any) -> list[Tensor]:
         """Add the operator as a NumPy node on the operands' values."""
@@ -142,24 +188,27 @@ class Builder:
     def value(self, name: str, shape: Shape, dtype: Any) -> Tensor:
         """Return a dense value of the graph as a tensor with an empty chain."""
         d = np.dtype(dtype)
+        self.shapes[name] = shape, d
         whole = d.kind in "iu"
         low, high = (int(np.iinfo(d).min), int(np.iinfo(d).max)) if whole else (None, None)
         return Tensor(shape, d, Source(name, shape, d, None, low, high))
 
     def quantised(
-        self, x: Operand, last: Link, levels: Sequence[int], moved: int, tail: tuple[Link, ...], dtype: Any
+        self, x: Operand, last: Link, levels: Sequence[int], moved: Any, tail: tuple[Link, ...], dtype: Any
     ) -> Operand:
-        """Quantise x by `last` to `levels`, subtract `moved`, apply `tail`; by thresholds where x is monotone."""
-        low, high = levels[0] - moved, levels[-1] - moved
+        """Quantise x by `last` to `levels`, subtract `moved`, apply `tail`; by thresholds where x is monotone.
+
+        moved: an integer; for a constant x, it may be an array that broadcasts to x.
+        """
         if isinstance(x, Constant):
             return self._constant(last(x.value).astype(np.int64) - moved, tail, dtype)
+        low, high = levels[0] - moved, levels[-1] - moved
         assert x is not None
         ready = self._thresholds(x, last, levels)
         if ready is not None:
             T, axis = ready
             new = tuple(n - moved for n in levels)
-            T = type(T)(T.values, per_channel=False if T.values.ndim == 1 else None, greater=T.greater,
-                        strict=T.strict, into=_dtype(new))  # fmt: skip
+            T = into(T, new)
             # codes are taken of sums; a pool of the chain then takes the largest of codes
             name = self.emit(
                 "threshold",
@@ -169,9 +218,14 @@ class Builder:
                 last=axis == len(x.shape) - 1,
             )
             source = Source(name, x.source.shape, np.dtype(np.int32), new, low, high)
-            for link in x.chain:
+            names = [name]
+            for i, link in enumerate(x.chain):
                 if link.op == "MaxPool":
-                    source = self.pooled(source, link.attributes)
+                    down = falling((*x.chain[i + 1 :], last), x.source.shape[1])
+                    source = self.pooled(source, link.attributes, down)
+                    names.append(source.name)
+            if len(names) > 1:
+                self._encoded.append(_Encoded(tuple(names), x, last, tuple(levels), moved))
         else:
             kind = _smallest(levels[0], levels[-1])
             whole = (
@@ -180,18 +234,40 @@ class Builder:
             operands = [self.dense(x) if a is None else self.constant(a) for a in whole.operands]
             name = self.emit(whole.op, operands, self.hint, **whole.attributes)
             if moved:
-                wide = _smallest(min(low, levels[0]), max(high, levels[-1]))
+                wide = _smallest(min(low, levels[0], moved), max(high, levels[-1], moved))
                 name = self.emit("Cast", [name], f"{self.hint}.wide", to=str(wide))
                 name = self.emit("Sub", [name, self.constant(np.array(moved, wide))], f"{self.hint}.moved")
                 kind = wide
             source = Source(name, x.shape, kind, None, low, high)
         return Tensor(x.shape, np.dtype(dtype), source, tail)
 
+    def encode_pooled(self) -> None:
+        """Encode values behind a pool where they are computed anyway, as for a shortcut, in place of all before it."""
+        for names, x, last, levels, moved in self._encoded:
+            if id(x) not in self._dense or x.dtype != np.float32:
+                continue
+            value = self._dense[id(x)][1]
+            ready = thresholds(Tensor(x.shape, x.dtype, Source(value, x.shape, x.dtype)), last, levels)
+            if ready is None:
+                continue
+            T, axis = into(ready[0], tuple(n - moved for n in levels)), ready[1]
+            old = next(n for n in self.nodes if n.outputs == names[:1])
+            attributes = {"axis": axis, "last": axis == len(x.shape) - 1}
+            node = Node("threshold", (value, self.constant(T, "thresholds")), names[-1:], attributes, old.source)
+            self.nodes = in_order([n for n in self.nodes if n.outputs[0] not in names] + [node])
+
     def _thresholds(self, x: Tensor, last: Link, levels: Sequence[int]) -> Any:
-        few = len(levels) <= _FEW_LEVELS
+        few, shape = len(levels) <= _FEW_LEVELS, x.source.shape
+        for i, link in enumerate(x.chain):
+            if link.op == "MaxPool":
+                after = (*x.chain[i + 1 :], last)
+                plain = packed_pool(link.attributes, shape) is None
+                if plain and any(way is None or (way < 0).any() for way in map(direction, after)):
+                    return None  # the smallest codes of a window that packed pools do not have
+                shape = dense.SHAPE["MaxPool"](link.attributes, [shape], [])[0]
         if not x.source.whole and (x.source.dtype != np.float32 or not few):
             return None
-        if not few and (self.maker(x.source.name) not in _PRODUCTS or x.source.shape[1] < _FEW_CHANNELS):
+        if not few and (self.maker(x.source.name) not in PRODUCTS or x.source.shape[1] < _FEW_CHANNELS):
             return None  # what compares beside a product, or for few channels, tries one threshold after the other
         return thresholds(x, last, levels)
 
@@ -206,12 +282,17 @@ class Builder:
             scale = tail[0].operands[1]
         return Constant(value, integers, scale) if scale is not None else Constant(value)
 
-    def pooled(self, source: Source, attributes: dict[str, Any]) -> Source:
-        """Take the largest integer of each window: as codes if `max_pool2d` has the window, else as a dense array."""
+    def pooled(self, source: Source, attributes: dict[str, Any], falling: Array | None = None) -> Source:
+        """Take the largest integer of each window: as codes if `max_pool2d` or another has the window, else dense.
+
+        `falling`: channels of which the smallest is taken, by a packed pool.
+        """
         shape = dense.SHAPE["MaxPool"](attributes, [source.shape], [])[0]
         packed = packed_pool(attributes, source.shape)
         if packed is not None:
-            name = self.emit("max_pool2d", [source.name], f"{self.hint}.pool", **packed)
+            names = [source.name]
+            names += [] if falling is None else [self.constant(falling, f"{self.hint}.falling")]
+            name = self.emit(f"max_pool{len(shape) - 2}d", names, f"{self.hint}.pool", **packed)
             return Source(name, shape, source.dtype, source.levels, source.low, source.high)
         name = source.name
         if source.levels is not None:
@@ -221,16 +302,47 @@ class Builder:
         return Source(name, shape, kind, None, source.low, source.high)
 
 
-def packed_pool(a: dict[str, Any], shape: Shape) -> dict[str, Any] | None:
-    """Return the arguments of `max_pool2d` that compute a MaxPool; None if there are none."""
-    from ..dense.windows import grid
+def _before_pools(x: Tensor) -> Shape:
+    """Return the shape of what the last pool of a chain takes."""
+    shape = x.source.shape
+    for link in x.chain[:-1]:
+        if link.op == "MaxPool":
+            shape = dense.SHAPE["MaxPool"](link.attributes, [shape], [])[0]
+    return shape
 
-    if len(shape) != 4 or a.get("outputs", 1) != 1 or a.get("ceil_mode"):
+
+def in_order(nodes: list[Node]) -> list[Node]:
+    """Return nodes, each after those whose results it takes, otherwise in the order that they have."""
+    left = {name for node in nodes for name in node.outputs}
+    done: list[Node] = []
+    while nodes:
+        later = []
+        for node in nodes:
+            if left.intersection(node.inputs):
+                later.append(node)
+            else:
+                done.append(node)
+                left.difference_update(node.outputs)
+        nodes = later
+    return done
+
+
+def into(T: Thresholds, levels: tuple[int, ...]) -> Thresholds:
+    """Return thresholds with other levels of their codes."""
+    one_axis = False if T.values.ndim == 1 else None
+    return Thresholds(T.values, per_channel=one_axis, greater=T.greater, strict=T.strict, into=_dtype(levels))
+
+
+def packed_pool(a: dict[str, Any], shape: Shape) -> dict[str, Any] | None:
+    """Return the arguments of a packed pool that compute a MaxPool; None if there are none."""
+    if not 3 <= len(shape) <= 5 or a.get("outputs", 1) != 1:
         return None
     windows = grid(a, shape[2:], tuple(a["kernel_shape"]))
-    if windows.dilations != (1, 1):
+    if Window(shape[2:], windows.kernel, windows.strides, windows.pads, windows.dilations).padding_only:
         return None
-    return {"size": windows.kernel, "stride": windows.strides, "padding": windows.counted}
+    ceil = {"ceil_mode": True} if a.get("ceil_mode") else {}
+    spread = {"dilation": windows.dilations} if max(windows.dilations) > 1 else {}
+    return {"size": windows.kernel, "stride": windows.strides, "padding": windows.counted, **spread, **ceil}
 
 
 def _smallest(low: int, high: int) -> np.dtype[Any]:

@@ -8,11 +8,12 @@ import numpy as np
 
 from .. import dense
 from .building import Builder
-from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
+from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .reading import Step
-from .tensors import Refused, dtype_of
+from .tensors import dtype_of
 
 _MOST = 2**53
+_EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53}  # up to which integers are exact
 OPERATORS = tuple(
     "Identity Relu LeakyRelu PRelu HardTanh Clip Sigmoid HardSigmoid Elu Softplus Tanh Abs Neg Floor Ceil Round Sqrt "
     "Exp Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
@@ -27,9 +28,8 @@ def _lower(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
         if isinstance(x, Constant):
             b.per_sample(not x.of_shape and (len(x.shape) < len(shapes[0]) or not x.shape or x.shape[0] == 1))
     b.per_sample(all(len(x.shape) == len(shapes[0]) for x in values))
-    kinds = {x.dtype for x in operands if x is not None}
-    if len(kinds) > 1 and step.op != "Pow":
-        raise Refused(f"its operands have different dtypes, {', '.join(sorted(map(str, kinds)))}")
+    if step.op != "Pow":
+        check_dtypes(operands)
     if len(values) == 1 and values[0].dtype.kind == "f" and values[0].shape == shapes[0]:
         others = tuple(x.value if isinstance(x, Constant) else None for x in operands if x is not None)
         if len(others) == len(operands):
@@ -83,6 +83,8 @@ def _emit(
     if max(-low, high) >= _MOST:
         return None
     held = "int32" if -(2**31) <= low and high < 2**31 else "int64"
+    if op == "Add" and factors == (1, 1) and held == "int32" and values[0].source.shape == values[1].source.shape:
+        return _shortcut(b, values, low, high, scale, shape)
     names = []
     for x, factor in zip(values, factors, strict=True):
         name = b.integers(x)
@@ -97,6 +99,21 @@ def _emit(
     return Tensor(shape, dtype, Source(name, shape, np.dtype(held), None, low, high), (scaling(scale, dtype),))
 
 
+def _shortcut(b: Builder, values: tuple[Tensor, Tensor], low: int, high: int, scale: float, shape: Shape) -> Tensor:
+    """Add two values by the packed operation, which reads codes as they are; the wider one is the first."""
+    first, second = (x.source for x in values)
+    if first.levels is not None or (second.levels is None and second.dtype.itemsize > first.dtype.itemsize):
+        first, second = second, first
+    names = [first.name, second.name]
+    for i, source in enumerate((first, second)):
+        if source.levels is None and source.dtype.name not in ("int8", "uint8", "int16", "int32"):
+            names[i] = b.emit("Cast", [source.name], f"{source.name}.int32", to="int32")
+    channels = 1 if len(shape) > 3 or b.maker(first.name).startswith("conv") else len(shape) - 1
+    name = b.emit("add_residual", names, f"{b.hint}.integers", axis=channels)
+    dtype = values[0].dtype
+    return Tensor(shape, dtype, Source(name, shape, np.dtype(np.int32), None, low, high), (scaling(scale, dtype),))
+
+
 def _cast(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     x, to = operands[0], dtype_of(int(step.attributes.get("to", 0)))
     assert isinstance(x, Tensor)
@@ -104,7 +121,20 @@ def _cast(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) 
         return [x]
     if to.kind == "f" and x.dtype.kind in "iu" and not x.chain:
         return [Tensor(x.shape, to, x.source, (scaling(1.0, to),))]
+    integers = _unscaled(x, to)
+    if integers is not None:
+        return [b.integer_value(x, to)] if to.kind in "iu" else [integers]
     return [*b.numpy(step._replace(attributes={"to": str(to)}), operands, shapes, to)]
+
+
+def _unscaled(x: Tensor, to: np.dtype[Any]) -> Tensor | None:
+    """Return floats that are integers of scale 1 in another dtype that holds them all; None if they are no such."""
+    if x.dtype.kind != "f" or x.pure is None or x.pure.size > 1 or x.pure.reshape(()) != 1:
+        return None
+    (low, high), most = x.source.bounds, min(_EXACT.get(x.dtype.name, 0), _EXACT.get(to.name, _MOST))
+    if max(-low, high) > most or (to.kind in "iu" and not (np.iinfo(to).min <= low and high <= np.iinfo(to).max)):
+        return None
+    return Tensor(x.shape, to, x.source, (scaling(1.0, to),)) if to.kind in "iuf" else None
 
 
 LOWER: dict[str, Any] = {**dict.fromkeys(OPERATORS, _lower), "Cast": _cast}

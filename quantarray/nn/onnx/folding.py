@@ -9,6 +9,7 @@ import numpy as np
 
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array, integers
+from ...ops.products.folding import Domain, last_before
 from .laws import Link, Tensor
 
 MOST_LEVELS = 256
@@ -40,7 +41,7 @@ def direction(link: Link) -> Array | None:
         rank = link.attributes["rank"]
         ok = (var + link.attributes.get("epsilon", 1e-5) > 0).all() and all(np.isfinite(a).all() for a in others)
         return _sign(gamma).reshape(1, -1, *(1,) * (rank - 2)) if ok else None
-    if link.op in ("Mul", "scale", "Div") or link.op in (
+    if link.op in ("Mul", "scale", "Div", "affine") or link.op in (
         "quantize",
         "bipolar_of",
         "quantize_linear",
@@ -48,7 +49,7 @@ def direction(link: Link) -> Array | None:
         "truncate",
     ):
         factor = others[0]
-        divides = link.op not in ("Mul", "scale", "dequantize_linear")
+        divides = link.op not in ("Mul", "scale", "affine", "dequantize_linear")
         fine = np.isfinite(factor).all() and first | (link.op == "Mul") and not (divides and (factor == 0).any())
         return _sign(factor) if fine else None
     return None
@@ -61,8 +62,8 @@ def _sign(a: Array) -> Array:
 def thresholds(x: Tensor, last: Link, levels: Sequence[int]) -> tuple[Thresholds, int] | None:
     """(thresholds, axis of the channels) whose codes are those of `last` after x's chain; None where none are.
 
-    `last` gives the integers `levels`, in even steps. What a pool of the chain takes the largest of are codes then,
-    so functions after it must rise.
+    `last` gives the integers `levels`, in even steps. What a pool of the chain takes the largest of are codes then, or
+    the smallest where functions after it fall: `falling`.
     """
     if len(x.shape) < 2 or not 2 <= len(levels) <= MOST_LEVELS:
         return None
@@ -79,31 +80,61 @@ def thresholds(x: Tensor, last: Link, levels: Sequence[int]) -> tuple[Thresholds
             v = v if link.op == "MaxPool" else link(v)
         return (v.astype(np.int64) - levels[0]) // step
 
-    source = x.source
     with np.errstate(all="ignore"):
-        values = _search(rank, len(levels) - 1, np.broadcast_to(rising, shape), source.whole, _ends(source))
+        return searched(rank, levels, np.broadcast_to(rising, shape), axis, x.source), axis
+
+
+def searched(
+    rank: Callable[[Array], Array],
+    levels: Sequence[int],
+    rising: Array,
+    axis: int,
+    source: Any,
+    most: float = float(np.finfo(np.float32).max),
+) -> Thresholds:
+    """Return the thresholds of a function that gives the index of a level, by bisection over values of the source.
+
+    rising: 1 or -1, [1 .. channels .. 1], the direction of the function in each channel of `axis`.
+    most: the largest magnitude of floats that is tried; beyond it the function stays.
+    """
+    domain, channels = _domain(source, most), rising.shape[axis]
+    keys = last_before(rank, len(levels) - 1, rising[0] > 0, domain)
+    values = keys if source.whole else domain.limit(keys)
     limits = np.moveaxis(values, axis, -1).reshape(len(levels) - 1, channels).T
-    up = np.broadcast_to(rising, shape).reshape(-1) > 0
-    into = integers(*levels)
+    up, into = rising.reshape(-1) > 0, integers(*levels)
     if channels == 1:
         one = bool(up[0])
-        return Thresholds(limits[0], per_channel=False, greater=one, strict=one, into=into), axis
-    return Thresholds(limits, greater=up, strict=up, into=into), axis
+        return Thresholds(limits[0], per_channel=False, greater=one, strict=one, into=into)
+    return Thresholds(limits, greater=up, strict=up, into=into)
 
 
-def _ends(source: Any) -> tuple[int, int]:
+def falling(after: Sequence[Link], channels: int) -> Array | None:
+    """bool[channels]: those whose value falls by the functions after a pool; None where there are none."""
+    total = np.ones((), int)
+    for link in after:
+        way = direction(link)
+        assert way is not None
+        total = total * way
+    down = np.broadcast_to((total < 0).reshape(-1), channels)
+    return down.copy() if down.any() else None
+
+
+def _domain(source: Any, most: float) -> Domain:
     if source.whole:
-        return int(source.low), int(source.high)
-    top = int(np.float32(np.finfo(np.float32).max).view(np.int32))
-    return -top, top
+        return Domain(int(source.low), int(source.high), np.dtype(np.int64))
+    top = int(np.float32(most).view(np.int32))
+    return Domain(-top, top, np.dtype(np.float32))
 
 
 def _rising(chain: tuple[Link, ...], ndim: int) -> tuple[Array | None, int]:
-    """(1 or -1 by channel, the channels' axis); None where a function turns, or varies along more than one axis."""
+    """(1 or -1 by channel, the channels' axis); None where a function turns, or varies along more than one axis.
+
+    Functions around a pool may vary along the channels only, whose largest or smallest codes it then takes.
+    """
     total, pooled, varying = np.ones((), int), False, set()
     for link in chain:
         way = direction(link)
-        if way is None or (pooled and (way < 0).any()):
+        if way is None:
             return None, 0
         pooled = pooled or link.op == "MaxPool"
         total = total * way
@@ -129,34 +160,3 @@ def _shapes(link: Link, ndim: int) -> list[tuple[int, ...]]:
 
 def _varies(chain: tuple[Link, ...], rising: Array, axis: int, ndim: int) -> bool:
     return rising.size > 1 or any(n > 1 for link in chain for shape in _shapes(link, ndim) for n in shape)
-
-
-def _search(rank: Callable[[Array], Array], count: int, rising: Array, whole: bool, ends: tuple[int, int]) -> Array:
-    """Find the last value before each rank, [count, *channels], by bisection; falling channels search negated values.
-
-    A value passes the result t by `value > t` in rising channels and by `value <= t` in falling ones.
-    """
-    first, last = ends
-    flip = np.broadcast_to(rising, (count, *rising.shape[1:]))
-    wanted = np.arange(1, count + 1).reshape(-1, *(1,) * (rising.ndim - 1))
-    # keys of falling channels are negated values, from -last to -first
-    low = np.where(flip > 0, first, -last) - 1
-    high = np.where(flip > 0, last, -first) + 1
-    bottom, top = low + 1, high - 1
-    while (open_ := high - low > 1).any():
-        middle = np.clip((low + high) // 2, bottom, top)
-        passed = rank(_value(flip * middle, whole)) >= wanted
-        high, low = np.where(open_ & passed, middle, high), np.where(open_ & ~passed, middle, low)
-    # rising: passes where v > low. Falling: -v >= high, so v <= -high
-    at = np.where(flip > 0, low, -high)
-    if whole:
-        return at
-    inside = _value(np.clip(at, first, last), False)
-    return np.where(at < first, -np.inf, np.where(at >= last, np.inf, inside)).astype(np.float32)
-
-
-def _value(key: Array, whole: bool) -> Array:
-    if whole:
-        return key
-    magnitude = np.abs(key).astype(np.int32).view(np.float32)
-    return np.where(key < 0, -magnitude, magnitude)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from .. import dense
+from .tensors import Refused
 
 Shape = tuple[int, ...]
 
@@ -77,6 +79,11 @@ def scaling(scale: Any, to: np.dtype[Any]) -> Link:
     return Link("scale", {"to": str(to)}, (None, np.asarray(scale, np.float64)))
 
 
+def lookup(table: Array) -> Link:
+    """Return the first function of a chain on integers from 0 on: the entries of a table that they count."""
+    return Link("Gather", {"axis": 0}, (np.ascontiguousarray(table), None))
+
+
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """A value of the file: `chain`, applied to `source`."""
@@ -97,9 +104,15 @@ class Tensor:
         return scale if len(self.chain) == 1 else None
 
     @property
+    def table(self) -> Array | None:
+        """Return the value of each integer from 0 on if the value is a table of packed codes, else None."""
+        one = len(self.chain) == 1 and self.source.levels is not None and self.chain[0].op == "Gather"
+        return self.chain[0].operands[0] if one else None
+
+    @property
     def uniform(self) -> bool:
         """Return True if all elements go through the same functions, one by one."""
-        each = (a for link in self.chain for a in link.operands if a is not None)
+        each = (a for link in self.chain for a in link.operands if a is not None and link.op != "Gather")
         return all(link.op not in ("MaxPool",) for link in self.chain) and all(a.size == 1 for a in each)
 
     def then(self, link: Link, shape: Shape | None = None, dtype: Any = None) -> Tensor:
@@ -109,3 +122,10 @@ class Tensor:
 
 
 Operand = Constant | Tensor | None
+
+
+def check_dtypes(operands: Sequence[Operand]) -> None:
+    """Raise Refused if operands that must have one dtype differ."""
+    kinds = {x.dtype for x in operands if x is not None}
+    if len(kinds) > 1:
+        raise Refused(f"its operands have different dtypes, {', '.join(sorted(map(str, kinds)))}")

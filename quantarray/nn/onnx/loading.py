@@ -10,9 +10,10 @@ import numpy as np
 
 from ...core.errors import FormatError
 from .. import dense
+from ..chains import chained
 from ..graph import Graph, Node, Value
 from ..inference import MOST_INPUT
-from . import elementwise, integer_operators, movement, pooling, products, quantizers
+from . import elementwise, integer_operators, movement, pooling, products, quantizers, transposed
 from .building import Builder
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
 from .normalizing import check_operands, normalized, shape_constant
@@ -21,7 +22,7 @@ from .reading import Model, Place, Step, read
 from .tensors import RANGES, Refused, dtype_of, range_of
 
 _LOWER: dict[str, Any] = {}
-for family in (elementwise, integer_operators, movement, pooling, products, quantizers):
+for family in (elementwise, integer_operators, movement, pooling, products, quantizers, transposed):
     _LOWER.update(family.LOWER)
 _SHAPED = {op: dense.SHAPE[op] for op in _LOWER if op in dense.SHAPE}
 OPERATORS = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
@@ -34,15 +35,24 @@ def load_onnx(source: Any, shapes: Mapping[str, Any] | None, constants: Mapping[
     and constant integers is exact, and scales, biases, batch norms and activations between it and the next quantiser
     become thresholds, in the order of the file. All else runs in NumPy, on integers where the file has integers.
     """
-    model = read(source)
+    return graph_of(read(source), shapes, constants)
+
+
+def graph_of(
+    model: Model,
+    shapes: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    name: str = "network",
+) -> Graph:
+    """Convert a model that has been read, or was written by hand, to a graph."""
     fixed = {name: np.asarray(a) for name, a in (constants or {}).items()}
-    for name in (*fixed, *(shapes or {})):
-        if name not in {p.name for p in model.inputs}:
-            raise ValueError(f"load: {name!r} is no input; these are {', '.join(p.name for p in model.inputs)}")
+    for key in (*fixed, *(shapes or {})):
+        if key not in {p.name for p in model.inputs}:
+            raise ValueError(f"load: {key!r} is no input; these are {', '.join(p.name for p in model.inputs)}")
     try:
-        return _Import(model, shapes or {}, fixed, True).graph()
+        return _Import(model, shapes or {}, fixed, True).graph(name)
     except NotPerSample:
-        return _Import(model, shapes or {}, fixed, False).graph()
+        return _Import(model, shapes or {}, fixed, False).graph(name)
 
 
 class _Import:
@@ -92,7 +102,7 @@ class _Import:
         narrow = bounds if place.element in RANGES else (None, None)
         return Value(name, shape, str(dtype), self.builder.batched, *(narrow or (None, None)))
 
-    def graph(self) -> Graph:
+    def graph(self, name: str) -> Graph:
         """Build the graph; raise ValueError with every node that cannot be taken."""
         for step in self.model.steps:
             self._take(step)
@@ -103,8 +113,10 @@ class _Import:
         values = [v for v in outputs if v is not None]
         if not values:
             raise FormatError("load: the model has no outputs")
-        nodes, constants = finished(self.builder.nodes, self.builder.constants, [v.name for v in values])
-        return Graph(self.inputs, values, nodes, constants, "network")
+        b, names = self.builder, [v.name for v in values]
+        b.encode_pooled()
+        nodes, constants = chained(*finished(b.nodes, b.constants, names), names, b.shapes)
+        return Graph(self.inputs, values, nodes, constants, name)
 
     def _take(self, step: Step) -> None:
         self.builder.step = step

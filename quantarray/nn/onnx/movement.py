@@ -10,11 +10,12 @@ import numpy as np
 
 from .. import dense
 from ..dense.movement import axes_of, axis_of, pads_of
-from .building import Builder
-from .laws import Constant, Operand, Shape, Source, Tensor
+from .building import Builder, Moved
+from .laws import Constant, Operand, Shape, Source, Tensor, check_dtypes
 from .reading import Step
 from .tensors import Refused
 
+_DENSE = {"reshape": "Reshape", "transpose": "Transpose"}
 _PACKED = {"Transpose": "transpose", "Concat": "concat"}
 
 
@@ -22,17 +23,37 @@ def _moved(b: Builder, op: str, x: Tensor, rest: list[str], shapes: list[Shape],
     """Apply the operator to the source of x if the chain is the same for all elements, else to the values of x."""
     hints = [f"{b.hint}.{i}" if i else b.hint for i in range(len(shapes))]
     if not x.uniform or (x.dtype.kind != "f" and x.chain):
-        names = b.emit_all(op, [b.dense(x), *rest], hints, **a)
+        names = b.emit_all(_DENSE.get(op, op), [b.dense(x), *rest], hints, **a)
         return [b.value(name, s, x.dtype) for name, s in zip(names, shapes, strict=True)]
     source = x.source
     packs = op in ("reshape", "transpose") and source.levels is not None and all(shapes[0])
     name = source.name if packs else b.integers(x)
     kind = np.dtype(np.int32) if source.levels is not None else source.dtype
     levels = source.levels if packs else None
-    op = op if packs else {"reshape": "Reshape", "transpose": "Transpose"}.get(op, op)
+    if packs:
+        shuffled = _shuffle(b, source, shapes[0]) if op == "reshape" else None
+        if shuffled is not None:
+            return [replace(x, shape=shuffled.shape, source=shuffled)]
+    op = op if packs else _DENSE.get(op, op)
     names = b.emit_all(op, [name, *rest], hints, **a)
+    if packs:
+        b.moved[names[0]] = Moved(source.name, source.shape, tuple(a.get("perm", ())))
     sources = [Source(n, s, kind, levels, source.low, source.high) for n, s in zip(names, shapes, strict=True)]
     return [replace(x, shape=s.shape, source=s) for s in sources]
+
+
+def _shuffle(b: Builder, source: Source, out: Shape) -> Source | None:
+    """Return shuffled channels where a reshape to [n c ..] ends a swap of the axes of [n g c/g ..]."""
+    turned = b.moved.get(source.name)
+    first = b.moved.get(turned.name) if turned is not None else None
+    if turned is None or first is None or first.perm or first.shape != out or len(turned.shape) != len(out) + 1:
+        return None
+    n, groups, each, *image = turned.shape
+    swapped = (0, 2, 1, *range(3, len(turned.shape)))
+    if turned.perm != swapped or (n, groups * each, *image) != out:
+        return None
+    name = b.emit("channel_shuffle", [first.name], b.hint, groups=groups)
+    return replace(source, name=name, shape=out)
 
 
 def _one(operands: list[Operand]) -> Tensor:
@@ -105,8 +126,7 @@ def _concat(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]
     values = [x for x in operands if isinstance(x, Tensor)]
     axis = axis_of(step.attributes.get("axis", 1), len(shapes[0]))
     b.per_sample(axis != 0 and len(values) == len(operands))
-    if len({x.dtype for x in operands if x is not None}) > 1:
-        raise Refused("its operands have different dtypes")
+    check_dtypes(operands)
     scales = {float(x.pure.reshape(())) for x in values if x.pure is not None and x.pure.size == 1}
     count = sum(x.pure is not None and x.pure.size == 1 for x in values)
     if len(operands) == count == len(values) and len(scales) == 1 and len({bool(x.chain) for x in values}) == 1:
@@ -133,11 +153,19 @@ def _split(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     x = _one(operands)
     axis = axis_of(step.attributes.get("axis", 0), len(x.shape))
     b.per_sample(axis != 0)
+    if step.attributes.get("num_outputs", len(shapes)) != len(shapes):
+        raise Refused(
+            f"its attribute num_outputs is {step.attributes['num_outputs']}, and it has {len(shapes)} outputs"
+        )
     if len(shapes) == 1:
         return [x]
-    return _moved(
-        b, "Split", x, [], shapes, {"axis": axis, "outputs": len(shapes), "split": tuple(s[axis] for s in shapes)}
-    )
+    lengths = tuple(s[axis] for s in shapes)
+    hints = [f"{b.hint}.{i}" if i else b.hint for i in range(len(shapes))]
+    if x.source.levels is not None and (x.dtype.kind == "f" or not x.chain) and x.uniform and 0 not in x.shape:
+        names = b.emit_all("split", [x.source.name], hints, axis=axis, split=lengths)
+        sources = [replace(x.source, name=n, shape=s) for n, s in zip(names, shapes, strict=True)]
+        return [replace(x, shape=s.shape, source=s) for s in sources]
+    return _moved(b, "Split", x, [], shapes, {"axis": axis, "outputs": len(shapes), "split": lengths})
 
 
 def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
@@ -155,6 +183,21 @@ def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     return _moved(b, step.op, x, rest, shapes, step.attributes)
 
 
+def _gather(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Convert Gather: elements of x at constant places, or rows of a constant table at places that are computed."""
+    table, at = operands
+    if not isinstance(table, Constant) or not isinstance(at, Tensor):
+        return _other(b, step, operands, shapes)
+    if at.dtype.kind not in "iu":
+        raise Refused("its indices must be integers")
+    b.per_sample(axis_of(step.attributes.get("axis", 0), len(table.shape)) == 0)
+    out = b.numpy(step, operands, shapes, table.dtype)[0]
+    if not out.source.whole or not table.value.size:
+        return [out]
+    low, high = int(table.value.min()), int(table.value.max())
+    return [replace(out, source=replace(out.source, low=low, high=high))]
+
+
 def _beside_batch(b: Builder, step: Step, constants: list[Any], rank: int) -> tuple[Step, list[Any]]:
     """Let `sizes` of a Resize leave out the batch, which may have any length."""
     a, sizes = step.attributes, constants[2] if len(constants) > 2 else None
@@ -168,10 +211,9 @@ def _beside_batch(b: Builder, step: Step, constants: list[Any], rank: int) -> tu
 
 
 def _axis_0_stays(step: Step, x: Tensor, constants: list[Any]) -> bool:
-    if step.op in ("Slice", "Gather"):
-        name = step.attributes.get("axis", 0) if step.op == "Gather" else 0
-        if step.op == "Gather":
-            return axis_of(name, len(x.shape)) != 0
+    if step.op == "Gather":
+        return axis_of(step.attributes.get("axis", 0), len(x.shape)) != 0
+    if step.op == "Slice":
         axes = constants[2] if len(constants) > 2 else step.attributes.get("axes")
         return axes is not None and all(int(i) % len(x.shape) for i in np.asarray(axes).reshape(-1))
     if step.op == "Pad":
@@ -197,8 +239,21 @@ def _pad(b: Builder, step: Step, x: Tensor, constants: list[Any], shapes: list[S
             low, high = out.source.bounds
             out = replace(out, source=replace(out.source, low=min(low, 0), high=max(high, 0)))
         return [out]
+    level = _level(x, value) if len(x.shape) == 4 and not any(pads[:2]) and not any(pads[4:6]) else None
+    if level is not None and min(pads) >= 0:
+        name = b.emit("pad", [x.source.name], b.hint, pads=(*pads[2:4], *pads[6:]), value=level)
+        return [replace(x, shape=shapes[0], source=replace(x.source, name=name, shape=shapes[0]))]
     name = b.emit("Pad", [b.dense(x)], b.hint, **a, value=value.item() if hasattr(value, "item") else value)
     return [b.value(name, shapes[0], x.dtype)]
+
+
+def _level(x: Tensor, value: Any) -> int | None:
+    """Return the level of packed codes whose value is that one; None if they have none, or are not packed."""
+    levels = x.source.levels
+    if levels is None or x.pure is None or x.pure.size > 1:
+        return None
+    levels_of = {float(np.asarray(n * x.pure.reshape(())).astype(x.dtype)): n for n in levels}
+    return levels_of.get(float(value))
 
 
 LOWER: dict[str, Any] = {
@@ -209,6 +264,7 @@ LOWER: dict[str, Any] = {
     "Transpose": _transpose,
     "Concat": _concat,
     "Split": _split,
-    **dict.fromkeys(("Slice", "Gather", "Pad", "Resize", "DepthToSpace", "SpaceToDepth"), _other),
+    **dict.fromkeys(("Slice", "Pad", "Resize", "DepthToSpace", "SpaceToDepth"), _other),
+    "Gather": _gather,
 }
 SHAPE = {name: dense.SHAPE[name] for name in LOWER}

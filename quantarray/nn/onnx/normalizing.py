@@ -95,17 +95,19 @@ _OPERANDS = {
 }
 
 
+_ANY = 1 << 16  # operands that an operator of any number may have
+
+
 def check_operands(op: str, operands: list[Operand]) -> None:
     """Raise Refused if an operator has too few operands, too many, or lacks one that it needs."""
+    least, most = _OPERANDS[op] if op in _OPERANDS else _counted(op)
+    if most == _ANY and op != "Resize" and any(x is None for x in operands):
+        raise Refused("one of its operands is left out")
     count = len(operands)
     while operands and operands[-1] is None:
         operands = operands[:-1]
-    if op in _OPERANDS:
-        least, most = _OPERANDS[op]
-    else:
-        least, most = _counted(op)
     if not least <= len(operands) or count > most or any(x is None for x in operands[:least]):
-        wanted = str(least) if least == most else f"{least} to {most}" if most < 1 << 16 else f"at least {least}"
+        wanted = str(least) if least == most else f"{least} to {most}" if most < _ANY else f"at least {least}"
         raise Refused(f"it has {sum(x is not None for x in operands)} operands, {wanted} are needed")
 
 
@@ -113,7 +115,7 @@ def _counted(op: str) -> tuple[int, int]:
     """Return the least and most operands of an operator, from the signature of its function on arrays."""
     named = list(inspect.signature(dense.RUN[op]).parameters.values())[1:]
     if any(p.kind is p.VAR_POSITIONAL for p in named):
-        return 1, 1 << 16
+        return 1, _ANY
     return sum(p.default is p.empty for p in named), len(named)
 
 

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ...core.dtypes import uint1
+from ...ops.creation.creation import from_codes
 from .. import dense
 from ..dense.movement import axis_of
 from ..dense.pooling import counts
+from ..dense.windows import grid
 from .building import Builder, packed_pool
 from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
 from .reading import Step
@@ -33,7 +36,7 @@ def _max_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[Shap
         return [x.then(Link("MaxPool", a, (None,)), shapes[0])]
     packed = packed_pool(a, x.shape)
     if packed is not None:
-        return [b.value(b.emit("max_pool2d", [b.dense(x)], b.hint, **packed), shapes[0], x.dtype)]
+        return [b.value(b.emit(f"max_pool{len(x.shape) - 2}d", [b.dense(x)], b.hint, **packed), shapes[0], x.dtype)]
     return [*b.numpy(step, operands, shapes, x.dtype)]
 
 
@@ -55,12 +58,26 @@ def _average_pool(b: Builder, step: Step, operands: list[Operand], shapes: list[
     low, high = (n * taps for n in x.source.bounds)
     if max(-low, high) >= 2**53 or (math.prod(x.shape[2:]) > _MOST_COUNTS and any(a.get("pads") or (1,))):
         return [*b.numpy(step, operands, shapes, x.dtype)]
-    name = b.emit("sum_pool", [b.integers(x)], f"{b.hint}.sums", **a)
-    source = Source(name, shapes[0], np.dtype(np.int64), None, min(low, 0), max(high, 0))
+    source = _sums(b, x, a, shapes[0], (min(low, 0), max(high, 0)))
     inside = counts(a, x.shape[2:])
     if (inside == inside.reshape(-1)[0]).all():
         return [Tensor(shapes[0], x.dtype, source, (scaling(scale / inside.reshape(-1)[0], x.dtype),))]
     return [Tensor(shapes[0], x.dtype, source, (scaling(scale / inside, x.dtype),))]
+
+
+def _sums(b: Builder, x: Tensor, a: dict[str, Any], shape: Shape, bounds: tuple[int, int]) -> Source:
+    """Sum the integers of each window: codes by a depthwise convolution with weights of 1, others by NumPy."""
+    channels, axes, kernel = x.shape[1], len(shape) - 2, tuple(a["kernel_shape"])
+    if x.source.levels is None or axes > 3 or not channels or max(-bounds[0], bounds[1]) >= 2**31:
+        name = b.emit("sum_pool", [b.integers(x)], f"{b.hint}.sums", **a)
+        return Source(name, shape, np.dtype(np.int64), None, *bounds)
+    windows = grid(a, x.shape[2:], kernel)
+    ones = from_codes(np.ones((channels, 1, *kernel), np.uint8), uint1, axis=0)
+    how: dict[str, Any] = {"stride": windows.strides, "padding": windows.pads, "dilation": windows.dilations}
+    name = b.emit(
+        f"conv{axes}d", [x.source.name, b.constant(ones, f"{b.hint}.ones")], f"{b.hint}.sums", **how, groups=channels
+    )
+    return Source(name, shape, np.dtype(np.int32), None, *bounds)
 
 
 def _global_max(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:

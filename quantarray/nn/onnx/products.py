@@ -11,7 +11,7 @@ from ...ops.creation.creation import from_codes
 from .. import dense
 from ..dense.windows import Windows, grid
 from .building import Builder
-from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
+from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .reading import Step
 from .tensors import Refused
 
@@ -32,6 +32,8 @@ def weights_of(w: Operand, axis: int) -> Weights | None:
     if not isinstance(w, Constant):
         return None
     whole, scale = w.integers, w.scale
+    if w.value.dtype.kind == "f" and not np.isfinite(w.value).all():
+        raise Refused("its weights hold a NaN or an infinity")
     if whole is None or scale is None:
         if w.value.dtype.kind == "f" and (w.value.size == 0 or not _few_integers(w.value)):
             return None
@@ -51,10 +53,13 @@ def _few_integers(a: Array) -> bool:
 
 
 def packed_weights(w: Array, axis: int) -> Any:
-    """Pack integers on `axis` as a QuantArray; None if they span more than 256 levels."""
+    """Pack integers on `axis` as a QuantArray; None if they span more than 256 even levels."""
     low, high = int(w.min()), int(w.max())
-    if high - low >= _MOST_WEIGHTS:
+    step = int(np.gcd.reduce(w - low, axis=None)) or 1
+    if (high - low) // step >= _MOST_WEIGHTS:
         return None
+    if step > 1 and high - low > 2:  # odd ones, as DoReFa has them, take a bit less
+        return from_codes(((w - low) // step).astype(np.uint8), integers(range(low, high + 1, step)), axis)
     if low == -1 and high == 1 and not (w == 0).any():
         return from_codes((w > 0).astype(np.uint8), integers(-1, 1), axis)
     high = max(high, low + 1)
@@ -104,7 +109,7 @@ def _integer_product(
     if packed is not None and weight is not None and small:
         name = operand(b, x.source, axis)
     if name is not None:
-        op = "conv2d" if op == "depthwise" else op
+        op = op if op == "linear" else f"conv{len(shape) - 2}d"
         out = b.emit(op, [name, b.constant(weight, f"{b.hint}.weight")], f"{b.hint}.sums", **(packed or {}))
         return Source(out, shape, np.dtype(np.int32), None, low, high)
     matrix = w.integers.T if op == "linear" else w.integers
@@ -130,6 +135,7 @@ def product(
 
 
 def _matmul(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    check_dtypes(operands)
     x, w = operands[:2]
     check_batch(b, x, w)
     assert x is not None and w is not None
@@ -176,7 +182,7 @@ def exact_pair(b: Builder, x: Operand, w: Operand) -> Any:
 
 
 def conv_arguments(a: dict[str, Any], windows: Windows) -> dict[str, Any]:
-    """Return the arguments of `conv2d` for these windows."""
+    """Return the arguments of a packed convolution for these windows."""
     return {
         "stride": windows.strides,
         "padding": windows.counted,
@@ -186,22 +192,23 @@ def conv_arguments(a: dict[str, Any], windows: Windows) -> dict[str, Any]:
 
 
 def integer_conv(b: Builder, step: Step, x: Operand, w: Weights | None, shape: Shape, dtype: Any) -> Tensor | None:
-    """Convolve integers, packed if the image has two axes; None if x or w has no integers."""
+    """Convolve integers, packed if the image has one to three axes; None if x or w has no integers."""
     if w is None or x is None:
         return None
     a = {name: v for name, v in step.attributes.items() if name in _CONV}
     groups, packed = a.get("group", 1), None
     windows = grid(a, x.shape[2:], w.integers.shape[2:])
-    if len(shape) == 4:
+    if len(shape) <= 5:
         packed = conv_arguments(a, windows)
     depthwise = groups > 1 and groups == x.shape[1]
-    return product(b, x, w, 1, "depthwise" if depthwise else "conv2d", packed, a, shape, dtype)
+    return product(b, x, w, 1, "depthwise" if depthwise else "conv", packed, a, shape, dtype)
 
 
 _CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
 
 def _conv(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    check_dtypes(operands)
     x, w, bias = [*operands, None][:3]
     assert x is not None
     b.per_sample(isinstance(x, Tensor) and not isinstance(w, Tensor))
@@ -217,6 +224,7 @@ def _conv(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) 
 
 
 def _gemm(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    check_dtypes(operands)
     x, w, c = [*operands, None][:3]
     a = step.attributes
     assert x is not None and w is not None

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ...core.dtypes import Array
+from .. import dense
 from ..dense.integer_operators import spread
 from ..dense.quantizing import ROUNDING
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Tensor, scaling
 from .reading import Step
 from .tensors import Refused
+
+_MOST_TRUNCATED = 2**31
+_INFINITE = (-math.inf, math.inf)
 
 
 def constant(x: Operand, what: str) -> Array:
@@ -52,11 +57,11 @@ def _quant(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
         raise Refused(f"its rounding mode {rounding!r} is none of {', '.join(ROUNDING)}")
     _fits(b, x, scale, zero)
     low, high = _range(int(bits), bool(a["signed"]), bool(a["narrow"]))
-    if zero.size != 1 or zero != np.rint(zero):
-        raise Refused("its zero point must be one integer")
-    moved = int(zero.reshape(()))
-    if abs(moved) > 2**31:
-        raise Refused(f"its zero point {moved} is out of range")
+    if (zero != np.rint(zero)).any() or np.abs(zero).max(initial=0) > 2**31:
+        raise Refused("its zero point must be an integer below 2**31")
+    if zero.size > 1 and not isinstance(x, Constant):
+        raise Refused("its zero point must be one integer: only constants may have one for each channel")
+    moved: Any = zero.astype(np.int64) if zero.size > 1 else int(zero.reshape(()))
     tail = (scaling(scale, np.dtype(np.float32)),)
     if bits == 1 and a["signed"]:  # QONNX has -1 and 1 for it
         shifted = b.quantised(x, Link("bipolar_of", {}, (None, scale, zero)), (-1, 1), moved, tail, np.float32)
@@ -109,15 +114,24 @@ def _multi_threshold(b: Builder, step: Step, operands: list[Operand], shapes: li
         raise Refused("its thresholds, scale and bias must be numbers, and the scale not 0")
     shift = -bias / scale
     whole = shift == int(shift) and abs(shift) < 2**31 and (-shift) * scale == bias
-    last, levels = Link("multi_threshold", {}, (None, T)), range(T.shape[1] + 1)
+    last, levels = Link("multi_threshold", {"to": "int32"}, (None, T)), range(T.shape[1] + 1)
     if whole:
         return [b.quantised(x, last, levels, int(shift), (scaling(scale, np.dtype(np.float32)),), np.float32)]
+    if shift - 0.5 == int(shift - 0.5) and abs(shift) < 2**31 and scale > 0 and -shift * scale == bias:  # as bipolar is
+        first = int(-2 * shift)
+        last = Link("multi_threshold", {"first": first, "step": 2, "to": "int32"}, (None, T))
+        levels, half = range(first, first + 2 * T.shape[1] + 1, 2), scaling(scale / 2, np.dtype(np.float32))
+        return [b.quantised(x, last, levels, 0, (half,), np.float32)]
     tail = (scaling(scale, np.dtype(np.float32)), Link("Add", {}, (None, np.array(bias, np.float32))))
     return [b.quantised(x, last, levels, 0, tail, np.float32)]
 
 
 def _trunc(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
-    """Convert QONNX's Trunc: integers of x without their lowest bits; version 2 has a scale of the result."""
+    """Convert QONNX's Trunc: integers of x without their lowest bits.
+
+    Version 1 (5 operands) leaves the result in the scale of x and its zero point, and does not clip. Version 2 has a
+    scale of the result, whose ratio to that of x is taken as the nearest power of two; its zero point is divided by it.
+    """
     x, a = operands[0], step.attributes
     assert x is not None
     scale, zero = _positive(constant(operands[1], "scale")), constant(operands[2], "zero point")
@@ -125,8 +139,7 @@ def _trunc(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     if len(operands) > 5:
         out_scale, out_bits = _positive(constant(operands[4], "scale of the result")), _number(operands[5], "bits")
     else:
-        out_bits = _number(operands[4], "number of bits of the result")
-        out_scale = scale * np.float32(2.0 ** (bits - out_bits))
+        out_bits, out_scale = _number(operands[4], "number of bits of the result"), scale
     rounding = str(a.get("rounding_mode", "FLOOR")).upper()
     if rounding not in ROUNDING or zero.size != 1 or zero != np.rint(zero):
         raise Refused("its rounding mode or its zero point is not taken")
@@ -134,15 +147,61 @@ def _trunc(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
         raise Refused(f"its numbers of bits {bits:g} and {out_bits:g} must be integers from 1 to 32")
     _fits(b, x, scale, zero, out_scale)
     if len(operands) > 5:
-        low, high = _range(int(out_bits), bool(a.get("signed", 1)), bool(a.get("narrow", 0)))
-    else:
-        low, high = -(2 ** int(bits)), 2 ** int(bits)  # version 1 does not clip
-    step_of = (out_scale / scale).astype(np.float32)
+        ends = _range(int(out_bits), bool(a.get("signed", 1)), bool(a.get("narrow", 0)))
+        ratio = np.asarray(2.0 ** np.round(np.log2(out_scale / scale)))
+        return [_truncated(b, x, (scale, zero, ratio), rounding, ends, out_scale, zero / ratio)]
+    ratio = np.array(2.0 ** (bits - out_bits))
+    bounds = _reached(x, scale, zero, ratio, rounding)
+    if bounds is None:
+        return [_truncated_floats(b, x, (scale, zero, ratio), rounding)]
+    return [_truncated(b, x, (scale, zero, ratio), rounding, bounds, scale, zero)]
+
+
+def _truncated(
+    b: Builder, x: Tensor | Constant, operands: tuple[Array, Array, Array], rounding: str, bounds: tuple[int, int],
+    out_scale: Array, out_zero: Array,
+) -> Operand:  # fmt: skip
+    """Return (integers - out_zero) * out_scale of integers within bounds, by (scale, zero point, ratio of scales)."""
+    if out_zero.size > 1 and (out_zero != out_zero.reshape(-1)[0]).any():
+        raise Refused("its scales have several ratios, and a zero point")
+    low, high = bounds
     attributes = {"low": low, "high": high, "rounding": rounding, "to": "int64"}
-    last = Link("truncate", attributes, (None, scale, zero, step_of))
-    moved = int(zero.reshape(()))
-    tail = (scaling(out_scale, np.dtype(np.float32)),)
-    return [b.quantised(x, last, range(low, high + 1), moved, tail, np.float32)]
+    last = Link("truncate", attributes, (None, *operands[:2], operands[2].astype(np.float32)))
+    zero = float(out_zero.reshape(-1)[0])
+    moved, kind = int(zero) if zero == int(zero) else 0, np.dtype(np.float32)
+    tail: tuple[Link, ...] = (scaling(out_scale, kind),)
+    if moved != zero:
+        subtract = Link("Sub", {}, (None, np.array(zero, kind)))
+        tail = (scaling(1.0, kind), subtract, Link("Mul", {}, (None, out_scale)))
+    return b.quantised(x, last, range(low, high + 1), moved, tail, kind)
+
+
+def _truncated_floats(b: Builder, x: Tensor | Constant, operands: tuple[Array, Array, Array], rounding: str) -> Operand:
+    """Convert a truncation in float32, to integers of any size."""
+    names = [b.dense(x), *(b.constant(a.astype(np.float32)) for a in operands)]
+    low, high = _INFINITE
+    name = b.emit("truncate", names, b.hint, low=low, high=high, rounding=rounding, to="float32")
+    scale, zero, _ = (a.astype(np.float32) for a in operands)
+    shifted = b.value(name, x.shape, np.float32).then(Link("Sub", {}, (None, zero)))
+    return shifted.then(Link("Mul", {}, (None, scale)))
+
+
+def _reached(x: Tensor | Constant, scale: Array, zero: Array, step: Array, rounding: str) -> tuple[int, int] | None:
+    """Bound the integers of a Trunc that does not clip: it never falls, so the ends of x have its ends.
+
+    None where x is not known to be bounded.
+    """
+    if isinstance(x, Constant):
+        ends = np.array([x.value.min(initial=0), x.value.max(initial=0)])
+    elif x.pure is None or x.pure.size > 1 or (x.pure < 0).any():
+        return None
+    else:
+        ends = (np.array(x.source.bounds) * x.pure.reshape(())).astype(np.float32)
+    if scale.size > 1 or np.isnan(ends).any():
+        return None
+    attributes = {"low": -math.inf, "high": math.inf, "rounding": rounding, "to": "float64"}
+    low, high = dense.RUN["truncate"](attributes, ends, scale.reshape(()), zero, step.astype(np.float32))
+    return (int(low), int(max(high, low + 1))) if max(-low, high) < _MOST_TRUNCATED else None
 
 
 def _quantize_linear(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
@@ -165,6 +224,8 @@ def linear_operands(b: Builder, step: Step, operands: list[Operand]) -> tuple[Ar
     x, a = operands[0], step.attributes
     assert x is not None
     scale = constant(operands[1], "scale")
+    if scale.dtype.kind != "f":
+        raise Refused(f"its scale must be floats, not {scale.dtype}")
     zero = (
         constant(operands[2], "zero point") if len(operands) > 2 and operands[2] is not None else np.zeros((), np.int64)
     )

@@ -56,6 +56,11 @@ def range_of(number: int) -> tuple[int, int] | None:
     return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
 
 
+def element_of(low: int | None, high: int | None) -> int | None:
+    """Return ONNX's number of the 2 or 4-bit type with a range; None if there is none."""
+    return next((number for number, ends in RANGES.items() if ends == (low, high)), None)
+
+
 def array_of(proto: Any) -> Array:
     """Return the tensor as an array; raise Refused if its bytes are not those of its shape."""
     from onnx import numpy_helper

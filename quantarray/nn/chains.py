@@ -1,0 +1,300 @@
+"""A pass over nodes: functions of elements in a row, with a shortcut's sum and thresholds, become one node `chain`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arrays.thresholds import Thresholds
+from ..core.dtypes import Array
+from ..ops.products.chain import takes
+from .graph import Graph, Node
+
+Shapes = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+Step = tuple[str, Any]
+_FLOAT = np.dtype(np.float32)
+_MOST_CODES = 16  # levels of fused thresholds: each compares a row once more
+_IMAGE = 4
+_RANKS = (2, _IMAGE)
+
+
+@dataclass(eq=False)
+class _Group:
+    """A group of nodes that become one: x times `scale`, then `steps`; one may add `other` times `other_scale`."""
+
+    x: str
+    tail: str  # the value of the last node
+    shape: tuple[int, ...]
+    scale: Array | None = None
+    other: str = ""
+    other_scale: Array | None = None
+    steps: list[Step] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)  # places of its nodes, ascending
+    thresholds: str = ""
+    codes: str = ""
+
+
+def chained(
+    nodes: list[Node], constants: dict[str, Any], outputs: Sequence[str], shapes: Shapes
+) -> tuple[list[Node], dict[str, Any]]:
+    """Return the nodes with chains fused, and the constants they use.
+
+    shapes: (shape, dtype) of dense values by name; a value without an entry is not fused. Results are equal to the bit:
+    the kernel takes the same steps in float32 in the same order.
+    """
+    uses = Counter(name for node in nodes for name in node.inputs)
+    uses.update(outputs)
+    groups = _grouped(nodes, constants, uses, shapes)
+    _attach_thresholds(nodes, constants, groups, shapes)
+    constants = dict(constants)
+    places: dict[int, Node | None] = {}
+    for group in groups.values():
+        if group.codes or len(group.at) > 1 or len(group.shape) > 2:
+            dense = bool(group.steps or group.scale is not None) and uses[group.tail] > bool(group.codes)
+            gives = ["values"] * dense + ["codes"] * bool(group.codes)
+            if group.codes:
+                places[next(i for i, n in enumerate(nodes) if n.outputs[0] == group.codes)] = None
+            places.update(dict.fromkeys(group.at[:-1]))
+            places[group.at[-1]] = _node(nodes, group, gives, constants)
+    new = [places.get(i, node) for i, node in enumerate(nodes)]
+    left = [node for node in new if node is not None]
+    used = {name for node in left for name in node.inputs}
+    return left, {name: a for name, a in constants.items() if name in used}
+
+
+def _grouped(nodes: list[Node], constants: Mapping[str, Any], uses: Counter[str], shapes: Shapes) -> dict[str, _Group]:
+    """Collect groups by their tails: a node joins that of its operand if nothing else reads the operand."""
+    groups: dict[str, _Group] = {}
+    for i, node in enumerate(nodes):
+        name = node.outputs[0]
+        shape, dtype = shapes.get(name, ((), None))
+        if dtype != _FLOAT or len(shape) not in _RANKS:
+            continue
+        variable = [n for n in node.inputs if n and n not in constants]
+        if node.op == "Add" and len(variable) == 2 and all(_alike(n, shape, shapes) for n in variable):
+            group = _summed(variable, groups, uses, shape)
+        else:
+            group = _extended(node, variable, constants, groups, uses, shape, shapes)
+        if group is not None:
+            groups.pop(group.tail, None)
+            group.tail = name
+            group.at = sorted([*group.at, i])
+            groups[name] = group
+    return groups
+
+
+def _alike(name: str, shape: tuple[int, ...], shapes: Shapes) -> bool:
+    return shapes.get(name) == (shape, _FLOAT)
+
+
+def _summed(
+    operands: list[str], groups: dict[str, _Group], uses: Counter[str], shape: tuple[int, ...]
+) -> _Group | None:
+    """Return the group of one operand with the other's sum; addition is commutative, NaN apart."""
+    if operands[0] == operands[1]:
+        return None
+    free = [n for n in operands if n in groups and uses[n] == 1 and not groups[n].other]
+    first = max(free, key=lambda n: len(groups[n].steps), default=operands[0])
+    second = operands[1] if first == operands[0] else operands[0]
+    group = groups[first] if free else _Group(first, first, shape)
+    group.other = second
+    if second in free and not groups[second].steps:  # only a scale
+        scaled = groups.pop(second)
+        group.other, group.other_scale = scaled.x, scaled.scale
+        group.at = sorted([*group.at, *scaled.at])
+    group.steps.append(("add other", 0.0))
+    return group
+
+
+def _extended(
+    node: Node, variable: list[str], constants: Mapping[str, Any], groups: dict[str, _Group], uses: Counter[str],
+    shape: tuple[int, ...], shapes: Shapes,
+) -> _Group | None:  # fmt: skip
+    """Return the group of a node's operand with the node's steps, or a new one; None if it is no such function."""
+    if len(variable) != 1 or node.inputs.count(variable[0]) > 1:
+        return None
+    x = variable[0]
+    operands = [None if n == x else constants[n] if n else None for n in node.inputs]
+    if node.op == "scale":
+        return _scaled(x, operands[1], node, shape) if _starts(x, shape, shapes) else None
+    build = _STEPS.get(node.op)
+    steps = None if build is None else build(node, node.inputs.index(x) == 0, operands)
+    if not steps or any(_by_channel(k, shape) is None for _, k in steps) or not _starts(x, shape, shapes):
+        return None
+    group = groups[x] if x in groups and uses[x] == 1 else _Group(x, x, shape)
+    group.steps += steps
+    return group
+
+
+def _starts(x: str, shape: tuple[int, ...], shapes: Shapes) -> bool:
+    """Return True if a chain may take x: integers or float32, of the shape that its steps give."""
+    known, dtype = shapes.get(x, (None, None))
+    return known == shape and dtype is not None and (dtype.kind in "iu" or dtype == _FLOAT)
+
+
+def _scaled(x: str, scale: Any, node: Node, shape: tuple[int, ...]) -> _Group | None:
+    by_channel = _by_channel(scale, shape, np.float64)
+    if by_channel is None or np.dtype(node.attributes.get("to", "float32")) != _FLOAT:
+        return None
+    return _Group(x, x, shape, scale=by_channel)
+
+
+def _by_channel(k: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Array | None:
+    """Return a constant as one number a channel (axis 1); None if it varies along another axis."""
+    a = np.asarray(k)
+    wide = a.reshape((1,) * (len(shape) - a.ndim) + a.shape) if a.ndim <= len(shape) else None
+    if wide is None or wide.size != wide.shape[1] or wide.shape[1] not in (1, shape[1]):
+        return None
+    return np.broadcast_to(wide.reshape(-1), shape[1]).astype(dtype)
+
+
+def _norm(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
+    gamma, beta, mean, var = operands[1:]
+    if not first or any(a.dtype != _FLOAT for a in operands[1:]):
+        return None
+    deviation = np.sqrt(var + var.dtype.type(node.attributes.get("epsilon", 1e-5)))
+    rank = (1, -1, 1, 1)
+    values = (("subtract", mean), ("multiply", gamma), ("divide", deviation), ("add", beta))
+    return [(step, a.reshape(rank)) for step, a in values]
+
+
+def _binary(step: str, reverse: str | None) -> Callable[..., list[Step] | None]:
+    def build(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
+        k = operands[1] if first else operands[0]
+        name = step if first else reverse
+        return [(name, k)] if name is not None and k.dtype == _FLOAT else None
+
+    return build
+
+
+def _clip(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
+    low, high = [*operands[1:], None, None][:2]
+    steps: list[Step] = [] if low is None else [("max", low)]
+    return [*steps, *([] if high is None else [("min", high)])] if first else None
+
+
+def _constant(step: str, attribute: str | None, default: float) -> Callable[..., list[Step] | None]:
+    return lambda node, first, operands: [
+        (step, np.float32(node.attributes.get(attribute, default) if attribute else default))
+    ]
+
+
+_STEPS: dict[str, Callable[..., list[Step] | None]] = {
+    "BatchNormalization": _norm,
+    "Add": _binary("add", "add"),
+    "Sub": _binary("subtract", "subtract from"),
+    "Mul": _binary("multiply", "multiply"),
+    "Div": _binary("divide", None),
+    "Relu": _constant("max", None, 0.0),
+    "LeakyRelu": _constant("slope", "alpha", 0.01),
+    "PRelu": _binary("slope", None),
+    "Clip": _clip,
+    "HardTanh": lambda node, first, operands: [
+        ("max", np.float32(node.attributes.get("min_val", -1.0))),
+        ("min", np.float32(node.attributes.get("max_val", 1.0))),
+    ],
+}
+
+
+def _attach_thresholds(
+    nodes: list[Node], constants: Mapping[str, Any], groups: dict[str, _Group], shapes: Shapes
+) -> None:
+    """Let each group encode its result by the first thresholds on it; float images without a group get one."""
+    for i, node in enumerate(nodes):
+        if node.op != "threshold" or node.attributes["axis"] != 1:
+            continue
+        T: Thresholds = constants[node.inputs[1]]
+        x, (shape, dtype) = node.inputs[0], shapes.get(node.inputs[0], ((), None))
+        if dtype != _FLOAT or not takes(T) or T.into.n_levels > _MOST_CODES:
+            continue
+        group = groups.get(x)
+        if group is None and len(shape) == _IMAGE:
+            group = groups[x] = _Group(x, x, shape, at=[i])
+        if group is not None and not group.codes:
+            group.thresholds, group.codes = node.inputs[1], node.outputs[0]
+
+
+def _node(nodes: list[Node], group: _Group, gives: list[str], constants: dict[str, Any]) -> Node:
+    """Return the node of a group; add its constants."""
+    channels, hint = group.shape[1], f"{group.tail}.chain"
+
+    def constant(a: Array | None, what: str) -> str:
+        if a is None:
+            return ""
+        constants[f"{hint}.{what}"] = a
+        return f"{hint}.{what}"
+
+    rows = [_by_channel(k, group.shape) for _, k in group.steps]
+    table = np.array(rows, np.float32).reshape(len(rows), channels)
+    names = constant(table, "constants"), constant(group.scale, "scale"), constant(group.other_scale, "other_scale")
+    results = [group.tail] * ("values" in gives) + [group.codes] * bool(group.codes)
+    source = nodes[group.at[-1]].source
+    attributes = {
+        "steps": tuple(step for step, _ in group.steps),
+        "gives": tuple(gives),
+        "rank": len(group.shape),
+    }
+    return Node("chain", (group.x, group.other, *names, group.thresholds), tuple(results), attributes, source)
+
+
+def unchained(graph: Graph) -> Graph:
+    """Return a graph in which each chain is its steps again, as other programs have them; with equal results."""
+    if not any(node.op == "chain" for node in graph.nodes):
+        return graph
+    nodes: list[Node] = []
+    constants = dict(graph.constants)
+    for node in graph.nodes:
+        nodes += _steps_of(node, constants) if node.op == "chain" else [node]
+    used = {name for node in nodes for name in node.inputs}
+    return Graph(graph.inputs, graph.outputs, nodes, {n: a for n, a in constants.items() if n in used}, graph.name)
+
+
+def _steps_of(node: Node, constants: dict[str, Any]) -> list[Node]:
+    """Return the nodes that a chain stands for; add their constants."""
+    x, other, table, scale, other_scale, thresholds = (*node.inputs, *[""] * (6 - len(node.inputs)))
+    nodes: list[Node] = []
+
+    def add(op: str, *operands: str, **attributes: Any) -> str:
+        name = f"{node.outputs[0]}.{len(nodes)}"
+        nodes.append(Node(op, operands, (name,), attributes, node.source))
+        return name
+
+    def constant(a: Any) -> str:
+        name = f"{node.outputs[0]}.constant{len(constants)}"
+        constants[name] = a
+        return name
+
+    def scaled(name: str, scale: str) -> str:
+        operands = (name, constant(constants[scale].reshape(wide))) if scale else (name,)
+        return add("scale" if scale else "Cast", *operands, to="float32")
+
+    wide = (-1, *(1,) * (node.attributes["rank"] - 2))
+    v, other = scaled(x, scale), scaled(other, other_scale) if other else ""
+    for step, k in zip(node.attributes["steps"], constants[table] if table else (), strict=True):
+        op, first = _OPERATORS[step]
+        operand = other if step == "add other" else constant(np.ascontiguousarray(k.reshape(wide)))
+        v = add(op, v, operand) if first else add(op, operand, v)
+    gives = dict(zip(node.attributes["gives"], node.outputs, strict=True))
+    if "codes" in gives:
+        attributes = {"axis": 1, "last": node.attributes["rank"] == 2}
+        nodes.append(Node("threshold", (v, thresholds), (gives["codes"],), attributes, node.source))
+    if "values" in gives:
+        nodes.append(Node("Identity", (v,), (gives["values"],), {}, node.source))
+    return nodes
+
+
+_OPERATORS = {  # ONNX's operator of each step, and whether the value is its first operand
+    "add": ("Add", True),
+    "subtract": ("Sub", True),
+    "subtract from": ("Sub", False),
+    "multiply": ("Mul", True),
+    "divide": ("Div", True),
+    "max": ("Max", True),
+    "min": ("Min", True),
+    "slope": ("PRelu", True),
+    "add other": ("Add", True),
+}

@@ -1,0 +1,1 @@
+"""Pictures of networks: boxes and edges, their places, and the SVG file."""

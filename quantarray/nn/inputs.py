@@ -1,0 +1,75 @@
+"""Checks of a network's inputs, whose errors name the input, what it must be, what came, and the likely fix."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import checks
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+
+if TYPE_CHECKING:
+    from .graph import Value
+
+
+def checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
+    """Return x as an array of the value's dtype and shape, or raise an error with the likely fix."""
+    if isinstance(x, QuantArray):
+        raise TypeError(
+            f"{op}: the input {value.name} must be a dense {value.text}, got a QuantArray; .dequantize() it"
+        )
+    a = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if a.dtype.kind not in "biufV":
+        raise TypeError(f"{op}: the input {value.name} must be {value.text}, got {checks.kind(x)}")
+    shape, wanted = a.shape, value.shape
+    fits = len(shape) == len(wanted) and (shape[1:] == wanted[1:] if value.batched else shape == wanted)
+    if not fits:
+        fix = likely_fix(value.name, shape, wanted, value.batched)
+        raise ValueError(f"{op}: the input {value.name} must be {value.text}, got {shape}{fix}")
+    if value.batched and not shape[0]:
+        raise ValueError(f"{op}: the input {value.name} has an empty batch, {shape}; pass at least one")
+    dtype = np.dtype(value.dtype)
+    if a.dtype != dtype:
+        if a.dtype.kind == "V" and a.dtype.name.lstrip("u") in ("int4", "int2"):
+            a = a.astype(dtype)  # of ml_dtypes
+        else:
+            raise TypeError(
+                f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a.dtype, value.name)}"
+            )
+    if numbers and dtype.kind == "f" and np.isnan(a).any():
+        raise ValueError(f"{op}: the input {value.name} has a NaN, which no threshold can place")
+    if value.low is not None and value.high is not None and a.size and (a.min() < value.low or a.max() > value.high):
+        raise ValueError(
+            f"{op}: the input {value.name} must be from {value.low} to {value.high}, got {a.min()} to {a.max()}"
+        )
+    return a
+
+
+def likely_fix(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], batched: bool = True) -> str:
+    """Return the likely fix of a wrong shape as the end of an error, "" if there is none.
+
+    >>> likely_fix("x", (2, 28, 28, 1), (1, 1, 28, 28))
+    '; it is NHWC, the network takes NCHW: x.transpose(0, 3, 1, 2)'
+    """
+    x = name if name.isidentifier() else "x"
+    if batched and shape == wanted[1:]:
+        return f"; {x}[None] adds the batch axis"
+    if len(shape) == len(wanted) == 4 and shape[1:] == (*wanted[2:], wanted[1]):
+        return f"; it is NHWC, the network takes NCHW: {x}.transpose(0, 3, 1, 2)"
+    if len(shape) == len(wanted) == 4 and shape[1:] == (wanted[3], *wanted[1:3]):
+        return f"; it is NCHW, the network takes NHWC: {x}.transpose(0, 2, 3, 1)"
+    if batched and shape and math.prod(shape[1:]) == math.prod(wanted[1:]):
+        return f"; {x}.reshape(-1, {', '.join(map(str, wanted[1:]))})"
+    return ""
+
+
+def _cast(dtype: np.dtype[Any], got: np.dtype[Any], name: str) -> str:
+    x = name if name.isidentifier() else "x"
+    if dtype.kind == "f" and got == np.uint8:
+        return f"; {x}.astype(np.{dtype}) / 255, if the network was trained on pixels from 0 to 1"
+    if got.kind not in "biuf":
+        return ""
+    return f"; {x}.astype(np.{dtype})"

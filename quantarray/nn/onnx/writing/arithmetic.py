@@ -1,0 +1,148 @@
+"""Operators element by element: on exact integers as floats, else on the tensors of their dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...inference import Kind
+from ..tensors import Refused
+from .laws import shifted
+from .writer import DOUBLE, SINGLE, Held, Writer, range_of
+
+Interval = tuple[int, int]
+
+
+def fits(dtype: Any, low: int, high: int) -> bool:
+    """Return True if an integer dtype holds low to high."""
+    first, last = range_of(dtype)
+    return first is not None and last is not None and first <= low and high <= last
+
+
+def _sum(bounds: list[Interval]) -> Interval:
+    return sum(low for low, _ in bounds), sum(high for _, high in bounds)
+
+
+def _product(bounds: list[Interval]) -> Interval:
+    ends = [i * j for i in bounds[0] for j in bounds[1]]
+    return min(ends), max(ends)
+
+
+def _monotone(f: Callable[..., Any]) -> Callable[[list[Interval]], Interval]:
+    """Return the bounds of a function that rises in each of its operands."""
+    return lambda bounds: (int(f(*(low for low, _ in bounds))), int(f(*(high for _, high in bounds))))
+
+
+_BOUNDS: dict[str, Callable[[list[Interval]], Interval]] = {
+    "Identity": lambda b: b[0],
+    "Add": _sum,
+    "Sum": _sum,
+    "Sub": lambda b: (b[0][0] - b[1][1], b[0][1] - b[1][0]),
+    "Mul": _product,
+    "Max": _monotone(lambda *v: max(v)),
+    "Min": _monotone(lambda *v: min(v)),
+    "Relu": _monotone(lambda v: max(v, 0)),
+    "Neg": lambda b: (-b[0][1], -b[0][0]),
+    "Abs": lambda b: (max(b[0][0], -b[0][1], 0), max(-b[0][0], b[0][1])),
+    "Sign": _monotone(lambda v: (v > 0) - (v < 0)),
+}
+
+
+def elementwise(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write an operator: of integers as floats that hold them and the result exactly, if there are such."""
+    shape, dtype = kinds[0].shape, np.dtype(kinds[0].dtype)
+    if op in _BOUNDS and dtype.kind in "iu" and all(v.whole for v in x):
+        low, high = _BOUNDS[op]([(v.low, v.high) for v in x])
+        reach = max(-low, high, *(v.reach for v in x))
+        if op in ("Add", "Sub") and (moved := _moved(w, op, x, dtype)) is not None and moved.shape == shape:
+            return [moved]
+        if reach <= DOUBLE and fits(dtype, low, high):
+            wide = reach > SINGLE
+            name = w.emit(op, [w.real(v, wide) for v in x])
+            return [Held(shape, dtype, name, wide, low=low, high=high)]
+    return [typed(w, op, a, x, kinds[0])]
+
+
+def _moved(w: Writer, op: str, x: list[Held], dtype: Any) -> Held | None:
+    """Return x plus or minus one constant integer that was subtracted or added before; None if it is no such sum."""
+    value = x[1].value
+    if value is None or value.size != 1 or x[0].shifted is None:
+        return None
+    shift = int(value.reshape(())) * (1 if op == "Add" else -1)
+    return shifted(w, x[0], shift, dtype) if x[0].shifted[1] == -shift else None
+
+
+def typed(w: Writer, op: str, a: dict[str, Any], x: list[Any], kind: Kind) -> Held:
+    """Write an operator on tensors of one dtype, that of the result."""
+    names = ["" if v is None else w.of_dtype(v, kind.dtype) for v in x]
+    return of_type(w.emit(op, names, **w.schema(op, a)), kind)
+
+
+def of_type(name: str, kind: Kind) -> Held:
+    """Return the value in a tensor of its own dtype."""
+    dtype = np.dtype(kind.dtype)
+    low, high = range_of(dtype)
+    return Held(kind.shape, dtype, typed=name, low=low, high=high)
+
+
+def _hard_tanh(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    kind = np.dtype(kinds[0].dtype).type
+    low, high = (w.constant(kind(a.get(name, n))) for name, n in (("min_val", -1.0), ("max_val", 1.0)))
+    name = w.emit("Max", [w.of_dtype(x[0], kind), low])
+    return [of_type(w.emit("Min", [name, high]), kinds[0])]
+
+
+def _clip(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write Clip as Max and Min: of a lower bound above the upper one, ONNX's Clip is not defined."""
+    y = x[0]
+    for name, bound in zip(("Max", "Min"), x[1:], strict=False):
+        if bound is not None:
+            dtype = np.dtype(kinds[0].dtype)
+            if bound.value is not None and bound.value.dtype != dtype:
+                raise Refused(f"a bound of {bound.value.dtype} for values of {dtype}")
+            y = elementwise(w, name, {}, [y, bound], kinds)[0]
+    return [y]
+
+
+def _pow(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    return [of_type(w.emit("Pow", [w.typed(v) for v in x]), kinds[0])]
+
+
+def _cast(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    v, dtype = x[0], np.dtype(kinds[0].dtype)
+    if v.whole and dtype.kind in "iu" and fits(dtype, v.low, v.high):
+        typed_as = v.typed if v.typed and v.kind == dtype else ""
+        if v.real or typed_as:
+            return [replace(v, dtype=dtype, typed=typed_as)]
+    if v.whole and dtype.kind == "f" and v.reach <= SINGLE:
+        return [of_type(w.of_dtype(v, dtype), kinds[0])]
+    name = w.typed(v)
+    return [of_type(name if v.kind == dtype else w.cast(name, dtype), kinds[0])]
+
+
+def _scale(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write x * scale in float64, rounded once."""
+    v, scale, dtype = x[0], x[1].value, np.dtype(kinds[0].dtype)
+    if scale is None:
+        raise Refused("its scale must be a constant")
+    if v.whole and dtype == np.float32 and v.shape == kinds[0].shape:
+        return [w.scaled(v, scale, dtype)]
+    name = w.emit("Mul", [w.of_dtype(v, np.float64), w.constant(scale.astype(np.float64))])
+    return [of_type(name if dtype == np.float64 else w.cast(name, dtype), kinds[0])]
+
+
+_PLAIN = (
+    "Identity Relu LeakyRelu PRelu Sign Sigmoid HardSigmoid Elu Softplus Tanh Abs Neg Floor Ceil Round Sqrt Exp Log "
+    "Reciprocal Add Sub Mul Div Max Min Sum"
+).split()
+WRITE: dict[str, Callable[..., list[Held]]] = {
+    **dict.fromkeys(_PLAIN, elementwise),
+    "HardTanh": _hard_tanh,
+    "Clip": _clip,
+    "Pow": _pow,
+    "Cast": _cast,
+    "scale": _scale,
+}

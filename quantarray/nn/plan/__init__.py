@@ -1,0 +1,1 @@
+"""Run a network from one compiled call: its launches are recorded once, in memory planned ahead."""

@@ -1,0 +1,144 @@
+"""A function of arrays as one compiled call, for inputs of one form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...core.dtypes import Array
+from ...core.notes import listing
+from ...ops.words.conversion import pack_codes
+from .memory import Memory, blocks_of
+from .recording import Launched, alike, recording, runtime
+
+Function = Callable[..., tuple[Any, ...]]
+_TRIES = 3  # of a recording: another thread's first call may put weights of its layout in a cache meanwhile
+_POISONS = 0xA5, 0x3C  # bytes that fill a plan's memory before it is tried
+
+
+def form(x: Any) -> tuple[Any, ...] | None:
+    """Return all that launches for x depend on but its elements; None for what no compiled call takes."""
+    if isinstance(x, QuantArray):
+        if not isinstance(x.words, np.ndarray):
+            return None
+        return x._form, x._scheme, tuple([(name, a.tobytes()) for name, a, _ in x.constants.items()])
+    return (x.dtype, x.shape) if type(x) is np.ndarray else None
+
+
+def elements(x: Any) -> Array:
+    """Return the memory of x: its words, or itself."""
+    a: Array = x.words if isinstance(x, QuantArray) else x
+    return a
+
+
+def like(x: Any, memory: Array) -> Any:
+    """Return an array like x of other elements."""
+    if not isinstance(x, QuantArray):
+        return memory
+    return QuantArray(memory, x.dtype, x.shape, x.axis, x.constants, x._scheme)
+
+
+def _others(x: Any) -> Any:
+    """Return x with other elements: any that it may have, or for numbers of many bits its own in reverse."""
+    random = np.random.default_rng(0)
+    if isinstance(x, QuantArray):
+        outer = x.shape[: x.axis] + x.shape[x.axis + 1 :]
+        codes = random.integers(x.dtype.n_levels, size=(*outer, x.shape[x.axis]), dtype=np.uint8)
+        return like(x, pack_codes(codes, -1, x.bits))
+    if x.dtype in (np.int8, np.uint8):
+        return random.integers(0, 256, x.shape, np.uint8).view(x.dtype)
+    return x.reshape(-1)[::-1].reshape(x.shape).copy()
+
+
+class _Run(NamedTuple):
+    """A recorded run of a function: what it launched, its results, and the notes of kernels that it read."""
+
+    inputs: tuple[Any, ...]
+    launches: list[Launched]
+    results: tuple[Any, ...]
+    notes: list[Array]
+
+
+def _recorded(function: Function, inputs: tuple[Any, ...]) -> _Run:
+    with recording() as launches, listing() as notes:
+        results = function(*inputs)
+    return _Run(inputs, launches, results, notes)
+
+
+class Compiled:
+    """A compiled call of a function of arrays. Calls must not overlap.
+
+    `forms` are those of its inputs; `nbytes` counts the bytes of all results, which share memory.
+    """
+
+    def __init__(self, run: _Run, memory: Memory) -> None:
+        self.forms, self.nbytes = tuple(map(form, run.inputs)), memory.bytes.nbytes
+        self._inputs = memory.inputs
+        self.memories = memory.bytes, *memory.inputs
+        self._like = [(one, memory.array(elements(one))) for one in run.results]
+        self._notes = [memory.array(a) for a in run.notes]
+        steps: list[Any] = []
+        for i, one in enumerate(run.launches):
+            steps += memory.clears(i)
+            launch = runtime().Launch(one.kernel, memory.arguments(one), one.held)
+            steps.append((launch, *one.cut, one.kernel.takes))
+        self.launches = len(run.launches)
+        self._driver = runtime().Driver(steps)
+
+    def __call__(self, inputs: Sequence[Any], reuse: bool = False) -> tuple[Any, ...] | None:
+        """Return the results for inputs of the forms.
+
+        None where this thread's calls are run by Numba's loop, or a kernel has noted what the function raises an error
+        for: the function itself then does.
+        """
+        for memory, x in zip(self._inputs, inputs, strict=True):
+            memory[...] = elements(x)
+        if not self._driver.run() or any(notes.any() for notes in self._notes):
+            return None
+        return tuple([like(one, memory if reuse else memory.copy("K")) for one, memory in self._like])
+
+
+def _alike_runs(function: Function, inputs: Sequence[Any]) -> tuple[_Run, _Run] | None:
+    """Run a function on inputs and on other elements; None where it launches different kernels, or none."""
+    copies = [tuple(like(x, np.array(elements(x), order="C")) for x in some) for some in (inputs, map(_others, inputs))]
+    for _ in range(_TRIES):
+        first = _recorded(function, copies[0])
+        try:
+            second = _recorded(function, copies[1])
+        except (ValueError, ArithmeticError):  # of these elements
+            return None
+        forms = [tuple(map(form, run.results)) for run in (first, second)]
+        if not first.launches or None in forms[0] or forms[0] != forms[1] or len(first.notes) != len(second.notes):
+            return None
+        if alike(first.launches, second.launches):
+            return first, second
+    return None
+
+
+def compiled(function: Function, inputs: Sequence[Any]) -> Compiled | None:
+    """Compile a function of arrays for inputs like these, or return None where it does more than launch kernels.
+
+    It runs on the inputs and on other elements, and what it launched is tried on both, in memory full of other bytes:
+    results that are not the same have been through NumPy.
+    """
+    runs = _alike_runs(function, inputs)
+    if runs is None:
+        return None
+    first, second = runs
+    read_behind = [*map(elements, first.results), *first.notes]
+    blocks = blocks_of(first.launches, second.launches, read_behind)
+    memory = Memory(blocks, [elements(x) for x in first.inputs])
+    call = Compiled(first, memory)
+    for run, poison in zip(runs, _POISONS, strict=True):
+        memory.bytes[...] = poison
+        results = call(run.inputs)
+        if results is None or any(map(_differ, results, run.results)):
+            return None
+    return call
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return elements(one).tobytes() != elements(other).tobytes()

@@ -1,0 +1,263 @@
+"""A graph whose packed operations run from compiled calls, NumPy's between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.array import QuantArray
+from ...core.dtypes import Array
+from ...ops.products import calls
+from ..dense.products import laid_out
+from .part import Compiled, compiled, elements, form, like
+from .recording import root, runtime
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+
+_MOST = 4  # forms of inputs that are planned for a thread
+# Operations that can only launch kernels and reorder axes, and whose errors about elements are notes of kernels
+_LAUNCHING = frozenset(
+    "chain linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d add_residual max_pool1d "
+    "max_pool2d max_pool3d AveragePool reshape transpose relabel Conv MatMul".split()
+)
+_OF_INTEGERS = frozenset({"threshold"})  # those of floats look for a NaN in NumPy
+
+
+class Step(NamedTuple):
+    """A node of a graph as it runs: the places of its operands and results, and the constants among the operands."""
+
+    op: str
+    run: Callable[..., Any]
+    attributes: dict[str, Any]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+    def __call__(self, values: list[Any]) -> None:
+        """Compute the results from the values and put them there."""
+        got = self.run(self.attributes, *[values[i] if i >= 0 else None for i in self.operands])
+        if len(self.results) == 1:
+            values[self.results[0]] = got
+        else:
+            for at, array in zip(self.results, got, strict=True):
+                values[at] = array
+
+
+class _View(NamedTuple):
+    """Keep the order of axes in which a dense array lies in C order; None for a packed one."""
+
+    order: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, x: Any) -> _View:
+        if isinstance(x, QuantArray):
+            return cls(None)
+        return cls(tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))))
+
+    def laid(self, x: Any) -> Any:
+        """Return x with its axes in this order."""
+        return x if self.order is None else x.transpose(self.order)
+
+    def back(self, x: Any) -> Any:
+        """Return what `laid` had."""
+        return x if self.order is None else x.transpose(np.argsort(self.order))
+
+
+class Segment:
+    """A row of steps without others between: `call` runs them at once, where they could be compiled."""
+
+    def __init__(self, steps: Sequence[Step], initial: list[Any], values: list[Any], wanted: set[int]) -> None:
+        """Compile the steps for the values that they take, of which `initial` has the graph's constants.
+
+        wanted: places of values that are needed behind them.
+        """
+        self.steps, self._initial = tuple(steps), initial
+        results = {at for step in steps for at in step.results}
+        taken = {at for step in steps for at in step.operands if at >= 0 and at not in results and initial[at] is None}
+        self._taken, self._given = sorted(taken), sorted(results & wanted)
+        self._views = [_View.of(values[at]) for at in self._taken]
+        inputs = self._inputs(values)
+        launching = all(_launches(step.op) for step in steps) and all(form(x) is not None for x in inputs)
+        self.call: Compiled | None = compiled(self._results, inputs) if launching else None
+
+    def _inputs(self, values: list[Any]) -> list[Any]:
+        return [view.laid(values[at]) for at, view in zip(self._taken, self._views, strict=True)]
+
+    def _results(self, *inputs: Any) -> tuple[Any, ...]:
+        values = self._initial.copy()
+        for at, view, x in zip(self._taken, self._views, inputs, strict=True):
+            values[at] = view.back(x)
+        for step in self.steps:
+            step(values)
+        return tuple([values[at] for at in self._given])
+
+    def __call__(self, values: list[Any]) -> None:
+        """Compute what is needed behind the steps, in memory that the next call overwrites."""
+        if self.call is not None:
+            inputs = self._inputs(values)
+            results = self.call(inputs, reuse=True) if tuple(map(form, inputs)) == self.call.forms else None
+            if results is not None:
+                for at, x in zip(self._given, results, strict=True):
+                    values[at] = x
+                return
+        for step in self.steps:
+            step(values)
+
+
+class Plan:
+    """A list of the segments of a graph for inputs of some forms, in one thread.
+
+    What depends on constants alone is computed once, and kept.
+    """
+
+    def __init__(self, steps: Sequence[Step], initial: list[Any], outputs: Sequence[int], values: list[Any]) -> None:
+        self._initial, self._outputs = initial.copy(), outputs
+        rows = _rows(_folded(steps, self._initial), self._initial, values)
+        self.segments: list[Segment] = []
+        for i, row in enumerate(rows):
+            wanted = {at for later in rows[i + 1 :] for step in later for at in step.operands} | set(outputs)
+            self.segments += _compiled_segments(row, self._initial, values, wanted)
+            for step in row:
+                step(values)
+        self._memories = {id(root(a)) for one in self.segments if one.call for a in one.call.memories}
+        self._busy = False
+
+    def __call__(self, values: list[Any], reuse: bool) -> list[Any] | None:
+        """Return all values that outputs need; None where a call of this thread is interrupted by another."""
+        if self._busy:
+            return None
+        self._busy = True
+        try:
+            values = [x if known is None else known for x, known in zip(values, self._initial, strict=True)]
+            for segment in self.segments:
+                segment(values)
+            for at in () if reuse else self._outputs:
+                values[at] = self._own(values[at])
+            return values
+        finally:
+            self._busy = False
+
+    def _own(self, x: Any) -> Any:
+        """Return an output that no later call overwrites: a copy if it lies in the plan's memory."""
+        memory = elements(x)
+        return like(x, memory.copy("K")) if id(root(memory)) in self._memories else x
+
+
+def _folded(steps: Sequence[Step], initial: list[Any]) -> list[Step]:
+    """Compute what depends on constants alone, put it among them, and return the steps that are left.
+
+    Weights of float convolutions are put in the order in memory in which kernels read them.
+    """
+    left = []
+    for step in steps:
+        if step.operands and all(at < 0 or initial[at] is not None for at in step.operands):
+            step(initial)
+        else:
+            left.append(step)
+    for step in left:
+        if step.op == "Conv" and initial[step.operands[1]] is not None:
+            initial[step.operands[1]] = laid_out(initial[step.operands[1]])
+    return left
+
+
+def _compiled_segments(
+    steps: Sequence[Step], initial: list[Any], values: list[Any], wanted: set[int]
+) -> list[Segment]:  # fmt: skip
+    """Return a compiled segment of steps, or where there is none those of its halves, down to single steps."""
+    segment = Segment(steps, initial, values, wanted)
+    if segment.call is not None or len(steps) == 1 or not _launches(steps[0].op):
+        return [segment]
+    first, second = steps[: len(steps) // 2], steps[len(steps) // 2 :]
+    between = values.copy()
+    for step in first:
+        step(between)
+    needed = wanted | {at for step in second for at in step.operands}
+    return [
+        *_compiled_segments(first, initial, values, needed),
+        *_compiled_segments(second, initial, between, wanted),
+    ]  # fmt: skip
+
+
+def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[list[Step]]:
+    """Cut steps into rows of those that launch kernels only, and of others."""
+    known = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
+    rows: list[tuple[bool, list[Step]]] = []
+    for step in steps:
+        integers = all(_is_integer(known[at]) for at in step.operands if at >= 0)
+        launches = _launches(step.op) and (integers or step.op not in _OF_INTEGERS)
+        if not rows or rows[-1][0] != launches:
+            rows.append((launches, []))
+        rows[-1][1].append(step)
+        step(known)
+    values[:] = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
+    return [row for _, row in rows]
+
+
+def _launches(op: str) -> bool:
+    return op in _LAUNCHING or op in _OF_INTEGERS
+
+
+def _is_integer(x: Any) -> bool:
+    return not isinstance(x, np.ndarray) or x.dtype.kind in "iub"
+
+
+class PreparedGraph:
+    """A graph that runs its packed operations from compiled calls: `prepared(x)` equals `graph(x)`.
+
+    The second call with inputs of some forms (dtype and shape) records what the operations launch, and plans their
+    memory; later ones launch the same on other elements, without Python between two operations. What runs in NumPy runs
+    as always, between two compiled calls, and what depends on constants alone is kept; `summary` says which is which.
+
+    Any threads may call it, each with a plan and memory for it alone, for the last forms of its inputs. With
+    `reuse=True` outputs may lie in a plan's memory, and the next call of the thread overwrites them.
+    """
+
+    def __init__(self, graph: Graph, reuse: bool) -> None:
+        self._graph, self._reuse = graph, reuse
+        self._of_thread = threading.local()
+
+    def __call__(self, *x: Array, **named: Array) -> Any:
+        values = self._graph._ready(x, named)
+        forms = [form(values[at]) for at in self._graph._input_slots]
+        plan = None if None in forms else self._plan(tuple(forms), values)
+        done = None if plan is None else plan(values, self._reuse)
+        return self._graph._outputs_of(self._graph._run(values) if done is None else done)
+
+    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
+        """Return the plan for inputs of some forms, or None at the first of them."""
+        tuner = calls._tuners[0].mark() if calls._tuners else None
+        whole = forms, runtime().threads.allowed(), tuner
+        plans: dict[Any, Plan | None] = self._of_thread.__dict__.setdefault("plans", {})
+        plan = plans.get(whole)
+        if plan is None:
+            plan = self._planned(values) if whole in plans else None
+            plans.pop(whole, None)
+            if len(plans) >= _MOST:
+                del plans[next(iter(plans))]
+            plans[whole] = plan
+        return plan
+
+    def _planned(self, values: list[Any]) -> Plan:
+        graph = self._graph
+        steps = [Step(node.op, *step) for node, step in zip(graph.nodes, graph._steps, strict=True)]
+        return Plan(steps, graph._initial, graph._output_slots, values.copy())
+
+    def summary(self, *x: Array, **named: Array) -> list[str]:
+        """Return a line for each part of the plan for inputs like these: its operations, and how they run.
+
+        Without inputs, for zeros of the inputs' shapes.
+        """
+        values = self._graph._ready(x or (self._graph._zeros() if not named else x), named)
+        lines, first = [], 0
+        for segment in self._planned(values).segments:
+            last = first + len(segment.steps) - 1
+            how = "one by one" if segment.call is None else f"compiled, {segment.call.launches} launches"
+            lines.append(f"operations {first} to {last}: {how}")
+            first = last + 1
+        return lines
+
+    def __repr__(self) -> str:
+        return f"PreparedGraph({self._graph.name}: {len(self._graph.nodes)} operations)"

@@ -1,0 +1,1 @@
+"""PyTorch modules as graphs on packed integers."""

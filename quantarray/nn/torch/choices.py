@@ -1,0 +1,112 @@
+"""Post-training choices for layers of floats: bits of weights and activations, steps from a calibration batch."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...core.dtypes import Array
+from ..onnx.laws import Constant
+from .recording import Call, Var
+
+_KEYS = ("weights", "activations", "calibration", "keep")
+_MOST = 1 << 18  # values of an activation that a quantile is taken of
+_QUANTILE = 0.999  # of magnitudes, for fewer than 8 bits; 8 bits hold all of them
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A choice of 1 to 8 bits for `weights` and `activations` of float layers; those that `keep` matches stay floats.
+
+    values: the calibration batch's value of each variable that a layer takes.
+    """
+
+    weights: int
+    activations: int
+    keep: tuple[str, ...]
+    values: Mapping[int, Any]
+
+    def applies(self, call: Call) -> bool:
+        """Tell if a layer is to be quantised."""
+        return not any(fnmatch.fnmatchcase(call.path, pattern) for pattern in self.keep)
+
+    def activation(self, x: Var, result: Var, path: str) -> Call:
+        """Return the call that quantises a layer's input, with a step for all of it."""
+        values, bits = self.values[x.index].detach().flatten().to(torch.float32), self.activations
+        unsigned = bool((values >= 0).all())
+        some = values.abs()[:: max(1, values.numel() // _MOST)]
+        top = float(values.abs().max() if bits == 8 else some.quantile(_QUANTILE)) or 1.0
+        if bits == 1 and not unsigned:
+            mean = float(some.mean()) or 1.0
+            function: Any = _Sign(mean)
+            return Call("one bit", "", function, (x,), {}, (result,), path)
+        low, high = (0, 2**bits - 1) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        fake = torch.ops.aten.fake_quantize_per_tensor_affine.default
+        return Call("fake_quantize_per_tensor_affine", "", fake, (x, top / high, 0, low, high), {}, (result,), path)
+
+    def weight(self, w: Array, axis: int) -> Constant:
+        """Return weights as integers times a scale for each output, which lies on `axis`."""
+        others = tuple(i for i in range(w.ndim) if i != axis)
+        wide = w.astype(np.float64)
+        if self.weights == 1:
+            scale = np.abs(wide).mean(axis=others, keepdims=True)
+            whole = np.where(wide >= 0, 1, -1)
+        else:
+            most = 2 ** (self.weights - 1) - 1
+            scale = np.abs(wide).max(axis=others, keepdims=True) / most
+            whole = np.rint(wide / np.where(scale == 0, 1, scale)).astype(np.int64)
+        scale = np.where(scale == 0, 1, scale)
+        return Constant((whole * scale).astype(w.dtype), whole, scale)
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """mean where x >= 0, else -mean."""
+
+    mean: float
+    tags: tuple[Any, ...] = (torch.Tag.pointwise,)
+
+    def __call__(self, x: Any) -> Any:
+        return torch.where(x >= 0, self.mean, -self.mean)
+
+
+def checked(quantize: Any, count: int) -> dict[str, Any]:
+    """Return the options of `quantize=` with their defaults; raise TypeError or ValueError for others."""
+    if not isinstance(quantize, Mapping):
+        raise TypeError(
+            f"from_torch: quantize= must be a dict such as {{'weights': 4, 'activations': 8, 'calibration': images}}, "
+            f"got {type(quantize).__name__}"
+        )
+    for key in quantize:
+        if key not in _KEYS:
+            raise ValueError(f"from_torch: quantize= has {key!r}; it takes {', '.join(_KEYS)}")
+    options = {"weights": 8, "activations": 8, "keep": (), **quantize}
+    for key in ("weights", "activations"):
+        if type(options[key]) is not int or not 1 <= options[key] <= 8:
+            raise ValueError(f"from_torch: quantize[{key!r}] must be an integer from 1 to 8, got {options[key]!r}")
+    batch = options.get("calibration")
+    if batch is None:
+        raise ValueError("from_torch: quantize= needs 'calibration', a batch of inputs that steps are taken from")
+    inputs: Sequence[Any] = batch if isinstance(batch, tuple) else (batch,)
+    if len(inputs) != count or not all(isinstance(x, torch.Tensor) for x in inputs):
+        raise TypeError(f"from_torch: quantize['calibration'] must be a tensor, or a tuple of {count}, as the example")
+    keep = options["keep"]
+    return {**options, "calibration": tuple(inputs), "keep": (keep,) if isinstance(keep, str) else tuple(keep)}
+
+
+def check_kept(keep: Iterable[str], paths: Iterable[str]) -> None:
+    """Raise ValueError for a pattern that matches no module: a layer meant to stay float would be quantised."""
+    names = list(paths)
+    for pattern in keep:
+        if not fnmatch.filter(names, pattern):
+            near = difflib.get_close_matches(pattern, names, 3, 0.0)
+            raise ValueError(
+                f"from_torch: quantize['keep'] has {pattern!r}, which matches no path of the module; it has "
+                f"{', '.join(map(repr, near))}"
+            )

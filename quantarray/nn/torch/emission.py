@@ -1,0 +1,159 @@
+"""Calls as operations in NumPy, for values of which no quantiser follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..onnx.building import Builder
+from ..onnx.tensors import Refused
+from .functions import ALIAS, FAKE, NORMS, POOL, RESHAPE, affine_of
+from .recording import Call, Var
+
+Name = Callable[[Any], str]
+_UNARY = {
+    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "abs": "Abs", "neg": "Neg", "floor": "Floor", "ceil": "Ceil",
+    "round": "Round", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "reciprocal": "Reciprocal", "sign": "Sign",
+    "sgn": "Sign",
+}  # fmt: skip
+_BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min", "pow": "Pow"}
+_BINARY |= {"_prelu_kernel": "PRelu", "prelu": "PRelu"}
+
+
+def emitted(b: Builder, call: Call, name_of: Name) -> str:
+    """Add the nodes of a call; return the name of its result. `name_of` gives that of an operand."""
+    kind = np.dtype(str(call.results[0].dtype).split(".")[-1])
+
+    def number(x: Any) -> str:
+        """Return the name of an operand, numbers as constants of the result's dtype."""
+        return name_of(x) if isinstance(x, Var) else b.constant(np.asarray(x, kind))
+
+    def emit(op: str, *names: str, **attributes: Any) -> str:
+        return b.emit(op, names, f"{b.hint}.{op}", **attributes)
+
+    args = call.args
+    if call.op == ALIAS:
+        return name_of(args[0])
+    if call.op == RESHAPE:
+        shape = call.results[0].shape
+        return emit("Reshape", name_of(args[0]), shape=(-1 if b.batched else shape[0], *shape[1:]), allowzero=1)
+    if call.op == POOL:
+        return emit("MaxPool", name_of(args[0]), **call.kwargs)
+    if call.op in NORMS:
+        factor, offset = affine_of(call)
+        return emit("affine", name_of(args[0]), b.constant(factor), b.constant(offset))
+    if call.op == "_to_copy":
+        return emit("Cast", name_of(args[0]), to=str(kind))
+    if kind.kind == "f" and call.op in _UNARY and len(args) == 1 and not call.kwargs:
+        return emit(_UNARY[call.op], name_of(args[0]))
+    if kind.kind == "f" and call.op in _BINARY and not call.kwargs.get("rounding_mode"):
+        left, right = args[:2]
+        second = number(right)
+        if call.kwargs.get("alpha", 1) != 1:
+            second = emit("Mul", second, number(call.kwargs["alpha"]))
+        return emit(_BINARY[call.op], number(left), second)
+    if call.op in _OTHERS and kind.kind == "f":
+        return _OTHERS[call.op](call, number, emit)
+    raise Refused(f"aten.{call.op} has no form in NumPy here, and no quantiser that it could be folded into follows it")
+
+
+def _rsub(call: Call, number: Name, emit: Any) -> str:
+    x, y, *alpha = call.args
+    if (alpha or [call.kwargs.get("alpha", 1)])[0] != 1:
+        raise Refused("aten.rsub with alpha is not taken")
+    return str(emit("Sub", number(y), number(x)))
+
+
+def _clamp(call: Call, number: Name, emit: Any) -> str:
+    x, low, high = (*call.args, None, None)[:3]
+    low, high = call.kwargs.get("min", low), call.kwargs.get("max", high)
+    if call.op == "hardtanh":
+        low, high = (-1.0 if low is None else low), (1.0 if high is None else high)
+    if call.op == "relu6":
+        low, high = 0.0, 6.0
+    name = number(x)
+    name = name if low is None else emit("Max", name, number(low))
+    return name if high is None else str(emit("Min", name, number(high)))
+
+
+def _clamp_max(call: Call, number: Name, emit: Any) -> str:
+    return str(emit("Min", number(call.args[0]), number(call.args[1])))
+
+
+def _six(x: str, number: Name, emit: Any) -> str:
+    """min(max(x + 3, 0), 6)."""
+    return str(emit("Min", emit("Max", emit("Add", x, number(3.0)), number(0.0)), number(6.0)))
+
+
+def _hardswish(call: Call, number: Name, emit: Any) -> str:
+    x = number(call.args[0])
+    return str(emit("Div", emit("Mul", x, _six(x, number, emit)), number(6.0)))
+
+
+def _hardsigmoid(call: Call, number: Name, emit: Any) -> str:
+    return str(emit("Div", _six(number(call.args[0]), number, emit), number(6.0)))
+
+
+def _silu(call: Call, number: Name, emit: Any) -> str:
+    x = number(call.args[0])
+    return str(emit("Mul", x, emit("Sigmoid", x)))
+
+
+def _leaky(call: Call, number: Name, emit: Any) -> str:
+    slope = call.args[1] if len(call.args) > 1 else 0.01
+    return str(emit("LeakyRelu", number(call.args[0]), alpha=float(slope)))
+
+
+def _elu(call: Call, number: Name, emit: Any) -> str:
+    x, alpha, scale, inner = (*call.args, 1.0, 1.0, 1.0)[:4] if len(call.args) < 4 else call.args[:4]
+    if (scale, inner) != (1.0, 1.0):
+        raise Refused("aten.elu with scales (selu) is not taken")
+    return str(emit("Elu", number(x), alpha=float(alpha)))
+
+
+def _softplus(call: Call, number: Name, emit: Any) -> str:
+    if len(call.args) > 1 and call.args[1] != 1:
+        raise Refused("aten.softplus with beta is not taken")
+    return str(emit("Softplus", number(call.args[0])))
+
+
+def _square(call: Call, number: Name, emit: Any) -> str:
+    x = number(call.args[0])
+    return str(emit("Mul", x, x))
+
+
+def _rsqrt(call: Call, number: Name, emit: Any) -> str:
+    return str(emit("Reciprocal", emit("Sqrt", number(call.args[0]))))
+
+
+def _fake(call: Call, number: Name, emit: Any) -> str:
+    """(clip(round(x / scale) + zero) - zero) * scale."""
+    x, scale, zero, *rest = call.args
+    axis, low, high = (rest[0], rest[-2], rest[-1]) if "channel" in call.op else (None, rest[-2], rest[-1])
+
+    def of_axis(value: Any) -> Any:
+        a = value.tensor.detach().numpy().astype(np.float32) if isinstance(value, Var) else np.float32(value)
+        return a if axis is None else a.reshape([-1 if i == axis else 1 for i in range(len(x.shape))])
+
+    step, offset = of_axis(scale), of_axis(zero)
+    whole = emit("Add", emit("Round", emit("Mul", number(x), number(np.float32(1) / step))), number(offset))
+    clipped = emit("Min", emit("Max", whole, number(float(low))), number(float(high)))
+    return str(emit("Mul", emit("Sub", clipped, number(offset)), number(step)))
+
+
+_OTHERS: dict[str, Callable[[Call, Name, Any], str]] = {
+    **dict.fromkeys(("clamp", "hardtanh", "clamp_min", "relu6"), _clamp),
+    "rsub": _rsub,
+    "clamp_max": _clamp_max,
+    "hardswish": _hardswish,
+    "hardsigmoid": _hardsigmoid,
+    "silu": _silu,
+    "leaky_relu": _leaky,
+    "elu": _elu,
+    "softplus": _softplus,
+    **dict.fromkeys(FAKE, _fake),
+    "square": _square,
+    "rsqrt": _rsqrt,
+}

@@ -1,0 +1,260 @@
+"""Run a module on examples and record what it computes; the module and PyTorch are left as they were."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.backends.mha
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..onnx.tensors import Refused
+from .flattened import restore_axes
+from .recording import Elementwise, Recorder, Recording, _Stop, storage_of
+from .weight_only import Stored, is_torchao, stored
+
+_COPIED = ("_parameters", "_buffers", "_modules")
+
+
+def traced(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) -> tuple[Recording, bool]:
+    """Record a call of the module; tell if it treats the samples of a batch of any length one by one.
+
+    A second call, with one sample more and other numbers, must do the same operations with the same constants.
+    """
+    first = recorded(module, example, forwards)
+    if first.refused:
+        return first, False
+    try:
+        second = recorded(module, tuple(_other(x) for x in example), forwards)
+        lengthened = not second.refused and _operations(first) == _operations(second)
+    except Exception:  # whatever the module raises for a batch that its code does not foresee
+        lengthened = False
+    if not lengthened:
+        second = recorded(module, tuple(_other(x)[: len(x)] for x in example), forwards)
+    _compare(first, second)
+    return first, lengthened and _batched(first, second)
+
+
+def _other(x: Any) -> Any:
+    """Return another example with one sample more."""
+    more = torch.cat([x, x[:1]]).flip(0) if x.ndim else x
+    if not x.is_floating_point():
+        return more
+    noise = np.random.default_rng(0).standard_normal(tuple(more.shape))
+    return more * 0.75 + 0.25 * torch.from_numpy(noise).to(more.dtype) * (more.std() if more.numel() > 1 else 1.0)
+
+
+def recorded(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) -> Recording:
+    with _unchanged(module) as restore:
+        pointwise: list[Any] = []
+        for part in module.modules():
+            part.training = False
+            forward = next((forwards[t] for t in type(part).__mro__ if t in forwards), None)
+            if forward is not None:
+                part.__dict__["forward"] = partial(forward, part)
+            elif getattr(part, "pointwise", False) is True:
+                pointwise.append(part)
+            if part.__dict__.get("packed") is True and _of_package(part):
+                part.__dict__["packed"] = False
+        weights, refused = _dequantised(module)
+        if refused:
+            return Recording(refused=refused)
+        storages: dict[int, list[Any]] = {}
+        for held in (*module.parameters(), *module.buffers()):
+            storages.setdefault(storage_of(held), []).append(held)
+        recorder = Recorder(_layers(module), storages, restore)
+        for part in pointwise:
+            part.__dict__["forward"] = partial(recorder.elementwise, part, Elementwise(_evaluated(part)))
+        inputs = [x.detach().clone() for x in example]
+        names = _names(module, len(inputs))
+        recording = recorder.recording
+        recording.stored = weights
+        with torch.no_grad(), _separate_layers(), recorder:
+            recording.inputs = [recorder.place(x) for x in inputs]
+            try:
+                out = module(*inputs)
+            except _Stop:
+                out = None
+        recording.names = names
+        for name, tensor in _outputs(out).items():
+            try:
+                recording.outputs[name] = recorder.value(tensor)
+            except Refused as error:
+                recorder.refuse(error)
+    parts = dict(module.named_modules())
+    recording.refused = [(path, _reason(parts.get(path), why)) for path, why in recording.refused]
+    restore_axes(recording)
+    return recording
+
+
+def _reason(part: Any, why: str) -> str:
+    """Return why a layer of PyTorch whose own code writes in place is refused."""
+    if isinstance(part, torch.nn.RNNBase):
+        return "a recurrent layer is not taken"
+    if getattr(part, "padding_mode", "") == "circular":
+        return "padding_mode='circular' is not taken; pad by torch.cat"
+    return why
+
+
+def _dequantised(module: Any) -> tuple[dict[int, Stored], list[tuple[str, str]]]:
+    """Replace weights of torchao by their floats for a call; return them by storage, and what is refused."""
+    weights: dict[int, Stored] = {}
+    refused: list[tuple[str, str]] = []
+    replaced: dict[int, Any] = {}  # by the weight, which several layers may share
+    for path, part in module.named_modules():
+        for name, weight in part._parameters.items():
+            if not is_torchao(weight):
+                continue
+            try:
+                if id(weight) not in replaced:
+                    held = stored(weight)
+                    replaced[id(weight)] = torch.nn.Parameter(held.floats, requires_grad=False)
+                    weights[storage_of(held.floats)] = held
+                part._parameters[name] = replaced[id(weight)]
+            except Refused as error:
+                refused.append((path, str(error)))
+    return weights, refused
+
+
+def _layers(module: Any) -> dict[int, str]:
+    """Return the path of each part by its id, but of no quantiser of Brevitas, whose parts several layers share."""
+    paths: dict[int, str] = {}
+    quantiser = None  # the path of the last one; modules come in depth-first order
+    for path, part in module.named_modules():
+        if any(t.__module__.startswith("brevitas.proxy.") for t in type(part).__mro__):
+            quantiser = f"{path}."
+        elif quantiser is None or not path.startswith(quantiser):
+            paths[id(part)] = path
+    return paths
+
+
+def _evaluated(part: Any) -> Any:
+    """Return a copy of a module in evaluation mode, whose forward is that of its class."""
+    copied = deepcopy(part)
+    for inner in copied.modules():
+        inner.training = False
+    return copied
+
+
+def _of_package(part: Any) -> bool:
+    return any(kind.__module__.startswith("quantarray.torch.") for kind in type(part).__mro__)
+
+
+def _names(module: Any, count: int) -> list[str]:
+    """Return the names of the first arguments of forward."""
+    known = [
+        p.name
+        for p in inspect.signature(module.forward).parameters.values()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    return [known[i] if i < len(known) else f"input{i}" for i in range(count)]
+
+
+def _outputs(out: Any, name: str = "output") -> dict[str, Any]:
+    """Return the tensors of a result by name: those of tuples by their place, those of dicts by their key."""
+    if isinstance(out, torch.Tensor):
+        return {name: out}
+    if type(out).__module__.startswith("brevitas."):  # a QuantTensor: its value, scale, zero point ..
+        return {name: out.value}
+    if isinstance(out, Mapping):
+        parts: Any = {str(k): v for k, v in out.items()}
+    elif isinstance(out, (tuple, list)):
+        keys = getattr(out, "_fields", [f"{name}{i}" for i in range(len(out))])
+        parts = dict(zip(keys, out, strict=True))
+    elif out is None:
+        return {}
+    else:
+        raise TypeError(f"from_torch: the module must return tensors, tuples or dicts, got {type(out).__name__}")
+    return {k: t for key, part in parts.items() for k, t in _outputs(part, key).items()}
+
+
+@contextmanager
+def _separate_layers() -> Iterator[None]:
+    """Let attention layers call products and softmax one by one, not one fused operator for all."""
+    switch = torch.backends.mha
+    before = switch.get_fastpath_enabled()
+    switch.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        switch.set_fastpath_enabled(before)
+
+
+@contextmanager
+def _unchanged(module: Any) -> Iterator[dict[int, Any]]:
+    """Put back what a call changes: attributes, parameters and buffers of all modules, and the random state."""
+    saved = [(part, {k: dict(v) if k in _COPIED else v for k, v in part.__dict__.items()}) for part in module.modules()]
+    held = [(p, p.data) for p in (*module.parameters(), *module.buffers()) if not is_torchao(p)]
+    restore: dict[int, Any] = {}
+    random = torch.get_rng_state()
+    try:
+        yield restore
+    finally:
+        with torch.no_grad():
+            for tensor, data in held:
+                if tensor.data_ptr() != data.data_ptr() or tensor.shape != data.shape:
+                    tensor.data = data
+            for tensor, before in restore.values():
+                tensor.data.copy_(before)
+        for part, attributes in saved:
+            current = part.__dict__
+            for key in [k for k in current if k not in attributes]:
+                del current[key]
+            for key, value in attributes.items():
+                if key in _COPIED:
+                    _refill(current[key], value)
+                else:
+                    current[key] = value
+        torch.set_rng_state(random)
+
+
+def _refill(current: Any, value: dict[str, Any]) -> None:
+    if list(current) != list(value) or any(current[k] is not value[k] for k in value):
+        current.clear()
+        current.update(value)
+
+
+def _compare(first: Recording, second: Recording) -> None:
+    """Refuse a module that computes other operations or other constants from other inputs."""
+    why = "its Python code depends on the numbers of the input: it did other operations for another example"
+    one, two = _operations(first), _operations(second)
+    if one != two and not second.refused:
+        at = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)) - 1)
+        first.refused.append((one[at][2] if one else "", why))
+    if second.refused and not first.refused:
+        first.refused.extend(second.refused)
+    if len(first.outside) != len(second.outside):
+        return
+    for a, b in zip(first.outside, second.outside, strict=True):
+        if not torch.equal(a.tensor, b.tensor):
+            first.refused.append(
+                (a.path, f"a constant of shape {a.shape} depends on the input: it is computed outside of PyTorch")
+            )
+
+
+def _operations(recording: Recording) -> list[tuple[str, str, str]]:
+    """Return the operations of a recording; a reshape is a view, or of some longer batches a copy."""
+    return [(c.op.replace("_unsafe_view", "view"), c.overload, c.path) for c in recording.calls]
+
+
+def _batched(first: Recording, second: Recording) -> bool:
+    """Return True if every value has the batch as its first axis, and only there."""
+    calls = list(zip(first.calls, second.calls, strict=False))
+    if any(len(one.results) != len(two.results) for one, two in calls):
+        return False  # a batch that is split
+    pairs = [
+        (a, b)
+        for one, two in calls
+        for a, b in zip(one.results, two.results, strict=True)
+        if a.tensor.numel()  # a batch norm gives empty statistics beside its result
+    ]
+    pairs += list(zip(first.inputs, second.inputs, strict=True))
+    n = first.inputs[0].shape[0] if first.inputs[0].shape else 0
+    return all(a.shape and a.shape[0] == n and b.shape == (n + 1, *a.shape[1:]) for a, b in pairs)

@@ -130,6 +130,7 @@ from .ops.manipulation.padding import pad
 from .ops.manipulation.rearranging import array_split, flip, meshgrid, roll, rot90, split, tile, unstack
 from .ops.manipulation.repacking import repack
 from .ops.manipulation.reshaping import ravel, reshape
+from .ops.manipulation.shuffling import channel_shuffle
 from .ops.manipulation.taking import repeat, take
 from .ops.manipulation.views import (
     broadcast_arrays,
@@ -144,12 +145,16 @@ from .ops.manipulation.views import (
     transpose,
 )
 from .ops.on_device import on
+from .ops.products.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d
 from .ops.products.batchnorm import fold_batchnorm
+from .ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from .ops.products.convolution import conv2d
+from .ops.products.convolution_1d_3d import conv1d, conv3d
 from .ops.products.folding import fold
 from .ops.products.hamming_search import top_k
 from .ops.products.matrix_product import linear, matmul
-from .ops.products.pooling import avg_pool2d, max_pool2d
+from .ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
+from .ops.products.residual import add_residual
 from .ops.quantize.bit_allocation import allocate_bits
 from .ops.quantize.quantization import quantize
 from .ops.quantize.scheme_choice import choose
@@ -191,12 +196,14 @@ from .tuning.autotune import autotune
 
 if TYPE_CHECKING:
     from . import nn
+    from . import torch as torch
     from .report.compare import Comparison, compare
     from .report.explain import Explanation, explain
 else:
     # Imported when they are asked for: people who came for arrays do not wait for them
     _LATER = {
         "nn": ".nn",
+        "torch": ".torch",  # not in __all__: `import *` would need PyTorch
         "compare": ".report.compare",
         "Comparison": ".report.compare",
         "explain": ".report.explain",
@@ -246,6 +253,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "add_residual",
     "all",
     "allocate_bits",
     "any",
@@ -263,7 +271,9 @@ __all__ = [
     "atan2",
     "atanh",
     "autotune",
+    "avg_pool1d",
     "avg_pool2d",
+    "avg_pool3d",
     "basis",
     "bipolar",
     "bitwise_and",
@@ -275,13 +285,19 @@ __all__ = [
     "broadcast_to",
     "can_cast",
     "ceil",
+    "channel_shuffle",
     "choose",
     "clip",
     "compare",
     "concat",
     "concatenate",
     "conj",
+    "conv1d",
     "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "copysign",
     "cos",
     "cosh",
@@ -357,7 +373,9 @@ __all__ = [
     "matmul",
     "matrix_transpose",
     "max",
+    "max_pool1d",
     "max_pool2d",
+    "max_pool3d",
     "maximum",
     "mean",
     "meshgrid",

@@ -1,0 +1,126 @@
+"""Layers whose weights, and inputs, are quantised with straight-through gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import packed_products
+from .packed_products import Window
+from .schemes import Scheme, Sign, scheme_of
+
+
+class QuantConv2d(torch.nn.Conv2d):
+    """A `torch.nn.Conv2d` that convolves `activations(x)` with `weights(weight)`; groups and depthwise too.
+
+    weights, activations: modules such as `DoReFa(2)`, or None for floats. Other arguments are those of Conv2d.
+
+    packed=True: the forward pass is `quantarray.conv2d` of `activations.packed(x)` and `weights.packed(weight)`, on the
+    CPU: exact sums of codes, where the product of floats rounds. Gradients are those of the product of floats. Both
+    quantisers must then be of `quantarray.torch`, padding numbers, and `padding_mode` "zeros"; else ValueError. The
+    attribute `packed` may be set at any time.
+
+    >>> import quantarray as qa, torch
+    >>> layer = qa.torch.QuantConv2d(3, 8, 3, weights=qa.torch.DoReFa(2), activations=qa.torch.PACT(4), padding=1)
+    >>> layer(torch.rand(1, 3, 5, 5)).shape
+    torch.Size([1, 8, 5, 5])
+    """
+
+    packed = False
+
+    def __init__(
+        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False, **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.weights = scheme_of("QuantConv2d", "weights", weights)
+        self.activations = scheme_of("QuantConv2d", "activations", activations)
+        self.packed = bool(packed)
+        if packed:
+            _quantisers(self)
+            _window(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the convolution of quantised inputs and weights."""
+        quantised = x if self.activations is None else self.activations(x)
+        w = self.weight if self.weights is None else self.weights(self.weight)
+        if not self.packed:
+            result: torch.Tensor = self._conv_forward(quantised, w, self.bias)
+            return result
+        window = _window(self)
+        images = x if x.ndim == 4 else x[None]
+        value = packed_products.convolved(images, self.weight, _quantisers(self), window)
+        y = packed_products.conv2d(quantised if x.ndim == 4 else quantised[None], w, value, window)
+        y = y if self.bias is None else y + self.bias[:, None, None]
+        return y if x.ndim == 4 else y[0]
+
+
+class BinaryConv2d(QuantConv2d):
+    """A `QuantConv2d` of signs: weights a * sign(w) with a = mean |w| of each output, and inputs sign(x) (XNOR-Net).
+
+    estimator: of both signs' gradients, as `Sign` has it. scale=False leaves a out. Other arguments are those of
+    QuantConv2d.
+
+    >>> import quantarray as qa, torch
+    >>> layer = qa.torch.BinaryConv2d(4, 8, 3, groups=4, bias=False, scale=False, packed=True)
+    >>> y = layer(torch.randn(1, 4, 5, 5))
+    >>> bool((y % 2 == 1).all())  # sums of nine signs
+    True
+    """
+
+    def __init__(self, *args: Any, estimator: str = "clip", scale: bool = True, **settings: Any) -> None:
+        super().__init__(*args, weights=Sign(estimator, scale), activations=Sign(estimator), **settings)
+
+
+class QuantLinear(torch.nn.Linear):
+    """A `torch.nn.Linear` of `activations(x)` and `weights(weight)`.
+
+    packed=True: the forward pass is `quantarray.linear` of packed operands, as `QuantConv2d` has it.
+
+    >>> import quantarray as qa, torch
+    >>> qa.torch.QuantLinear(16, 4, weights=qa.torch.ABC(3), activations=qa.torch.LSQ(2))(torch.randn(2, 16)).shape
+    torch.Size([2, 4])
+    """
+
+    packed = False
+
+    def __init__(
+        self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False, **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.weights = scheme_of("QuantLinear", "weights", weights)
+        self.activations = scheme_of("QuantLinear", "activations", activations)
+        self.packed = bool(packed)
+        if packed:
+            _quantisers(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the product of quantised inputs and weights."""
+        quantised = x if self.activations is None else self.activations(x)
+        w = self.weight if self.weights is None else self.weights(self.weight)
+        if not self.packed:
+            return torch.nn.functional.linear(quantised, w, self.bias)
+        y = packed_products.linear(quantised, w, packed_products.multiplied(x, self.weight, _quantisers(self)))
+        return y if self.bias is None else y + self.bias
+
+
+def _quantisers(layer: Any) -> tuple[Scheme, Scheme]:
+    """Return the quantisers of activations and of weights; ValueError unless both pack."""
+    both = layer.activations, layer.weights
+    if not all(isinstance(scheme, Scheme) for scheme in both):
+        raise ValueError(
+            f"{type(layer).__name__}: packed=True needs quantisers of quantarray.torch for weights= and activations=, "
+            f"got {layer.weights!r} and {layer.activations!r}"
+        )
+    return both
+
+
+def _window(layer: torch.nn.Conv2d) -> Window:
+    """Return a convolution's settings; ValueError for those that packed kernels do not have."""
+    if isinstance(layer.padding, str) or layer.padding_mode != "zeros":
+        raise ValueError(
+            f"{type(layer).__name__}: packed=True needs padding in numbers and padding_mode='zeros', got "
+            f"{layer.padding!r} and {layer.padding_mode!r}"
+        )
+    stride, padding, dilation = ((int(a), int(b)) for a, b in (layer.stride, layer.padding, layer.dilation))
+    return Window(stride, padding, dilation, layer.groups)

@@ -1,0 +1,159 @@
+"""Optimizer states in few bits: momenta and second moments are packed between steps."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..arrays import checks
+from ..arrays.array import QuantArray
+from .stored import Packed, rounded
+
+_OP = "compress_state"
+_SQUARES = frozenset(("exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum"))  # not negative, and divided by their roots
+
+
+class CompressedState:
+    """A handle of `compress_state`: the packed states of an optimizer's parameters, by the names that it gives them."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, bits: int, group: int, seed: int, least: int) -> None:
+        self._optimizer, self._settings, self._least = optimizer, (bits, group), least
+        self._seed, self._count = seed, 0
+        self._packed: dict[torch.Tensor, dict[str, Packed]] = {}
+        self._step = optimizer.step
+        optimizer.step = self._replacement()  # type: ignore[method-assign]
+        self._hooks = [
+            optimizer.register_state_dict_post_hook(self._write_state),
+            optimizer.register_load_state_dict_post_hook(lambda _: self._pack_all()),
+        ]
+        self._pack_all()
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of packed states."""
+        return sum(packed.nbytes for states in self._packed.values() for packed in states.values())
+
+    @property
+    def nbytes_before(self) -> int:
+        """Return the bytes that the same states take in float32."""
+        return sum(4 * packed.q.size for states in self._packed.values() for packed in states.values())
+
+    def remove(self) -> None:
+        """Undo `compress_state`: the optimizer holds float32 states again."""
+        for hook in self._hooks:
+            hook.remove()
+        self._optimizer.step = self._step  # type: ignore[method-assign]
+        for p in list(self._packed):
+            self._unpack(p)
+
+    def _replacement(self) -> Callable[..., Any]:
+        original = self._step
+
+        @wraps(original)
+        def step(optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            self._step_each(original)
+            return loss
+
+        return types.MethodType(step, self._optimizer)
+
+    def _step_each(self, original: Callable[[], Any]) -> None:
+        """Step each parameter by itself, so that the states of one alone are unpacked at a time."""
+        groups = self._optimizer.param_groups
+        try:
+            for group in groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        alone = {**group, "params": [p]}
+                        self._unpack(p)
+                        self._optimizer.param_groups = [alone]
+                        original()
+                        group.update({name: value for name, value in alone.items() if name != "params"})
+                        self._pack(p)
+        finally:
+            self._optimizer.param_groups = groups
+
+    def _pack_all(self) -> None:
+        self._packed.clear()
+        for p in list(self._optimizer.state):
+            self._pack(p)
+
+    def _pack(self, p: torch.Tensor) -> None:
+        state = self._optimizer.state[p]
+        for name, value in list(state.items()):
+            if not isinstance(value, torch.Tensor) or value.shape != p.shape or value.numel() < self._least:
+                continue
+            if value.dtype == torch.float32 and value.device.type == "cpu":
+                self._count += 1
+                seed = (self._seed << 32 | self._count & 0xFFFFFFFF) & (2**64 - 1)
+                packed = rounded(value.sqrt() if name in _SQUARES else value, *self._settings, seed)
+                self._packed.setdefault(p, {})[name] = packed
+                del state[name]
+
+    def _unpack(self, p: torch.Tensor) -> None:
+        for name, packed in self._packed.pop(p, {}).items():
+            self._optimizer.state[p][name] = _values(name, packed)
+
+    def _write_state(self, optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+        """Add float32 states to a state_dict, which then loads with and without compression."""
+        every = [p for group in optimizer.param_groups for p in group["params"]]
+        for i, p in enumerate(every):
+            for name, packed in self._packed.get(p, {}).items():
+                # Not into the optimizer's dictionary, which the state_dict shares
+                state_dict["state"][i] = {**state_dict["state"][i], name: _values(name, packed)}
+
+
+def _values(name: str, packed: Packed) -> torch.Tensor:
+    """Return a state in float32; roots of squares are at least half a step: one near 0 would be divided by."""
+    values = packed.restore()
+    return torch.maximum(values, packed.layout.restore(_floor(packed.q))).square() if name in _SQUARES else values
+
+
+def _floor(q: QuantArray) -> torch.Tensor:
+    """Return half a step for each element, and 0 in groups of one value, whose step says nothing."""
+    assert q.scale is not None
+    group = q.group or q.size
+    varies = np.maximum.reduceat(q.codes(), np.arange(0, q.size, group)) > 0
+    return torch.from_numpy(np.repeat(np.where(varies, q.scale * np.float32(0.5), np.float32(0)), group)[: q.size])
+
+
+def compress_state(
+    optimizer: torch.optim.Optimizer, bits: int = 8, *, group: int = 256, seed: int = 0, least: int = 4096
+) -> CompressedState:
+    """Keep an optimizer's states in few bits between steps: momenta, and second moments as their square roots.
+
+    Adam, AdamW, SGD with momentum and others whose states have the shape of their parameter. Each float32 state of at
+    least `least` elements is rounded stochastically in groups, so that small updates of a running mean count on
+    average. `optimizer.step()` then steps one parameter after the other and unpacks the states of that one alone. A
+    root of a second moment is at least half a step of its group, so that no update is divided by one rounded to 0.
+
+    `optimizer.state_dict()` has float32 states and `load_state_dict` takes them. Hooks of steps run once a parameter.
+    bits: 1 to 8, of which 8 and 4 are of use. Returns a handle with `nbytes`, `nbytes_before` and `remove()`.
+
+    >>> import quantarray as qa, torch
+    >>> w = torch.nn.Parameter(torch.ones(64, 256))
+    >>> optimizer = torch.optim.Adam([w], lr=0.1)
+    >>> handle = qa.torch.compress_state(optimizer, bits=8)
+    >>> (w**2).sum().backward()
+    >>> optimizer.step()
+    >>> handle.nbytes_before, handle.nbytes, round(w[0, 0].item(), 3)
+    (131072, 33280, 0.9)
+    """
+    if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
+        kind = checks.kind(optimizer)
+        raise TypeError(f"{_OP}: optimizer must be one with a state for each parameter, such as Adam, got {kind}")
+    return CompressedState(
+        optimizer,
+        checks.integer(_OP, "bits", bits, 1, 8),
+        checks.integer(_OP, "group", group, 1),
+        checks.integer(_OP, "seed", seed, 0, 2**32 - 1),
+        checks.integer(_OP, "least", least, 0),
+    )

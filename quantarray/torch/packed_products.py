@@ -1,0 +1,109 @@
+"""Compute a layer's product by packed kernels; its gradients are those of the product of floats."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.overrides import handle_torch_function, has_torch_function
+
+from ..arrays.array import QuantArray
+from ..core.dtypes import Array
+from ..ops.manipulation.repacking import repack
+from ..ops.manipulation.views import permute_dims
+from ..ops.products import convolution, matrix_product
+from .schemes import Scheme
+
+Pair = tuple[int, int]
+
+
+class Window(NamedTuple):
+    """A convolution's settings, each (height, width), and its groups."""
+
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+
+
+class _Known(torch.autograd.Function):
+    """A product of x and w whose value is known: a convolution, or without a window x @ w.T."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, value: torch.Tensor, window: Window | None) -> torch.Tensor:
+        """Return the value."""
+        ctx.save_for_backward(x, w)
+        ctx.window = window
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, Any, None, None]:
+        """Give the gradients of the product of floats, in operations that have gradients of their own."""
+        x, w = ctx.saved_tensors
+        if ctx.window is not None:
+            return *_of_convolution(gradients[0], x, w, ctx.window, ctx.needs_input_grad[:2]), None, None
+        of_x = gradients[0] @ w if ctx.needs_input_grad[0] else None
+        of_w = None
+        if ctx.needs_input_grad[1]:
+            of_w = gradients[0].reshape(-1, w.shape[0]).T @ x.reshape(-1, w.shape[1])
+        return of_x, of_w, None, None
+
+
+def _of_convolution(
+    gradient: torch.Tensor, x: torch.Tensor, w: torch.Tensor, window: Window, needed: tuple[bool, bool]
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return the gradients of a convolution in x and in w, where they are needed."""
+    stride, padding, dilation, groups = window
+    of_x, of_w, _ = torch.ops.aten.convolution_backward(
+        gradient, x, w, None, stride, padding, dilation, False, (0, 0), groups, (*needed, False)
+    )
+    return of_x, of_w
+
+
+# Named as PyTorch's functions, by which `compressed_activations` knows what a backward pass reads
+def conv2d(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor, window: Window) -> torch.Tensor:
+    """Return `value` with the gradients of the convolution of x and w."""
+    if has_torch_function((x, w)):
+        result: torch.Tensor = handle_torch_function(conv2d, (x, w), x, w, value, window)
+    else:
+        result = _Known.apply(x, w, value.to(x.dtype), window)
+    return result
+
+
+def linear(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Return `value` with the gradients of x @ w.T."""
+    if has_torch_function((x, w)):
+        result: torch.Tensor = handle_torch_function(linear, (x, w), x, w, value)
+    else:
+        result = _Known.apply(x, w, value.to(x.dtype), None)
+    return result
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def convolved(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme], window: Window) -> torch.Tensor:
+    """Convolve quantised images [n c h w] with quantised weights [o c/groups kh kw] by `quantarray.conv2d`.
+
+    quantisers: of activations and of weights. Returns int32 or float32 [n o h w].
+    """
+    activations, weights = quantisers
+    packed_w = permute_dims(repack(weights.packed(w), 1), (0, 2, 3, 1))
+    if window.groups == x.shape[1]:
+        packed_w = repack(packed_w, 0)
+    values = convolution.conv2d(
+        activations.packed(x.detach().permute(0, 2, 3, 1)), packed_w, stride=window.stride, padding=window.padding,
+        dilation=window.dilation, groups=window.groups,
+    )  # fmt: skip
+    return _tensor(values).permute(0, 3, 1, 2)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme]) -> torch.Tensor:
+    """Multiply quantised rows [.. k] by quantised weights [o k] by `quantarray.linear`: int32 or float32 [.. o]."""
+    activations, weights = quantisers
+    packed_w: QuantArray = weights.packed(w)
+    return _tensor(matrix_product.linear(activations.packed(x), packed_w))
+
+
+def _tensor(values: Array) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values))

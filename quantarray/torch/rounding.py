@@ -1,0 +1,89 @@
+"""Round saved tensors with a seed each: at the bits of their layer, or at bits of each sample's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..core.dtypes import Array
+from ..ops.quantize import mixed_rows
+from ..quantizers.grouped import Grouped
+from . import offload
+from .sensitivity import Allocation, Record, rows_of
+from .stored import Mixed, Stored, Whole, flattened, round_flattened
+
+Key = tuple[str, int]  # a layer's name, and which of its tensors
+
+
+class Rounding:
+    """A rounding of a context's tensors, whose random numbers go on from step to step.
+
+    allocation: bits by sensitivity, or None. During `measuring`, one tensor of a step is rounded, or none.
+    """
+
+    def __init__(self, group: int, seed: int, allocation: Allocation | None) -> None:
+        self._group, self._seed, self.allocation = group, seed, allocation
+        self._count, self._batch = 0, 0
+        self._ids: Array | None = None
+        self._places: dict[str, int] = {}
+        self._only: Key | None = None
+        self._measuring = False
+
+    def start(self, ids: Array | None) -> None:
+        """Start a step, of samples with ids or without."""
+        self._ids = ids
+        self._batch = 0 if ids is None else len(ids)
+        self._places = {}
+        if self.allocation is not None and not self._measuring:
+            self.allocation.start()
+
+    def see_batch(self, inputs: Any) -> None:
+        """Note the first axis of an outermost module's input, unless the batch is known."""
+        first = inputs[0] if isinstance(inputs, tuple) and inputs else None
+        if not self._batch and isinstance(first, torch.Tensor) and first.ndim:
+            self._batch = first.shape[0]
+
+    @contextmanager
+    def measuring(self, only: Key | None) -> Iterator[None]:
+        """Round the tensor `only` at the usual bits, and leave all others as they are."""
+        self._measuring, self._only = True, only
+        try:
+            yield
+        finally:
+            self._measuring, self._only = False, None
+
+    def uniform(self, tensor: torch.Tensor, bits: int) -> Stored:
+        """Round a tensor to as many bits everywhere; leave it as it is while others are measured."""
+        if self._measuring:
+            return Whole(tensor, tensor.nbytes)
+        return round_flattened(*flattened(tensor), Grouped(bits, self._group, self._next_seed()))
+
+    def allocate(self, tensor: torch.Tensor, bits: int, layer: str) -> tuple[Stored, Record | None]:
+        """Round a tensor to the bits that its sensitivity asks for, and return the record of its gradients' norms."""
+        if self.allocation is None or offload.on_gpu(tensor):
+            return self.uniform(tensor, bits), None
+        key = layer, self._places.get(layer, 0)
+        self._places[layer] = key[1] + 1
+        flat, layout = flattened(tensor)
+        rows = rows_of(tensor, layout.order[:1] == (0,), self._batch or None)
+        values: Any = flat.detach().float().view(rows, -1).numpy()
+        ends = mixed_rows.ends_of_groups(values, min(self._group, values.shape[1]))
+        if not mixed_rows.are_ordinary(ends):
+            return self.uniform(tensor, bits), None
+        spread = mixed_rows.spread(ends, values.shape[1], self._group)
+        chosen, record = self.allocation.bits_of(key, spread, values.shape[1], self._ids)
+        if self._measuring and key != self._only:
+            return Whole(tensor, tensor.nbytes), record
+        if self._measuring:
+            chosen[:] = bits
+        if rows == 1:
+            return round_flattened(flat, layout, Grouped(int(chosen[0]), self._group, self._next_seed())), record
+        scheme = Grouped(bits, self._group, self._next_seed())
+        return Mixed(mixed_rows.round_rows(values, ends, chosen, scheme), layout), record
+
+    def _next_seed(self) -> int:
+        self._count += 1
+        return (self._seed << 32 | self._count & 0xFFFFFFFF) & (2**64 - 1)

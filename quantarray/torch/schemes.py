@@ -1,0 +1,168 @@
+"""Quantisers as modules: values of the package's schemes, straight-through gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import quantizers
+from ..arrays.array import QuantArray
+from ..ops.quantize.quantization import quantize
+from ..ops.words import conversion
+from .straight_through import estimator_of, identity, straight
+
+
+class Scheme(torch.nn.Module):
+    """A module that quantises: values of a packed array, the gradient of `surrogate`.
+
+    A scheme of your own has `packed`, and `surrogate` if the gradient shall not pass everywhere. With `pointwise=True`
+    each value depends in evaluation on its element alone: `quantarray.nn.from_torch` then takes the scheme, as any
+    module with that attribute, as one function of a number.
+    """
+
+    pointwise: bool = False
+
+    def packed(self, x: torch.Tensor) -> QuantArray:
+        """Return x packed, whose values `forward` gives."""
+        raise NotImplementedError
+
+    def surrogate(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the function of x whose gradient counts."""
+        return identity(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the quantised values in x's dtype."""
+        return straight(self._values(x), self.surrogate(x))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _values(self, x: torch.Tensor) -> torch.Tensor:
+        return values_of(self.packed(x), x.dtype)
+
+
+def values_of(q: QuantArray, dtype: torch.dtype) -> torch.Tensor:
+    """Return an array's values as a tensor of a dtype."""
+    return torch.from_numpy(conversion.dequantize(q).copy()).to(dtype)
+
+
+def packed_weights(x: torch.Tensor, scheme: quantizers.Quantizer, per_channel: bool = True) -> QuantArray:
+    """Pack weights [outputs ..] along their input channels, with constants for each output."""
+    axis = min(1, x.ndim - 1)
+    return quantize(x.detach(), scheme, axis, 0 if per_channel and x.ndim > 1 else None)
+
+
+class Sign(Scheme):
+    """+1 where x >= 0, else -1; with `scale=True` times the mean |x| of each output channel (XNOR-Net).
+
+    estimator: "clip", "identity", "approx_sign" (Bi-Real Net), "swish_sign" (BNN+) or "reste". The scale is a constant
+    to the gradient.
+
+    >>> import quantarray as qa, torch
+    >>> x = torch.tensor([-2.0, -0.25, 0.5], requires_grad=True)
+    >>> y = qa.torch.Sign("approx_sign")(x)
+    >>> y.sum().backward()
+    >>> y.tolist(), x.grad.tolist()
+    ([-1.0, -1.0, 1.0], [0.0, 1.5, 1.0])
+    """
+
+    def __init__(self, estimator: str = "clip", scale: bool = False) -> None:
+        super().__init__()
+        self.estimator, self.scale, self._surrogate = estimator, scale, estimator_of("Sign", estimator)
+        self.pointwise = not scale
+
+    def packed(self, x: torch.Tensor) -> QuantArray:
+        """Return `quantarray.Sign` of x."""
+        if self.scale:
+            return packed_weights(x, quantizers.Sign(scale=True))
+        return quantize(x.detach(), quantizers.Sign())
+
+    def surrogate(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the estimator of x, times the scale."""
+        if not self.scale:
+            return self._surrogate(x)
+        return self._surrogate(x) * x.detach().abs().mean(dim=list(range(1, x.ndim)), keepdim=True)
+
+
+class Ternary(Scheme):
+    """a * sign(x) where |x| > 0.7 * mean |x|, else 0, for each output channel; the gradient passes everywhere.
+
+    >>> import quantarray as qa, torch
+    >>> qa.torch.Ternary()(torch.tensor([[1, -1.5, 0.5, -0.2]]))
+    tensor([[ 1.2500, -1.2500,  0.0000,  0.0000]])
+    """
+
+    def packed(self, x: torch.Tensor) -> QuantArray:
+        """Return `quantarray.Ternary` of x."""
+        return packed_weights(x, quantizers.Ternary())
+
+
+class ABC(Scheme):
+    """sum_m alpha_m * B_m, B_m = sign(x - mean + u_m * std), for each output channel; alpha by least squares (ABC-Net).
+
+    The gradient of x is sum_m alpha_m times that of the values.
+
+    >>> import quantarray as qa, torch
+    >>> x = torch.tensor([[-3.0, -1, 1, 3]], requires_grad=True)
+    >>> y = qa.torch.ABC(2)(x)
+    >>> y.sum().backward()
+    >>> y.tolist(), x.grad.tolist()
+    ([[-3.0, 0.0, 0.0, 3.0]], [[3.0, 3.0, 3.0, 3.0]])
+    """
+
+    def __init__(self, masks: int) -> None:
+        super().__init__()
+        self.scheme = quantizers.ABC(masks)
+
+    def packed(self, x: torch.Tensor) -> QuantArray:
+        """Return `quantarray.ABC` of x."""
+        return packed_weights(x, self.scheme)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the sum of masks in x's dtype."""
+        values, factor = self._with_factor(x)
+        return straight(values, x * factor)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _with_factor(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        q = self.packed(x)
+        assert q.scale is not None
+        return values_of(q, x.dtype), torch.from_numpy(q.scale.sum(axis=0) / 2).to(x.dtype)
+
+
+class DoReFa(Scheme):
+    """2 * round(n * u) / n - 1, u = tanh(x) / (2 * max |tanh x|) + 1/2 of weights; round(n * clip(x, 0, 1)) / n of
+    `activations`; n = 2**bits - 1.
+
+    The gradient is that of the formula without `round`; of weights of 1 bit, a * sign(x), it passes everywhere.
+
+    >>> import quantarray as qa, torch
+    >>> qa.torch.DoReFa(2, activations=True)(torch.tensor([-1, 0.2, 0.5, 7]))
+    tensor([0.0000, 0.3333, 0.6667, 1.0000])
+    """
+
+    def __init__(self, bits: int, activations: bool = False) -> None:
+        super().__init__()
+        self.scheme = quantizers.DoReFa(bits, activations)
+        self.pointwise = bool(activations)
+
+    def packed(self, x: torch.Tensor) -> QuantArray:
+        """Return `quantarray.DoReFa` of x; of weights along their input channels, with one scale."""
+        if self.scheme.activations:
+            return quantize(x.detach(), self.scheme)
+        return packed_weights(x, self.scheme, per_channel=False)
+
+    def surrogate(self, x: torch.Tensor) -> torch.Tensor:
+        """Return clip(x, 0, 1), or tanh(x) / max |tanh x|."""
+        if self.scheme.activations:
+            return x.clamp(0, 1)
+        if self.scheme.bits == 1:
+            return identity(x)
+        t = torch.tanh(x)
+        return t / t.detach().abs().max().clamp_min(torch.finfo(t.dtype).tiny)
+
+
+def scheme_of(op: str, name: str, value: Any) -> torch.nn.Module | None:
+    """Check for a module that quantises, or None for floats."""
+    if value is None or isinstance(value, torch.nn.Module):
+        return value
+    raise TypeError(f"{op}: {name} must be a module such as quantarray.torch.DoReFa(2), or None, got {value!r}")

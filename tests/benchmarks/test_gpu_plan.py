@@ -15,7 +15,7 @@ from benchmarks.gpu import plan, profile, steps
 from benchmarks.gpu.plan import ENDED, FAILED, NO_DEVICE, SKIPPED, STEPS, Step
 from quantarray.cli.output import count
 
-PARTS = "ABCDEF"
+PARTS = "ABCDE"
 DIGITS = files("quantarray") / "data" / "digits.npz"
 
 

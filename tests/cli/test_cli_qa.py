@@ -1,6 +1,7 @@
 """The command line on `.qa` files and on images."""
 
 import json
+from pathlib import Path
 
 import fake_cupy
 import numpy as np
@@ -10,7 +11,7 @@ from plain_files import Builder, small
 from test_cli import call, error
 
 import quantarray as qa
-from quantarray.cli import images
+from quantarray.nn import images
 
 CLASSES = ["ant", "bee", "cat", "dog"]
 
@@ -55,14 +56,39 @@ def test_convert_arrays(tmp_path, capsys):
     assert (tmp_path / "d.qa").read_bytes() == (tmp_path / "e.qa").read_bytes()
 
 
+def test_convert_to_qonnx(net, tmp_path, capsys):
+    """From .npz, from .qa and from .onnx: files that give the network's integers."""
+    pytest.importorskip("onnx")
+    network = qa.nn.load(net)
+    x = network.plain.input
+    for source in (net.with_suffix(".npz"), net, tmp_path / "net.onnx"):
+        target = tmp_path / f"{source.suffix[1:]}.onnx" if source.suffix == ".onnx" else tmp_path / "net.onnx"
+        assert call(capsys, "convert", source, target)[0] == 0
+        np.testing.assert_array_equal(qa.nn.load(target)(x), network(x))
+    assert call(capsys, "convert", target, tmp_path / "back.qa")[0] == 0
+    np.testing.assert_array_equal(qa.nn.load(tmp_path / "back.qa")(x), network(x))
+
+
+def test_convert_to_qonnx_refuses(tmp_path, capsys):
+    qa.save(tmp_path / "q.qa", bits(2, 70))
+    assert "holds an array, and a .onnx file a network" in error(capsys, "convert", tmp_path / "q.qa", "net.onnx")
+    qa.nn.Sequential([qa.nn.Dense(bits(2, 70))]).save(tmp_path / "row.qa")
+    said = error(capsys, "convert", tmp_path / "row.qa", "net.onnx")
+    assert "do not say what they take" in said and ".save('net.onnx', x)" in said
+
+
 def test_convert_refuses(net, tmp_path, capsys):
-    assert "must end in .qa, got" in error(capsys, "convert", net, tmp_path / "net.npz")
+    assert "must end in .qa or .onnx, got" in error(capsys, "convert", net, tmp_path / "net.npz")
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     said = error(capsys, "convert", tmp_path / "other.npz", tmp_path / "net.qa")
     assert "is not a plain network" in said and "is not a whole quantarray file" in said
     (tmp_path / "text.bin").write_text("hello, world")
     assert "text.bin is not a whole quantarray file" in error(capsys, "convert", tmp_path / "text.bin", "net.qa")
     assert "No such file" in error(capsys, "convert", tmp_path / "no.npz", tmp_path / "net.qa")
+    assert "--classes is for graphs" in error(capsys, "convert", net, tmp_path / "net.qa", "--classes", "names.txt")
+    assert "--classes is for .qa files" in error(capsys, "convert", net, tmp_path / "n.onnx", "--classes", "names.txt")
+    qa.save(tmp_path / "d.npz", qa.encode([[1, -1]], values=(-1, 1)))
+    assert "--classes is for graphs" in error(capsys, "convert", tmp_path / "d.npz", tmp_path / "a.qa", "--classes=n")
     assert not (tmp_path / "net.qa").exists()
 
 
@@ -175,7 +201,9 @@ def test_turned_photographs(tmp_path):
     turned = Image.Exif()
     turned[0x0112] = 6
     x = picture(tmp_path / "x.png", (6, 5), "L", exif=turned)
-    np.testing.assert_array_equal(images.read([tmp_path / "x.png"], (5, 6, 1), 256)[0, :, :, 0], np.rot90(x, -1))
+    np.testing.assert_array_equal(
+        images.read([tmp_path / "x.png"], images.of_shape((5, 6, 1), 256))[0, :, :, 0], np.rot90(x, -1)
+    )
 
 
 def test_run_on_images_refuses(net, tmp_path, capsys, monkeypatch):
@@ -199,7 +227,110 @@ def test_run_on_images_refuses(net, tmp_path, capsys, monkeypatch):
     assert "pip install 'quantarray[images]'" in error(capsys, "run", net, tmp_path / "x.png")
 
 
+# graphs
+
+
+@pytest.fixture
+def graph(tmp_path):
+    """A graph of grey images [n 1 6 6] to scores [n 4], as a `.qa` file, and three images in a folder."""
+    rng = np.random.default_rng(0)
+    x, y = qa.nn.Value("x", (1, 1, 6, 6), "float32"), qa.nn.Value("y", (1, 4), "int32")
+    nodes = [
+        qa.nn.Node("Reshape", ("x", "shape"), ("rows",)),
+        qa.nn.Node("threshold", ("rows", "sign"), ("q",), {"axis": 1}),
+        qa.nn.Node("linear", ("q", "w"), ("y",)),
+    ]
+    constants = {
+        "shape": np.array([-1, 36]),
+        "sign": qa.Thresholds([0.5], into=qa.bipolar),
+        "w": qa.encode(rng.choice([-1, 1], (4, 36)), values=(-1, 1)),
+    }
+    qa.nn.Graph([x], [y], nodes, constants, "faces").save(tmp_path / "graph.qa")
+    (tmp_path / "images").mkdir()
+    for i in range(3):
+        picture(tmp_path / "images" / f"{i}.png", (6, 6), "L", i)
+    return tmp_path / "graph.qa"
+
+
+def test_run_a_graph_on_a_folder(graph, tmp_path, capsys):
+    folder = tmp_path / "images"
+    scores = qa.nn.load(graph).predict(folder).values
+    best = scores.argmax(axis=1)
+    status, out, _ = call(capsys, "run", graph, folder, "--device", "cpu")
+    assert status == 0 and out.splitlines() == [f"{folder / f'{i}.png'}: class {best[i]}" for i in range(3)]
+    (tmp_path / "names.txt").write_text("\n".join(CLASSES) + "\n")
+    said = facts(capsys, "run", graph, folder, "--classes", tmp_path / "names.txt", "--top", "2")
+    assert [s["label"] for s in said] == [CLASSES[c] for c in best]
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :2]
+    assert [[t["class"] for t in s["top"]] for s in said] == order.tolist()
+    assert said[0]["top"][1]["score"] == scores[0, order[0, 1]]
+    line = call(capsys, "run", graph, folder / "1.png", "--classes", tmp_path / "names.txt", "--top", "2")[1]
+    first, second = (f"class {c}, {CLASSES[c]} ({scores[1, c]})" for c in order[1])
+    assert line == f"{folder / '1.png'}: {first}; {second}\n"
+
+
+def test_class_names_in_the_file(graph, tmp_path, capsys):
+    (tmp_path / "names.txt").write_text("\n".join(CLASSES))
+    assert call(capsys, "convert", graph, tmp_path / "named.qa", "--classes", tmp_path / "names.txt")[0] == 0
+    image = tmp_path / "images" / "0.png"
+    c = int(qa.nn.load(graph).predict(image).values.argmax())
+    assert call(capsys, "run", tmp_path / "named.qa", image)[1] == f"{image}: class {c}, {CLASSES[c]}\n"
+    assert "classes: ant, bee, cat, dog" in call(capsys, "info", tmp_path / "named.qa")[1]
+    assert facts(capsys, "info", tmp_path / "named.qa")["classes"] == CLASSES
+    (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe")
+    for names, message in (("bytes.txt", "must be a text file in UTF-8"), ("none.txt", "No such file")):
+        said = error(capsys, "convert", graph, tmp_path / "no.qa", "--classes", tmp_path / names)
+        assert message in said and not (tmp_path / "no.qa").exists()
+
+
+def test_run_a_graph_on_an_array(graph, tmp_path, capsys):
+    x = np.random.default_rng(0).random((30, 1, 6, 6), np.float32)
+    scores = qa.nn.load(graph)(x)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "labels.npy", scores.argmax(axis=1))
+    options = ("--input", tmp_path / "x.npy", "--labels", tmp_path / "labels.npy")
+    said = facts(capsys, "run", graph, *options, "--output", tmp_path / "y.npy")
+    assert said["accuracy"]["right"] == 30 and said["predictions"] == scores[:20].argmax(axis=1).tolist()
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), scores)
+    out = call(capsys, "run", graph, *options, "--limit", "7")[1]
+    assert "Graph(x: float32 (n, 1, 6, 6)" in out and "accuracy:  7 of 7 right" in out
+
+
+def test_run_a_graph_refuses(graph, tmp_path, capsys):
+    image = tmp_path / "images" / "0.png"
+    assert "stores no samples; pass image files, or --input" in error(capsys, "run", graph)
+    assert "stores no samples" in error(capsys, "demo", graph)
+    assert "a graph runs on the CPU, got --device cuda" in error(capsys, "run", graph, image, "--device", "cuda")
+    assert "--top is for image files" in error(capsys, "run", graph, "--top", "2")
+    (tmp_path / "names.txt").write_text("ant\nbee\n")
+    said = error(capsys, "run", graph, image, "--classes", tmp_path / "names.txt")
+    assert "--classes must have a line for each of 4 classes" in said and "has 2" in said
+    np.save(tmp_path / "x.npy", np.zeros((3, 6, 6, 1), np.float32))
+    said = error(capsys, "run", graph, "--input", tmp_path / "x.npy")
+    assert "the input x must be float32 (n, 1, 6, 6)" in said and "x.transpose(0, 3, 1, 2)" in said
+    np.save(tmp_path / "x.npy", np.zeros((0, 1, 6, 6), np.float32))
+    assert "there are no inputs in" in error(capsys, "run", graph, "--input", tmp_path / "x.npy")
+
+
+def test_info_and_tune_on_a_graph(graph, tmp_path, capsys):
+    said = facts(capsys, "info", graph)
+    assert said["network"] == "faces" and [n["op"] for n in said["nodes"]] == ["Reshape", "threshold", "linear"]
+    assert "144 weights in 32 bytes" in call(capsys, "info", graph)[1]
+    said = facts(capsys, "tune", graph, "--batch", "1", "3", "--save", tmp_path / "tuned.json")
+    assert said["network"] == "faces" and {row["x"] for row in said["rows"]} == {"bipolar 1x36", "bipolar 3x36"}
+    assert (tmp_path / "tuned.json").exists()
+
+
 # demo
+
+
+def test_demo_runs_the_packaged_file(tmp_path, capsys):
+    """The packaged `.qa` file is what `save` writes of the plain network beside it."""
+    data = Path(qa.__path__[0]) / "data"
+    qa.nn.load_network(data / "digits.npz").save(tmp_path / "digits.qa")
+    assert (tmp_path / "digits.qa").read_bytes() == (data / "digits.qa").read_bytes()
+    out = call(capsys, "demo", "--limit", "50", "--out", tmp_path / "a.png")[1]
+    assert out.startswith("50 held-out images for digits-w1a1") and "all equal to the training" in out
 
 
 def test_demo_of_a_file(net, tmp_path, capsys):

@@ -108,6 +108,7 @@ def test_fewer_threads_after_a_stall():
 
         call()
         header, at, length, ms = pool()._lines[0], pool().address, 4, 1_000_000
+        header[UNTIL] = header[length] = 0  # a stall of the call itself, on a busy machine
         note(at, 2, 10_000, 90_000, False, 1)
         note(at, 2, 5 * ms, 4 * ms, False, 1)
         assert header[UNTIL] == 0 and threads.count() == 2  # shorter than the caller's work, or than a stall

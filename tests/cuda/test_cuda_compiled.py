@@ -1,4 +1,4 @@
-"""Every CUDA kernel compiles, assembles, and is made of the instructions that it is meant to be made of."""
+"""Compile and assemble every CUDA kernel, and check which instructions it consists of."""
 
 import inspect
 import os
@@ -31,7 +31,7 @@ REGISTERS, SHARED, MOST_SHARED = 65536, 48 << 10, 227 << 10  # that a block may 
 
 @dataclass(frozen=True)
 class Case:
-    """A call of a twin, and what must hold of each kernel that it launches."""
+    """Hold a call of a twin, and what must hold of each kernel that it launches."""
 
     name: str
     call: object
@@ -51,7 +51,7 @@ def words(*shape):
 
 
 def codes(rows, length):
-    """Codes that begin at a multiple of 16 bytes."""
+    """Return packed words that begin at a multiple of 16 bytes."""
     room = np.zeros(rows * length + 16, np.uint8)
     first = -room.ctypes.data % 16
     return room[first : first + rows * length].reshape(rows, length)
@@ -71,7 +71,7 @@ def call(name, *args):
 
 
 def lines(name, table, out, folds=1):
-    """A kernel of `scan` for lines along the packed axis, or along the folds where there are several."""
+    """Return a call of a kernel of `scan` for lines along the packed axis or along folds."""
     floor = (0.0,) if name == "argmax" else ()
     return call(name, words(2, 3, folds, 2), 65, table, np.zeros(1, int), 65, *floor, folds > 1, out)
 
@@ -90,7 +90,7 @@ def encode(dtype, after=1, planes=2):
 
 
 def public(name, function):
-    """A call of a public function with the CUDA twin in place of its kernel `name`, whatever this CPU would choose."""
+    """Return a call of a public function with the CUDA twin in place of its kernel `name`."""
 
     def run():
         def twin(device, asked):
@@ -105,7 +105,7 @@ def public(name, function):
 
 
 def product(values, outputs, requantize=None, name="conv", channels=64):
-    """A 3x3 convolution of 64 channels."""
+    """Return a call of a 3x3 convolution of 64 channels."""
     x, w = (qa.encode(np.ones((n, 3, 3, channels), int), v) for n, v in ((1, values), (outputs, (-1, 1))))
     if name == "conv_real":
         w = w * np.float32(0.5) + np.float32(0.25)  # an offset of w keeps the product with floats
@@ -113,13 +113,13 @@ def product(values, outputs, requantize=None, name="conv", channels=64):
 
 
 def dense(values, outputs, requantize=None, length=512):
-    """A matrix product."""
+    """Return a call of a matrix product."""
     x, w = (qa.encode(np.ones((n, length), int), v) for n, v in ((30, values), (outputs, (-1, 1))))
     return public("conv", lambda: qa.linear(x, w, requantize=requantize))
 
 
 def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
-    """The same product by a kernel of tensor cores in one of its tiles."""
+    """Return a call of the product by a kernel of tensor cores, in one of its tiles."""
 
     def run():
         module = import_module(f"quantarray.cuda.tensor_cores.{units}")
@@ -151,9 +151,9 @@ def depthwise(scale=None, requantize=None):
     return public("depthwise", lambda: qa.conv2d(x, w, padding=1, groups=64, requantize=requantize))
 
 
-def max_pool(bits):
+def max_pool(bits, places=False):
     x = qa.from_codes(np.ones((1, 4, 4, 64), int), getattr(qa, f"uint{bits}"))
-    return public("max_pool", lambda: qa.max_pool2d(x, 2))
+    return public("max_pool", lambda: qa.max_pool2d(x, 2, return_indices=places))
 
 
 SETS = np.array([[-1, 0], [0, 1]])
@@ -172,6 +172,14 @@ CASES = [
          48, ("VOTE",), ("DSETP", "FSETP")),
     Case("threshold float64", call("threshold", np.zeros((3, 65)), finish(65, 3, 2, True), words(2, 3, 2)),
          48, ("VOTE", "DSETP")),
+    Case("add_shortcut of bytes",
+         call("add_shortcut", np.zeros((3, 65), np.int32), np.zeros((3, 65), np.int8), np.zeros(1, int),
+              np.zeros(2, int), finish(65, 3, 2, False), np.zeros((3, 65), np.int32), np.zeros(1, int), words(2, 3, 2)),
+         56, ("VOTE",), ("DSETP", "FSETP")),
+    Case("add_shortcut of codes to floats",
+         call("add_shortcut", np.zeros((3, 65), np.float32), words(2, 3, 2), np.zeros(4), np.zeros(2),
+              finish(65, 3, 2, True), np.zeros((3, 65), np.float32), np.zeros(1, int), words(2, 3, 2)),
+         64, ("VOTE", "DADD"), floats=True),
     Case("conv_weights", call("conv_weights", words(2, 65, 9), 1, words(2, 3, 9, 32)), 64, ("LDS",), shared=8448),
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
@@ -221,6 +229,7 @@ CASES = [
     Case("depthwise to codes of floats", depthwise(0.5, qa.Thresholds([0.5])), 128, ("DMUL", "DADD", "VOTE")),
     Case("max_pool of 1 bit", max_pool(1), 48, ("LOP3",)),
     Case("max_pool of 8 bits", max_pool(8), 96, ("LOP3",)),
+    Case("max_pool of 1 bit with places", max_pool(1, places=True), 56, ("LOP3",)),
     Case("recode", call("recode", words(2, 3, 2), np.zeros((1, 1, 4), np.uint32), np.zeros(3, int), 65, words(3, 3, 2)),
          48, ("VOTE",)),
     Case("rebit", call("rebit", words(3, 2, 2), 65, 0, 26, words(3, 5, 1)), 64, ("SHF",)),
@@ -255,11 +264,11 @@ CASES = [
 
 
 def made(case, target, monkeypatch):
-    """What the case launches, with what becomes of it."""
-    with launches(monkeypatch) as found:
+    """Return each kernel that the case launches, with its machine code for `target`."""
+    with launches(monkeypatch) as kernels:
         case.call()
     make = link if target == LINKED else assemble
-    return [(launched, make(launched.kernel, launched.signature, target)) for launched in found]
+    return [(launched, make(launched.kernel, launched.signature, target)) for launched in kernels]
 
 
 @pytest.mark.parametrize(
@@ -277,8 +286,8 @@ def test_resources(case, target, monkeypatch):
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_what_a_gpu_is_given(case, monkeypatch):
-    """Numba leaves the machine code to nvJitLink, which optimises once more: all of it must hold there too."""
+def test_linked_code(case, monkeypatch):
+    """Check the code that nvJitLink makes for a GPU: it optimises once more after ptxas."""
     kernels = made(case, LINKED, monkeypatch)
     holds(case, kernels)
     for launched, one in kernels:
@@ -296,20 +305,20 @@ def holds(case, kernels):
 
 @pytest.mark.parametrize("target", [*TARGETS, (9, 0, "a"), LINKED], ids=["sm_80", "sm_120", "sm_90a", "linked"])
 def test_instructions(target, monkeypatch):
-    """What each case needs is there, and what it must lack is not, by what ptxas made and by what a GPU is given."""
+    """Check for the opcodes that each case needs and must lack, in the code of ptxas and of nvJitLink."""
     cases = [case for case in CASES if target == LINKED or target in case.targets]
     codes = [[one.code for _, one in made(case, target, monkeypatch)] for case in cases]
-    own = (9, 0, "a") if target == LINKED else target
-    found, wrong = iter(opcodes([code for kernels in codes for code in kernels], own)), []
+    capability = (9, 0, "a") if target == LINKED else target
+    opcodes_of_kernels, wrong = iter(opcodes([code for kernels in codes for code in kernels], capability)), []
     for case, kernels in zip(cases, codes, strict=True):
-        there = set().union(*(next(found) for _ in kernels))
+        there = set().union(*(next(opcodes_of_kernels) for _ in kernels))
         wrong += [f"{case}: no {opcode}" for opcode in case.needs if opcode not in there]
         wrong += [f"{case}: {opcode}" for opcode in case.lacks if opcode in there]
     assert wrong == []
 
 
 def test_operands_of_mma():
-    """Registers of sums, rows and columns reach the instruction in the order of `tensor.mma`'s arguments."""
+    """Check that registers of sums, rows and columns reach the instruction in the order of `tensor.mma`'s arguments."""
     from numba import cuda, types
 
     from quantarray.cuda.tensor_cores import ptx as tensor
@@ -321,14 +330,14 @@ def test_operands_of_mma():
     ptx = assemble(once, (types.int32[::1],), (8, 0)).ptx
     held = dict(re.findall(r"mov\.[bsu]32\s+(%r\d+), (\d+);", ptx))
     operands = re.findall(r"%r\d+", re.search(r"mma\.sync\.aligned\.m16n8k256\.row\.col.*?;", ptx, re.DOTALL)[0])
-    d, given = operands[:4], [held[register] for register in operands[4:]]
-    assert given == ["105", "106", "107", "108", "109", "110", "101", "102", "103", "104"]
+    d, constants = operands[:4], [held[register] for register in operands[4:]]
+    assert constants == ["105", "106", "107", "108", "109", "110", "101", "102", "103", "104"]
     stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
     assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))
 
 
 def test_operands_of_wgmma():
-    """Sums, pixels' and weights' descriptors reach the instruction in the order of the arguments of `warpgroup.mma`. In
+    """Check that sums and both descriptors reach the instruction in the order of the arguments of `warpgroup.mma`. In
     a descriptor is an address within shared memory.
     """
     from numba import cuda, types
@@ -354,10 +363,17 @@ def test_operands_of_wgmma():
         numbers[0] = descriptors.descriptor(held, 5)
 
     ptx = assemble(once, (types.int32[::1], types.uint64[::1]), (9, 0, "a")).ptx
-    given = dict(re.findall(r"mov\.[bsu](?:32|64)\s+(%rd?\d+), (\d+);", ptx))
-    found = re.search(r"wgmma\.mma_async.*?b1\.b1\.and\.popc \{(.*?)\}, (%rd\d+), (%rd\d+), 1;", ptx)
-    d = found[1].split(", ")
-    assert [given[register] for register in (*d, found[2], found[3])] == ["101", "102", "103", "104", "105", "106"]
+    constants = dict(re.findall(r"mov\.[bsu](?:32|64)\s+(%rd?\d+), (\d+);", ptx))
+    instruction = re.search(r"wgmma\.mma_async.*?b1\.b1\.and\.popc \{(.*?)\}, (%rd\d+), (%rd\d+), 1;", ptx)
+    d = instruction[1].split(", ")
+    assert [constants[register] for register in (*d, instruction[2], instruction[3])] == [
+        "101",
+        "102",
+        "103",
+        "104",
+        "105",
+        "106",
+    ]
     stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
     assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))
     start = re.search(r"mov\.u64\s+(%rd\d+), _cudapy_smem_\d+;\s+add\.s64\s+%rd\d+, \1, 40;", ptx)
@@ -367,15 +383,14 @@ def test_operands_of_wgmma():
 
 
 def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
-    """Of the driver by its name for it, and for the very kernel that is launched; both are stand-ins here."""
+    """Check which shared memory is asked of the driver, for the kernel that is launched; both are stand-ins here."""
     from numba.cuda.cudadrv import driver
     from numba.cuda.dispatcher import CUDADispatcher
 
+    from quantarray.cuda.runtime import driver as starter
     from quantarray.cuda.runtime import launch
 
-    asked, ran, typed, given = [], [], [], 48 << 10
-    function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1))
-    compiled = SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))
+    asked, ran, typed, default = [], [], [], 48 << 10
 
     class Kernel:
         def __init__(self, overloads):
@@ -383,22 +398,24 @@ def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):
 
         def specialize(self, *args):
             typed.append(args)
-            return Kernel({args: compiled})
-
-        def __getitem__(self, configured):
-            return lambda *args: ran.append((configured, self.overloads))
+            function = SimpleNamespace(handle="handle", device=SimpleNamespace(id=1), kernel=args)
+            return Kernel({args: SimpleNamespace(_codelibrary=SimpleNamespace(get_cufunc=lambda: function))})
 
     monkeypatch.setattr(launch, "_driver", lambda: True)
-    monkeypatch.setattr(launch, "_gpu", lambda: 1)
+    monkeypatch.setattr(starter, "current_gpu", lambda: 1)
+    monkeypatch.setattr(starter, "enter", lambda gpu: None)
+    monkeypatch.setattr(starter, "start", lambda kernel, gpu, *how: ran.append((kernel, *how)))
     monkeypatch.setattr(driver, "driver", SimpleNamespace(cuKernelSetAttribute=lambda *args: asked.append(args)))
     kernel, names = Kernel({}), driver.binding.CUfunction_attribute
-    for args, shared, tiled in (((5, 6), given, False), ((7, 8), given, False), ((7, 8.0), given + 1, True)):
+    for args, shared, tiled in (((5, 6), default, False), ((7, 8), default, False), ((7, 8.0), default + 1, True)):
         launch.run(kernel, (128, 1), (32, 1), *args, shared=shared, tiled=tiled)
     assert typed == [(5, 6), (7, 8.0)], "arguments of one form are typed once"
     assert asked == [
         (names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100, "handle", 1),
-        (names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, given + 1, "handle", 1),
+        (names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, default + 1, "handle", 1),
     ]
-    assert [configured[3] for configured, _ in ran] == [given, given, given + 1]
-    assert [list(overloads) for _, overloads in ran] == [[(5, 6)], [(5, 6)], [(7, 8.0)]]
+    how = (128, 1), (32, 1)
+    assert ran == [
+        ((5, 6), *how, default, (5, 6)), ((5, 6), *how, default, (7, 8)), ((7, 8.0), *how, default + 1, (7, 8.0)),
+    ]  # fmt: skip
     assert set(inspect.signature(CUDADispatcher.specialize).parameters) == {"self", "args"}

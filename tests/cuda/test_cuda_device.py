@@ -29,21 +29,29 @@ def all_twins():
 def test_twins_have_the_arguments_of_their_stubs():
     found = all_twins()
     assert set(KERNELS) - set(found) == {
+        "add_planes",
         "conv_words",
+        "decode_mixed",
+        "decode_uniform",
         "depthwise_bytes",
         "depthwise_codes",
         "dot",
         "dot_weights",
         "dot_words",
+        "elementwise",
         "encode_grid",
         "encode_grid_small",
         "encode_groups",
+        "encode_mixed",
         "encode_range",
         "encode_small",
         "extremes",
+        "float_product",
         "framed",
         "group_constants",
+        "group_ends",
         "pack_seen",
+        "pool_values",
         "range_constants",
         "rescale",
         "sliced",
@@ -73,11 +81,11 @@ def test_small_arrays_are_moved_once_and_dropped_with_their_owner():
 
     a, b = np.arange(3), np.arange(4)
     before = len(launch._kept)
-    assert [launch.kept(make, (a, b)), launch.kept(make, (a, b)), launch.kept(make, (b, a))] == [1, 1, 2]
+    assert [launch.cached(make, (a, b)), launch.cached(make, (a, b)), launch.cached(make, (b, a))] == [1, 1, 2]
     del b, calls[:]
     gc.collect()
     assert len(launch._kept) == before
-    assert launch.kept(make, (a,)) == 1
+    assert launch.cached(make, (a,)) == 1
 
 
 def test_arrays_of_other_memory_are_refused(monkeypatch):
@@ -89,27 +97,6 @@ def test_arrays_of_other_memory_are_refused(monkeypatch):
     monkeypatch.setattr(launch.config, "ENABLE_CUDASIM", False)
     with pytest.raises(DeviceError, match=r"NumPy array uint64 \(3, 1, 1\); move it with"):
         kernel("cuda", "pack")(codes, np.zeros((3, 1, 1), np.uint64))
-
-
-def test_kernels_run_on_the_stream_that_their_arrays_name(monkeypatch):
-    from quantarray.cuda.runtime import launch
-
-    class Named(np.ndarray):
-        stream = 0
-
-    launched = {}
-
-    class Kernel:
-        def __getitem__(self, where):
-            launched["where"] = where
-            return lambda *args: None
-
-    one, two = np.zeros(3).view(Named), np.zeros(3).view(Named)
-    launch.run(Kernel(), 1, 32, one, 5, two)
-    assert launched["where"] == (1, 32, 0, 0)
-    two.stream = "a stream"
-    launch.run(Kernel(), 1, 32, one, 5, two)
-    assert launched["where"] == (1, 32, "a stream", 0)
 
 
 def test_scratch_is_cupys(monkeypatch):
@@ -135,21 +122,6 @@ def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):
     monkeypatch.setattr(launch.cuda, "default_stream", lambda: stream)
     launch._move(np.arange(3))
     assert done == ["begun", "arrived"]
-
-
-def test_small_grids_are_launched_without_a_warning(monkeypatch):
-    from quantarray.cuda.runtime import launch
-
-    seen = []
-
-    class Kernel:
-        def __getitem__(self, where):
-            seen.append(launch.config.CUDA_LOW_OCCUPANCY_WARNINGS)
-            return lambda *args: seen.append(launch.config.CUDA_LOW_OCCUPANCY_WARNINGS)
-
-    monkeypatch.setattr(launch.config, "CUDA_LOW_OCCUPANCY_WARNINGS", 1)
-    launch.run(Kernel(), 1, 32, np.zeros(3))
-    assert seen == [0, 1] and launch.config.CUDA_LOW_OCCUPANCY_WARNINGS == 1
 
 
 EMPTY = {

@@ -16,17 +16,24 @@ def unset(monkeypatch):
 @pytest.mark.parametrize(
     ("capability", "chosen"),
     [
-        ((7, 0), "popc"), ((7, 5), "popc"), ((8, 0), "bmma"), ((8, 6), "bmma"), ((8, 9), "bmma"), ((9, 0), "bmma"),
+        ((7, 0), "popc"), ((7, 5), "popc"), ((8, 0), "bmma"), ((8, 6), "bmma"), ((8, 9), "bmma"), ((9, 0), "wgmma"),
         ((10, 0), "popc"), ((10, 3), "popc"), ((12, 0), "popc"), ((12, 1), "popc"),
     ],
 )  # fmt: skip
 def test_by_compute_capability(capability, chosen):
-    assert isa.best(capability) == isa.units(capability, *ENOUGH) == chosen
+    assert isa.best(capability) == chosen
+    assert isa.units(capability, *ENOUGH) == ("bmma" if chosen == "wgmma" else chosen), "windows are short"
 
 
 def test_products_that_do_not_fill_an_instruction_stay():
-    assert [isa.units((9, 0), *shape) for shape in ((16, 4), (15, 4), (16, 3), (1, 100))] == [
-        "bmma", "popc", "popc", "popc",
+    shapes = (16, 4), (15, 4), (16, 3), (1, 100)
+    assert [isa.units((8, 0), *shape) for shape in shapes] == ["bmma", "popc", "popc", "popc"]
+    assert [isa.units((9, 0), *shape) for shape in shapes] == ["bmma", "popc", "popc", "wgmma"]
+
+
+def test_warpgroups_take_long_windows():
+    assert [isa.units((9, 0), rows, words) for rows in (1, 64) for words in (32, 33)] == [
+        "popc", "wgmma", "bmma", "wgmma",
     ]  # fmt: skip
 
 

@@ -123,6 +123,23 @@ def test_max_pool(bits, channels):
     np.testing.assert_array_equal(padded.codes(), naive.max_pool2d(values, (2, 3), (2, 2), ((1, 0), (2, 0))))
 
 
+@pytest.mark.parametrize("bits", (1, 3))
+@pytest.mark.parametrize("channels", (1, 70))
+def test_max_pool_numbers_the_first_tap_and_falls(bits, channels):
+    values = np.random.default_rng(bits).integers(0, 2**bits, (2, 3, 4, 5, channels))
+    geometry = {"stride": (2, 1, 2), "padding": ((0, 1), (1, 0), (1, 1)), "dilation": (1, 2, 1), "ceil_mode": True}
+    falling = np.arange(channels) % 3 == 1
+    sign = np.where(falling, -1, 1)
+    largest, place, *_ = naive.pool(values * sign, (2, 2, 3), **geometry)
+    q, how = qa.encode(values, range(2**bits)), {"falling": falling, **geometry}
+    with twins():
+        got, where = qa.max_pool3d(q, (2, 2, 3), return_indices=True, **how)
+        alone = qa.max_pool3d(q, (2, 2, 3), **how)
+    np.testing.assert_array_equal(got.codes(), largest * sign)
+    np.testing.assert_array_equal(alone.words, got.words)
+    np.testing.assert_array_equal(where, place)
+
+
 @st.composite
 def cases(draw):
     """Depthwise convolutions of few pixels, with channel multipliers."""
@@ -165,3 +182,13 @@ def test_avg_pool(law):
     on_cpu = qa.avg_pool2d(q, (2, 3), stride=1, padding=((1, 0), (1, 1)))
     with twins():
         assert_bits(qa.avg_pool2d(q, (2, 3), stride=1, padding=((1, 0), (1, 1))), on_cpu)
+
+
+def test_avg_pool_counts_padding():
+    """What a window of `ceil_mode` has behind the padding counts in no mean."""
+    values = np.random.default_rng(0).choice([-1, 1], (2, 2, 3, 4, 65))
+    geometry = {"stride": (1, 2, 3), "padding": ((0, 1), (1, 0), (1, 1)), "ceil_mode": True}
+    _, _, total, _, counted = naive.pool(values, (2, 2, 3), **geometry)
+    with twins():
+        got = qa.avg_pool3d(qa.encode(values, (-1, 1)), (2, 2, 3), count_include_pad=True, **geometry)
+    assert_bits(got, (total / counted[..., None]).astype(np.float32))

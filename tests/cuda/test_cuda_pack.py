@@ -159,6 +159,47 @@ def test_threshold(planes, count, channels, real):
     np.testing.assert_array_equal(cuda, cpu)
 
 
+@pytest.mark.parametrize("channels", LENGTHS)
+@pytest.mark.parametrize("values", [np.int32, np.int64, np.float32])
+@pytest.mark.parametrize("other", [np.int8, np.int32, np.float32, 1, 3], ids=str)
+@pytest.mark.parametrize("stored", ["sums", "codes", "both"])
+def test_add_shortcut(stored, other, values, channels):
+    """Of values of each dtype and codes of 1 and 3 bits; a sum that does not fit int32 is noted."""
+    rng, lanes = np.random.default_rng(channels), GroupLanes(channels)
+    real = np.float32 in (values, other)
+    exact = np.float64 if real else np.int64
+    a = rng.integers(-9, 9, (3, channels)).astype(values)
+    levels, count = np.zeros(1, exact), 3
+    if isinstance(other, int):
+        b, levels = words(other, 3, channels), rng.integers(-9, 9, 2**other).astype(exact)
+        b[:] = rng.integers(0, 2**63, b.shape)
+    else:
+        b = rng.integers(-9, 9, (3, channels)).astype(other)
+    dtype = np.dtype(np.float32 if real else values)
+    bounds = np.array([-np.inf, np.inf]) if real else np.array([np.iinfo(dtype).min, np.iinfo(dtype).max])
+    finish = epilogue.finish(None, channels, real, lanes=lanes)._replace(
+        thresholds=lanes(np.sort(rng.integers(-9, 9, (count, channels)), axis=0).astype(exact)),
+        flip=np.packbits(lanes(rng.integers(0, 2, channels).astype(bool)), bitorder="little").view("<u4"),
+        toggles=np.where(rng.integers(0, 2, (count + 1, 2)) == 1, ~np.uint64(0), np.uint64(0)),
+    )
+
+    def added(device):
+        sums = np.zeros((0, 0) if stored == "codes" else a.shape, dtype)
+        out = np.zeros((0, 0, 0), np.uint64) if stored == "sums" else words(2, 3, channels, 0)
+        over = np.zeros(1, np.int64)
+        kernel(device, "add_shortcut")(a, b, levels, bounds, finish, sums, over, out)
+        return sums, over, out
+
+    (_, over, _) = results = added("cpu")
+    for cpu, cuda in zip(results, added("cuda"), strict=True):
+        np.testing.assert_array_equal(cuda, cpu)
+    assert not over[0]
+    if values is np.int32 and not real:
+        a[1, -1], levels[:] = 2**31 - 1, np.maximum(levels, 1)
+        b = b if isinstance(other, int) else np.maximum(b, 1)
+        assert all(added(device)[1][0] for device in ("cpu", "cuda")), "a sum that does not fit"
+
+
 @pytest.mark.parametrize("length, group, stride", [
     (1, 5, 1), (33, 8, 1), (65, 64, 1), (130, 100, 1), (65, 65, 3), (40, 7, 2**33),
 ])  # fmt: skip

@@ -67,8 +67,8 @@ def test_what_a_tile_needs(tile):
 
 @pytest.mark.parametrize(
     ("rows", "blocks", "words", "tile"),
-    [(128 * 128, 8, 33, 0), (128 * 127, 8, 33, 1), (128 * 64, 4, 33, 2), (128 * 128, 1, 33, 3), (1, 9, 33, 3),
-     (128 * 128, 8, 32, 3)],
+    [(128 * 128, 8, 17, 0), (128 * 127, 8, 17, 1), (128 * 64, 4, 17, 2), (128 * 128, 1, 17, 3), (1, 9, 17, 3),
+     (128 * 128, 8, 16, 3)],
 )  # fmt: skip
 def test_large_tiles_for_large_products(rows, blocks, words, tile):
     shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)

@@ -37,9 +37,15 @@ def test_every_public_name_has_one_entry_in_the_reference():
 def test_names_of_modules_are_in_the_reference(module):
     namespace = getattr(qa, module)
     top = {id(getattr(qa, name)) for name in ENTRIES if "." not in name}
-    missing = {n for n in namespace.__all__ if f"{module}.{n}" not in ENTRIES and id(getattr(namespace, n)) not in top}
+    names = {n for n in namespace.__all__ if not inspect.ismodule(getattr(namespace, n))}
+    missing = {n for n in names if f"{module}.{n}" not in ENTRIES and id(getattr(namespace, n)) not in top}
     assert not missing
-    assert all(hasattr(namespace, name.removeprefix(f"{module}.")) for name in ENTRIES if name.startswith(f"{module}."))
+    entries = [name.removeprefix(f"{module}.") for name in ENTRIES if name.startswith(f"{module}.")]
+    assert all(hasattr(namespace, name) for name in entries if "." not in name)
+
+
+def test_names_of_models_are_in_the_reference():
+    assert {f"nn.models.{name}" for name in qa.nn.models.__all__} == {n for n in ENTRIES if n.startswith("nn.models.")}
 
 
 @pytest.mark.parametrize("name", [n for n in ENTRIES if callable(getattr(qa, n, None))])

@@ -92,7 +92,7 @@ CHANGES = {
     "no words": (lambda m, p: p.pop("0.weight.words"), "'0.weight' has no header or no words"),
     "a lost array": (lambda m, p: p.pop("1.bias"), "there is no such array or value"),
     "words of wider tails": (lambda m, p: p.update({"1.weight.words": p["1.weight.words"] | np.uint64(1 << 63)}), ""),
-    "another layer": (layer(0, layer="Conv3d"), "layer 0: there is no layer 'Conv3d'"),
+    "another layer": (layer(0, layer="Conv4d"), "layer 0: there is no layer 'Conv4d'"),
     "a key too many": (layer(0, more=1), "layer 0 (Conv2d): needs the keys"),
     "a stride of 0": (layer(0, stride=0), "layer 0 (Conv2d): Conv2d: stride must be at least 1"),
     "a huge stride": (layer(0, stride=10**30), "Conv2d: stride must be at most"),

@@ -36,7 +36,7 @@ _P /= _P.sum()
 
 
 def run(rng: np.random.Generator) -> str | None:
-    """One call, or one that is too large."""
+    """Draw a call and run it under the memory limit, after a small one of equal draws; seldom one that is too large."""
     seed = int(rng.integers(2**63))
     if rng.random() < 0.005:
         return refused_for_size(str(rng.choice(sorted(TOO_LARGE))))
@@ -52,7 +52,7 @@ def run(rng: np.random.Generator) -> str | None:
 
 
 def limited(name: str, call: Any, d: Draw) -> str:
-    """The call under the limit: "passed", "refused", or "compiled" where it was repeated."""
+    """Run a call under the memory limit: "passed", "refused", or "compiled" if it was repeated after a compilation."""
     operands, result, outcome = sum(map(nbytes, d.operands)), None, "passed"
     for _ in range(4):
         LISTENER.compiled = False
@@ -73,7 +73,7 @@ def limited(name: str, call: Any, d: Draw) -> str:
 
 
 def attempt(name: str, call: Any, check: bool = False) -> tuple[bool, Any]:
-    """Whether the call was refused in words that name it, and its result."""
+    """Run a call: (True, None) if it was refused with a message that names it, (False, result) otherwise."""
     function = call[0] if isinstance(call, tuple) else call
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -92,7 +92,7 @@ def attempt(name: str, call: Any, check: bool = False) -> tuple[bool, Any]:
 
 
 def compare(out: Any, call: Any) -> None:
-    """Assert that a result is NumPy's of the values, where the call says what that is."""
+    """Assert that a result equals NumPy's result of the values, if the call has one."""
     if not isinstance(call, tuple):
         return
     with np.errstate(all="ignore"):
@@ -104,7 +104,7 @@ def compare(out: Any, call: Any) -> None:
 
 
 def refused_for_size(name: str) -> str:
-    """A call whose result no machine holds: an error of its own, and nothing large allocated before."""
+    """Make a call whose result no machine holds: it must raise an error with the size, and allocate little before."""
     try:
         with limit(SLACK):
             TOO_LARGE[name]()
@@ -132,7 +132,7 @@ def lift() -> None:
 
 
 class Compilations(event.Listener):
-    """Lifts the limit where something is compiled: the compiler does not survive running out of memory."""
+    """A listener that lifts the limit during compilations: the compiler does not survive a lack of memory."""
 
     compiled = False
 
@@ -148,7 +148,7 @@ LISTENER = Compilations()
 
 
 def described(a: Any) -> str:
-    """An operand in a message."""
+    """Describe an operand for a message."""
     if isinstance(a, qa.QuantArray):
         group = f", group={a.group}" if a.group else ""
         return f"{str(a.dtype)[:60]} {a.shape} packed on {a.axis}, constants {list(a.constants.shapes)}{group}"
@@ -156,7 +156,7 @@ def described(a: Any) -> str:
 
 
 def prepare() -> None:
-    """Nothing public is left out, and threads run."""
+    """Check that calls of all public functions and methods are drawn, register the listener, and start threads."""
     functions = {n for n in qa.__all__ if callable(getattr(qa, n)) and not isinstance(getattr(qa, n), type)}
     methods = {n for n in dir(qa.QuantArray) if n[0] != "_" and callable(getattr(qa.QuantArray, n))}
     missing = (functions | methods) - {name.partition(" ")[0] for name in OPS}

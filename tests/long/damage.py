@@ -45,12 +45,12 @@ WRONG: tuple[Any, ...] = (
 
 
 def pick(rng: np.random.Generator, options: Any) -> Any:
-    """One of a sequence, as it is: `rng.choice` would make NumPy's types of them."""
+    """Pick one element of a sequence, unchanged: `rng.choice` would convert it to a type of NumPy."""
     return options[int(rng.integers(len(options)))]
 
 
 def anywhere(rng: np.random.Generator, data: bytes) -> bytes:
-    """One to three changes of bytes; half of them near the file's ends and signatures, where its structure is."""
+    """Change one to three places; half of them near the file's ends and signatures, which hold its structure."""
     for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
         data = _once(rng, data)
     return data
@@ -95,7 +95,7 @@ def entries_of(data: bytes) -> dict[str, bytes]:
 
 
 def inside(rng: np.random.Generator, data: bytes) -> bytes:
-    """An archive with one entry changed, lost, doubled, renamed or compressed; its checksums fit."""
+    """Rebuild an archive with one entry changed, removed, doubled, renamed or compressed; its checksums fit."""
     parts = entries_of(data)
     name = pick(rng, sorted(parts))
     way = int(rng.integers(8))
@@ -125,7 +125,7 @@ def _double(parts: dict[str, bytes], name: str, again: bytes, first: bool) -> by
 
 
 def _lying(rng: np.random.Generator, data: bytes) -> bytes:
-    """The archive with other sizes for an entry in its directory."""
+    """Change the sizes of an entry in the archive's directory."""
     places = [i for i in range(len(data)) if data.startswith(b"PK\x01\x02", i)]
     at = pick(rng, places)
     sizes = [pick(rng, (2**20, 2**31, 2**32 - 2)).to_bytes(4, "little")] * 2
@@ -135,7 +135,7 @@ def _lying(rng: np.random.Generator, data: bytes) -> bytes:
 
 
 def claim(rng: np.random.Generator) -> bytes:
-    """The header of an .npy that claims more than any file here holds."""
+    """Build the header of an .npy file that claims more data than any file here holds."""
     shape = pick(
         rng, ((pick(rng, HUGE),), (pick(rng, HUGE), pick(rng, HUGE)), (1,) * 70, (2**62, 0), (-1,), (2**26, 1, 1))
     )
@@ -146,7 +146,7 @@ def claim(rng: np.random.Generator) -> bytes:
 
 
 def header_of_tensors(rng: np.random.Generator, data: bytes) -> bytes:
-    """A .safetensors whose header says other types, shapes or places of its tensors."""
+    """Change the type, shape or offsets of a tensor in the header of a .safetensors file."""
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
     tensor = header[pick(rng, sorted(header))]
@@ -167,7 +167,7 @@ def header_of_tensors(rng: np.random.Generator, data: bytes) -> bytes:
 
 
 def value(rng: np.random.Generator, old: Any) -> Any:
-    """Another value for a key of JSON: near the old one, or of WRONG."""
+    """Return another value for a key of JSON: near the old one, or one of WRONG."""
     if type(old) is int and rng.random() < 0.4:
         return old + int(rng.choice([-1, 1]))
     if isinstance(old, list) and old and rng.random() < 0.4:
@@ -178,7 +178,7 @@ def value(rng: np.random.Generator, old: Any) -> Any:
 
 
 def array(rng: np.random.Generator, a: Array) -> Array:
-    """Another array for an entry: another type or shape, or one other element."""
+    """Return another array for an entry: of another type or shape, or with one other element."""
     way = int(rng.integers(6))
     if way == 0 and a.dtype.kind != "U":
         with np.errstate(all="ignore"):

@@ -20,10 +20,10 @@ KINDS = (*INTEGERS, *REALS)
 
 
 class Draw:
-    """What one call gets. Two of the same seed draw the same laws, ranks and choices, and lengths that differ.
+    """A source of the arguments of one call. Equal seeds draw equal laws, ranks and choices; `small` shortens lengths.
 
-    `choices` gives all that two sizes share, `contents` what fills arrays. Nothing drawn from `choices` may depend on a
-    length. `operands` has what was drawn for the call, in order.
+    `choices` draws all that both sizes have in common, `contents` the elements of arrays. Nothing drawn from `choices`
+    may depend on a length. `operands` lists the arrays drawn for the call, in order.
     """
 
     def __init__(self, seed: int, small: bool = False) -> None:
@@ -42,25 +42,25 @@ class Draw:
         return options[self.choices.integers(len(options))]
 
     def between(self, low: int, high: int) -> int:
-        """An integer from low to high."""
+        """Draw an integer from low to high."""
         return int(self.choices.integers(low, high + 1))
 
     def length(self, most: int) -> int:
-        """A length from 1 to `most`, uniform in its logarithm."""
+        """Draw a length from 1 to `most`, uniform in its logarithm."""
         n = int(2 ** self.choices.uniform(0, min(self.scale, math.log2(most))))
         return min(n, SMALL) if self.small else n
 
     def below(self, n: int) -> int:
-        """A place on an axis of n elements."""
+        """Draw a position on an axis of n elements."""
         return int(self.choices.random() * n)
 
     def axis(self, q: Any) -> int:
-        """An axis, perhaps counted from the end."""
+        """Draw an axis, sometimes counted from the end."""
         d, back = int(self.choices.random() * q.ndim), self.flag(0.3)
         return d - q.ndim if back else d
 
     def shape(self, ndim: int, most: int = MOST) -> tuple[int, ...]:
-        """Lengths whose product is about 2**scale, at most `most`; often one axis has nearly all."""
+        """Draw lengths whose product is about 2**scale, at most `most`; often one axis has nearly all."""
         total = min(self.scale, math.log2(most))
         cuts, long, few = self.choices.random(ndim - 1), self.between(0, ndim - 1), self.choices.random(ndim)
         if self.flag(0.4):
@@ -76,7 +76,7 @@ class Draw:
     # laws
 
     def integers(self, bits: int, kind: str | None = None) -> qa.DType:
-        """Integer levels: named, in even steps, uneven, and of spans up to 2**31."""
+        """Draw integer levels: named, in even steps, uneven, and of spans up to 2**31."""
         kind = kind or self.among(*INTEGERS)
         if kind in ("bipolar", "ternary"):
             return qa.ternary if kind == "ternary" and bits > 1 else qa.bipolar
@@ -91,7 +91,7 @@ class Draw:
         return qa.integers(self.choices.permutation(levels)[:count].tolist())
 
     def dtype(self, bits: int = 8, kinds: tuple[str, ...] = KINDS, least: int = 1) -> tuple[qa.DType, bool]:
-        """A dtype of at most so many bits, and whether it goes with a scale."""
+        """Draw (a dtype of at most `bits` bits, True if it goes with a scale)."""
         k, kind = self.between(least, bits), self.among(*kinds)
         if kind in INTEGERS:
             return self.integers(k, kind), False
@@ -107,7 +107,7 @@ class Draw:
         shape: tuple[int, ...] | None = None, axis: int | None = None, vary: float = 0.2, groups: float = 0.06,
         law: tuple[qa.DType, bool] | None = None, interval: tuple[float, float] | None = None,
     ) -> qa.QuantArray:  # fmt: skip
-        """A packed array; `vary` and `groups` are how often constants differ along an axis, and in groups."""
+        """Draw a packed array; `vary` and `groups` are the probabilities of constants along an axis, and in groups."""
         dtype, scaled = law or self.dtype(bits, kinds)
         if shape is None:
             shape = self.shape(ndim or self.among(1, 2, 2, 3, 4), most)
@@ -125,13 +125,13 @@ class Draw:
     def alike(
         self, q: qa.QuantArray, shape: tuple[int, ...] | None = None, axis: int | None = None, **options: Any
     ) -> qa.QuantArray:
-        """Another array of the law of q, and of its shape and packed axis or others."""
+        """Draw another array of the law of q, of its shape and packed axis unless these are given."""
         shape, axis = q.shape if shape is None else shape, q.axis if axis is None else axis
         law = q.dtype, q.dtype.is_integer and q.scale is not None
         return self.array(shape=shape, axis=axis, law=law, vary=0, groups=0, **options)
 
     def dense(self, dtype: Any, shape: tuple[int, ...], low: int = -9, high: int = 9) -> np.ndarray[Any, Any]:
-        """A NumPy array: integers from low to high, or floats about 0."""
+        """Draw a NumPy array: integers from low to high, booleans, or floats about 0."""
         if np.dtype(dtype).kind in "iu":
             return self.operand(self.contents.integers(low, high + 1, shape, dtype))
         if np.dtype(dtype).kind == "b":
@@ -175,7 +175,7 @@ class Draw:
 
 
 def _fitting(shape: tuple[int, ...], at: int, bits: int) -> tuple[int, ...]:
-    """A shape made smaller until its words are at most MOST_BYTES, the unpacked axes first."""
+    """Halve lengths until the words take at most MOST_BYTES, those of the unpacked axes first."""
     lengths = list(shape)
     while True:
         outer = [n for d, n in enumerate(lengths) if d != at]
@@ -187,7 +187,7 @@ def _fitting(shape: tuple[int, ...], at: int, bits: int) -> tuple[int, ...]:
 
 
 def nbytes(result: Any) -> int:
-    """Bytes of a result: of an array, or of all in a tuple, a list or a dict."""
+    """Return the bytes of a result: of an array, or of all in a tuple, a list or a dict."""
     if isinstance(result, (tuple, list)):
         return sum(map(nbytes, result))
     if isinstance(result, dict):
@@ -196,5 +196,5 @@ def nbytes(result: Any) -> int:
 
 
 def values(q: Any) -> np.ndarray[Any, Any]:
-    """The values of an array, packed or not, as float64."""
+    """Return the values of an array, packed or not, as float64."""
     return np.asarray(q.dequantize() if isinstance(q, qa.QuantArray) else q, np.float64)

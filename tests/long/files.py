@@ -1,10 +1,10 @@
 """Files, damaged in every way: what is loaded is what was saved, or nothing is.
 
 A case draws an array, saves and loads it, and loads copies that bytes or rewritten parts have made wrong; or it has a
-save interrupted; or it does the like to a network of plain integers, to a `.qa` file of arrays or of a network, or to a
-file of tuned kernels. A copy may load as what was saved, or be refused by an error that names the file. One whose meta
-text or arrays were changed and whose digest was then computed anew must be read where it is lawful by docs/format.md,
-as what it holds, and refused elsewhere. No load may take more memory than a few times the file.
+save interrupted; or it does the like to a network of plain integers, to a `.qa` file of arrays or of a network, to an
+ONNX file, or to a file of tuned kernels. A copy may load as what was saved, or be refused by an error that names the
+file. One whose meta text or arrays were changed and whose digest was then computed anew must be read where it is lawful
+by docs/format.md, as what it holds, and refused elsewhere. No load may take more memory than a few times the file.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import resource
 import shutil
 import tempfile
-import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,16 +24,14 @@ import numpy as np
 import quantarray as qa
 from quantarray.arrays.array import validate
 
-from . import damage, other_files, qa_files
+from . import damage, onnx_files, other_files, qa_files
 from .interrupted import disk_full, killed
 from .lawful import lawful
+from .little_memory import little_memory
 from .proof import Proof
 from .stored import HEADER, NAMES, content, digest, draw_array, packed
 
 COPIES = 2  # damaged ones of an array
-SLACK = 4 << 20  # bytes that a load may take beyond TIMES the file
-TIMES = 16
-MAPPED = 64 << 20  # bytes of address space that may be added: the allocator takes more than is asked for
 
 
 def run(rng: np.random.Generator) -> str:
@@ -45,7 +40,9 @@ def run(rng: np.random.Generator) -> str:
         return other_files.network(rng, folder(), attempt)
     if way < 0.3:
         return other_files.table(rng, folder(), attempt)
-    if way < 0.5:
+    if way < 0.45:
+        return onnx_files.onnx_file(rng)
+    if way < 0.6:
         return qa_files.document_file(rng, folder(), attempt)
     q = draw_array(rng)
     path = folder() / ("q.npz" if rng.random() < 0.5 else "q.safetensors")
@@ -69,7 +66,7 @@ def run(rng: np.random.Generator) -> str:
 
 
 def _damaged(rng: np.random.Generator, path: Path, data: bytes, q: qa.QuantArray) -> None:
-    """Bytes changed: the array that was saved, or none. The scheme may be another where no checksum is of it."""
+    """Change bytes of a file, which must load as the saved array (without a checksum by any scheme) or be refused."""
     if raw := rng.random() < 0.6:
         data = damage.anywhere(rng, data)
     else:
@@ -81,7 +78,7 @@ def _damaged(rng: np.random.Generator, path: Path, data: bytes, q: qa.QuantArray
 
 
 def _rewritten(rng: np.random.Generator, path: Path, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """One key or array changed, and mostly the digest made to fit: read where it is lawful, refused elsewhere."""
+    """Change a key or an array, mostly with a digest that fits: the file must load if lawful, otherwise be refused."""
     meta, arrays = {**meta}, {**arrays}
     _change(rng, meta, arrays)
     if rng.random() < 0.8 and meta.keys() >= set(HEADER):
@@ -139,9 +136,9 @@ def same(a: qa.QuantArray, b: qa.QuantArray, scheme: bool = True) -> bool:
 
 
 def attempt(path: Path, read: Callable[[Path], Any], refusal: type[Exception], op: str, measured: bool) -> Any:
-    """What `read(path)` gives; None where it is refused by an error of one line that names the file."""
+    """Return read(path), or None if it raises `refusal` with an error of one line that names the file."""
     try:
-        with _little_memory(path.stat().st_size, measured):
+        with little_memory(path.stat().st_size, measured):
             return read(path)
     except refusal as error:
         text = str(error)
@@ -154,26 +151,9 @@ def attempt(path: Path, read: Callable[[Path], Any], refusal: type[Exception], o
         return None
 
 
-@contextmanager
-def _little_memory(size: int, measured: bool) -> Iterator[None]:
-    """Limit the address space to some more than is mapped, and sometimes measure what NumPy and Python take."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    mapped = pages * resource.getpagesize() + MAPPED + TIMES * size
-    resource.setrlimit(resource.RLIMIT_AS, (mapped, resource.RLIM_INFINITY))
-    if measured:
-        tracemalloc.start()
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak <= SLACK + TIMES * size, f"{peak:,} bytes to read a file of {size:,}"
-
-
 @cache
 def folder() -> Path:
-    """A folder in memory where there is one: the disk is not what is tried here."""
+    """Create the folder of the files, in memory if possible: the disk is not under test."""
     shared = Path("/dev/shm")
     path = Path(tempfile.mkdtemp(prefix="long-files-", dir=shared if os.access(shared, os.W_OK) else None))
     atexit.register(shutil.rmtree, path, ignore_errors=True)  # children of a fork leave by os._exit
@@ -192,6 +172,7 @@ def prepare() -> None:
             assert same(qa.load(path), q)
     other_files.prepare()
     qa_files.prepare()
+    onnx_files.prepare()
 
 
 PROOF = Proof(run, 100_000, prepare=prepare, environment={"MALLOC_ARENA_MAX": "1"})

@@ -1,4 +1,4 @@
-"""One fork: threads make calls, the process forks at a random moment, and the child must finish a call of its own."""
+"""A fork: threads make calls, the process forks at a random moment, and the child must finish a call too."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _tuned() -> bool:
 
 
 def _seldom() -> bool:
-    """Imports that other calls do not need."""
+    """Test parts of the package that other calls do not import."""
     try:
         np.median(qa.encode(_CODES, range(8)))
     except TypeError as error:
@@ -100,7 +100,7 @@ def fork(rng: np.random.Generator, longest: float, patience: float) -> str:
     """
     faulthandler.register(signal.SIGUSR1)
     calls = [CALLS[int(i)] for i in rng.integers(0, len(CALLS), int(rng.integers(1, 4)))]
-    own, delay = CALLS[int(rng.integers(len(CALLS)))], longest * 10 ** -(3.5 * rng.random())
+    child_call, delay = CALLS[int(rng.integers(len(CALLS)))], longest * 10 ** -(3.5 * rng.random())
     wrong: list[str] = []
     threads = [threading.Thread(target=_call, args=(call, wrong), daemon=True) for call in calls]
     for thread in threads:
@@ -108,7 +108,7 @@ def fork(rng: np.random.Generator, longest: float, patience: float) -> str:
     time.sleep(delay)
     child = os.fork()
     if child == 0:
-        _call(own, wrong)
+        _call(child_call, wrong)
         print(*wrong, sep="\n", end="", file=sys.stderr, flush=True)
         os._exit(1 if wrong else 0)
     ended = outcome(child, patience)
@@ -119,9 +119,8 @@ def fork(rng: np.random.Generator, longest: float, patience: float) -> str:
         for call, t in zip(calls, threads, strict=True)
         if t.is_alive()
     ]
-    what = (
-        f"threads in {', '.join(call.__name__ for call in calls)}, forked after {delay:.4f} s, child in {own.__name__}"
-    )
+    names = ", ".join(call.__name__ for call in calls)
+    what = f"threads in {names}, forked after {delay:.4f} s, child in {child_call.__name__}"
     return f"{what}: {'; '.join([*ended, *wrong, *hung])}" if ended or wrong or hung else "right"
 
 

@@ -27,7 +27,7 @@ _COMPILING = 900.0  # seconds in which a child that compiles all its kernels is 
 
 
 class Stage(NamedTuple):
-    """What has happened in the process before its threads start."""
+    """A stage of the process before its threads start, with its share of the cases and its time limits."""
 
     share: float  # of the cases
     longest: float  # seconds from the threads' start to the fork, at most
@@ -63,7 +63,7 @@ class Zygote:
         self._reports = here.makefile("rw")
 
     def __call__(self, seed: int) -> str:
-        """What came of the fork that a number stands for."""
+        """Let the process fork for the case of this seed, and return the case's outcome."""
         print(seed, file=self._reports, flush=True)
         return self._reports.readline().rstrip("\n") or "the process died"
 
@@ -83,7 +83,7 @@ class Zygote:
 
 
 def _in_child(case: Callable[[], str], seconds: int, cold: bool) -> str:
-    """A case in a forked process, with an empty cache of kernels if it is `cold`."""
+    """Run a case in a forked process, with an empty cache of kernels if it is `cold`, and return its outcome."""
     folder = tempfile.mkdtemp() if cold else None
     reader, writer = os.pipe()
     child = os.fork()
@@ -108,13 +108,14 @@ def _zygote(stage: str) -> Zygote:
 
 
 def _import() -> None:
-    """Import all of the package, and make no call."""
+    """Import all of the package that needs no extra, and make no call."""
     import quantarray
     import quantarray.cpu
 
+    others = "quantarray.__main__", "quantarray.torch"
     for package, listed in ((quantarray, pkgutil.iter_modules), (quantarray.cpu, pkgutil.walk_packages)):
         for module in listed(package.__path__, f"{package.__name__}."):
-            if module.name != "quantarray.__main__":
+            if module.name not in others:
                 importlib.import_module(module.name)
 
 

@@ -17,7 +17,7 @@ Same = Callable[[qa.QuantArray, qa.QuantArray], bool]
 
 
 def disk_full(rng: np.random.Generator, path: Path, old: qa.QuantArray, new: qa.QuantArray, same: Same) -> str:
-    """A save beyond the size that files may have: an OSError that names the file, which is what it was."""
+    """Save to a file that the size limit cuts off: an OSError must name the file, whose old content must remain."""
     size = _before(rng, path, old, new)
     before = path.read_bytes() if path.exists() else None
     most = int(rng.integers(size))
@@ -36,7 +36,7 @@ def disk_full(rng: np.random.Generator, path: Path, old: qa.QuantArray, new: qa.
 
 
 def killed(rng: np.random.Generator, path: Path, old: qa.QuantArray, new: qa.QuantArray, same: Same) -> str:
-    """A save in a process that a signal ends: the file is the old one, the new one, or none where there was none."""
+    """Save in a process that a signal ends: the file must be the old one, the new one, or absent if it was absent."""
     size = _before(rng, path, old, new)
     existed = path.exists()
     in_write, calls, most = rng.random() < 0.5, int(2 ** rng.uniform(0, 10)), int(rng.integers(size))
@@ -58,7 +58,7 @@ def killed(rng: np.random.Generator, path: Path, old: qa.QuantArray, new: qa.Qua
 
 
 def _before(rng: np.random.Generator, path: Path, old: qa.QuantArray, new: qa.QuantArray) -> int:
-    """Leave the old file or none there; the size of the new one."""
+    """Save the old array, or remove the file, and return the size that the new array takes."""
     qa.save(path, new)
     size = path.stat().st_size
     if rng.random() < 0.5:

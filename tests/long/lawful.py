@@ -1,4 +1,4 @@
-"""Every rule of docs/format.md as a question to a file's content, without the package."""
+"""The rules of docs/format.md, checked on a file's content without the package."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _header(meta: dict[str, Any]) -> bool:
 
 
 def _words(meta: dict[str, Any], words: Array) -> bool:
-    """Of the right shape, with zeros in the tails, and no code beyond the last level."""
+    """True if the words have the right shape, zeros in the tails, and no code beyond the last level."""
     shape, axis, bits = meta["shape"], meta["axis"], meta["bits"]
     n = shape[axis]
     if words.dtype != np.uint64 or words.shape != (bits, *shape[:axis], *shape[axis + 1 :], -(-n // 64)):
@@ -58,7 +58,10 @@ def _words(meta: dict[str, Any], words: Array) -> bool:
 
 
 def _numbers(meta: dict[str, Any], arrays: dict[str, Array]) -> bool:
-    """The constants of the kind: finite, one format, one entry or all along each axis, and with finite levels."""
+    """True if these are the constants of the kind: finite, of one format, with finite levels.
+
+    Each has one entry along an axis or all.
+    """
     kind, shape, group = meta["kind"], meta["shape"], meta["group"]
     stored = {name: a for name, a in arrays.items() if name != "words"}
     if set(stored) != CONSTANTS.get(kind, set()) and not (kind == "integer" and set(stored) == {"scale"}):

@@ -32,7 +32,7 @@ class Operand:
 
 
 def magnitude(rng: np.random.Generator, low: float, high: float) -> int:
-    """A whole number whose logarithm is even in low .. high."""
+    """Draw an integer from low to high, uniform in its logarithm."""
     low, high = sorted(np.log2(np.clip([low, high], 1, MOST)))
     return min(MOST, int(2 ** rng.uniform(low, high)))
 
@@ -62,7 +62,7 @@ def integer_law(rng: np.random.Generator, most: int) -> qa.DType:
 
 
 def usual(rng: np.random.Generator, most: int) -> list[int]:
-    """Bits, bipolar, ternary, and rows of integers about zero or from it on."""
+    """Return one of the common lists of levels: two levels, three, unsigned integers or signed ones."""
     bits = int(rng.integers(1, 9))
     bits = min(bits, max(1, most.bit_length()))
     choices = [[-most, most], [-most, 0, most], list(range(2**bits)), list(range(-(2 ** (bits - 1)), 2 ** (bits - 1)))]
@@ -70,7 +70,7 @@ def usual(rng: np.random.Generator, most: int) -> list[int]:
 
 
 def codes(rng: np.random.Generator, shape: tuple[int, ...], levels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Random codes, or mostly those of the largest magnitude, which carry sums to their bounds."""
+    """Draw codes at random, or mostly those of the largest magnitude, which carry sums to their bounds."""
     n, way = len(levels), rng.choice(["any", "largest", "last", "mostly"])
     far = int(np.abs(levels).argmax())
     if way == "largest":
@@ -82,7 +82,7 @@ def codes(rng: np.random.Generator, shape: tuple[int, ...], levels: np.ndarray[A
 
 
 def integer_operand(rng: np.random.Generator, shape: tuple[int, ...], most: int, axis: int = -1) -> Operand:
-    """An array of integer levels without a scale."""
+    """Draw an array of integer levels without a scale."""
     law = integer_law(rng, most)
     levels = np.array(law.levels, np.int64)
     drawn = codes(rng, shape, levels)
@@ -92,7 +92,7 @@ def integer_operand(rng: np.random.Generator, shape: tuple[int, ...], most: int,
 def real_operand(
     rng: np.random.Generator, shape: tuple[int, ...], most: int, axis: int = -1, apart: int | None = None
 ) -> Operand:
-    """An array of real levels, or of scaled integers; constants vary along the axis `apart` if it is given."""
+    """Draw an array of real levels, or of scaled integers; constants may vary along the axis `apart`."""
     kind = rng.choice(["scaled", "uniform", "basis", "table"], p=[0.55, 0.15, 0.15, 0.15])
     free = apart is not None and apart != axis % len(shape) and rng.random() < 0.5
     varies = tuple(n if free and d == apart else 1 for d, n in enumerate(shape))
@@ -128,6 +128,6 @@ def real_operand(
 
 
 def planes_of(law: qa.DType) -> int:
-    """Bits of the coarsest grid that holds all levels: what products count by."""
+    """Return the bits of the coarsest grid that holds all levels, by which products count."""
     levels = law.levels or (0,)
     return bits_for(max(levels) - min(levels) + 1)

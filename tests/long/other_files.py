@@ -29,7 +29,7 @@ Network = tuple[dict[str, Any], dict[str, Array]]
 
 @cache
 def networks() -> list[Network]:
-    """Some small networks: meta text as an object, and arrays."""
+    """Build some small networks: (meta object, arrays) of each."""
     rng = np.random.default_rng(0)
     builders = [small(seed) for seed in range(4)]
     for seed in range(8):
@@ -48,7 +48,10 @@ def _stored(builder: Builder) -> Network:
 
 
 def network(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
-    """Damage a plain network: the same one, or none. With its parts rewritten: a consistent one, or none."""
+    """Damage a plain network. Changed bytes: reading must give an equal network or raise.
+
+    A rewritten part: reading must give a consistent network or raise.
+    """
     meta, arrays = damage.pick(rng, networks())
     if rng.random() < 0.1:  # without samples
         arrays = arrays | {name: arrays[name][:0] for name in ("input", "expected", "labels")}
@@ -78,7 +81,7 @@ def _archive(rng: np.random.Generator, meta: Any, arrays: dict[str, Array]) -> b
 
 
 def _changed(rng: np.random.Generator, meta: Any, arrays: dict[str, Array]) -> Network:
-    """The network with a key of its meta text or of a layer changed, or an array."""
+    """Change a key of the network's meta object, a key of a layer, or an array."""
     meta, arrays = json.loads(json.dumps(meta)), {**arrays}
     way = rng.random()
     if way < 0.4:
@@ -112,7 +115,7 @@ def _values(a: Any) -> list[Any]:
 
 
 def _consistent(network: PlainNetwork) -> None:
-    """Shapes, ranges and types that every reader may rely on."""
+    """Assert the shapes, ranges and types that every reader may rely on."""
     assert network.expected.shape == (len(network.input), *network.layers[-1].shape)
     assert 1 <= len(network.input_table) <= 256 and network.input.dtype == np.uint8
     assert not network.input.size or network.input.max() < len(network.input_table)
@@ -125,7 +128,10 @@ def _consistent(network: PlainNetwork) -> None:
 
 
 def table(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
-    """Damage a file of tuned kernels: sound rows, to which more can be added, or none and the file as it is."""
+    """Damage a file of tuned kernels: reading must give sound rows, or raise and leave the file as it is.
+
+    Rows can be added to a file that is read.
+    """
     path = folder / "tuned.json"
     path.unlink(missing_ok=True)
     rows = [_row(rng) for _ in range(int(rng.integers(1, 5)))]
@@ -159,7 +165,7 @@ def _row(rng: np.random.Generator) -> Row:
 
 
 def change(rng: np.random.Generator, stored: Any) -> None:
-    """Another value somewhere in an object of JSON."""
+    """Change or remove one value somewhere in a JSON object."""
     while True:
         key = damage.pick(rng, sorted(stored) if isinstance(stored, dict) else range(len(stored)))
         if not (isinstance(stored[key], (dict, list)) and stored[key] and rng.random() < 0.8):

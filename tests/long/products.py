@@ -38,7 +38,7 @@ def run(rng: np.random.Generator) -> str:
 
 
 def _left(rng: np.random.Generator, call: Call, most: int) -> Operand:
-    """The left operand of integers, sometimes bytes that are not packed."""
+    """Draw the left operand of integers, sometimes bytes that are not packed."""
     if call.op in ("linear", "conv2d") and rng.random() < 0.1:
         info = np.iinfo(rng.choice([np.uint8, np.int8]))
         ends = rng.choice([info.min, info.max], call.x) if rng.random() < 0.3 else None
@@ -48,7 +48,7 @@ def _left(rng: np.random.Generator, call: Call, most: int) -> Operand:
 
 
 def _reals(rng: np.random.Generator, call: Call, most_x: int, most_w: int) -> tuple[Operand, Operand]:
-    """Operands of which at least one has real levels or a scale."""
+    """Draw operands of which at least one has real levels or a scale."""
     of_x, of_w = rng.choice([(True, True), (True, False), (False, True)])
     last = _packed_axis(call)
     x = real_operand(rng, call.x, most_x, last, 0) if of_x else integer_operand(rng, call.x, most_x, last)
@@ -62,7 +62,7 @@ def _packed_axis(call: Call) -> int:
 
 
 def _magnitudes(rng: np.random.Generator, elements: int) -> tuple[int, int]:
-    """Largest levels of x and w: in half of the cases sums of products, or counts of planes, reach for a bound."""
+    """Draw the largest levels of x and w: in half of the cases sums of products or of planes reach for a bound."""
     if rng.random() < 0.5:
         return magnitude(rng, 1, MOST), magnitude(rng, 1, 2 ** rng.uniform(0, 31))
     bound = BOUNDS[int(rng.integers(4 if elements < 64 and rng.random() < 0.3 else len(BOUNDS)))]
@@ -84,17 +84,17 @@ def _check_integers(rng: np.random.Generator, call: Call, x: Operand, w: Operand
         return _refused(call, x, w, args, reach)
     expected = exact_sums(call, x.values, w.values, pad) + (0 if bias is None else bias.astype(object))
 
-    def check(found: Array, expected: Array) -> None:
-        assert found.dtype == (np.int64 if largest >= 2**31 or wide else np.int32), (found.dtype, largest)
-        assert found.shape == expected.shape, (found.shape, expected.shape)
-        wrong = found.astype(object) != expected
-        assert not wrong.any(), (found[wrong][:4].tolist(), expected[wrong][:4].tolist())
+    def check(result: Array, expected: Array) -> None:
+        assert result.dtype == (np.int64 if largest >= 2**31 or wide else np.int32), (result.dtype, largest)
+        assert result.shape == expected.shape, (result.shape, expected.shape)
+        wrong = result.astype(object) != expected
+        assert not wrong.any(), (result[wrong][:4].tolist(), expected[wrong][:4].tolist())
 
     return _four_calls(rng, "integers", call, x, w, args, expected, check)
 
 
 def exact_sums(call: Call, x: Array, w: Array, pad: int) -> Array:
-    """The result for integers, as Python's."""
+    """Compute the exact result of integers, as Python's integers."""
 
     def sums(x: Array, pad: float) -> Array:
         a, b = call.operands(x, w, pad)
@@ -114,13 +114,13 @@ def _check_reals(rng: np.random.Generator, call: Call, x: Operand, w: Operand) -
     # A table is summed up by products of planes, whose numbers may be as large as a level that does not occur
     most = call.elements * max(_largest(x), abs(pad)) * _largest(w)
 
-    def check(found: Array, expected: Array) -> None:
-        assert found.dtype == np.float32 and found.shape == expected.shape, (found.dtype, found.shape)
+    def check(result: Array, expected: Array) -> None:
+        assert result.dtype == np.float32 and result.shape == expected.shape, (result.dtype, result.shape)
         # Counts are exact and constants float64; the order of docs/decisions/0001 rounds a few times a term
         room = 2.0**-23 * np.abs(expected) + most * 2.0**-44 + 2.0**-140
-        far = np.abs(found.astype(np.float64) - expected)
+        far = np.abs(result.astype(np.float64) - expected)
         wrong = (far > room) & (np.abs(expected) < 3e38)
-        assert not wrong.any(), (found[wrong][:4].tolist(), expected[wrong][:4].tolist())
+        assert not wrong.any(), (result[wrong][:4].tolist(), expected[wrong][:4].tolist())
 
     return _four_calls(rng, "reals", call, x, w, args, expected, check)
 
@@ -140,7 +140,7 @@ def _four_calls(
 def _check_codes(
     rng: np.random.Generator, call: Call, x: Operand, w: Operand, args: dict[str, Any], dense: Array
 ) -> None:
-    """Thresholds among the results give what comparing the results gives."""
+    """Assert that a product with thresholds gives the codes of its dense results."""
     channels, count = dense.shape[-1], int(rng.choice([1, 1, 1, 3, 7, 2]))
     values = rng.choice(dense.ravel(), (channels, count))
     if rng.random() < 0.3:
@@ -150,13 +150,13 @@ def _check_codes(
     levels = [int(v) for v in rng.permutation(count + 1)]
     into = qa.integers(levels) if count > 1 and rng.random() < 0.5 else None
     thresholds = qa.Thresholds(values, greater=greater, strict=strict, into=into)
-    found = _made(call, x.packed, w.packed, args | {"requantize": thresholds}).codes()
+    actual = _made(call, x.packed, w.packed, args | {"requantize": thresholds}).codes()
     at, rows = np.sort(values, axis=-1), dense[..., None]
     above, below = (rows > at, rows < at) if strict else (rows >= at, rows <= at)
     passed = np.where(greater[:, None], above, below).sum(axis=-1)
     expected = passed if into is None else np.argsort(levels)[passed]
-    wrong = found != expected
-    assert not wrong.any(), (found[wrong][:4].tolist(), expected[wrong][:4].tolist(), values[:2])
+    wrong = actual != expected
+    assert not wrong.any(), (actual[wrong][:4].tolist(), expected[wrong][:4].tolist(), values[:2])
 
 
 def _made(call: Call, x: Any, w: qa.QuantArray, args: dict[str, Any]) -> Any:
@@ -166,7 +166,7 @@ def _made(call: Call, x: Any, w: qa.QuantArray, args: dict[str, Any]) -> Any:
 
 
 def _refused(call: Call, x: Operand, w: Operand, args: dict[str, Any], reach: int) -> str:
-    """A sum that int64 cannot hold is refused with its bound."""
+    """Assert that a sum beyond int64 is refused with an error that names its bound."""
     try:
         _made(call, x.packed, w.packed, args)
     except OverflowError as error:
@@ -176,19 +176,19 @@ def _refused(call: Call, x: Operand, w: Operand, args: dict[str, Any], reach: in
 
 
 def _most(operand: Operand) -> int:
-    """The largest magnitude of a level."""
+    """Return the largest magnitude of a level."""
     if isinstance(operand.packed, qa.QuantArray):
         return operand.packed.dtype.max_abs
     return int(max(np.iinfo(operand.packed.dtype).max, -np.iinfo(operand.packed.dtype).min))
 
 
 def _largest(operand: Operand) -> float:
-    """The largest magnitude of a level, scaled."""
+    """Return the largest magnitude of a level after scaling."""
     return float(np.abs(operand.packed.levels.astype(np.float64)).max())
 
 
 def _counted(operand: Operand) -> int:
-    """The largest magnitude of the integers that are counted before constants are applied."""
+    """Return the largest magnitude of the integers that are counted before constants are applied."""
     packed = operand.packed
     return packed.dtype.max_abs if packed.dtype.is_integer else lower("products", "x", packed).reach
 

@@ -1,4 +1,4 @@
-"""What a proof is: a module of this package with a `PROOF`, whose cases are functions of a seed and a number."""
+"""The class of proofs: a module of this package has a `PROOF`, whose cases are functions of a seed and a number."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Proof:
 
 
 def generator(seed: int, number: int) -> np.random.Generator:
-    """The source of all that is random in a case."""
+    """Build the generator of all random numbers of a case."""
     return np.random.default_rng([seed, number])

@@ -29,7 +29,10 @@ _DENSE = ("|b1", "|u1", "|i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", 
 
 
 def document_file(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
-    """Damage a `.qa` file; or rewrite a part of it with a digest that fits, which is then lawful or refused."""
+    """Damage a `.qa` file, or rewrite a part of it with a digest that fits.
+
+    A damaged file must load as it was saved or be refused; a rewritten one must be consistent or refused.
+    """
     stored = _draw(rng)
     load = nn.load if isinstance(stored, (nn.Sequential, nn.Network)) else qa.load
     path, again = folder / "file.qa", folder / "again.qa"
@@ -69,7 +72,7 @@ def _bytes(stored: Any, path: Path) -> bytes:
 
 
 def _draw(rng: np.random.Generator) -> Any:
-    """One array, some arrays, layers in a row, or a network of plain integers."""
+    """Draw an array, a dict of arrays, layers in a row, or a network of plain integers."""
     way = rng.random()
     if way < 0.2:
         return draw_array(rng)
@@ -91,7 +94,7 @@ def _dense(rng: np.random.Generator) -> Array:
 
 @cache
 def _layers() -> list[Any]:
-    """Layers of every kind, with thresholds of every kind."""
+    """Build layers of every kind, with thresholds of every kind."""
     rng = np.random.default_rng(0)
 
     def bits(*shape: int) -> qa.QuantArray:
@@ -109,12 +112,24 @@ def _layers() -> list[Any]:
         nn.Conv2d(scaled, stride=(1, 2), padding=((1, 0), (2, 1)), pad_value=0.5, bias=np.ones(4), flip_kernel=True),
         nn.Conv2d(bits(4, 3, 3, 2), groups=4, dilation=2, padding=2, requantize=thresholds[3]),
     ]
+    others = [
+        nn.Conv1d(bits(4, 3, 8), padding="same"),
+        nn.Conv3d(bits(4, 1, 3, 3, 8), stride=(1, 2, 1), requantize=thresholds[0]),
+        nn.ConvTranspose1d(bits(4, 3, 8)),
+        nn.ConvTranspose2d(bits(4, 2, 2, 8), stride=2, bias=np.arange(4)),
+        nn.ConvTranspose3d(bits(4, 1, 3, 3, 8), stride=2, output_padding=(0, 1, 1)),
+        *(nn.Add(thresholds[0], return_sum=True), nn.ChannelShuffle(2), nn.Concat(), nn.Split([1, 3], axis=1)),
+    ]
     pools = [
+        nn.MaxPool1d(2, padding=((1, 0),), ceil_mode=True),
         nn.MaxPool2d(2, 1, 1),
+        nn.MaxPool3d((1, 2, 1), dilation=2, return_indices=True),
+        nn.AvgPool1d(2, 1, count_include_pad=True),
         nn.AvgPool2d((2, 1), data_format="NCHW"),
+        nn.AvgPool3d(2, requantize=thresholds[0]),
         nn.GlobalAvgPool(requantize=thresholds[0]),
     ]
-    others = [nn.Dense(bits(3, 8), out_dtype=np.int64), qa.Affine([0.5, 2.0, 3.0], [0.0, -1.0, 1e-30])]
+    others += [nn.Dense(bits(3, 8), out_dtype=np.int64), qa.Affine([0.5, 2.0, 3.0], [0.0, -1.0, 1e-30])]
     maps = [nn.Map(np.square, of=qa.ternary), nn.Map(np.tanh, of=qa.uint2)]
     inner = nn.Sequential([nn.Threshold(thresholds[2], axis=1), convolutions[0]])
     return [*convolutions, *pools, *others, *maps, *thresholds, inner]
@@ -122,7 +137,7 @@ def _layers() -> list[Any]:
 
 @cache
 def _networks(first: int) -> list[nn.Network]:
-    """Networks of plain integers, of files that are gone."""
+    """Build networks of plain integers, whose files are deleted."""
     networks = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plain.npz"
@@ -133,7 +148,7 @@ def _networks(first: int) -> list[nn.Network]:
 
 
 def _rewritten(rng: np.random.Generator, path: Path) -> bytes:
-    """The file with a value of its meta object or an array changed, and mostly a digest that fits."""
+    """Return the file with a value of its meta object or an array changed, mostly with a digest that fits."""
     meta, arrays = content(path)
     way = rng.random()
     if way < 0.7:
@@ -149,7 +164,7 @@ def _rewritten(rng: np.random.Generator, path: Path) -> bytes:
 
 
 def _consistent(loaded: Any, folder: Path, load: Callable[[Path], Any]) -> None:
-    """What a lawful file holds can be saved and loaded, and a network runs, or refuses its input."""
+    """Assert that a loaded object can be saved and loaded, and that a network runs or refuses its input."""
     data = _bytes(loaded, folder / "again.qa")
     assert _bytes(load(folder / "again.qa"), folder / "third.qa") == data
     if not isinstance(loaded, (nn.Sequential, nn.Network)):

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Call(NamedTuple):
-    """How a product is called, and how a NumPy oracle makes it of values."""
+    """A call of a product: its shapes and arguments, and how a NumPy oracle computes it from values."""
 
     op: str
     x: tuple[int, ...]
@@ -28,7 +28,7 @@ class Call(NamedTuple):
         return self.w[1] if self.op == "matmul" else self.w[0]
 
     def operands(self, x: Array, w: Array, pad: float = 0) -> tuple[Array, Array]:
-        """Values as [groups rows k] and [groups k outputs], whose product is the result."""
+        """Arrange values as [groups rows k] and [groups k outputs], whose product is the result."""
         if self.op != "conv2d":
             return x[None], (w if self.op == "matmul" else w.T)[None]
         groups, (kh, kw) = self.args["groups"], self.w[1:3]
@@ -42,7 +42,7 @@ class Call(NamedTuple):
         return rows.reshape(groups, n * i * j, -1), columns
 
     def result(self, sums: Array) -> Array:
-        """Sums [groups rows outputs] in the shape of the result."""
+        """Arrange sums [groups rows outputs] in the shape of the result."""
         flat = sums.transpose(1, 0, 2).reshape(sums.shape[1], self.outputs)
         if self.op != "conv2d":
             return flat
@@ -53,12 +53,12 @@ class Call(NamedTuple):
         return flat.reshape(-1, *out, self.outputs)
 
     def first(self) -> Call:
-        """The same for the first row or image alone."""
+        """Return the call for the first row or image only."""
         return self._replace(x=(1, *self.x[1:]))
 
 
 def draw(rng: np.random.Generator) -> Call:
-    """A product with a contraction of 1 to 10**6 elements, even in its logarithm."""
+    """Draw a product with a contraction of 1 to 10**6 elements, uniform in its logarithm."""
     op = str(rng.choice(list(SHARES), p=list(SHARES.values())))
     k, work = int(2 ** rng.uniform(0, np.log2(10**6))), WORK * (16 if rng.random() < 1 / 32 else 1)
     if op in ("linear", "matmul", "einsum"):
@@ -69,7 +69,7 @@ def draw(rng: np.random.Generator) -> Call:
 
 
 def _sizes(rng: np.random.Generator, product: int, n: int) -> list[int]:
-    """Numbers of at most 300 whose product is at most `product`, about."""
+    """Draw n sizes of at most 300 whose product is at most about `product`."""
     sizes = []
     for _ in range(n):
         size = min(300, max(1, int(product ** rng.uniform(0, 1))))

@@ -29,7 +29,10 @@ TYPES = {
 
 
 def draw_array(rng: np.random.Generator) -> qa.QuantArray:
-    """An array of any law, shape, packed axis, constants (per axis, in groups, bfloat16) and scheme; often a view."""
+    """Draw an array of any law, shape, packed axis, constants and scheme; often it is a view.
+
+    Constants vary along axes or in groups, and some are bfloat16.
+    """
     shape = [int(n) for n in rng.choice(LENGTHS, int(rng.integers(1, 5)))]
     while math.prod(shape) > 4000:
         shape[int(np.argmax(shape))] //= 2
@@ -57,7 +60,7 @@ def _law(rng: np.random.Generator, kind: str) -> qa.DType:
 def _constants(
     rng: np.random.Generator, kind: str, law: qa.DType, shape: list[int], axis: int
 ) -> tuple[dict[str, Array], int | None]:
-    """Constants by name, each of which varies along some axes, and the group."""
+    """Draw constants by name, each of which varies along some axes, and the group."""
     group = int(rng.integers(1, shape[axis] + 3)) if kind != "integer" and rng.random() < 0.4 else None
     along = [n if rng.random() < 0.4 else 1 for n in shape]
     along[axis] = -(-shape[axis] // group) if group else 1
@@ -76,7 +79,7 @@ def _constants(
 
 
 def _view(rng: np.random.Generator, q: qa.QuantArray) -> qa.QuantArray:
-    """Slices with steps of the axes that are not packed, of whole words of the other, in another order of axes."""
+    """Slice unpacked axes with steps and the packed one by whole words, and permute the axes."""
     key = [slice(None, None, int(rng.choice([1, 1, 2, -1]))) for _ in q.shape]
     key[q.axis] = slice(64 * int(rng.integers(2)), None) if q.group is None else slice(None)
     view = q[tuple(key)]
@@ -87,7 +90,7 @@ def _view(rng: np.random.Generator, q: qa.QuantArray) -> qa.QuantArray:
 
 
 def content(path: Path) -> Content:
-    """The meta object and the arrays of a sound file."""
+    """Read the meta object and the arrays of a sound file."""
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             raw = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
@@ -109,7 +112,7 @@ def npy(a: Array) -> bytes:
 
 
 def packed(suffix: str, text: str, arrays: dict[str, Array]) -> bytes:
-    """The bytes of a file of this meta text and these arrays."""
+    """Return the bytes of a file of this meta text and these arrays."""
     if suffix == ".npz":
         return zipped({"meta": npy(np.array(text))} | {name: npy(a) for name, a in arrays.items()})
     header: dict[str, Any] = {"__metadata__": {"quantarray": text}}
@@ -122,7 +125,7 @@ def packed(suffix: str, text: str, arrays: dict[str, Array]) -> bytes:
 
 
 def zipped(entries: dict[str, bytes] | list[tuple[str, bytes]], compression: int = zipfile.ZIP_STORED) -> bytes:
-    """An archive of these .npy entries, with the checksums that fit them."""
+    """Return the bytes of an archive of these .npy entries, with checksums that fit."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as archive:
         for name, data in entries.items() if isinstance(entries, dict) else entries:
@@ -131,7 +134,7 @@ def zipped(entries: dict[str, bytes] | list[tuple[str, bytes]], compression: int
 
 
 def digest(meta: dict[str, Any], arrays: dict[str, Array]) -> str:
-    """The digest by its recipe."""
+    """Compute the digest by the recipe of docs/format.md."""
     parts = [json.dumps({key: meta[key] for key in HEADER}, sort_keys=True).encode()]
     for name in NAMES:
         if name in arrays:

@@ -21,7 +21,7 @@ MOST_FAILURES = 20  # after which a run stops
 
 @dataclass
 class Run:
-    """How far a proof has come. Kept in a file after each stretch, so that the same command goes on from there."""
+    """A run of a proof. Its state is saved after each stretch, so that the same command continues it."""
 
     name: str
     seed: int
@@ -57,7 +57,7 @@ def supervise(proof: Proof, run: Run, progress: Any) -> None:
 
 
 def _stretch(proof: Proof, run: Run, last: int, progress: Any) -> None:
-    """Cases run.first .. last in one worker; fewer where it died or hung, which fails the case it was at."""
+    """Run cases run.first .. last in one worker; if it dies or hangs, its current case fails and the stretch ends."""
     command = [sys.executable, "-m", "tests.long.worker", run.name, *map(str, (run.seed, run.first, last))]
     worker = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, bufsize=1, env={**os.environ, **proof.environment}

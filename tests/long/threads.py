@@ -61,7 +61,7 @@ def _work(seed: int, wrong: list[str]) -> None:
 
 
 def _child(which: np.ndarray) -> int:
-    """Fork, and return the child's number. It makes two calls, and ends with status 0 where they are right."""
+    """Fork a child that makes these calls, exits with status 0 if all are right, and return its process number."""
     child = os.fork()
     if child == 0:
         try:

@@ -1,7 +1,7 @@
 """Layers of `qa.nn` against the functions that they are, the arguments that both take, and what errors say."""
 
 import inspect
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import fake_cupy
 import numpy as np
@@ -24,11 +24,25 @@ T = qa.Thresholds(np.sort(RNG.integers(-40, 40, (32, 3)), axis=1))
 # the arguments
 
 SAME = [
-    (Conv2d, qa.conv2d, {"weight": "w"}, {"x", "w", "out"}),
+    *(
+        (getattr(qa.nn, f"Conv{n}d"), getattr(qa, f"conv{n}d"), {"weight": "w"}, {"x", "w", "out", "residual"})
+        for n in (1, 2, 3)
+    ),
+    *(
+        (getattr(qa.nn, f"ConvTranspose{n}d"), getattr(qa, f"conv_transpose{n}d"), {"weight": "w"}, {"x", "w", "out"})
+        for n in (1, 2, 3)
+    ),
+    (qa.nn.ChannelShuffle, qa.channel_shuffle, {}, {"x"}),
+    (qa.nn.Add, qa.add_residual, {}, {"x", "residual"}),
     (Dense, qa.linear, {"weight": "w"}, {"x", "w", "out"}),
-    (MaxPool2d, qa.max_pool2d, {}, {"x"}),
-    (AvgPool2d, qa.avg_pool2d, {}, {"x"}),
-    (GlobalAvgPool, qa.avg_pool2d, {}, {"x", "size", "stride", "padding"}),
+    *((getattr(qa.nn, f"MaxPool{n}d"), getattr(qa, f"max_pool{n}d"), {}, {"x"}) for n in (1, 2, 3)),
+    *((getattr(qa.nn, f"AvgPool{n}d"), getattr(qa, f"avg_pool{n}d"), {}, {"x"}) for n in (1, 2, 3)),
+    (
+        GlobalAvgPool,
+        qa.avg_pool2d,
+        {},
+        {"x", "size", "stride", "padding", "dilation", "ceil_mode", "count_include_pad"},
+    ),
     (Threshold, qa.Thresholds.__call__, {"thresholds": "self"}, {"self", "values"}),
     (Map, qa.map, {"of": None, "values": None}, {"q"}),
 ]
@@ -81,6 +95,53 @@ def test_conv2d(name):
     assert repr(layer).startswith("Conv2d([n 64 h w] -> [n 32 h w], 3x3, ")
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_convolutions_of_all_axes(axes):
+    """Every argument reaches the function, in both data formats, and a file holds them."""
+    x, w = {1: X[:, 0], 2: X, 3: X[:, None]}[axes], {1: W[:, 0], 2: W, 3: W[:, :1]}[axes]
+    w = w if axes < 3 else W.reshape(32, 1, 3, 3, 64)
+    to_first, image = (0, axes + 1, *range(1, axes + 1)), {1: "NCW", 2: "NCHW", 3: "NCDHW"}[axes]
+    plain = {"padding": "same", "bias": np.arange(32), "stride": 2}
+    for name, options in ((f"conv{axes}d", {"pad_value": 1}), (f"conv_transpose{axes}d", {"output_padding": 1})):
+        kind = getattr(qa.nn, name.title().replace("_", "").replace("D", "d"))
+        for codes in ({}, {"requantize": T}):
+            how, run = {**plain, **options, **codes}, getattr(qa, name)
+            equal(kind(w, **how)(x), run(x, w, **how))
+            layer = kind(w.transpose(*to_first), data_format=image, **how)
+            equal(
+                layer(x.transpose(*to_first)),
+                run(x.transpose(*to_first), w.transpose(*to_first), data_format=image, **how),
+            )
+            assert layer.name.startswith(f"{name} ") and layer.name.endswith(" 64 -> 32")
+            assert repr(layer).startswith(f"{kind.__name__}([n 64 ") and "stride=2" in repr(layer)
+        with pytest.raises(ValueError, match=rf"{name} .* takes .*: x .* looks like {image}; pass x.transpose"):
+            kind(w, **plain)(x.transpose(*to_first))
+        with pytest.raises(TypeError, match=f"{kind.__name__}: weight must be a QuantArray"):
+            kind(w[0])
+
+
+def test_channels_are_joined_cut_and_shuffled():
+    """Packed and dense alike; a list goes from layer to layer."""
+    whole = Sequential([qa.nn.Split([13, 40]), qa.nn.Concat()])
+    shuffled, first = qa.nn.ChannelShuffle(4), qa.nn.ChannelShuffle(4, axis=1)
+    values = X.dequantize()
+    for x in (X, values):
+        equal(whole(x), x)
+        parts = qa.nn.Split(4)(x)
+        assert [part.shape for part in parts] == [(2, 9, 8, 16)] * 4
+        by_hand = values.reshape(2, 9, 8, 4, 16).swapaxes(3, 4).reshape(values.shape)
+        got = shuffled(x)
+        equal(got.dequantize() if isinstance(got, qa.QuantArray) else got, by_hand)
+        equal(first(x.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1), got)
+    equal(qa.nn.Concat(axis=1)([X.transpose(0, 3, 1, 2)] * 2), qa.concat([X, X], axis=3).transpose(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"64 channels .* are no multiple of 5 groups"):
+        qa.nn.ChannelShuffle(5)(X)
+    with pytest.raises(
+        TypeError, match=r"concat takes a list of arrays .*: concat: needs a list of arrays, got one Quant"
+    ):
+        qa.nn.Concat()(X)
+
+
 def test_conv2d_of_groups():
     grouped, depthwise = signs(32, 3, 3, 16), signs(64, 3, 3, 1, axis=0)
     equal(Conv2d(grouped, groups=4)(X), qa.conv2d(X, grouped, groups=4))
@@ -104,6 +165,30 @@ def test_a_bias_is_a_copy_that_does_not_change():
     equal(layer(X), before)
     with pytest.raises(ValueError, match="read-only"):
         layer.bias[0] = 1
+
+
+@pytest.mark.parametrize("x", [X, qa.conv2d(X, W)], ids=["packed", "integers"])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_pools_over_lines_and_volumes(axes, x):
+    """Every argument reaches the function; a pool of indices gives both results."""
+    x = {1: x[:, 0], 2: x, 3: x[:, None]}[axes]
+    first = x.transpose(0, axes + 1, *range(1, axes + 1))
+    image = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[axes]
+    mean, largest = getattr(qa, f"avg_pool{axes}d"), getattr(qa, f"max_pool{axes}d")
+    size = (1,) * (axes - 1) + (2,)
+    for options in ({}, {"stride": 3, "ceil_mode": True}, {"dilation": 2, "padding": 1 if axes == 1 else "same"}):
+        for data, data_format in ((x, {}), (first, {"data_format": image})):
+            layer = getattr(qa.nn, f"MaxPool{axes}d")(size, **options, **data_format)
+            equal(layer(data), largest(data, size, **options, **data_format))
+            layer = getattr(qa.nn, f"AvgPool{axes}d")(size, **options, **data_format, count_include_pad=True)
+            equal(layer(data), mean(data, size, **options, **data_format, count_include_pad=True))
+    pair = getattr(qa.nn, f"MaxPool{axes}d")(size, return_indices=True)(x)
+    for got, expected in zip(pair, largest(x, size, return_indices=True), strict=True):
+        equal(got, expected)
+    cut = qa.Thresholds(np.zeros((x.shape[-1], 1)))
+    layer = getattr(qa.nn, f"AvgPool{axes}d")(size, requantize=cut)
+    equal(layer(x), mean(x, size, requantize=cut))
+    assert repr(layer).endswith(", out=1-bit bipolar)") and layer.name.startswith(f"avg_pool{axes}d ")
 
 
 @pytest.mark.parametrize("x", [X, qa.conv2d(X, W), qa.conv2d(X, W) / 3], ids=["packed", "integers", "floats"])
@@ -154,6 +239,52 @@ def test_map():
         floats(qa.encode([1, -1, 0], values=(-1, 0, 1)))
     with pytest.raises(ValueError, match="got uint2 with constants"):
         floats(qa.from_codes([0, 3], qa.uint2, scale=2.0))
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("last", ["layer", "thresholds", "pool"])
+def test_pools_before_thresholds_run_on_codes(axes, last):
+    """A convolution, a pool and thresholds, some of which count downwards: no integers are pooled."""
+    x, w = {1: X[:, 0], 2: X, 3: X[:, None]}[axes], {1: W[:, 0], 2: W, 3: W.reshape(32, 1, 3, 3, 64)}[axes]
+    greater, falling = RNG.random(32) < 0.5, RNG.random(32) < 0.5
+    law = qa.Thresholds(np.sort(RNG.integers(-40, 40, (32, 3)), axis=1), greater=greater, strict=RNG.random(32) < 0.5)
+    conv, pool = getattr(qa.nn, f"Conv{axes}d"), getattr(qa.nn, f"MaxPool{axes}d")
+    size = (1,) * (axes - 1) + (2,)
+    cut = {"layer": [Threshold(law)], "thresholds": [law], "pool": []}[last]
+    for options in ({}, {"falling": falling}):
+        pools = pool(size, stride=1, **options, requantize=law if last == "pool" else None)
+        net = Sequential([conv(w, padding="same", bias=np.arange(32)), pools, *cut])
+        integers = getattr(qa, f"max_pool{axes}d")(net.layers[0](x), size, stride=1, **options)
+        equal(net(x), law(integers))
+        assert len(net._fused) == 2 and [i for i, _ in net._fused] == [0, 1]
+        equal(net._fused[0][1](x), law(net.layers[0](x)))
+    kept = [  # other axes, other channels, indices, a second use of codes
+        Sequential([conv(w), pool(2), Threshold(qa.Thresholds([0]), axis=0)]),
+        Sequential([conv(w), pool(2), qa.Thresholds(np.zeros((31, 1)))]),
+        Sequential([conv(w), pool(2, return_indices=True), law]),
+        Sequential([conv(w, requantize=law), pool(2)]),
+        Sequential([conv(w), pool(2), qa.Thresholds([0, 5], into=qa.integers(5, 0, 3), by_rank=False)]),
+    ]
+    assert all(len(net._fused) == len(net) for net in kept)
+
+
+def test_shortcuts():
+    """A residual block by one layer, and by a layer that adds."""
+    conv = Conv2d(signs(64, 3, 3, 64), padding=1)
+    law = qa.Thresholds(np.zeros((64, 1)))
+    total = conv(X) + X.dequantize()
+    equal(conv(X, X), total)
+    equal(replace(conv, requantize=law)(X, X), law(total))
+    both = replace(conv, requantize=law, return_sum=True)
+    for got, expected in zip(both(X, X), (total, law(total)), strict=True):
+        equal(got, expected)
+    for got, expected in zip(qa.nn.Add(law, return_sum=True)([conv(X), X]), (total, law(total)), strict=True):
+        equal(got, expected)
+    assert repr(qa.nn.Add(axis=1)) == "Add(axis=1)" and qa.nn.Add().name == "add"
+    with pytest.raises(TypeError, match=r"conv2d .*: return_sum=True needs residual="):
+        both(X)
+    with pytest.raises(TypeError, match="add takes a list of two arrays"):
+        qa.nn.Add()([X])
 
 
 def test_residual_block():

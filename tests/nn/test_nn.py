@@ -1,5 +1,7 @@
 """Packed networks against the oracle's values: `naive.run_layers` knows nothing of bits."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -168,7 +170,10 @@ def test_batches_do_not_change_results(tmp_path):
     parts = [network(x[i : i + 1]) for i in range(len(x))]
     np.testing.assert_array_equal(np.concatenate(parts), network(x))
     np.testing.assert_array_equal(network.layers(network.encode_input(x)), network(x))
-    assert network(x[:0]).shape == (0, 4)
+    with pytest.raises(ValueError, match=r"x has an empty batch, \(0, 6, 5, 3\); pass at least one"):
+        network(x[:0])
+    with pytest.raises(ValueError, match="x has an empty batch"):
+        network(network.encode_input(x)[:0])
 
 
 def test_trace_records_every_layer(tmp_path):
@@ -180,6 +185,27 @@ def test_trace_records_every_layer(tmp_path):
     assert (dense.bits, dense.nbytes, dense.weight_nbytes) == (32, 4 * 4, 4 * 8)
     assert network.layers.nbytes == sum(r.weight_nbytes for r in (first, second, dense))
     assert repr(network).startswith("Network('made up', uint8 [n 6 5 3] -> [n 4], Sequential(conv2d 3x3 3 -> 5, max_")
+
+
+def test_shapes_of_images(tmp_path):
+    """Height and width are the network's where a layer is dense; layout and channels always are."""
+    network = load_network(small().save(tmp_path / "net.npz"))
+    for shape, fix in {
+        (6, 5, 3): r"; x\[None\] adds the batch axis",
+        (2, 3, 6, 5): r"; it is NCHW, the network takes NHWC: x\.transpose\(0, 2, 3, 1\)",
+        (2, 90): r"; x\.reshape\(-1, 6, 5, 3\)",
+        (2, 6, 6, 3): "",
+        (2, 6, 5, 1): "",
+    }.items():
+        got = re.escape(f"x must be ('N', 6, 5, 3), got {shape}")
+        with pytest.raises(ValueError, match=f"^encode_input: {got}{fix}$"):
+            network(np.zeros(shape, np.uint8))
+    with pytest.raises(TypeError, match=r"needs uint8.*got int64 array.*; x\.astype\(np\.uint8\), if all values"):
+        network(np.zeros((1, 6, 5, 3), int))
+    anywhere = load_network(Builder(0, (6, 5, 3)).conv((4, 3, 3), pad=1).save(tmp_path / "any.npz"))
+    assert anywhere(np.zeros((1, 9, 7, 3), np.uint8)).shape == (1, 9, 7, 4)
+    with pytest.raises(ValueError, match="takes NHWC"):
+        anywhere(np.zeros((1, 3, 6, 5), np.uint8))
 
 
 def test_encode_input_refuses_what_the_table_does_not_have(tmp_path):
@@ -195,7 +221,8 @@ def test_dense_input_may_keep_its_image_axes(tmp_path):
     network = load_network(made.save(tmp_path / "net.npz"))
     images = network.plain.input.reshape(-1, 3, 4)
     np.testing.assert_array_equal(network(images), made.expected())
-    assert network(images[:0]).shape == (0, 3)
+    with pytest.raises(ValueError, match=r"x must be \('N', 12\), got \(2, 3, 5\)$"):
+        network(np.zeros((2, 3, 5), np.uint8))
 
 
 def test_layers_by_hand():
@@ -240,7 +267,7 @@ def test_layers_refuse_weights_of_another_shape():
         (np.uint8(1), ValueError, r"encode_input: x must be \('N', .*got \(\)"),
         (np.zeros((2, 3)), TypeError, "encode_input: needs uint8.*got float64 array"),
         ([[1], [1, 2]], ValueError, "encode_input: x must be an array, or lists of equal lengths"),
-        (np.zeros(12, np.uint8), ValueError, r"encode_input: x must be \('N', .*got \(12,\); x\[None\]"),
+        (np.zeros(12, np.uint8), ValueError, r"encode_input: x must be \('N', .*got \(12,\)"),
     ],
 )
 def test_networks_refuse_other_inputs(x, error, message, tmp_path):

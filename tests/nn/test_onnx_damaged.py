@@ -169,3 +169,39 @@ def test_a_large_file_is_refused_at_once():
     with pytest.raises(qa.FormatError):
         qa.nn.load(data[: len(data) // 2])
     assert time.perf_counter() - start < 5
+
+
+def test_an_operand_of_many_that_is_left_out():
+    m = model([node("Max", ["x", ""], ["y"])], [("x", (1, 3))], [("y", None)])
+    with pytest.raises(ValueError, match="Max 'Max_y': one of its operands is left out"):
+        qa.nn.load(m)
+
+
+def test_infinite_weights():
+    w = np.full((3, 2), -np.inf, np.float32)
+    m = model([node("MatMul", ["x", "w"], ["y"])], [("x", (1, 3))], [("y", None)], [("w", w)])
+    with pytest.raises(ValueError, match="its weights hold a NaN or an infinity"):
+        qa.nn.load(m)
+
+
+def test_split_into_another_number_of_parts():
+    m = model(
+        [node("Split", ["x"], ["y", "z"], axis=1, num_outputs=2**31)], [("x", (1, 4))], [("y", None), ("z", None)]
+    )
+    with pytest.raises(ValueError, match="num_outputs is 2147483648, and it has 2 outputs"):
+        qa.nn.load(m)
+
+
+def test_integer_scales():
+    tensors = [("w", np.int8([[1, 2]])), ("scale", np.uint8(128))]
+    nodes = [node("DequantizeLinear", ["w", "scale"], ["v"]), node("Add", ["x", "v"], ["y"])]
+    m = model(nodes, [("x", (1, 2))], [("y", None)], tensors)
+    with pytest.raises(ValueError, match="its scale must be floats, not uint8"):
+        qa.nn.load(m)
+
+
+def test_a_bias_of_another_dtype():
+    w, bias = np.ones((2, 3, 1, 1), np.float32), np.ones(2, np.int32)
+    m = model([node("Conv", ["x", "w", "b"], ["y"])], [("x", (1, 3, 4, 4))], [("y", None)], [("w", w), ("b", bias)])
+    with pytest.raises(ValueError, match="its operands have different dtypes, float32, int32"):
+        qa.nn.load(m)

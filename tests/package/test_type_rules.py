@@ -145,13 +145,16 @@ CASES = {
     "flip": (lambda q: qa.flip(q, 0), same),
     "repack": (lambda q: qa.repack(q, 0), same),
     "take": (lambda q: qa.take(q, [0, 0], 0), same),
+    "channel_shuffle": (lambda q: qa.channel_shuffle(q, 2, 0), same),
     "tile": (lambda q: qa.tile(q, (2, 1)), same),
     "broadcast_to": (lambda q: qa.broadcast_to(q, (2, *q.shape)), same),
     "concatenate": (lambda q: qa.concatenate([q, q]), same),
     "stack": (lambda q: qa.stack([q, q]), same),
     "unstack": (lambda q: qa.unstack(q)[0], same),
     "sort": (lambda q: qa.sort(q, axis=0), same),
+    "max_pool1d": (lambda q: qa.max_pool1d(q.reshape(1, *q.shape), 1), same),
     "max_pool2d": (lambda q: qa.max_pool2d(q.reshape(1, 1, *q.shape), 1), same),
+    "max_pool3d": (lambda q: qa.max_pool3d(q.reshape(1, 1, 1, *q.shape), 1), same),
     "sum": (qa.sum, summed),
     "cumulative_sum": (lambda q: qa.cumulative_sum(q, axis=0), summed_axis),
     "mean": (qa.mean, whole(np.float32, np.float32)),
@@ -168,12 +171,15 @@ CASES = {
     "unique_values": (qa.unique_values, whole(np.int32, np.float32)),
     "unique_all": (lambda q: qa.unique_all(q).indices, whole(np.int64, np.int64)),
     "hamming": (lambda q: qa.hamming(q, q), whole(np.int64, np.int64)),
+    "add_residual": (lambda q: qa.add_residual(q, q), whole(np.int32, np.float32)),
     "map_reduce": (lambda q: qa.map_reduce(np.abs, q), whole(np.int64, np.float64)),
     "outer": (lambda q: qa.outer(q[0], q[0]), one_product),
     "linalg.vector_norm": (qa.linalg.vector_norm, whole(np.float32, np.float32)),
     "linalg.trace": (lambda q: qa.linalg.trace(q[:1, :1]), lambda law, shape: summed(law, (1,))),
 }
 OF_FEW = {  # of 4 bits at most: pairs of levels, and products of tables
+    "avg_pool1d": (lambda q: qa.avg_pool1d(q.reshape(1, *q.shape), 1), whole(np.float32, np.float32)),
+    "avg_pool3d": (lambda q: qa.avg_pool3d(q.reshape(1, 1, 1, *q.shape), 1), whole(np.float32, np.float32)),
     "avg_pool2d": (lambda q: qa.avg_pool2d(q.reshape(1, 1, *q.shape), 1), whole(np.float32, np.float32)),
     "add of two": (lambda q: q + q, pairs(lambda v, w: v + w)),
     "multiply of two": (lambda q: q * q, pairs(lambda v, w: v * w)),
@@ -184,7 +190,15 @@ OF_FEW = {  # of 4 bits at most: pairs of levels, and products of tables
     "einsum": (lambda q: qa.einsum("ik,jk->ij", q, q), product),
     "matmul": (lambda q: q @ q.T, product),
     "linear": (lambda q: qa.linear(q, q), product),
+    "conv1d": (lambda q: qa.conv1d(q.reshape(1, *q.shape), q.reshape(2, 1, -1)), product),
     "conv2d": (lambda q: qa.conv2d(q.reshape(1, 1, *q.shape), q.reshape(2, 1, 1, -1)), product),
+    "conv3d": (lambda q: qa.conv3d(q.reshape(1, 1, 1, *q.shape), q.reshape(2, 1, 1, 1, -1)), product),
+    "conv_transpose1d": (lambda q: qa.conv_transpose1d(q.reshape(1, *q.shape), q.reshape(2, 1, -1)), product),
+    "conv_transpose2d": (lambda q: qa.conv_transpose2d(q.reshape(1, 1, *q.shape), q.reshape(2, 1, 1, -1)), product),
+    "conv_transpose3d": (
+        lambda q: qa.conv_transpose3d(q.reshape(1, 1, 1, *q.shape), q.reshape(2, 1, 1, 1, -1)),
+        product,
+    ),
 }
 
 

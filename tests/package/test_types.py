@@ -63,12 +63,16 @@ def test_the_script_runs_and_gets_what_its_types_say():
     runpy.run_path(str(RIGHT))
 
 
-# What returns anything: of indices the number of axes decides, of a row of any callables the last one
+# What returns anything: of indices the number of axes decides, of a row of any callables the last one, of `predict` the
+# network and whether its data are arrays or files
 ANYTHING = {
     "QuantArray.__getitem__",
     "QuantArray.__array_ufunc__",
     "QuantArray.__array_function__",
     "Sequential.__call__",
+    "Sequential.predict",
+    "Network.predict",
+    "Graph.predict",
     "load",  # an array, or a dict of arrays: what the file holds, as of numpy.load
 }
 

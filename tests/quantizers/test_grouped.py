@@ -95,7 +95,7 @@ def test_golden_codes():
 @pytest.mark.parametrize("stride", [1, 2, 3, 64, 2**33])
 def test_numbers_are_counted(first, stride):
     u, block = np.zeros(64), np.zeros((4, 20 if stride == 1 else 64), np.uint64)
-    kernels._uniform(first, stride, grouped.philox_key(2**40 + 5, grouped.DROPOUT), block, u)
+    kernels.draw_uniform(first, stride, grouped.philox_key(2**40 + 5, grouped.DROPOUT), block, u)
     assert u.tolist() == [uniform(first + i * stride, 2**40 + 5, grouped.DROPOUT) for i in range(64)]
 
 

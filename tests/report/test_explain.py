@@ -94,7 +94,9 @@ def test_code(form):
 
 def test_wrong_use():
     x = bits(2, 64)
-    with pytest.raises(TypeError, match=r"explain: needs one of the functions conv2d, linear, matmul, got function"):
+    with pytest.raises(
+        TypeError, match=r"needs one of the functions conv1d, conv2d, conv3d, linear, matmul, got function"
+    ):
         qa.explain(qa.add, x, x)
     with pytest.raises(ValueError, match=r"explain: code must be one of 'llvm', 'asm', 'ptx', 'sass', got 'c'"):
         qa.explain(qa.linear, x, x, code="c")

@@ -1,4 +1,4 @@
-"""One call for each name of the array API standard that quantarray has: the same for a packed array and a plain one.
+"""Calls for each name of the array API standard that quantarray has, equal for a packed array and a plain one.
 
 A call gets a namespace `xp`, an array `x` of it, and what was drawn, `d`, which both namespaces share.
 """

@@ -1,4 +1,4 @@
-"""What the calls of `array_api_cases` are tried on: packed arrays, and arguments that two namespaces share."""
+"""Inputs for the calls of `array_api_cases`: packed arrays, and arguments that two namespaces share."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,15 +37,15 @@ class Case:
 
 
 class Drawn:
-    """What a call takes besides an array, drawn when it first asks."""
+    """A source of the other arguments of a call: each is drawn when the call first asks for it."""
 
     def __init__(self, data, q, case):
-        self._data, self.q, self._case, self._found = data, q, case, {}
+        self._data, self.q, self._case, self._values = data, q, case, {}
 
     def __call__(self, name, strategy):
-        if name not in self._found:
-            self._found[name] = self._data.draw(strategy, name)
-        return self._found[name]
+        if name not in self._values:
+            self._values[name] = self._data.draw(strategy, name)
+        return self._values[name]
 
     def flag(self, name):
         return self(name, st.booleans())
@@ -107,7 +107,7 @@ class Drawn:
     @property
     def operands(self):
         """List the packed arrays."""
-        return [self.q, *(self._found[name] for name in ("other",) if name in self._found)]
+        return [self.q, *(self._values[name] for name in ("other",) if name in self._values)]
 
     def second(self, xp):
         """Return `other` for a namespace."""

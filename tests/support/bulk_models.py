@@ -1,4 +1,4 @@
-"""What `quantarray.cuda.tensor_cores.bulk` does, for the simulator: its instructions as the PTX manual has them.
+"""A model of `quantarray.cuda.tensor_cores.bulk` for the simulator: its instructions as the PTX manual describes them.
 
 A copy's bytes are there when the barrier is waited for, as late as they may be, and what it overwrites is spoilt when
 it begins. To wait for a phase that nobody has begun, to begin one twice, or to announce other bytes than are copied is
@@ -32,7 +32,7 @@ class Barrier:
 
 
 class BulkModels:
-    """The functions of `bulk`, for threads that copy and fence as `models` do."""
+    """A model of the functions of `bulk`, for threads that copy and fence as `models` do."""
 
     NAMES = "start", "expect", "copy", "arrived"
 

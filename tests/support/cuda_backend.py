@@ -1,4 +1,4 @@
-"""Where tests of CUDA kernels run: in Numba's simulator. Importing this skips a file of tests anywhere else."""
+"""The backend of tests of CUDA kernels: Numba's simulator. Importing this skips a file of tests anywhere else."""
 
 import os
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ import numpy as np
 from quantarray.backends.registry import kernel
 from quantarray.cpu import costs as cpu_costs
 from quantarray.cuda import costs as cuda_costs
-from quantarray.ops.products import pooling
+from quantarray.ops.products import average_pooling
 
 FASTER = ("depthwise_bytes", "rescale", "sliced", "unroll")  # ways of the CPU's to what other kernels do too
 
@@ -51,7 +51,7 @@ def twins(packing=True):
         return original(backend, path.replace(".cuda.", ".cpu."), name)
 
     with patch.object(device, "_twin", twin), patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel):
-        caches = kernel, device.has_kernel, device.integer_kernel, pooling._means
+        caches = kernel, device.has_kernel, device.integer_kernel, average_pooling._means
         for cached in caches:
             cached.cache_clear()
         yield

@@ -1,4 +1,4 @@
-"""What kernels issue, by their machine code: the rows of the table in `docs/kernels/cuda.md`, and their bounds.
+"""Counts of the instructions of kernels' machine code: the table of `docs/kernels/cuda.md`, and bounds of its rows.
 
 python tests/support/cuda_budget.py        prints the table
 """
@@ -56,7 +56,7 @@ BUDGETS = (
 
 @dataclass(frozen=True)
 class Row:
-    """What a kernel issues on a target."""
+    """A row of the table: what a kernel issues on a target, and what it takes of the multiprocessor."""
 
     budget: Budget
     target: tuple
@@ -104,7 +104,7 @@ def _row(budget, launched, target):
 
 
 def _in_flight(loop):
-    """Bytes that a lane loads from one place before it uses any of them: values, not the tables beside them."""
+    """Count the bytes of values that a lane loads from one address before it uses any of them; tables do not count."""
     sizes, places, over = {"U8": 1, "S8": 1, "U16": 2, "64": 8, "128": 16}, {}, set()
     for one in loop:
         sources = one.operands if one.opcode == "STG" else one.operands.partition(",")[2]

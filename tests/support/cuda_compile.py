@@ -30,7 +30,7 @@ needs_toolkit = pytest.mark.skipif(not _FOUND, reason="needs numba-cuda, and the
 
 
 class Launch(NamedTuple):
-    """What a twin launched."""
+    """A kernel launch that a twin asks for."""
 
     kernel: object
     signature: tuple
@@ -39,7 +39,7 @@ class Launch(NamedTuple):
 
 
 class Assembled(NamedTuple):
-    """What became of a kernel on one target."""
+    """A kernel as it was compiled for one target."""
 
     ptx: str
     log: str  # of the assembler
@@ -120,7 +120,7 @@ def opcodes(codes, target):
 
 
 def disassemble(code, target):
-    """Disassemble machine code."""
+    """Disassemble machine code for `target` by nvdisasm, and return the text."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "code"
         file.write_bytes(code)

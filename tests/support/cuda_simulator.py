@@ -23,7 +23,7 @@ from quantarray.cuda.tensor_cores import bulk, ptx, warpgroup
 
 
 class Thread(greenlet):
-    """One thread of a block."""
+    """A thread of a block."""
 
     def __init__(self, block, place, index):
         super().__init__(self._run)
@@ -41,7 +41,7 @@ class Thread(greenlet):
 
 
 class Block:
-    """Runs the threads of one block; takes the place of numba.cuda.simulator.kernel.BlockManager."""
+    """A block of threads that runs them; used in place of numba.cuda.simulator.kernel.BlockManager."""
 
     def __init__(self, function, grid, shape, debug):
         self.function, self.shape = function, shape
@@ -62,7 +62,7 @@ class Block:
             arrived, values = zip(*[thread.switch(*args) for thread in warp], strict=True)
             if _same("warp", arrived)[0] != "warp":
                 return arrived[0]
-            args = (Given(values),)
+            args = (Exchanged(values),)
 
 
 def _same(group, arrived):
@@ -71,8 +71,8 @@ def _same(group, arrived):
     return arrived
 
 
-class Given(tuple):
-    """What every lane of a warp gave, the same object in each."""
+class Exchanged(tuple):
+    """A tuple of one value from each lane of a warp, the same object in each lane."""
 
     def once(self, make):
         """Call `make` on it for the first lane that comes; return the same result to the others."""
@@ -97,7 +97,7 @@ def _alike(values):
 
 
 class Module(kernelapi.FakeCUDAModule):
-    """What `cuda` is inside a simulated kernel."""
+    """A stand-in for `cuda` inside a simulated kernel."""
 
     @property
     def threadIdx(self):
@@ -125,7 +125,7 @@ class Module(kernelapi.FakeCUDAModule):
 
 
 class Shared(kernelapi.FakeCUDAShared):
-    """Shared memory, which the simulator gives no alignment."""
+    """A model of shared memory: the array without a size begins 16 bytes after a multiple of 1024, the worst place."""
 
     def __init__(self, size):
         super().__init__(0)
@@ -162,7 +162,7 @@ def _as_on_a_gpu(configure):
 
 
 class Swapped:
-    """The simulated `cuda` in place of the real one in a function's module, until the kernel that is launched ends.
+    """A context that puts the simulated `cuda` into a function's module, until the launched kernel ends.
 
     Numba's own counts, under a lock, who is in a module, at each call of each device function: a quarter of all time.
     """
@@ -209,7 +209,7 @@ def install():
 
 
 def _byte_perm(x, y, selector):
-    """Byte i is that of the 8 of x and y, the lowest first, which the i-th 4 bits of the selector name."""
+    """bytes[i] = the byte of x and y, numbered from the lowest, that the i-th 4 bits of the selector name."""
     bytes_of = np.array([x, y], np.int32).view(np.uint8)
     return bytes_of[[selector >> 4 * i & 7 for i in range(4)]].view(np.int32)[0]
 

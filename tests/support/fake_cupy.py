@@ -1,4 +1,4 @@
-"""What stands in for CuPy and a GPU: arrays that are as strict about where they lie, on the CPU's memory.
+"""A stand-in for CuPy and a GPU: arrays in the CPU's memory that refuse to mix with NumPy's, as CuPy's do.
 
 As with CuPy's arrays, nothing turns one into a NumPy array by accident, none is mixed with or indexed by a NumPy array,
 and NumPy's functions give one back. Kernels are the CPU's, called with what the arrays hold.
@@ -38,6 +38,8 @@ class ndarray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        if method != "__call__" and ufunc not in (np.add, np.multiply):
+            raise NotImplementedError(f"`{ufunc.__name__}.{method}` is not supported yet")
         return _wrapped(getattr(ufunc, method)(*_held(inputs), **_held(kwargs)))
 
     def __array_function__(self, func, types, args, kwargs):
@@ -85,7 +87,7 @@ def _wrapped(x):
 
 
 def _held(x):
-    """Unwrap device arrays; refuse a NumPy array beside them, as CuPy does."""
+    """Return the NumPy arrays of device arrays; raises TypeError for a NumPy array beside them, as CuPy does."""
     if isinstance(x, ndarray):
         return x.held
     if isinstance(x, np.ndarray) and x.ndim:
@@ -156,7 +158,7 @@ __version__ = "stand-in"
 
 
 class _Stream:
-    """Notes in `events` what happens to it."""
+    """A stream that notes in `events` what happens to it."""
 
     capturing, invalid, numbers = False, False, count(1000)
 
@@ -203,7 +205,7 @@ def _using_allocator(malloc):
 
 
 class Device:
-    """What says how fast a GPU is, and where arrays are made."""
+    """A device: it has the attributes that tell the speed of a GPU, and arrays are created on it."""
 
     def __init__(self, number):
         self.attributes = {"MultiProcessorCount": 2, "ClockRate": 10**6, "L2CacheSize": 1 << 10}
@@ -265,16 +267,25 @@ def gpu(twins=TWINS):
 
         return call
 
-    before = sys.modules.get("cupy")
-    sys.modules["cupy"] = sys.modules[__name__]
     modules = [m for n, m in list(sys.modules.items()) if n.startswith("quantarray") and vars(m).get("kernel") is real]
     for module in modules:
         module.kernel = kernel
     try:
-        yield sys.modules[__name__]
+        with arrays() as xp:
+            yield xp
     finally:
         for module in modules:
             module.kernel = real
+
+
+@contextmanager
+def arrays():
+    """Put the stand-in's arrays in place of CuPy's; kernels are those of the GPU."""
+    before = sys.modules.get("cupy")
+    sys.modules["cupy"] = sys.modules[__name__]
+    try:
+        yield sys.modules[__name__]
+    finally:
         del sys.modules["cupy"]
         if before is not None:
             sys.modules["cupy"] = before

@@ -5,6 +5,7 @@ convolution weights `[o kh kw c]`, dense weights `[o k]`. Integers are computed 
 in float64.
 """
 
+import itertools
 import json
 
 import numpy as np
@@ -44,19 +45,24 @@ def pads(n, k, stride, dilation, padding):
 
 
 def _taps(x, kernel, stride, padding, dilation, fill):
-    """Yield ((ky, kx), what the tap sees of `x`, `[n oh ow c]`, with `fill` where it lies outside) for each tap."""
-    if not isinstance(padding, (tuple, list)):  # one int or word for both axes
-        padding = (padding, padding)
+    """List (tap, what it sees of `x`, `[n .. c]`, with `fill` where it lies outside) for each tap of any axes."""
+    axes = len(kernel)
+    if not isinstance(padding, (tuple, list)):  # one int or word for all axes
+        padding = (padding,) * axes
     around, places = [], []
-    for n, k, step, dil, pad in zip(x.shape[1:3], kernel, stride, dilation, padding, strict=True):
+    for n, k, step, dil, pad in zip(x.shape[1:-1], kernel, stride, dilation, padding, strict=True):
         before, after = pads(n, k, step, dil, pad)
         starts = step * np.arange(out_size(n, k, step, before, after, dil))
         around.append((before, after))
         places.append([starts + i * dil for i in range(k)])
     x = np.pad(x, ((0, 0), *around, (0, 0)), constant_values=fill)
-    return [
-        ((ky, kx), x[:, rows][:, :, cols]) for ky, rows in enumerate(places[0]) for kx, cols in enumerate(places[1])
-    ]
+    taps = []
+    for at in itertools.product(*map(range, kernel)):
+        seen = x
+        for axis, tap in enumerate(at):
+            seen = seen.take(places[axis][tap], axis + 1)
+        taps.append((at, seen))
+    return taps
 
 
 def matmul(a, b):
@@ -76,8 +82,8 @@ def linear(x, w):
     return matmul(x, np.asarray(w).T)
 
 
-def conv2d(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0, flip_kernel=False):
-    """Correlate `[n h w c]` with `[o kh kw c/groups]`: `[n oh ow o]`.
+def conv2d(x, w, stride=None, padding=0, dilation=None, groups=1, pad_value=0, flip_kernel=False):
+    """Correlate `[n h w c]` with `[o kh kw c/groups]`: `[n oh ow o]`; and so images of any other number of axes.
 
     out[n, i, j, o] = sum over ky, kx, c of
         x[n, i*stride_h + ky*dilation_h - top, j*stride_w + kx*dilation_w - left, first + c] * w[o, ky, kx, c]
@@ -92,18 +98,38 @@ def conv2d(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), group
     x, w = _widen(x), _widen(w)
     dtype = np.result_type(x, w, _widen(pad_value))
     outputs, *kernel, depth = w.shape
+    stride, dilation = stride or (1,) * len(kernel), dilation or (1,) * len(kernel)
     if x.shape[-1] != depth * groups or outputs % groups:
         raise ValueError(f"conv2d: {x.shape} and {w.shape} do not fit {groups} groups")
     if flip_kernel:
-        w = w[:, ::-1, ::-1]
+        w = np.flip(w, range(1, w.ndim - 1))
     taps = _taps(x.astype(dtype), kernel, stride, padding, dilation, pad_value)
-    out = np.zeros((*taps[0][1].shape[:3], outputs), dtype)
+    out = np.zeros((*taps[0][1].shape[:-1], outputs), dtype)
     for g in range(groups):
         outs = slice(g * (outputs // groups), (g + 1) * (outputs // groups))
         ins = slice(g * depth, (g + 1) * depth)
-        for (ky, kx), seen in taps:
-            out[..., outs] += matmul(seen[..., ins], w[outs, ky, kx].T)
+        for at, seen in taps:
+            out[..., outs] += matmul(seen[..., ins], w[(outs, *at)].T)
     return out
+
+
+def spread(x, how, w_shape):
+    """Put zeros between the pixels of `[n .. c]`, and what else a convolution at stride 1 by w in reverse needs around.
+
+    `how` has stride, dilation, padding (what is cut off, a pair an axis) and output_padding of a transposed
+    convolution; of one axis, [1, 2] at stride 2 by 2 taps is [0, 1, 0, 2, 0].
+    """
+    out, pads = _widen(x), []
+    for axis, (s, d, k) in enumerate(zip(how["stride"], how["dilation"], w_shape[1:-1], strict=True), 1):
+        n, more = out.shape[axis], how["output_padding"][axis - 1]
+        wide = np.zeros((*out.shape[:axis], (n - 1) * s + 1, *out.shape[axis + 1 :]), out.dtype)
+        wide[(slice(None),) * axis + (slice(None, None, s),)] = out
+        out, reach = wide, (k - 1) * d
+        before, after = how["padding"][axis - 1]
+        pads.append((reach - before, reach - after + more))
+    out = np.pad(out, ((0, 0), *((max(0, a), max(0, b)) for a, b in pads), (0, 0)))
+    cut = (slice(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pads, out.shape[1:-1], strict=True))
+    return out[(slice(None), *cut)]
 
 
 def max_pool2d(x, window, stride, padding=((0, 0), (0, 0))):
@@ -125,6 +151,57 @@ def avg_pool2d_sum(x, window, stride, padding=((0, 0), (0, 0))):
     total = sum(seen for _, seen in _taps(x, window, stride, padding, (1, 1), 0))
     count = sum(seen for _, seen in _taps(inside, window, stride, padding, (1, 1), 0))
     return total, count[0]
+
+
+def pool_taps(n, k, stride, padding, dilation, ceil_mode):
+    """List the places of each window of one axis, and which of them a mean counts where padding counts.
+
+    A place below 0 or from n on is outside. With `ceil_mode` one more window may end behind the padding, if it begins
+    in the image or before it: pool_taps(5, 2, 2, 0, 1, True) == [([0, 1], 2), ([2, 3], 2), ([4, 5], 1)].
+    """
+    before, after = pads(n, k, stride, dilation, padding)
+    span = (k - 1) * dilation + 1
+    room = before + n + after - span
+    count = room // stride + 1
+    if ceil_mode and room % stride and count * stride < before + n:
+        count += 1
+    while ceil_mode and count > 1 and (count - 1) * stride >= before + n:
+        count -= 1
+    windows = [[i * stride - before + t * dilation for t in range(k)] for i in range(count)]
+    return [(places, sum(p < n + after for p in places)) for places in windows]
+
+
+def pool(x, size, stride, padding, dilation=None, ceil_mode=False):
+    """Reduce `[n .. c]` by windows: (largest, its flat place in the image, sum, elements inside, those that count).
+
+    All `[n .. c]`, where a window with nothing inside has the place -1; the last two are `[..]`.
+    """
+    x, axes = _widen(x), np.ndim(x) - 2
+    dilation = dilation or (1,) * axes
+    each = [
+        pool_taps(n, k, s, p, d, ceil_mode)
+        for n, k, s, p, d in zip(x.shape[1:-1], size, stride, padding, dilation, strict=True)
+    ]
+    image, output = x.shape[1:-1], tuple(map(len, each))
+    flat = x.reshape(len(x), -1, x.shape[-1])
+    largest, total = (np.zeros((len(x), *output, x.shape[-1]), x.dtype) for _ in range(2))
+    place, inside, counted = np.full(largest.shape, -1), np.zeros(output, int), np.zeros(output, int)
+    for at in np.ndindex(*output):
+        windows = [each[d][i][0] for d, i in enumerate(at)]
+        counted[at] = np.prod([each[d][i][1] for d, i in enumerate(at)])
+        seen = [
+            np.ravel_multi_index(taps, image)
+            for taps in itertools.product(*windows)
+            if all(0 <= t < n for t, n in zip(taps, image, strict=True))
+        ]
+        inside[at] = len(seen)
+        if seen:
+            values = flat[:, seen]
+            first = values.argmax(axis=1)  # the first of equal ones, and of NaNs
+            largest[(slice(None), *at)] = np.take_along_axis(values, first[:, None], 1)[:, 0]
+            place[(slice(None), *at)] = np.array(seen)[first]
+            total[(slice(None), *at)] = values.sum(axis=1)
+    return largest, place, total, inside, counted
 
 
 def thresholds(acc, t, greater=True, strict=True):
@@ -189,9 +266,9 @@ def conv2d_affine(
     w_terms,
     w_scales,
     w_offset,
-    stride=(1, 1),
-    padding=((0, 0), (0, 0)),
-    dilation=(1, 1),
+    stride=None,
+    padding=0,
+    dilation=None,
     groups=1,
     pad_value=0.0,
     bias=None,
@@ -217,7 +294,8 @@ def conv2d_affine(
     Bout = [conv(0 * inside, v, 1) for v in w_terms]
     n_out = conv(0 * inside, ones, 1)
 
-    sx, ox = [_f64(s, -1, 1, 1, 1) for s in x_scales], _f64(x_offset, -1, 1, 1, 1)
+    by_image = -1, *(1,) * (x_terms[0].ndim - 1)
+    sx, ox = [_f64(s, *by_image) for s in x_scales], _f64(x_offset, *by_image)
     sw, ow = [_f64(s) for s in w_scales], _f64(w_offset)
     p = ow * n_out
     for s in range(len(sw)):

@@ -11,13 +11,13 @@ DOMAIN = "qonnx.custom_op.general"
 
 
 def node(op, inputs, outputs, **attributes):
-    """A node with a name, in the domain of its operator."""
+    """Build a node with a name, in the domain of its operator."""
     domain = DOMAIN if op in QONNX else ""
     return onnx.helper.make_node(op, inputs, outputs, domain=domain, name=f"{op}_{outputs[0]}", **attributes)
 
 
 def model(nodes, inputs, outputs, initializers=(), opset=20):
-    """A model of nodes; inputs and outputs are (name, shape) of float32, or (name, shape, type)."""
+    """Build a model of nodes; inputs and outputs are (name, shape) of float32, or (name, shape, type)."""
     info = [
         [onnx.helper.make_tensor_value_info(v[0], *([*v[2:], 1][:1]), v[1]) for v in vs] for vs in (inputs, outputs)
     ]
@@ -49,7 +49,7 @@ class Net:
         return names[0] if outputs == 1 else names
 
     def quantised(self, x, per_channel=0):
-        """One of the quantisers, with scales that are powers of two: float32 then is exact."""
+        """Add one of the quantisers, with scales that are powers of two: float32 then is exact."""
         kind = self.draw(st.sampled_from(["bipolar", "quant", "unsigned", "thresholds", "zero"]))
         scale = self.constant(np.float32(2.0 ** self.draw(st.integers(-2, 2))))
         if kind == "bipolar":
@@ -76,7 +76,7 @@ class Net:
         return self.add("Quant", [values, scale, zero, width], signed=1, narrow=1, rounding_mode="ROUND")
 
     def norm(self, x, channels):
-        """Batch norm with gamma of either sign and zero; deviations are powers of two."""
+        """Add a batch norm with gamma of either sign and zero; deviations are powers of two."""
         gamma = self.rng.choice([-2.0, -1.0, -0.5, 0.0, 0.25, 1.0, 2.0], channels)
         arrays = [gamma, self.rng.integers(-4, 5, channels), self.rng.integers(-9, 10, channels)]
         arrays.append(4.0 ** self.rng.integers(-1, 3, channels))

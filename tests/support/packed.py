@@ -59,7 +59,7 @@ def beside(draw, shape, axis):
 
 @contextmanager
 def within_memory():
-    """Leave out the cases in which constants would outgrow the values, which are refused."""
+    """Drop the cases whose constants would outgrow the values: the package refuses these."""
     try:
         yield
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Where things lie: the repository's root, its tests and pages, and the data that tests read."""
+"""Paths of the repository: its root, its tests and pages, and the data that tests read."""
 
 from pathlib import Path
 

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Builder:
-    """Adds random layers one after the other and knows the shape that the next one gets."""
+    """A builder of files of plain networks: it adds random layers and knows the shape that the next one gets."""
 
     def __init__(self, seed, shape, table=(-1, 1), samples=2):
         self.rng = np.random.default_rng(seed)

@@ -4,12 +4,18 @@ import numpy as np
 import onnx_models  # skips where onnx is missing
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_max_pool import MaxPool as OnnxMaxPool
 
 ROUND = {
     "ROUND": np.rint,
     "FLOOR": np.floor,
     "CEIL": np.ceil,
     "ROUND_TO_ZERO": np.trunc,
+    "HALF_EVEN": np.rint,
+    "UP": lambda y: np.where(y < 0, np.floor(y), np.ceil(y)),
+    "DOWN": np.trunc,
+    "HALF_UP": lambda y: np.copysign(np.floor(np.abs(y) + y.dtype.type(0.5)), y),
+    "HALF_DOWN": lambda y: np.copysign(np.ceil(np.abs(y) - y.dtype.type(0.5)), y),
 }
 
 
@@ -41,6 +47,34 @@ class MultiThreshold(OpRun):
         return ((out_scale * count + out_bias).astype(np.float32),)
 
 
+class Trunc(OpRun):
+    """A node of versions 1 (out_bits alone) and 2 (a scale of the result, then its bits) of QONNX's Trunc."""
+
+    op_domain = onnx_models.DOMAIN
+
+    def _run(self, x, scale, zero, bits, *rest, rounding_mode="FLOOR", signed=1, narrow=0):
+        y = np.rint(x / scale + zero)
+        if len(rest) == 1:
+            y = ROUND[rounding_mode](y / np.float32(2.0 ** float(bits - rest[0])))
+            return (((y - zero) * scale).astype(np.float32),)
+        out_scale, out_bits = rest[0], float(rest[1])
+        step = (2.0 ** np.rint(np.log2(out_scale / scale))).astype(np.float32)
+        low, high = (
+            (-(2 ** (out_bits - 1)) + narrow, 2 ** (out_bits - 1) - 1) if signed else (0, 2**out_bits - 1 - narrow)
+        )
+        y = ROUND[rounding_mode](np.clip(y / step, low, high))
+        return (((y - zero / step) * out_scale).astype(np.float32),)
+
+
+class MaxPool(OnnxMaxPool):
+    """A MaxPool of ONNX, by its general code where pads are uneven: its code for stride 1 swaps them between axes."""
+
+    def _run(self, x, **attributes):
+        pads = attributes.get("pads")
+        even = not pads or len(set(pads)) == 1
+        return super()._run(x, **attributes) if even else self._max_pool(x, **attributes)
+
+
 def evaluator(model):
-    """A session that gives all outputs of a model with QONNX's operators."""
-    return ReferenceEvaluator(model, new_ops=[Quant, BipolarQuant, MultiThreshold])
+    """Build a session that returns all outputs of a model with QONNX's operators."""
+    return ReferenceEvaluator(model, new_ops=[Quant, BipolarQuant, MultiThreshold, Trunc, MaxPool])

@@ -1,4 +1,4 @@
-"""What the tests of reductions, searches and contractions share: arrays of every law, axes, small blocks."""
+"""Shared parts of the tests of reductions, searches and contractions: arrays of every law, axes, small blocks."""
 
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch

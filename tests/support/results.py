@@ -1,4 +1,4 @@
-"""What the tests ask of results: bits, valid packed arrays, and random thresholds with what they must give."""
+"""Checks of results: bits, valid packed arrays, and random thresholds with their expected values."""
 
 import naive
 import numpy as np

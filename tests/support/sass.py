@@ -11,7 +11,7 @@ _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][A-Z0-9_.]*
 
 
 class Instruction(NamedTuple):
-    """One instruction: its place in bytes, its predicate or "", opcode with modifiers, and operands."""
+    """An instruction: its address in bytes, its predicate or "", opcode with modifiers, and operands."""
 
     at: int
     predicate: str
@@ -30,7 +30,7 @@ class Instruction(NamedTuple):
 
 
 class Code(tuple):
-    """The instructions of a kernel in order."""
+    """A kernel's instructions in order."""
 
     @classmethod
     def read(cls, text):

@@ -43,7 +43,7 @@ def seeds():
 
 @contextmanager
 def threads(many):
-    """Spread even the smallest work over threads, or leave the kernels' own choice."""
+    """Split even the smallest work over threads if `many`; otherwise leave the choice to the kernels."""
     with ExitStack() as stack:
         for module in _WITH_THREADS if many else ():
             stack.enter_context(patch.object(module, "_LEAST", 0))

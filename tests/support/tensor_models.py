@@ -1,4 +1,4 @@
-"""What `quantarray.cuda.tensor_cores.ptx` does, for the simulator: its instructions as the PTX manual has them.
+"""A model of `quantarray.cuda.tensor_cores.ptx` for the simulator: its instructions as the PTX manual describes them.
 
 "Matrix fragments for mma.m16n8k256": a lane holds 4 registers of A, 2 of B, 4 of C and D. Copies arrive when they are
 waited for, and what they will overwrite is spoilt when they begin: so late and so early at once is no GPU.
@@ -28,7 +28,7 @@ def _of_c(register):
 
 
 def mma_and_popc(a, b, c):
-    """D of a warp: a uint32[32 4], b uint32[32 2], c int32[32 4], by lane and register."""
+    """Compute D = A B + C of a warp: a uint32[32 4], b uint32[32 2], c int32[32 4], by lane and register."""
     left, right, sums = np.zeros((M, K), np.int64), np.zeros((K, N), np.int64), np.zeros((M, N), np.int64)
     for register in range(4):
         left[_of_a(register)] = (a[:, register, None, None] >> _i.astype(np.uint32)) & 1
@@ -46,7 +46,7 @@ def _multiply(registers):
 
 
 class Models:
-    """The functions of `tensor`, for threads that are `current()` and give `exchange(value)` to their warp."""
+    """A model of the functions of `tensor`, for threads that are `current()` and exchange values in their warp."""
 
     NAMES = (
         "mma", "load_matrix", "address", "read", "read_half", "read_bytes4", "read_bytes16", "read_pair", "write",
@@ -98,13 +98,13 @@ class Models:
 
     @staticmethod
     def _bytes(array, at, count):
-        """Words with at least one byte of the array; bytes outside are nobody's, so they are ones here."""
+        """Load words that have at least one byte of the array; bytes outside of it are undefined, here 0xFF."""
         assert array.dtype == np.uint8 and -count < at < array.size, "words without a byte of the array"
         assert (array.ctypes.data + at) % count == 0, "words that are not aligned"
         inside = np.arange(max(at, 0), min(at + count, array.size))
-        found = np.full(count, 0xFF, np.uint8)
-        found[inside - at] = array.reshape(-1)[inside]
-        return found.view(np.uint32)
+        loaded = np.full(count, 0xFF, np.uint8)
+        loaded[inside - at] = array.reshape(-1)[inside]
+        return loaded.view(np.uint32)
 
     @staticmethod
     def _pair(array, at):

@@ -21,7 +21,7 @@ GEOMETRIES = [
 
 
 def draw(image, kernel, geometry, seed=0):
-    """Integers -5 to 5 as image and as weights."""
+    """Draw an image and weights of integers -5 to 5."""
     rng = np.random.default_rng(seed)
     depth = image[-1] // geometry.get("groups", 1)
     return rng.integers(-5, 6, image), rng.integers(-5, 6, (*kernel, depth))
@@ -30,7 +30,7 @@ def draw(image, kernel, geometry, seed=0):
 def literal_taps(
     x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups=1, pad_value=0, flip_kernel=False
 ):
-    """The definition: for every output index its taps, pairs (input index or None outside, weight index)."""
+    """List the taps of every output index by the definition: pairs (input index or None outside, weight index)."""
     (n, h, width), (o, kh, kw, depth) = x.shape[:3], w.shape
     (top, bottom), (left, right) = padding
     oh = len(range(0, top + h + bottom - (kh - 1) * dilation[0], stride[0]))
@@ -102,8 +102,8 @@ def test_conv2d_is_torchs(image, kernel, geometry):
     kernel = torch.tensor(w, dtype=torch.float64).permute(0, 3, 1, 2)
     if geometry.get("flip_kernel"):
         kernel = kernel.flip(2, 3)
-    kept = {name: geometry[name] for name in ("stride", "dilation", "groups") if name in geometry}
-    expected = torch.nn.functional.conv2d(padded, kernel, **kept).permute(0, 2, 3, 1).round().long().numpy()
+    options = {name: geometry[name] for name in ("stride", "dilation", "groups") if name in geometry}
+    expected = torch.nn.functional.conv2d(padded, kernel, **options).permute(0, 2, 3, 1).round().long().numpy()
     np.testing.assert_array_equal(naive.conv2d(x, w, **geometry), expected)
 
 
@@ -205,7 +205,7 @@ def test_conv2d_affine_adds_the_padding_in_the_documented_order():
 
 @pytest.mark.parametrize(("image", "kernel", "geometry"), GEOMETRIES)
 def test_conv2d_affine_is_its_definition(image, kernel, geometry):
-    """Bit for bit Python floats in the stated order over literal taps, and nearly the plain convolution."""
+    """Compare with Python floats over literal taps in the stated order, bit for bit, and with the plain convolution."""
     rng = np.random.default_rng(3)
     u, v = zip(draw(image, kernel, geometry, 4), draw(image, kernel, geometry, 5), strict=True)
     sx, sw = (rng.normal(size=(2, n)).astype(np.float32) for n in (image[0], kernel[0]))
@@ -246,7 +246,7 @@ def test_conv2d_affine_is_its_definition(image, kernel, geometry):
 
 
 def test_linear_affine_parts():
-    """Parts with their own constants give nearly the product of the values; equal ones that of no parts."""
+    """Compare parts that have constants with the product of values, and parts of equal constants with the whole."""
     rng = np.random.default_rng(6)
     u, v, parts = rng.integers(0, 4, (2, 3, 10)), rng.integers(0, 4, (1, 4, 10)), [slice(0, 7), slice(7, 10)]
     sx, ox, sw, ow, bias = (rng.normal(size=s) for s in [(2, 2, 3), (2, 3), (2, 1, 4), (2, 4), (4,)])

@@ -14,7 +14,7 @@ def test_mma_m16n8k256():
     sums = rng.integers(-(2**30), 2**30, (16, 8))
     a, b = np.zeros((32, 4), np.uint32), np.zeros((32, 2), np.uint32)
     c, d = np.zeros((32, 4), np.int32), np.zeros((32, 4), np.int32)
-    made = sums + left @ right
+    expected = sums + left @ right
     for laneid in range(32):
         group_id, thread_in_group = laneid >> 2, laneid % 4
         for i in range(128):
@@ -27,20 +27,21 @@ def test_mma_m16n8k256():
         for i in range(4):
             row = group_id if i < 2 else group_id + 8
             col = thread_in_group * 2 + (i & 0x1)
-            c[laneid, i], d[laneid, i] = sums[row, col], made[row, col]
+            c[laneid, i], d[laneid, i] = sums[row, col], expected[row, col]
     np.testing.assert_array_equal(tensor_models.mma_and_popc(a, b, c), d)
 
 
 def test_mma_wraps():
     every = np.full((32, 4), 0xFFFFFFFF, np.uint32)
     most = np.full((32, 4), 2**31 - 1, np.int32)
-    made = tensor_models.mma_and_popc(every, every[:, :2], most)
-    assert made.dtype == np.int32 and (made == -(2**31) + 255).all()
+    result = tensor_models.mma_and_popc(every, every[:, :2], most)
+    assert result.dtype == np.int32 and (result == -(2**31) + 255).all()
 
 
 def test_ldmatrix_x4():
-    """Of 8 x 8 elements of 16 bits a lane gets elements 2 * (lane % 4) and the next of row lane / 4, of each matrix;
-    addresses of the rows of matrix m come from lanes 8 * m to 8 * m + 7.
+    """Compare with the manual: lane l gets elements 2 * (l % 4) and the next one of row l / 4 of each 8 x 8 matrix.
+
+    Lanes 8 * m to 8 * m + 7 name the addresses of the rows of matrix m; elements have 16 bits.
     """
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**64, 128, np.uint64)
@@ -49,11 +50,11 @@ def test_ldmatrix_x4():
     at = np.concatenate([2 * (rng.permutation(8) + 8 * rng.integers(0, 8, 8)) for _ in range(4)])
     for lane in range(32):
         models = tensor_models.Models(None, lambda value, lane=lane: (lane, list(at)))
-        found = models.load_matrix(words, at[lane])
+        loaded = models.load_matrix(words, at[lane])
         for m in range(4):
             row = elements[at[8 * m + lane // 4] * 4 :][:8]
             low, high = int(row[lane % 4 * 2]), int(row[lane % 4 * 2 + 1])
-            assert found[m] == low | high << 16
+            assert loaded[m] == low | high << 16
 
 
 def test_copies_arrive_when_they_are_waited_for():

@@ -31,7 +31,7 @@ TRAPS = pytest.mark.skipif(not PLAYED, reason="tiles do not trap, or the rest of
 
 
 def play(code, **environment):
-    """What a process prints that has tiles, and how it ends."""
+    """Run code in a process on the emulated processor with AMX, and return the finished process."""
     return run(f"import tile_processor as played\n{code}", PYTHONPATH=str(SUPPORT), **environment)
 
 
@@ -49,8 +49,8 @@ registers[played.PLACES], registers[played.RIP] = 100 + np.arange(16), 1000
 for code in {list(OPERANDS)}:
     print(*played.operand(np.array([*bytes.fromhex(code), *[0xCC] * 6], np.uint8), registers))
 """
-    found = [tuple(map(int, line.split())) for line in play(show).stdout.splitlines()]
-    assert found == list(OPERANDS.values())
+    operands = [tuple(map(int, line.split())) for line in play(show).stdout.splitlines()]
+    assert operands == list(OPERANDS.values())
 
 
 @TRAPS
@@ -71,5 +71,5 @@ from quantarray.cpu.int8 import amx_tiles, amx_unit, dot_amx
 {before}
 amx_unit.wrong(dot_amx.Tiles(), njit(amx_unit._multiply.py_func))
 """
-    made = play(code, QUANTARRAY_CPU="amx" if asked else "avx512")
-    assert made.returncode == -signal.SIGILL, made.stderr
+    done = play(code, QUANTARRAY_CPU="amx" if asked else "avx512")
+    assert done.returncode == -signal.SIGILL, done.stderr

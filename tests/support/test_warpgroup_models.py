@@ -12,7 +12,7 @@ from warpgroup_models import SPOILT, Descriptor, WarpgroupModels
 
 
 def number(start, leading=1, stride=64, base=0, mode=1):
-    """A descriptor, its fields in units of 16 bytes."""
+    """Build a descriptor from its fields, which are in units of 16 bytes."""
     return start | leading << 16 | stride << 32 | base << 49 | mode << 62
 
 
@@ -24,16 +24,16 @@ def test_fields():
 
 
 def crd2idx(shape, stride, i):
-    """CuTe's index of the i-th element of a layout, the first mode fastest."""
-    made = 0
+    """Compute the index of the i-th element of a layout as CuTe's crd2idx does, the first mode fastest."""
+    index = 0
     for n, step in zip(shape, stride, strict=True):
-        made += i % n * step
+        index += i % n * step
         i //= n
-    return made
+    return index
 
 
 def swizzle(bits, at):
-    """CuTe's Swizzle<bits, 4, 3> of a byte."""
+    """Apply CuTe's Swizzle<bits, 4, 3> to the address of a byte."""
     return at ^ (at >> 3 & ((1 << bits) - 1) << 4)
 
 
@@ -48,15 +48,15 @@ def swizzle(bits, at):
 )
 @pytest.mark.parametrize("k", (0, 1))
 def test_shared_memory_layouts(mode, bits, rows, columns, leading, stride, k):
-    """The k-th product of a stage reads columns 8k to 8k + 7 of 16 rows: its descriptor starts that much later."""
+    """Check that the k-th product of a stage reads columns 8k to 8k + 7 of 16 rows, where its descriptor starts."""
     if mode == 3 and k:
         return  # a row of 32 bytes is one product
     start = 4 * crd2idx((4, 4), columns, 8 * k)
-    made = Descriptor.of(number(1024 + start >> 4, leading, stride, 0, mode)).chunks(16)
+    chunks = Descriptor.of(number(1024 + start >> 4, leading, stride, 0, mode)).chunks(16)
     for row in range(16):
         for chunk in range(2):
             at = crd2idx((8, 2), rows, row) + crd2idx((4, 4), columns, 8 * k + 4 * chunk)
-            assert made[row, chunk] == swizzle(bits, 1024 + 4 * at)
+            assert chunks[row, chunk] == swizzle(bits, 1024 + 4 * at)
 
 
 def test_patterns_begin_at_their_multiples():
@@ -74,12 +74,12 @@ def test_chunks_that_a_product_reads_at_once_lie_in_all_banks():
 @pytest.mark.parametrize("channels", (8, 32, 256))
 def test_fragment(channels):
     """CLayout_64xN of CUTLASS: threads (4, 8, 4) and values (2, 2, N / 8) to elements of 64 rows, column by column."""
-    made = np.arange(64 * channels).reshape(channels, 64).T
+    elements = np.arange(64 * channels).reshape(channels, 64).T
     for thread in range(128):
-        found = warpgroup_models.fragment(made[thread // 32 * 16 :][:16])[thread % 32]
+        registers = warpgroup_models.fragment(elements[thread // 32 * 16 :][:16])[thread % 32]
         for value in range(channels // 2):
             at = crd2idx((4, 8, 4), (128, 1, 16), thread) + crd2idx((2, 2, channels // 8), (64, 8, 512), value)
-            assert found[value] == at
+            assert registers[value] == at
 
 
 class Lane(SimpleNamespace):

@@ -30,7 +30,7 @@ def _features():
 
 
 class _Library(ctypes.CDLL):
-    """C's library, of a system that gives a process the registers of AMX."""
+    """A C library of a system that grants processes the registers of AMX."""
 
     def syscall(self, *args):
         if args == (158, 0x1023, 18):  # arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -130,7 +130,7 @@ def operand(code, registers):
 
 @njit
 def carry_out(code, registers):
-    """Carry out an instruction; return its bytes."""
+    """Run an instruction of tiles and return its length in bytes."""
     if not carray(words_at(GRANTED), 1)[0]:
         raise RuntimeError("the system was not asked for tiles")
     if code[0] != 0xC4 or code[1] & 31 != 2 or code[2] & 0x84:

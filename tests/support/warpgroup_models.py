@@ -1,4 +1,4 @@
-"""What `quantarray.cuda.tensor_cores.warpgroup` does, for the simulator: its instructions as the PTX manual has them.
+"""A model of `quantarray.cuda.tensor_cores.warpgroup` for the simulator: its instructions as the PTX manual says.
 
 "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions" (9.7.15): descriptors are decoded and swizzled
 here by address bits, whatever the kernel thought of them. Products happen when they are waited for: until then the sums
@@ -54,7 +54,7 @@ def fragment(warp_rows):
 
 
 class Product:
-    """What a warp reads for one instruction, and what it makes of it when it is waited for."""
+    """A product of one instruction: what a warp reads for it, and its sums, computed when it is waited for."""
 
     def __init__(self, memory, a, b):
         self.memory, self.places, self.result = memory, (a, b), None
@@ -71,7 +71,7 @@ class Product:
 
 
 class Accumulator:
-    """Sums of a thread, the array that it sees and what is in the registers."""
+    """An accumulator of a thread: the array that the thread sees, and the sums in its registers."""
 
     def __init__(self, shown):
         assert shown.dtype == np.int32
@@ -95,7 +95,10 @@ class Accumulator:
 
 
 class WarpgroupModels:
-    """The functions of `warpgroup`, for threads that copy as `models` do to `memory()`, the block's bytes."""
+    """A model of the functions of `warpgroup`, for threads that copy as `models` do.
+
+    `memory()` returns the bytes of their block.
+    """
 
     NAMES = "mma", "fence", "fence_sums", "fence_copies", "commit", "wait", "collect"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,31 +66,97 @@ def _depthwise(d: Draw) -> Any:
     return lambda: qa.conv2d(x, w, padding=1, groups=c)
 
 
+def _of_axes(d: Draw, axes: int, transposed: bool) -> Any:
+    """Draw a convolution of lines or volumes, or a transposed one of one to three axes, as a function or a layer."""
+    x, size = image(d, 2)[:2, :24, :24], d.between(1, 3)
+    x = {1: x[:, 0], 2: x, 3: x[:1, None]}[axes]
+    outputs = max(1, min(d.length(64), WORK // max(1, x.size * size**axes)))
+    taps = (size,) * axes if axes < 3 else (1, size, size)
+    w = d.array(shape=(outputs, *taps, x.shape[-1]), axis=-1, law=d.dtype(2, FACTORS), vary=0, groups=0)
+    options: dict[str, Any] = {"padding": "same", "stride": d.between(1, 2)}
+    if d.flag(0.2):
+        options["requantize"] = thresholds(d, outputs)
+    if d.flag(0.3):
+        options["data_format"] = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[axes]
+        order = (0, axes + 1, *range(1, axes + 1))
+        x, w = x.transpose(*order), w.transpose(*order)
+    name = f"{'conv_transpose' if transposed else 'conv'}{axes}d"
+    if d.flag(0.3):
+        layer = getattr(qa.nn, name.title().replace("_", "").replace("D", "d"))
+        return lambda: layer(w, **options)(x)
+    return lambda: getattr(qa, name)(x, w, **options)
+
+
+def _residual(d: Draw) -> Any:
+    """Draw a shortcut of codes or bytes, by itself or in a convolution."""
+    x = image(d, 2)[:2, :24, :24]
+    other = x if d.flag(0.5) else d.dense(d.among(np.int8, np.int16, np.int32, np.float32), x.shape, -50, 50)
+    options: dict[str, Any] = {}
+    if d.flag(0.6):
+        options = {"requantize": thresholds(d, x.shape[3]), "return_sum": d.flag(0.5)}
+    if d.flag(0.3):
+        return lambda: qa.nn.Add(**options)([x, other])
+    if d.flag(0.4) or x.size * x.shape[3] > WORK:
+        return lambda: qa.add_residual(x, other, **options)
+    w = d.array(shape=(x.shape[3], 1, 1, x.shape[3]), axis=3, law=d.dtype(2, ("bipolar", "ternary")), vary=0, groups=0)
+    return lambda: qa.conv2d(x, w, residual=other, **options)
+
+
+def _channels(d: Draw) -> Any:
+    """Cut, shuffle and join channels."""
+    x, groups = image(d, 4), d.among(1, 2, 3, 4)
+    x = x[..., : x.shape[-1] // groups * groups]
+    if d.flag(0.3):
+        return lambda: qa.channel_shuffle(x, groups)
+    layers = [qa.nn.ChannelShuffle(groups), qa.nn.Split(groups), qa.nn.Concat()]
+    return lambda: qa.nn.Sequential(layers)(x)
+
+
 def _first(d: Draw) -> Any:
-    """An image of bytes."""
+    """Draw a convolution of an image of bytes, as a first layer has it."""
     n, h, w, c = 1, d.length(256), d.length(256), d.among(1, 3)
     x = d.dense(d.among(np.uint8, np.int8), (n, h, w, c), 0, 100)
     weight = d.array(shape=(d.length(64), 3, 3, c), axis=3, law=d.dtype(2, ("bipolar", "ternary")), vary=0, groups=0)
     return lambda: qa.conv2d(x, weight, padding=1)
 
 
-def _max_pool2d(d: Draw) -> Any:
-    x, size, padding = image(d, 8), d.between(1, 3), d.flag()
+def _pooled(d: Draw, bits: int, axes: int) -> tuple[Any, int, dict[str, Any], str]:
+    """Draw an image of one to three axes, the length of a window, its arguments and the number of axes."""
+    x, size = image(d, bits), d.between(1, 3)
+    x = {1: x[:, 0], 2: x, 3: x[:1, None]}[axes]
+    options: dict[str, Any] = {"ceil_mode": d.flag(0.3), "padding": size // 2}
+    if axes == 3:
+        options["padding"] = "same"
+    if d.flag(0.2):
+        options["stride"] = d.between(1, 3)
     if d.flag(0.3):
-        return lambda: qa.max_pool2d(x.transpose(0, 3, 1, 2), size, data_format="NCHW", padding=size // 2)
-    return lambda: qa.max_pool2d(x, size, padding=size // 2 if padding else 0)
+        options["data_format"] = {1: "NCW", 2: "NCHW", 3: "NCDHW"}[axes]
+        x = x.transpose(0, axes + 1, *range(1, axes + 1))
+    return x, size, options, f"pool{axes}d"
 
 
-def _avg_pool2d(d: Draw) -> Any:
-    x, size, packed = image(d, 4), d.between(1, 3), d.flag(0.3)
-    if packed:
-        t = qa.Thresholds([[0.5]] * x.shape[3])
-        return lambda: qa.avg_pool2d(x, size, padding=size // 2, requantize=t)
-    return lambda: qa.avg_pool2d(x, size, padding=size // 2)
+def _max_pool(d: Draw, axes: int) -> Any:
+    x, size, options, name = _pooled(d, 8, axes)
+    if d.flag(0.3):
+        options["return_indices"] = True
+    if d.flag(0.2):
+        return lambda: getattr(qa.nn, f"Max{name.capitalize()}")(size, **options)(x)
+    return lambda: getattr(qa, f"max_{name}")(x, size, **options)
+
+
+def _avg_pool(d: Draw, axes: int) -> Any:
+    x, size, options, name = _pooled(d, 4, axes)
+    options["count_include_pad"] = d.flag(0.3)
+    if d.flag(0.3):
+        channels = x.shape[1 if "data_format" in options else -1]
+        options["requantize"] = qa.Thresholds([[0.5]] * channels)
+    if d.flag(0.2):
+        return lambda: getattr(qa.nn, f"Avg{name.capitalize()}")(size, **options)(x)
+    return lambda: getattr(qa, f"avg_{name}")(x, size, **options)
 
 
 def _thresholds(d: Draw) -> Any:
-    """Thresholds called on a dense array."""
+    """Draw a call of thresholds on a dense array."""
     shape, kind = d.shape(d.among(1, 2, 3), 2**22), d.among(np.int32, np.int64, np.float32)
     x = d.dense(kind, shape, -50, 50)
     t = (
@@ -136,7 +203,7 @@ def _network(d: Draw) -> Any:
 
 
 def _layers(d: Draw) -> Any:
-    """A convolution of any arguments, a pool, thresholds and a function of levels."""
+    """Draw a convolution of any arguments, thresholds, a function of levels and a pool, as one `Sequential`."""
     x = image(d, 2)[:1, :32, :32]  # the dense results between layers are no operands, to which memory is compared
     options: dict[str, Any] = {"padding": 1, "dilation": 1 + d.flag(0.2), "flip_kernel": d.flag(0.2)}
     w, nchw = _weight(d, x, 3), d.flag(0.2)
@@ -158,7 +225,11 @@ def _layers(d: Draw) -> Any:
 
 OPS = {
     "conv2d": _conv2d, "conv2d of groups": _grouped, "conv2d depthwise": _depthwise, "conv2d of bytes": _first,
-    "max_pool2d": _max_pool2d, "avg_pool2d": _avg_pool2d, "Thresholds": _thresholds,
+    **{f"conv{n}d": partial(_of_axes, axes=n, transposed=False) for n in (1, 3)},
+    **{f"conv_transpose{n}d": partial(_of_axes, axes=n, transposed=True) for n in (1, 2, 3)},
+    **{f"max_pool{n}d": partial(_max_pool, axes=n) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d": partial(_avg_pool, axes=n) for n in (1, 2, 3)},
+    "channel_shuffle": _channels, "add_residual": _residual, "Thresholds": _thresholds,
     "fold": _fold, "fold_batchnorm": _fold_batchnorm, "nn": _network, "nn layers": _layers,
 }  # fmt: skip
 WEIGHTS = {"conv2d": 3.0, "fold": 0.3, "fold_batchnorm": 0.3}

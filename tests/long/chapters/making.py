@@ -14,7 +14,7 @@ PACKED = 2**23
 
 
 def _whole(name: str) -> Any:
-    """An array of one value."""
+    """Return the operation that creates an array of one value by the function `name`."""
 
     def operation(d: Draw) -> Any:
         shape, dtype = d.shape(d.among(1, 2, 3), PACKED), d.among(qa.uint1, qa.ternary, qa.uint4, qa.int8)
@@ -96,7 +96,7 @@ def _from_packbits(d: Draw) -> Any:
 
 
 class Bits(bytearray):
-    """What a bitarray has."""
+    """A stand-in for a bitarray: its bytes, its bit order and its length in bits."""
 
     endian = "big"
     bits = 0

@@ -17,19 +17,19 @@ RESULT = 2**22  # elements
 
 
 def factor(d: Draw, rows: int, k: int, bits: int = 8) -> Any:
-    """A matrix packed on its last axis."""
+    """Draw a matrix [rows k] that is packed on its last axis."""
     law = d.dtype(bits, FACTORS if d.flag(0.9) else ("wide", "table"))
     return d.array(shape=(rows, k), axis=1, law=law, vary=0.2 if d.flag(0.2) else 0, groups=0)
 
 
 def checked(call: Any, numpy: Any, *arrays: Any) -> Any:
-    """The call, with NumPy's way unless levels are wide: `tests.long products` has those."""
+    """Return the call, with NumPy's call unless levels are wide: `tests.long products` checks those exactly."""
     wide = any(q.dtype.is_integer and q.dtype.max_abs > 2**15 for q in arrays)
     return call if wide else (call, numpy)
 
 
 def sizes(d: Draw) -> tuple[int, int, int]:
-    """Rows, contracted elements and outputs of a product: of any proportions, of bounded work."""
+    """Draw the rows, contracted elements and outputs of a product: of any proportions, of bounded work."""
     rows, k, outputs = d.length(2**14), d.length(2**22), d.length(2**14)
     while rows * outputs > RESULT or rows * k * outputs > WORK:
         rows, outputs = max(1, rows // 2), max(1, outputs // 2)

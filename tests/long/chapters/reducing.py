@@ -22,7 +22,7 @@ def axes(d: Draw, ndim: int) -> Any:
 
 
 def way(d: Draw, name: str, q: Any) -> Callable[..., Any]:
-    """The function of this name with q before its other arguments: the module's, the method, or NumPy's."""
+    """Return the function `name` with q as its first argument: the module's, the method, or NumPy's."""
     kind = d.between(0, 2)
     if kind == 1 and hasattr(type(q), name):
         return getattr(q, name)

@@ -76,7 +76,7 @@ def _contains(d: Draw) -> Any:
 
 
 def _index(d: Draw) -> Any:
-    """Integers, slices, None and ... ."""
+    """Draw an index of integers, slices, None and an ellipsis."""
     ndim = d.among(1, 2, 3)
     q, key = d.array(ndim=ndim, groups=0), []
     for n in q.shape:
@@ -93,7 +93,7 @@ def _index(d: Draw) -> Any:
 
 
 def _index_by_array(d: Draw) -> Any:
-    """Arrays of integers on one axis or two, and masks."""
+    """Draw an index of integer arrays on one axis or two, or of a mask."""
     q = d.array(ndim=d.among(1, 2, 3), groups=0, most=2**22)
     masked, both, n = d.flag(0.4), d.flag(0.3), min(d.length(2**20), 2**22 // max(1, q.size // max(1, q.shape[0])))
     if masked:

@@ -50,7 +50,7 @@ SYMBOLS = {
 
 
 def beside(d: Draw, q: Any) -> Any:
-    """A vector along one of the axes of q."""
+    """Draw a vector along one of the axes of q."""
     along, kind = d.between(0, q.ndim - 1), d.among(np.int64, np.float32)
     n = q.shape[along]
     dims = [n if i == along and n < 2**12 else 1 for i in range(q.ndim)]
@@ -58,7 +58,10 @@ def beside(d: Draw, q: Any) -> Any:
 
 
 def _binary(name: str, bits: int = 4, **drawn: Any) -> Any:
-    """With a number, a vector, or another packed array; by the operator, the function, or reflected."""
+    """Return the operation `name` of an array and a number, a vector or another packed array.
+
+    It is called by the operator or by the function, sometimes with the operands exchanged.
+    """
 
     def operation(d: Draw) -> Any:
         kind, number = d.between(0, 3), d.among(1, 2, 3, 0.5)

@@ -21,7 +21,7 @@ from test_folded import folded_calls
 
 import quantarray as qa
 from quantarray.arrays.array import validate
-from quantarray.ops.products import bit_sliced, convolution, depthwise_plan
+from quantarray.ops.products import bit_sliced, conv_prepare, depthwise_plan
 
 
 @given(st.data(), cases(depthwise=True))
@@ -277,7 +277,7 @@ def test_depthwise_exact_sums_become_what_the_real_kernel_makes(
         for how in laws:
             got = qa.conv2d(q, w, requantize=how, **more)
             with monkeypatch.context() as patch:
-                patch.setattr(convolution, "inexact", lambda *operands: "not asked for")
+                patch.setattr(conv_prepare, "inexact", lambda *operands: "not asked for")
                 expected = qa.conv2d(q, w.copy(), requantize=how, **more)
             if how is None:
                 assert_bits(got, expected)

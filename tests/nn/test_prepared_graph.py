@@ -1,0 +1,151 @@
+"""Graphs from compiled calls equal graphs run node by node, in every output, call after call and thread by thread."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from onnx_models import networks
+
+import quantarray as qa
+from quantarray.nn.plan import prepared_graph
+
+models = qa.nn.models
+SMALL = {"size": 32, "width": 16, "classes": 10}
+CASES = [
+    ("lfc", {}),
+    ("lfc", {"bits": (1, 3), "width": 64}),
+    ("cnv", {}),
+    ("xnor_alexnet", {"size": 67, "classes": 10}),
+    ("bireal_resnet18", SMALL),
+    ("dorefa_resnet18", {**SMALL, "bits": 2}),
+    ("dorefa_mobilenet_v2", {"size": 32, "classes": 10}),
+    ("quicknet", {"size": 32, "classes": 10}),
+]
+Value, Node, Graph = qa.nn.Value, qa.nn.Node, qa.nn.Graph
+
+
+def images(net, batch, seed):
+    shape = net.inputs[0].shape
+    return np.random.default_rng(seed).integers(0, 256, (batch, *shape[1:]), np.uint8)
+
+
+@pytest.mark.parametrize(("name", "arguments"), CASES)
+def test_models(name, arguments):
+    net = getattr(models, name)(**arguments)
+    prepared = net.prepared()
+    for batch in (1, 3):
+        for seed in range(4):
+            x = images(net, batch, seed)
+            np.testing.assert_array_equal(prepared(x), net(x))
+    assert sum("compiled" in line for line in prepared.summary()) > 0
+
+
+@settings(max_examples=40)
+@given(networks())
+def test_random_graphs(drawn):
+    model, x = drawn
+    net = qa.nn.load(model)
+    prepared = net.prepared()
+    for turn in range(3):
+        y = np.roll(x, turn)
+        np.testing.assert_array_equal(prepared(y), net(y))
+
+
+def small():
+    """A convolution whose integers and bits are both outputs, the integers through an operation of NumPy's."""
+    rng = np.random.default_rng(0)
+    w = qa.encode(rng.choice((-1, 1), (5, 3, 3, 70)), (-1, 1)).transpose(0, 3, 1, 2)
+    constants = {"w": w, "t": qa.Thresholds(np.arange(5) - 2, per_channel=True)}
+    nodes = [
+        Node("conv2d", ("x", "w"), ("sums",), {"padding": 1}),
+        Node("threshold", ("sums", "t"), ("bits",), {"axis": 1}),
+        Node("Reshape", ("sums", "shape"), ("flat",)),
+    ]
+    constants["shape"] = np.array([-1, 5 * 16])
+    inputs = [Value("x", (1, 70, 4, 4), "int8")]
+    outputs = [Value("flat", (1, 80), "int32"), Value("bits", (1, 5, 4, 4), "bipolar")]
+    return Graph(inputs, outputs, nodes, constants)
+
+
+def test_outputs_are_the_callers():
+    """Those that are views of a plan's memory are copied, unless `reuse` says that the next call may overwrite them."""
+    net = small()
+    prepared, reusing = net.prepared(), net.prepared(reuse=True)
+    x = np.random.default_rng(1).integers(-100, 100, (4, 1, 70, 4, 4)).astype(np.int8)
+    for _ in range(2):
+        prepared(x[0]), reusing(x[0])
+    kept = prepared(x[0])
+    for other in x[1:]:
+        prepared(other)
+        assert qa.array_equal(reusing(other)["bits"], net(other)["bits"])
+    np.testing.assert_array_equal(kept["flat"], net(x[0])["flat"])
+    assert qa.array_equal(kept["bits"], net(x[0])["bits"])
+
+
+def with_floats():
+    """A batch norm and thresholds of float32 values, which are one node `chain`."""
+    channels = 70
+    table = np.stack([np.full(channels, 0.5), np.full(channels, 2)]).astype(np.float32)
+    constants = {"k": table, "t": qa.Thresholds([0.25], into=qa.uint1)}
+    attributes = {"steps": ("subtract", "multiply"), "gives": ("codes",), "rank": 4}
+    node = Node("chain", ("x", "", "k", "", "", "t"), ("bits",), attributes)
+    return Graph([Value("x", (1, 70, 5, 5), "float32")], [Value("bits", (1, 70, 5, 5), "uint1")], [node], constants)
+
+
+def test_a_value_that_is_nan_is_still_an_error():
+    net = with_floats()
+    last = np.random.default_rng(0).standard_normal((1, 5, 5, 70)).astype(np.float32)
+    prepared, x = net.prepared(), last.transpose(0, 3, 1, 2)  # as the results of convolutions lie
+    for _ in range(3):
+        assert qa.array_equal(prepared(x), net(x))
+    assert "compiled, 1 launches" in prepared.summary(x)[0]
+    x[0, 69, 4, 4] = np.nan
+    for call in (net, prepared):
+        with pytest.raises(ValueError, match="NaN"):
+            call(x)
+    x[0, 69, 4, 4] = 1
+    assert qa.array_equal(prepared(x), net(x))
+
+
+def test_threads():
+    net = models.cnv()
+    prepared, failed = net.prepared(), []
+    expected = [net(images(net, 1, seed)) for seed in range(3)]
+
+    def work():
+        for turn in range(30):
+            if not np.array_equal(prepared(images(net, 1, turn % 3)), expected[turn % 3]):
+                failed.append(turn)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_what_depends_on_constants_is_computed_once(monkeypatch):
+    net = models.quicknet(size=32, classes=10)
+    prepared, x = net.prepared(), images(net, 1, 0)
+    for _ in range(2):
+        prepared(x)
+    ran = []
+    call = prepared_graph.Step.__call__
+    monkeypatch.setattr(prepared_graph.Step, "__call__", lambda step, values: ran.append(step.op) or call(step, values))
+    prepared(x)
+    assert "scale" in {node.op for node in net.nodes} and "scale" not in ran and "Reshape" in ran
+
+
+def test_forms_and_errors():
+    net = models.cnv()
+    prepared = net.prepared()
+    assert repr(prepared) == f"PreparedGraph({net.name}: {len(net.nodes)} operations)"
+    for batch in (1, 2, 3, 4, 5, 1):
+        for _ in range(2):
+            np.testing.assert_array_equal(prepared(images(net, batch, 9)), net(images(net, batch, 9)))
+    with pytest.raises(ValueError, match="input"):
+        prepared(np.zeros((1, 32, 32, 3), np.uint8))
+    strided = np.zeros((1, 3, 32, 64), np.uint8)[..., ::2]
+    np.testing.assert_array_equal(prepared(strided), net(strided))

@@ -1,0 +1,146 @@
+"""Optimizers whose states are packed between steps."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import quantarray as qa
+
+OPTIMIZERS = {
+    "Adam": lambda p: torch.optim.Adam(p, 3e-3),
+    "AdamW amsgrad": lambda p: torch.optim.AdamW(p, 3e-3, amsgrad=True),
+    "SGD": lambda p: torch.optim.SGD(p, 0.02, momentum=0.9),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, 1e-3, momentum=0.5),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, 1e-2),
+}
+
+
+def task():
+    """A network and the steps of a regression."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 64))
+    x = torch.randn(256, 64)
+    y = torch.sin(x @ torch.randn(64, 64) / 8)
+
+    def loss():
+        return ((model(x) - y) ** 2).mean()
+
+    return model, loss
+
+
+def train(optimizer, loss, steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    return loss().item()
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize(("bits", "ratio", "worst"), [(8, 3.93, 1.05), (4, 7.75, 1.4)])
+def test_training_goes_on_as_with_floats(kind, bits, ratio, worst):
+    model, loss = task()
+    began = loss().item()
+    exact = train(OPTIMIZERS[kind](model.parameters()), loss, 100)
+    model, loss = task()
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    handle = qa.torch.compress_state(optimizer, bits)
+    packed = train(optimizer, loss, 100)
+    assert exact < 0.8 * began and packed < worst * exact
+    assert handle.nbytes_before / handle.nbytes > ratio
+    floats = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor)]
+    assert max(v.numel() for v in floats) <= 128  # biases
+
+
+def test_what_is_exact_in_float32_is_the_same_step():
+    """Two steps of SGD: momentum has one value a group, which bfloat16 holds."""
+    p = nn.Parameter(torch.zeros(8192))
+    optimizer = torch.optim.SGD([p], 0.5, momentum=0.5)
+    qa.torch.compress_state(optimizer)
+    for _ in range(2):
+        p.grad = torch.ones(8192)
+        optimizer.step()
+    assert torch.equal(p.detach(), torch.full((8192,), -0.5 - 0.75))
+
+
+def test_a_second_moment_never_becomes_zero():
+    p = nn.Parameter(torch.zeros(4096))
+    optimizer = torch.optim.Adam([p], 0.1)
+    qa.torch.compress_state(optimizer, 4)
+    gradient = torch.full((4096,), 1e-4)
+    gradient[::256] = 100.0
+    gradient[1::256] = 0.0
+    for _ in range(20):
+        p.grad = gradient.clone()
+        optimizer.step()
+    assert p.abs().max() < 0.1 * 20 * 4  # plain Adam goes at most 0.1 a step, and noise is of that size
+
+
+@pytest.mark.parametrize("kind", ["Adam", "SGD"])
+def test_states_are_saved_and_loaded_in_floats(kind, tmp_path):
+    model, loss = task()
+    optimizer = OPTIMIZERS[kind](model.parameters())
+    handle = qa.torch.compress_state(optimizer)
+    train(optimizer, loss, 3)
+    state = optimizer.state_dict()
+    assert set(state["state"][0]) == set(state["state"][1])  # the bias' is in float32
+    torch.save(state, tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt", weights_only=True)
+    plain = OPTIMIZERS[kind](copy.deepcopy(model).parameters())
+    plain.load_state_dict(loaded)
+    plain.step()
+    again = OPTIMIZERS[kind](model.parameters())
+    second = qa.torch.compress_state(again)
+    again.load_state_dict(loaded)
+    assert second.nbytes == handle.nbytes
+    train(again, loss, 1)
+    handle.remove()
+    assert handle.nbytes == 0 and type(optimizer).step is optimizer.step.__func__
+    train(optimizer, loss, 1)
+
+
+def test_groups_schedulers_and_closures():
+    model, loss = task()
+    first, second = model[0], model[2]
+    optimizer = torch.optim.SGD(
+        [{"params": first.parameters(), "lr": 0.0}, {"params": second.parameters()}], 0.1, momentum=0.9
+    )
+    qa.torch.compress_state(optimizer)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    before, calls = copy.deepcopy(model), []
+
+    def closure():
+        calls.append(1)
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    assert optimizer.step(closure).item() > 0 and len(calls) == 1
+    schedule.step()
+    assert torch.equal(before[0].weight, first.weight) and not torch.equal(before[2].weight, second.weight)
+    assert [g["lr"] for g in optimizer.param_groups] == [0.0, pytest.approx(0.01)]
+    assert [len(g["params"]) for g in optimizer.param_groups] == [2, 2]
+
+
+def test_wrong_arguments():
+    p = [nn.Parameter(torch.ones(2))]
+    for bits in (0, 9, "8"):
+        with pytest.raises((ValueError, TypeError), match="compress_state: bits must be"):
+            qa.torch.compress_state(torch.optim.SGD(p), bits)
+    for optimizer in (torch.optim.LBFGS(p), p, None):
+        with pytest.raises(TypeError, match="compress_state: optimizer must be"):
+            qa.torch.compress_state(optimizer)
+
+
+def test_states_of_zeros_stay_zero():
+    """Adagrad begins with them: a group of one value has no step to be half of."""
+    p = nn.Parameter(torch.ones(64, 64))
+    optimizer = torch.optim.Adagrad([p], 0.1)
+    qa.torch.compress_state(optimizer)
+    assert not optimizer.state_dict()["state"][0]["sum"].any()
+    p.grad = torch.ones(64, 64)
+    optimizer.step()
+    assert torch.allclose(p.detach(), torch.full((64, 64), 0.9))

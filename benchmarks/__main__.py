@@ -3,6 +3,7 @@
 python -m benchmarks cpu [--suite NAME] [--threads N] [--rounds N] [--json OUT] [--plot OUT.png]
 python -m benchmarks quantizers [--only TEXT] [--small | --large] [--rounds N] [--json OUT]
 python -m benchmarks beside [--situation NAME] [--rounds N] [--seconds S] [--json OUT]
+python -m benchmarks networks [--only TEXT] [--batch N] [--budget S] [--folder DIR] [--build] [--json OUT]
 python -m benchmarks gpu [--part PART] [--suite NAME] [--only TEXT] [--budget S] [--json OUT]
 python -m benchmarks gpu --plan [--seconds S] [--json OUT]
 """
@@ -13,6 +14,7 @@ from . import quantizers
 from .beside import command as beside
 from .cpu import command as cpu
 from .gpu import command as gpu
+from .networks import command as networks
 
 
 def main(argv=None):
@@ -21,6 +23,7 @@ def main(argv=None):
     cpu.parser(add)
     quantizers.parser(add)
     beside.parser(add)
+    networks.parser(add)
     gpu.parser(add)
     args = parser.parse_args(argv)
     args.run(args)

@@ -70,13 +70,13 @@ def narrow(bits):
     return qa.from_words(words, dtype(bits), (rows, 100))
 
 
-def moved(found):
-    """Bytes of words that a call gave."""
-    return sum(map(moved, found)) if isinstance(found, list) else found.words.nbytes
+def moved(result):
+    """Return the number of bytes of words in a result: an array or a list of arrays."""
+    return sum(map(moved, result)) if isinstance(result, list) else result.words.nbytes
 
 
 def touch_memory():
-    """As much as any case needs at a time: what a process touches first may be slow, whoever touches it."""
+    """Fill as much memory as any case needs: a process gets its first pages slowly, whichever case uses them."""
     for _ in range(2):
         held = [np.ones(2**23) for _ in range(8)]
         del held
@@ -91,9 +91,9 @@ def main():
     rows = []
     touch_memory()
     print(f"{'':>30} {'bits':>4} {'ms':>8} {'GB/s':>7} {'of np.copy':>10}")
-    for made, cases, kind in ((wide, WIDE, "wide"), (narrow, NARROW, "narrow")):
+    for make, cases, kind in ((wide, WIDE, "wide"), (narrow, NARROW, "narrow")):
         for bits in (1, 4):
-            q = made(bits)
+            q = make(bits)
             words = np.array(q.words)
             for case, call in cases.items():
                 name = f"{kind}: {case}"

@@ -1,4 +1,4 @@
-"""How often the cost model picks a kernel that is not the fastest, by timing everything twice with `autotune`.
+"""Count how often the cost model picks a kernel that is not the fastest, by timing everything twice with `autotune`.
 
     python -m benchmarks.cost_model [--cases common|drawn] [--threads N] [--json OUT]
     python -m benchmarks.cost_model --unit
@@ -60,7 +60,7 @@ def common(rng):
 
 
 def drawn(rng):
-    """Convolutions at random."""
+    """Yield calls of random convolutions."""
     for _ in range(DRAWN):
         bits, window = rng.integers(1, 9, 2).tolist(), int(rng.choice([1, 3, 3, 3, 5]))
         size, groups = int(rng.integers(max(window, 4), 40)), int(rng.choice([1, 1, 1, 2, 4]))
@@ -70,7 +70,7 @@ def drawn(rng):
 
 
 def timed(cases):
-    """What `autotune` found for each case that it had a choice for; None for others."""
+    """Run each case under `autotune` and return its row of times, or None if only one kernel was possible."""
     rows = []
     for n, call in enumerate(cases):
         if sys.stderr.isatty():
@@ -88,7 +88,7 @@ def summary(first, second):
     both = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
     slower = sorted(
         ((min(row.us[row.model] / min(row.us.values()) for row in pair), pair[0]) for pair in both),
-        key=lambda found: -found[0],
+        key=lambda pair: -pair[0],
     )
     gains = [math.log(b.us[a.model] / b.us[a.kernel]) for a, b in both]
     numbers = {
@@ -102,8 +102,11 @@ def summary(first, second):
 
 
 def unit():
-    """Nanoseconds of a unit of the cost model by one thread: the median over ResNet-18's 3x3 convolutions of bits."""
-    rng, found = np.random.default_rng(7), []
+    """Measure how many nanoseconds a unit of the cost model takes, on one thread.
+
+    Returns a median for each of six 3x3 convolutions of ResNet-18 on bits.
+    """
+    rng, nanoseconds = np.random.default_rng(7), []
     qa.set_num_threads(1)
     for images, size, channels, outputs, window, stride, groups in CONVS[:6]:
         x = qa.encode(rng.choice((-1, 1), (images, size, size, channels)), (-1, 1))
@@ -114,8 +117,8 @@ def unit():
             began = time.perf_counter()
             qa.conv2d(x, w, padding=window // 2, stride=stride, groups=groups)
             times.append(time.perf_counter() - began)
-        found.append(1e9 * statistics.median(times) / how.kernels[0].units)
-    return found
+        nanoseconds.append(1e9 * statistics.median(times) / how.kernels[0].units)
+    return nanoseconds
 
 
 def main():
@@ -124,22 +127,23 @@ def main():
     parser.add_argument("--threads", type=int, default=qa.get_num_threads())
     parser.add_argument("--unit", action="store_true", help="measure the unit of costs, for UNIT_NS of cpu/costs.py")
     parser.add_argument("--json", metavar="OUT", help="write all rows of both rounds to a file")
-    given = parser.parse_args()
-    if given.unit:
-        found = unit()
-        print(f"{isa.NAME}: {statistics.median(found):.2f} ns a unit ({min(found):.2f} to {max(found):.2f})")
+    args = parser.parse_args()
+    if args.unit:
+        nanoseconds = unit()
+        least, most = min(nanoseconds), max(nanoseconds)
+        print(f"{isa.NAME}: {statistics.median(nanoseconds):.2f} ns a unit ({least:.2f} to {most:.2f})")
         return
-    qa.set_num_threads(given.threads)
-    make = {"common": common, "drawn": drawn}[given.cases]
+    qa.set_num_threads(args.threads)
+    make = {"common": common, "drawn": drawn}[args.cases]
     rounds = [timed(make(np.random.default_rng(7))) for _ in range(2)]
     numbers, slower = summary(*rounds)
-    print(f"{given.cases}, {given.threads} threads:", ", ".join(f"{name} {n}" for name, n in numbers.items()))
+    print(f"{args.cases}, {args.threads} threads:", ", ".join(f"{name} {n}" for name, n in numbers.items()))
     for by, row in slower[:10]:
         times = ", ".join(f"{name} {us:.0f}" for name, us in row.us.items())
         print(f"  {by:.2f}x  {row.problem}: {times} us, the model's is {row.model}")
-    if given.json:
-        rows = [[row and {**row._asdict(), "problem": str(row.problem)} for row in found] for found in rounds]
-        with open(given.json, "w") as file:
+    if args.json:
+        rows = [[row and {**row._asdict(), "problem": str(row.problem)} for row in timings] for timings in rounds]
+        with open(args.json, "w") as file:
             json.dump({"numbers": numbers, "rounds": rows}, file, indent=1)
 
 

@@ -1,4 +1,4 @@
-"""Where the planes of a multi-bit array should lie: outermost, or beside the words of each pixel.
+"""Compare two places of the planes of a multi-bit array: outermost, or beside the words of each pixel.
 
     python -m benchmarks.plane_order [--json OUT]
 
@@ -24,7 +24,7 @@ BLOCKS = 2  # 64 output channels
 
 @njit(nogil=True, error_model="numpy")
 def convolve(words, plane_step, pixel_step, height, width, planes, weights, runs, out):
-    """Counts of every interior pixel; `runs` are the nine taps, merged where the layout allows."""
+    """Count every interior pixel; `runs` are the nine taps, merged where the layout allows."""
     origins, counts = np.empty(TILE, np.int64), np.empty((TILE, LANES), np.int64)
     size = weights.shape[1] * LANES
     for y in range(height - 2):
@@ -44,14 +44,14 @@ def convolve(words, plane_step, pixel_step, height, width, planes, weights, runs
 
 
 def taps(width, words, pixel_step, merged):
-    """Runs (word from the origin, word of the weight, length) of a 3x3 window."""
+    """Return the runs (word from the origin, word of the weight, length) of a 3x3 window."""
     if merged:
         return np.array([(a * width * pixel_step, a * 3 * words, 3 * words) for a in range(3)])
     return np.array([((a * width + b) * pixel_step, (a * 3 + b) * words, words) for a in range(3) for b in range(3)])
 
 
 def measure(height, channels, planes, rounds):
-    """Median microseconds of (outermost, beside)."""
+    """Return the median microseconds of both layouts: (planes outermost, planes beside the words of each pixel)."""
     words = channels // 64
     rng = np.random.default_rng(0)
     image = rng.integers(0, 2**63, height * height * planes * words).astype(np.uint64)

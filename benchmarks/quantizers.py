@@ -1,4 +1,4 @@
-"""How fast values become packed codes, and LQ-Nets constants are fitted.
+"""Time how fast values become packed codes, and how fast LQ-Nets constants are fitted.
 
     python -m benchmarks quantizers [--only TEXT] [--small | --large] [--alone] [--rounds N] [--json OUT]
 
@@ -34,7 +34,7 @@ def mean_sign(x):
 
 
 def even(bits, step=None, signed=True, axis=None):
-    """Codes of the nearest of evenly spaced levels that are symmetric, or begin with 0."""
+    """Return a function that rounds to evenly spaced levels, symmetric ones or from 0 on, and gives their codes."""
     top = max(1, 2 ** (bits - 1) - 1) if signed else 2**bits - 1
     low = -top if signed else 0
 
@@ -70,7 +70,7 @@ def dorefa(bits):
 
 
 def nearest(levels):
-    """Codes of the nearest of levels times max |x|."""
+    """Return a function that gives the codes of the nearest of `levels` times max |x|."""
     middle = (levels[1:] + levels[:-1]) / 2
     return lambda x: np.searchsorted((middle * np.abs(x).max()).astype(x.dtype), x).astype(np.uint8)
 
@@ -89,10 +89,10 @@ def powers(bits):
 
 def steps(shifts):
     def codes(x):
-        made = np.zeros(x.shape, np.uint8)
+        codes_of_x = np.zeros(x.shape, np.uint8)
         for n, shift in enumerate(shifts):
-            made |= (x >= 0.5 - shift).astype(np.uint8) << np.uint8(n)
-        return made
+            codes_of_x |= (x >= 0.5 - shift).astype(np.uint8) << np.uint8(n)
+        return codes_of_x
 
     return codes
 
@@ -156,7 +156,7 @@ def cases():
 
 
 def in_turns(calls, rounds, clock=time.perf_counter):
-    """The least seconds of each call."""
+    """Time the calls in turns and return the least seconds of each."""
     least, counts = {}, {}
     for name, call in calls.items():
         for _ in range(2):  # the first compiles, or makes ready
@@ -174,14 +174,14 @@ def in_turns(calls, rounds, clock=time.perf_counter):
 
 
 def arrays(n, rows, fixed, dtype):
-    """Arrays without an end, the next for each call."""
+    """Return arrays for successive calls: several if the scheme is fitted and the arrays are small, otherwise one."""
     rng = np.random.default_rng(0)
     many = 1 if fixed or n > max(SMALL[:3]) else ARRAYS
     return [rng.standard_normal((rows, n // rows), np.float32).astype(dtype) for _ in range(many)]
 
 
 def encoding(sizes, only, rounds, clock):
-    """Rows {scheme, elements, seconds, and numpy or copy: seconds}."""
+    """Yield rows {"scheme", "elements", "seconds", and "numpy" or "copy": seconds}."""
     for name, quantizer, calls, arguments, dtype in cases():
         for n in sizes if only in name else ():
             xs = arrays(n, 1 if quantizer.group else ROWS, quantizer.fixed, dtype)
@@ -202,7 +202,7 @@ def fitting(rounds):
 
 
 def table(rows):
-    """Markdown: microseconds, and times NumPy's calls or the share of a copy's speed, of each scheme and size."""
+    """Format rows as Markdown: microseconds, and the time over NumPy's or the share of a copy's speed."""
     sizes = sorted({row["elements"] for row in rows})
     lines = [f"| scheme | {' | '.join(f'{n:,}' for n in sizes)} |", "|---|" + "---|" * len(sizes)]
     for name in dict.fromkeys(row["scheme"] for row in rows):
@@ -217,18 +217,20 @@ def cell(row):
 
 
 def parser(add):
-    made = add(
+    subparser = add(
         "quantizers", help="quantisers against NumPy's calls and a copy", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    made.add_argument("--only", default="", help="schemes whose name has this in it")
-    size = made.add_mutually_exclusive_group()
+    subparser.add_argument("--only", default="", help="schemes whose name has this in it")
+    size = subparser.add_mutually_exclusive_group()
     size.add_argument("--small", action="store_true", help="up to 10^6 elements")
     size.add_argument("--large", action="store_true", help="from 10^7 elements on")
-    made.add_argument("--rounds", type=int, default=15)
-    made.add_argument("--alone", action="store_true", help="one thread and its CPU time, where others use the machine")
-    made.add_argument("--json", help="write the rows to this file")
-    made.set_defaults(run=main)
+    subparser.add_argument("--rounds", type=int, default=15)
+    subparser.add_argument(
+        "--alone", action="store_true", help="one thread and its CPU time, where others use the machine"
+    )
+    subparser.add_argument("--json", help="write the rows to this file")
+    subparser.set_defaults(run=main)
 
 
 def main(args):

@@ -1,4 +1,4 @@
-"""The same ten lines on every library that could hold small integers, each tried: right, wrong, or the error it gives.
+"""Run the same ten lines on every library that could hold small integers: right, wrong, or the error it gives.
 
     python -m benchmarks.ten_lines
 
@@ -34,7 +34,7 @@ EXPECTED = {
 
 
 def lines(x, bits, values, concatenate, total, product, keep):
-    """The ten lines on x; `values` reads what they give as NumPy."""
+    """Return the ten lines applied to x, by their text; `values` converts a result to NumPy."""
     return {
         "bits an element": bits,
         "print(x)": lambda: repr(x) and None,
@@ -96,9 +96,9 @@ def bitarray():
         file = io.BytesIO()
         a.tofile(file)
         file.seek(0)
-        made = array()
-        made.fromfile(file)
-        return made
+        loaded = array()
+        loaded.fromfile(file)
+        return loaded
 
     def bits():
         return len(x.tobytes()) * 8 / VALUES.size
@@ -156,14 +156,14 @@ LIBRARIES = {
 
 
 def verdict(call, expected):
-    """What became of a line."""
+    """Run a line and describe its result: "right", "wrong", a number, or the name of the error."""
     try:
-        found = call()
+        result = call()
     except Exception as error:
         return type(error).__name__
-    if isinstance(found, float):
-        return f"{found:.2g}"
-    right = expected is None or (found.shape == expected.shape and np.array_equal(found, expected))
+    if isinstance(result, float):
+        return f"{result:.2g}"
+    right = expected is None or (result.shape == expected.shape and np.array_equal(result, expected))
     return "right" if right else "wrong"
 
 
@@ -179,7 +179,7 @@ def main():
     print("| | " + " | ".join(columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     for line in EXPECTED:
-        print(f"| `{line}` | " + " | ".join(found[line] for found in columns.values()) + " |")
+        print(f"| `{line}` | " + " | ".join(verdicts[line] for verdicts in columns.values()) + " |")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ PANEL, ROW, GAP, HEAD, DPI = 1.12, 1.66, 0.3, 0.75, 100  # inches; a pixel of an
 
 
 def even_steps(bits):
-    """ABC-Net's activations with a step between all of `bits` + 1 even levels in -1 .. 1; the paper trains them."""
+    """Build ABC-Net's activations with `bits` + 1 evenly spaced levels in -1 .. 1; the paper trains these levels."""
     thresholds = -1 + (2 * np.arange(bits) + 1) / bits
     return qa.ABCActivations((0.5 - thresholds).tolist(), [1 / bits] * bits)
 
@@ -62,7 +62,7 @@ SCHEMES = [
 
 
 def smaller(image, factor):
-    """Means of squares of pixels, uint8."""
+    """Shrink an image by means of factor x factor pixels, to uint8."""
     h, w = (n // factor * factor for n in image.shape[:2])
     cut = image[:h, :w].reshape(h // factor, factor, w // factor, factor, *image.shape[2:])
     return np.rint(cut.mean(axis=(1, 3))).astype(np.uint8)
@@ -79,7 +79,7 @@ def images():
 
 
 def weights():
-    """The first layer of a digit classifier: 64 units of 8 x 8 weights, float32 [64 64], and its accuracy."""
+    """Train a digit classifier and return the weights of its first layer, float32 [64 64], and its accuracy."""
     digits = load_digits()
     x, y = digits.data / 16, digits.target
     with warnings.catch_warnings():
@@ -98,7 +98,7 @@ def packed(x, quantizer, bits, **how):
 
 
 def of_image(image, make, bits, signed):
-    """The image as one scheme has it, in 0 .. 255, packed along its rows; None without such a scheme.
+    """Quantise an image by one scheme, packed along its rows, and return values in 0 .. 255; None without a scheme.
 
     Schemes with negative levels get -1 .. 1, the others 0 .. 1, and `quantize(x, bits=b)` the bytes as they are.
     """
@@ -113,7 +113,7 @@ def of_image(image, make, bits, signed):
 
 
 def of_weights(w, make, bits, signed):
-    """The weights as one scheme has them, with constants for each unit; None without such a scheme."""
+    """Quantise weights by one scheme, with constants for each unit, and return their values; None without a scheme."""
     quantizer = None if make is None else make(bits)
     if make is not None and quantizer is None:
         return None
@@ -131,15 +131,15 @@ def relative(w, decoded):
 
 
 def every(x, scheme_of, figure, form, unit=""):
-    """For each scheme and number of bits: {key: (what it makes of x, its caption)} and {key: figure}."""
-    found, figures = {}, {}
+    """Decode x by each scheme and number of bits: {key: (decoded x, its caption)} and {key: figure}."""
+    panels, figures = {}, {}
     for name, make, signed in SCHEMES:
         for bits in BITS:
             decoded = scheme_of(x, make, bits, signed)
             if decoded is not None:
                 figures[name, bits] = form.format(figure(x, decoded))
-                found[name, bits] = decoded, figures[name, bits] + unit
-    return found, figures
+                panels[name, bits] = decoded, figures[name, bits] + unit
+    return panels, figures
 
 
 def taken(x):
@@ -150,7 +150,7 @@ def taken(x):
 
 
 def tiled(w):
-    """Sixteen of the units [64 64] as 4 x 4 tiles of 8 x 8 weights with a line of NaN between them."""
+    """Arrange sixteen of the units [64 64] as 4 x 4 tiles of 8 x 8 weights, with a line of NaN between them."""
     sheet = np.full((4 * 9 - 1, 4 * 9 - 1), np.nan)
     for i in range(16):
         y, x = divmod(i, 4)
@@ -159,7 +159,7 @@ def tiled(w):
 
 
 def draw(path, title, original, decoded, show, caption):
-    """A grid: the schemes in two columns, 1 to 4 bits of each in a row. decoded: {(scheme, bits): array}."""
+    """Draw a grid: the schemes in two columns, 1 to 4 bits of each in a row. decoded: {(scheme, bits): array}."""
     half = -(-len(SCHEMES) // 2)
     block = len(BITS) * (PANEL + 0.06)
     width, height = 2 * block + 3 * GAP, half * ROW + HEAD + PANEL - 0.15
@@ -201,7 +201,7 @@ def show_weights(axes, w):
 
 
 def markdown(figures):
-    """A table: the schemes by the numbers of bits."""
+    """Format the figures as a Markdown table: a row for each scheme, a column for each number of bits."""
     lines = ["| scheme | 1 bit | 2 bits | 3 bits | 4 bits |", "|---|---|---|---|---|"]
     for name, _, _ in SCHEMES:
         cells = [figures.get((name, bits), "") for bits in BITS]
@@ -246,19 +246,19 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     page = [INTRO]
     for name, title, image in images():
-        found, figures = every(image, of_image, decibels, "{:.1f}", " dB")
+        panels, figures = every(image, of_image, decibels, "{:.1f}", " dB")
         caption = "Peak signal-to-noise ratio under each: more is better."
-        draw(folder / f"{name}.png", title, image, found, show_image, caption)
+        draw(folder / f"{name}.png", title, image, panels, show_image, caption)
         shown = f"![{title}](gallery/{name}.png)"
         page.append(f"## {title}\n\n{shown}\n\n{markdown(figures)}\n\nChosen for bits {taken(image)}.\n")
     w, accuracy = weights()
-    found, figures = every(w, of_weights, relative, "{:.4f}")
+    panels, figures = every(w, of_weights, relative, "{:.4f}")
     title = "Weights of a digit classifier"
     caption = (
         "16 of 64 units of its first layer, 8 x 8 weights each; red is negative, blue positive.\n"
         "Under each the relative squared error of all units: less is better."
     )
-    draw(folder / "weights.png", title, w, found, show_weights, caption)
+    draw(folder / "weights.png", title, w, panels, show_weights, caption)
     units = w.reshape(64, 8, 8)
     qa.compare(units, bits=2, scale_axis=0, plot=folder / "levels.png")
     page.append(f"## {title}\n\n{WEIGHTS.format(percent=100 * accuracy)}\n![{title}](gallery/weights.png)\n")

@@ -54,7 +54,7 @@ class Sign(torch.autograd.Function):
 
 
 class BinaryConv(nn.Module):
-    """Sign of the batch norm of a 3x3 convolution with +-1 weights, with an optional 2x2 max pool.
+    """A layer: sign(batch_norm(conv2d(x, w))), 3x3 with weights -1 and 1, and an optional 2x2 max pool.
 
     The file pools the signs. Here the pool comes before the sign: sign never decreases, so max(sign(x)) is
     sign(max(x)), but the gradient then reaches the largest input instead of the first of several equal ones.
@@ -75,7 +75,7 @@ class BinaryConv(nn.Module):
 
 
 class DigitNet(nn.Module):
-    """Three binary convolutions and a binary dense layer: images [n 1 8 8] to integer scores [n 10]."""
+    """A network of three binary convolutions and a binary dense layer: images [n 1 8 8] to integer scores [n 10]."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ class DigitNet(nn.Module):
 
 
 def load_split():
-    """Training and held-out images uint8 [n 8 8], then their labels uint8 [n]; a quarter is held out."""
+    """Split the digits: images uint8 [n 8 8] for training and for testing (a quarter), then their labels."""
     digits = load_digits()
     images, labels = digits.images.astype(np.uint8), digits.target.astype(np.uint8)
     return train_test_split(images, labels, test_size=0.25, stratify=labels, random_state=SPLIT_SEED)
@@ -114,7 +114,7 @@ def shift_images(x, reach=1):
 
 
 def train_epoch(net, optimizer, x, y, batch=64):
-    """One pass over the training images in random order; returns the mean loss."""
+    """Train on all images once, in random order, and return the mean loss."""
     net.train()
     total = 0.0
     for rows in torch.randperm(len(x)).split(batch):
@@ -132,7 +132,7 @@ def train_epoch(net, optimizer, x, y, batch=64):
 
 
 def train(images, labels, epochs):
-    """A trained DigitNet, in eval mode. The last epoch is kept: the held-out images choose nothing."""
+    """Train a DigitNet and return it in eval mode, after the last epoch: the held-out images choose nothing."""
     net = DigitNet()
     x, y = to_tensor(images), torch.from_numpy(labels.astype(np.int64))
     optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
@@ -149,7 +149,7 @@ def train(images, labels, epochs):
 
 
 def fold_threshold(norm, reach):
-    """Integer thresholds that equal `norm` and sign for every accumulator in -reach..reach.
+    """Return integer thresholds that equal `norm` and sign for every accumulator in -reach..reach.
 
     Batch norm in eval mode is x * scale + shift per channel, and its float32 rounding swaps no two results.
     So its sign changes at most once over the integers. Counting the integers on either side finds that place,
@@ -175,12 +175,12 @@ def fold_threshold(norm, reach):
 
 
 def sign_weights(latent, order):
-    """The +-1 weights of a latent tensor as int8, with its axes permuted."""
+    """Return the signs of a latent tensor as int8 weights -1 and 1, with its axes permuted."""
     return np.ascontiguousarray(Sign.apply(latent.detach()).permute(*order).numpy().astype(np.int8))
 
 
 def export(net):
-    """The layers of a trained net as (list of layer dicts, dict of arrays) of the plain format."""
+    """Convert a trained net to the plain format: (list of layer dicts, dict of arrays)."""
     layers, arrays = [], {}
     reach = PIXEL_MAX
     for i, conv in enumerate(net.convs):
@@ -224,7 +224,7 @@ def max_pool2d(x, size, stride):
 
 
 def evaluate(path):
-    """Scores int32 [n 10] of the images stored in a file that `save` wrote."""
+    """Compute the scores int32 [n 10] of the images stored in a file that `save` wrote."""
     with np.load(path) as file:
         arrays = dict(file)
     x = arrays["input_table"].astype(np.int32)[arrays["input"]]

@@ -114,13 +114,13 @@ def status(name: str) -> tuple[str, str]:
 
 
 def share(chapters: tuple[str, ...] = ARRAYS) -> float:
-    """The part of the names of some chapters that is supported, 0 to 1."""
-    found = [status(name)[0] == "supported" for chapter, name in names() if chapter in chapters]
-    return sum(found) / len(found)
+    """Return the share of the names of some chapters that is supported, 0 to 1."""
+    supported = [status(name)[0] == "supported" for chapter, name in names() if chapter in chapters]
+    return sum(supported) / len(supported)
 
 
 def page() -> str:
-    """The page, as Markdown."""
+    """Return the page docs/array-api.md as Markdown."""
     rows = [(chapter, name, *status(name)) for chapter, name in names()]
     lines = [
         _INTRODUCTION.format(version=VERSION, share=f"{share():.0%}"),
@@ -128,8 +128,8 @@ def page() -> str:
         "|---|---|---|---|",
     ]
     for chapter in STANDARD:
-        found = [kind for c, _, kind, _ in rows if c == chapter]
-        counts = [str(found.count(kind)) for kind in ("supported", "some types", "refused")]
+        kinds = [kind for c, _, kind, _ in rows if c == chapter]
+        counts = [str(kinds.count(kind)) for kind in ("supported", "some types", "refused")]
         lines.append(f"| {chapter} | {' | '.join(counts)} |")
     for chapter in STANDARD:
         lines += ["", f"## {chapter}", "", "| name | | |", "|---|---|---|"]

@@ -17,7 +17,7 @@ import numpy as np
 
 import quantarray as qa
 
-QUANTISED = """Conv ConvInteger QLinearConv MatMulInteger QLinearMatMul MaxPool AveragePool QuantizeLinear
+QUANTISED = """Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul MaxPool AveragePool QuantizeLinear
     DequantizeLinear""".split()
 OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid GlobalAveragePool GlobalMaxPool Add
     Sub Mul Div Pow Concat Split Flatten Reshape Transpose Squeeze Unsqueeze Slice Gather Pad Resize DepthToSpace
@@ -33,7 +33,7 @@ pads are constants, which `load(constants=...)` makes of inputs. QONNX's `Quant`
 
 
 class Outcome(NamedTuple):
-    """One case: "passed", "with constants", "refused" or "wrong"."""
+    """A case and its result: "passed", "with constants", "refused" or "wrong"."""
 
     op: str
     name: str
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 def cases(ops: list[str]) -> Iterator[Any]:
-    """ONNX's node tests of single nodes of these operators."""
+    """Yield ONNX's node tests that have a single node of one of these operators."""
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def _compare(case: Any, fixed: bool) -> None:
 
 
 def _array(data: Any) -> Any:
-    """An array in the dtype that holds it here: integers of 2 and 4 bits as bytes."""
+    """Convert to an array in the dtype that holds it here: integers of 2 and 4 bits as bytes."""
     from onnx import TensorProto, numpy_helper
 
     a = np.asarray(numpy_helper.to_array(data) if isinstance(data, TensorProto) else data)
@@ -95,7 +95,7 @@ def _array(data: Any) -> Any:
 
 
 def _reason(error: str) -> str:
-    """The reason in an error of `load`, without the names of the node."""
+    """Return the reason in an error of `load`, without the names of the node."""
     line = error.splitlines()[-1].strip()
     line = line.split(": its attributes and operands do not go together: ")[-1]
     return re.sub(r"^.*?: ", "", line) if re.match(r"^(input|constant|\w+ (->|'))", line) else line

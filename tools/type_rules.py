@@ -1,4 +1,4 @@
-"""Which law and dtype come out of a function: one table for the documentation and its test.
+"""Rules of types: which law and dtype a function returns; one table for the documentation and its test.
 
     python -m tools.type_rules > docs/type-rules.md
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Rule(NamedTuple):
-    """What comes out of exact operands, and of real ones."""
+    """A rule: the types of the result for exact operands, and for real ones."""
 
     exact: str
     real: str
@@ -63,6 +63,8 @@ _REQUANTIZED = Rule(
     "float32; with requantize the law of its levels",
 )
 _MASK = Rule("uint1", "uint1")
+_LARGEST = Rule(*[f"{law} of q; of a dense array its NumPy dtype; indices int64" for law in ("the dtype", "the law")])
+_MEAN = Rule(*["float32, of a dense float64 array float64; with requantize the law of its levels"] * 2)
 
 CHAPTERS: dict[str, dict[str, Rule]] = {
     "Level algebra": {
@@ -141,7 +143,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
     "Shapes": {
         **dict.fromkeys(
             """broadcast_to expand_dims flip matrix_transpose moveaxis permute_dims ravel repack repeat reshape roll
-            rot90 squeeze swapaxes take take_along_axis tile transpose""".split(),
+            rot90 channel_shuffle squeeze swapaxes take take_along_axis tile transpose""".split(),
             _VIEW,
         ),
         **dict.fromkeys("array_split broadcast_arrays meshgrid split unstack".split(), _VIEWS),
@@ -181,11 +183,16 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32"),
         "hamming": _INT64,
         "top_k": Rule(*["distances and indices int64, of one bit an element; more are refused"] * 2),
-        **dict.fromkeys(("matmul", "linear", "conv2d"), _REQUANTIZED),
+        **dict.fromkeys(("matmul", "linear", "conv1d", "conv2d", "conv3d"), _REQUANTIZED),
+        **{f"conv_transpose{n}d": _REQUANTIZED for n in (1, 2, 3)},
     },
     "Layers": {
-        "max_pool2d": Rule(*[f"{law} of q; of a dense array its NumPy dtype" for law in ("the dtype", "the law")]),
-        "avg_pool2d": Rule(*["float32, of a dense float64 array float64; with requantize the law of its levels"] * 2),
+        "add_residual": Rule(
+            "int32, OverflowError where a sum does not fit; int64 of int64 x; with requantize the dtype of its levels",
+            "float32; with requantize the law of its levels",
+        ),
+        **{f"max_pool{n}d": _LARGEST for n in (1, 2, 3)},
+        **{f"avg_pool{n}d": _MEAN for n in (1, 2, 3)},
     },
     "linalg": {
         "linalg.diagonal": _VIEW,
@@ -236,7 +243,7 @@ each result once. Why: [decision 19](decisions/0019-error-of-offsets.md).
 
 
 def page() -> str:
-    """The page, as Markdown; functions of one rule share a row."""
+    """Return the page docs/type-rules.md as Markdown; functions of one rule share a row."""
     lines = [_INTRODUCTION]
     for chapter, rules in CHAPTERS.items():
         lines += [f"## {chapter}", "", "| function | exact | real |", "|---|---|---|"]

@@ -1,4 +1,4 @@
-"""What a convolution takes beside busy processes, or in turns with other libraries' calls, and what these lose.
+"""Times of a convolution beside busy processes, or in turns with other libraries' calls, and of those calls.
 
 - `situations` has what is measured, by name; `companions` the calls of other libraries.
 - `blocks` times calls for a second or so; `worker` is the process that measures one situation: with one thread and with

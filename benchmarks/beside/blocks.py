@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Block(NamedTuple):
-    """What one of the calls took in a block, in seconds, and how often it was made a second."""
+    """A block of calls as measured: median and 0.99 quantile of a call in seconds, and calls a second."""
 
     median: float
     p99: float
@@ -15,7 +15,7 @@ class Block(NamedTuple):
 
 
 def block(calls, seconds):
-    """A `Block` for each of the calls, made one after the other until the time is over."""
+    """Make the calls in turn for `seconds`, each at least once, and return a `Block` for each call."""
     times, began = [[] for _ in calls], perf_counter()
     end, now = began + seconds, began
     while now < end or not times[0]:
@@ -32,10 +32,10 @@ def rounds(situations, count, seconds, begin=lambda name: None):
 
     `begin(name)` is called before a situation's block, whose first calls are not timed.
     """
-    found = {name: [] for name in situations}
+    blocks = {name: [] for name in situations}
     for i in range(count):
         for name in list(situations)[:: 1 if i % 2 == 0 else -1]:
             begin(name)
             block(situations[name], seconds / 20)
-            found[name].append(block(situations[name], seconds))
-    return found
+            blocks[name].append(block(situations[name], seconds))
+    return blocks

@@ -17,21 +17,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def parser(add):
-    made = add("beside", help="beside busy processes and other libraries", description=__doc__)
-    made.add_argument("--situation", action="append", choices=SITUATIONS, help="one of them, may be repeated; all")
-    made.add_argument("--threads", type=count, default=2, help="compared with one")
-    made.add_argument("--rounds", type=count, default=20, help="in which each takes a block")
-    made.add_argument("--seconds", type=float, default=1.0, help=f"of a block; {BUSY_SECONDS:g} times beside processes")
-    made.add_argument("--json", metavar="OUT", help="write what was found to this file")
-    made.set_defaults(run=main)
+    subparser = add("beside", help="beside busy processes and other libraries", description=__doc__)
+    subparser.add_argument("--situation", action="append", choices=SITUATIONS, help="one of them, may be repeated; all")
+    subparser.add_argument("--threads", type=count, default=2, help="compared with one")
+    subparser.add_argument("--rounds", type=count, default=20, help="in which each takes a block")
+    subparser.add_argument(
+        "--seconds", type=float, default=1.0, help=f"of a block; {BUSY_SECONDS:g} times beside processes"
+    )
+    subparser.add_argument("--json", metavar="OUT", help="write what was found to this file")
+    subparser.set_defaults(run=main)
 
 
 def measure(name, threads, rounds, seconds):
-    """What a worker found of a situation, in a session of its own, so that its processes compete as strangers."""
+    """Run a worker for the situation `name` and return what it printed: times of blocks, or why it cannot run.
+
+    The worker has a session of its own, so that the kernel schedules its processes as it does those of other users.
+    """
     how = SITUATIONS[name]
     seconds *= BUSY_SECONDS if how["kind"] == "beside" else 1
-    told = json.dumps({**how, "threads": threads, "count": rounds, "seconds": seconds})
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.beside.worker", told]
+    arguments = json.dumps({**how, "threads": threads, "count": rounds, "seconds": seconds})
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.beside.worker", arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     if done.returncode:
         sys.exit(f"beside: {name}: the process ended with exit code {done.returncode}")
@@ -41,28 +46,30 @@ def measure(name, threads, rounds, seconds):
 def main(args):
     if args.threads < 2:
         sys.exit("beside: --threads must be at least 2: one thread is what they are compared with")
-    found = {}
+    summaries = {}
     for name in args.situation or SITUATIONS:
         rounds = measure(name, args.threads, args.rounds, args.seconds)
         if "absent" in rounds:
             print(f"{name}: {rounds['absent']}", flush=True)
             continue
         kind = SITUATIONS[name]["kind"]
-        found[name] = summarise(kind, rounds)
-        print("\n  ".join([name, *lines(kind, found[name])]), flush=True)
+        summaries[name] = summarise(kind, rounds)
+        print("\n  ".join([name, *lines(kind, summaries[name])]), flush=True)
     if args.json:
-        write(args.json, found, args)
+        write(args.json, summaries, args)
 
 
-def write(path, found, args):
-    """Medians and quartiles over rounds, in seconds, calls a second and ratios."""
-    made = {
+def write(path, summaries, args):
+    """Write medians and quartiles over rounds to a JSON file: seconds, calls a second, and ratios."""
+    report = {
         "date": str(date.today()),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "threads": args.threads,
         "rounds": args.rounds,
         "seconds": args.seconds,
-        "situations": {name: {what: one._asdict() for what, one in made.items()} for name, made in found.items()},
+        "situations": {
+            name: {what: one._asdict() for what, one in summary.items()} for name, summary in summaries.items()
+        },
     }
-    Path(path).write_text(json.dumps(made, indent=1))
+    Path(path).write_text(json.dumps(report, indent=1))

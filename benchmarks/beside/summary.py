@@ -1,4 +1,4 @@
-"""What came of a situation: medians over rounds, ratios of blocks of one round, and lines of text."""
+"""Summaries of a situation: medians over rounds, ratios of blocks of one round, and lines of text."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ _US, _MS = 1e6, 1e3
 
 
 class Spread(NamedTuple):
-    """Median and quartiles over rounds."""
+    """A median over rounds with its quartiles."""
 
     median: float
     low: float
@@ -30,20 +30,20 @@ def spread(values):
     return Spread(float(median), float(low), float(high))
 
 
-def summarise(kind, found):
+def summarise(kind, blocks):
     """{what: Spread} of what a worker found: seconds, calls a second, and ratios."""
     if kind == "left":
-        return {name: spread(values) for name, values in found.items()}
+        return {name: spread(values) for name, values in blocks.items()}
     column = {
-        name: [[Block(*one) for one in calls] for calls in zip(*rounds, strict=True)] for name, rounds in found.items()
+        name: [[Block(*one) for one in calls] for calls in zip(*rounds, strict=True)] for name, rounds in blocks.items()
     }
-    made = {}
+    spreads = {}
     for name, calls in column.items():
         for i, blocks in enumerate(calls):
             who = f"{name}{', theirs' if i else ''}"
             for field in Block._fields:
-                made[f"{who}: {field}"] = spread([getattr(block, field) for block in blocks])
-    return made | (_of_turns(column) if kind == "turns" else _of_rates(column))
+                spreads[f"{who}: {field}"] = spread([getattr(block, field) for block in blocks])
+    return spreads | (_of_turns(column) if kind == "turns" else _of_rates(column))
 
 
 def _ratio(above, below, field):
@@ -66,16 +66,16 @@ def _of_turns(column):
     }
 
 
-def lines(kind, made):
-    """The summary as text, a line each."""
+def lines(kind, spreads):
+    """Return the summary as text, one line for each call or ratio."""
     if kind == "left":
-        return [f"{name}: {one.text(_US, ' us')} of CPU" for name, one in made.items()]
-    medians = [name.removesuffix(": median") for name in made if name.endswith(": median")]
+        return [f"{name}: {one.text(_US, ' us')} of CPU" for name, one in spreads.items()]
+    medians = [name.removesuffix(": median") for name in spreads if name.endswith(": median")]
     text = [
-        f"{name}: {made[f'{name}: median'].text(_US, ' us')}, p99 {made[f'{name}: p99'].median * _US:,.0f} us, "
-        f"{made[f'{name}: rate'].median:,.0f} calls a second"
+        f"{name}: {spreads[f'{name}: median'].text(_US, ' us')}, p99 {spreads[f'{name}: p99'].median * _US:,.0f} us, "
+        f"{spreads[f'{name}: rate'].median:,.0f} calls a second"
         for name in medians
     ]
-    for name in [name for name in made if ": " not in name]:
-        text.append(f"{name}: {made[name].text(_MS, ' ms') if name == 'p99 later by' else made[name].text()}")
+    for name in [name for name in spreads if ": " not in name]:
+        text.append(f"{name}: {spreads[name].text(_MS, ' ms') if name == 'p99 later by' else spreads[name].text()}")
     return text

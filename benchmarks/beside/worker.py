@@ -37,7 +37,10 @@ def convolution():
 
 
 def beside(busy, threads, **how):
-    """One thread and more, alone or beside processes of other sessions, which are scheduling groups of their own."""
+    """Time the convolution with one thread and with `threads`, beside `busy` processes that compute without end.
+
+    Each of these has a session of its own: the kernel schedules it in a group of its own, as another user's.
+    """
     call, set_threads = convolution()
     loops = [subprocess.Popen([sys.executable, "-c", _LOOP], start_new_session=True) for _ in range(busy)]
     try:
@@ -49,7 +52,10 @@ def beside(busy, threads, **how):
 
 
 def turns(companion, first, threads, **how):
-    """Ours and the companion's, alone and turn by turn; the `first` to be imported and called is "ours" or "theirs"."""
+    """Time our call and the companion's, separately and in turns.
+
+    The library `first`, "ours" or "theirs", is imported and called before the other one.
+    """
     if first == "theirs":
         theirs = COMPANIONS[companion]()
         theirs()
@@ -78,7 +84,7 @@ def left(companion, threads, count, seconds):
         calls["theirs"] = COMPANIONS[companion]()
     calls["ours"], set_threads = convolution()
     set_threads(threads)
-    found = {name: [] for name in calls}
+    seconds_used = {name: [] for name in calls}
     for _ in range(count * 5):
         for name, call in calls.items():
             for _ in range(5):
@@ -88,16 +94,16 @@ def left(companion, threads, count, seconds):
                 pass
             before = time.process_time()
             time.sleep(_WATCHED)
-            found[name].append(time.process_time() - before)
-    return found
+            seconds_used[name].append(time.process_time() - before)
+    return seconds_used
 
 
-def main(kind, **told):
+def main(kind, **arguments):
     try:
-        found = {"beside": beside, "turns": turns, "left": left}[kind](**told)
+        result = {"beside": beside, "turns": turns, "left": left}[kind](**arguments)
     except ImportError as error:
-        found = {"absent": f"not installed ({error})"}
-    print(json.dumps(found), flush=True)
+        result = {"absent": f"not installed ({error})"}
+    print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the CPU kernels and other libraries take for the same work, on inputs of which the right answer is known.
+"""Times of the CPU kernels and of other libraries for the same work, on inputs whose right answer is known.
 
 - `cases` and `suites` say what is measured, `contenders` who takes part: one file a library.
 - `worker` is a process that serves one library, so that its threads, allocator and settings stay away from the others.

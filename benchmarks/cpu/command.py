@@ -19,23 +19,23 @@ from .suites import SUITES
 
 
 def parser(add):
-    made = add("cpu", help="CPU kernels and other libraries on the same inputs", description=__doc__)
-    made.add_argument("--suite", action="append", choices=SUITES, help="one of the suites, may be repeated; all")
-    made.add_argument(
+    subparser = add("cpu", help="CPU kernels and other libraries on the same inputs", description=__doc__)
+    subparser.add_argument("--suite", action="append", choices=SUITES, help="one of the suites, may be repeated; all")
+    subparser.add_argument(
         "--library", action="append", choices=LIBRARIES, help="one of the libraries, may be repeated; all"
     )
-    made.add_argument(
+    subparser.add_argument(
         "--python", action="append", type=interpreter, default=[], metavar="LIBRARY=PATH",
         help="the Python that a library runs in, where it needs an environment of its own (larq: contenders/larq.py)",
     )  # fmt: skip
-    made.add_argument("--threads", type=count, default=min(2, os.cpu_count() or 1), help="of every library")
-    made.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
-    made.add_argument(
+    subparser.add_argument("--threads", type=count, default=min(2, os.cpu_count() or 1), help="of every library")
+    subparser.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
+    subparser.add_argument(
         "--patience", type=float, default=120, help="seconds that turns may wait for a quiet machine, in all"
     )
-    made.add_argument("--json", metavar="OUT", help="write the rows to this file")
-    made.add_argument("--plot", metavar="OUT.png", help="draw the rows (needs matplotlib)")
-    made.set_defaults(run=main)
+    subparser.add_argument("--json", metavar="OUT", help="write the rows to this file")
+    subparser.add_argument("--plot", metavar="OUT.png", help="draw the rows (needs matplotlib)")
+    subparser.set_defaults(run=main)
 
 
 def interpreter(text):
@@ -58,17 +58,17 @@ def main(args):
         for name, why in absent.items():
             print(f"without {name}: {why}")
         for suite, cases in chosen.items():
-            found = []
+            measured = []
             for case in cases:
                 done += 1
                 rounds.say(f"{done} of {total}: {suite}, {case.name}")
                 try:
-                    found.append(rounds.measure(suite, case, workers, args.threads, args.rounds, quiet))
+                    measured.append(rounds.measure(suite, case, workers, args.threads, args.rounds, quiet))
                 except rounds.UnequalError as error:
                     failed.append(f"cpu: outputs differ, so nothing is timed: {error}")
             rounds.say("")
-            rows += found
-            print(f"\n{table.suite_table(found)}" if found else "", flush=True)
+            rows += measured
+            print(f"\n{table.suite_table(measured)}" if measured else "", flush=True)
     finally:
         rounds.say("")
         for worker in workers:
@@ -87,8 +87,8 @@ def main(args):
 
 
 def write(path, rows, workers, absent, quiet, args):
-    """Rows in microseconds, and what they were measured with."""
-    made = {
+    """Write the rows, in microseconds, and the machine, settings and versions to a JSON file."""
+    report = {
         "date": str(date.today()),
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
@@ -103,4 +103,4 @@ def write(path, rows, workers, absent, quiet, args):
         "rows": [row.record() for row in rows],
     }
     with open(path, "w") as f:
-        json.dump(made, f, indent=1)
+        json.dump(report, f, indent=1)

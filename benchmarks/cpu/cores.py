@@ -1,4 +1,4 @@
-"""Whether two threads have cores of their own, and how near these are: those of a virtual machine move about.
+"""Measure whether two threads run on separate cores, and how near these are: virtual CPUs move between real ones.
 
 Its CPUs may share one core for seconds, and two threads then are as fast as one; or they lie under two third level
 caches, and what one thread writes takes six times as long to the other (docs/decisions/0015).
@@ -41,7 +41,7 @@ def _store(typingctx, address, number):
 
 @njit(nogil=True)
 def _work(rounds):
-    """More than one thread's share of a core that two threads have: independent additions, shifts and exclusive ors."""
+    """Run independent additions, shifts and exclusive ors, enough that two threads on one core slow each other."""
     a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     for _ in range(rounds):
         a, b = a + (b >> np.uint64(3)) ^ np.uint64(5), b + (b << np.uint64(2)) ^ np.uint64(7)
@@ -63,7 +63,7 @@ def _pass(address, mine, passes):
 
 
 class Cores:
-    """Two threads that are timed, and the best that they were."""
+    """A pair of threads that is timed, and its best times so far."""
 
     def __init__(self):
         self.best = self.measured()
@@ -79,9 +79,9 @@ class Cores:
 
     def worse(self):
         """True where they are much slower than they were at their best."""
-        found = self.measured()
-        self.best = tuple(map(min, zip(found, self.best, strict=True)))
-        return any(now > most * least for now, most, least in zip(found, _WORSE, self.best, strict=True))
+        times = self.measured()
+        self.best = tuple(map(min, zip(times, self.best, strict=True)))
+        return any(now > most * least for now, most, least in zip(times, _WORSE, self.best, strict=True))
 
     @staticmethod
     def _spent(pool):

@@ -1,4 +1,4 @@
-"""What this CPU can do at most, measured here: products of bits a second, and bytes a second of reading."""
+"""Measure the most that this CPU can do: products of bits a second, and bytes read a second."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -28,7 +28,7 @@ _VPOPCNTDQ = NAME in ("avx512", "amx")
 
 
 def _loop(builder, steps, operands, spoilt):
-    """An assembly loop of `steps`; operand $0 counts its rounds down. LLVM would see that rounds are alike."""
+    """Build an assembly loop of `steps`, in which operand $0 counts rounds down: LLVM would merge equal rounds."""
     llvmlite.binding.initialize_native_asmparser()
     i64 = ir.IntType(64)
     kind = ir.FunctionType(
@@ -77,8 +77,8 @@ def _read_lines(typingctx, address, lines):
 
     def codegen(context, builder, signature, args):
         steps = [f"vmovdqu64 {64 * i}($1), %zmm{8 + i}" for i in range(8)] + ["add $$512, $1"]
-        found = _loop(builder, steps, [args[1], args[0]], _spoilt(range(8, 16)) + ",~{memory}")
-        return builder.extract_value(found, 0)
+        registers = _loop(builder, steps, [args[1], args[0]], _spoilt(range(8, 16)) + ",~{memory}")
+        return builder.extract_value(registers, 0)
 
     return types.int64(types.uint64, types.int64), codegen
 
@@ -115,7 +115,7 @@ def _count_band(product, places, band, repeats):
 
 @njit(nogil=True, error_model="numpy")
 def _read(x, repeats):
-    """A read-only pass, one element at a time."""
+    """Read x `repeats` times, one element at a time, and return the sum of all reads."""
     total = np.uint64(0)
     for _ in range(repeats):
         for i in range(x.size):
@@ -130,7 +130,7 @@ def _read_wide(address, lines, repeats):
 
 
 def _fastest(work, threads):
-    """Seconds of the fastest of several tries of work(thread) on all threads at once."""
+    """Run work(thread) on all threads at once, several times, and return the seconds of the fastest run."""
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
         times = []
@@ -143,32 +143,34 @@ def _fastest(work, threads):
 
 
 def products(threads):
-    """Products of bits a second: those of one thread, since counting shares nothing with other cores."""
+    """Measure products of bits a second on all threads: `threads` times one thread's, as counting shares no memory."""
     return threads * _of_a_thread()
 
 
 @lru_cache
 def _of_a_thread():
-    """Popcounts of both halves of words in registers, or the package's inner loop where that is more."""
+    """Measure one thread's products of bits a second: the faster of register popcounts and the package's inner loop."""
     return max(_of_registers(_halves, 1024), inner_loop()) if _VPOPCNTDQ else inner_loop()
 
 
 @lru_cache
 def popcounts():
-    """Products of bits a second of one thread by a popcount of each word: what the package's loop goes beyond; 0 where
-    there is none of vectors."""
+    """Measure one thread's products of bits a second with one popcount for each word; 0 without vector popcounts.
+
+    The package's inner loop is faster, because it adds bits before it counts them.
+    """
     return _of_registers(_registers, 512) if _VPOPCNTDQ else 0
 
 
 def _of_registers(loop, step):
-    """Products a second of a loop of 8 steps that have so many each."""
+    """Measure products a second of a loop whose rounds have `_SUMS` steps of `step` products each."""
     repeats = 200_000
     return repeats * _SUMS * step / _fastest(lambda t: loop(repeats), 1)
 
 
 @lru_cache
 def inner_loop():
-    """Products of bits a second of the package's own inner loop on one thread, its operands in L1 or L2."""
+    """Measure products of bits a second of the package's inner loop on one thread, with operands in L1 or L2."""
     if IN_BANDS:
         return _bands()
     rng, repeats = np.random.default_rng(0), 3_000
@@ -177,15 +179,15 @@ def inner_loop():
     weights[:] = lay_out(rng.integers(0, 1 << 64, weights.shape, np.uint64))
     origins, runs = np.arange(TILE) * _WORDS, np.array([[0, 0, _WORDS]])
     if IN_REGISTERS:
-        loop, found = _count_pair, (np.zeros(PAIR, np.int32), np.zeros(TILE, np.uint64), np.arange(TILE))
+        loop, outputs = _count_pair, (np.zeros(PAIR, np.int32), np.zeros(TILE, np.uint64), np.arange(TILE))
     else:
-        loop, found = _count, (np.zeros((TILE, LANES), np.int64),)
-    seconds = _fastest(lambda t: loop(words, origins, weights, runs, *found, repeats), 1)
+        loop, outputs = _count, (np.zeros((TILE, LANES), np.int64),)
+    seconds = _fastest(lambda t: loop(words, origins, weights, runs, *outputs, repeats), 1)
     return repeats * TILE * lanes * _WORDS * 64 / seconds
 
 
 def _bands():
-    """The same of a band of tiles: half of what is counted lies in L2."""
+    """Measure products of bits a second of the inner loop on a band of tiles, whose operands lie half in L2."""
     rng, repeats = np.random.default_rng(0), 30
     words = rng.integers(0, 1 << 64, (1, BAND * TILE * _WORDS), np.uint64)
     weights = lay_out(rng.integers(0, 1 << 64, (1, BLOCKS, _WORDS, LANES), np.uint64))
@@ -199,7 +201,7 @@ def _bands():
 
 @lru_cache
 def reading(nbytes, threads):
-    """Bytes a second of reading `nbytes` again and again, a part of them on each thread."""
+    """Measure bytes read a second, if `threads` threads read their parts of `nbytes` again and again."""
     parts = [np.ones(max(1, nbytes // threads // 512) * 64, np.uint64) for _ in range(threads)]
     size = sum(part.nbytes for part in parts)
     repeats = max(1, (1 << 25) // size)

@@ -21,10 +21,10 @@ def ticks():
 
 
 class Quiet:
-    """Pauses between turns. They last until nobody else computes, and until `cores`, if they are given, are no worse
-    than at their best; at most `patience` seconds longer in all.
+    """A pause between turns: until nobody else computes and `cores`, if not None, are no worse than at their best.
 
-    `turns` counts the pauses, `disturbed` those after which it was still not so.
+    All pauses together wait at most `patience` seconds longer. `turns` counts the pauses, `disturbed` those that ended
+    while the machine was still busy.
     """
 
     def __init__(self, patience, pause=PAUSE, cores=None):

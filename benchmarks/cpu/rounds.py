@@ -14,7 +14,7 @@ TURN = 0.05  # seconds of calls in a turn
 
 
 class UnequalError(AssertionError):
-    """Contenders whose outputs are not the expected ones."""
+    """A difference between a contender's output and the expected one."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def ratio(self):
-        """The fastest peer's time over ours."""
+        """fastest peer's seconds / our seconds; None without one of them."""
         return self.best_peer[0] / self.ours if self.ours and self.best_peer else None
 
     @property
@@ -52,7 +52,7 @@ class Row:
         return self.limit / self.ours if self.ours and self.limit else None
 
     def record(self):
-        """For JSON."""
+        """Return the row as a dict for JSON, in microseconds."""
         return {
             "suite": self.suite,
             "case": self.name,
@@ -81,29 +81,32 @@ def start_all(names, threads, pythons=None):
     return workers, absent
 
 
-def unequal(expected, found, tolerance):
-    """How an output differs from the expected one, in words; None where it does not."""
-    if found.shape != expected.shape:
-        return f"shape {found.shape}, expected {expected.shape}"
+def unequal(expected, output, tolerance):
+    """Describe in words how an output differs from the expected one; None if it does not."""
+    if output.shape != expected.shape:
+        return f"shape {output.shape}, expected {expected.shape}"
     if not tolerance:
-        differing = np.count_nonzero(found != expected)
+        differing = np.count_nonzero(output != expected)
         return f"{differing} of {expected.size} elements differ" if differing else None
-    error = np.abs(found.astype(np.float64) - expected).max(initial=0)
+    error = np.abs(output.astype(np.float64) - expected).max(initial=0)
     most = tolerance * np.abs(expected.astype(np.float64)).max(initial=0)
     return f"an error of {error:.3g}, {most:.3g} is allowed" if not error <= most else None
 
 
 def measure(suite, case, workers, threads, rounds, quiet, turn=TURN, limit=True):
-    """The row of a case. Raises UnequalError, which names who is wrong and how, before anything is timed."""
+    """Measure a case and return its `Row`.
+
+    Raises UnequalError, which names the contender and the difference, before anything is timed.
+    """
     threads = case.threads or threads
     turns, absent, wrong, expected = [], {}, [], None
     for worker in workers:
         outputs, without = worker.prepare(case, threads)
         absent |= without
-        for title, (found, tolerance) in outputs.items():
+        for title, (output, tolerance) in outputs.items():
             if expected is None:
                 expected = case.expected()
-            if how := unequal(expected, found, tolerance):
+            if how := unequal(expected, output, tolerance):
                 wrong.append(f"{title}: {how}")
             turns.append((worker, title))
     if wrong:
@@ -114,8 +117,10 @@ def measure(suite, case, workers, threads, rounds, quiet, turn=TURN, limit=True)
             quiet.wait()
             times[title].append(worker.time(title, turn))
     least, bound = limits.seconds(case, threads) if limit and turns else (None, "")
-    medians = {title: statistics.median(found) for title, found in times.items()}
-    return Row(case.name, suite, threads, medians, least, bound, absent, {t: min(found) for t, found in times.items()})
+    medians = {title: statistics.median(seconds) for title, seconds in times.items()}
+    return Row(
+        case.name, suite, threads, medians, least, bound, absent, {t: min(seconds) for t, seconds in times.items()}
+    )
 
 
 def say(text):

@@ -25,7 +25,7 @@ def _shape(name, size, channels, outputs, **changes):
 
 
 def _threads():
-    """The same on one thread and on two."""
+    """List ResNet-18's convolutions and a square product, each on one thread and on two."""
     shapes = [Conv(name=f"{s}x{s}x{c}", batch=1, size=s, channels=c, outputs=c) for s, c in RESNET]
     return [
         replace(case, name=f"{case.name}, {of_threads(n)}", threads=n)

@@ -6,7 +6,7 @@ from .contenders import OURS
 
 
 def duration(seconds):
-    """Three figures and a unit.
+    """Format a duration with three figures and a unit.
 
     >>> duration(12.3e-9), duration(123.4e-6), duration(0.0456), duration(1.2), duration(None)
     ('12.3 ns', '123 us', '45.6 ms', '1.2 s', '')
@@ -20,7 +20,7 @@ def duration(seconds):
 
 
 def suite_table(rows):
-    """The rows of one suite; a column for each contender that takes part, notes below on those that do not."""
+    """Format the rows of one suite: a column for each contender that takes part, notes below on the others."""
     titles = list(dict.fromkeys(title for row in rows for title in row.seconds if title != OURS))
     lines = [
         [
@@ -40,7 +40,7 @@ def suite_table(rows):
 
 
 def in_cases(names):
-    """Which cases, or how many."""
+    """List the cases by name, or by their number if they are more than three."""
     return f" in {', '.join(names)}" if len(names) < 4 else f" in {len(names)} cases, {names[0]} to {names[-1]}"
 
 
@@ -49,7 +49,7 @@ def of_threads(n):
 
 
 def notes(rows):
-    """One line for each reason not to take part."""
+    """Return one line for each reason why a contender does not take part."""
     reasons = {}
     for row in rows:
         for title, why in row.absent.items():
@@ -61,7 +61,7 @@ def notes(rows):
 
 
 def legend(products, popcounts, threads):
-    """What the last columns mean."""
+    """Explain the last columns of the table: ratio, limit and share."""
     rate = f"{products / 1e12:.2f} T/s ({of_threads(threads)}"
     rate += f"; by a popcount of each word {popcounts / 1e12:.2f})" if popcounts else ")"
     return (

@@ -26,19 +26,21 @@ class WorkerError(RuntimeError):
 
 
 def median_seconds(call, seconds, counted=None):
-    """Median of the calls that fit into `seconds`, at least two, or of what `counted` says of them. One before them,
-    which wakes threads that sleep and fills the cache, and a first eighth of them do not count."""
+    """Return the median seconds of the calls that fit into `seconds` (at least two), or of `counted(result)` of each.
+
+    An earlier call, which wakes threads and fills the cache, and the first eighth of the calls do not count.
+    """
     call()
     times, began = [], time.perf_counter()
     while len(times) < 2 or time.perf_counter() - began < seconds:
         start = time.perf_counter()
-        found = call()
-        times.append(time.perf_counter() - start if counted is None else counted(found))
+        result = call()
+        times.append(time.perf_counter() - start if counted is None else counted(result))
     return statistics.median(times[len(times) // 8 :])
 
 
 def serve(name, pipe):
-    """The child's loop: (verb, arguments) in, ("ok", answer) or ("error", text) out, until "stop"."""
+    """Serve requests of the parent, until "stop": (verb, arguments) in, ("ok", answer) or ("error", text) out."""
     contender, entries = None, {}
     while True:
         verb, *args = pipe.recv()
@@ -66,20 +68,29 @@ def serve(name, pipe):
 
 
 class Worker:
-    """The parent's end of one library's process, which runs `python`: a library may need an environment of its own."""
+    """A process that runs one library by the interpreter `python`, seen from the parent.
+
+    A library may need an environment of its own.
+    """
+
+    MODULE = "benchmarks.cpu.worker"
 
     def __init__(self, name, threads, python=sys.executable):
         self.name, self.version = name, None
         self._pipe, theirs = Pipe()
         try:
             self._process = subprocess.Popen(
-                [python, "-m", "benchmarks.cpu.worker", name, str(theirs.fileno())],
-                env=os.environ | dict.fromkeys(_POOLS, str(threads)),  # read once, when a library is loaded
+                [python, "-m", self.MODULE, name, str(theirs.fileno())],
+                env=os.environ | self.settings(threads),  # read once, when a library is loaded
                 pass_fds=[theirs.fileno()],
                 cwd=ROOT,
             )
         finally:
             theirs.close()
+
+    def settings(self, threads):
+        """Return variables of the environment that libraries read."""
+        return dict.fromkeys(_POOLS, str(threads))
 
     def start(self):
         """Load the library: None, or why it does not take part."""
@@ -101,7 +112,7 @@ class Worker:
         return answer
 
     def stop(self):
-        """End the process; it is killed where it does not listen."""
+        """End the process, and kill it if it does not react within 5 seconds."""
         try:
             self._pipe.send(("stop",))
         except OSError:
@@ -126,7 +137,7 @@ class Worker:
         return "error", f"no answer in {seconds} s"
 
     def _ended(self):
-        """The exit code, or None of a process that is still there after 5 seconds."""
+        """Wait for the process at most 5 seconds and return its exit code, or None if it still runs."""
         try:
             return self._process.wait(5)
         except subprocess.TimeoutExpired:

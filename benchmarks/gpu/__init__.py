@@ -1,1 +1,1 @@
-"""One command for a machine with a GPU: its tests, then times by events against what else runs there."""
+"""Benchmarks for a machine with a GPU: the tests that need one, then times by events, compared with other libraries."""

@@ -16,13 +16,13 @@ def by_cupy(xp):
             stream.begin_capture()
             try:
                 for _ in range(count):
-                    made = call()
+                    result = call()
             except BaseException:
                 with suppress(Exception):  # that the capture is invalid, which would hide why
                     stream.end_capture()
                 raise
             graph = stream.end_capture()
-        return lambda kept=(pool, held, made): graph.launch()
+        return lambda buffers=(pool, held, result): graph.launch()
 
     return capture
 

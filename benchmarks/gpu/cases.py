@@ -1,4 +1,4 @@
-"""What is timed, by suite: what says most comes first, for runs that end before they are through."""
+"""Cases by suite, the most telling ones first, since a run may end early."""
 
 from ..cpu.cases import Conv, Network, Pack, Product
 

@@ -11,23 +11,27 @@ ROOT = Path(__file__).resolve().parents[2]
 # Kernels with shared memory, races and atomics; products of many blocks, in the largest tile of bmma and of wgmma
 SANITIZED = "conv2d or linear or quantize or top_k or argsort or many_blocks"
 _MARKED = re.compile(r"^@(pytest\.mark\.gpu|GPUS)$", re.MULTILINE)
-SANITIZER = "compute-sanitizer", "--error-exitcode", "99"
+# Without the driver's errors: Numba asks for functions that a driver may lack, and goes on
+SANITIZER = "compute-sanitizer", "--error-exitcode", "99", "--report-api-errors", "no"
 _SHORT = ("--tb=short", "--maxfail=5", "-p", "no:cacheprovider", "-o", "addopts=")
 
 
 def files():
-    """Those that have tests for a GPU: others may need packages that no test on a GPU needs."""
-    found = sorted(f for f in (ROOT / "tests").rglob("test_*.py") if _MARKED.search(f.read_text()))
-    return [f.relative_to(ROOT).as_posix() for f in found]
+    """List the test files that have tests for a GPU: others may import packages that no GPU test needs."""
+    marked = sorted(f for f in (ROOT / "tests").rglob("test_*.py") if _MARKED.search(f.read_text()))
+    return [f.relative_to(ROOT).as_posix() for f in marked]
 
 
 def tests(only, seconds):
-    """Lines of what failed."""
+    """Run the tests for a GPU and return a line for each failure."""
     return _run(_pytest(only), seconds)
 
 
 def sanitized(only, seconds):
-    """The same for a few of them; a device that the sanitizer cannot look into fails nothing."""
+    """Run some GPU tests under compute-sanitizer and return a line for each failure.
+
+    Returns no lines if the sanitizer is not installed or does not support the device.
+    """
     if not shutil.which("compute-sanitizer"):
         print("without compute-sanitizer: it is not installed")
         return []
@@ -35,7 +39,7 @@ def sanitized(only, seconds):
 
 
 def pytest_of(only, names):
-    """The command for the tests in some files that need a GPU, all of them or those whose names match."""
+    """Return the command that runs the GPU tests in the files `names`; `only` selects tests by name."""
     return (sys.executable, "-m", "pytest", "-q", "-m", "gpu", *_SHORT, *names, *(("-k", only) if only else ()))
 
 

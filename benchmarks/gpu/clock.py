@@ -35,22 +35,22 @@ def times(xp, entries, rounds):
                 continue
             graph()
             turns[title, "warm"], singles[title] = (graph, _count(_turn(xp, graph, 1)), many), single
-    found = {key: [] for key in turns}
+    turn_seconds = {key: [] for key in turns}
     for _ in range(rounds):
         for key, (call, count, calls) in turns.items():
             with patch.dict(os.environ, entries[key[0]].environment):
-                found[key].append(_turn(xp, call, count) / calls)
-    made = {title: {} for title in entries}
-    for (title, how), seconds in found.items():
-        made[title][how] = median(seconds)
+                turn_seconds[key].append(_turn(xp, call, count) / calls)
+    medians = {title: {} for title in entries}
+    for (title, how), seconds in turn_seconds.items():
+        medians[title][how] = median(seconds)
     for title, call in singles.items():
         with patch.dict(os.environ, entries[title].environment):
-            made[title]["cold"] = _cold(xp, call)
-    return made, without
+            medians[title]["cold"] = _cold(xp, call)
+    return medians, without
 
 
 def seconds(xp, call, rounds):
-    """Median seconds of a call."""
+    """Return the median seconds of a call over `rounds` rounds."""
     call()
     count = _count(_turn(xp, call, 1))
     return median(_turn(xp, call, count) for _ in range(rounds))
@@ -62,11 +62,11 @@ def _count(once):
 
 def _cold(xp, call):
     buffer = xp.zeros(2 * xp.cuda.Device(0).attributes.get("L2CacheSize", _L2), "uint8")
-    found = []
+    turn_seconds = []
     for i in range(_COLD):
         buffer.fill(i)
-        found.append(_turn(xp, call, 1))
-    return median(found)
+        turn_seconds.append(_turn(xp, call, 1))
+    return median(turn_seconds)
 
 
 def _turn(xp, call, count):

@@ -23,16 +23,20 @@ PARTS = ("tests", "sanitizer", "times")
 
 
 def parser(add):
-    made = add("gpu", help="GPU kernels: tests, then times", description=__doc__)
-    made.add_argument("--part", action="append", choices=PARTS, help="one of the parts, may be repeated; all")
-    made.add_argument("--suite", action="append", choices=SUITES, help="one of the suites of times, may be repeated")
-    made.add_argument("--only", default="", help="cases, or tests, whose names have this text")
-    made.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
-    made.add_argument("--budget", type=count, default=540, help="seconds, after which no case begins")
-    made.add_argument("--json", metavar="OUT", help="write rows to this file as they are made; go on behind its own")
-    made.add_argument("--plan", action="store_true", help="the first minutes on a GPU, step by step, to --json")
-    made.add_argument("--seconds", type=count, default=1800, help="of the whole plan")
-    made.set_defaults(run=main)
+    subparser = add("gpu", help="GPU kernels: tests, then times", description=__doc__)
+    subparser.add_argument("--part", action="append", choices=PARTS, help="one of the parts, may be repeated; all")
+    subparser.add_argument(
+        "--suite", action="append", choices=SUITES, help="one of the suites of times, may be repeated"
+    )
+    subparser.add_argument("--only", default="", help="cases, or tests, whose names have this text")
+    subparser.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
+    subparser.add_argument("--budget", type=count, default=540, help="seconds, after which no case begins")
+    subparser.add_argument(
+        "--json", metavar="OUT", help="write rows to this file as they are made; go on behind its own"
+    )
+    subparser.add_argument("--plan", action="store_true", help="the first minutes on a GPU, step by step, to --json")
+    subparser.add_argument("--seconds", type=count, default=1800, help="of the whole plan")
+    subparser.set_defaults(run=main)
 
 
 def main(args):
@@ -62,7 +66,7 @@ def main(args):
 
 
 def timed(args, xp, record, end):
-    """Rows of all cases that are asked for and that the record lacks, as far as time goes."""
+    """Time the cases that `args` selects and that the record lacks, until the time `end`."""
     rates, left = (limits.products_per_second(xp), limits.bytes_per_second(xp)), []
     for case in (case for suite in args.suite or SUITES for case in SUITES[suite]):
         if args.only not in case.name or case.name in record.rows:

@@ -1,4 +1,4 @@
-"""Who is timed on the GPU. As in `benchmarks.cpu.contenders`, an entry's call is what each new input costs."""
+"""Contenders on the GPU. As in `benchmarks.cpu.contenders`, an entry's call does what each new input needs."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -63,7 +63,7 @@ def is_ours(title):
 
 @lru_cache(1)
 def packed(case):
-    """Both operands of a case, packed on the CPU."""
+    """Pack both operands of a case on the CPU."""
     return tuple(qa.encode(a, values=levels(1)) for a in case.inputs().values())
 
 
@@ -97,7 +97,7 @@ def _to_device(x):
 
 
 def forced(case, xp, units):
-    """Ours by the units of that name, whatever suits the shape."""
+    """Build our entry on the units of that name, which may differ from the ones chosen for the shape."""
     with patch.dict(os.environ, {isa.VARIABLE: units}):
         isa.best(first_gpu("gpu")[1])  # an error where this GPU lacks them
     return ours(case, xp)._replace(environment={isa.VARIABLE: units})
@@ -108,7 +108,10 @@ def _waits(call, count):
 
 
 def network(case, xp):
-    """Raw inputs to scores; as a graph with what its caller pays too, a copy of the inputs and a launch each."""
+    """Build an entry of a network, from raw inputs to scores.
+
+    Its graph includes a copy of the inputs and one launch a call.
+    """
     layers, host = qa.nn.load_network(case.path).to_device("cuda"), case.inputs()["x"]
 
     def capture(call, count):
@@ -127,7 +130,7 @@ def network(case, xp):
 
 
 def pack_kernel(case, xp):
-    """Packing without the question whether there is a NaN, whose answer is waited for."""
+    """Build an entry of packing without the check for NaN, for whose answer the host would wait."""
     host = case.inputs()["x"]
     rows, length = host.shape
     device = device_of(xp.asarray(host[:1]))
@@ -146,13 +149,16 @@ def pack_kernel(case, xp):
 
 
 def copy(case, xp):
-    """A read and a write of as many bytes as packing reads."""
+    """Build an entry that copies the input within the device: packing reads as many bytes."""
     host = case.inputs()["x"]
     return entry(host, xp.asarray, lambda x: x.copy(), qa.asnumpy, lambda y: qa.asnumpy(y) >= 0, by_cupy(xp))
 
 
 def convolution(case):
-    """PyTorch's channels-last fp16, that is cuDNN's, to floats. Sums are whole numbers, whatever the algorithm."""
+    """Build an entry of PyTorch's channels-last float16 convolution (cuDNN), with float16 out.
+
+    All sums are whole numbers, whatever the algorithm.
+    """
     import torch
 
     def load(a):
@@ -172,7 +178,8 @@ def convolution(case):
 
 
 def byte_convolution(case):
-    """The matrix product of a convolution of bytes, of windows copied side by side before: PyTorch has none."""
+    """Build an entry of the int8 matrix product of a convolution, whose windows are copied before: PyTorch has no int8
+    convolution."""
     import torch
 
     x, w = case.inputs().values()
@@ -236,6 +243,6 @@ def expected(case):
 
 
 def ends(a):
-    """The first and the last rows, on the CPU."""
+    """Return the first and the last `ROWS` rows, on the CPU; all rows if they are few."""
     parts = [a] if len(a) <= 2 * ROWS else [a[:ROWS], a[-ROWS:]]
     return np.concatenate([part.cpu().numpy() if hasattr(part, "cpu") else qa.asnumpy(part) for part in parts])

@@ -35,7 +35,7 @@ def kernels():
 
 
 def compared(planes=(2, 4, 8), pixels=_PIXELS):
-    """Rows of seconds a call, by Numba's events; equal sums are checked."""
+    """Time both orders of planes by Numba's events and return rows of seconds a call; their sums must be equal."""
     from numba import cuda
 
     rows, rng = [], np.random.default_rng(0)
@@ -44,13 +44,13 @@ def compared(planes=(2, 4, 8), pixels=_PIXELS):
         orders = words.reshape(-1), np.ascontiguousarray(words.transpose(1, 0, 2)).reshape(-1)
         sums = []
         for (name, kernel), order in zip(kernels().items(), orders, strict=True):
-            there, out = cuda.to_device(order), cuda.device_array(pixels * _WORDS, np.int64)
+            words_on_device, out = cuda.to_device(order), cuda.device_array(pixels * _WORDS, np.int64)
             call = kernel[-(-out.size // 256), 256]
-            call(there, count, out)
+            call(words_on_device, count, out)
             begin, end = cuda.event(), cuda.event()
             begin.record()
             for _ in range(_CALLS):
-                call(there, count, out)
+                call(words_on_device, count, out)
             end.record()
             end.synchronize()
             rows.append({"order": name, "planes": count, "seconds": begin.elapsed_time(end) / 1000 / _CALLS})

@@ -1,4 +1,4 @@
-"""What bounds a case on this GPU: multiplying bits, on tensor cores or ordinary units, and its memory."""
+"""Bounds of a case on this GPU: its rate of bit products, on tensor cores or ordinary units, and its memory."""
 
 from quantarray.cuda.runtime import isa
 
@@ -12,22 +12,22 @@ _COPIED = 1 << 30
 
 
 def products_per_second(xp):
-    """Products of two bits on the units that suit this GPU; by popcount where its tensor cores' rate is not known.
+    """Return the products of two bits a second on the units chosen for this GPU, at the highest clock.
 
-    At the highest clock; nothing where the device does not say it.
+    If the rate of its tensor cores is unknown, it is that of popcounts; 0 if the device does not tell its clock.
     """
-    found, properties = xp.cuda.Device(0).attributes, xp.cuda.runtime.getDeviceProperties(0)
+    attributes, properties = xp.cuda.Device(0).attributes, xp.cuda.runtime.getDeviceProperties(0)
     capability = properties["major"], properties["minor"]
     rate = _TENSOR.get((isa.best(capability), capability), _POPCOUNTS * 32)
-    return found["MultiProcessorCount"] * rate * found.get("ClockRate", 0) * 1000
+    return attributes["MultiProcessorCount"] * rate * attributes.get("ClockRate", 0) * 1000
 
 
 def bytes_per_second(xp):
-    """Bytes read and written by a copy within the device's memory."""
+    """Measure the bytes read and written a second by a copy within the device's memory."""
     x = xp.arange(_COPIED // 8)
     return 2 * _COPIED / seconds(xp, x.copy, 5)
 
 
 def least_seconds(case, products, nbytes):
-    """The time that no kernel goes below, by rates of products and of bytes."""
+    """Return the least seconds of a case at these rates of products and bytes a second."""
     return max(case.products / products if products else 0, case.nbytes / nbytes)

@@ -20,12 +20,12 @@ class LostError(RuntimeError):
 
 
 def described(xp):
-    """What the figures are measured on."""
-    found = xp.cuda.runtime.getDeviceProperties(0)
-    name = found["name"]
+    """Describe the device, the driver and the versions of the packages."""
+    properties = xp.cuda.runtime.getDeviceProperties(0)
+    name = properties["name"]
     return {
         "device": name.decode() if isinstance(name, bytes) else name,
-        "compute_capability": f"{found['major']}.{found['minor']}",
+        "compute_capability": f"{properties['major']}.{properties['minor']}",
         "driver": xp.cuda.runtime.driverGetVersion(),
         "cupy": xp.__version__,
         **{name: version_of(name) for name in ("numba-cuda", "torch")},
@@ -76,7 +76,7 @@ def measured(case, xp, rounds, rates):
 
 
 def _check_context(xp, case, title, how):
-    """LostError where nothing runs any more: memory was touched that is not there, or a kernel did not end."""
+    """Raise LostError if the context can run nothing more: after an invalid access or a kernel that did not end."""
     try:
         xp.cuda.runtime.deviceSynchronize()
     except Exception as error:
@@ -87,7 +87,7 @@ def _check_context(xp, case, title, how):
 
 
 def _give_back(xp):
-    """Memory that CuPy and PyTorch keep, which the other may need."""
+    """Free the memory that CuPy and PyTorch hold unused, since the other library may need it."""
     xp.get_default_memory_pool().free_all_blocks()
     try:
         import torch
@@ -98,7 +98,7 @@ def _give_back(xp):
 
 
 def clocks():
-    """What nvidia-smi says just after a case, or nothing."""
+    """Ask nvidia-smi for clocks, temperature and power just after a case; None if it is missing or fails."""
     if not shutil.which("nvidia-smi"):
         return None
     done = subprocess.run(

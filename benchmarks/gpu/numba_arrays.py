@@ -16,13 +16,17 @@ from quantarray.ops.quantize import prepared_schemes
 _TURNS = 5
 _PRODUCT = ("conv", "conv_weights")  # the second lays weights out for the first
 _ONLY_CPU = (  # faster kernels for what others do too, without a CUDA twin
-    "depthwise_bytes", "encode_grid", "encode_grid_small", "encode_groups", "encode_range", "encode_small", "rescale",
-    "sliced", "unroll",
+    "decode_uniform", "depthwise_bytes", "elementwise", "encode_grid", "encode_grid_small", "encode_groups",
+    "encode_range",
+    "encode_small", "rescale", "sliced", "unroll",
 )  # fmt: skip
 
 
 def moved_kernel(name, times):
-    """The CUDA kernel `name` for host arrays; seconds of a call go to `times`, without and with transfers (`moved`)."""
+    """Return a function that runs the CUDA kernel `name` on host arrays and appends its seconds to `times`.
+
+    "called" is the time of the kernel only, "moved" includes the transfers.
+    """
     from numba import cuda
 
     run = getattr(import_module(f"quantarray.cuda.{registry._FILES[name]}"), name)
@@ -38,7 +42,7 @@ def moved_kernel(name, times):
 
 
 def _moved(a, copies):
-    """Arrays of words and values on the device; tables stay, since launches move those themselves."""
+    """Copy arrays of words and values to the device; tables stay on the host, since launches copy these themselves."""
     from numba import cuda
 
     if isinstance(a, np.ndarray):
@@ -51,7 +55,7 @@ def _moved(a, copies):
 
 
 def _round_trip(cuda, run, args):
-    """Seconds from arrays on the host to the result in the last of them."""
+    """Measure the seconds from arrays on the host to the result on the host, in the last of `args`."""
     begin, copies = time.perf_counter(), {}
     arrays = [_moved(a, copies) for a in args]
     run(*arrays)
@@ -69,7 +73,7 @@ def _seconds(cuda, run, args):
 
 @contextmanager
 def on_cuda(names, times):
-    """Public functions take the CUDA kernels `names` for what they do by the CPU's."""
+    """Let public functions use the CUDA kernels `names` in place of the CPU's, within the context."""
     twin = registry._twin
     chosen = import_module("quantarray.cuda.costs").integer_kernel
     cached = registry.kernel, registry.has_kernel, registry.integer_kernel
@@ -107,7 +111,7 @@ def _bits(a):
 
 
 def compared(seconds):
-    """A row for each case: equal to the CPU or not, and seconds."""
+    """Run each case on CUDA and return rows: equal to the CPU's result or not, and seconds."""
     rows, end = [], time.monotonic() + 0.8 * seconds
     for name, (kernels, call) in cases().items():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""One case for Nsight Compute or Systems: `python -m benchmarks.gpu.profile NAME`.
+"""Run one case for Nsight Compute or Systems: `python -m benchmarks.gpu.profile NAME`.
 
 cudaProfilerStart and Stop enclose the calls that count, after kernels are compiled and weights laid out. Layers of a
 network are ranges of NVTX.
@@ -29,7 +29,7 @@ def profiled(xp):
 
 
 def call_of(name, xp):
-    """The call of a case, on arrays that lie on the GPU."""
+    """Return the call of a case, on arrays that lie on the GPU."""
     rng = np.random.default_rng(0)
 
     def bits(*shape):

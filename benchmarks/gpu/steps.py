@@ -30,7 +30,7 @@ SECTIONS = (
 
 
 def versions(seconds):
-    """What is here and what is missing; all that does not need the missing runs all the same."""
+    """Report the versions of packages and tools, and print which are missing; later steps skip what needs those."""
     from quantarray.backends.diagnosis import version_of
 
     missing = {name: what for name, what in NEEDED.items() if not find_spec(name)}
@@ -42,7 +42,7 @@ def versions(seconds):
 
 
 def one_kernel(seconds):
-    """A kernel of one line on Numba's arrays: compiler, linker and driver go together."""
+    """Compile and run a kernel of one line on Numba's arrays: a check of compiler, linker and driver together."""
     import numpy as np
     from numba import cuda
 
@@ -62,7 +62,7 @@ def one_kernel(seconds):
 
 
 def numba_arrays(seconds):
-    """Products and packing on Numba's arrays, compared with the CPU and timed, with and without transfers."""
+    """Run products and packing on Numba's arrays, compare them with the CPU, time them with and without transfers."""
     from .numba_arrays import compared
 
     return {"rows": compared(seconds)}
@@ -81,7 +81,7 @@ def tests_of_wgmma(seconds):
 
 
 def tests_of_arrays(seconds):
-    """Of devices, exchange with other libraries, networks; products were tested before."""
+    """Run the tests of devices, of exchange with other libraries and of networks, without those of products."""
     files = [name for name in checks.files() if "gpu_products" not in name]
     return _tests("", *files, seconds)
 
@@ -105,12 +105,12 @@ def first_packing(seconds):
 
 
 def tables(seconds):
-    """All cases, as far as time goes."""
+    """Time all cases, as far as the time allows."""
     return _times(seconds)
 
 
 def _times(seconds, *how):
-    """What `python -m benchmarks gpu --part times` writes."""
+    """Run `python -m benchmarks gpu --part times` and return the times that it wrote."""
     from tempfile import TemporaryDirectory
 
     _needs("cupy")
@@ -123,19 +123,19 @@ def _times(seconds, *how):
 
 
 def counters(seconds):
-    """Nsight Compute's sections of each kernel, on calls that `profile` brackets for it."""
+    """Collect Nsight Compute's sections of each kernel, on the calls that `profile` marks for it."""
     from .profile import CASES
 
     _needs("cupy")
     _needs_tool("ncu")
     sections = [word for name in SECTIONS for word in ("--section", name)]
-    found = {}
+    profiles = {}
     for name in CASES:
         if name == "wgmma" and os.environ.get("QUANTARRAY_PLAN_WGMMA") == "no":
             continue
         command = ["ncu", "--profile-from-start", "off", "--nvtx", *sections, sys.executable, "-m"]
-        found[name] = _ran([*command, "benchmarks.gpu.profile", name], seconds / len(CASES), fails=False)
-    return {"profiles": found}
+        profiles[name] = _ran([*command, "benchmarks.gpu.profile", name], seconds / len(CASES), fails=False)
+    return {"profiles": profiles}
 
 
 def sweep_of_tiles(seconds):
@@ -146,7 +146,7 @@ def sweep_of_tiles(seconds):
 
 
 def sweep_of_stages(seconds):
-    """Three and more stages, and one run of `wgmma` without its proxy fence: for its price, not its results."""
+    """Time tiles of three and more stages, and `wgmma` without its proxy fence, to see the fence's cost."""
     from .sweeps import stages
 
     _needs("cupy")
@@ -154,7 +154,7 @@ def sweep_of_stages(seconds):
 
 
 def layouts(seconds):
-    """Planes outermost, as words lie, and beside the pixel."""
+    """Compare two layouts of planes: outermost, as in the package, and beside each other within a pixel."""
     from .layouts import compared
 
     return {"rows": compared()}
@@ -175,7 +175,7 @@ def _sanitized(tool, seconds):
 
 
 def _ran(command, seconds, fails=True):
-    """What a command prints at its end; an error if it fails, unless it may."""
+    """Run a command and return its exit code and last output; raises RuntimeError if it fails and `fails` is True."""
     try:
         done = subprocess.run(command, cwd=checks.ROOT, timeout=seconds, capture_output=True, text=True)
     except subprocess.TimeoutExpired as error:
@@ -188,7 +188,7 @@ def _ran(command, seconds, fails=True):
 
 
 class Missing(Exception):
-    """What a step needs is not installed."""
+    """A missing package or tool, which a step needs."""
 
 
 def _needs(*packages):
@@ -203,7 +203,7 @@ def _needs_tool(name):
 
 
 def has_device():
-    """Whether Numba finds a GPU."""
+    """Test if Numba finds a GPU."""
     try:
         import_module("quantarray.cuda.runtime.launch")
         from numba import cuda
@@ -217,26 +217,26 @@ def has_device():
 def main(name, out, seconds):
     step = globals()[name]
     if os.environ.get(FAIL) in (name, "all"):
-        found = {"status": FAILED, "error": "a fake failure"}
+        report = {"status": FAILED, "error": "a fake failure"}
     else:
-        found = _attempt(step, float(seconds))
-    Path(out).write_text(json.dumps(found))
-    return 1 if found["status"] == FAILED else 0
+        report = _attempt(step, float(seconds))
+    Path(out).write_text(json.dumps(report))
+    return 1 if report["status"] == FAILED else 0
 
 
 def _attempt(step, seconds):
-    """What a step gives, with how it ended. The first one looks at packages, for which no device is needed."""
-    there = has_device()
-    if not there and step is not versions:
+    """Run a step and return its report with a status. `versions`, the first step, needs no device."""
+    on_device = has_device()
+    if not on_device and step is not versions:
         return {"status": NO_DEVICE}
     try:
-        found = step(seconds)
+        report = step(seconds)
     except Missing as error:
         return {"status": SKIPPED, "why": str(error)}
     except Exception as error:
         traceback.print_exc()
         return {"status": FAILED, "error": f"{type(error).__name__}: {error}"}
-    return {"status": OK if there else NO_DEVICE, **found}
+    return {"status": OK if on_device else NO_DEVICE, **report}
 
 
 if __name__ == "__main__":

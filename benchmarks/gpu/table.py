@@ -10,15 +10,15 @@ BEST = ("warm", "called")  # the time that is compared: in a graph, or called wh
 
 
 def best(row, title):
-    found = row["seconds"].get(title, {})
-    return next((found[how] for how in BEST if how in found), None)
+    times = row["seconds"].get(title, {})
+    return next((times[how] for how in BEST if how in times), None)
 
 
 def line(row):
-    """All times of a case."""
+    """Format all times of a case as one line."""
     took = [
-        f"{title} " + ", ".join(f"{duration(s)} {how}" for how, s in found.items())
-        for title, found in row["seconds"].items()
+        f"{title} " + ", ".join(f"{duration(s)} {how}" for how, s in times.items())
+        for title, times in row["seconds"].items()
     ]
     missing = [f"without {title}: {why}" for title, why in row["absent"].items()]
     graphs = [f"{title} has no graph: {why}" for title, why in row["without_graph"].items()]
@@ -26,20 +26,20 @@ def line(row):
 
 
 def summary(rows):
-    """A table: ours, each peer, how many times as fast as the fastest peer, rates, limit and share."""
+    """Format a table: our times, each peer's, the fastest peer's time over ours, rates, limit and share."""
     titles = list(dict.fromkeys(title for row in rows for title in row["seconds"] if title != OURS))
     lines = []
     for row in rows:
         ours, peers = best(row, OURS), [best(row, title) for title in titles if not is_ours(title)]
         fastest = min((s for s in peers if s), default=None)
-        found = row["seconds"].get(OURS, {})
+        times = row["seconds"].get(OURS, {})
         lines.append(
             [
                 row["case"],
                 duration(ours),
-                duration(found.get("called")),
-                duration(found.get("cold")),
-                duration(found.get("moved")),
+                duration(times.get("called")),
+                duration(times.get("cold")),
+                duration(times.get("moved")),
                 *(duration(best(row, title)) for title in titles),
                 f"{fastest / ours:.2f}" if ours and fastest else "",
                 f"{row['operations'] / ours / 1e12:.3g}" if ours else "",
@@ -53,7 +53,7 @@ def summary(rows):
 
 
 def legend(products, nbytes):
-    """What the columns mean."""
+    """Explain the columns of the table."""
     rate, speed = f"{2 * products / 1e12:.0f} TOPS", f"{nbytes / 1e9:.0f} GB/s"
     return (
         "Times within a CUDA graph, inputs in the caches as far as they fit; called: one call after the other from "

@@ -1,4 +1,4 @@
-"""What is measured: inputs from a seed, the output that is right, and how much work the output needs at least."""
+"""Cases: inputs from a seed, the right output, and the least work that the output needs."""
 
 from .base import Case, draw, levels
 from .convolutions import Bases, Conv, correlate

@@ -1,4 +1,4 @@
-"""What every case has, and the values of its elements."""
+"""The base class of all cases, and the values of their elements."""
 
 import zlib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One row of a table.
+    """A case: one row of a table.
 
     `inputs()` is a dict of arrays, the same in every process; `expected()` what each contender's output must be
     once it is read as NumPy; `products` the products of two bits that the output is a sum of; `nbytes` the bytes that
@@ -23,14 +23,14 @@ class Case:
 
 
 def draw(rng, bits, shape):
-    """Values of an element, int8: -1 or 1, or two's complement of more bits."""
+    """Draw int8 elements of `bits` bits: -1 or 1 for one bit, two's complement integers for more."""
     if bits == 1:
         return rng.choice(np.array([-1, 1], np.int8), shape)
     return rng.integers(-(1 << bits - 1), 1 << bits - 1, shape, np.int8)
 
 
 def levels(bits):
-    """All values that `draw` gives.
+    """Return all values that `draw` can return.
 
     >>> list(levels(1)), list(levels(2))
     ([-1, 1], [-2, -1, 0, 1])

@@ -10,7 +10,7 @@ from .base import Case, draw
 
 
 def correlate(x, w, stride, padding):
-    """The convolution as a sum over taps, in x's float dtype: exact where that holds every sum."""
+    """Convolve as a sum over taps, in x's float dtype: exact where that dtype holds every sum."""
     margin = (padding, padding)
     x = np.pad(x, ((0, 0), margin, margin, (0, 0)))
     height, width = ((x.shape[i] - w.shape[i]) // stride + 1 for i in (1, 2))
@@ -23,16 +23,16 @@ def correlate(x, w, stride, padding):
 
 
 def by_groups(seen, tap):
-    """The products of [.. groups*c] and [groups*o c], group by group: [.. groups*o]."""
+    """Multiply `seen` [.. groups*c] and `tap` [groups*o c] group by group: [.. groups*o]."""
     groups = seen.shape[-1] // tap.shape[1]
     pixels, taps = (a.reshape(*a.shape[:axis], groups, -1, *a.shape[axis + 1 :]) for a, axis in ((seen, 3), (tap, 0)))
-    made = np.einsum("nhwgc,goc->nhwgo", pixels, taps, optimize=True)
-    return made.reshape(*seen.shape[:-1], len(tap))
+    products = np.einsum("nhwgc,goc->nhwgo", pixels, taps, optimize=True)
+    return products.reshape(*seen.shape[:-1], len(tap))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conv(Case):
-    """NHWC images and OHWI weights, padded by zeros so that stride 1 keeps the size.
+    """A convolution of NHWC images and OHWI weights, padded by zeros so that stride 1 keeps the size.
 
     `out` is "bits" (sums > 0), "int32", or "float32": the same sums, of an image that comes as float32.
     """
@@ -57,7 +57,7 @@ class Conv(Case):
 
     @property
     def shapes(self):
-        """Of image, weights and result."""
+        """(shape of the image, shape of the weights, shape of the result)."""
         after = (self.size + 2 * self.padding - self.kernel) // self.stride + 1
         return (
             (self.batch, self.size, self.size, self.channels),
@@ -71,8 +71,8 @@ class Conv(Case):
         return {"x": draw(rng, self.bits[0], x), "w": draw(rng, self.bits[1], w)}
 
     def expected(self):
-        given = self.inputs()
-        sums = correlate(given["x"].astype(np.float32), given["w"], self.stride, self.padding)
+        inputs = self.inputs()
+        sums = correlate(inputs["x"].astype(np.float32), inputs["w"], self.stride, self.padding)
         return sums > 0 if self.out == "bits" else sums.astype(self.out)
 
     @property
@@ -89,7 +89,7 @@ class Conv(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Bases(Case):
-    """ABC-Net: weights of 3 masks and images of 3 steps, 28x28x128 to as many.
+    """A convolution of ABC-Net: weights of 3 masks and images of 3 steps, 28x28x128 to 28x28x128.
 
     `out` is "float32", or "codes": how many of 7 cuts a sum passes.
     """
@@ -108,12 +108,12 @@ class Bases(Case):
 
     @property
     def factors(self):
-        """Of the output channels' weights."""
+        """factors[o] = 1 + o / 128: the scale of the weights of output channel o."""
         return 1 + np.arange(128, dtype=np.float32) / 128
 
     @lru_cache(1)  # noqa: B019
     def inputs(self):
-        """Bits of the masks, outermost, and the float32 values that they stand for."""
+        """Draw bits, with the masks or steps outermost, and return them with the float32 values that they stand for."""
         rng = self.random()
         shapes = {"x": (1, 28, 28, 128), "w": (128, self.kernel, self.kernel, 128)}
         bits = {name: rng.integers(0, 2, (3, *shape), dtype=np.uint8) for name, shape in shapes.items()}
@@ -122,11 +122,11 @@ class Bases(Case):
             for name, scale in (("x", self.steps), ("w", self.masks))
         }
         values["w"] *= self.factors[:, None, None, None]
-        return values | {f"{name}_bits": found for name, found in bits.items()}
+        return values | {f"{name}_bits": planes for name, planes in bits.items()}
 
     def expected(self):
-        given = self.inputs()
-        sums = correlate(given["x"].astype(np.float64), given["w"], 1, self.padding)
+        inputs = self.inputs()
+        sums = correlate(inputs["x"].astype(np.float64), inputs["w"], 1, self.padding)
         return sums.astype(np.float32) if self.out == "float32" else np.searchsorted(self.cuts, sums).astype(np.uint8)
 
     @property

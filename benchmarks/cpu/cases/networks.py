@@ -38,7 +38,7 @@ class Network(Case):
         return self._of_batch(self.plain().expected)
 
     def _of_batch(self, a):
-        """The first so many, from the first on again where the file has fewer."""
+        """Return the first `batch` rows of `a`, beginning again at the first row if the file has fewer."""
         return a if self.batch is None else a[np.arange(self.batch) % len(a)]
 
     @lru_cache(1)  # noqa: B019

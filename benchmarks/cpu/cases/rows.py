@@ -24,9 +24,9 @@ class Product(Case):
         return {"x": draw(rng, self.bits[0], (self.m, self.k)), "w": draw(rng, self.bits[1], (self.n, self.k))}
 
     def expected(self):
-        given = self.inputs()
+        inputs = self.inputs()
         kind = np.float32 if sum(self.bits) < 14 and self.bits[0] * self.bits[1] < 9 else np.float64
-        return (given["x"].astype(kind) @ given["w"].astype(kind).T).astype(np.int32)
+        return (inputs["x"].astype(kind) @ inputs["w"].astype(kind).T).astype(np.int32)
 
     @property
     def products(self):
@@ -39,7 +39,7 @@ class Product(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Pack(Case):
-    """Rows of values to rows of bits: `source` is float32 or float16 (x >= 0), uint8 or bool (x is not 0)."""
+    """A packing of rows of values into bits: x >= 0 for float32 and float16, x != 0 for uint8 and bool (`source`)."""
 
     source: str
     rows: int = 4096
@@ -67,7 +67,7 @@ class Pack(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Unpack(Case):
-    """Rows of bits to a uint8 each."""
+    """An unpacking of rows of bits, to one uint8 a bit."""
 
     rows: int = 4096
     length: int = 4096
@@ -87,7 +87,10 @@ class Unpack(Case):
 
 @dataclass(frozen=True, kw_only=True)
 class Search(Case):
-    """Distances of the nearest rows by Hamming distance, nearest first; which of equals is found is left open."""
+    """A search for the k rows of the least Hamming distance: the output has the distances, in ascending order.
+
+    Row numbers are not compared, since rows of equal distance may come in any order.
+    """
 
     rows: int = 1_000_000
     length: int = 1024
@@ -101,9 +104,9 @@ class Search(Case):
         return {"rows": rows, "queries": queries}
 
     def expected(self):
-        given = self.inputs()
-        found = [np.bitwise_count(given["rows"] ^ q).sum(1, dtype=np.int32) for q in given["queries"]]
-        return np.stack([np.sort(np.partition(d, self.k - 1)[: self.k]) for d in found])
+        inputs = self.inputs()
+        distances = [np.bitwise_count(inputs["rows"] ^ q).sum(1, dtype=np.int32) for q in inputs["queries"]]
+        return np.stack([np.sort(np.partition(d, self.k - 1)[: self.k]) for d in distances])
 
     @property
     def products(self):

@@ -1,10 +1,10 @@
-"""One file a library. Each has
+"""Contenders, one file a library. Each has
 
-    version()              the library's version; ImportError where it is not installed
-    entries(case, threads) {title: Entry, or a line that says why it does not take part}; {} where it has no such thing
+    version()              the library's version; ImportError if it is not installed
+    entries(case, threads) {title: Entry, or the reason why it does not take part}; {} if it has no such operation
 
-An entry's `call` is what is timed: all that a caller has to do for each new input, and nothing that is done once for
-fixed weights. `read` turns what it gives into NumPy, outside the time.
+An entry's `call` is timed: it has all that a caller must do for each new input, and nothing that is done once for fixed
+weights. `read` converts its result to NumPy, outside the time.
 """
 
 import time
@@ -32,10 +32,10 @@ def load(name):
     return import_module(f"{__name__}.{name}")
 
 
-def split(found):
+def split(offered):
     """(entries, lines of those that do not take part)."""
-    absent = {title: entry for title, entry in found.items() if isinstance(entry, str)}
-    return {title: entry for title, entry in found.items() if title not in absent}, absent
+    absent = {title: entry for title, entry in offered.items() if isinstance(entry, str)}
+    return {title: entry for title, entry in offered.items() if title not in absent}, absent
 
 
 def attempt(make, *args):
@@ -47,7 +47,7 @@ def attempt(make, *args):
 
 
 def fastest(entries):
-    """Of several ways that a library has, the one whose calls take least; the second call of each counts."""
+    """Return the entry whose calls take least time (median of 5 after a first call); a reason if all are absent."""
     usable = [entry for entry in entries if isinstance(entry, Entry)]
     if not usable:
         return entries[0]

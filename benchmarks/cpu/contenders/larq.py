@@ -60,7 +60,7 @@ def converted(case):
 def entry(case, model, threads, indirect):
     interpreter, x = LiteInterpreter(model, threads, False, indirect, False), case.inputs()["x"].astype(np.float32)
 
-    def read(found):
-        return found[0] > 0 if case.out == "bits" else found[0].astype(case.out)
+    def read(outputs):
+        return outputs[0] > 0 if case.out == "bits" else outputs[0].astype(case.out)
 
     return Entry(lambda: interpreter.predict([x]), read)

@@ -26,7 +26,7 @@ def entries(case, threads):
 
 
 def split(rows, threads):
-    """Ranges of rows, one a thread.
+    """Split `rows` into one range (first, end) for each thread.
 
     >>> split(5, 2)
     [(0, 2), (2, 5)]
@@ -34,14 +34,14 @@ def split(rows, threads):
     return [(rows * t // threads, rows * (t + 1) // threads) for t in range(threads)]
 
 
-def over_rows(kernel, x, kept, out, threads):
-    """A call that fills `out` [m n] by ranges of rows."""
+def over_rows(kernel, x, packed, out, threads):
+    """Return a call that fills `out` [m n], a range of rows on each thread."""
     if threads == 1 or len(x) < threads:
-        return lambda: kernel(x, kept, out=out)
+        return lambda: kernel(x, packed, out=out)
     pool, parts = ThreadPoolExecutor(threads), split(len(x), threads)
 
     def call():
-        waiting = [pool.submit(kernel, x, kept, out=out, start_row=a, end_row=b) for a, b in parts]
+        waiting = [pool.submit(kernel, x, packed, out=out, start_row=a, end_row=b) for a, b in parts]
         for part in waiting:
             part.result()
         return out

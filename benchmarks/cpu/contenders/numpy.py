@@ -36,14 +36,14 @@ def search(case):
     rows, queries = case.inputs()["rows"], case.inputs()["queries"]
 
     def call():
-        found = []
+        results = []
         for q in queries:
             distances = np.concatenate(
                 [np.bitwise_count(rows[i : i + 4096] ^ q).sum(1, dtype=np.uint16) for i in range(0, len(rows), 4096)]
             )
             nearest = np.argpartition(distances, case.k - 1)[: case.k]
-            found.append(np.sort(distances[nearest]))
-        return np.stack(found)
+            results.append(np.sort(distances[nearest]))
+        return np.stack(results)
 
     return Entry(call, np.asarray)
 

@@ -32,7 +32,7 @@ def entries(case, threads):
 
 
 def session(op, constants, names, x, shape, dtype, threads, **attributes):
-    """A call of a graph of one node whose inputs `names` are the bound x and constants."""
+    """Return a call of a graph of one node, with x and the constants bound to its inputs `names`."""
     node = helper.make_node(op, names, ["y"], **attributes)
     graph = helper.make_graph(
         [node],
@@ -46,21 +46,21 @@ def session(op, constants, names, x, shape, dtype, threads, **attributes):
     )
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    y, binding = np.empty(shape, dtype), made.io_binding()
+    runner = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    y, binding = np.empty(shape, dtype), runner.io_binding()
     binding.bind_cpu_input("x", x)
     binding.bind_output("y", "cpu", 0, y.dtype, y.shape, y.ctypes.data)
 
     def call():
-        made.run_with_iobinding(binding)
+        runner.run_with_iobinding(binding)
         return y
 
     return call
 
 
 def images(case):
-    given = case.inputs()
-    return [np.ascontiguousarray(given[name].transpose(0, 3, 1, 2)) for name in ("x", "w")]
+    inputs = case.inputs()
+    return [np.ascontiguousarray(inputs[name].transpose(0, 3, 1, 2)) for name in ("x", "w")]
 
 
 def window(case):
@@ -77,7 +77,10 @@ def floats(case, threads):
 
 
 def quantized(case, threads):
-    """Sums saturate at 8 bits, which keeps their signs; the standard's NCHW node or ONNX Runtime's own NHWC one."""
+    """Return the faster of the standard's NCHW node and ONNX Runtime's NHWC node.
+
+    Their 8-bit sums saturate but keep their signs.
+    """
     x, w = images(case)
     x = (x.astype(np.int16) + 128).astype(np.uint8)
     one, middle = np.float32(1), np.uint8(128)
@@ -85,11 +88,11 @@ def quantized(case, threads):
     names = ["x", "one", "zero", "w", "one", "wzero", "one", "zero"]
     n, height, width, c = case.shapes[2]
     first = session("QLinearConv", constants, names, x, (n, c, height, width), "uint8", threads, **window(case))
-    found = [Entry(first, lambda y: y.transpose(0, 2, 3, 1) > 128)]
-    own = {"domain": OWN, "channels_last": 1} | window(case)
+    choices = [Entry(first, lambda y: y.transpose(0, 2, 3, 1) > 128)]
+    attributes = {"domain": OWN, "channels_last": 1} | window(case)
     x = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
-    last = attempt(lambda: session("QLinearConv", constants, names, x, case.shapes[2], "uint8", threads, **own))
-    return fastest([*found, last if isinstance(last, str) else Entry(last, lambda y: y > 128)])
+    last = attempt(lambda: session("QLinearConv", constants, names, x, case.shapes[2], "uint8", threads, **attributes))
+    return fastest([*choices, last if isinstance(last, str) else Entry(last, lambda y: y > 128)])
 
 
 def product(case, threads):

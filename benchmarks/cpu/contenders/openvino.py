@@ -61,7 +61,7 @@ def window(case):
 
 
 def convolution(case, x, w):
-    """The node for plain or grouped weights; w is a constant [o i kh kw]."""
+    """Build the convolution node for plain or grouped weights; w is a constant [o i kh kw]."""
     if case.groups == 1:
         return opset8.convolution(x, w, **window(case))
     groups, taps = case.groups, [case.kernel] * 2
@@ -82,13 +82,13 @@ def reader(case, last):
 
 
 def graph(case, make, x, threads, last, tolerance=0.0):
-    """The entry of a graph that `make` builds on an NCHW node; images and results are NHWC where `last`."""
+    """Build the entry of a graph from `make`, which adds NCHW nodes; images and results are NHWC if `last`."""
     x = x if last else np.ascontiguousarray(x.transpose(0, 3, 1, 2))
     parameter = opset8.parameter(x.shape, x.dtype)
     image = opset8.transpose(parameter, np.array([0, 3, 1, 2])) if last else parameter
-    made = make(image)
-    made = opset8.transpose(made, np.array([0, 2, 3, 1])) if last else made
-    return Entry(compiled(x, parameter, made, threads)[0], reader(case, last), tolerance)
+    result = make(image)
+    result = opset8.transpose(result, np.array([0, 2, 3, 1])) if last else result
+    return Entry(compiled(x, parameter, result, threads)[0], reader(case, last), tolerance)
 
 
 def in_both_layouts(*args):
@@ -96,62 +96,65 @@ def in_both_layouts(*args):
 
 
 def floats(case, threads):
-    kept = weights(case).astype(np.float32)
+    filters = weights(case).astype(np.float32)
     x = case.inputs()["x"].astype(np.float32)
-    return in_both_layouts(case, lambda image: convolution(case, image, opset8.constant(kept)), x, threads)
+    return in_both_layouts(case, lambda image: convolution(case, image, opset8.constant(filters)), x, threads)
 
 
 def integers(case, threads):
-    """int8 in and out: what its low-precision passes make of converted inputs and a fake quantised result."""
+    """Build an entry of int8 in and out, in the form that the plugin's low-precision passes turn into int8 nodes."""
 
     def make(image):
         image = opset8.multiply(opset8.convert(image, "f32"), opset8.constant(np.float32(1)))
-        kept = opset8.convert(opset8.constant(weights(case)), "f32")
-        kept = opset8.multiply(kept, opset8.constant(np.ones((case.outputs, 1, 1, 1), np.float32)))
+        filters = opset8.convert(opset8.constant(weights(case)), "f32")
+        filters = opset8.multiply(filters, opset8.constant(np.ones((case.outputs, 1, 1, 1), np.float32)))
         low, high = (opset8.constant(np.float32(v)) for v in (-128, 127))
-        return opset8.convert(opset8.fake_quantize(convolution(case, image, kept), low, high, low, high, 256), "i8")
+        return opset8.convert(opset8.fake_quantize(convolution(case, image, filters), low, high, low, high, 256), "i8")
 
     return in_both_layouts(case, make, case.inputs()["x"], threads)
 
 
 def binary(case, threads):
-    """NCHW only: with transposes beside the node the process dies (OpenVINO 2026.4)."""
+    """Build an entry of the binary node, NCHW only: with transposes beside it the process ends (OpenVINO 2026.4)."""
     x = case.inputs()["x"].astype(np.float32)
     return graph(case, lambda image: counted(case, bits_of(image)), x, threads, last=False)
 
 
 def node(case, threads):
-    """Of bits, the first of two such nodes: bits between them stay bits, as they do not behind a graph's last one."""
+    """Build an entry that times the binary node only, by the plugin's profiling counters.
+
+    For bits out it is the first of two such nodes, since the plugin keeps bits only between binary nodes.
+    """
     x = np.ascontiguousarray(case.inputs()["x"].transpose(0, 3, 1, 2)).astype(np.float32)
     parameter = opset8.parameter(x.shape, np.float32)
     plain = counted(case, bits_of(parameter))
     whole, _ = compiled(x, parameter, plain, threads)
-    made = plain
+    result = plain
     if case.out == "bits":
         ones = np.full(case.outputs // 8, 255, np.uint8)
-        made = opset1.binary_convolution(
+        result = opset1.binary_convolution(
             bits_of(plain), constant_bits(ones, (1, case.outputs, 1, 1)), mode="xnor-popcount", pad_value=0.0,
             strides=[1, 1], pads_begin=[0, 0], pads_end=[0, 0], dilations=[1, 1],
         )  # fmt: skip
-    call, request = compiled(x, parameter, made, threads, PERF_COUNT=True)
+    call, request = compiled(x, parameter, result, threads, PERF_COUNT=True)
 
     def seconds(_):
-        found = [n.real_time.total_seconds() for n in request.profiling_info if n.node_type == "BinaryConvolution"]
-        return found[0]
+        times = [n.real_time.total_seconds() for n in request.profiling_info if n.node_type == "BinaryConvolution"]
+        return times[0]
 
     return Entry(call, lambda _: reader(case, False)(whole()), seconds=seconds)
 
 
 def bits_of(image):
-    """What the plugin makes bits: where a fake quantiser's levels are 0 and 1, and nothing else reads its constants."""
+    """Build a fake quantiser to 0 and 1, which the plugin turns into bits if nothing else reads its constants."""
     cut, same, low, high = (opset8.constant(np.full((1, 1, 1, 1), v, np.float32)) for v in (0, 0, 0, 1))
     return opset8.fake_quantize(image, cut, same, low, high, 2)
 
 
 def counted(case, image):
-    """The node; a padded pixel counts nothing."""
-    kept = constant_bits(np.packbits(weights(case) > 0, bitorder="little"), weights(case).shape)
-    return opset1.binary_convolution(image, kept, mode="xnor-popcount", pad_value=0.0, **window(case))
+    """Build the binary convolution node; padded pixels count as 0."""
+    filters = constant_bits(np.packbits(weights(case) > 0, bitorder="little"), weights(case).shape)
+    return opset1.binary_convolution(image, filters, mode="xnor-popcount", pad_value=0.0, **window(case))
 
 
 def constant_bits(packed, shape):

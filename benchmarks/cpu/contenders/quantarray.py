@@ -20,18 +20,18 @@ def entries(case, threads):
 
 
 def packed(x, bits, axis=-1):
-    """An array of `draw`'s values; 8-bit ones stay as they come."""
+    """Pack values of `draw`; 8-bit ones are returned unchanged."""
     return x if bits == 8 else qa.encode(x, values=levels(bits), axis=axis)
 
 
 def conv(case):
-    given = case.inputs()
-    w = qa.encode(given["w"], values=levels(case.bits[1]), axis=0 if case.depthwise else -1)
+    inputs = case.inputs()
+    w = qa.encode(inputs["w"], values=levels(case.bits[1]), axis=0 if case.depthwise else -1)
     how = {"stride": case.stride, "padding": case.padding, "groups": case.groups}
     if case.out == "float32":
-        x, sign = given["x"].astype(np.float32), qa.Sign()
+        x, sign = inputs["x"].astype(np.float32), qa.Sign()
         return Entry(lambda: qa.conv2d(qa.quantize(x, sign), w, out_dtype=np.float32, **how), np.asarray)
-    x = packed(given["x"], case.bits[0])
+    x = packed(inputs["x"], case.bits[0])
     if case.out == "int32":
         return Entry(lambda: qa.conv2d(x, w, **how), np.asarray)
     cut = qa.Thresholds([0])
@@ -40,13 +40,13 @@ def conv(case):
 
 def bases(case):
     """-1 and 1 by a scale s are a basis of scale 2 s and offset -s."""
-    given, constants = case.inputs(), {"x": case.steps, "w": case.masks}
-    made = {}
+    inputs, constants = case.inputs(), {"x": case.steps, "w": case.masks}
+    operands = {}
     for name, scale in constants.items():
         scale = np.float32(scale).reshape(3, 1, 1, 1, 1) * (1 if name == "x" else case.factors[:, None, None, None])
-        codes = sum(mask << i for i, mask in enumerate(given[f"{name}_bits"]))
-        made[name] = qa.from_codes(codes, qa.basis(3), scale=2 * scale, offset=-scale.sum(0))
-    x, w = made["x"], made["w"]
+        codes = sum(mask << i for i, mask in enumerate(inputs[f"{name}_bits"]))
+        operands[name] = qa.from_codes(codes, qa.basis(3), scale=2 * scale, offset=-scale.sum(0))
+    x, w = operands["x"], operands["w"]
     if case.out == "float32":
         return Entry(lambda: qa.conv2d(x, w, padding=case.padding), np.asarray, 1e-5)
     cuts = qa.Thresholds(case.cuts, into=qa.basis(3), scale=[1.0, 2.0, 4.0])
@@ -55,9 +55,9 @@ def bases(case):
 
 
 def product(case):
-    given = case.inputs()
-    x = given["x"] if case.bits == (8, 1) else qa.encode(given["x"], values=levels(case.bits[0]))
-    w = qa.encode(given["w"], values=levels(case.bits[1]))
+    inputs = case.inputs()
+    x = inputs["x"] if case.bits == (8, 1) else qa.encode(inputs["x"], values=levels(case.bits[0]))
+    w = qa.encode(inputs["w"], values=levels(case.bits[1]))
     out = qa.linear(x, w)
     return Entry(lambda: qa.linear(x, w, out=out), np.asarray)
 
@@ -79,14 +79,14 @@ def search(case):
         qa.from_words(a[None], qa.bipolar, (len(a), case.length))
         for a in (case.inputs()[n] for n in ("rows", "queries"))
     )
-    return Entry(lambda: qa.top_k(queries, rows, case.k), lambda found: found.distances)
+    return Entry(lambda: qa.top_k(queries, rows, case.k), lambda result: result.distances)
 
 
 def network(case):
     if not case.path.exists():
         return f"{case.path.name} is not part of the repository"
-    made, x = load_network(case.path), case.inputs()["x"]
-    return Entry(lambda: made(x), lambda y: y.dequantize() if isinstance(y, qa.QuantArray) else y)
+    layers, x = load_network(case.path), case.inputs()["x"]
+    return Entry(lambda: layers(x), lambda y: y.dequantize() if isinstance(y, qa.QuantArray) else y)
 
 
 MAKERS = {

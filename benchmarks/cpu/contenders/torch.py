@@ -45,20 +45,20 @@ def entries(case, threads):
 
 
 def image(a):
-    """An NHWC or OHWI array as an NCHW or OIHW tensor."""
+    """Convert an NHWC or OHWI array to an NCHW or OIHW tensor."""
     return torch.from_numpy(np.ascontiguousarray(a.transpose(0, 3, 1, 2)))
 
 
 def rows(y):
-    """An NCHW tensor as NumPy, NHWC."""
+    """Convert an NCHW tensor to a NHWC NumPy array of float32."""
     y = y.to_dense() if y.is_mkldnn else y
     return y.float().numpy().transpose(0, 2, 3, 1)
 
 
 def floats(case, dtype):
-    given = case.inputs()
+    inputs = case.inputs()
     out = getattr(case, "out", "float32")
-    x, w = (image(given[name]).to(dtype) for name in ("x", "w"))
+    x, w = (image(inputs[name]).to(dtype) for name in ("x", "w"))
     how = {"stride": case.stride, "padding": case.padding, "groups": case.groups}
     last = [t.contiguous(memory_format=torch.channels_last) for t in (x, w)]
     ways = [(x, w), tuple(last)]
@@ -96,14 +96,14 @@ def prepacked(x, w, how):
 
     layer = torch.nn.Conv2d(x.shape[1], w.shape[0], w.shape[2], bias=False, **how).to(w.dtype)
     layer.weight.data = w
-    made, blocked = mkldnn.to_mkldnn(layer.eval(), w.dtype), x.to_mkldnn()
-    return lambda: made(blocked)
+    blocked_layer, blocked = mkldnn.to_mkldnn(layer.eval(), w.dtype), x.to_mkldnn()
+    return lambda: blocked_layer(blocked)
 
 
 def quantized(case):
     """quint8 of zero point 128 by prepacked qint8; sums saturate at 8 bits, which keeps their signs."""
-    given = case.inputs()
-    x, w = (image(given[name]).float() for name in ("x", "w"))
+    inputs = case.inputs()
+    x, w = (image(inputs[name]).float() for name in ("x", "w"))
     last = x.contiguous(memory_format=torch.channels_last)
     qx = torch.quantize_per_tensor(last, 1.0, 128, torch.quint8)
     ways = []
@@ -111,10 +111,10 @@ def quantized(case):
         torch.backends.quantized.engine = engine
         qw = torch.quantize_per_tensor(w.contiguous(memory_format=torch.channels_last), 1.0, 0, torch.qint8)
         args = [[case.stride] * 2, [case.padding] * 2, [1, 1], case.groups]
-        kept = torch.ops.quantized.conv2d_prepack(qw, None, *args)
+        weights = torch.ops.quantized.conv2d_prepack(qw, None, *args)
 
-        def call(kept=kept):
-            return torch.ops.quantized.conv2d(qx, kept, 1.0, 128)
+        def call(weights=weights):
+            return torch.ops.quantized.conv2d(qx, weights, 1.0, 128)
 
         def read(y):
             return y.int_repr().numpy().transpose(0, 2, 3, 1) > 128
@@ -125,8 +125,8 @@ def quantized(case):
 
 
 def product(case, dtype):
-    given = case.inputs()
-    x, w = (torch.from_numpy(given[name]).to(dtype) for name in ("x", "w"))
+    inputs = case.inputs()
+    x, w = (torch.from_numpy(inputs[name]).to(dtype) for name in ("x", "w"))
     across = w.t().contiguous()
 
     def read(y):
@@ -138,8 +138,8 @@ def product(case, dtype):
 
 
 def integers(case):
-    given = case.inputs()
-    x, w = (torch.from_numpy(given[name]) for name in ("x", "w"))
+    inputs = case.inputs()
+    x, w = (torch.from_numpy(inputs[name]) for name in ("x", "w"))
     across = w.t().contiguous()
     out = torch._int_mm(x, across)
     calls = [lambda: torch._int_mm(x, w.t(), out=out), lambda: torch._int_mm(x, across, out=out)]
@@ -147,7 +147,10 @@ def integers(case):
 
 
 def network(case):
-    """The plain layers on float32 tensors, channels last; one threshold is a comparison, several are counted."""
+    """Build an entry of the plain layers on float32 tensors, channels last.
+
+    A single threshold is a comparison, several are counted.
+    """
     plain = case.plain()
     steps = [layer(spec) for spec in plain.layers]
     values = torch.from_numpy(np.asarray(plain.input_table, np.float32))

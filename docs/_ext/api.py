@@ -1,4 +1,4 @@
-"""The directive `api`: a table of names, then each with its docstring, examples and a link to its source.
+"""Define the directive `api`: a table of names, then each with its docstring, examples and a link to its source.
 
     ```{api}
     conv2d
@@ -23,7 +23,7 @@ import quantarray
 
 
 def look_up(name: str) -> Any:
-    """The object of a name such as `linalg.diagonal`."""
+    """Return the object of a name such as `linalg.diagonal`."""
     result: Any = quantarray
     for part in name.split("."):
         result = getattr(result, part)
@@ -31,9 +31,9 @@ def look_up(name: str) -> Any:
 
 
 def is_public(name: str) -> bool:
-    """Whether the reference has an entry of this name."""
+    """Tell whether the reference has an entry of this name."""
     first, _, rest = name.partition(".")
-    if first not in quantarray.__all__:
+    if first not in quantarray.__all__ and first != "torch":
         return False
     if not rest:
         return True
@@ -44,13 +44,13 @@ def is_public(name: str) -> bool:
 
 
 def link(code: str, local: Container[str] = ()) -> str:
-    """A link where the code names something of the reference; neither `f(x)` nor a local name does."""
+    """Return a link where the code names something of the reference; neither `f(x)` nor a local name does."""
     name = code.removeprefix("qa.").removeprefix("quantarray.")
     return f":py:obj:`{code} <quantarray.{name}>`" if is_public(name) and code not in local else f"``{code}``"
 
 
 def local_names(value: Any) -> set[str]:
-    """Names that mean something else in the docstring of a value: its parameters, its methods, and `outer` axes."""
+    """Return names that mean something else in a docstring: its parameters, its methods, and `outer` axes."""
     names = {"outer", *(vars(value) if inspect.isclass(value) else ())}
     try:
         return names | set(inspect.signature(value).parameters)
@@ -59,12 +59,12 @@ def local_names(value: Any) -> set[str]:
 
 
 def docstring_to_rst(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Sphinx's hook for docstrings."""
+    """Rewrite a docstring, as Sphinx asks for."""
     lines[:] = to_rst(lines, partial(link, local=local_names(value)))
 
 
 def summary(value: Any) -> str:
-    """The first sentence of a docstring; the dots of `0 .. n` end none."""
+    """Return the first sentence of a docstring; the dots of `0 .. n` end none."""
     paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
     sentence = re.split(r"(?<=[^\s.])\.(?=\s|$)", paragraph)[0]
     return inline(sentence, partial(link, local=local_names(value)))

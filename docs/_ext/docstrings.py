@@ -11,7 +11,7 @@ Link = Callable[[str], str]
 
 
 def to_rst(lines: list[str], link: Link) -> list[str]:
-    """reStructuredText of a docstring's lines; `link` makes the markup of what stands between backquotes."""
+    """Return the reStructuredText of a docstring's lines; `link` makes the markup of what stands between backquotes."""
     out: list[str] = []
     for kind, block in _blocks(lines):
         out += _WRITERS[kind](block, link)
@@ -94,7 +94,7 @@ def _table(block: list[str], link: Link) -> list[str]:
 
 
 def _cells(line: str, bars: list[int]) -> list[str]:
-    """Cells between the bars of the rule below the head: `|x|` in a cell is no bar. A last cell may be longer."""
+    """Return the cells between the bars of the rule below the head: `|x|` in a cell is no bar."""
     inner = bars[1:-1]
     if not all(line[bar] == "|" for bar in inner):
         raise ValueError(f"bars of a table are not below each other: {line}")

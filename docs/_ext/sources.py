@@ -14,13 +14,13 @@ Tags = dict[str, tuple[str, int, int]]
 
 
 def members(cls: type) -> dict[str, type]:
-    """The class that defines each member of a class, as far as it is one of the package's."""
+    """Return the class that defines each member of a class, as far as it is one of the package's."""
     owners = [base for base in reversed(cls.__mro__) if base.__module__.startswith("quantarray")]
     return {name: base for base in owners for name in vars(base)}
 
 
 def module_of(app: Sphinx, modname: str, name: str) -> str | None:
-    """viewcode's question: the module that defines what `modname` has under this name."""
+    """Answer viewcode: the module that defines what `modname` has under this name."""
     value: Any = import_module(modname)
     for part in name.split("."):
         if inspect.isclass(value) and part in members(value):
@@ -30,7 +30,7 @@ def module_of(app: Sphinx, modname: str, name: str) -> str | None:
 
 
 def find_source(app: Sphinx, modname: str) -> tuple[str, Tags]:
-    """viewcode's question: the text of a module, and the lines of each name that an entry may have."""
+    """Answer viewcode: the text of a module, and the lines of each name that an entry may have."""
     analyzer = ModuleAnalyzer.for_module(modname)
     analyzer.find_tags()
     tags: Tags = {**assigned(analyzer.code), **analyzer.tags}
@@ -45,7 +45,7 @@ def find_source(app: Sphinx, modname: str) -> tuple[str, Tags]:
 
 
 def assigned(code: str) -> Tags:
-    """Lines of `name = ...` and `name: type`, at the top and in classes."""
+    """Return the lines of `name = ...` and `name: type`, at the top and in classes."""
     tags: Tags = {}
     for node in ast.parse(code).body:
         inner = [(f"{node.name}.", item) for item in node.body] if isinstance(node, ast.ClassDef) else [("", node)]

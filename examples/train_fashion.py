@@ -40,6 +40,7 @@ def parser():
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--start", type=Path, help="a trained float network to convert")
     p.add_argument("--saved-bits", type=int, help="bits of the activations that the backward pass reads")
+    p.add_argument("--device", default="cpu", help="such as cuda, which --saved-bits needs the extra cuda13 for")
     p.add_argument("--data", type=Path, default=DEBIAN)
     p.add_argument("--limit", type=int, help="use so many images of each part")
     p.add_argument("--out", type=Path, default=Path("runs"))
@@ -53,7 +54,7 @@ def build(options, x):
     """Build the network, quantised; a float one that was trained becomes one with `--start`."""
     torch.manual_seed(options.seed)
     settings = {} if options.width is None else {"width": options.width}
-    model = NETWORKS[options.network](x.shape[-1], **settings)
+    model = NETWORKS[options.network](x.shape[-1], **settings).to(options.device)
     if options.start is None:
         return quantise(model, options.scheme)
     model.load_state_dict(torch.load(options.start, weights_only=True)["model"])
@@ -84,7 +85,8 @@ class Run:
         self.options = options
         pad = PADDING.get(options.network, 0)
         self.train, self.test = (
-            tuple(t[: options.limit] for t in images(options.data, part, pad)) for part in ("train", "test")
+            tuple(t[: options.limit].to(options.device) for t in images(options.data, part, pad))
+            for part in ("train", "test")
         )
         self.model = build(options, self.train[0]).train()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=options.rate)
@@ -146,7 +148,7 @@ class Run:
         (x, y), size = self.train, self.options.batch
         first, at = divmod(self.step, self.steps_of_epoch)
         for epoch in range(first, self.options.epochs):
-            order = torch.from_numpy(np.random.default_rng([self.options.seed, epoch]).permutation(len(y)))
+            order = torch.from_numpy(np.random.default_rng([self.options.seed, epoch]).permutation(len(y))).to(y.device)
             for i in range(at if epoch == first else 0, self.steps_of_epoch):
                 batch = order[i * size : (i + 1) * size]
                 yield x[batch], y[batch]

@@ -105,7 +105,7 @@ def encode_groups(
 
     x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words, of which the last may
     be shorter where there is one row; elements are numbered as they lie. constants float32[2 runs] become steps and
-    offsets. wrong as in `encode_range`. On the CPU only.
+    offsets. wrong as in `encode_range`.
     """
 
 
@@ -127,7 +127,7 @@ def decode_mixed(words: Array, rows: Array, low: Array, step: Array, group: int,
 def decode_uniform(words: Array, low: Array, step: Array, group: int, out: Array) -> None:
     """out[r, i] = low[r, i // group] + step[r, i // group] * code, in float64, rounded to float32 once.
 
-    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length]. On the CPU only.
+    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length].
     """
 
 

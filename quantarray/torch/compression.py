@@ -12,13 +12,15 @@ from torch.nn.modules import module as torch_module
 
 from ..arrays import checks
 from ..core.format import WORD_BITS
+from . import gpu
 from .measuring import measured
-from .operations import PRODUCTS, SPECIAL, Calls
+from .operations import PRODUCTS, Calls, kind_of
 from .report import Report
 from .rounding import Rounding
 from .saving import Holder, Rules, Saved, form_of, weak
 from .sensitivity import Allocation, Record, checked_ids
-from .stored import Mixed, Packed, Stored, Whole
+from .stored import Mixed, Packed, PackedOnGpu, Stored, Whole
+from .unchecked import Unchecked, why
 
 _OP = "compressed_activations"
 # ActNN's: nothing; 4 bits for convolutions; 4 bits for all; 2 bits for all, allocated
@@ -45,7 +47,7 @@ class Compression:
         self._rules, self._rounding, self._model, self._layers = rules, rounding, model, dict(layers)
         self._names = {} if model is None else {id(module): name for name, module in model.named_modules() if name}
         self._stack, self._exits = [_Layer("outside of modules", bits)], ExitStack()
-        self._calls, self._holder, self._thread = Calls(), Holder(), 0
+        self._calls, self._holder, self._unchecked, self._thread = Calls(), Holder(), Unchecked(), 0
         self._known: dict[int, _Layer] = {}
         self._parameters: dict[int, Any] = {}
         self._ids: Any = None
@@ -79,6 +81,7 @@ class Compression:
         with ExitStack() as exits:
             exits.callback(self._leave)
             self._rounding.start(ids)
+            self._unchecked.clear()
             before = torch_module.register_module_forward_pre_hook(self._begin_layer)
             exits.callback(before.remove)
             after = torch_module.register_module_forward_hook(self._end_layer, always_call=True)
@@ -91,6 +94,8 @@ class Compression:
     def __exit__(self, *exception: Any) -> None:
         """Stop packing, after an exception too; what was packed stays for the backward pass."""
         self._exits.__exit__(*exception)
+        if exception[0] is None:
+            self._unchecked.finish()
 
     def _leave(self) -> None:
         self._thread, self._known, self._parameters = 0, {}, {}
@@ -134,7 +139,7 @@ class Compression:
         first = self._holder.find(tensor, ("first",)) is None
         if first:
             self._holder.keep(tensor, ("first",), lambda: True)
-        kind: tuple[Any, ...] = (call.name if call is not None and call.name in SPECIAL else "", layer.bits)
+        kind: tuple[Any, ...] = (kind_of(call, tensor), layer.bits)
         saved: Saved | None = self._holder.find(tensor, kind)
         # Errors of a product's input stay in that product's gradients. Those of a norm's spread through all layers
         # before it and multiply: with 1 bit for some, gradients of MobileNetV2 grew from 13 to 10**8
@@ -161,21 +166,23 @@ class Compression:
 
         def round_off(tensor: torch.Tensor, least: int) -> Stored:
             nonlocal record
-            if allocate:
+            if allocate and not gpu.on_gpu(tensor):
                 stored, record = self._rounding.allocate(tensor, usual, layer.name)
             else:
-                stored = self._rounding.uniform(tensor, max(usual, least))
-            if isinstance(stored, (Packed, Mixed)):
+                wrong = self._unchecked.flag(tensor, layer.name)
+                stored = self._rounding.uniform(tensor, max(usual, least), wrong)
+            if isinstance(stored, (Packed, PackedOnGpu, Mixed)):
                 self.report.add_rounded(layer.name, tensor.numel(), stored.bits)
             return stored
 
+        def check(tensor: torch.Tensor) -> None:
+            self._unchecked.check(tensor, layer.name)
+
         try:
-            return Saved(tensor, form_of(tensor, self._calls.current, self._rules, round_off), layer.name, record)
+            stored = form_of(tensor, self._calls.current, self._rules, round_off, check)
+            return Saved(tensor, stored, layer.name, record)
         except ValueError as error:
-            raise ValueError(
-                f"{_OP}: {layer.name} saves a tensor of shape {tuple(tensor.shape)} with NaN, infinity, or a range "
-                f"beyond float32, which no grid of levels holds ({error})"
-            ) from None
+            raise ValueError(f"{why(layer.name, tensor)} ({error})") from None
 
 
 class _Layer:
@@ -206,12 +213,13 @@ def compressed_activations(
 
     Floats are rounded stochastically in groups, as `Grouped` does: gradients stay unbiased where a backward pass is
     linear in what was saved. What a pass can do with less is exact: a bit an element of ReLU, of ReLU6 and of dropout,
-    a byte an index of max pooling and nothing of its input, a bit a bool. Fused attention has at least 8 bits. The
-    forward pass is untouched, and so is the loss.
+    a byte an index of max pooling and nothing of its input, a bit a bool. Fused attention has at least 8 bits, and so
+    have results of log_softmax, as in cross entropy, of which the probabilities are rounded. The forward pass is
+    untouched, and so is the loss.
 
     Left alone: parameters and other leaves, which the graph holds anyway, buffers of modules, tensors under `least`
-    elements, expanded ones, integers, float64, and without `offload` tensors that are not on the CPU. A tensor that
-    several functions save is packed once.
+    elements, expanded ones, integers, float64, what other losses save, and tensors that lie neither on the CPU nor on
+    an NVIDIA GPU, which needs the extra `cuda13`. A tensor that several functions save is packed once.
 
     bits: 1 to 8. level: ActNN's "L0" (nothing), "L1" (4 bits, convolutions only), "L2" (4 bits), "L3" (2 bits,
     `allocate`) or "L4" (L3 with `offload`) in place of `bits`.
@@ -221,18 +229,19 @@ def compressed_activations(
     over groups of n * (max - min)**2 / 4, times the running squared norm of the gradient of the product, of steps
     before. The norm is that of the sample where `batch(sample_ids)` names it, else the mean of the batch;
     `measure(loss)` replaces what it says about layers. All else, as inputs of norms, and layers that `layers=` has,
-    keep their bits: errors of those spread to the layers before.
+    keep their bits: errors of those spread to the layers before. So do a GPU's tensors.
 
-    offload: tensors of a GPU are packed there, and their words wait in host memory until the backward pass reads them;
-    their bits are those of the layer. Words of CPU tensors lie in host memory anyway: on them it changes nothing. Needs
-    the extra `cuda13`. ActNN's L5, defragmentation, and its threshold of the cache allocator have no meaning here.
+    offload: words of a GPU's tensors, which are packed there, wait in page-locked host memory until the backward pass
+    reads them. Words of CPU tensors lie in host memory anyway: on them it changes nothing. ActNN's L5, defragmentation,
+    and its threshold of the cache allocator have no meaning here.
 
     layers: {name or class of a module: bits, or None to leave what it saves alone}, which modules inside inherit; names
     are those of `model.named_modules()`. seed: of the random numbers, 0 to 2**32 - 1, which go on if the same context
     is entered again: make one, and enter it each step.
 
-    Raises ValueError for wrong bits, and in the forward pass for NaN and infinities; RuntimeError in the backward pass
-    where a saved tensor was changed in place.
+    Raises ValueError for wrong bits, and for NaN and infinities: in the forward pass, or for tensors on a GPU, where
+    values of 1e30 and more are refused too, at the end of the `with` block, before which nothing waits for the GPU.
+    RuntimeError in the backward pass where a saved tensor was changed in place.
 
     >>> import quantarray as qa, torch
     >>> x, w = torch.ones(4, 1024), torch.ones(8, 1024, requires_grad=True)

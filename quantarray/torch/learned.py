@@ -163,7 +163,7 @@ class LQ(Scheme):
         bits, center = self.scheme.bits, self.scheme.center
         if not self.weights:
             return quantize(x.detach(), quantizers.LQ(bits, True, basis=self.basis.tolist(), center=center))
-        return packed_weights(x, _Bases(self.basis.numpy(), bits, center))
+        return packed_weights(x, _Bases(self.basis.cpu().numpy(), bits, center))
 
     def surrogate(self, x: torch.Tensor) -> torch.Tensor:
         """Return x clipped to the levels, or x of weights."""
@@ -181,9 +181,9 @@ class LQ(Scheme):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _follow(self, x: torch.Tensor) -> None:
         rows = x.detach().reshape(x.shape[0] if self.weights and x.ndim > 1 else 1, -1)
-        sample = rows[:, :: -(-rows.shape[1] // _SAMPLE)].double().numpy()
+        sample = rows[:, :: -(-rows.shape[1] // _SAMPLE)].double().cpu().numpy()
         if self.started:
-            before = self.basis.numpy().reshape(len(sample), -1)
+            before = self.basis.cpu().numpy().reshape(len(sample), -1)
             activations, center = self.scheme.activations, self.scheme.center
             *_, (new, _) = qem(sample, before, activations, self.scheme.ridge, 1, center)
             basis = moving_average(before, new, self.momentum)

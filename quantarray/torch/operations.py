@@ -15,7 +15,12 @@ CLIPPED = frozenset(("relu6", "hardtanh", "hardtanh_"))
 DROPOUT = frozenset(("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"))
 ATTENTION = frozenset(("scaled_dot_product_attention", "multi_head_attention_forward"))
 MAX_POOL = "max_pool2d"
+LOG_SOFTMAX = "log_softmax"
 SPECIAL = RELU | CLIPPED | DROPOUT | ATTENTION | {MAX_POOL}
+# Errors in what these save reach the gradients of all layers, and are as few as the outputs of the last one
+LOSSES = frozenset(
+    name for name in vars(torch.nn.functional) if name.endswith("_loss") or "cross_entropy" in name or name == "kl_div"
+)
 
 
 class Call(NamedTuple):
@@ -113,6 +118,23 @@ def window_of(call: Call) -> Window:
 def _pair(value: Any) -> tuple[int, int]:
     both = (value, value) if isinstance(value, int) else tuple(value) * (2 if len(value) == 1 else 1)
     return int(both[0]), int(both[1])
+
+
+def kind_of(call: Call | None, tensor: torch.Tensor) -> str:
+    """Name what a function saves, where its backward pass can do with another form than most; else return ""."""
+    name = "" if call is None else call.name
+    if call is not None and (name == LOG_SOFTMAX or name in LOSSES):
+        return LOG_SOFTMAX if _is_log_probability(call, tensor) else "loss"
+    return name if name in SPECIAL else ""
+
+
+def _is_log_probability(call: Call, tensor: torch.Tensor) -> bool:
+    """True for the result of log_softmax, which `cross_entropy` calls and `nll_loss` takes."""
+    given = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, torch.Tensor)]
+    if call.name == "nll_loss":
+        given = given[:1]
+    shared = any(a.untyped_storage()._cdata == tensor.untyped_storage()._cdata for a in given)
+    return bool(shared == (call.name == "nll_loss") and call.name in (LOG_SOFTMAX, "cross_entropy", "nll_loss"))
 
 
 def is_weight(call: Call, tensor: torch.Tensor) -> bool:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..arrays import checks
-from ..arrays.array import QuantArray
-from .stored import Packed, rounded
+from . import gpu
+from .stored import Packed, PackedOnGpu, rounded
 
 _OP = "compress_state"
 _SQUARES = frozenset(("exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum"))  # not negative, and divided by their roots
@@ -24,7 +23,7 @@ class CompressedState:
     def __init__(self, optimizer: torch.optim.Optimizer, bits: int, group: int, seed: int, least: int) -> None:
         self._optimizer, self._settings, self._least = optimizer, (bits, group), least
         self._seed, self._count = seed, 0
-        self._packed: dict[torch.Tensor, dict[str, Packed]] = {}
+        self._packed: dict[torch.Tensor, dict[str, Packed | PackedOnGpu]] = {}
         self._step = optimizer.step
         optimizer.step = self._replacement()  # type: ignore[method-assign]
         self._hooks = [
@@ -41,7 +40,7 @@ class CompressedState:
     @property
     def nbytes_before(self) -> int:
         """Return the bytes that the same states take in float32."""
-        return sum(4 * packed.q.size for states in self._packed.values() for packed in states.values())
+        return sum(4 * packed.layout.shape.numel() for states in self._packed.values() for packed in states.values())
 
     def remove(self) -> None:
         """Undo `compress_state`: the optimizer holds float32 states again."""
@@ -91,7 +90,7 @@ class CompressedState:
         for name, value in list(state.items()):
             if not isinstance(value, torch.Tensor) or value.shape != p.shape or value.numel() < self._least:
                 continue
-            if value.dtype == torch.float32 and value.device.type == "cpu":
+            if value.dtype == torch.float32 and (value.device.type == "cpu" or gpu.on_gpu(value)):
                 self._count += 1
                 seed = (self._seed << 32 | self._count & 0xFFFFFFFF) & (2**64 - 1)
                 packed = rounded(value.sqrt() if name in _SQUARES else value, *self._settings, seed)
@@ -111,18 +110,10 @@ class CompressedState:
                 state_dict["state"][i] = {**state_dict["state"][i], name: _values(name, packed)}
 
 
-def _values(name: str, packed: Packed) -> torch.Tensor:
+def _values(name: str, packed: Packed | PackedOnGpu) -> torch.Tensor:
     """Return a state in float32; roots of squares are at least half a step: one near 0 would be divided by."""
     values = packed.restore()
-    return torch.maximum(values, packed.layout.restore(_floor(packed.q))).square() if name in _SQUARES else values
-
-
-def _floor(q: QuantArray) -> torch.Tensor:
-    """Return half a step for each element, and 0 in groups of one value, whose step says nothing."""
-    assert q.scale is not None
-    group = q.group or q.size
-    varies = np.maximum.reduceat(q.codes(), np.arange(0, q.size, group)) > 0
-    return torch.from_numpy(np.repeat(np.where(varies, q.scale * np.float32(0.5), np.float32(0)), group)[: q.size])
+    return torch.maximum(values, packed.half_steps()).square() if name in _SQUARES else values
 
 
 def compress_state(
@@ -134,6 +125,8 @@ def compress_state(
     least `least` elements is rounded stochastically in groups, so that small updates of a running mean count on
     average. `optimizer.step()` then steps one parameter after the other and unpacks the states of that one alone. A
     root of a second moment is at least half a step of its group, so that no update is divided by one rounded to 0.
+
+    States of parameters on an NVIDIA GPU are packed there, which needs the extra `cuda13`.
 
     `optimizer.state_dict()` has float32 states and `load_state_dict` takes them. Hooks of steps run once a parameter.
     bits: 1 to 8, of which 8 and 4 are of use. Returns a handle with `nbytes`, `nbytes_before` and `remove()`.

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..ops.manipulation.repacking import repack
 from ..ops.manipulation.views import permute_dims
 from ..ops.products import convolution, matrix_product
+from . import gpu
 from .schemes import Scheme
 
 Pair = tuple[int, int]
@@ -90,8 +90,9 @@ def convolved(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme
     packed_w = permute_dims(repack(weights.packed(w), 1), (0, 2, 3, 1))
     if window.groups == x.shape[1]:
         packed_w = repack(packed_w, 0)
+    packed_x = activations.packed(x.detach().permute(0, 2, 3, 1))
     values = convolution.conv2d(
-        activations.packed(x.detach().permute(0, 2, 3, 1)), packed_w, stride=window.stride, padding=window.padding,
+        packed_x, packed_w.to_device(packed_x.device), stride=window.stride, padding=window.padding,
         dilation=window.dilation, groups=window.groups,
     )  # fmt: skip
     return _tensor(values).permute(0, 3, 1, 2)
@@ -101,9 +102,9 @@ def convolved(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme
 def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme]) -> torch.Tensor:
     """Multiply quantised rows [.. k] by quantised weights [o k] by `quantarray.linear`: int32 or float32 [.. o]."""
     activations, weights = quantisers
-    packed_w: QuantArray = weights.packed(w)
-    return _tensor(matrix_product.linear(activations.packed(x), packed_w))
+    packed_w, packed_x = weights.packed(w), activations.packed(x)
+    return _tensor(matrix_product.linear(packed_x, packed_w.to_device(packed_x.device)))
 
 
 def _tensor(values: Array) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values))
+    return torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else gpu.as_tensor(values)

@@ -11,7 +11,6 @@ import torch
 from ..core.dtypes import Array
 from ..ops.quantize import mixed_rows
 from ..quantizers.grouped import Grouped
-from . import offload
 from .sensitivity import Allocation, Record, rows_of
 from .stored import Mixed, Stored, Whole, flattened, round_flattened
 
@@ -55,15 +54,18 @@ class Rounding:
         finally:
             self._measuring, self._only = False, None
 
-    def uniform(self, tensor: torch.Tensor, bits: int) -> Stored:
-        """Round a tensor to as many bits everywhere; leave it as it is while others are measured."""
+    def uniform(self, tensor: torch.Tensor, bits: int, wrong: torch.Tensor | None = None) -> Stored:
+        """Round a tensor to as many bits everywhere; leave it as it is while others are measured.
+
+        wrong: of a GPU's tensor, as `round_flattened` has it.
+        """
         if self._measuring:
             return Whole(tensor, tensor.nbytes)
-        return round_flattened(*flattened(tensor), Grouped(bits, self._group, self._next_seed()))
+        return round_flattened(*flattened(tensor), Grouped(bits, self._group, self._next_seed()), wrong)
 
     def allocate(self, tensor: torch.Tensor, bits: int, layer: str) -> tuple[Stored, Record | None]:
         """Round a tensor to the bits that its sensitivity asks for, and return the record of its gradients' norms."""
-        if self.allocation is None or offload.on_gpu(tensor):
+        if self.allocation is None:
             return self.uniform(tensor, bits), None
         key = layer, self._places.get(layer, 0)
         self._places[layer] = key[1] + 1

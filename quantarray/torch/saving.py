@@ -9,25 +9,28 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import offload
+from . import gpu
 from .operations import (
     ATTENTION,
     CLIPPED,
     CONVOLUTIONS,
     DROPOUT,
+    LOG_SOFTMAX,
     MAX_POOL,
     PRODUCTS,
     RELU,
     Call,
     bounds_of,
     is_weight,
+    kind_of,
     window_of,
 )
 from .sensitivity import Record
-from .stored import Places, Shape, Stored, Whole, two_valued
+from .stored import LogProbabilities, PackedOnGpu, Places, Shape, Stored, Whole, two_valued
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-_ATTENTION_BITS = 8  # fused attention computes exp(q . k) anew, which errors of few bits would multiply
+# Fused attention computes exp(q . k) anew, which errors of few bits would multiply; probabilities go into all gradients
+_LEAST_BITS = 8
 _PRUNED = 256  # entries from which on those of freed tensors are dropped
 
 
@@ -36,7 +39,7 @@ class Rules(NamedTuple):
 
     least: int  # elements of the smallest tensor that is packed
     convolutions_only: bool
-    offload: bool  # tensors of GPUs are packed too, to host memory
+    offload: bool  # words of a GPU's tensors wait in host memory
 
 
 class Saved:
@@ -60,17 +63,35 @@ class Saved:
 
 
 def form_of(
-    tensor: torch.Tensor, call: Call | None, rules: Rules, round_off: Callable[[torch.Tensor, int], Stored]
+    tensor: torch.Tensor,
+    call: Call | None,
+    rules: Rules,
+    round_off: Callable[[torch.Tensor, int], Stored],
+    check: Callable[[torch.Tensor], None],
 ) -> Stored:
     """Return a tensor in the form that its function's backward pass can do with.
 
-    round_off(tensor, least) rounds one whose values matter, to `least` bits or more.
+    round_off(tensor, least) rounds one whose values matter, to `least` bits or more, and check(tensor) sees that
+    another is finite.
     """
+    stored = _packed_form(tensor, call, rules, round_off, check)
+    if rules.offload and isinstance(stored, (PackedOnGpu, LogProbabilities, Places)) and gpu.on_gpu(tensor):
+        return stored.in_host_memory()
+    return stored
+
+
+def _packed_form(
+    tensor: torch.Tensor,
+    call: Call | None,
+    rules: Rules,
+    round_off: Callable[[torch.Tensor, int], Stored],
+    check: Callable[[torch.Tensor], None],
+) -> Stored:
     name = "" if call is None else call.name
     whole = Whole(tensor, tensor.nbytes)
     if rules.convolutions_only and name not in CONVOLUTIONS:
         return whole
-    if not (tensor.device.type == "cpu" or (rules.offload and offload.on_gpu(tensor))):
+    if not (tensor.device.type == "cpu" or gpu.on_gpu(tensor)):
         return whole
     if name == MAX_POOL and call is not None:
         return _of_pooling(tensor, call, whole)
@@ -78,32 +99,36 @@ def form_of(
         return whole
     if tensor.dtype == torch.bool:
         return two_valued(tensor, 0, 1, torch.bool)
+    kind = kind_of(call, tensor)
+    if kind == "loss":
+        return whole
+    if kind == LOG_SOFTMAX:
+        return LogProbabilities(round_off(tensor.exp(), _LEAST_BITS))
     if tensor.dtype not in _FLOATS or (name in PRODUCTS and call is not None and is_weight(call, tensor)):
         return whole
     if name in RELU and not (name == "threshold" and call is not None and call.argument(1, "threshold") != 0):
-        _check_finite(tensor)
+        check(tensor)
         return two_valued(tensor > 0, 0, 1, tensor.dtype)
     if name in CLIPPED and call is not None:
         low, high = bounds_of(call)
-        _check_finite(tensor)
+        check(tensor)
         return two_valued((tensor > low) & (tensor < high), low, (low + high) / 2, tensor.dtype)
     if name in DROPOUT:
         top = tensor.max()
         flags = tensor == top
         if bool((flags | (tensor == 0)).all()):
             return two_valued(flags, 0, top.item(), tensor.dtype)
-    return round_off(tensor, _ATTENTION_BITS if name in ATTENTION else 1)
+    return round_off(tensor, _LEAST_BITS if name in ATTENTION else 1)
 
 
 def _of_pooling(tensor: torch.Tensor, call: Call, whole: Whole) -> Stored:
     """Return indices as places within windows; of the input the backward pass reads the shape."""
-    device = tensor.device if offload.on_gpu(tensor) else None
     if tensor.dtype in _FLOATS or tensor.dtype == torch.float64:
-        return Shape(tensor.shape, tensor.dtype, device)
+        return Shape(tensor.shape, tensor.dtype, tensor.device)
     window = window_of(call)
     if window.size[0] * window.size[1] > 256:
         return whole
-    return Places(window.local(tensor).cpu(), window, device)
+    return Places(window.local(tensor), window, tensor.device)
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -111,11 +136,6 @@ def _is_dense(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and all(
         n <= 1 or step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
     )
-
-
-def _check_finite(tensor: torch.Tensor) -> None:
-    if not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
-        raise ValueError("NaN or infinity")
 
 
 class Holder:

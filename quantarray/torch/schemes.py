@@ -10,6 +10,7 @@ from .. import quantizers
 from ..arrays.array import QuantArray
 from ..ops.quantize.quantization import quantize
 from ..ops.words import conversion
+from . import gpu
 from .straight_through import estimator_of, identity, straight
 
 
@@ -37,18 +38,20 @@ class Scheme(torch.nn.Module):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _values(self, x: torch.Tensor) -> torch.Tensor:
-        return values_of(self.packed(x), x.dtype)
+        return values_of(self.packed(x), x)
 
 
-def values_of(q: QuantArray, dtype: torch.dtype) -> torch.Tensor:
-    """Return an array's values as a tensor of a dtype."""
-    return torch.from_numpy(conversion.dequantize(q).copy()).to(dtype)
+def values_of(q: QuantArray, like: torch.Tensor) -> torch.Tensor:
+    """Return an array's values as a tensor of the dtype of `like`, on its device."""
+    values = conversion.dequantize(q)
+    tensor = torch.from_numpy(values.copy()) if q.device == "cpu" else gpu.as_tensor(values)
+    return tensor.to(like.device, like.dtype)
 
 
 def packed_weights(x: torch.Tensor, scheme: quantizers.Quantizer, per_channel: bool = True) -> QuantArray:
-    """Pack weights [outputs ..] along their input channels, with constants for each output."""
+    """Pack weights [outputs ..] along their input channels, with constants for each output, on the CPU."""
     axis = min(1, x.ndim - 1)
-    return quantize(x.detach(), scheme, axis, 0 if per_channel and x.ndim > 1 else None)
+    return quantize(x.detach().cpu(), scheme, axis, 0 if per_channel and x.ndim > 1 else None)
 
 
 class Sign(Scheme):
@@ -126,7 +129,7 @@ class ABC(Scheme):
     def _with_factor(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         q = self.packed(x)
         assert q.scale is not None
-        return values_of(q, x.dtype), torch.from_numpy(q.scale.sum(axis=0) / 2).to(x.dtype)
+        return values_of(q, x), torch.from_numpy(q.scale.sum(axis=0) / 2).to(x.device, x.dtype)
 
 
 class DoReFa(Scheme):

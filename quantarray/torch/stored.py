@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from ..ops.quantize.flat_groups import round_flat
 from ..ops.quantize.mixed_rows import MixedRows
 from ..ops.words.conversion import pack_codes
 from ..quantizers.grouped import Grouped
-from . import offload
+from . import gpu
+from .gpu import Groups
 from .operations import Window
 
 
@@ -62,11 +63,11 @@ class Whole(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A tensor's values as a packed array with one axis, in host memory; device: the GPU that they are of, or None."""
+    """A tensor's values as a packed array with one axis, in host memory; device: where the tensor lies."""
 
     q: QuantArray
     layout: Layout
-    device: torch.device | None = None
+    device: torch.device
 
     @property
     def nbytes(self) -> int:
@@ -80,11 +81,47 @@ class Packed(NamedTuple):
 
     def restore(self) -> torch.Tensor:
         """Return the values that the codes stand for."""
-        if self.device is not None:
-            return self.layout.restore(offload.values_there(self.q, self.device))
         flat = torch.empty(self.q.shape, dtype=torch.float32)
         self.q.dequantize(out=flat)
-        return self.layout.restore(flat)
+        return self.layout.restore(flat.to(self.device))
+
+    def half_steps(self) -> torch.Tensor:
+        """Return half a step for each element, and 0 in groups of one value, whose step says nothing."""
+        assert self.q.scale is not None
+        group = self.q.group or max(self.q.size, 1)
+        varies = np.maximum.reduceat(self.q.codes(), np.arange(0, self.q.size, group)) > 0
+        half = np.where(varies, self.q.scale * np.float32(0.5), np.float32(0))
+        return self.layout.restore(torch.from_numpy(np.repeat(half, group)[: self.q.size]).to(self.device))
+
+
+class PackedOnGpu(NamedTuple):
+    """A GPU tensor's values, whose words lie there or in host memory."""
+
+    groups: Groups
+    layout: Layout
+    device: torch.device
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of words and constants."""
+        return self.groups.nbytes
+
+    @property
+    def bits(self) -> int:
+        """Return the bits of all elements, without constants."""
+        return len(self.groups.words) * self.groups.size
+
+    def restore(self) -> torch.Tensor:
+        """Return the values that the codes stand for."""
+        return self.layout.restore(gpu.values_of(self.groups, self.device))
+
+    def half_steps(self) -> torch.Tensor:
+        """Return half a step for each element, and 0 in groups of one value, whose step says nothing."""
+        return self.layout.restore(gpu.half_steps(self.groups, self.device))
+
+    def in_host_memory(self) -> PackedOnGpu:
+        """Return the same with words that wait in host memory."""
+        return self._replace(groups=self.groups.in_host_memory())
 
 
 class Mixed(NamedTuple):
@@ -110,12 +147,33 @@ class Mixed(NamedTuple):
         return self.layout.restore(values.view(-1))
 
 
+class LogProbabilities(NamedTuple):
+    """Results of log_softmax, of which the backward pass reads exp(result): that is what is rounded."""
+
+    probabilities: Packed | PackedOnGpu | Whole
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of words and constants."""
+        return self.probabilities.nbytes
+
+    def restore(self) -> torch.Tensor:
+        """Return logarithms, of the smallest number for a probability that was rounded to 0."""
+        values = self.probabilities.restore()
+        return values.clamp_min(torch.finfo(values.dtype).tiny).log()
+
+    def in_host_memory(self) -> LogProbabilities:
+        """Return the same with words that wait in host memory."""
+        stored = self.probabilities
+        return LogProbabilities(stored.in_host_memory()) if isinstance(stored, PackedOnGpu) else self
+
+
 class Places(NamedTuple):
-    """A tensor of indices of max pooling as places within windows, one byte each, in host memory."""
+    """A tensor of indices of max pooling as places within windows, one byte each."""
 
     local: torch.Tensor
     window: Window
-    device: torch.device | None = None
+    device: torch.device
 
     @property
     def nbytes(self) -> int:
@@ -124,7 +182,11 @@ class Places(NamedTuple):
 
     def restore(self) -> torch.Tensor:
         """Return the int64 indices."""
-        return self.window.indices(self.local if self.device is None else self.local.to(self.device))
+        return self.window.indices(self.local.to(self.device, non_blocking=True))
+
+    def in_host_memory(self) -> Places:
+        """Return the same with places that wait in host memory."""
+        return self._replace(local=gpu.to_host(self.local))
 
 
 class Shape(NamedTuple):
@@ -132,7 +194,7 @@ class Shape(NamedTuple):
 
     shape: torch.Size
     dtype: torch.dtype
-    device: torch.device | None = None
+    device: torch.device
     nbytes: int = 0
 
     def restore(self) -> torch.Tensor:
@@ -140,27 +202,37 @@ class Shape(NamedTuple):
         return torch.zeros((), dtype=self.dtype, device=self.device).expand(self.shape)
 
 
-def rounded(tensor: torch.Tensor, bits: int, group: int, seed: int) -> Packed:
+def rounded(tensor: torch.Tensor, bits: int, group: int, seed: int) -> Packed | PackedOnGpu:
     """Round a tensor stochastically in groups along its memory."""
     return round_flattened(*flattened(tensor), Grouped(bits, group, seed))
 
 
-def round_flattened(flat: torch.Tensor, layout: Layout, scheme: Grouped) -> Packed:
-    """Round values in the order of their memory."""
-    if offload.on_gpu(flat):
-        return Packed(offload.rounded_there(flat.detach().float(), scheme), layout, flat.device)
-    values: Any = flat.detach().float().numpy()
-    return Packed(round_flat(values, scheme), layout)
+def round_flattened(
+    flat: torch.Tensor, layout: Layout, scheme: Grouped, wrong: torch.Tensor | None = None
+) -> Packed | PackedOnGpu:
+    """Round values in the order of their memory.
+
+    wrong: of values on a GPU, uint8[1] there that becomes 1 where no grid holds them, for the caller to read later;
+    without it they are waited for and, where large, rounded on the CPU. Raises ValueError for NaN and infinity.
+    """
+    values = flat.detach().float()
+    if gpu.on_gpu(values) and gpu.is_packable(values.numel(), scheme.group or values.numel()):
+        flag = torch.zeros(1, dtype=torch.uint8, device=values.device) if wrong is None else wrong
+        groups = gpu.round_groups(values, scheme, flag)
+        if wrong is not None or not flag.item():
+            return PackedOnGpu(groups, layout, flat.device)
+    return Packed(round_flat(values.cpu().numpy(), scheme), layout, flat.device)
 
 
-def two_valued(flags: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> Packed:
+def two_valued(flags: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> Packed | PackedOnGpu:
     """Pack a tensor of bools to a bit each, which come back as two values of a dtype."""
     flat, layout = flattened(flags)
+    layout = layout._replace(dtype=dtype)
+    if gpu.on_gpu(flat):
+        return PackedOnGpu(gpu.pack_flags(flat, low, high), layout, flat.device)
     step = np.array([np.float32(high) - np.float32(low)], np.float32)
     start = np.array([low], np.float32)
     for constant in (step, start):
         constant.setflags(write=False)
-    elsewhere = offload.on_gpu(flat)
-    words = offload.packed_there(flat) if elsewhere else pack_codes(flat.numpy(), 0, 1)
-    q = QuantArray(words, uniform(1), (flat.numel(),), 0, Constants(step, start))
-    return Packed(q, layout._replace(dtype=dtype), flat.device if elsewhere else None)
+    q = QuantArray(pack_codes(flat.numpy(), 0, 1), uniform(1), (flat.numel(),), 0, Constants(step, start))
+    return Packed(q, layout, flat.device)

@@ -82,6 +82,11 @@ def encode_grouped(dtype):
                 np.zeros(3, np.uint32), words(2, 2, 2))  # fmt: skip
 
 
+def encode_groups(dtype):
+    return call("encode_groups", np.zeros((1, 700), dtype), 256, 8, np.zeros(3, np.uint32), np.zeros(1, bool),
+                np.zeros((2, 3), np.float32), words(2, 1, 11))  # fmt: skip
+
+
 def encode(dtype, after=1, planes=2):
     table = np.zeros((1, 1, 2**planes - 1), np.float64 if dtype is np.float64 else np.float32)
     codes, row = np.zeros((1, 1, 2**planes), np.uint8), np.zeros(2 * after, np.int64)
@@ -243,6 +248,10 @@ CASES = [
          ("POPC", "ATOMS", "ATOMG"), ("DSETP",), 1024),
     Case("encode_grouped float32", encode_grouped(np.float32), 64, ("VOTE", "DADD")),
     Case("encode_grouped float64", encode_grouped(np.float64), 64, ("VOTE", "DADD")),
+    Case("encode_groups float32", encode_groups(np.float32), 64, ("VOTE", "SHFL", "DADD"), floats=True),
+    Case("encode_groups float64", encode_groups(np.float64), 64, ("VOTE", "SHFL", "DADD"), floats=True),
+    Case("decode_uniform", call("decode_uniform", words(2, 3, 11), np.ones((3, 3), np.float32),
+         np.ones((3, 3), np.float32), 256, np.zeros((3, 700), np.float32)), 56, ("F2F.F32.F64",), floats=True),
     Case("count", call("count", words(2, 3, 5, 2), 0, 100, 40, SETS, np.zeros((2, 3, 3), int)), 64,
          ("POPC", "SHFL"), ("DSETP",)),
     Case("count_lanes", call("count_lanes", words(2, 3, 5, 2), SETS, np.zeros((2, 3, 65), int)), 64, ("LOP3",)),

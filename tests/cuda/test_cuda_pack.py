@@ -216,3 +216,53 @@ def test_encode_grouped(planes, length, group, stride, dtype, key):
                      out=words(planes, 3, length))  # fmt: skip
     assert cpu.any()
     np.testing.assert_array_equal(cuda, cpu)
+
+
+@pytest.mark.parametrize("rows, length, run", [
+    (1, 1, 64), (1, 40, 40), (1, 64, 64), (1, 700, 256), (1, 1000, 64), (3, 128, 64), (5, 33, 33), (4, 70, 140),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("planes", [1, 2, 8])
+@pytest.mark.parametrize("digits", [8, 24])
+@pytest.mark.parametrize("key", [[], [1, 2**32 - 1, 0]], ids=["nearest", "rounding"])
+def test_encode_groups(rows, length, run, dtype, planes, digits, key):
+    """Values of all sizes, groups of one value, of zeros of both signs and of subnormal steps."""
+    rng = np.random.default_rng(length)
+    x = (rng.normal(size=(rows, length)) * 10.0 ** rng.integers(-6, 7, (rows, length))).astype(dtype)
+    flat = x.reshape(-1)
+    flat[:run] = rng.choice([-0.0, 0.0, -3e-38, 1e-44, 2.5])
+    flat[-1] = rng.choice([1e-44, -1e29, 5.0])
+    runs = -(-x.size // run)
+    made = {}
+    for device in ("cpu", "cuda"):
+        wrong, constants, out = np.zeros(1, bool), np.zeros((2, runs), np.float32), words(planes, rows, length)
+        kernel(device, "encode_groups")(x, run, digits, np.array(key, np.uint32), wrong, constants, out)
+        assert not wrong[0]
+        made[device] = constants, out
+    for cpu, cuda in zip(made["cpu"], made["cuda"], strict=True):
+        np.testing.assert_array_equal(cuda, cpu)
+    assert not np.signbit(made["cuda"][0][1][made["cuda"][0][1] == 0]).any()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, -1e30])
+@pytest.mark.parametrize("at", [0, 100, 699])
+def test_encode_groups_sees_what_no_grid_holds(value, at):
+    x = np.ones((1, 700), np.float32)
+    x[0, at] = value
+    for device in ("cpu", "cuda"):
+        wrong, constants = np.zeros(1, bool), np.zeros((2, 3), np.float32)
+        kernel(device, "encode_groups")(x, 256, 8, np.zeros(0, np.uint32), wrong, constants, words(2, 1, 700))
+        assert wrong[0], device
+
+
+@pytest.mark.parametrize("length, group", [(1, 1), (33, 8), (65, 64), (300, 100), (700, 256), (64, 64)])
+@pytest.mark.parametrize("planes", [1, 2, 3, 8])
+def test_decode_uniform(planes, length, group):
+    rng = np.random.default_rng(length)
+    codes, out = rng.integers(0, 2**planes, (3, length), np.uint8), words(planes, 3, length)
+    kernel("cpu", "pack")(codes, out)
+    low, step = (
+        (rng.normal(size=(3, -(-length // group))) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for _ in range(2)
+    )
+    cpu, cuda = both("decode_uniform", out, low, step, group, out=np.zeros((3, length), np.float32))
+    np.testing.assert_array_equal(cuda, cpu)

@@ -206,6 +206,7 @@ def install():
     _put(bulk, BulkModels(models))
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
     libdevice.dmul_rn, libdevice.dadd_rn, libdevice.byte_perm = np.multiply, np.add, _byte_perm
+    libdevice.floor, libdevice.ceil = np.floor, np.ceil
 
 
 def _byte_perm(x, y, selector):

@@ -2,6 +2,8 @@
 
 import contextlib
 import copy
+import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -121,6 +123,69 @@ def test_gradients_are_unbiased_and_vary_within_the_bound(bits):
     numbers, exact, bound = linear_gradients(bits, 400)
     assert abs(numbers.mean() - exact) < 5 * numbers.std(ddof=1) / 20
     assert 0 < numbers.var(ddof=1) < 1.4 * bound
+
+
+def cross_entropies(z, labels):
+    """Losses whose saved results of log_softmax are all alike."""
+    return {
+        "cross entropy": lambda: F.cross_entropy(z, labels),
+        "of log_softmax": lambda: F.nll_loss(F.log_softmax(z, 1), labels),
+        "of the method": lambda: F.nll_loss(z.log_softmax(dim=1), labels),
+        "smoothed": lambda: F.cross_entropy(z, labels, label_smoothing=0.2),
+        "weighted": lambda: F.cross_entropy(z, labels, weight=torch.linspace(0.5, 2, z.shape[1])),
+        "of probabilities": lambda: F.cross_entropy(z, torch.eye(z.shape[1])[labels]),
+    }
+
+
+@pytest.mark.parametrize("name", cross_entropies(torch.zeros(1, 1), None))
+def test_losses_of_few_bits_follow_the_exact_ones(name):
+    """Gradients of logits are off by a level of 8 bits of probability at most, and unbiased: rounded to 2 bits as
+    logarithms, they were off by a third, and a ResNet-18 that learned 93 % learned 56.
+    """
+    labels = torch.arange(300) % 10
+    logits = (5 * rand(300, 10)).requires_grad_()
+
+    def gradient(context):
+        logits.grad = None
+        z = logits * 1
+        with context:
+            loss = cross_entropies(z, labels)[name]()
+        loss.backward()
+        return logits.grad
+
+    exact = gradient(nullcontext())
+    context, total = compressed(2), torch.zeros(300, 10)
+    for _ in range(200):
+        got = gradient(context)
+        total += got
+        assert (got - exact).abs().max() <= 3.1 / 255 / 300
+    assert context.report.ratio > 1.5
+    assert (total / 200 - exact).abs().max() < 5 * 0.5 * 3.1 / 255 / 300 / math.sqrt(200)
+
+
+def test_log_probabilities_without_end():
+    """Logits that a mask has made -inf have probability 0, as without compression; a context holds them once."""
+    logits = rand(300, 10).masked_fill(torch.arange(10) == 3, -math.inf).requires_grad_()
+    z, context = logits * 1, compressed(8)
+    with context:
+        loss = F.nll_loss(F.log_softmax(z, 1), torch.arange(300) % 3)
+    loss.backward()
+    assert torch.isfinite(logits.grad).all() and logits.grad[:, 3].abs().max() < 1e-37
+    assert context.report.layers["outside of modules"] == (300 * 10 * 4 + 300 * 8 + 4, 3008 + 48 + 300 * 8 + 4)
+
+
+@pytest.mark.parametrize("loss", [F.binary_cross_entropy_with_logits, F.mse_loss, F.smooth_l1_loss, F.huber_loss])
+def test_what_other_losses_save_is_left_alone(loss):
+    target = torch.rand(300, 10, generator=torch.Generator().manual_seed(1))
+
+    def gradient(context):
+        z = rand(300, 10).requires_grad_()
+        with context:
+            value = loss(z * 1, target)
+        value.backward()
+        return z.grad
+
+    assert torch.equal(gradient(compressed(1)), gradient(nullcontext()))
 
 
 def test_a_quarter_resnet_saves_ten_times_fewer_bytes():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,10 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
     if not inputs or any(not x.numel() for x in inputs):
         raise ValueError("from_torch: the example must have at least one sample")
     options = None if quantize is None else checked(quantize, len(inputs))
+    inputs = tuple(x.detach().cpu() for x in inputs)
+    module = _on_cpu(module)
+    if options is not None:
+        options["calibration"] = tuple(x.cpu() for x in options["calibration"])
     kinds = {path: type(part).__name__ for path, part in module.named_modules()}
     if options is not None:
         check_kept(options["keep"], kinds)
@@ -49,6 +55,12 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
         return _graph(recording, batched, kinds, choices)
     except NotPerSample:
         return _graph(recording, False, kinds, choices)
+
+
+def _on_cpu(module: torch.nn.Module) -> torch.nn.Module:
+    """Return the module, or a copy of one that lies on a GPU."""
+    held = chain(module.parameters(), module.buffers())
+    return copy.deepcopy(module).cpu() if any(tensor.is_cuda for tensor in held) else module
 
 
 def _calibrated(module: Any, recording: Recording, options: dict[str, Any], forwards: Mapping[type, Any]) -> Choices:

@@ -11,7 +11,7 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.blocks import SIZE, blocks
 from ...arrays.exchange import lies_on_gpu
-from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
+from ...backends.registry import contiguous, device_of, empty, has_kernel, kernel, moveaxis, namespace, zeros
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
 from ...core.errors import DeviceError
@@ -96,7 +96,9 @@ def destination(op: str, out: Any, q: QuantArray, kind: Any) -> Array:
 
 def _decodes(q: QuantArray) -> bool:
     """True where the kernel `decode_uniform` gives the values: rows are long enough to have constants of their own."""
-    return q.dtype.kind == "uniform" and q.device == "cpu" and q.axis == q.ndim - 1 and q.shape[-1] >= _LONG
+    if q.dtype.kind != "uniform" or q.axis != q.ndim - 1 or q.shape[-1] < _LONG:
+        return False
+    return q.device == "cpu" or has_kernel(q.device, "decode_uniform")
 
 
 def _decode(q: QuantArray, out: Array) -> None:
@@ -106,7 +108,7 @@ def _decode(q: QuantArray, out: Array) -> None:
     groups = max(a.shape[-1] for a in (q.offset, q.scale) if a is not None)  # one of them may have one for all
     low, step = (_rows_of(constant, q, groups) for constant in (q.offset, q.scale))
     group = length if groups == 1 else q.group or length
-    kernel("cpu", "decode_uniform")(
+    kernel(q.device, "decode_uniform")(
         words.reshape(q.bits, -1, words.shape[-1]), low, step, group, out.reshape(-1, length)
     )
 

@@ -1,0 +1,67 @@
+"""See that saved tensors are finite: at once on a CPU; on a GPU at the end of a step, before which nothing waits."""
+
+from __future__ import annotations
+
+import torch
+
+from . import gpu
+
+_ROOM = 1 << 10  # flags that are made at a time
+
+
+class Unchecked:
+    """A list of flags that a GPU sets where a tensor is not finite, with the layers and shapes that they are of."""
+
+    def __init__(self) -> None:
+        self._flags: list[torch.Tensor] = []
+        self._told: list[str] = []
+        self._room: dict[torch.device, torch.Tensor] = {}
+
+    def flag(self, tensor: torch.Tensor, layer: str) -> torch.Tensor | None:
+        """Return uint8[1] on a tensor's GPU, to be set where the tensor is wrong; None for one on a CPU."""
+        if not gpu.on_gpu(tensor):
+            return None
+        room = self._room.get(tensor.device)
+        if room is None or not len(room):
+            room = torch.zeros(_ROOM, dtype=torch.uint8, device=tensor.device)
+        self._room[tensor.device] = room[1:]
+        self._flags.append(room[:1])
+        self._told.append(why(layer, tensor))
+        return room[:1]
+
+    def check(self, tensor: torch.Tensor, layer: str) -> None:
+        """Raise ValueError for NaN and infinity in a tensor on a CPU; set a flag for one on a GPU."""
+        flag = self.flag(tensor, layer)
+        if flag is not None:
+            low, high = torch.aminmax(tensor.detach())  # which are NaN where there is one
+            flag.copy_(~(torch.isfinite(low) & torch.isfinite(high)))
+        elif not torch.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
+            raise ValueError("NaN or infinity")
+
+    def clear(self) -> None:
+        """Forget all flags."""
+        self._flags, self._told, self._room = [], [], {}
+
+    def finish(self) -> None:
+        """Wait for all flags and raise ValueError for the first that is set."""
+        flags, told = self._flags, self._told
+        self.clear()
+        if flags:
+            for one, message in zip(torch.cat([f.cpu() for f in _joined(flags)]).tolist(), told, strict=True):
+                if one:
+                    raise ValueError(message)
+
+
+def why(layer: str, tensor: torch.Tensor) -> str:
+    """Return the message for a tensor that no grid of levels holds."""
+    return (
+        f"compressed_activations: {layer} saves a tensor of shape {tuple(tensor.shape)} with NaN, infinity, or a range "
+        f"beyond float32, which no grid of levels holds"
+    )
+
+
+def _joined(flags: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Join the flags of one GPU to one tensor, in order where there is one GPU only."""
+    if len({flag.device for flag in flags}) > 1:
+        return flags
+    return [torch.cat(flags)]

@@ -118,7 +118,7 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
 
     >>> import quantarray as qa, numpy as np
     >>> x, w = (qa.encode(np.ones(shape, int), values=(-1, 1)) for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
-    >>> how = qa.explain(qa.conv2d, x, w, padding=1)
+    >>> how = qa.explain(qa.conv2d, x, w, stride=2)
     >>> [(choice.stage, choice.taken) for choice in how.choices][-2:]
     [('constants', 'none'), ('kernel', 'conv')]
     >>> how.kernels[0].rows, how.kernels[0].words

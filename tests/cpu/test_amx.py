@@ -324,7 +324,7 @@ def test_trial(machine):
     assert tried() == ""
     assert tried("raise SystemExit(1)") == ""
     assert amx_trial.verdict(isa.EMULATED, {"another"}, isa.VARIABLE, "raise ImportError").endswith("ImportError")
-    assert len(list(machine.iterdir())) == 2
+    assert len(list(machine.glob(f"{isa.EMULATED}-*"))) == 2  # a CPU with the unit tries that too
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def taken(how):
 
 
 def test_a_convolution_of_bits():
-    how = qa.explain(qa.conv2d, bits(1, 8, 8, 64), bits(32, 3, 3, 64), padding=1)
+    how = qa.explain(qa.conv2d, bits(1, 16, 16, 64), bits(32, 3, 3, 64), padding=1, stride=2)
     assert taken(how) == {
         "rows of x": "all at once", "outputs": "all at once", "constants": "none", "kernel": "conv",
     }  # fmt: skip

@@ -93,7 +93,7 @@ class InTurns(NamedTuple):
 
     exact: folded_thresholds.Exact
     images: int
-    otherwise: Contraction | plane_sums.PlaneSums
+    otherwise: Contraction
 
     @property
     def call(self) -> calls.Sums | calls.Output | scaled_sums.Scaled | folded_thresholds.Folded:
@@ -106,8 +106,7 @@ class InTurns(NamedTuple):
         exact = self.exact.for_scale(left)
         if exact is not None:
             return exact(left)
-        if not isinstance(self.otherwise.call, folded_thresholds.Folded):  # which notes it
-            folded_thresholds.note_not_folded("conv_real")
+        folded_thresholds.note_not_folded("conv_real")
         return self.otherwise(x, out)
 
 
@@ -254,17 +253,20 @@ def _sums_by_class(job: Job, inside: Array) -> tuple[Array, Array]:
 
 def in_turns(job: Job, turned: Array, merged: Job) -> Contraction | InTurns:
     """Prepare a convolution by weights in turns; a real result is done as `merged` where its constants do not fold."""
-    exact = _prepare_sliced(job.of_integers if job.real else job, turned)
     if not job.real:
-        return exact
+        return _prepare_sliced(job, turned)
+    if select.pick(select.CONSTANTS, job) != select.FOLDED:
+        return _prepare(merged)
+    exact = _prepare_sliced(job.of_integers, turned)
     assert isinstance(exact.call, bit_sliced.Sliced)
     channels, lanes = job.shape[3], CopyLanes(job.shape[3], 1)
     bias = np.zeros(channels) if job.bias is None else job.bias.astype(np.float64)
     last = epilogue.finish(job.requantize, channels, True, bias=bias, lanes=lanes)
     packed = calls.packed(job.device, job.requantize, job.shape)
     scale, _ = _weight_constants(job.b, channels)
+    # An x whose constants do not fold here would not fold in the merged form either
     return InTurns(
-        folded_thresholds.Exact(exact.call, lanes(scale[0]), last, packed, {}), exact.images, prepare(merged)
+        folded_thresholds.Exact(exact.call, lanes(scale[0]), last, packed, {}), exact.images, _prepare(merged)
     )
 
 

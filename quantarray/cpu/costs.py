@@ -2,13 +2,13 @@
 
 Costs are for 4 pixels by 32 channels by a word of 64 elements, in units of what counting takes for a pair of planes,
 with VPOPCNTDQ of what it takes by a popcount of each word (`tiles.WORD` is what it takes by one of both halves).
-They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, and for AVX2; `docs/kernels/costs.md`
-has what they were fitted to. For AMX they are derived: see `docs/kernels/dot_amx.md`.
+They hold within a fifth for AVX-512 with VNNI, with and without VPOPCNTDQ, for AVX2 and for AMX;
+`docs/kernels/costs.md` has what they were fitted to.
 """
 
 from typing import NamedTuple
 
-from .int8.amx_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, MOST_PRODUCT, UNIT
+from .int8.amx_unit import COUNTS_BY_SHUFFLES, DOT_ALONE, DOT_COPY, DOT_EXPAND, MOST_PRODUCT, UNIT
 from .int8.dot import EFFORT as DOT
 from .int8.dot import bytes_of_levels
 from .int8.framed import EFFORT as FRAMED
@@ -86,8 +86,8 @@ def costs(x_terms, w_terms, rows, channels, words, forms, of_bytes=False):
 
 
 # Nanoseconds of a unit by one thread, Python's part of a call included, by instruction set; on a 2-core Zen 4 server,
-# 2026-11-25. `python -m benchmarks.cost_model --unit` measures it
-UNIT_NS = {"avx512": 6.6, "avx512bw": 9.4, "avx2": 11.8, "portable": 18.1}
+# and for AMX two virtual CPUs of a Xeon, 2026-11-25 and 26. `python -m benchmarks.cost_model --unit` measures it
+UNIT_NS = {"amx": 8.0, "avx512": 6.6, "avx512bw": 9.4, "avx2": 11.8, "portable": 18.1}
 
 
 def predicted(units):
@@ -154,7 +154,8 @@ def _dot_fits(x_terms, w_terms):
 
 def _dot(x_terms, w_terms, rows, channels, words):
     tiles, blocks = min(BAND, -(-rows // TILE)), max(1, -(-channels // LANES))
-    expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, tiles))
+    of_weights = (COUNTING.expand * w_terms[0, 1] + DOT_EXPAND) * LANES / max(1, tiles)
+    expanding = COUNTING.expand * x_terms[0, 1] * TILE / blocks + of_weights
     return words * (DOT.word * _pairing(blocks) + expanding + DOT_COPY * TILE / blocks) + DOT.tile
 
 

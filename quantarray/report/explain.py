@@ -118,11 +118,11 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
 
     >>> import quantarray as qa, numpy as np
     >>> x, w = (qa.encode(np.ones(shape, int), values=(-1, 1)) for shape in ((1, 8, 8, 64), (32, 3, 3, 64)))
-    >>> how = qa.explain(qa.conv2d, x, w, stride=2)
+    >>> how = qa.explain(qa.conv2d, x, w, padding=1, stride=2)
     >>> [(choice.stage, choice.taken) for choice in how.choices][-2:]
     [('constants', 'none'), ('kernel', 'conv')]
     >>> how.kernels[0].rows, how.kernels[0].words
-    (64, 9)
+    (16, 9)
     """
     if function not in _RIGHT:
         names = ", ".join(f.__name__ for f in _RIGHT)

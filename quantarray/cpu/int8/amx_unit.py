@@ -1,7 +1,7 @@
 """Find the matrix unit that multiplies bytes in this process, and what it changes for `costs.py`.
 
-Nobody has run these kernels on a machine with AMX yet. So a unit that is to be used has to show first, once a process,
-that its products are right; `trial.py` has it do so in another process before, where nobody asked for it.
+A unit that is to be used has to show first, once a process, that its products are right; `amx_trial.py` has it do so in
+another process before, where nobody asked for it.
 """
 
 import numpy as np
@@ -59,4 +59,4 @@ UNIT = find_unit()
 COUNTS_BY_SHUFFLES = UNIT is None and isa.COUNTING == "avx512bw"  # costs are in what counting by shuffles takes
 _chosen = dot_tile if UNIT is None else dot_amx
 DOT_PASSES, DOT_ALONE, MOST_PRODUCT = _chosen.DOT_PASSES, _chosen.DOT_ALONE, _chosen.MOST_PRODUCT
-DOT_COPY = getattr(_chosen, "DOT_COPY", 0)
+DOT_COPY, DOT_EXPAND = getattr(_chosen, "DOT_COPY", 0), getattr(_chosen, "DOT_EXPAND", 0)

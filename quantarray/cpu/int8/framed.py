@@ -33,7 +33,7 @@ _NO_VALUES = np.empty((0, 0), np.int32)
 POSITIONS = 512  # that meet one pair of blocks before the next
 _WORDS = 1 << 13  # that they span, unless those of one row span more: 512 KiB of bytes
 _REUSED = STRETCH * LANES * PAIR  # words of weights that a thread keeps as bytes: all of few channels
-EFFORT = DOT._replace(tile=2, pixel=0.1)
+EFFORT = DOT._replace(tile=3.5, pixel=0.1)
 
 
 def framed(x, fixed, out):

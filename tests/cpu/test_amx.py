@@ -431,16 +431,17 @@ def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
 @pytest.mark.parametrize(
     ("channels", "size", "stride", "bits", "chosen"),
     [
-        *[(channels, 3584 // channels, 1, bits, "framed") for channels in (64, 128, 256, 512) for bits in (1, 2)],
+        *[(channels, 3584 // channels, 1, 2, "framed") for channels in (64, 128, 256, 512)],
+        *[(channels, 3584 // channels, 1, 1, "conv") for channels in (64, 128, 256, 512)],
         (64, 56, 2, 1, "conv"),
         (128, 28, 2, 1, "conv"),
-        (512, 28, 2, 1, "dot"),
+        (512, 28, 2, 1, "conv"),
         (64, 56, 2, 2, "dot"),
     ],
 )
 def test_choice_with_amx(monkeypatch, channels, size, stride, bits, chosen):
-    """Windows are copied but at stride 1: for single bits that pays where channels and pixels are many."""
-    for name in ("DOT_ALONE", "DOT_COPY", "MOST_PRODUCT"):
+    """Single bits are counted. Of more bits windows are copied but at stride 1."""
+    for name in ("DOT_ALONE", "DOT_COPY", "DOT_EXPAND", "MOST_PRODUCT"):
         monkeypatch.setattr(costs, name, getattr(dot_amx, name))
     monkeypatch.setattr(costs, "DOT", costs.DOT._replace(word=dot_amx.DOT_PASSES, tile=6))
     monkeypatch.setattr(costs, "COUNTING", costs.BY_WORDS)  # every CPU with a matrix unit has VPOPCNTDQ

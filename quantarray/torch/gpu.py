@@ -17,7 +17,7 @@ _OP = "quantarray.torch"
 
 
 class Groups(NamedTuple):
-    """Words int64[bits words] of `size` elements, and constants [2 groups]: the step and the first level of each."""
+    """A pair of words int64[bits words] of `size` elements and constants [2 groups]: steps and first levels."""
 
     words: torch.Tensor
     constants: torch.Tensor
@@ -78,8 +78,8 @@ def values_of(groups: Groups, device: torch.device) -> torch.Tensor:
     out, single = torch.empty(groups.size, dtype=torch.float32, device=device), constants.float()
     with stream_of(device):
         step, low = (as_array(row, np.float32, (1, len(row))) for row in single)
-        there = as_array(out, np.float32, (1, groups.size))
-        kernel(name_of(device), "decode_uniform")(_as_words(words), low, step, groups.group, there)
+        target = as_array(out, np.float32, (1, groups.size))
+        kernel(name_of(device), "decode_uniform")(_as_words(words), low, step, groups.group, target)
     return out
 
 
@@ -110,8 +110,8 @@ def as_array(tensor: torch.Tensor, dtype: Any, shape: tuple[int, ...]) -> Any:
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor of a GPU to page-locked memory, in the order of its stream: the host may not read it before."""
-    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return there.copy_(tensor, non_blocking=True)
+    held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return held.copy_(tensor, non_blocking=True)
 
 
 def name_of(device: torch.device) -> str:

@@ -130,10 +130,10 @@ def kind_of(call: Call | None, tensor: torch.Tensor) -> str:
 
 def _is_log_probability(call: Call, tensor: torch.Tensor) -> bool:
     """True for the result of log_softmax, which `cross_entropy` calls and `nll_loss` takes."""
-    given = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, torch.Tensor)]
+    operands = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, torch.Tensor)]
     if call.name == "nll_loss":
-        given = given[:1]
-    shared = any(a.untyped_storage()._cdata == tensor.untyped_storage()._cdata for a in given)
+        operands = operands[:1]
+    shared = any(a.untyped_storage()._cdata == tensor.untyped_storage()._cdata for a in operands)
     return bool(shared == (call.name == "nll_loss") and call.name in (LOG_SOFTMAX, "cross_entropy", "nll_loss"))
 
 

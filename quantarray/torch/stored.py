@@ -148,9 +148,9 @@ class Mixed(NamedTuple):
 
 
 class LogProbabilities(NamedTuple):
-    """Results of log_softmax, of which the backward pass reads exp(result): that is what is rounded."""
+    """A form of results of log_softmax: the backward pass reads exp(result), which is what is rounded."""
 
-    probabilities: Packed | PackedOnGpu | Whole
+    probabilities: Stored
 
     @property
     def nbytes(self) -> int:

@@ -14,7 +14,7 @@ class Unchecked:
 
     def __init__(self) -> None:
         self._flags: list[torch.Tensor] = []
-        self._told: list[str] = []
+        self._messages: list[str] = []
         self._room: dict[torch.device, torch.Tensor] = {}
 
     def flag(self, tensor: torch.Tensor, layer: str) -> torch.Tensor | None:
@@ -26,7 +26,7 @@ class Unchecked:
             room = torch.zeros(_ROOM, dtype=torch.uint8, device=tensor.device)
         self._room[tensor.device] = room[1:]
         self._flags.append(room[:1])
-        self._told.append(why(layer, tensor))
+        self._messages.append(why(layer, tensor))
         return room[:1]
 
     def check(self, tensor: torch.Tensor, layer: str) -> None:
@@ -40,16 +40,16 @@ class Unchecked:
 
     def clear(self) -> None:
         """Forget all flags."""
-        self._flags, self._told, self._room = [], [], {}
+        self._flags, self._messages, self._room = [], [], {}
 
     def finish(self) -> None:
         """Wait for all flags and raise ValueError for the first that is set."""
-        flags, told = self._flags, self._told
+        flags, messages = self._flags, self._messages
         self.clear()
-        if flags:
-            for one, message in zip(torch.cat([f.cpu() for f in _joined(flags)]).tolist(), told, strict=True):
-                if one:
-                    raise ValueError(message)
+        together = torch.cat(flags).tolist() if len({flag.device for flag in flags}) == 1 else [int(f) for f in flags]
+        for flag, message in zip(together, messages, strict=True):
+            if flag:
+                raise ValueError(message)
 
 
 def why(layer: str, tensor: torch.Tensor) -> str:
@@ -58,10 +58,3 @@ def why(layer: str, tensor: torch.Tensor) -> str:
         f"compressed_activations: {layer} saves a tensor of shape {tuple(tensor.shape)} with NaN, infinity, or a range "
         f"beyond float32, which no grid of levels holds"
     )
-
-
-def _joined(flags: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Join the flags of one GPU to one tensor, in order where there is one GPU only."""
-    if len({flag.device for flag in flags}) > 1:
-        return flags
-    return [torch.cat(flags)]

@@ -107,7 +107,7 @@ def _ends(x, at, end, lane, wrong):
 
 @cuda.jit
 def _fit_and_encode(x, length, run, digits, random, k0, k1, use, wrong, constants, out):
-    """A warp takes a run: its constants from its extremes, then half a word of codes at a time, which L1 still has."""
+    """Fit and encode a run a warp: constants from its extremes, then half words of codes, whose values L1 still has."""
     lane = cuda.threadIdx.x % LANES
     task = cuda.blockIdx.x * (cuda.blockDim.x // LANES) + cuda.threadIdx.x // LANES
     top = (1 << out.shape[0]) - 1

@@ -153,8 +153,8 @@ def _framed_range(prepared, matrix, starts, x, values, words, dealt, worker):
     stretches = -(-length // STRETCH)
     firsts, spans = spans_of(x.words, plan, length, stretches)
     apart = -(-length // stretches) * LANES * WORD
-    keeps = all_blocks * length * LANES <= _REUSED  # then there is one stretch
-    weights = np.empty((-(-all_blocks // PAIR) if keeps else 1) * PAIR * apart + WORD, np.uint8)
+    keeps = all_blocks * length * LANES <= _REUSED  # then a block alone may have two stretches
+    weights = np.empty((-(-all_blocks // PAIR) * stretches if keeps else 1) * PAIR * apart + WORD, np.uint8)
     weight, ready = first_line(weights), -1
     most = min(rows_of_band(plan), starts[0, -1])
     positions = -(-most * plan.row // matrix.rows) * matrix.rows

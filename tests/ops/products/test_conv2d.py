@@ -129,6 +129,19 @@ def test_bands_between_zeros(images, size, channels, outputs, many):
     assert asked and all("framed" in question.candidates for question in asked)
 
 
+@pytest.mark.skipif(UNIT is None, reason="no matrix unit, not even an emulated one")
+@pytest.mark.parametrize("channels", [1, 32, 33])
+@pytest.mark.parametrize("length", [4608, 4609, 6706, 9216])
+def test_windows_in_place_of_one_block_and_two_stretches(channels, length):
+    """Weights of one block are kept whole, in two stretches: the second once lay behind their memory."""
+    rng = np.random.default_rng(length)
+    x, w = rng.choice((-1, 1), (2, 1, 3, length)), rng.choice((5, 0), (channels, 1, 1, length))
+    packed = qa.encode(x, (-1, 1)), qa.encode(w, (5, 0))
+    with products_by("framed"):
+        for _ in range(2):
+            np.testing.assert_array_equal(qa.conv2d(*packed)[:, 0], x[:, 0] @ w[:, 0, 0].T)
+
+
 @given(st.data(), st.booleans(), st.sampled_from([np.int8, np.uint8]))
 def test_dense_bytes(data, depthwise, dtype):
     """Images of plain bytes; with few channels and no padding value they are unrolled into rows."""

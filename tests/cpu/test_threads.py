@@ -10,7 +10,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -26,7 +28,7 @@ import quantarray as qa
 from quantarray.cpu.llvm.vectors import I64
 from quantarray.cpu.popcount.tile_tasks import cut, starts
 from quantarray.cpu.runtime import threads
-from quantarray.cpu.runtime.atomics import WHY_NOT
+from quantarray.cpu.runtime.atomics import WHY_NOT, load
 from quantarray.cpu.runtime.schedule import Held, Kernel, dealer
 from quantarray.cpu.runtime.team import Team
 from quantarray.cpu.runtime.thread_pool import pool
@@ -270,22 +272,50 @@ def _thread(typingctx):
 
 @Kernel
 def take(slow, times, takers, sums, first, last):
-    """times[piece] counts how often a piece is taken, takers[piece] says by whom; piece `slow` takes long."""
+    """times[piece] counts how often a piece is taken, takers[piece] says by whom.
+
+    Piece `slow` waits, for a second or so at most, until all pieces are taken.
+    """
     for piece in range(first, last):
         times[piece] += 1
         takers[piece] = _thread() >> 12
-        for i in range(50_000_000 if piece == slow else 5_000):
+        for i in range(5_000):
             sums[piece] += np.sqrt(i)
+        for _ in range(5_000_000 if piece == slow else 0):
+            if load(times.ctypes.data) and times.sum() == times.size:  # `load` has the sum read memory again
+                break
+
+
+@contextmanager
+def pinned():
+    """Keep this thread on one processor and the pool's threads on others.
+
+    Where all are busy, Linux may wake a thread on its caller's, and then it does not begin.
+    """
+    tasks = [int(task.name) for task in Path("/proc/self/task").glob("*")]
+    ours = [task for task in tasks if Path(f"/proc/self/task/{task}/comm").read_text().startswith("quantarray-")]
+    before = os.sched_getaffinity(0)
+    here, *others = before
+    for task in ours:
+        os.sched_setaffinity(task, others)
+    os.sched_setaffinity(0, {here})
+    try:
+        yield
+    finally:
+        for task in (0, *ours):
+            os.sched_setaffinity(task, before)
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
+@pytest.mark.skipif(bool(WHY_NOT) or len(os.sched_getaffinity(0)) < 2, reason="nowhere to pin threads to")
 def test_pieces_go_to_who_is_free(deal):
     """Each piece once; whoever has the long one gets no other, where `prange` would have dealt out half of them."""
     workers, pieces = min(2, numba.get_num_threads()), 1000
     times, takers, sums = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64), np.zeros(pieces)
-    for _ in range(20):  # a second thread that comes late finds nothing left, and the pool asks fewer for a while
+    for _ in range(20):  # the system may give a second thread no processor for a while
         times[...] = 0
-        take((0, times, takers, sums), None, pieces, pieces, workers, deal)
+        with pinned():
+            take((0, times, takers, sums), None, pieces, pieces, workers, deal)
         assert (times == 1).all()
         if workers < 2 or (takers == takers[0]).sum() < pieces // 4:
             return

@@ -28,10 +28,12 @@ import quantarray as qa
 from quantarray.cpu.llvm.vectors import I64
 from quantarray.cpu.popcount.tile_tasks import cut, starts
 from quantarray.cpu.runtime import threads
-from quantarray.cpu.runtime.atomics import WHY_NOT, load
-from quantarray.cpu.runtime.schedule import Held, Kernel, dealer
+from quantarray.cpu.runtime.atomics import WHY_NOT, load, now
+from quantarray.cpu.runtime.driver import Driver
+from quantarray.cpu.runtime.launch import Launch
+from quantarray.cpu.runtime.schedule import NOTHING, Held, Kernel, dealer
 from quantarray.cpu.runtime.team import Team
-from quantarray.cpu.runtime.thread_pool import pool
+from quantarray.cpu.runtime.thread_pool import LIMIT, UNTIL, pool
 
 WORK = """
 import sys, threading
@@ -321,6 +323,39 @@ def test_pieces_go_to_who_is_free(deal):
             return
         time.sleep(0.05)
     pytest.fail("the thread with the long piece took others as well")
+
+
+@Kernel
+def wait_until(times, first, last):
+    while now() < times[0]:
+        pass
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
+@pytest.mark.skipif(bool(WHY_NOT) or len(os.sched_getaffinity(0)) < 2, reason="nowhere to pin threads to")
+def test_a_row_of_kernels_asks_for_threads_before_each(monkeypatch):
+    """Fewer are used while the pool says so, and not for all of a network that begins then."""
+    monkeypatch.setattr(threads, "_dealing", threads._alone)
+    by_pool()
+    pieces, until = 1000, np.zeros(1, np.int64)
+    times, takers, sums = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64), np.zeros(pieces)
+    waiting, taking = Launch(wait_until, (until,), NOTHING), Launch(take, (0, times, takers, sums), NOTHING)
+    row = Driver([(waiting, 1, 1, 1, False), (taking, pieces, pieces, 2, take.takes)])
+    state = pool()._lines[0]
+    assert row.run()  # compiles what it asks by
+    for _ in range(20):
+        times[...], state[LIMIT] = 0, 1
+        with pinned():
+            state[UNTIL] = until[0] = time.monotonic_ns() + 5_000_000
+            assert row.run()
+        assert (times == 1).all()
+        if (takers == takers[0]).sum() < pieces // 4:
+            break
+    else:
+        pytest.fail("a limit that had run out was kept")
+    times[...], state[UNTIL] = 0, time.monotonic_ns() + 10**10
+    assert row.run() and (times == 1).all() and (takers == takers[0]).all()
+    state[UNTIL] = 0
 
 
 @given(tasks=st.integers(0, 100), pieces=st.integers(1, 20), workers=st.integers(1, 4))

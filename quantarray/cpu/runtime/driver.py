@@ -16,6 +16,7 @@ from .jit import entry
 from .launch import Launch
 from .schedule import LINE, run_piece, version
 from .team import deal_by
+from .thread_pool import limited
 
 # Numbers of a step: of a launch, or the address and the number of bytes of memory to clear
 _PIECE, _RECORD, _TASKS, _PIECES, _WORKERS, _TAKES, _CLEARED, _BYTES = range(8)
@@ -33,10 +34,11 @@ def _clear(typingctx, address, size):
 
 
 @entry
-def _drive(steps, size, count, dealt, deal):
+def _drive(steps, size, count, dealt, deal, pool):
     """Run the steps at an address on up to `count` threads; return the number of those done before one failed.
 
-    `dealt` is memory for what `next_task` reads, `deal` that of `threads.dealer_for`.
+    `dealt` is memory for what `next_task` reads, `deal` that of `threads.dealer_for`. Before each step the pool
+    is asked how many threads come in time: a network may take longer than a stall has fewer used.
     """
     for i in range(size):
         step = steps + i * 64
@@ -44,7 +46,7 @@ def _drive(steps, size, count, dealt, deal):
             _clear(number(step, _CLEARED), number(step, _BYTES))
             continue
         piece, record, tasks = number(step, _PIECE), number(step, _RECORD), number(step, _TASKS)
-        takes, workers = number(step, _TAKES), min(count, number(step, _WORKERS))
+        takes, workers = number(step, _TAKES), limited(pool, min(count, number(step, _WORKERS)))
         pieces = number(step, _PIECES) if workers > 1 else tasks
         if workers > 1 or takes:
             set_number(dealt, 0, workers)
@@ -80,7 +82,7 @@ class Driver:
         lines = np.zeros((self._workers + 2) * LINE, np.int64)  # of 64 bytes each, of which no two threads share one
         self._dealt = lines[-lines.ctypes.data % 64 // 8 :]
         self._arguments = self._steps.ctypes.data, len(steps), self._dealt.ctypes.data
-        self._drive = version(_drive, (types.int64,) * 5).entry_point
+        self._drive = version(_drive, (types.int64,) * 6).entry_point
 
     def run(self):
         """Run all steps: True, or False where this caller's threads are those of Numba's loop.
@@ -88,10 +90,11 @@ class Driver:
         Raises MemoryError where a kernel fails.
         """
         steps, size, dealt = self._arguments
-        count = min(threads.count(), self._workers)
+        most, pool = threads.most()
+        count = min(most, self._workers)
         deal = threads.dealer_for(count) if count > 1 else 0
         if count > 1 and not deal:
             return False
-        if self._drive(steps, size, count, dealt, deal) < size:
+        if self._drive(steps, size, count, dealt, deal, pool) < size:
             raise MemoryError("quantarray: no memory for a kernel's buffers")
         return True

@@ -85,6 +85,14 @@ def note_wait(pool, workers, worked, late, back):
 
 
 @inline
+def limited(pool, threads):
+    """Return a number of threads, or the pool's limit where that is less and has not run out; pool 0 has none."""
+    if threads > 1 and pool and number(pool, UNTIL) and now() < number(pool, UNTIL):
+        threads = min(threads, number(pool, LIMIT))
+    return threads
+
+
+@inline
 def _post(pool, job, workers, time):
     """Post a job to as many threads as are wanted and free, and return (how many, for how long one was last woken).
 

@@ -25,11 +25,11 @@ from numba.np.ufunc import parallel
 
 from ...core.forks import no_fork
 from ..llvm.vectors import I32, I64
-from .atomics import WHY_NOT, now, number
+from .atomics import WHY_NOT
 from .jit import entry
 from .schedule import NOTHING, dealer, version
 from .team import Dealing, Team, ask, library_of
-from .thread_pool import LIMIT, UNTIL, pool
+from .thread_pool import limited, pool
 
 PIECES = 4
 VARIABLE = "QUANTARRAY_THREADS"
@@ -75,9 +75,7 @@ def _number(pool, others):
     if others:
         theirs = ask(others)
         threads = theirs if 1 < theirs < threads else threads
-    if pool and number(pool, UNTIL) and now() < number(pool, UNTIL):
-        threads = min(threads, number(pool, LIMIT))
-    return threads
+    return limited(pool, threads)
 
 
 def _forced():
@@ -142,6 +140,14 @@ def count():
         return allowed()  # what is recorded is run when threads come in time, too
     _, pool, others = _dealing()
     return _asking()(pool, others)
+
+
+def most():
+    """Return (number of threads for a row of kernels, where none come late; the pool that says when some do, or 0)."""
+    if _state["forked"]:
+        return 1, 0
+    _, pool, others = _dealing()
+    return _asking()(0, others), pool
 
 
 def allowed():

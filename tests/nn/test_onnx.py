@@ -1,6 +1,5 @@
 """Networks from ONNX and QONNX files: trained ones, and what is refused."""
 
-
 import numpy as np
 import pytest
 from onnx_models import model, node, onnx

@@ -9,6 +9,7 @@ from onnx_models import networks
 
 import quantarray as qa
 from quantarray.nn.plan import prepared_graph
+from quantarray.nn.plan.recording import Launched, alike
 
 models = qa.nn.models
 SMALL = {"size": 32, "width": 16, "classes": 10}
@@ -106,6 +107,30 @@ def test_a_value_that_is_nan_is_still_an_error():
             call(x)
     x[0, 69, 4, 4] = 1
     assert qa.array_equal(prepared(x), net(x))
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_what_only_launches_kernels_is_one_part(batch):
+    """From the images, which NumPy would put in another order, to the last pool; large results begin anywhere."""
+    net = models.bireal_resnet18(size=64, classes=10)
+    first = net.prepared().summary(images(net, batch, 0))[0]
+    last = next(i for i, node in enumerate(net.nodes) if node.op == "GlobalAveragePool")
+    folded = sum(all(name in net.constants for name in node.inputs) for node in net.nodes)
+    assert first.startswith(f"operations 0 to {last - folded - 1}: compiled")
+
+
+def test_memory_of_recorded_launches():
+    """It may begin elsewhere in a second recording, as far from what it shares memory with."""
+
+    def recorded(*arrays):
+        return [Launched("a kernel", arrays, 1, 1, 1, None)]
+
+    one, other = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
+    assert alike(recorded(one[3:9], one[10:20]), recorded(other[5:11], other[12:22]))
+    assert not alike(recorded(one[3:9], one[10:20]), recorded(other[5:11], other[11:21]))
+    assert not alike(recorded(one[3:9], one[10:20]), recorded(other[3:9], np.zeros(64, np.uint8)[10:20]))
+    assert not alike(recorded(one[3:9], np.zeros(64, np.uint8)[:8]), recorded(other[3:9], other[10:18]))
+    assert not alike(recorded(one[3:9]), recorded(one[4:10])) and alike(recorded(one[3:9]), recorded(one[3:9]))
 
 
 def test_threads():

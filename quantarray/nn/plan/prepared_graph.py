@@ -24,6 +24,10 @@ _LAUNCHING = frozenset(
     "chain linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d add_residual max_pool1d "
     "max_pool2d max_pool3d AveragePool reshape transpose relabel Conv MatMul".split()
 )
+# Operations whose kernels take dense images with the channels last, and how many of their operands are images
+_BY_PIXELS = dict.fromkeys(
+    "conv1d conv2d conv3d Conv max_pool1d max_pool2d max_pool3d AveragePool".split(), 1
+) | {"chain": 2}  # fmt: skip
 _OF_INTEGERS = frozenset({"threshold"})  # those of floats look for a NaN in NumPy
 
 
@@ -57,6 +61,11 @@ class _View(NamedTuple):
             return cls(None)
         return cls(tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))))
 
+    @classmethod
+    def by_pixels(cls, x: Any) -> _View:
+        """Return the order of images [n c ..] with the channels last, in which they are copied to a plan's memory."""
+        return cls(None if isinstance(x, QuantArray) else (0, *range(2, x.ndim), 1))
+
     def laid(self, x: Any) -> Any:
         """Return x with its axes in this order."""
         return x if self.order is None else x.transpose(self.order)
@@ -78,7 +87,8 @@ class Segment:
         results = {at for step in steps for at in step.results}
         taken = {at for step in steps for at in step.operands if at >= 0 and at not in results and initial[at] is None}
         self._taken, self._given = sorted(taken), sorted(results & wanted)
-        self._views = [_View.of(values[at]) for at in self._taken]
+        images = {at for step in steps for at in step.operands[: _BY_PIXELS.get(step.op, 0)]}
+        self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
         launching = all(_launches(step.op) for step in steps) and all(form(x) is not None for x in inputs)
         self.call: Compiled | None = compiled(self._results, inputs) if launching else None

@@ -96,20 +96,32 @@ def recording() -> Iterator[list[Launched]]:
 
 
 def alike(one: list[Launched], other: list[Launched]) -> bool:
-    """True if two recordings have the same kernels and numbers: only the memory of some arrays differs."""
+    """True if two recordings have the same kernels and numbers: only the memory of some arrays differs.
+
+    Arrays that share memory in one recording share it in the other, as far from each other.
+    """
     if len(one) != len(other):
         return False
+    shifts: dict[tuple[int, int], int] = {}
     for a, b in zip(one, other, strict=True):
         if a.kernel is not b.kernel or a.held is not b.held or a.cut != b.cut or a.writable != b.writable:
             return False
         pairs = zip(parts_of(a.arguments), parts_of(b.arguments), strict=True)
-        if not all(_alike(p, q) for p, q in pairs):
+        if not all(_alike(p, q, shifts) for p, q in pairs):
             return False
-    return True
+    first, second = zip(*shifts, strict=True) if shifts else ((), ())
+    return len(set(first)) == len(set(second)) == len(shifts)
 
 
-def _alike(p: Any, q: Any) -> bool:
+def _alike(p: Any, q: Any, shifts: dict[tuple[int, int], int]) -> bool:
+    """True for equal numbers, and for arrays of one form whose places in their memory differ as those before did.
+
+    shifts: by the ids of two memories, the distance that their first arrays have. Results begin on a cache line,
+    wherever their memory does.
+    """
     if not isinstance(p, np.ndarray):
         return type(p) is type(q) and bool(p == q)
-    places = [address(a) - address(root(a)) for a in (p, q)] if root(p) is not root(q) else [0, 0]
-    return p.dtype == q.dtype and p.shape == q.shape and p.strides == q.strides and places[0] == places[1]
+    owners = root(p), root(q)
+    distance = (address(p) - address(owners[0])) - (address(q) - address(owners[1]))
+    shift = 0 if owners[0] is owners[1] else shifts.setdefault((id(owners[0]), id(owners[1])), distance)
+    return p.dtype == q.dtype and p.shape == q.shape and p.strides == q.strides and distance == shift

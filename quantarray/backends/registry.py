@@ -41,6 +41,7 @@ _FILES = {
     "encode_mixed": "bits.encode_mixed",
     "decode_mixed": "bits.decode_mixed",
     "decode_uniform": "bits.decode_uniform",
+    "decode_levels": "bits.decode_levels",
     "recode": "bits.recode",
     "rebit": "bits.rebit",
     "unroll": "bits.im2col",

@@ -25,8 +25,7 @@ def encode(x: Array, thresholds: Array, codes: Array, row: Array, group: int, na
     float64 for x of that and float32 for any other, so that compares are exact, ascend; the code of a value is
     codes[.., number of thresholds it is at least], uint8 [row_tables groups T + 1]. row int64[rows] names each row's
     table, or its one entry that of all; group its elements a group, a multiple of 64 or the whole row. nan bool[pieces]
-    is set where there is a NaN.
-    """
+    is set where there is a NaN."""
 
 
 def encode_grid(
@@ -37,8 +36,7 @@ def encode_grid(
 
     x, row, group, nan and out as there; start and step float64[row_tables groups]. `round` is to the nearest integer,
     ties to the even one, or with `down` to the next one below. On the CPU only: on a GPU, whose float64 is slow,
-    thresholds are looked up.
-    """
+    thresholds are looked up."""
 
 
 def encode_small(x: Array, fixed: Search, nan: Array, out: Array) -> None:
@@ -54,15 +52,13 @@ def encode_range(x: Array, run: int, rule: RangeRule, wrong: Array, constants: A
 
     x contiguous, float16, 32 or 64; a run is some whole rows, or a part of a row of whole words. constants float32
     [1 or 2, runs] become scales, and offsets if not symmetric. wrong bool[1], False on entry, is set where a value is
-    NaN or 1e30 and more: then nothing else counts. On the CPU only.
-    """
+    NaN or 1e30 and more: then nothing else counts. On the CPU only."""
 
 
 def extremes(x: Array, out: Array) -> None:
     """out[0] is the least and out[1] the largest of x[rows length], float16, 32 or 64; NaN where there is one.
 
-    out float64[2 rows pieces] has those of each of `pieces` parts, at most `length`, of a row. On the CPU only.
-    """
+    out float64[2 rows pieces] has those of each of `pieces` parts, at most `length`, of a row. On the CPU only."""
 
 
 def range_constants(ends: Array, top: int, signed: bool, symmetric: bool, zero: bool, out: Array) -> None:
@@ -70,16 +66,14 @@ def range_constants(ends: Array, top: int, signed: bool, symmetric: bool, zero: 
 
     `top` is the largest level in steps. Symmetric: the step is max |x| / top, or max(x, 0) / top if not signed, and
     the offset 0; with `zero`, where a level is 0, no step is 0. Else the step is (max(x, 0) - min(x, 0)) / top, rounded
-    to 16 bits, and the offset a multiple of it as float32. On the CPU only.
-    """
+    to 16 bits, and the offset a multiple of it as float32. On the CPU only."""
 
 
 def group_constants(ends: Array, top: int, digits: int, out: Array) -> None:
     """out float64[3 n] = steps, offsets and last levels for values from ends[0] to ends[1], float64[2 n], all inside.
 
     The offset is ends[0] rounded down to `digits` bits, the step (ends[1] - offset) / top rounded up, 1 where it is 0;
-    neither finer than a subnormal float32 of so many. On the CPU only.
-    """
+    neither finer than a subnormal float32 of so many. On the CPU only."""
 
 
 def unpack(words: Array, out: Array) -> None:
@@ -94,8 +88,7 @@ def encode_grouped(
     values float32 or float64; low, step float32[rows groups], step > 0, an entry a `group` of elements; computed in
     float64. out uint64[planes rows words]. u is 1/2 without a key. key uint32[3] are two words of a Philox4x32-10 key
     and the third of its counter: element i of row r is number n = start[r] + i * stride, start int64[rows], and u is
-    2**-32 times word n % 4 of the block with the counter (n // 4 % 2**32, n // 4 // 2**32, key[2], 0).
-    """
+    2**-32 times word n % 4 of the block with the counter (n // 4 % 2**32, n // 4 // 2**32, key[2], 0)."""
 
 
 def encode_groups(
@@ -105,8 +98,7 @@ def encode_groups(
 
     x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words, of which the last may
     be shorter where there is one row; elements are numbered as they lie. constants float32[2 runs] become steps and
-    offsets. wrong as in `encode_range`.
-    """
+    offsets. wrong as in `encode_range`."""
 
 
 def group_ends(x: Array, group: int, out: Array) -> None:
@@ -129,6 +121,10 @@ def decode_uniform(words: Array, low: Array, step: Array, group: int, out: Array
 
     words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length].
     """
+
+
+def decode_levels(words: Array, levels: Array, out: Array) -> None:
+    """out[r, i] = levels[code]; words uint64[planes rows words], out [rows length] of the levels' dtype. CPU only."""
 
 
 def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:
@@ -194,7 +190,10 @@ def repack(words: Array, out: Array) -> None:
 
 
 def threshold(values: Array, finish: Finish, out: Array) -> None:
-    """Write codes of values[rows channels], int64 or float64, to out uint64[planes rows words], zero on entry."""
+    """Write codes of values[rows channels] to out uint64[planes rows words], zero on entry.
+
+    values int64 or float64, on the CPU int32 or float32 too.
+    """
 
 
 def elementwise(

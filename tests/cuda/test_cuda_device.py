@@ -31,6 +31,7 @@ def test_twins_have_the_arguments_of_their_stubs():
     assert set(KERNELS) - set(found) == {
         "add_planes",
         "conv_words",
+        "decode_levels",
         "decode_mixed",
         "depthwise_bytes",
         "depthwise_codes",

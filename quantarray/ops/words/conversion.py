@@ -17,6 +17,7 @@ from ...core.dtypes import Array
 from ...core.errors import DeviceError
 from ...core.format import WORD_BITS, tail_mask, word_count
 
+_SMALL = 1 << 10  # elements below which NumPy is as fast as a kernel
 _FEW = 1 << 12  # levels that are few, whatever the size of an array
 _LONG = 32  # elements of a row whose constants may take a quarter of its values
 
@@ -60,19 +61,45 @@ def codes(q: QuantArray) -> Array:
 def dequantize(q: QuantArray, out: Any = None) -> Array:
     """int32 or float32 values in the logical shape, written to `out` if that is given.
 
-    In blocks: NumPy looks codes up by indices of 8 bytes an element, which are twice the result, and levels that vary
-    may be 2**bits times the constants. A uniform law packed along its last axis is one pass of a kernel.
+    One pass of a kernel where the law is uniform and packed along its last axis, or where all elements have the same
+    levels: the result then lies in memory as the words do, with the packed axis last. In blocks otherwise: NumPy looks
+    codes up by indices of 8 bytes an element, which are twice the result, and levels that vary may be 2**bits times the
+    constants.
     """
     kind = np.int32 if q.dtype.is_integer and q.scale is None else np.float32
-    if out is None and (q.size <= SIZE or q.device != "cpu") and not _decodes(q):
+    alike = q.device == "cpu" and q.size >= _SMALL and _count(q) == 1 and not _decodes(q)
+    if out is None and not alike and (q.size <= SIZE or q.device != "cpu") and not _decodes(q):
         return _values(q)
-    values = empty(q.device, q.shape, kind) if out is None else destination("dequantize", out, q, kind)
+    values = _unset(q, kind, alike) if out is None else destination("dequantize", out, q, kind)
     if _decodes(q) and values.flags.c_contiguous:
         _decode(q, values)
+        return values
+    rows = np.moveaxis(values, q.axis, -1) if alike else values
+    if alike and rows.flags.c_contiguous:
+        _decode_levels(q, rows)
         return values
     for block in blocks(q.shape, arrays=(q,)):
         values[block] = _values(q[block])
     return values
+
+
+def _unset(q: QuantArray, kind: Any, as_words: bool) -> Array:
+    """Allocate values of q, in C order or in that of its words."""
+    outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+    return (
+        np.moveaxis(np.empty((*outer, q.shape[q.axis]), kind), -1, q.axis)
+        if as_words
+        else empty(q.device, q.shape, kind)
+    )
+
+
+def _decode_levels(q: QuantArray, rows: Array) -> None:
+    """Store the values of q, which all have the same levels, to rows [.. packed axis]."""
+    if rows.size:
+        levels, words = level_values(q.dtype, q.constants).reshape(-1), contiguous(q.words)
+        kernel("cpu", "decode_levels")(
+            words.reshape(q.bits, -1, words.shape[-1]), levels.astype(rows.dtype), rows.reshape(-1, rows.shape[-1])
+        )
 
 
 def destination(op: str, out: Any, q: QuantArray, kind: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Values of uniform laws by the kernel `decode_uniform`, and `out=`."""
+"""Values by the kernels `decode_uniform` and `decode_levels`, and `out=`."""
 
 import numpy as np
 import pytest
@@ -38,6 +38,36 @@ def test_values_equal_the_formula(law, shape, bits):
     expected = by_formula(q)
     for got in (q.dequantize(), q.dequantize(out=np.full(shape, np.nan, np.float32))):
         assert got.dtype == np.float32 and got.tobytes() == expected.tobytes()
+
+
+def levels_of(bits, kind):
+    """2**bits levels: in steps of 1, or uneven and as wide as int32, or real numbers."""
+    if kind == "even":
+        return np.arange(1 << bits)
+    if kind == "wide":
+        return np.array([1 - 2**31, *range(7, 5 + (1 << bits)), 2**31 - 1])
+    return np.sort(RNG.normal(size=1 << bits)).astype(np.float32)
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("shape", [(3, 200, 5), (67, 2, 64), (1, 1, 1024), (0, 70, 2), (2, 3, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["even", "wide", "real"])
+def test_levels_are_looked_up(kind, shape, bits):
+    """Rows of any length, packed along any axis, to new memory and to `out`; small arrays too, which NumPy does."""
+    levels, codes = levels_of(bits, kind), RNG.integers(0, 1 << bits, shape)
+    expected = levels[codes].astype(np.float32 if kind == "real" else np.int32)
+    for axis in range(3):
+        if kind == "real":
+            q = qa.from_codes(codes, qa.table(bits), axis, table=levels.reshape(-1, 1, 1, 1))
+        else:
+            q = qa.from_codes(codes, qa.integers(levels.tolist()), axis)
+        for got in (q.dequantize(), q.dequantize(out=np.full(shape, 77, expected.dtype))):
+            assert got.dtype == expected.dtype and got.tobytes() == expected.tobytes()
+
+
+def test_threads_share_words_of_levels():
+    codes = RNG.integers(0, 16, (3, 100_003))
+    assert np.array_equal(qa.from_codes(codes, qa.uint4).dequantize(), codes)
 
 
 def test_threads_share_rows():

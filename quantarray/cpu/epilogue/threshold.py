@@ -3,20 +3,25 @@
 import numpy as np
 
 from ..llvm.vectors import LANES
-from ..runtime.jit import entry
+from ..runtime import threads
+from ..runtime.schedule import Kernel
 from .finish import Lanes, store, target
+
+_LEAST = 1 << 14  # values that are worth a parallel region
 
 
 def threshold(values, finish, out):
-    _threshold(values, finish, out)
+    if not values.size:
+        return
+    threads.run(_threshold, (values, finish, out), len(values), threads.workers(values.size, _LEAST))
 
 
-@entry
-def _threshold(values, finish, out):
-    rows, channels = values.shape
-    near = np.zeros((1, LANES), values.dtype)
+@Kernel
+def _threshold(values, finish, out, first, last):
+    channels = values.shape[1]
+    near = np.zeros((1, LANES), finish.thresholds.dtype)
     to = target(finish, near[:0], out)  # not `values`, which nobody may write to
-    for row in range(rows):
+    for row in range(first, last):
         for channel in range(0, channels, LANES):
             valid = min(LANES, channels - channel)
             for lane in range(valid):

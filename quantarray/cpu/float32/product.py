@@ -27,9 +27,11 @@ def float_product(x, form, grid, w, bias, out):
 def _multiply_tiles(x, form, grid, w, bias, out, chunks, first, last):
     depth, channels, taps = len(w), form[0, 4], grid[0, 0] * grid[1, 0] * grid[2, 0]
     plain = taps == 1 and grid[0, 3] == 0 and grid[1, 3] == 0 and grid[2, 3] == 0
+    tiles = (len(out) + ROWS - 1) // ROWS
     rows, gathered = np.empty(0 if plain else ROWS * depth, np.float32), -1
     for task in range(first, last):
-        tile, chunk = task // chunks, task % chunks
+        # Neighbours share columns of w, which lie in L2, or a gathered window
+        tile, chunk = (task % tiles, task // tiles) if plain else (task // chunks, task % chunks)
         row, count = tile * ROWS, min(ROWS, len(out) - tile * ROWS)
         begin = chunk * _COLUMNS
         columns = out.shape[1] - begin if chunk + 1 == chunks else _COLUMNS

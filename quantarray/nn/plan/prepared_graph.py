@@ -22,7 +22,7 @@ _MOST = 4  # forms of inputs that are planned for a thread
 # Operations that can only launch kernels and reorder axes, and whose errors about elements are notes of kernels
 _LAUNCHING = frozenset(
     "chain linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d add_residual max_pool1d "
-    "max_pool2d max_pool3d AveragePool reshape transpose relabel Conv MatMul".split()
+    "max_pool2d max_pool3d AveragePool reshape transpose relabel unpack Conv MatMul".split()
 )
 # Operations whose kernels take dense images with the channels last, and how many of their operands are images
 _BY_PIXELS = dict.fromkeys(

@@ -17,13 +17,14 @@ from ...core.dtypes import Array
 _AXES = 3  # of an image
 _FEW_ROWS = 12  # for which a matrix of any size is read once
 _MANY = 1 << 20  # elements of a matrix that a cache holds: 4 MiB
+_PRODUCTS = 1 << 27  # that take 10 ms or less, and a BLAS 3; its threads then wait busily for longer than that
 _POINTS = np.array([(1, 1, 1, 0)] * _AXES, np.int64)
 
 
 def takes(rows: int, *operands: Any) -> bool:
-    """Return True if the kernel takes a product of so many rows: of float32 NumPy arrays, the second one small."""
+    """Return True if the kernel takes a product of so many rows: of float32 NumPy arrays, small or of few products."""
     return all(isinstance(a, np.ndarray) and a.dtype == np.float32 for a in operands) and (
-        rows <= _FEW_ROWS or operands[1].size <= _MANY
+        rows <= _FEW_ROWS or operands[1].size <= _MANY or rows * operands[1].size <= _PRODUCTS
     )
 
 

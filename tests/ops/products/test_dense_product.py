@@ -84,7 +84,10 @@ def test_nothing_to_multiply(shape):
 
 
 def test_what_is_left_to_numpy():
-    w = np.empty((1 << 10, 1 << 11), np.float32)
-    assert dense_product.takes(12, np.empty((12, 1 << 10), np.float32), w)
-    assert not dense_product.takes(13, np.empty((13, 1 << 10), np.float32), w)
+    w = np.zeros((1 << 10, 1 << 11), np.float32)
+    assert dense_product.takes(64, np.empty((64, 1 << 10), np.float32), w)
+    assert not dense_product.takes(65, np.empty((65, 1 << 10), np.float32), w)
+    long = np.empty((1 << 14, 1 << 10), np.float32)
+    assert dense_product.takes(12, np.empty((12, 1 << 14), np.float32), long)
+    assert not dense_product.takes(13, np.empty((13, 1 << 14), np.float32), long)
     assert not dense_product.takes(1, w.astype(np.float64), w)

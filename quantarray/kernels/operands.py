@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from ..core.dtypes import Array
 
 # Steps of a `Chain`, each with a constant k of the channel: v + k, v - k, k - v, v * k, v / k, max(v, k), min(v, k),
-# v * k where v < 0, and v + the other operand
-ADD, SUB, RSUB, MUL, DIV, MAX, MIN, PRELU, ADD_OTHER = range(9)
+# v * k where v < 0, v + the other operand; v * k plus the next step's constant in float64, rounded once; and that step,
+# which leaves v as it is
+ADD, SUB, RSUB, MUL, DIV, MAX, MIN, PRELU, ADD_OTHER, AFFINE, OFFSET = range(11)
 
 
 class Chain(NamedTuple):
@@ -19,7 +20,7 @@ class Chain(NamedTuple):
 
     scale: Array  # float64[channels], or [0] where x is taken as it is
     other_scale: Array  # float64[channels] or [0], of the other operand
-    steps: Array  # int64[steps]: ADD to ADD_OTHER
+    steps: Array  # int64[steps]: ADD to OFFSET
     constants: Array  # float32[max(steps, 1) channels], channels filled up to words of 64
 
 

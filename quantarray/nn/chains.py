@@ -80,7 +80,8 @@ def _grouped(nodes: list[Node], constants: Mapping[str, Any], uses: Counter[str]
         else:
             group = _extended(node, variable, constants, groups, uses, shape, shapes)
         if group is not None:
-            groups.pop(group.tail, None)
+            if groups.get(group.tail) is group:  # not one whose result others read, which stays
+                del groups[group.tail]
             group.tail = name
             group.at = sorted([*group.at, i])
             groups[name] = group
@@ -162,6 +163,12 @@ def _norm(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
     return [(step, a.reshape(rank)) for step, a in values]
 
 
+def _affine(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
+    if not first or any(a is None or a.dtype != _FLOAT for a in operands[1:]):
+        return None
+    return [("affine", operands[1]), ("offset", operands[2])]
+
+
 def _binary(step: str, reverse: str | None) -> Callable[..., list[Step] | None]:
     def build(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
         k = operands[1] if first else operands[0]
@@ -185,6 +192,7 @@ def _constant(step: str, attribute: str | None, default: float) -> Callable[...,
 
 _STEPS: dict[str, Callable[..., list[Step] | None]] = {
     "BatchNormalization": _norm,
+    "affine": _affine,
     "Add": _binary("add", "add"),
     "Sub": _binary("subtract", "subtract from"),
     "Mul": _binary("multiply", "multiply"),
@@ -273,8 +281,12 @@ def _steps_of(node: Node, constants: dict[str, Any]) -> list[Node]:
         return add("scale" if scale else "Cast", *operands, to="float32")
 
     wide = (-1, *(1,) * (node.attributes["rank"] - 2))
-    v, other = scaled(x, scale), scaled(other, other_scale) if other else ""
+    v, other, factor = scaled(x, scale), scaled(other, other_scale) if other else "", None
     for step, k in zip(node.attributes["steps"], constants[table] if table else (), strict=True):
+        if step in ("affine", "offset"):
+            v = v if step == "affine" else add("affine", v, constant(factor), constant(k.reshape(wide).copy()))
+            factor = k.reshape(wide).copy()
+            continue
         op, first = _OPERATORS[step]
         operand = other if step == "add other" else constant(np.ascontiguousarray(k.reshape(wide)))
         v = add(op, v, operand) if first else add(op, operand, v)

@@ -195,7 +195,8 @@ def _chain(
     return results if len(results) > 1 else results[0]
 
 
-STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min", "slope", "add other")
+STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min", "slope", "add other",
+         "affine", "offset")  # fmt: skip
 
 PACKED: dict[str, Operation] = {
     "chain": _chain,

@@ -6,6 +6,7 @@ from onnx_models import model, node
 from qonnx_reference import evaluator
 
 import quantarray as qa
+from quantarray.nn.chains import chained, unchained
 
 models = qa.nn.models
 ARGUMENTS = {"size": 32, "classes": 10}
@@ -34,6 +35,31 @@ def test_models_as_qonnx_files(tmp_path, build, arguments):
     images = np.random.default_rng(0).integers(0, 256, (2, *net.inputs[0].shape[1:]), dtype=np.uint8)
     for image in images:
         assert np.array_equal(again(image[None]), net(image[None]))
+
+
+def test_a_value_that_several_read_stays_in_its_chain():
+    """A sum of an affine function of x is encoded and rectified: two chains, the first with values and codes."""
+    rng = np.random.default_rng(1)
+    Node, Value = qa.nn.Node, qa.nn.Value
+    shape = 1, 3, 4, 5
+    nodes = [
+        Node("affine", ("x", "factor", "offset"), ("a",)),
+        Node("Add", ("a", "y"), ("s",)),
+        Node("threshold", ("s", "T"), ("c",), {"axis": 1, "last": False}),
+        Node("Relu", ("s",), ("r",)),
+    ]
+    numbers = {name: rng.normal(size=(1, 3, 1, 1)).astype(np.float32) for name in ("factor", "offset")}
+    constants = {**numbers, "T": qa.Thresholds([-0.5, 0.1, 0.7], per_channel=False)}
+    shapes = {name: (shape, np.dtype(np.float32)) for name in "xyasr"}
+    ends = [Value(name, shape, "float32") for name in "xy"], [Value("c", shape, "uint2"), Value("r", shape, "float32")]
+    fused = qa.nn.Graph(*ends, *chained(nodes, constants, "cr", shapes))
+    again = unchained(fused)
+    assert [node.op for node in fused.nodes] == ["chain", "chain"] and "affine" in {node.op for node in again.nodes}
+    x, y = (rng.normal(size=(2, *shape[1:])).astype(np.float32) * 100 for _ in range(2))
+    wanted = qa.nn.Graph(*ends, nodes, constants)(x, y)
+    for graph in (fused, again):
+        got = graph(x, y)
+        assert qa.array_equal(got["c"], wanted["c"]) and np.array_equal(got["r"], wanted["r"])
 
 
 def test_pools_before_falling_batch_norms(tmp_path):

@@ -42,13 +42,12 @@ def compare(module, x, graph, kinds=QUANTISERS):
     values, compared, tables = graph._ready((x.numpy(),), {}), {}, levels_of(graph)
     for node, (run, attributes, operands, results) in zip(graph.nodes, graph._steps, strict=True):
         got = run(attributes, *[values[i] if i >= 0 else None for i in operands])
-        name = node.outputs[0].removesuffix(".pool")  # of codes that a pool before the quantiser takes
-        name = "" if f"{node.outputs[0]}.pool" in graph._slots else name
-        whole = integers(got)
-        if name in expected and whole is not None and whole.size == expected[name][2].numel():
-            got, compared[name] = _compared(name, got, whole, tables.get(node.outputs[0]), *expected[name])
-        for at, value in zip(results, (got,) if len(results) == 1 else got, strict=True):
-            values[at] = value
+        for at, output, value in zip(results, node.outputs, (got,) if len(results) == 1 else got, strict=True):
+            name = output.removesuffix(".pool")  # of codes that a pool before the quantiser takes
+            name = "" if f"{output}.pool" in graph._slots else name
+            whole, values[at] = integers(value), value
+            if name in expected and whole is not None and whole.size == expected[name][2].numel():
+                values[at], compared[name] = _compared(name, value, whole, tables.get(output), *expected[name])
     for path, (_, before, after) in expected.items():  # quantisers of one value share its codes
         alike = [expected[p] for p in compared if path not in compared]
         if any(torch.equal(before, b) and torch.equal(after, a) for _, b, a in alike if b.shape == before.shape):
@@ -125,20 +124,21 @@ def compare_stored(module, x, graph, near=5e-5):
     stored = {path: got for path, got in seen.items() if isinstance(got[2], torch.Tensor) and got[2].is_quantized}
     values, differ = graph._ready((x.numpy(),), {}), {}
     for node, (run, attributes, operands, results) in zip(graph.nodes, graph._steps, strict=True):
-        got, name = run(attributes, *[values[i] if i >= 0 else None for i in operands]), node.outputs[0]
-        if name in stored and integers(got) is not None and integers(got).shape == tuple(stored[name][2].shape):
+        made = run(attributes, *[values[i] if i >= 0 else None for i in operands])
+        for at, name, got in zip(results, node.outputs, (made,) if len(results) == 1 else made, strict=True):
+            values[at] = got
+            if name not in stored or integers(got) is None or integers(got).shape != tuple(stored[name][2].shape):
+                continue
             expected = stored[name][2].int_repr().numpy()
             far = integers(got).astype(int) != expected
             differ[name] = int(far.sum())
             if far.any():
                 assert _steps_from_boundary(*stored[name])[far].max() < near, name
-                got = (
+                values[at] = (
                     qa.encode(expected.astype(int), values=got.dtype.levels, axis=got.axis)
                     if isinstance(got, qa.QuantArray)
                     else expected.astype(got.dtype)
                 )
-        for at, value in zip(results, (got,) if len(results) == 1 else got, strict=True):
-            values[at] = value
     np.testing.assert_array_equal(values[graph._slots[graph.outputs[0].name]], out.numpy())
     return differ
 

@@ -5,7 +5,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ...kernels.operands import ADD, ADD_OTHER, DIV, MAX, MIN, MUL, PRELU, RSUB, SUB
+from ...kernels.operands import ADD, ADD_OTHER, AFFINE, DIV, MAX, MIN, MUL, PRELU, RSUB, SUB
 from .vectors import F32, F64, I64, const, place_of, pointer
 
 _LANES = 64, 16, 1  # of vectors; of the longest, four registers, constants of a step are loaded for one choice of it
@@ -51,7 +51,7 @@ def apply_steps(typingctx, x, at, scale, other, other_at, other_scale, steps, co
                     k = builder.gep(data(7), [builder.add(builder.mul(step.index, width), begin)])
                     constant = builder.load(place_of(builder, k, 0, value.type.pointee), align=4)
                     kind = builder.load(builder.gep(data(6), [step.index]))
-                    _take_step(builder, kind, value, constant, second)
+                    _take_step(builder, kind, value, constant, builder.gep(k, [width]), second)
                 result = builder.load(value)
                 builder.store(result, place_of(builder, data(8), begin, result.type), align=4)
                 nan = builder.fcmp_unordered("uno", result, result)
@@ -88,8 +88,11 @@ def _converted(builder, values, kind, to):
     return builder.sitofp(values, to) if kind.signed else builder.uitofp(values, to)
 
 
-def _take_step(builder, kind, slot, k, second):
-    """Replace the values of a slot by a step's results; comparisons leave NaN as it is."""
+def _take_step(builder, kind, slot, k, following, second):
+    """Replace the values of a slot by a step's results; comparisons leave NaN as it is.
+
+    `following` is where the next step's constants lie. The one after an affine step leaves the values as they are.
+    """
     v = builder.load(slot)
     zero = ir.Constant(v.type, [0.0] * v.type.count)
     results = {
@@ -102,6 +105,7 @@ def _take_step(builder, kind, slot, k, second):
         MIN: lambda: builder.select(builder.fcmp_ordered(">", v, k), k, v),
         PRELU: lambda: builder.select(builder.fcmp_ordered("<", v, zero), builder.fmul(v, k), v),
         ADD_OTHER: lambda: builder.fadd(v, builder.load(second)),
+        AFFINE: lambda: _affine(builder, v, k, following),
     }
     end = builder.append_basic_block("taken")
     choice = builder.switch(kind, end)
@@ -112,3 +116,11 @@ def _take_step(builder, kind, slot, k, second):
             builder.store(result(), slot)
             builder.branch(end)
     builder.position_at_end(end)
+
+
+def _affine(builder, v, k, offsets):
+    """v * k + offset in float64, where the product is exact, rounded once."""
+    wide = ir.VectorType(F64, v.type.count)
+    offset = builder.load(place_of(builder, offsets, 0, v.type), align=4)
+    product, added = builder.fmul(builder.fpext(v, wide), builder.fpext(k, wide)), builder.fpext(offset, wide)
+    return builder.fptrunc(builder.fadd(product, added), v.type)

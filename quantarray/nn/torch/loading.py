@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..chains import chained
 from ..graph import Graph, Node, Value
 from ..onnx.building import Builder
 from ..onnx.laws import NotPerSample, Source, Tensor
@@ -100,7 +101,8 @@ def _graph(recording: Recording, batched: bool, kinds: Mapping[str, str], choice
     _raise(c.refused, kinds)
     if not values:
         raise ValueError("from_torch: the module returns no tensor")
-    nodes, constants = finished(builder.nodes, builder.constants, [v.name for v in values])
+    names = [v.name for v in values]
+    nodes, constants = chained(*finished(builder.nodes, builder.constants, names), names, builder.shapes)
     return Graph(inputs, values, nodes, constants, kinds.get("", "module"))
 
 

@@ -12,7 +12,7 @@ from ...backends.registry import kernel
 from ...core.dtypes import Array
 from ...core.format import WORD, WORD_BITS, word_count
 from ...core.notes import is_set
-from ...kernels.operands import ADD_OTHER, Chain
+from ...kernels.operands import ADD_OTHER, AFFINE, OFFSET, Chain
 from . import calls, epilogue
 
 PIECES = 8  # ranges of rows, one after the other taken by threads
@@ -30,6 +30,8 @@ def chain_of(steps: tuple[int, ...], constants: Any, scale: Any, other_scale: An
     wide = np.zeros((max(len(steps), 1), word_count(channels) * WORD_BITS), np.float32)
     if constants.dtype != wide.dtype or np.isnan(constants).any():
         raise ValueError(f"its constants must be float32 without NaN, got {constants.dtype}")
+    if any((one == AFFINE) != (two == OFFSET) for one, two in zip((0, *steps), (*steps, 0), strict=True)):
+        raise ValueError("each of its affine steps must be followed by its offset")
     wide[: len(steps), :channels] = constants
     return Chain(_scale(scale, channels), _scale(other_scale, channels), np.array(steps, np.int64), wide)
 

@@ -31,8 +31,12 @@ def oracle(x, other, steps, constants, scale, other_scale):
     second = other if other_scale is None or other is None else other * by_channel(other_scale, x.ndim)
     v = (x if scale is None else x * by_channel(scale, x.ndim)).astype(np.float32)
     second = None if second is None else second.astype(np.float32)
-    for step, k in zip(steps, constants, strict=True):
-        v = FUNCTIONS[step](v, by_channel(k, x.ndim), second)
+    for i, (step, k) in enumerate(zip(steps, constants, strict=True)):
+        if step == "affine":  # with the offset that follows: in float64, rounded once
+            offset = by_channel(constants[i + 1], x.ndim)
+            v = (v.astype(np.float64) * by_channel(k, x.ndim) + offset).astype(np.float32)
+        elif step != "offset":
+            v = FUNCTIONS[step](v, by_channel(k, x.ndim), second)
         assert v.dtype == np.float32
     return v
 
@@ -70,9 +74,12 @@ def test_a_chain_is_its_steps(seed, channels, image, dtype, other, count, levels
     scale = rng.uniform(-0.5, 0.5, channels) if scaled and rng.random() < 0.8 else None
     y = None if other is None else operand(rng, shape, other)
     other_scale = rng.uniform(0.1, 0.5, channels) if other == "int32" else None
-    steps = [str(s) for s in rng.choice(STEPS[:-1], count)]
+    steps = [str(s) for s in rng.choice(STEPS[: STEPS.index("add other")], count)]
     if y is not None:
         steps.insert(int(rng.integers(0, count + 1)), "add other")
+    for _ in range(int(rng.integers(0, 3))):
+        at = int(rng.choice([i for i in range(len(steps) + 1) if i == 0 or steps[i - 1] != "affine"]))
+        steps[at:at] = ["affine", "offset"]
     constants = rng.uniform(-2, 2, (len(steps), channels)).astype(np.float32)
     with np.errstate(all="ignore"):
         wanted = oracle(x, y, steps, constants, scale, other_scale)
@@ -155,3 +162,10 @@ def test_operands_that_do_not_go_together_are_told(change, words):
     }  # fmt: skip
     with pytest.raises((ValueError, TypeError), match=words):
         run(**{**call, **change})
+
+
+def test_an_affine_step_has_its_offset():
+    x, constants = np.ones((1, 2, 1, 1), np.float32), np.ones((2, 2), np.float32)
+    for steps in (["affine", "add"], ["add", "affine"], ["offset", "add"], ["offset", "affine"]):
+        with pytest.raises(ValueError, match="must be followed by its offset"):
+            run(x, None, steps, constants, None, None, None, ("values",))

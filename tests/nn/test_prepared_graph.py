@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from onnx_models import networks
 
 import quantarray as qa
+from quantarray.nn.dense import RUN
 from quantarray.nn.plan import prepared_graph
 from quantarray.nn.plan.recording import Launched, alike
 
@@ -131,6 +132,15 @@ def test_memory_of_recorded_launches():
     assert not alike(recorded(one[3:9], one[10:20]), recorded(other[3:9], np.zeros(64, np.uint8)[10:20]))
     assert not alike(recorded(one[3:9], np.zeros(64, np.uint8)[:8]), recorded(other[3:9], other[10:18]))
     assert not alike(recorded(one[3:9]), recorded(one[4:10])) and alike(recorded(one[3:9]), recorded(one[3:9]))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_concatenated_floats_keep_their_order_of_axes(axis):
+    """The next kernel then takes them without a copy."""
+    x, y = (np.random.default_rng(seed).normal(size=(2, 5, 6, 3)).transpose(0, 3, 1, 2) for seed in range(2))
+    got = RUN["Concat"]({"axis": axis}, x, y)
+    np.testing.assert_array_equal(got, np.concatenate([x, y], axis))
+    assert got.transpose(0, 2, 3, 1).flags.c_contiguous
 
 
 def test_threads():

@@ -165,13 +165,20 @@ def _space_to_depth(a: Attributes, x: Array) -> Array:
     return x.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
+def _concat(a: Attributes, *x: Array) -> Array:
+    """Return arrays joined along an axis, in memory in the order of the first one's axes."""
+    order = sorted(range(x[0].ndim), key=lambda d: (-x[0].strides[d], d))
+    axis = order.index(axis_of(a.get("axis", 1), x[0].ndim))
+    return np.concatenate([one.transpose(order) for one in x], axis=axis).transpose(np.argsort(order))
+
+
 RUN: dict[str, Callable[..., Any]] = {
     "Reshape": _reshape,
     "Flatten": lambda a, x: x.reshape(flat_shape(x.shape, a.get("axis", 1))),
     "Transpose": lambda a, x: x.transpose(_permutation(a, x.ndim)),
     "Squeeze": lambda a, x, axes=None: x.reshape(squeezed(x.shape, a.get("axes") if axes is None else axes)),
     "Unsqueeze": lambda a, x, axes=None: x.reshape(unsqueezed(x.shape, a["axes"] if axes is None else axes)),
-    "Concat": lambda a, *x: np.concatenate(x, axis=a.get("axis", 1)),
+    "Concat": _concat,
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,

@@ -110,11 +110,11 @@ def test_a_value_that_is_nan_is_still_an_error():
     assert qa.array_equal(prepared(x), net(x))
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-def test_what_only_launches_kernels_is_one_part(batch):
+@pytest.mark.parametrize(("batch", "black"), [(1, False), (4, False), (2, True)])
+def test_what_only_launches_kernels_is_one_part(batch, black):
     """From the images, which NumPy would put in another order, to the last pool; large results begin anywhere."""
     net = models.bireal_resnet18(size=64, classes=10)
-    first = net.prepared().summary(images(net, batch, 0))[0]
+    first = net.prepared().summary(images(net, batch, 0) * (not black))[0]
     last = next(i for i, node in enumerate(net.nodes) if node.op == "GlobalAveragePool")
     folded = sum(all(name in net.constants for name in node.inputs) for node in net.nodes)
     assert first.startswith(f"operations 0 to {last - folded - 1}: compiled")

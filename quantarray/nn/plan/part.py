@@ -12,7 +12,7 @@ from ...core.dtypes import Array
 from ...core.notes import listing
 from ...ops.words.conversion import pack_codes
 from .memory import Memory, blocks_of
-from .recording import Launched, alike, recording, runtime
+from .recording import Launched, alike, recording, root, runtime
 
 Function = Callable[..., tuple[Any, ...]]
 _TRIES = 3  # of a recording: another thread's first call may put weights of its layout in a cache meanwhile
@@ -130,7 +130,10 @@ def compiled(function: Function, inputs: Sequence[Any]) -> Compiled | None:
     first, second = runs
     read_behind = [*map(elements, first.results), *first.notes]
     blocks = blocks_of(first.launches, second.launches, read_behind)
-    memory = Memory(blocks, [elements(x) for x in first.inputs])
+    taken = [elements(x) for x in first.inputs]
+    for a in taken:  # not cleared before each launch, though one may be all zero, as an image to warm up with is
+        blocks.pop(id(root(a)), None)
+    memory = Memory(blocks, taken)
     call = Compiled(first, memory)
     for run, poison in zip(runs, _POISONS, strict=True):
         memory.bytes[...] = poison

@@ -145,8 +145,10 @@ def _scaled(x: str, scale: Any, node: Node, shape: tuple[int, ...]) -> _Group | 
 
 
 def _by_channel(k: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Array | None:
-    """Return a constant as one number a channel (axis 1); None if it varies along another axis."""
+    """Return a constant as one number a channel (axis 1); None if it varies along another axis, or holds a NaN."""
     a = np.asarray(k)
+    if np.isnan(a).any():
+        return None
     wide = a.reshape((1,) * (len(shape) - a.ndim) + a.shape) if a.ndim <= len(shape) else None
     if wide is None or wide.size != wide.shape[1] or wide.shape[1] not in (1, shape[1]):
         return None

@@ -120,6 +120,35 @@ def test_what_only_launches_kernels_is_one_part(batch, black):
     assert first.startswith(f"operations 0 to {last - folded - 1}: compiled")
 
 
+CHAIN = {"steps": ("add",), "rank": 2}
+FIRST = [0.0, 1.0, 0.05, 1e6]  # with which all codes, or most, are the same
+
+
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("middle", ["unpack", "MatMul"])
+def test_what_numpy_computes_is_no_constant(first, middle):
+    """Between two kernels, of inputs that give the same in both recordings: few codes unpacked, a product by BLAS."""
+    rng, wide = np.random.default_rng(0), middle == "MatMul"
+    n, k, last = (100, 256, 8192) if wide else (4, 32, 32)
+    constants = {"a": np.zeros((1, k), np.float32), "b": rng.normal(size=(1, last)).astype(np.float32)}
+    if wide:
+        constants["w"] = rng.normal(size=(k, last)).astype(np.float32)
+        parts = [
+            Node("chain", ("x", "", "a"), ("m",), CHAIN | {"gives": ("values",)}),
+            Node("MatMul", ("m", "w"), ("v",)),
+        ]
+    else:
+        constants["T"] = qa.Thresholds([0.5, 1.5, 2.5], per_channel=False)
+        encode = Node("chain", ("x", "", "a", "", "", "T"), ("m",), CHAIN | {"gives": ("codes",)})
+        parts = [encode, Node("unpack", ("m",), ("v",))]
+    parts.append(Node("chain", ("v", "", "b"), ("y",), CHAIN | {"gives": ("values",)}))
+    net = Graph([Value("x", (1, k), "float32")], [Value("y", (1, last), "float32")], parts, constants)
+    prepared, x = net.prepared(), rng.uniform(-1, 4, (n, k)).astype(np.float32)
+    for _ in range(3):
+        prepared(np.full((n, k), first, np.float32))
+    assert np.array_equal(prepared(x), net(x))
+
+
 def test_memory_of_recorded_launches():
     """It may begin elsewhere in a second recording, as far from what it shares memory with."""
 

@@ -41,15 +41,21 @@ def like(x: Any, memory: Array) -> Any:
     return QuantArray(memory, x.dtype, x.shape, x.axis, x.constants, x._scheme)
 
 
-def _others(x: Any) -> Any:
-    """Return x with other elements: any that it may have, or for numbers of many bits its own in reverse."""
-    random = np.random.default_rng(0)
+def others(x: Any, seed: int = 0) -> Any:
+    """Return x with random elements: any codes or bytes, or numbers up to a few times its largest."""
+    random = np.random.default_rng(seed)
     if isinstance(x, QuantArray):
         outer = x.shape[: x.axis] + x.shape[x.axis + 1 :]
         codes = random.integers(x.dtype.n_levels, size=(*outer, x.shape[x.axis]), dtype=np.uint8)
         return like(x, pack_codes(codes, -1, x.bits))
     if x.dtype in (np.int8, np.uint8):
         return random.integers(0, 256, x.shape, np.uint8).view(x.dtype)
+    if x.dtype.kind in "iu":
+        most = max(8, int(x.max(initial=0)), -int(x.min(initial=0)))
+        return random.integers(-most if x.dtype.kind == "i" else 0, most, x.shape, np.int64).astype(x.dtype)
+    if x.dtype.kind == "f":
+        most = np.abs(x).max(initial=0, where=np.isfinite(x))
+        return (random.standard_normal(x.shape) * (1 + 4 * min(float(most), 1e30))).astype(x.dtype)
     return x.reshape(-1)[::-1].reshape(x.shape).copy()
 
 
@@ -103,7 +109,7 @@ class Compiled:
 
 def _alike_runs(function: Function, inputs: Sequence[Any]) -> tuple[_Run, _Run] | None:
     """Run a function on inputs and on other elements; None where it launches different kernels, or none."""
-    copies = [tuple(like(x, np.array(elements(x), order="C")) for x in some) for some in (inputs, map(_others, inputs))]
+    copies = [tuple(like(x, np.array(elements(x), order="C")) for x in some) for some in (inputs, map(others, inputs))]
     for _ in range(_TRIES):
         first = _recorded(function, copies[0])
         try:

@@ -12,7 +12,7 @@ from ..convolutions import Conv2d
 from ..layers import Dense
 from ..named import OF_INPUTS, say_first
 from ..pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
-from .part import Compiled, compiled, form
+from .part import Compiled, compiled, form, others
 from .recording import runtime
 
 _MOST = 8  # forms of inputs that are planned for a thread
@@ -78,15 +78,26 @@ def _is_recorded(layer: Any) -> bool:
     return type(layer) in _TYPES and not getattr(layer, "return_indices", False)
 
 
+def _tried(layers: Sequence[Any], x: Any) -> Iterator[tuple[bool, Any]]:
+    """Run each layer once; tell if it only launches kernels, and what it takes.
+
+    A layer that may is tried alone on random elements, as the steps of a graph are.
+    """
+    for i, layer in enumerate(layers):
+        one = Layers((layer,), i)
+        result = one(x)  # first calls prepare what later ones take from caches
+        takes = _is_recorded(layer) and form(x) is not None
+        yield takes and compiled(one.results, [others(x, 1)]) is not None, x
+        x = result
+
+
 def _parts(layers: Sequence[Any], x: Any) -> Iterator[Part]:
     first = 0
-    for takes, group in groupby(layers, _is_recorded):
-        members = tuple(group)
-        one_by_one = Layers(members, first)
-        result = one_by_one(x)  # first calls prepare what later ones take from caches
-        call = compiled(one_by_one.results, [x]) if takes and form(x) is not None else None
-        yield Part(one_by_one, call)
-        x, first = result, first + len(members)
+    for takes, group in groupby(_tried(layers, x), lambda pair: pair[0]):
+        inputs = [taken for _, taken in group]
+        row = Layers(tuple(layers[first : first + len(inputs)]), first)
+        yield Part(row, compiled(row.results, inputs[:1]) if takes else None)
+        first += len(inputs)
 
 
 class Prepared:

@@ -12,7 +12,7 @@ from ...arrays.array import QuantArray
 from ...core.dtypes import Array
 from ...ops.products import calls
 from ..dense.products import laid_out
-from .part import Compiled, compiled, elements, form, like
+from .part import Compiled, compiled, elements, form, like, others
 from .recording import root, runtime
 
 if TYPE_CHECKING:
@@ -195,15 +195,49 @@ def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[
     """Cut steps into rows of those that launch kernels only, and of others."""
     known = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
     rows: list[tuple[bool, list[Step]]] = []
+    inside: set[int] = set()  # places of the results of the row
     for step in steps:
         integers = all(_is_integer(known[at]) for at in step.operands if at >= 0)
         launches = _launches(step.op) and (integers or step.op not in _OF_INTEGERS)
+        launches = launches and _only_launches(step, initial, known, inside)
         if not rows or rows[-1][0] != launches:
             rows.append((launches, []))
+            inside.clear()
         rows[-1][1].append(step)
         step(known)
+        inside.update(step.results)
     values[:] = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
     return [row for _, row in rows]
+
+
+def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set[int]) -> bool:
+    """Return True if a step does nothing but launch kernels, or gives a view of an operand.
+
+    It is tried alone, on random elements. Recordings of a row begin with what a user has, such as a black image: what
+    NumPy computes from it may be the same in both, and would be taken for a constant.
+    """
+    taken = sorted({at for at in step.operands if at >= 0 and initial[at] is None})
+    images = set(step.operands[: _BY_PIXELS.get(step.op, 0)]) - inside
+    views = [(_View.by_pixels if at in images else _View.of)(known[at]) for at in taken]
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        values = initial.copy()
+        for at, view, x in zip(taken, views, inputs, strict=True):
+            values[at] = view.back(x)
+        step(values)
+        return tuple([values[at] for at in step.results])
+
+    inputs = [view.laid(known[at]) for at, view in zip(taken, views, strict=True)]
+    if any(form(x) is None for x in inputs):
+        return False
+    random = [others(x, 1) for x in inputs]
+    if compiled(run, random) is not None:
+        return True
+    owners = {id(root(elements(x))) for x in random}
+    try:
+        return all(id(root(elements(x))) in owners for x in run(*random))
+    except (ValueError, ArithmeticError):  # of these elements
+        return False
 
 
 def _launches(op: str) -> bool:

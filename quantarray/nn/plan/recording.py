@@ -36,9 +36,10 @@ def address(a: Array) -> int:
 
 
 def bytes_of(a: Array) -> Array:
-    """Return all bytes of an array that owns its memory, in order, as a view."""
+    """Return all bytes of an array that owns its memory, in order: as a view, but of one with gaps."""
     order = sorted(range(a.ndim), key=lambda d: (-a.strides[d], d))  # NumPy's own results may lie in any
-    return np.frombuffer(a.transpose(order).data, np.uint8) if a.nbytes else np.empty(0, np.uint8)
+    whole = np.asarray(a.transpose(order), order="C")
+    return np.frombuffer(whole.data, np.uint8) if a.nbytes else np.empty(0, np.uint8)
 
 
 def replaced(value: Any, by: Callable[[Array], Any]) -> Any:

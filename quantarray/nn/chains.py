@@ -283,15 +283,16 @@ def _steps_of(node: Node, constants: dict[str, Any]) -> list[Node]:
         return add("scale" if scale else "Cast", *operands, to="float32")
 
     wide = (-1, *(1,) * (node.attributes["rank"] - 2))
-    v, other, factor = scaled(x, scale), scaled(other, other_scale) if other else "", None
-    for step, k in zip(node.attributes["steps"], constants[table] if table else (), strict=True):
-        if step in ("affine", "offset"):
-            v = v if step == "affine" else add("affine", v, constant(factor), constant(k.reshape(wide).copy()))
-            factor = k.reshape(wide).copy()
-            continue
-        op, first = _OPERATORS[step]
+    v, other = scaled(x, scale), scaled(other, other_scale) if other else ""
+    steps = iter(zip(node.attributes["steps"], constants[table] if table else (), strict=True))
+    for step, k in steps:
         operand = other if step == "add other" else constant(np.ascontiguousarray(k.reshape(wide)))
-        v = add(op, v, operand) if first else add(op, operand, v)
+        if step == "affine":
+            _, offset = next(steps)
+            v = add("affine", v, operand, constant(np.ascontiguousarray(offset.reshape(wide))))
+        else:
+            op, first = _OPERATORS[step]
+            v = add(op, v, operand) if first else add(op, operand, v)
     gives = dict(zip(node.attributes["gives"], node.outputs, strict=True))
     if "codes" in gives:
         attributes = {"axis": 1, "last": node.attributes["rank"] == 2}

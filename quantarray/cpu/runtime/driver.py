@@ -37,8 +37,8 @@ def _clear(typingctx, address, size):
 def _drive(steps, size, count, dealt, deal, pool):
     """Run the steps at an address on up to `count` threads; return the number of those done before one failed.
 
-    `dealt` is memory for what `next_task` reads, `deal` that of `threads.dealer_for`. Before each step the pool
-    is asked how many threads come in time: a network may take longer than a stall has fewer used.
+    `dealt` is memory for what `next_task` reads, `deal` that of `threads.dealer_for`. The pool is asked
+    before each step how many threads come in time: a network may take longer than the pool's limit after a stall lasts.
     """
     for i in range(size):
         step = steps + i * 64

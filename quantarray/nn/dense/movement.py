@@ -15,6 +15,11 @@ Shapes = list[tuple[int, ...]]
 Constants = list[Array | None]
 
 
+def order_in_memory(x: Array) -> tuple[int, ...]:
+    """Return the axes of an array in the order in which they lie in memory, the one that is farthest apart first."""
+    return tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], d)))
+
+
 def axis_of(axis: int, ndim: int) -> int:
     """Return the axis counted from the front; raise ValueError if there is none."""
     if not -ndim <= axis < max(ndim, 1):
@@ -167,7 +172,7 @@ def _space_to_depth(a: Attributes, x: Array) -> Array:
 
 def _concat(a: Attributes, *x: Array) -> Array:
     """Return arrays joined along an axis, in memory in the order of the first one's axes."""
-    order = sorted(range(x[0].ndim), key=lambda d: (-x[0].strides[d], d))
+    order = order_in_memory(x[0])
     axis = order.index(axis_of(a.get("axis", 1), x[0].ndim))
     return np.concatenate([one.transpose(order) for one in x], axis=axis).transpose(np.argsort(order))
 

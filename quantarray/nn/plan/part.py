@@ -52,11 +52,11 @@ def others(x: Any, seed: int = 0) -> Any:
         return random.integers(0, 256, x.shape, np.uint8).view(x.dtype)
     if x.dtype.kind in "iu":
         most = max(8, int(x.max(initial=0)), -int(x.min(initial=0)))
-        return random.integers(-most if x.dtype.kind == "i" else 0, most, x.shape, np.int64).astype(x.dtype)
+        return random.integers(-most if x.dtype.kind == "i" else 0, most, x.shape, x.dtype)
     if x.dtype.kind == "f":
         most = np.abs(x).max(initial=0, where=np.isfinite(x))
         return (random.standard_normal(x.shape) * (1 + 4 * min(float(most), 1e30))).astype(x.dtype)
-    return x.reshape(-1)[::-1].reshape(x.shape).copy()
+    return random.random(x.shape).round().astype(x.dtype)  # bool
 
 
 class _Run(NamedTuple):

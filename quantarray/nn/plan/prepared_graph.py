@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array
 from ...ops.products import calls
+from ..dense.movement import order_in_memory
 from ..dense.products import laid_out
 from .part import Compiled, compiled, elements, form, like, others
 from .recording import root, runtime
@@ -59,7 +60,7 @@ class _View(NamedTuple):
     def of(cls, x: Any) -> _View:
         if isinstance(x, QuantArray):
             return cls(None)
-        return cls(tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))))
+        return cls(order_in_memory(x))
 
     @classmethod
     def by_pixels(cls, x: Any) -> _View:
@@ -78,16 +79,20 @@ class _View(NamedTuple):
 class Segment:
     """A row of steps without others between: `call` runs them at once, where they could be compiled."""
 
-    def __init__(self, steps: Sequence[Step], initial: list[Any], values: list[Any], wanted: set[int]) -> None:
+    def __init__(
+        self, steps: Sequence[Step], initial: list[Any], values: list[Any], wanted: set[int],
+        fixed: Collection[int] = (),
+    ) -> None:  # fmt: skip
         """Compile the steps for the values that they take, of which `initial` has the graph's constants.
 
-        wanted: places of values that are needed behind them.
+        wanted: places of values that are needed behind them. fixed: of those whose order in memory kernels gave them;
+        other images are copied with their channels last.
         """
         self.steps, self._initial = tuple(steps), initial
         results = {at for step in steps for at in step.results}
         taken = {at for step in steps for at in step.operands if at >= 0 and at not in results and initial[at] is None}
         self._taken, self._given = sorted(taken), sorted(results & wanted)
-        images = {at for step in steps for at in step.operands[: _BY_PIXELS.get(step.op, 0)]}
+        images = {at for step in steps for at in step.operands[: _BY_PIXELS.get(step.op, 0)]}.difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
         launching = all(_launches(step.op) for step in steps) and all(form(x) is not None for x in inputs)
@@ -95,6 +100,15 @@ class Segment:
 
     def _inputs(self, values: list[Any]) -> list[Any]:
         return [view.laid(values[at]) for at, view in zip(self._taken, self._views, strict=True)]
+
+    def gives_views(self, values: list[Any]) -> bool:
+        """Return True if all results lie in the memory of what the steps take."""
+        inputs = self._inputs(values)
+        owners = {id(root(elements(x))) for x in inputs}
+        try:
+            return all(id(root(elements(x))) in owners for x in self._results(*inputs))
+        except (ValueError, ArithmeticError):  # of these elements
+            return False
 
     def _results(self, *inputs: Any) -> tuple[Any, ...]:
         values = self._initial.copy()
@@ -216,28 +230,15 @@ def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set
     It is tried alone, on random elements. Recordings of a row begin with what a user has, such as a black image: what
     NumPy computes from it may be the same in both, and would be taken for a constant.
     """
-    taken = sorted({at for at in step.operands if at >= 0 and initial[at] is None})
-    images = set(step.operands[: _BY_PIXELS.get(step.op, 0)]) - inside
-    views = [(_View.by_pixels if at in images else _View.of)(known[at]) for at in taken]
-
-    def run(*inputs: Any) -> tuple[Any, ...]:
-        values = initial.copy()
-        for at, view, x in zip(taken, views, inputs, strict=True):
-            values[at] = view.back(x)
-        step(values)
-        return tuple([values[at] for at in step.results])
-
-    inputs = [view.laid(known[at]) for at, view in zip(taken, views, strict=True)]
-    if any(form(x) is None for x in inputs):
-        return False
-    random = [others(x, 1) for x in inputs]
-    if compiled(run, random) is not None:
-        return True
-    owners = {id(root(elements(x))) for x in random}
-    try:
-        return all(id(root(elements(x))) in owners for x in run(*random))
-    except (ValueError, ArithmeticError):  # of these elements
-        return False
+    random = known.copy()
+    for at in step.operands:
+        if at >= 0 and initial[at] is None:
+            if form(known[at]) is None:
+                return False
+            view = _View.of(known[at])
+            random[at] = view.back(others(view.laid(known[at]), seed=1))
+    alone = Segment([step], initial, random, set(step.results), inside)
+    return alone.call is not None or alone.gives_views(random)
 
 
 def _launches(op: str) -> bool:

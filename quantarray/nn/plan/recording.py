@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from ...core.forks import no_fork
+from ..dense.movement import order_in_memory
 
 
 @cache
@@ -36,9 +37,8 @@ def address(a: Array) -> int:
 
 
 def bytes_of(a: Array) -> Array:
-    """Return all bytes of an array that owns its memory, in order: as a view, but of one with gaps."""
-    order = sorted(range(a.ndim), key=lambda d: (-a.strides[d], d))  # NumPy's own results may lie in any
-    whole = np.asarray(a.transpose(order), order="C")
+    """Return all bytes of an array that owns its memory, in order: a view, or a copy where it has gaps."""
+    whole = np.asarray(a.transpose(order_in_memory(a)), order="C")
     return np.frombuffer(whole.data, np.uint8) if a.nbytes else np.empty(0, np.uint8)
 
 

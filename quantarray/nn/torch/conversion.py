@@ -378,8 +378,7 @@ class Conversion:
                 b.step = self.step(call, call.op)
                 try:
                     name = emitted(b, call, name_of)
-                    result = f.out if f.pools and call.op != POOL else call.results[0]  # pools go first
-                    b.shapes.setdefault(name, (result.shape, dtype_of(call.results[0])))
+                    b.shapes.setdefault(name, (call.results[0].shape, dtype_of(call.results[0])))
                 except Refused as error:
                     error.path = getattr(error, "path", call.path)  # type: ignore[attr-defined]
                     part = replace(f, out=call.results[0])

@@ -124,13 +124,6 @@ def integer_extra(
     return (extra if bias is None else extra + bias).astype(dtype)
 
 
-def _compared(dtype: np.dtype[Any], device: str) -> Any:
-    """Return the dtype in which the kernel takes values: the CPU's compares 64 bits of those of 32."""
-    if device != "cpu" or dtype.itemsize == 8:
-        return np.float64 if dtype.kind == "f" else np.int64
-    return np.float32 if dtype.kind == "f" else np.int64 if dtype == np.uint32 else np.int32
-
-
 def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     """Return the codes of a dense result, packed along its channel axis: `Thresholds.__call__`."""
     op = "Thresholds"
@@ -153,7 +146,8 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     last = moveaxis(v, at, -1)
     channels = last.shape[-1]
     check(op, requantize, channels)
-    rows = contiguous(last.astype(_compared(v.dtype, device), copy=False))
+    least = (np.float32 if real else np.int32) if device == "cpu" else (np.float64 if real else np.int64)
+    rows = contiguous(last.astype(np.result_type(v.dtype, least), copy=False))
     result = packed(device, requantize, last.shape)
     words = result.empty()
     if words.size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,30 +68,33 @@ def dequantize(q: QuantArray, out: Any = None) -> Array:
     constants.
     """
     kind = np.int32 if q.dtype.is_integer and q.scale is None else np.float32
-    alike = q.device == "cpu" and q.size >= _SMALL and _count(q) == 1 and not _decodes(q)
-    if out is None and not alike and (q.size <= SIZE or q.device != "cpu") and not _decodes(q):
+    decode = _decoder(q)
+    if out is not None:
+        values = destination("dequantize", out, q, kind)
+    elif decode is not None:
+        outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+        values = moveaxis(empty(q.device, (*outer, q.shape[q.axis]), kind), -1, q.axis)
+    elif q.size <= SIZE or q.device != "cpu":
         return _values(q)
-    values = _unset(q, kind, alike) if out is None else destination("dequantize", out, q, kind)
-    if _decodes(q) and values.flags.c_contiguous:
-        _decode(q, values)
-        return values
-    rows = np.moveaxis(values, q.axis, -1) if alike else values
-    if alike and rows.flags.c_contiguous:
-        _decode_levels(q, rows)
+    else:
+        values = np.empty(q.shape, kind)
+    rows = moveaxis(values, q.axis, -1)
+    if decode is not None and rows.flags.c_contiguous:
+        decode(q, rows)
         return values
     for block in blocks(q.shape, arrays=(q,)):
         values[block] = _values(q[block])
     return values
 
 
-def _unset(q: QuantArray, kind: Any, as_words: bool) -> Array:
-    """Allocate values of q, in C order or in that of its words."""
-    outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
-    return (
-        np.moveaxis(np.empty((*outer, q.shape[q.axis]), kind), -1, q.axis)
-        if as_words
-        else empty(q.device, q.shape, kind)
-    )
+def _decoder(q: QuantArray) -> Callable[[QuantArray, Array], None] | None:
+    """Return what stores all values of q to rows [.. packed axis] by a kernel; None where no kernel does.
+
+    `decode_uniform` takes rows that are long enough to have constants of their own.
+    """
+    if q.dtype.kind == "uniform" and q.axis == q.ndim - 1 and q.shape[-1] >= _LONG:
+        return _decode_uniform if has_kernel(q.device, "decode_uniform") else None
+    return _decode_levels if q.device == "cpu" and q.size >= _SMALL and _count(q) == 1 else None
 
 
 def _decode_levels(q: QuantArray, rows: Array) -> None:
@@ -121,22 +125,15 @@ def destination(op: str, out: Any, q: QuantArray, kind: Any) -> Array:
     return array
 
 
-def _decodes(q: QuantArray) -> bool:
-    """True where the kernel `decode_uniform` gives the values: rows are long enough to have constants of their own."""
-    if q.dtype.kind != "uniform" or q.axis != q.ndim - 1 or q.shape[-1] < _LONG:
-        return False
-    return q.device == "cpu" or has_kernel(q.device, "decode_uniform")
-
-
-def _decode(q: QuantArray, out: Array) -> None:
-    if not out.size:
+def _decode_uniform(q: QuantArray, rows: Array) -> None:
+    if not rows.size:
         return
     length, words = q.shape[-1], contiguous(q.words)
     groups = max(a.shape[-1] for a in (q.offset, q.scale) if a is not None)  # one of them may have one for all
     low, step = (_rows_of(constant, q, groups) for constant in (q.offset, q.scale))
     group = length if groups == 1 else q.group or length
     kernel(q.device, "decode_uniform")(
-        words.reshape(q.bits, -1, words.shape[-1]), low, step, group, out.reshape(-1, length)
+        words.reshape(q.bits, -1, words.shape[-1]), low, step, group, rows.reshape(-1, length)
     )
 
 

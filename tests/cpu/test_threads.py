@@ -135,7 +135,7 @@ def test_eight_python_threads(layer):
 @pytest.mark.parametrize("before", BEFORE_FORKS)
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_forked_children(layer, before):
-    """Of a process that ran kernels, or asked for threads, or ran loops of others on Numba's."""
+    """Fork a process that ran kernels, or asked for threads, or ran loops of others on Numba's."""
     done = python(WORK + textwrap.dedent(BEFORE_FORKS[before]) + FORK, layer)
     if "No threading layer could be loaded" in done.stderr:
         pytest.skip(f"this machine has no {layer}")
@@ -256,7 +256,7 @@ WAYS = by_numba, by_pool, by_team
 
 @pytest.fixture(params=WAYS)
 def deal(request):
-    """What deals pieces out, as `Kernel` takes it."""
+    """Return what deals pieces out, as `Kernel` takes it."""
     numba.get_num_threads()  # there are threads from here on
     by_pool()
     return request.param()
@@ -308,8 +308,13 @@ def pinned():
             os.sched_setaffinity(task, before)
 
 
-@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
-@pytest.mark.skipif(bool(WHY_NOT) or len(os.sched_getaffinity(0)) < 2, reason="nowhere to pin threads to")
+on_two_processors = pytest.mark.skipif(
+    bool(WHY_NOT) or numba.config.NUMBA_NUM_THREADS < 2 or len(os.sched_getaffinity(0)) < 2,
+    reason="no two threads that can be pinned to processors",
+)
+
+
+@on_two_processors
 def test_pieces_go_to_who_is_free(deal):
     """Each piece once; whoever has the long one gets no other, where `prange` would have dealt out half of them."""
     workers, pieces = min(2, numba.get_num_threads()), 1000
@@ -331,8 +336,7 @@ def wait_until(times, first, last):
         pass
 
 
-@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one thread")
-@pytest.mark.skipif(bool(WHY_NOT) or len(os.sched_getaffinity(0)) < 2, reason="nowhere to pin threads to")
+@on_two_processors
 def test_a_row_of_kernels_asks_for_threads_before_each(monkeypatch):
     """Fewer are used while the pool says so, and not for all of a network that begins then."""
     monkeypatch.setattr(threads, "_dealing", threads._alone)
@@ -439,12 +443,12 @@ def test_where_products_are_cut():
 )  # fmt: skip
 def test_stretches_of_equal_cost(costs, images, chunks, parts):
     """All tiles, in order; and the same stretches of all chunks together no dearer than an equal share and a tile."""
-    found = starts(np.array(costs, float), images, chunks, parts)
-    assert found.shape == (chunks, parts + 1) and found.dtype == np.int64
-    assert (found[:, 0] == 0).all() and (found[:, -1] == len(costs) * images).all()
-    assert (np.diff(found) >= 0).all()
+    tiles = starts(np.array(costs, float), images, chunks, parts)
+    assert tiles.shape == (chunks, parts + 1) and tiles.dtype == np.int64
+    assert (tiles[:, 0] == 0).all() and (tiles[:, -1] == len(costs) * images).all()
+    assert (np.diff(tiles) >= 0).all()
     every = np.append(0, np.cumsum(np.tile(costs, images)))
-    assert np.diff(every[found].sum(axis=0)).max() <= chunks * every[-1] / parts + max(costs)
+    assert np.diff(every[tiles].sum(axis=0)).max() <= chunks * every[-1] / parts + max(costs)
 
 
 @pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="a system without the pool")

@@ -320,9 +320,9 @@ def test_instructions(target, monkeypatch):
     capability = (9, 0, "a") if target == LINKED else target
     opcodes_of_kernels, wrong = iter(opcodes([code for kernels in codes for code in kernels], capability)), []
     for case, kernels in zip(cases, codes, strict=True):
-        there = set().union(*(next(opcodes_of_kernels) for _ in kernels))
-        wrong += [f"{case}: no {opcode}" for opcode in case.needs if opcode not in there]
-        wrong += [f"{case}: {opcode}" for opcode in case.lacks if opcode in there]
+        used = set().union(*(next(opcodes_of_kernels) for _ in kernels))
+        wrong += [f"{case}: no {opcode}" for opcode in case.needs if opcode not in used]
+        wrong += [f"{case}: {opcode}" for opcode in case.lacks if opcode in used]
     assert wrong == []
 
 

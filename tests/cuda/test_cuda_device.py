@@ -17,18 +17,18 @@ from quantarray.kernels import contract
 
 
 def all_twins():
-    found = {}
+    twins = {}
     for name in KERNELS:
         try:
-            found[name] = kernel("cuda:0", name)
+            twins[name] = kernel("cuda:0", name)
         except DeviceError as error:
             assert "no kernel for device 'cuda:0'" in str(error) and ".to_device('cpu')" in str(error)
-    return found
+    return twins
 
 
 def test_twins_have_the_arguments_of_their_stubs():
-    found = all_twins()
-    assert set(KERNELS) - set(found) == {
+    twins = all_twins()
+    assert set(KERNELS) - set(twins) == {
         "add_planes",
         "conv_words",
         "decode_levels",
@@ -58,7 +58,7 @@ def test_twins_have_the_arguments_of_their_stubs():
         "unroll",
         "winograd",
     }
-    for name, twin in found.items():
+    for name, twin in twins.items():
         stub = inspect.signature(getattr(contract, name))
         assert list(inspect.signature(twin).parameters) == list(stub.parameters), name
 

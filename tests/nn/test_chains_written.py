@@ -62,6 +62,17 @@ def test_a_value_that_several_read_stays_in_its_chain():
         assert qa.array_equal(got["c"], wanted["c"]) and np.array_equal(got["r"], wanted["r"])
 
 
+def test_constants_with_a_nan_are_no_chain():
+    """The kernel takes none; the nodes stay, and give what NumPy does."""
+    ends = [qa.nn.Value("x", (1, 2), "float32")], [qa.nn.Value("y", (1, 2), "float32")]
+    nodes = [qa.nn.Node("Mul", ("x", "k"), ("m",)), qa.nn.Node("Relu", ("m",), ("y",))]
+    constants = {"k": np.float32([[1, np.nan]])}
+    shapes = {name: ((1, 2), np.dtype(np.float32)) for name in "xmy"}
+    fused = qa.nn.Graph(*ends, *chained(nodes, constants, "y", shapes))
+    x = np.float32([[3, 4], [-3, 4]])
+    assert np.array_equal(fused(x), qa.nn.Graph(*ends, nodes, constants)(x), equal_nan=True)
+
+
 def test_pools_before_falling_batch_norms(tmp_path):
     rng = np.random.default_rng(0)
     numbers = {

@@ -10,6 +10,7 @@ from onnx_models import networks
 import quantarray as qa
 from quantarray.nn.dense import RUN
 from quantarray.nn.plan import prepared_graph
+from quantarray.nn.plan.part import others
 from quantarray.nn.plan.recording import Launched, alike
 
 models = qa.nn.models
@@ -121,10 +122,9 @@ def test_what_only_launches_kernels_is_one_part(batch, black):
 
 
 CHAIN = {"steps": ("add",), "rank": 2}
-FIRST = [0.0, 1.0, 0.05, 1e6]  # with which all codes, or most, are the same
 
 
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("first", [0.0, 1.0, 0.05, 1e6])  # with which all codes, or most, are the same
 @pytest.mark.parametrize("middle", ["unpack", "MatMul"])
 def test_what_numpy_computes_is_no_constant(first, middle):
     """Between two kernels, of inputs that give the same in both recordings: few codes unpacked, a product by BLAS."""
@@ -147,6 +147,20 @@ def test_what_numpy_computes_is_no_constant(first, middle):
     for _ in range(3):
         prepared(np.full((n, k), first, np.float32))
     assert np.array_equal(prepared(x), net(x))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float32"])
+def test_random_elements_differ_from_any(dtype):
+    """Of zeros and of the largest numbers too, and from seed to seed."""
+    kind = np.dtype(dtype)
+    ends = [0, 1] if dtype == "bool" else [0, np.finfo(kind).max if kind.kind == "f" else np.iinfo(kind).max]
+    if kind.kind == "i":
+        ends.append(np.iinfo(kind).min)
+    for end in ends:
+        x = np.full((4, 50), end, kind)
+        one, two = others(x), others(x, seed=1)
+        assert one.dtype == kind and one.shape == x.shape
+        assert len({a.tobytes() for a in (x, one, two)}) == 3
 
 
 def test_memory_of_recorded_launches():

@@ -211,7 +211,7 @@ def test_integers_with_a_real_bias(data, case):
 
 
 def on_two_threads(run):
-    """What `drive` takes for `threads`: two of them for any work, and `run`."""
+    """Return what `drive` takes for `threads`: two of them for any work, and `run`."""
     return SimpleNamespace(run=run, count=lambda: 2, workers=lambda work, least: 2)
 
 
@@ -269,7 +269,7 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
 def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
     chunks, parts, threads, levels, name, scale, monkeypatch
 ):
-    """What a kernel makes ready for a chunk's channels it makes anew for the next chunk's; some of so many stretches
+    """Make ready anew for each chunk what a kernel keeps for the channels of one; some of so many stretches
     have no tiles."""
     rng = np.random.default_rng(0)
     x, w = rng.choice(levels, (2, 9, 7, 70)), rng.choice((-1, 1), (400, 3, 3, 70))
@@ -282,7 +282,7 @@ def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
         cpu_threads.run(kernel, arguments, tasks, threads, dealt, kind, held)
 
     monkeypatch.setattr(tile_tasks, "threads", on_two_threads(run))
-    monkeypatch.setattr(tile_tasks, "cut", lambda *given: (chunks, parts))
+    monkeypatch.setattr(tile_tasks, "cut", lambda *arguments: (chunks, parts))
     for real_constants in (folded_thresholds, scaled_sums):  # so that they are summed
         monkeypatch.setattr(real_constants, "refusal", lambda *operands: "not asked for")
     a, b = qa.encode(x, levels), qa.encode(w, (-1, 1))
@@ -428,7 +428,7 @@ def test_arrays_that_cannot_take_the_result(name):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_thresholds_of_sums_that_int32_just_holds(sign):
-    """What is fixed where bits differ stands for a pixel of code 3, which these levels do not have: 3000 * 2**20."""
+    """Add what is fixed where bits differ, 3000 * 2**20: it stands for a pixel of code 3, which these levels lack."""
     rng, levels, k = np.random.default_rng(0), np.array([0, 2**20, 2**21]), 1000
     x, w = rng.choice(levels, (1, 3, 3, k)), rng.choice([-1, 1], (40, 1, 1, k))
     x[0, 0, 0], w[0], w[1] = levels[-1], sign, -sign

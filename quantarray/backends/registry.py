@@ -56,6 +56,8 @@ _FILES = {
     "max_pool": "reduction.pool",
     "pool_values": "reduction.dense_pool",
     "float_product": "float32.product",
+    "join": "float32.join",
+    "put_channels_last": "bits.channels_last",
     "nearest": "hamming.nearest",
     "conv_weights": "popcount.conv",
     "conv_words": "popcount.conv",

@@ -1,8 +1,7 @@
 """The contract: what every backend's kernels take and give. One stub a kernel, `out` last.
 
 `cpu/` and `cuda/` have these functions in files of these names with these arguments; a test holds the signatures
-together. Arguments are checked by the caller. Shapes are in brackets; all word arrays are C-contiguous uint64.
-"""
+together. Arguments are checked by the caller. Shapes are in brackets; all word arrays are C-contiguous uint64."""
 
 from __future__ import annotations
 
@@ -119,8 +118,7 @@ def decode_mixed(words: Array, rows: Array, low: Array, step: Array, group: int,
 def decode_uniform(words: Array, low: Array, step: Array, group: int, out: Array) -> None:
     """out[r, i] = low[r, i // group] + step[r, i // group] * code, in float64, rounded to float32 once.
 
-    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length].
-    """
+    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length]."""
 
 
 def decode_levels(words: Array, levels: Array, out: Array) -> None:
@@ -131,27 +129,23 @@ def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> N
     """Map each code through a table: out planes of tables[row[r], i // group, code].
 
     words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows]; out
-    uint64[planes rows words] is zero on entry. What code 0 becomes stands in the tails too: the caller clears them.
-    """
+    uint64[planes rows words] is zero on entry. What code 0 becomes stands in the tails too: the caller clears them."""
 
 
 def rebit(words: Array, length: int, start: int, new_length: int, out: Array) -> None:
     """Cut rows of bits anew: words uint64[rows segments words] of `length` bits a segment are one stream a row.
 
-    out uint64[rows new_segments new_words] takes `new_length` bits a segment from bit `start` on.
-    """
+    out uint64[rows new_segments new_words] takes `new_length` bits a segment from bit `start` on."""
 
 
 def unroll(
     words: Array, length: int, size: tuple[int, ...], stride: tuple[int, ...], pads: tuple[int, ...],
     dilation: tuple[int, ...], out: Array,
 ) -> None:  # fmt: skip
-    """Unroll windows over images of `length` bits a pixel, less than 64, as rows of bits: words uint64[planes images h
-    w].
+    """Unroll windows over images of `length` bits a pixel, less than 64, as rows of bits.
 
-    out uint64[planes images rows columns words]: bits tap * length .. of a window are those of the pixel under the tap,
-    or zeros outside the image. `pads` are those before.
-    """
+    words uint64[planes images h w]; out uint64[planes images rows columns words]: bits tap * length .. of a window are
+    those of the pixel under the tap, or zeros outside the image. `pads` are those before."""
 
 
 def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
@@ -159,8 +153,7 @@ def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
     step, .. of each row, `count` of them.
 
     words uint64[rows words], or one row for all; any step, 0 and negative ones too. out uint64[rows new_words] is zero
-    on entry.
-    """
+    on entry."""
 
 
 def spread(words: Array, times: int, out: Array) -> None:
@@ -178,22 +171,19 @@ def gather_rows(words: Array, indices: Array, out: Array) -> None:
     """out[p, a, j, b] bit i = words[p, a, indices[a, j, b, i], b] bit i.
 
     words uint64[planes a length b words], indices[a new_length b bits] any integers from -length on, which may have
-    strides of 0; out uint64[planes a new_length b words].
-    """
+    strides of 0; out uint64[planes a new_length b words]."""
 
 
 def repack(words: Array, out: Array) -> None:
     """Transpose bits: bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words].
 
-    The lengths of both axes are those that stand unpacked: a in words, p in out.
-    """
+    The lengths of both axes are those that stand unpacked: a in words, p in out."""
 
 
 def threshold(values: Array, finish: Finish, out: Array) -> None:
     """Write codes of values[rows channels] to out uint64[planes rows words], zero on entry.
 
-    values int64 or float64, on the CPU int32 or float32 too.
-    """
+    values int64 or float64, on the CPU int32 or float32 too."""
 
 
 def elementwise(
@@ -204,8 +194,7 @@ def elementwise(
     other [rows channels], or of size 0 where no step adds it. values float32[rows channels], or of size 0. out
     uint64[planes rows words], or of size 0: a value's code is the number of limits float32[T channels] that it is over,
     with channels filled up to words; flip uint64[2 words] has the channels whose codes count the others, and the
-    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN. On the CPU only.
-    """
+    channels there are. nan bool[pieces] is set where codes are asked for and a value is NaN. On the CPU only."""
 
 
 def add_shortcut(
@@ -216,8 +205,7 @@ def add_shortcut(
     shortcut: integers or floats [rows channels], or codes uint64[planes rows words] of the values levels[code]. levels
     and bounds [2] are int64, or float64 for float32 sums. Where a sum lies beyond the bounds, over int64[1] becomes 1.
     sums [rows channels], which may be the memory of values, and out uint64[planes rows words], zero on entry, get sums
-    and codes of them; either may be empty.
-    """
+    and codes of them; either may be empty."""
 
 
 def max_pool(words: Array, plan: Plan, flip: Array, out: Array) -> None:
@@ -225,31 +213,36 @@ def max_pool(words: Array, plan: Plan, flip: Array, out: Array) -> None:
 
     The plan has tiles of one pixel. Channels whose bits are set in flip uint64[words] get the smallest code, which is
     the largest once all bits are turned over. Planes of `out` beyond those of words take the number of the first tap
-    that has that code, as many bits as there are.
-    """
+    that has that code, as many bits as there are."""
 
 
 def pool_values(x: Array, grid: Array, counts: Array, out: Array) -> None:
     """Write the largest float32 value of each window of x[images depth height width channels] to out; else the mean.
 
-    grid int64[3 4]: taps, stride, dilation, places before the image. Where counts float32[pixels] is not empty, sums of
-    taps in order are divided by them. A window without a tap has -inf, or the sum 0. On the CPU only.
-    """
+    grid int64[3 4]: taps, stride, dilation, places before the image. Where counts[pixels] is not empty, sums of taps in
+    order, in its dtype, are divided by them. A window without a tap has -inf, or the sum 0. On the CPU only."""
 
 
 def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out: Array) -> None:
     """Convolve float32 values: out[pixels o] = bias[o] + sum over taps, then channels, of x * w[taps*channels o].
 
     x is flat. form int64[3 5]: images, depth, height, width, channels; how far apart they are in x; the output's.
-    grid as of `pool_values`; a tap outside is 0. On the CPU only."""
+    grid as of `pool_values`; a tap outside is 0. Fewer rows of w: channels of an output's group. On the CPU only."""
+
+
+def put_channels_last(x: Array, out: Array) -> None:
+    """out[n, p, c] = x[n, c, p], uint8 or float32, for few channels. On the CPU only."""
+
+
+def join(x: Array, first: int, out: Array) -> None:
+    """out[r, first + i] = x[r, i], float32. On the CPU only."""
 
 
 def nearest(words: Array, queries: Array, out: Array) -> None:
     """Search the nearest of words[rows words] for each of queries[asked words] by the number of differing bits.
 
     out int64[2 asked kept]: distances, then rows, nearest first and of equal ones the lowest row; int64's largest and
-    -1 where there are fewer rows than are kept.
-    """
+    -1 where there are fewer rows than are kept."""
 
 
 def conv_weights(words: Array, groups: int, out: Array) -> None:
@@ -263,8 +256,7 @@ def conv_words(laid_out: Array, groups: int, out: Array) -> None:
 def conv(x: Left, fixed: Fixed, out: Array) -> None:
     """Convolve integer levels, or multiply matrices of them, by and-popcount.
 
-    out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes.
-    """
+    out int32 or int64 [rows channels], or uint64[planes rows words] (zero on entry) of thresholded codes."""
 
 
 def dot_weights(words: Array, groups: int, out: Array) -> None:
@@ -278,22 +270,19 @@ def dot_words(laid_out: Array, groups: int, out: Array) -> None:
 def dot(x: Left, fixed: Fixed, out: Array) -> None:
     """`conv` for results that int32 holds, of at most 8 planes a side, by dot products of bytes.
 
-    w.words are laid out by `dot_weights`.
-    """
+    w.words are laid out by `dot_weights`."""
 
 
 def winograd(x: Left, fixed: Fixed, out: Array) -> None:
     """`dot` for 3x3 windows at stride 1 and few bits, by Winograd's F(2x2, 3x3).
 
-    The plan is `Squares`. w.sums and w.inside are those of each of the 9 taps, not of border classes.
-    """
+    The plan is `Squares`. w.sums and w.inside are those of each of the 9 taps, not of border classes."""
 
 
 def framed(x: Left, fixed: Fixed, out: Array) -> None:
     """`dot` for windows at stride 1 of one group, multiplied where they lie in images between zeros.
 
-    The plan is a `Frame`.
-    """
+    The plan is a `Frame`."""
 
 
 def conv_real(x: Left, fixed: Fixed, out: Array) -> None:
@@ -320,8 +309,7 @@ def add_planes(
 
     Added one after the other in float64, rounded once. sums int32[terms rows width]; factor float64[terms terms
     channels]; along float64[terms channels], or of no elements; kinds int64[pixels] the class of each pixel of an
-    image; fixed float64[.., classes channels], added one by one. out as in `conv_real`.
-    """
+    image; fixed float64[.., classes channels], added one by one. out as in `conv_real`."""
 
 
 def depthwise(x: Left, fixed: Fixed, divisor: Array, out: Array) -> None:
@@ -329,8 +317,7 @@ def depthwise(x: Left, fixed: Fixed, divisor: Array, out: Array) -> None:
 
     The plan has tiles of one pixel; lanes are [multiplier input channels], each copy padded to whole words, and
     `w.group_lanes` is the number of input channels. Real results where `finish.thresholds` are float64. The value is
-    divided by float64 divisor[class], as in average pooling, unless that is empty. out as in `conv` and `conv_real`.
-    """
+    divided by float64 divisor[class], as in average pooling, unless that is empty. out as in `conv` and `conv_real`."""
 
 
 def depthwise_bytes(x: Left, w: Taps, plan: PairedRows, finish: Finish, out: Array) -> None:

@@ -13,6 +13,7 @@ from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
 from ..ops.products.chain import takes
 from .graph import Graph, Node
+from .inference import kinds_of
 
 Shapes = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 Step = tuple[str, Any]
@@ -20,6 +21,7 @@ _FLOAT = np.dtype(np.float32)
 _MOST_CODES = 16  # levels of fused thresholds: each compares a row once more
 _IMAGE = 4
 _RANKS = (2, _IMAGE)
+_EACH_CHANNEL = (1, -1, 1, 1)
 
 
 @dataclass(eq=False)
@@ -39,21 +41,22 @@ class _Group:
 
 
 def chained(
-    nodes: list[Node], constants: dict[str, Any], outputs: Sequence[str], shapes: Shapes
+    nodes: Sequence[Node], constants: Mapping[str, Any], outputs: Sequence[str], shapes: Shapes, least: int = 2
 ) -> tuple[list[Node], dict[str, Any]]:
     """Return the nodes with chains fused, and the constants they use.
 
     shapes: (shape, dtype) of dense values by name; a value without an entry is not fused. Results are equal to the bit:
-    the kernel takes the same steps in float32 in the same order.
+    the kernel takes the same steps in float32 in the same order. Of rows [n c] fewer nodes than `least` stay in NumPy:
+    a call of a kernel from Python takes longer than they do.
     """
     uses = Counter(name for node in nodes for name in node.inputs)
     uses.update(outputs)
     groups = _grouped(nodes, constants, uses, shapes)
-    _attach_thresholds(nodes, constants, groups, shapes)
+    _attach_thresholds(nodes, constants, groups, shapes, _IMAGE if least > 1 else min(_RANKS))
     constants = dict(constants)
     places: dict[int, Node | None] = {}
     for group in groups.values():
-        if group.codes or len(group.at) > 1 or len(group.shape) > 2:
+        if group.codes or len(group.at) >= least or len(group.shape) > 2:
             dense = bool(group.steps or group.scale is not None) and uses[group.tail] > bool(group.codes)
             gives = ["values"] * dense + ["codes"] * bool(group.codes)
             if group.codes:
@@ -66,7 +69,9 @@ def chained(
     return left, {name: a for name, a in constants.items() if name in used}
 
 
-def _grouped(nodes: list[Node], constants: Mapping[str, Any], uses: Counter[str], shapes: Shapes) -> dict[str, _Group]:
+def _grouped(
+    nodes: Sequence[Node], constants: Mapping[str, Any], uses: Counter[str], shapes: Shapes
+) -> dict[str, _Group]:
     """Collect groups by their tails: a node joins that of its operand if nothing else reads the operand."""
     groups: dict[str, _Group] = {}
     for i, node in enumerate(nodes):
@@ -149,6 +154,8 @@ def _by_channel(k: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Arra
     a = np.asarray(k)
     if np.isnan(a).any():
         return None
+    if set(a.shape[len(shape) :]) == {1}:  # one for each channel, for rows [n c]
+        a = a.reshape(a.shape[: len(shape)])
     wide = a.reshape((1,) * (len(shape) - a.ndim) + a.shape) if a.ndim <= len(shape) else None
     if wide is None or wide.size != wide.shape[1] or wide.shape[1] not in (1, shape[1]):
         return None
@@ -160,9 +167,8 @@ def _norm(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
     if not first or any(a.dtype != _FLOAT for a in operands[1:]):
         return None
     deviation = np.sqrt(var + var.dtype.type(node.attributes.get("epsilon", 1e-5)))
-    rank = (1, -1, 1, 1)
     values = (("subtract", mean), ("multiply", gamma), ("divide", deviation), ("add", beta))
-    return [(step, a.reshape(rank)) for step, a in values]
+    return [(step, a.reshape(_EACH_CHANNEL)) for step, a in values]
 
 
 def _affine(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
@@ -211,9 +217,9 @@ _STEPS: dict[str, Callable[..., list[Step] | None]] = {
 
 
 def _attach_thresholds(
-    nodes: list[Node], constants: Mapping[str, Any], groups: dict[str, _Group], shapes: Shapes
+    nodes: Sequence[Node], constants: Mapping[str, Any], groups: dict[str, _Group], shapes: Shapes, least_rank: int
 ) -> None:
-    """Let each group encode its result by the first thresholds on it; float images without a group get one."""
+    """Let each group encode its result by the first thresholds on it; floats of so many axes get a group for them."""
     for i, node in enumerate(nodes):
         if node.op != "threshold" or node.attributes["axis"] != 1:
             continue
@@ -222,13 +228,13 @@ def _attach_thresholds(
         if dtype != _FLOAT or not takes(T) or T.into.n_levels > _MOST_CODES:
             continue
         group = groups.get(x)
-        if group is None and len(shape) == _IMAGE:
+        if group is None and len(shape) in _RANKS and len(shape) >= least_rank:
             group = groups[x] = _Group(x, x, shape, at=[i])
         if group is not None and not group.codes:
             group.thresholds, group.codes = node.inputs[1], node.outputs[0]
 
 
-def _node(nodes: list[Node], group: _Group, gives: list[str], constants: dict[str, Any]) -> Node:
+def _node(nodes: Sequence[Node], group: _Group, gives: list[str], constants: dict[str, Any]) -> Node:
     """Return the node of a group; add its constants."""
     channels, hint = group.shape[1], f"{group.tail}.chain"
 
@@ -249,6 +255,21 @@ def _node(nodes: list[Node], group: _Group, gives: list[str], constants: dict[st
         "rank": len(group.shape),
     }
     return Node("chain", (group.x, group.other, *names, group.thresholds), tuple(results), attributes, source)
+
+
+def all_chained(graph: Graph) -> Graph:
+    """Return a graph in which single functions of elements are chains too, for plans that launch all of their kernels.
+
+    The graph itself if its shapes are not known.
+    """
+    try:
+        kinds = kinds_of(graph)
+    except ValueError:  # of operands that do not go together, which a call says
+        return graph
+    shapes = {name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None}
+    outputs = [value.name for value in graph.outputs]
+    nodes, constants = chained(graph.nodes, graph.constants, outputs, shapes, least=1)
+    return Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
 
 
 def unchained(graph: Graph) -> Graph:

@@ -1,4 +1,4 @@
-"""Products of float32 values: convolutions of one group and matrix products, in order of the contraction.
+"""Products of float32 values: convolutions, of groups too, and matrix products, in order of the contraction.
 
 A BLAS is as fast on two idle cores, but its threads wait busily behind each product: the pool's threads then come late,
 and a network's packed layers ran on one core. These are tasks of the pool like all others.
@@ -9,7 +9,7 @@ import numpy as np
 from ..runtime import threads
 from ..runtime.jit import borrowing
 from ..runtime.schedule import Kernel
-from .product_tile import ROWS, copy_channels, multiply_rows
+from .product_tile import ROWS, copy_channels, multiply_channels, multiply_rows
 
 _LEAST = 1 << 18  # products that are worth a parallel region
 _COLUMNS = 128  # of a task
@@ -20,6 +20,10 @@ def float_product(x, form, grid, w, bias, out):
         return
     tiles, chunks = -(-len(out) // ROWS), max(1, out.shape[1] // _COLUMNS)
     workers = threads.workers(out.size * len(w), _LEAST)
+    groups = int(form[0, 4] * grid[:, 0].prod()) // max(1, len(w))
+    if groups > 1:
+        threads.run(_multiply_groups, (x, form, grid, w, bias, out, groups), tiles, workers)
+        return
     threads.run(_multiply_tiles, (x, form, grid, w, bias, out, chunks), tiles * chunks, workers)
 
 
@@ -38,12 +42,34 @@ def _multiply_tiles(x, form, grid, w, bias, out, chunks, first, last):
         if not plain and tile != gathered:
             gathered = tile
             for r in range(count):
-                _gather(x, row + r, form, grid, channels, rows, r * depth)
+                _gather(x, row + r, form, grid, 0, channels, rows, r * depth)
         r, source, next_element = 0, x if plain else rows, form[1, 4] if plain else 1
         while r < count:
             at, apart, alike = _stretch(row + r, count - r, form, grid) if plain else (0, depth, count)
             multiply_rows(source, at, apart, next_element, alike, depth, w, bias, begin, columns, out, row + r)
             r += alike
+
+
+@Kernel
+def _multiply_groups(x, form, grid, w, bias, out, groups, first, last):
+    """Gather the windows of a tile, of all channels where a group has one, else of a group, and multiply each group."""
+    depth, channels, outputs = len(w), form[0, 4] // groups, out.shape[1] // groups
+    taps = depth // max(1, channels)
+    width = taps * form[0, 4] if channels == 1 else depth
+    rows = np.empty(ROWS * width, np.float32)
+    for tile in range(first, last):
+        row, count = tile * ROWS, min(ROWS, len(out) - tile * ROWS)
+        for r in range(count if channels == 1 else 0):
+            _gather(x, row + r, form, grid, 0, form[0, 4], rows, r * width)
+        if channels == 1 and outputs == 1:
+            for r in range(count):
+                multiply_channels(rows, r * width, taps, w, bias, out, row + r)
+            continue
+        for group in range(groups):
+            for r in range(0 if channels == 1 else count):
+                _gather(x, row + r, form, grid, group * channels, channels, rows, r * width)
+            at, apart = (group, form[0, 4]) if channels == 1 else (0, 1)
+            multiply_rows(rows, at, width, apart, count, depth, w, bias, group * outputs, outputs, out, row)
 
 
 @borrowing
@@ -79,8 +105,8 @@ def _stretch(pixel, most, form, grid):
 
 
 @borrowing
-def _gather(x, pixel, form, grid, channels, rows, to):
-    """Copy the window of an output pixel to rows[to ..], taps in order and 0 outside of the image."""
+def _gather(x, pixel, form, grid, channel, channels, rows, to):
+    """Copy channels of the window of an output pixel to rows[to ..], taps in order and 0 outside of the image."""
     image, at_0, at_1, at_2 = _place(pixel, form, grid)
     for i in range(grid[0, 0]):
         a = at_0 + i * grid[0, 2]
@@ -89,5 +115,6 @@ def _gather(x, pixel, form, grid, channels, rows, to):
             for k in range(grid[2, 0]):
                 c = at_2 + k * grid[2, 2]
                 inside = 0 <= a < form[0, 1] and 0 <= b < form[0, 2] and 0 <= c < form[0, 3]
-                copy_channels(x, _offset(form, image, a, b, c) if inside else -1, form[1, 4], channels, rows, to)
+                at = _offset(form, image, a, b, c) + channel * form[1, 4] if inside else -1
+                copy_channels(x, at, form[1, 4], channels, rows, to)
                 to += channels

@@ -21,7 +21,7 @@ ROWS = _TILES[0][0]
 def multiply_rows(typingctx, x, at, row_apart, apart, rows, depth, w, bias, first, columns, out, out_row):
     """out[out_row + r, first + j] = bias[first + j] + sum over k of x[at + r row_apart + k apart] w[k, first + j].
 
-    For r < rows and j < columns, which are all columns of w or at least 16. x is flat, all arrays are float32 and
+    For r < rows and j < columns. x is flat, all arrays are float32 and
     C-contiguous. Sums go in the order of k, so they depend on no tile: with fused products and sums where the CPU has
     them. -0 is no sum, for they begin with 0.
     """
@@ -47,6 +47,38 @@ def multiply_rows(typingctx, x, at, row_apart, apart, rows, depth, w, bias, firs
                 operands = source, row_apart, apart, depth, matrix, width[1], biases, target
                 _sweep(builder, columns, vectors, tile_rows, operands)
             builder.store(builder.add(ready, builder.mul(count, const(tile_rows))), row)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def multiply_channels(typingctx, rows, at, depth, w, bias, out, out_row):
+    """out[out_row, c] = bias[c] + sum over k < depth of rows[at + k * columns + c] w[k, c], for all columns c of w.
+
+    rows are flat, all arrays float32 and C-contiguous. Sums are those of `multiply_rows`.
+    """
+    number = types.int64
+    signature = types.void(rows, number, number, w, bias, out, number)
+
+    def codegen(context, builder, signature, args):
+        shape = context.make_array(signature.args[3])(context, builder, args[3]).shape
+        columns = cgutils.unpack_tuple(builder, shape, 2)[1]
+        values = pointer(context, builder, signature, args, 0, args[1])
+        matrix, biases = (pointer(context, builder, signature, args, i, const(0)) for i in (3, 4))
+        to, start = pointer(context, builder, signature, args, 5, builder.mul(args[6], columns)), const(0)
+        for lanes in (_LANES, 1):
+            kind, count = ir.VectorType(F32, lanes), builder.sdiv(builder.sub(columns, start), const(lanes))
+            with cgutils.for_range(builder, count) as part:
+                column = builder.add(start, builder.mul(part.index, const(lanes)))
+                total = slot_of(builder, ir.Constant(kind, [0.0] * lanes))
+                with cgutils.for_range(builder, args[2]) as step:
+                    at = builder.add(builder.mul(step.index, columns), column)
+                    value, weight = (_load(builder, data, at, kind) for data in (values, matrix))
+                    builder.store(_add_product(builder, value, weight, builder.load(total)), total)
+                result = builder.fadd(builder.load(total), _load(builder, biases, column, kind))
+                builder.store(result, place_of(builder, to, column, kind), align=4)
+            start = builder.add(start, builder.mul(count, const(lanes)))
         return context.get_dummy_value()
 
     return signature, codegen

@@ -20,6 +20,10 @@ def pool_values(x, grid, counts, out):
     pixels = out.size // out.shape[-1]
     workers = threads.workers(out.size * int(grid[:, 0].prod()), _LEAST)
     image, result = np.array(x.shape[1:4]), np.array(out.shape[1:4])
+    if counts.dtype == np.float64:
+        arguments = x.reshape(-1), image, grid, counts, result, out.reshape(pixels, -1)
+        threads.run(_mean_pixels, arguments, pixels, workers)
+        return
     threads.run(_pool_pixels, (x, image, grid, counts, result, out.reshape(pixels, -1)), pixels, workers)
 
 
@@ -34,6 +38,23 @@ def _pool_pixels(x, image, grid, counts, result, out, first, last):
         if counts.size:
             for c in range(channels):
                 out[row, c] = out[row, c] / counts[pixel]
+
+
+@Kernel
+def _mean_pixels(x, image, grid, counts, result, out, first, last):
+    """Divide sums in float64: of whole images, where float32 would lose digits."""
+    many, channels = result[0] * result[1] * result[2], out.shape[1]
+    places = np.empty(grid[0, 0] * grid[1, 0] * grid[2, 0], np.int64)
+    total = np.empty(channels, np.float64)
+    for row in range(first, last):
+        image_at, pixel = row // many, row % many
+        total[:] = 0
+        for tap in range(_find_rows(pixel, image, grid, result, places, image_at, channels)):
+            values = x[places[tap] : places[tap] + channels]
+            for c in range(channels):
+                total[c] += values[c]
+        for c in range(channels):
+            out[row, c] = total[c] / counts[pixel]
 
 
 @borrowing

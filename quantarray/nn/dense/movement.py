@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends.registry import kernel
 from ...core.dtypes import Array
 
 Attributes = dict[str, Any]
@@ -174,7 +175,23 @@ def _concat(a: Attributes, *x: Array) -> Array:
     """Return arrays joined along an axis, in memory in the order of the first one's axes."""
     order = order_in_memory(x[0])
     axis = order.index(axis_of(a.get("axis", 1), x[0].ndim))
-    return np.concatenate([one.transpose(order) for one in x], axis=axis).transpose(np.argsort(order))
+    parts = [one.transpose(order) for one in x]
+    floats = all(one.dtype == np.float32 for one in parts)
+    joined = _joined(parts, axis) if floats else np.concatenate(parts, axis=axis)
+    return joined.transpose(np.argsort(order))
+
+
+def _joined(parts: list[Array], axis: int) -> Array:
+    """Join float32 arrays by a kernel, which a prepared network launches like others."""
+    shape = parts[0].shape
+    out = np.empty((*shape[:axis], sum(one.shape[axis] for one in parts), *shape[axis + 1 :]), np.float32)
+    rows, first = math.prod(shape[:axis]), 0
+    for one in parts:
+        columns = math.prod(one.shape[axis:])
+        if out.size:
+            kernel("cpu", "join")(np.ascontiguousarray(one).reshape(rows, columns), first, out.reshape(rows, -1))
+        first += columns
+    return out
 
 
 RUN: dict[str, Callable[..., Any]] = {

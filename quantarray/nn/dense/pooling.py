@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
@@ -80,6 +81,13 @@ def _average_pool(a: Attributes, x: Array) -> Array:
 
 
 def _global_average(a: Attributes, x: Array) -> Array:
+    """Return the mean of each channel: sums in float64, rounded once."""
+    image = x.shape[2:]
+    last = x.transpose(0, *range(2, x.ndim), 1)
+    if x.dtype == np.float32 and dense_pooling.takes(last := np.ascontiguousarray(last)):
+        one, count = (1,) * len(image), np.array(math.prod(image), np.float64)
+        means = dense_pooling.pooled(last, image, one, one, (0,) * len(image), one, count)
+        return means.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
     return np.asarray(x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.float64).astype(x.dtype))
 
 

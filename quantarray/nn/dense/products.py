@@ -43,7 +43,7 @@ def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
     windows = grid(a, x.shape[2:], w.shape[2:])
     pixels = len(x) * math.prod(windows.output)
     floats = (x, w) if bias is None else (x, w, bias)
-    if groups == 1 and w.ndim <= _AXES + 2 and dense_product.takes(pixels, *floats):
+    if w.ndim <= _AXES + 2 and dense_product.takes(pixels, *floats):
         before = [first for first, _ in windows.pads]
         y = dense_product.convolved(x, w, windows.strides, windows.dilations, before, windows.output, bias)
         return y.astype(a.get("to", x.dtype), copy=False)

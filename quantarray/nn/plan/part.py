@@ -10,6 +10,7 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array
 from ...core.notes import listing
+from ...ops.products.channels import put
 from ...ops.words.conversion import pack_codes
 from .memory import Memory, blocks_of
 from .recording import Launched, alike, recording, root, runtime
@@ -101,7 +102,7 @@ class Compiled:
         for: the function itself then does.
         """
         for memory, x in zip(self._inputs, inputs, strict=True):
-            memory[...] = elements(x)
+            put(elements(x), memory)
         if not self._driver.run() or any(notes.any() for notes in self._notes):
             return None
         return tuple([like(one, memory if reuse else memory.copy("K")) for one, memory in self._like])

@@ -23,11 +23,12 @@ _MOST = 4  # forms of inputs that are planned for a thread
 # Operations that can only launch kernels and reorder axes, and whose errors about elements are notes of kernels
 _LAUNCHING = frozenset(
     "chain linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d add_residual max_pool1d "
-    "max_pool2d max_pool3d AveragePool reshape transpose relabel unpack Conv MatMul".split()
+    "max_pool2d max_pool3d AveragePool GlobalAveragePool reshape transpose relabel unpack Conv MatMul Concat concat "
+    "Reshape Flatten Squeeze Unsqueeze Transpose".split()
 )
 # Operations whose kernels take dense images with the channels last, and how many of their operands are images
 _BY_PIXELS = dict.fromkeys(
-    "conv1d conv2d conv3d Conv max_pool1d max_pool2d max_pool3d AveragePool".split(), 1
+    "conv1d conv2d conv3d Conv max_pool1d max_pool2d max_pool3d AveragePool GlobalAveragePool".split(), 1
 ) | {"chain": 2}  # fmt: skip
 _OF_INTEGERS = frozenset({"threshold"})  # those of floats look for a NaN in NumPy
 
@@ -299,7 +300,8 @@ class PreparedGraph:
         lines, first = [], 0
         for segment in self._planned(values).segments:
             last = first + len(segment.steps) - 1
-            how = "one by one" if segment.call is None else f"compiled, {segment.call.launches} launches"
+            ops = ", ".join(step.op for step in segment.steps)
+            how = f"one by one, {ops}" if segment.call is None else f"compiled, {segment.call.launches} launches"
             lines.append(f"operations {first} to {last}: {how}")
             first = last + 1
         return lines

@@ -14,10 +14,11 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.layouts import layouts_of
 from ...arrays.thresholds import Thresholds
-from ...backends.registry import common_device, contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
+from ...backends.registry import common_device, device_of, empty, kernel, moveaxis, namespace, zeros
 from ...core.dtypes import Array, Constants, DType
 from ...core.format import word_count
 from ...kernels.operands import Finish, Fixed, Left
+from .channels import channels_last
 
 UNREAD = np.zeros((0, 0, 0)), np.zeros((0, 0))  # scale and offset of weights of exact products
 _ONE, _ZERO = np.ones((1, 1, 1, 1)), np.zeros((1, 1, 1))  # constants of exact products, which no kernel reads
@@ -30,7 +31,9 @@ def left(
 
     scale float64[parts terms rows lanes], offset float64[parts rows lanes].
     """
-    return Left(contiguous(words).reshape(len(words), -1), terms, scale, offset, images, row_is_pixel)
+    if not words.flags.c_contiguous:
+        words = channels_last(words)
+    return Left(words.reshape(len(words), -1), terms, scale, offset, images, row_is_pixel)
 
 
 class Packed(NamedTuple):

@@ -14,6 +14,7 @@ from ...core.format import WORD, WORD_BITS, word_count
 from ...core.notes import is_set
 from ...kernels.operands import ADD_OTHER, AFFINE, OFFSET, Chain
 from . import calls, epilogue
+from .channels import channels_last
 
 PIECES = 8  # ranges of rows, one after the other taken by threads
 _NONE, _NO_WORDS, _NO_FLIP = np.empty((0, 0), np.float32), np.empty((0, 0, 0), WORD), np.empty((2, 0), WORD)
@@ -82,7 +83,7 @@ def apply_chain(
 
 
 def _rows(last: Array) -> Array:
-    return np.ascontiguousarray(last).reshape(-1, last.shape[-1])
+    return (last if last.flags.c_contiguous else channels_last(last)).reshape(-1, last.shape[-1])
 
 
 def _limits(thresholds: Thresholds | None, channels: int) -> tuple[Array, Array]:

@@ -42,14 +42,16 @@ def pooled(
 ) -> Array:  # fmt: skip
     """Return the largest value of each window of an x that the kernel `takes`, or its sum divided by `counts`.
 
-    before: places of padding in front of each axis. counts float32[output]; sums are float32, taps in order.
+    before: places of padding in front of each axis. counts [output]: sums are float64 if they are, else float32; taps
+    in order.
     """
     missing = _AXES - (x.ndim - 2)
     axes = zip(size, stride, dilation, before, strict=True)
     grid = np.array([(1, 1, 1, 0)] * missing + list(axes), np.int64)
     wide = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
     out = np.empty((len(x), *(1,) * missing, *output, x.shape[-1]), np.float32)
-    divisors = np.empty(0, np.float32) if counts is None else np.ascontiguousarray(counts, np.float32).reshape(-1)
+    kind = np.float64 if counts is not None and counts.dtype == np.float64 else np.float32
+    divisors = np.empty(0, kind) if counts is None else np.ascontiguousarray(counts, kind).reshape(-1)
     kernel("cpu", "pool_values")(wide, grid, divisors, out)
     return out.reshape(len(x), *output, x.shape[-1])
 

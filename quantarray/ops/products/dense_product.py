@@ -38,7 +38,7 @@ def convolved(
     x: Array, w: Array, stride: Sequence[int], dilation: Sequence[int], before: Sequence[int], output: Sequence[int],
     bias: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Convolve x [n c ..] of one to three axes with w [o c ..]; the result [n o ..] has its channels last in memory.
+    """Convolve x [n c ..] of one to three axes with w [o c/groups ..]; the result [n o ..] lies with its channels last.
 
     before: places of padding in front of each axis. bias [o]. Sums go by taps in order, then channels. x is read as it
     lies if it is contiguous with channels first or last; w is copied unless its outputs lie last and its channels

@@ -124,6 +124,14 @@ def integer_extra(
     return (extra if bias is None else extra + bias).astype(dtype)
 
 
+def _compared(dtype: np.dtype[Any], device: str) -> np.dtype[Any]:
+    """Return the dtype in which values are compared; the CPU's kernel takes bytes, such as images, as they are."""
+    real = dtype.kind == "f"
+    if device != "cpu":
+        return np.result_type(dtype, np.float64 if real else np.int64)
+    return dtype if dtype in (np.int8, np.uint8) else np.result_type(dtype, np.float32 if real else np.int32)
+
+
 def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     """Return the codes of a dense result, packed along its channel axis: `Thresholds.__call__`."""
     op = "Thresholds"
@@ -146,8 +154,7 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     last = moveaxis(v, at, -1)
     channels = last.shape[-1]
     check(op, requantize, channels)
-    least = (np.float32 if real else np.int32) if device == "cpu" else (np.float64 if real else np.int64)
-    rows = contiguous(last.astype(np.result_type(v.dtype, least), copy=False))
+    rows = contiguous(last.astype(_compared(v.dtype, device), copy=False))
     result = packed(device, requantize, last.shape)
     words = result.empty()
     if words.size:

@@ -65,3 +65,18 @@ def test_a_window_without_taps():
     x = np.ones((1, 2, 3), np.float32)
     out = dense_pooling.pooled(x, (2,), (1,), (1,), (3,), (4,))
     np.testing.assert_array_equal(out[0, :, 0], [-np.inf, -np.inf, 1, 1])
+
+
+@given(st.integers(1, 3), CHANNELS, seeds(), st.booleans(), st.booleans())
+def test_mean_of_whole_images(axes, channels, seed, last, many):
+    """Sums in float64, in order, rounded once: 2**24 + 1 is no float32."""
+    x = values(seed, (2, *range(4, 4 + axes), channels), False)
+    x[0, ..., 0], x[0].reshape(-1, channels)[-1, 0] = 0, 1
+    x[0].reshape(-1, channels)[:3, 0] = 2**24, 1, -(2**24)
+    first = np.moveaxis(x, -1, 1)
+    with threads(many):
+        got = pooling.RUN["GlobalAveragePool"]({}, first if last else np.ascontiguousarray(first))
+    pixels = x.reshape(2, -1, channels).astype(np.float64)
+    expected = (np.add.accumulate(pixels, axis=1)[:, -1] / pixels.shape[1]).astype(np.float32)
+    np.testing.assert_array_equal(got.reshape(2, channels), expected)
+    assert got.shape == (2, channels, *(1,) * axes) and got[0, 0].item() == np.float32(2 / pixels.shape[1])

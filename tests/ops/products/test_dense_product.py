@@ -53,6 +53,30 @@ def test_convolution(data, axes, channels, outputs, seed, many):
     np.testing.assert_array_equal(got, expected)
 
 
+@given(
+    st.data(), st.integers(1, 3), st.sampled_from([2, 3, 5, 17, 40]), st.integers(1, 5),
+    st.sampled_from([1, 2, 3, 8, 16, 19]), seeds(), st.booleans(),
+)  # fmt: skip
+def test_groups(data, axes, groups, channels, outputs, seed, many):
+    """Of one channel and of several, with one output and with several."""
+
+    def drawn(low, high):
+        return tuple(data.draw(st.integers(low, high)) for _ in range(axes))
+
+    kernel, strides, dilations, image = drawn(1, 3), drawn(1, 3), drawn(1, 2), drawn(5, 7)
+    pads, n = (*drawn(0, 2), *drawn(0, 2)), data.draw(st.integers(1, 2))
+    shapes = (n, groups * channels, *image), (groups * outputs, channels, *kernel), groups * outputs
+    x, w, bias = values(seed, *shapes)
+    a = {"strides": strides, "dilations": dilations, "pads": pads}
+    parts = (np.split(v, groups, axis) for v, axis in ((x, 1), (w, 0), (bias, 0)))
+    expected = np.concatenate([convolved(*part, **a) for part in zip(*parts, strict=True)], axis=1)
+    if data.draw(st.booleans(), "channels last"):
+        x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
+    with threads(many):
+        got = RUN["Conv"]({**a, "group": groups}, x, laid_out(w) if data.draw(st.booleans(), "laid out") else w, bias)
+    np.testing.assert_array_equal(got, expected)
+
+
 def convolved(x, w, bias, strides, dilations, pads):
     axes = len(strides)
     padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)])

@@ -13,7 +13,6 @@ from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
 from ..ops.products.chain import takes
 from .graph import Graph, Node
-from .inference import kinds_of
 
 Shapes = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 Step = tuple[str, Any]
@@ -255,21 +254,6 @@ def _node(nodes: Sequence[Node], group: _Group, gives: list[str], constants: dic
         "rank": len(group.shape),
     }
     return Node("chain", (group.x, group.other, *names, group.thresholds), tuple(results), attributes, source)
-
-
-def all_chained(graph: Graph) -> Graph:
-    """Return a graph in which single functions of elements are chains too, for plans that launch all of their kernels.
-
-    The graph itself if its shapes are not known.
-    """
-    try:
-        kinds = kinds_of(graph)
-    except ValueError:  # of operands that do not go together, which a call says
-        return graph
-    shapes = {name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None}
-    outputs = [value.name for value in graph.outputs]
-    nodes, constants = chained(graph.nodes, graph.constants, outputs, shapes, least=1)
-    return Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
 
 
 def unchained(graph: Graph) -> Graph:

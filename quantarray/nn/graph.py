@@ -161,10 +161,10 @@ class Graph(Model):
         >>> bool((fast(images) == net(images)).all() and (fast(images) == net(images)).all())
         True
         """
-        from .chains import all_chained
         from .plan.prepared_graph import PreparedGraph
+        from .rewriting import rewritten
 
-        return PreparedGraph(all_chained(self), reuse)
+        return PreparedGraph(rewritten(self), reuse)
 
     def trace(self, *x: Any, **named: Any) -> dict[str, Any]:
         """Return every value by name, in order: inputs, then the results of each node; packed arrays stay packed."""

@@ -112,7 +112,7 @@ def test_a_value_that_is_nan_is_still_an_error():
 
 
 @pytest.mark.parametrize(("batch", "black"), [(1, False), (4, False), (2, True)])
-@pytest.mark.parametrize(("name", "arguments"), [case for case in CASES if case[0] != "xnor_alexnet"])
+@pytest.mark.parametrize(("name", "arguments"), CASES)
 def test_networks_are_one_part(name, arguments, batch, black):
     """From the images, which NumPy would put in another order, to the scores; large results begin anywhere."""
     net = getattr(models, name)(**arguments)
@@ -120,6 +120,34 @@ def test_networks_are_one_part(name, arguments, batch, black):
     parted = [line for line in lines if "compiled" not in line]
     assert all(line.endswith("one by one, unpack") for line in parted)  # a few codes, which NumPy decodes
     assert not parted or name == "dorefa_resnet18"
+
+
+@pytest.mark.parametrize("bits", [1, 3, 8])
+@pytest.mark.parametrize("image", [(64, 3, 2), (70, 2, 2), (5, 4), (3, 2, 2, 2)])
+@pytest.mark.parametrize("last", [False, True])
+def test_images_are_flattened_as_they_lie(bits, image, last):
+    """Before two products by weights, which share them or not, and before an output, whose order stays."""
+    rng, rows = np.random.default_rng(0), int(np.prod(image))
+    w, v = (qa.encode(rng.integers(-3, 4, (o, rows)), values=range(-3, 4)) for o in (7, 66))
+    constants = {"w": w, "v": v, "t": qa.Thresholds(np.arange(66), per_channel=True)}
+    constants["steps"] = qa.Thresholds(np.arange(2**bits - 1), per_channel=False)
+    nodes = [
+        Node("threshold", ("x", "steps"), ("q",), {"axis": 1}),
+        Node("reshape", ("q",), ("flat",), {"shape": (-1, rows), "allowzero": 1}),
+        Node("linear", ("flat", "w"), ("y",)),
+        Node("linear", ("flat", "v", "t"), ("bits",)),
+    ]
+    outputs = [Value("y", (1, 7), "int32"), Value("bits", (1, 66), "bipolar")]
+    if last:
+        outputs.append(Value("flat", (1, rows), "uint" + str(bits)))
+    net = Graph([Value("x", (1, *image), "int32")], outputs, nodes, constants)
+    prepared = net.prepared()
+    for _ in range(4):
+        x = rng.integers(-9, 2**bits + 9, (3, *image), np.int32)
+        expected = net(x)
+        assert all((got == expected[name]).all() for name, got in prepared(x).items())
+    moved = [node.op for node in prepared._graph.nodes].count("transpose")
+    assert moved == (not last) and net.constants["w"] is w
 
 
 def test_a_summary_names_what_numpy_computes():

@@ -106,8 +106,8 @@ def compare(model, x, y, batch=500):
 def time_both(model, settings, x, rounds=5, calls=8):
     """Return the medians in ms of the packed network and of PyTorch on the float network, for a batch.
 
-    They run in turns of `calls` calls, of which the first two are left out: threads of the other may still spin then. The
-    packed network is prepared, and called until its plan is there.
+    They run in turns of `calls` calls, of which the first two are left out: threads of the other may still spin then.
+    The packed network is prepared, and called until its plan is there.
     """
     width = {} if settings["width"] is None else {"width": settings["width"]}
     graph, floats = packed(model, x).prepared(), NETWORKS[settings["network"]](x.shape[-1], **width).eval()

@@ -34,7 +34,7 @@ def rewritten(graph: Graph) -> Graph:
 def _flattened(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[list[Node], dict[str, Any]]:
     """Flatten packed images [n c ..] with their channels last, and put the weights of their readers in that order.
 
-    As they lie their words are rows already, or are cut anew in one pass; channels first they are packed anew and copied.
+    As they lie their words are rows already, or are cut anew in one pass; else they are packed anew and copied.
     """
     nodes: list[Node] = []
     constants = dict(graph.constants)

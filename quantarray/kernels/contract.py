@@ -216,11 +216,12 @@ def max_pool(words: Array, plan: Plan, flip: Array, out: Array) -> None:
     that has that code, as many bits as there are."""
 
 
-def pool_values(x: Array, grid: Array, counts: Array, out: Array) -> None:
-    """Write the largest float32 value of each window of x[images depth height width channels] to out; else the mean.
+def pool_values(x: Array, grid: Array, counts: Array, flip: Array, out: Array) -> None:
+    """Write the largest value of each window of x[images depth height width channels], float32 or int32, or the mean.
 
     grid int64[3 4]: taps, stride, dilation, places before the image. Where counts[pixels] is not empty, sums of taps in
-    order, in its dtype, are divided by them. A window without a tap has -inf, or the sum 0. On the CPU only."""
+    order, in its dtype, are divided by them. Bits of flip uint32[channels] are turned over before and after. A window
+    without a tap has -inf, the least integer, or the sum 0. On the CPU only."""
 
 
 def float_product(x: Array, form: Array, grid: Array, w: Array, bias: Array, out: Array) -> None:

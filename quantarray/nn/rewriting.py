@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..arrays.array import QuantArray
+from ..core.dtypes import Array
 from ..ops.manipulation.taking import take
 from .chains import chained
 from .graph import Graph, Node
@@ -18,7 +21,8 @@ from .inference import Kind, kinds_of
 def rewritten(graph: Graph) -> Graph:
     """Return a graph of equal results with less between its kernels; the graph itself if its shapes are not known.
 
-    Single functions of elements become chains too, and images are flattened as they lie, before weights in that order.
+    Single functions of elements become chains too, images are flattened as they lie, before weights in that order, and
+    integers are pooled before functions of them, which then have fewer elements.
     """
     try:
         kinds = kinds_of(graph)
@@ -28,6 +32,7 @@ def rewritten(graph: Graph) -> Graph:
     nodes, constants = _flattened(graph, kinds)
     shapes = {name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None}
     nodes, constants = chained(nodes, constants, outputs, shapes, least=1)
+    nodes, constants = _pooled_first(nodes, constants, outputs, kinds)
     return Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
 
 
@@ -77,3 +82,44 @@ def _in_order(w: QuantArray, image: tuple[int, ...]) -> QuantArray:
     """Return weights [o k] of images [c ..] for the same images with their channels last."""
     places = np.arange(math.prod(image)).reshape(image)
     return take(w, np.moveaxis(places, 0, -1).ravel(), axis=1)
+
+
+def _pooled_first(
+    nodes: list[Node], constants: dict[str, Any], outputs: list[str], kinds: Mapping[str, Kind]
+) -> tuple[list[Node], dict[str, Any]]:
+    """Bring max pools before chains of integers: max f(x) is f(max x) where f rises, f(min x) where it falls.
+
+    To the bit, as what is rounded keeps its order. Of floats not: they may be NaN, which a clip ends and a pool keeps.
+    """
+    uses = Counter(name for node in nodes for name in node.inputs)
+    uses.update(outputs)
+    makers = {node.outputs[0]: i for i, node in enumerate(nodes)}
+    moved, masks = list(nodes), {}
+    for i, pool in enumerate(nodes):
+        at = makers.get(pool.inputs[0]) if pool.op.startswith("max_pool") and len(pool.inputs) == 1 else None
+        if at is None or uses[pool.inputs[0]] > 1:
+            continue
+        chain, kind = nodes[at], kinds.get(nodes[at].inputs[0])
+        falling = _falling(chain, constants) if kind is not None and kind.dtype == np.int32 else None
+        if falling is not None:
+            name, mask = (f"{pool.outputs[0]}.{what}" for what in ("integers", "falling"))
+            masks[mask] = falling
+            moved[at] = replace(pool, inputs=(chain.inputs[0], mask), outputs=(name,))
+            moved[i] = replace(chain, inputs=(name, *chain.inputs[1:]), outputs=pool.outputs)
+    return moved, constants | masks
+
+
+def _falling(node: Node, constants: Mapping[str, Any]) -> Array | None:
+    """Return in which channels a chain falls; None where that is not known, and for others than chains of one value."""
+    if node.op != "chain" or node.attributes["gives"] != ("values",) or node.inputs[1]:
+        return None
+    table, scale = (constants.get(name) for name in (*node.inputs, "", "")[2:4])
+    direction = np.ones(1) if scale is None else np.sign(scale)
+    for step, k in zip(node.attributes["steps"], table if table is not None else (), strict=True):
+        if not np.isfinite(k).all() or (step == "slope" and (k <= 0).any()):
+            return None
+        if step in ("multiply", "divide", "affine"):
+            direction = direction * np.sign(k)
+        elif step == "subtract from":
+            direction = -direction
+    return None if (direction == 0).any() else direction < 0

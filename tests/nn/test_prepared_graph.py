@@ -150,6 +150,36 @@ def test_images_are_flattened_as_they_lie(bits, image, last):
     assert moved == (not last) and net.constants["w"] is w
 
 
+STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min", "slope")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_integers_are_pooled_before_functions(seed):
+    """To the bit, where functions rise or fall in a channel; not where one is constant, or the value is read twice."""
+    rng = np.random.default_rng(seed)
+    steps = tuple(rng.choice(STEPS, rng.integers(1, 5)))
+    table = rng.normal(size=(len(steps), 20)).astype(np.float32) * 3
+    table[np.array(steps) == "slope"] = abs(table[np.array(steps) == "slope"])
+    constants = {"k": table, "scale": rng.normal(size=20) * 1e-8}
+    twice, constant = seed % 5 == 0, seed % 7 == 0
+    if constant:
+        constants["scale"][3] = 0
+    nodes = [
+        Node("chain", ("x", "", "k", "scale"), ("v",), {"steps": steps, "gives": ("values",), "rank": 4}),
+        Node("max_pool2d", ("v",), ("y",), {"size": (3, 3), "stride": (2, 2), "padding": ((1, 1), (1, 1))}),
+        *[Node("Exp", ("v",), ("z",))] * twice,
+    ]
+    outputs = [Value("y", (1, 20, 4, 4), "float32"), *[Value("z", (1, 20, 8, 8), "float32")] * twice]
+    net = Graph([Value("x", (1, 20, 8, 8), "int32")], outputs, nodes, constants)
+    prepared = net.prepared()
+    for _ in range(4):
+        x = rng.integers(-(2**31), 2**31, (2, 20, 8, 8)).astype(np.int32)
+        got, expected = prepared(x), net(x)
+        np.testing.assert_array_equal(got["y"] if twice else got, expected["y"] if twice else expected)
+    first = prepared._graph.nodes[0].op
+    assert first == ("chain" if twice or constant else "max_pool2d")
+
+
 def test_a_summary_names_what_numpy_computes():
     x, y = (Value(name, (1, 4), "float32") for name in "xy")
     lines = Graph([x], [y], [Node("Exp", ("x",), ("y",))], {}).prepared().summary()

@@ -14,7 +14,7 @@ from ..runtime.schedule import Kernel
 _LEAST = 1 << 14  # elements that are worth a parallel region
 
 
-def pool_values(x, grid, counts, out):
+def pool_values(x, grid, counts, flip, out):
     if not out.size:
         return
     pixels = out.size // out.shape[-1]
@@ -24,17 +24,17 @@ def pool_values(x, grid, counts, out):
         arguments = x.reshape(-1), image, grid, counts, result, out.reshape(pixels, -1)
         threads.run(_mean_pixels, arguments, pixels, workers)
         return
-    threads.run(_pool_pixels, (x, image, grid, counts, result, out.reshape(pixels, -1)), pixels, workers)
+    threads.run(_pool_pixels, (x, image, grid, counts, flip, result, out.reshape(pixels, -1)), pixels, workers)
 
 
 @Kernel
-def _pool_pixels(x, image, grid, counts, result, out, first, last):
+def _pool_pixels(x, image, grid, counts, flip, result, out, first, last):
     many, channels = result[0] * result[1] * result[2], out.shape[1]
     places = np.empty(grid[0, 0] * grid[1, 0] * grid[2, 0], np.int64)
     for row in range(first, last):
         image_at, pixel = row // many, row % many
         inside = _find_rows(pixel, image, grid, result, places, image_at, channels)
-        join_rows(x, places, inside, out, row * channels, channels, counts.size)
+        join_rows(x, places, inside, flip, out, row * channels, channels, counts.size)
         if counts.size:
             for c in range(channels):
                 out[row, c] = out[row, c] / counts[pixel]

@@ -69,7 +69,7 @@ def _counts(windows: Windows, image: tuple[int, ...], padding_too: bool) -> Arra
 
 def _average_pool(a: Attributes, x: Array) -> Array:
     last = x.transpose(0, *range(2, x.ndim), 1)
-    if dense_pooling.takes(last):
+    if x.dtype == np.float32 and dense_pooling.takes(last):
         windows = grid(a, x.shape[2:], tuple(a["kernel_shape"]))
         before = [first for first, _ in windows.pads]
         divisors = counts(a, x.shape[2:])

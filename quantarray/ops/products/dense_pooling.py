@@ -1,4 +1,4 @@
-"""Pooling of dense arrays [n .. c]: float32 of up to three axes by a kernel on the CPU.
+"""Pooling of dense arrays [n .. c]: float32 and int32 of up to three axes by a kernel on the CPU.
 
 All others go by one axis of the window after the other: kh + kw passes, not kh * kw.
 """
@@ -16,43 +16,46 @@ from ...core.dtypes import Array
 from ...kernels.windows import Window, classes
 
 _AXES = 3  # of an image that the kernel takes
+_SIGN, _ALL = 1 << 31, (1 << 32) - 1  # bits that turn the order of floats and of integers
 _EXACT = 2**53  # up to which float64 holds every integer
 
 
 def largest(x: Any, window: Window, turned: Array | None = None) -> Any:
     """Find the largest element of each window, in x's dtype, or the smallest in channels that are `turned`; NaN where a
     window has one."""
-    x = _turned_over(x, turned)
     if takes(x):
         before = [first for first, _ in window.pads]
-        return _turned_over(pooled(x, window.size, window.stride, window.dilation, before, window.output), turned)
+        return pooled(x, window.size, window.stride, window.dilation, before, window.output, turned=turned)
+    x = _turned_over(x, turned)
     return _turned_over(_reduced(x, window, namespace(device_of(x)).maximum, _least(x.dtype), x.dtype), turned)
 
 
 def takes(x: Any) -> bool:
-    """Return True if the kernel takes an array [n .. c]: float32 in C order on the CPU, of one to three axes."""
-    return (
-        isinstance(x, np.ndarray) and x.dtype == np.float32 and 3 <= x.ndim <= _AXES + 2 and x.flags.c_contiguous
-    )  # fmt: skip
+    """Return True if the kernel takes an array [n .. c]: NumPy's float32 or int32, in C order, of one to three axes."""
+    of_type = isinstance(x, np.ndarray) and x.dtype in (np.float32, np.int32)
+    return of_type and 3 <= x.ndim <= _AXES + 2 and bool(x.flags.c_contiguous)
 
 
 def pooled(
     x: Array, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int], before: Sequence[int],
-    output: Sequence[int], counts: Array | None = None,
+    output: Sequence[int], counts: Array | None = None, turned: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Return the largest value of each window of an x that the kernel `takes`, or its sum divided by `counts`.
+    """Return the largest value of each window of an x that the kernel `takes`, or of floats its sum by `counts`.
 
     before: places of padding in front of each axis. counts [output]: sums are float64 if they are, else float32; taps
-    in order.
+    in order. turned: channels of which the smallest value is taken.
     """
     missing = _AXES - (x.ndim - 2)
     axes = zip(size, stride, dilation, before, strict=True)
     grid = np.array([(1, 1, 1, 0)] * missing + list(axes), np.int64)
     wide = x.reshape(len(x), *(1,) * missing, *x.shape[1:])
-    out = np.empty((len(x), *(1,) * missing, *output, x.shape[-1]), np.float32)
+    out = np.empty((len(x), *(1,) * missing, *output, x.shape[-1]), x.dtype)
     kind = np.float64 if counts is not None and counts.dtype == np.float64 else np.float32
     divisors = np.empty(0, kind) if counts is None else np.ascontiguousarray(counts, kind).reshape(-1)
-    kernel("cpu", "pool_values")(wide, grid, divisors, out)
+    flip = np.zeros(x.shape[-1], np.uint32)
+    if turned is not None:
+        flip[turned] = _SIGN if x.dtype == np.float32 else _ALL
+    kernel("cpu", "pool_values")(wide, grid, divisors, flip, out)
     return out.reshape(len(x), *output, x.shape[-1])
 
 

@@ -32,14 +32,22 @@ def values(seed, shape, special):
     return x
 
 
-@given(windows(), CHANNELS, seeds(), st.booleans(), st.booleans())
-def test_largest(window, channels, seed, special, many):
-    x = values(seed, (2, *window.image, channels), special)
+@given(windows(), CHANNELS, seeds(), st.sampled_from(["values", "special", "integers"]), st.booleans())
+def test_largest(window, channels, seed, kind, many):
+    """And the smallest in some channels, of floats and of all int32."""
+    rng, x = np.random.default_rng(seed), values(seed, (2, *window.image, channels), kind == "special")
+    if kind == "integers":
+        x = rng.integers(-(2**31), 2**31, x.shape).astype(np.int32)
+    turned = rng.random(channels) < 0.5
+    assert dense_pooling.takes(x)
     with threads(many):
-        got = dense_pooling.largest(x, window)
+        got, both = dense_pooling.largest(x, window), dense_pooling.largest(x, window, turned)
+    least, most = (-(2**31), 2**31 - 1) if kind == "integers" else (-np.inf, np.inf)
     with np.errstate(invalid="ignore"):
-        expected = dense_pooling._reduced(x, window, np.maximum, -np.inf, x.dtype)
+        expected = dense_pooling._reduced(x, window, np.maximum, least, x.dtype)
+        smallest = dense_pooling._reduced(x, window, np.minimum, most, x.dtype)
     np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(both, np.where(turned, smallest, expected))
 
 
 @given(windows(), CHANNELS, seeds(), st.booleans(), st.booleans())

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..arrays import checks
 from ..core.forks import no_fork
+from ..core.numba_threads import start
 
 
 def set_num_threads(n: Any) -> None:
@@ -29,6 +30,7 @@ def set_num_threads(n: Any) -> None:
         most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
         if wanted > most:
             raise ValueError(f"{op}: n must be at most {most}, got {n}; set NUMBA_NUM_THREADS before the first import")
+        start()
         numba.set_num_threads(wanted)
 
 
@@ -42,4 +44,5 @@ def get_num_threads() -> int:
     with no_fork:
         import numba
 
+        start()
         return int(numba.get_num_threads())

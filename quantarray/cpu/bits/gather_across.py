@@ -3,7 +3,6 @@
 `docs/kernels/place.md` has what was tried.
 """
 
-import numba
 import numpy as np
 
 from ..llvm.transpose import SQUARES, copy_8, empty_squares, stream_8, transpose
@@ -24,7 +23,7 @@ def worth(words, indices):
     The words of all elements of 64 rows are in memory, for each thread: in cache, or no more than the rows themselves.
     """
     rows, length = words.shape
-    return len(indices) == 1 and rows >= (_FEW if length <= _SHORT else 64 * numba.get_num_threads())
+    return len(indices) == 1 and rows >= (_FEW if length <= _SHORT else 64 * threads.allowed())
 
 
 def gather(words, length, indices, out):

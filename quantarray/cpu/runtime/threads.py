@@ -24,6 +24,7 @@ from numba.extending import intrinsic
 from numba.np.ufunc import parallel
 
 from ...core.forks import no_fork
+from ...core.numba_threads import start
 from ..llvm.vectors import I32, I64
 from .atomics import WHY_NOT
 from .jit import entry
@@ -90,7 +91,7 @@ def _forced():
 def _alone():
     """Return the scheduler of calls that share no threads: the pool, or Numba's loop."""
     with no_fork:
-        numba.get_num_threads()  # from here on there is a threading layer, and compiled code finds that function
+        start()  # from here on there is a threading layer, and compiled code finds its function of the number
         chosen = None if _forced() == "numba" else pool()
         return Dealing(chosen.address, chosen.address, 0) if chosen else Dealing(dealer().ctypes.data, 0, 0)
 

@@ -58,6 +58,8 @@ def chained(
         if group.codes or len(group.at) >= least or len(group.shape) > 2:
             dense = bool(group.steps or group.scale is not None) and uses[group.tail] > bool(group.codes)
             gives = ["values"] * dense + ["codes"] * bool(group.codes)
+            if not gives:  # nobody reads it
+                continue
             if group.codes:
                 places[next(i for i, n in enumerate(nodes) if n.outputs[0] == group.codes)] = None
             places.update(dict.fromkeys(group.at[:-1]))
@@ -236,6 +238,8 @@ def _attach_thresholds(
 def _node(nodes: Sequence[Node], group: _Group, gives: list[str], constants: dict[str, Any]) -> Node:
     """Return the node of a group; add its constants."""
     channels, hint = group.shape[1], f"{group.tail}.chain"
+    while any(f"{hint}.{what}" in constants for what in ("constants", "scale", "other_scale")):
+        hint += "'"  # the chain that gives x has the name of its value
 
     def constant(a: Array | None, what: str) -> str:
         if a is None:

@@ -115,6 +115,8 @@ def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
         x = dequantize(x)
     values = thresholds.values
     if x.dtype == np.float32 and values.shape == (1,) and thresholds.greater and thresholds.into.ascending:
+        if x.size and np.isnan(x.max()):
+            raise ValueError("Thresholds: values must hold no NaN")
         over = x > values[0] if thresholds.strict else x >= values[0]
         return from_codes(over.view(np.uint8), thresholds.into, a["axis"])
     return thresholds(x, a["axis"])

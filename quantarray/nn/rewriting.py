@@ -17,6 +17,15 @@ from .chains import chained
 from .graph import Graph, Node
 from .inference import Kind, kinds_of
 
+# Operations whose results do not depend on the order of their operands in memory, and those that keep it
+_BY_KERNELS = frozenset(
+    "chain threshold linear dequantized_linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
+    "max_pool1d max_pool2d max_pool3d AveragePool GlobalAveragePool add_residual Conv MatMul".split()
+)
+_BY_ELEMENTS = frozenset(
+    "scale affine Add Sub Mul Div Relu LeakyRelu PRelu Clip HardTanh BatchNormalization Concat Identity".split()
+)
+
 
 def rewritten(graph: Graph) -> Graph:
     """Return a graph of equal results with less between its kernels; the graph itself if its shapes are not known.
@@ -25,15 +34,31 @@ def rewritten(graph: Graph) -> Graph:
     integers are pooled before functions of them, which then have fewer elements.
     """
     try:
-        kinds = kinds_of(graph)
+        kinds = kinds_of(graph, 1 if any(value.batched for value in graph.inputs) else 0)  # so that 1 is no batch
     except ValueError:  # of operands that do not go together, which a call says
         return graph
     outputs = [value.name for value in graph.outputs]
     nodes, constants = _flattened(graph, kinds)
-    shapes = {name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None}
-    nodes, constants = chained(nodes, constants, outputs, shapes, least=1)
-    nodes, constants = _pooled_first(nodes, constants, outputs, kinds)
-    return Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
+    nodes, constants = chained(nodes, constants, outputs, _may_move(nodes, kinds), least=1)
+    nodes, constants = _pooled_first(graph, nodes, constants, kinds)
+    made = Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
+    made._floats = graph._floats  # inputs are looked at for NaN as before
+    return made
+
+
+def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """Return (shape, dtype) of the dense values that may lie in memory as a chain gives them, channels last.
+
+    Not those that reach an operator of NumPy's, by functions of elements that keep their order: it may sum floats in
+    the order of their memory. Chains of what is read from a file are there already.
+    """
+    kept = {name for node in nodes if node.op not in _BY_KERNELS | _BY_ELEMENTS for name in node.inputs}
+    for node in reversed(nodes):
+        if node.op in _BY_ELEMENTS and kept.intersection(node.outputs):
+            kept.update(node.inputs)
+    return {
+        name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None and name not in kept
+    }  # fmt: skip
 
 
 def _flattened(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[list[Node], dict[str, Any]]:
@@ -46,13 +71,13 @@ def _flattened(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[list[Node], dic
     images: dict[str, tuple[int, ...]] = {}  # shapes of those whose elements come in another order
     for node in graph.nodes:
         if node.op == "reshape" and _is_flattened(graph, node, kinds):
-            shape, last = kinds[node.inputs[0]].shape, f"{node.outputs[0]}.last"
+            shape, last = kinds[node.inputs[0]].shape, _free(f"{node.outputs[0]}.last", graph)
             order = (0, *range(2, len(shape)), 1)
             nodes.append(Node("transpose", node.inputs, (last,), {"perm": order}, node.source))
             images[node.outputs[0]] = shape[1:]
             node = Node("reshape", (last,), node.outputs, node.attributes, node.source)
         elif node.inputs and node.inputs[0] in images:
-            name = f"{node.outputs[0]}.{node.inputs[1]}"
+            name = _free(f"{node.outputs[0]}.{node.inputs[1]}", graph)
             constants[name] = _in_order(constants[node.inputs[1]], images[node.inputs[0]])
             inputs = (node.inputs[0], name, *node.inputs[2:])
             node = Node(node.op, inputs, node.outputs, node.attributes, node.source)
@@ -68,12 +93,12 @@ def _is_flattened(graph: Graph, node: Node, kinds: Mapping[str, Kind]) -> bool:
         return False
     readers = [one for one in graph.nodes if node.outputs[0] in one.inputs]
     return node.outputs[0] not in {v.name for v in graph.outputs} and all(
-        one.op == "linear" and one.inputs.count(node.outputs[0]) == 1 and _may_move(graph.constants.get(one.inputs[1]))
+        one.op == "linear" and one.inputs.count(node.outputs[0]) == 1 and _can_turn(graph.constants.get(one.inputs[1]))
         for one in readers
     )
 
 
-def _may_move(w: Any) -> bool:
+def _can_turn(w: Any) -> bool:
     """Return True for packed weights [o k] with equal constants along k."""
     return isinstance(w, QuantArray) and w.ndim == 2 and w.axis == 1 and not w.constants.varies(1)
 
@@ -85,14 +110,14 @@ def _in_order(w: QuantArray, image: tuple[int, ...]) -> QuantArray:
 
 
 def _pooled_first(
-    nodes: list[Node], constants: dict[str, Any], outputs: list[str], kinds: Mapping[str, Kind]
+    graph: Graph, nodes: list[Node], constants: dict[str, Any], kinds: Mapping[str, Kind]
 ) -> tuple[list[Node], dict[str, Any]]:
     """Bring max pools before chains of integers: max f(x) is f(max x) where f rises, f(min x) where it falls.
 
     To the bit, as what is rounded keeps its order. Of floats not: they may be NaN, which a clip ends and a pool keeps.
     """
     uses = Counter(name for node in nodes for name in node.inputs)
-    uses.update(outputs)
+    uses.update(value.name for value in graph.outputs)
     makers = {node.outputs[0]: i for i, node in enumerate(nodes)}
     moved, masks = list(nodes), {}
     for i, pool in enumerate(nodes):
@@ -102,7 +127,7 @@ def _pooled_first(
         chain, kind = nodes[at], kinds.get(nodes[at].inputs[0])
         falling = _falling(chain, constants) if kind is not None and kind.dtype == np.int32 else None
         if falling is not None:
-            name, mask = (f"{pool.outputs[0]}.{what}" for what in ("integers", "falling"))
+            name, mask = (_free(f"{pool.outputs[0]}.{what}", graph) for what in ("integers", "falling"))
             masks[mask] = falling
             moved[at] = replace(pool, inputs=(chain.inputs[0], mask), outputs=(name,))
             moved[i] = replace(chain, inputs=(name, *chain.inputs[1:]), outputs=pool.outputs)
@@ -123,3 +148,10 @@ def _falling(node: Node, constants: Mapping[str, Any]) -> Array | None:
         elif step == "subtract from":
             direction = -direction
     return None if (direction == 0).any() else direction < 0
+
+
+def _free(name: str, graph: Graph) -> str:
+    """Return a name that no value of a graph has."""
+    while name in graph._slots:
+        name += "'"
+    return name

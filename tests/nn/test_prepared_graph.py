@@ -214,6 +214,105 @@ def test_what_numpy_computes_is_no_constant(first, middle):
     assert np.array_equal(prepared(x), net(x))
 
 
+STEPS_OF_MANY = {
+    "Reshape": [Node("Reshape", ("x", "shape"), ("v",))],
+    "Transpose": [Node("Reshape", ("x", "shape"), ("r",)), Node("Transpose", ("r",), ("v",), {"perm": (0, 1, 3, 2)})],
+    "Concat": [Node("Reshape", ("x", "half"), ("r",)), Node("Concat", ("r", "r"), ("v",), {"axis": 3})],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int16", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("name", STEPS_OF_MANY)
+def test_copies_by_numpy_are_no_constants(name, dtype):
+    """Zeros and random elements near them give the same codes, so that a plan of a copy would pass its trials."""
+    rng, most = np.random.default_rng(0), min(3000, np.iinfo(dtype).max if dtype != "float32" else 3000)
+    law = qa.Thresholds([most // 30, most // 3], per_channel=False)
+    constants = {"t": law, "shape": np.array([-1, 32, 4, 4]), "half": np.array([-1, 32, 4, 2])}
+    nodes = [*STEPS_OF_MANY[name], Node("threshold", ("v", "t"), ("q",), {"axis": 1})]
+    width = 256 if name == "Concat" else 512
+    net = Graph([Value("x", (1, width), dtype)], [Value("q", (1, 32, 4, 4), "uint2")], nodes, constants)
+    prepared = net.prepared()
+    for x in [np.zeros((3, width), dtype)] * 2 + [rng.integers(0, most, (3, width)).astype(dtype) for _ in range(3)]:
+        assert qa.array_equal(prepared(x), net(x))
+
+
+def test_a_view_of_packed_values_does_not_lock_a_plan():
+    rng = np.random.default_rng(0)
+    constants = {"t": qa.Thresholds([0]), "w": qa.encode(rng.choice((-1, 1), (7, 4)), (-1, 1))}
+    nodes = [
+        Node("threshold", ("x", "t"), ("q",), {"axis": 1}),
+        Node("reshape", ("q",), ("f",), {"shape": (-1, 260), "allowzero": 1}),
+        Node("reshape", ("q",), ("g",), {"shape": (-1, 65, 4), "allowzero": 1}),
+        Node("linear", ("g", "w"), ("y",)),
+    ]
+    net = Graph([Value("x", (1, 65, 1, 4), "int32")], [Value("y", (1, 65, 7), "int32")], nodes, constants)
+    prepared = net.prepared()
+    for _ in range(4):
+        x = rng.integers(-9, 9, (2, 65, 1, 4)).astype(np.int32)
+        np.testing.assert_array_equal(prepared(x), net(x))
+
+
+def plain(nodes, constants=None, shape=(1, 64, 13, 13), result=None, **more):
+    inputs = [Value("x", shape, "float32"), *more.pop("inputs", [])]
+    return Graph(inputs, [Value("y", result or shape, "float32")], nodes, constants or {}, **more)
+
+
+PLAIN = {
+    "sums in the order of memory": plain([Node("Relu", ("x",), ("r",)), Node("ReduceMean", ("r", "axes"), ("y",))],
+                                         {"axes": np.array([2, 3])}, result=(1, 64, 1, 1)),
+    "sums behind several": plain(
+        [Node("Relu", ("x",), ("r",)), Node("Add", ("r", "k"), ("a",)), Node("Concat", ("a", "a"), ("c",), {"axis": 1}),
+         Node("ReduceSum", ("c", "axes"), ("y",))],
+        {"axes": np.array([2, 3]), "k": np.ones((64, 1, 1), np.float32)}, result=(1, 128, 1, 1)),
+    "a dead node": plain([Node("Relu", ("x",), ("y",)), Node("Neg", ("x",), ("n",)), Node("Relu", ("n",), ("dead",))]),
+    "the sign of zero": plain([Node("Relu", ("x",), ("r",)), Node("Div", ("one", "r"), ("y",))],
+                              {"one": np.float32(1)}),
+    "a name that is taken": plain(
+        [Node("Add", ("x", "y.chain.constants"), ("a",)), Node("Relu", ("a",), ("y",))],
+        {"y.chain.constants": np.ones((1, 7), np.float32)}, shape=(1, 7)),
+    "broadcast over the batch": plain([Node("Relu", ("k",), ("r",)), Node("Add", ("x", "r"), ("y",))],
+                                      {"k": np.ones((1, 64, 13, 13), np.float32)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_rewritten_graphs(name):
+    """To the bit, with the sign of zero."""
+    net, rng = PLAIN[name], np.random.default_rng(0)
+    prepared = net.prepared()
+    for batch in (1, 3) * 4:
+        x = rng.normal(size=(batch, *net.inputs[0].shape[1:])).astype(np.float32)
+        x[0, :3] = -0.0
+        with np.errstate(divide="ignore"):
+            assert prepared(x).tobytes() == np.ascontiguousarray(net(x)).tobytes()
+
+
+def test_a_nan_is_an_error_for_both():
+    law = qa.Thresholds([0.5])
+    cut = [Node("Slice", ("x", "zero", "two", "one"), ("s",)), Node("threshold", ("s", "t"), ("q",), {"axis": 1})]
+    constants = {"zero": np.array([0]), "two": np.array([2]), "one": np.array([1]), "t": law}
+    outside = Graph([Value("x", (1, 4), "float32")], [Value("q", (1, 2), "bipolar")], cut, constants)
+    add = [Node("Add", ("x", "k"), ("s",)), Node("threshold", ("s", "t"), ("q",), {"axis": 1})]
+    made = Graph(outside.inputs, [Value("q", (1, 4), "bipolar")], add, {"k": np.full(4, -np.inf, np.float32), "t": law})
+    for net, wrong in ((outside, np.nan), (made, np.inf)):
+        prepared, x = net.prepared(), np.ones((2, 4), np.float32)
+        for _ in range(3):
+            assert qa.array_equal(prepared(x), net(x))
+        x[1, 3] = wrong
+        for call in (net, prepared):
+            with pytest.raises(ValueError, match="NaN"):
+                call(x)
+
+
+def test_axes_that_come_as_an_input_are_looked_at():
+    nodes = [Node("Concat", ("x", "x"), ("c",), {"axis": 0}), Node("Unsqueeze", ("c", "axes"), ("y",))]
+    inputs = [Value("x", (2, 3), "float32", batched=False), Value("axes", (1,), "int64", batched=False)]
+    net = Graph(inputs, [Value("y", (1, 4, 3), "float32", batched=False)], nodes, {})
+    prepared, x = net.prepared(), np.ones((2, 3), np.float32)
+    for axis in (2, 2, 2, 1, 0):
+        assert prepared(x, np.array([axis])).shape == net(x, np.array([axis])).shape
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float32"])
 def test_random_elements_differ_from_any(dtype):
     """Of zeros and of the largest numbers too, and from seed to seed."""

@@ -30,7 +30,9 @@ def float_product(x, form, grid, w, bias, out):
 @Kernel
 def _multiply_tiles(x, form, grid, w, bias, out, chunks, first, last):
     depth, channels, taps = len(w), form[0, 4], grid[0, 0] * grid[1, 0] * grid[2, 0]
-    plain = taps == 1 and grid[0, 3] == 0 and grid[1, 3] == 0 and grid[2, 3] == 0
+    plain = taps == 1
+    for axis in range(3):  # without padding before or behind
+        plain = plain and grid[axis, 3] == 0 and (form[2, axis + 1] - 1) * grid[axis, 1] < form[0, axis + 1]
     tiles = (len(out) + ROWS - 1) // ROWS
     rows, gathered = np.empty(0 if plain else ROWS * depth, np.float32), -1
     for task in range(first, last):

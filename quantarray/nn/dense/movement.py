@@ -176,8 +176,9 @@ def _concat(a: Attributes, *x: Array) -> Array:
     order = order_in_memory(x[0])
     axis = order.index(axis_of(a.get("axis", 1), x[0].ndim))
     parts = [one.transpose(order) for one in x]
-    floats = all(one.dtype == np.float32 for one in parts)
-    joined = _joined(parts, axis) if floats else np.concatenate(parts, axis=axis)
+    rest = {(one.dtype, one.shape[:axis], one.shape[axis + 1 :]) for one in parts}
+    fit = len(rest) == 1 and parts[0].dtype == np.float32  # NumPy says what does not fit
+    joined = _joined(parts, axis) if fit else np.concatenate(parts, axis=axis)
     return joined.transpose(np.argsort(order))
 
 

@@ -83,8 +83,8 @@ def _average_pool(a: Attributes, x: Array) -> Array:
 def _global_average(a: Attributes, x: Array) -> Array:
     """Return the mean of each channel: sums in float64, rounded once."""
     image = x.shape[2:]
-    last = x.transpose(0, *range(2, x.ndim), 1)
-    if x.dtype == np.float32 and dense_pooling.takes(last := np.ascontiguousarray(last)):
+    last = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if x.dtype == np.float32 and x.ndim > 2 else x
+    if x.dtype == np.float32 and dense_pooling.takes(last) and last is not x:
         one, count = (1,) * len(image), np.array(math.prod(image), np.float64)
         means = dense_pooling.pooled(last, image, one, one, (0,) * len(image), one, count)
         return means.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))

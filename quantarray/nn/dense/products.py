@@ -40,6 +40,9 @@ def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
     The result lies in memory with its channels first or last.
     """
     groups = a.get("group", 1)
+    if x.shape[1] != w.shape[1] * groups or len(w) % groups or (bias is not None and bias.shape != (len(w),)):
+        got = "no bias" if bias is None else f"a bias {bias.shape}"
+        raise ValueError(f"Conv: x {x.shape}, w {w.shape} and {got} do not go together in {groups} groups")
     windows = grid(a, x.shape[2:], w.shape[2:])
     pixels = len(x) * math.prod(windows.output)
     floats = (x, w) if bias is None else (x, w, bias)

@@ -42,8 +42,11 @@ def like(x: Any, memory: Array) -> Any:
     return QuantArray(memory, x.dtype, x.shape, x.axis, x.constants, x._scheme)
 
 
-def others(x: Any, seed: int = 0) -> Any:
-    """Return x with random elements: any codes or bytes, or numbers up to a few times its largest."""
+def others(x: Any, seed: int = 0, wide: bool = False) -> Any:
+    """Return x with random elements: any codes or bytes, numbers up to a few times its largest, or `wide` of any size.
+
+    Comparisons with a constant have one result for all numbers that are too small.
+    """
     random = np.random.default_rng(seed)
     if isinstance(x, QuantArray):
         outer = x.shape[: x.axis] + x.shape[x.axis + 1 :]
@@ -51,6 +54,8 @@ def others(x: Any, seed: int = 0) -> Any:
         return like(x, pack_codes(codes, -1, x.bits))
     if x.dtype in (np.int8, np.uint8):
         return random.integers(0, 256, x.shape, np.uint8).view(x.dtype)
+    if wide and x.dtype.kind in "iuf":
+        return _of_any_size(x, random)
     if x.dtype.kind in "iu":
         most = max(8, int(x.max(initial=0)), -int(x.min(initial=0)))
         return random.integers(-most if x.dtype.kind == "i" else 0, most, x.shape, x.dtype)
@@ -58,6 +63,17 @@ def others(x: Any, seed: int = 0) -> Any:
         most = np.abs(x).max(initial=0, where=np.isfinite(x))
         return (random.standard_normal(x.shape) * (1 + 4 * min(float(most), 1e30))).astype(x.dtype)
     return random.random(x.shape).round().astype(x.dtype)  # bool
+
+
+def _of_any_size(x: Array, random: np.random.Generator) -> Array:
+    """Return random numbers of as many magnitudes as there are bits, or from 1e-4 to 1e6."""
+    if x.dtype.kind == "f":
+        values = random.standard_normal(x.shape) * 10.0 ** random.integers(-4, 7, x.shape)
+        return np.asarray(np.clip(values, np.finfo(x.dtype).min, np.finfo(x.dtype).max), x.dtype)
+    ends = np.iinfo(x.dtype)
+    bits = random.integers(ends.min, ends.max, x.shape, x.dtype, endpoint=True)
+    shifted: Array = bits >> random.integers(0, ends.bits, x.shape).astype(x.dtype)
+    return shifted.astype(x.dtype, copy=False)
 
 
 class _Run(NamedTuple):
@@ -129,7 +145,8 @@ def compiled(function: Function, inputs: Sequence[Any]) -> Compiled | None:
     """Compile a function of arrays for inputs like these, or return None where it does more than launch kernels.
 
     It runs on the inputs and on other elements, and what it launched is tried on both, in memory full of other bytes:
-    results that are not the same have been through NumPy.
+    results that are not the same have been through NumPy. So has what kernels read that no kernel wrote, and differs.
+    Of a packed result that is a view of an input there is none either: nobody may write to its memory.
     """
     runs = _alike_runs(function, inputs)
     if runs is None:
@@ -140,6 +157,11 @@ def compiled(function: Function, inputs: Sequence[Any]) -> Compiled | None:
     taken = [elements(x) for x in first.inputs]
     for a in taken:  # not cleared before each launch, though one may be all zero, as an image to warm up with is
         blocks.pop(id(root(a)), None)
+    owners = {id(root(a)) for a in taken}
+    if _copied(first, second, owners.union(blocks)) or any(
+        isinstance(x, QuantArray) and id(root(x.words)) in owners for x in first.results
+    ):
+        return None
     memory = Memory(blocks, taken)
     call = Compiled(first, memory)
     for run, poison in zip(runs, _POISONS, strict=True):
@@ -148,6 +170,15 @@ def compiled(function: Function, inputs: Sequence[Any]) -> Compiled | None:
         if results is None or any(map(_differ, results, run.results)):
             return None
     return call
+
+
+def _copied(first: _Run, second: _Run, known: set[int]) -> bool:
+    """Return True if launches read what NumPy made of the inputs: other memory, not `known`, of other bytes."""
+    for one, two in zip(first.launches, second.launches, strict=True):
+        for a, b in zip(one.arrays, two.arrays, strict=True):
+            if id(root(a)) not in known and root(a) is not root(b) and a.tobytes() != b.tobytes():
+                return True
+    return False
 
 
 def _differ(one: Any, other: Any) -> bool:

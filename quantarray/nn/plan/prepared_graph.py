@@ -28,8 +28,9 @@ _LAUNCHING = frozenset(
 )
 # Operations whose kernels take dense images with the channels last, and how many of their operands are images
 _BY_PIXELS = dict.fromkeys(
-    "conv1d conv2d conv3d Conv max_pool1d max_pool2d max_pool3d AveragePool GlobalAveragePool".split(), 1
+    "conv1d conv2d conv3d Conv max_pool1d max_pool2d max_pool3d AveragePool GlobalAveragePool threshold".split(), 1
 ) | {"chain": 2}  # fmt: skip
+_BY_SHAPE = frozenset("Reshape Flatten Squeeze Unsqueeze".split())  # whose other operands are shapes and axes
 _OF_INTEGERS = frozenset({"threshold"})  # those of floats look for a NaN in NumPy
 
 
@@ -82,9 +83,9 @@ class Segment:
 
     def __init__(
         self, steps: Sequence[Step], initial: list[Any], values: list[Any], wanted: set[int],
-        fixed: Collection[int] = (),
+        fixed: Collection[int] = (), launching: bool = True,
     ) -> None:  # fmt: skip
-        """Compile the steps for the values that they take, of which `initial` has the graph's constants.
+        """Compile steps, if `launching`, for the values that they take, of which `initial` has the graph's constants.
 
         wanted: places of values that are needed behind them. fixed: of those whose order in memory kernels gave them;
         other images are copied with their channels last.
@@ -96,7 +97,8 @@ class Segment:
         images = {at for step in steps for at in step.operands[: _BY_PIXELS.get(step.op, 0)]}.difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
-        launching = all(_launches(step.op) for step in steps) and all(form(x) is not None for x in inputs)
+        launching = launching and all(_launches(step.op) for step in steps)
+        launching = launching and all(form(x) is not None for x in inputs)
         self.call: Compiled | None = compiled(self._results, inputs) if launching else None
 
     def _inputs(self, values: list[Any]) -> list[Any]:
@@ -142,9 +144,12 @@ class Plan:
         self._initial, self._outputs = initial.copy(), outputs
         rows = _rows(_folded(steps, self._initial), self._initial, values)
         self.segments: list[Segment] = []
-        for i, row in enumerate(rows):
-            wanted = {at for later in rows[i + 1 :] for step in later for at in step.operands} | set(outputs)
-            self.segments += _compiled_segments(row, self._initial, values, wanted)
+        for i, (launching, row) in enumerate(rows):
+            wanted = {at for _, later in rows[i + 1 :] for step in later for at in step.operands} | set(outputs)
+            if launching:
+                self.segments += _compiled_segments(row, self._initial, values, wanted)
+            else:
+                self.segments.append(Segment(row, self._initial, values, wanted, launching=False))
             for step in row:
                 step(values)
         self._memories = {id(root(a)) for one in self.segments if one.call for a in one.call.memories}
@@ -206,8 +211,8 @@ def _compiled_segments(
     ]  # fmt: skip
 
 
-def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[list[Step]]:
-    """Cut steps into rows of those that launch kernels only, and of others."""
+def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[tuple[bool, list[Step]]]:
+    """Cut steps into rows of those that launch kernels only (True), and of others."""
     known = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
     rows: list[tuple[bool, list[Step]]] = []
     inside: set[int] = set()  # places of the results of the row
@@ -222,7 +227,7 @@ def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[
         step(known)
         inside.update(step.results)
     values[:] = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
-    return [row for _, row in rows]
+    return rows
 
 
 def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set[int]) -> bool:
@@ -231,15 +236,20 @@ def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set
     It is tried alone, on random elements. Recordings of a row begin with what a user has, such as a black image: what
     NumPy computes from it may be the same in both, and would be taken for a constant.
     """
-    random = known.copy()
-    for at in step.operands:
-        if at >= 0 and initial[at] is None:
-            if form(known[at]) is None:
-                return False
+    variable = [at for at in step.operands if at >= 0 and initial[at] is None]
+    if any(form(known[at]) is None for at in variable) or (step.op in _BY_SHAPE and variable != [step.operands[0]]):
+        return False
+    for wide in (True, False):  # numbers of any size may be more than an operation takes
+        random = known.copy()
+        for at in variable:
             view = _View.of(known[at])
-            random[at] = view.back(others(view.laid(known[at]), seed=1))
-    alone = Segment([step], initial, random, set(step.results), inside)
-    return alone.call is not None or alone.gives_views(random)
+            random[at] = view.back(others(view.laid(known[at]), 1, wide))
+        try:
+            alone = Segment([step], initial, random, set(step.results), inside)
+        except (ValueError, ArithmeticError):
+            continue
+        return alone.call is not None or alone.gives_views(random)
+    return False
 
 
 def _launches(op: str) -> bool:

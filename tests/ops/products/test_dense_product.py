@@ -101,6 +101,24 @@ def test_padding_is_no_product():
     np.testing.assert_array_equal(y, [[[3, 2]]])
 
 
+@pytest.mark.parametrize("pads", [(0, 2), (1, 0), (3, 1)])
+def test_padding_of_single_taps(pads):
+    """Behind the image too: nothing outside of x is read."""
+    x = np.arange(1, 7, dtype=np.float32).reshape(2, 1, 3)
+    y = RUN["Conv"]({"pads": pads}, x, np.ones((1, 1, 1), np.float32))
+    np.testing.assert_array_equal(y, np.pad(x, [(0, 0), (0, 0), pads]))
+
+
+@pytest.mark.parametrize(
+    ("channels", "w", "bias", "groups"),
+    [(6, (4, 2, 3), None, 2), (4, (3, 2, 3), None, 2), (4, (4, 2, 3), 3, 2), (4, (4, 2, 3), None, 1)],
+)
+def test_operands_that_do_not_go_together(channels, w, bias, groups):
+    operands = [np.ones(shape, np.float32) for shape in ((1, channels, 5), w, *[bias] * (bias is not None))]
+    with pytest.raises(ValueError, match=f"Conv: .* do not go together in {groups} groups"):
+        RUN["Conv"]({"group": groups}, *operands)
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_nothing_to_multiply(shape):
     got = RUN["MatMul"]({}, np.ones(shape, np.float32), np.ones((shape[1], 5), np.float32))

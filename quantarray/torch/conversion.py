@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -10,7 +13,7 @@ import torch
 
 from ..arrays import checks
 from .layers import QuantConv2d, QuantLinear
-from .schemes import scheme_of
+from .schemes import Sign, scheme_of
 
 _OP = "convert"
 _QUANTISED = {torch.nn.Conv2d: QuantConv2d, torch.nn.Linear: QuantLinear}
@@ -32,7 +35,8 @@ def convert(
     "first" and "last" in the order of `model.modules()`.
 
     samples: batches, each what the model is called with, or a tuple of it. Batch norms then average mean and variance
-    anew over them, since those of floats do not fit quantised layers.
+    anew over them, since those of floats do not fit quantised layers. A warning names the layers where `Sign` sees no
+    value below 0, as behind a ReLU: all of its signs are +1 there.
 
     >>> import quantarray as qa, torch
     >>> model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4)))
@@ -43,6 +47,10 @@ def convert(
         scheme_of(_OP, name, scheme)
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{_OP}: model must be a torch.nn.Module, got {checks.kind(model)}")
+    if isinstance(samples, torch.Tensor):
+        raise TypeError(
+            f"{_OP}: samples must be batches, got a tensor {tuple(samples.shape)}; pass [samples] for one batch"
+        )
     layers = {name: m for name, m in model.named_modules() if type(m) in _QUANTISED}
     left = _left(model, list(layers), [keep] if isinstance(keep, (str, type)) else list(keep))
     chosen = [name for name in layers if name not in left]
@@ -51,8 +59,35 @@ def convert(
         layer.__class__ = _QUANTISED[type(layer)]
         layer.weights, layer.activations = deepcopy(weights), deepcopy(activations)
     if samples is not None:
-        _estimate_norms(model, samples)
+        with _watched({name: layers[name] for name in chosen if isinstance(activations, Sign)}):
+            _estimate_norms(model, samples)
     return chosen
+
+
+@contextmanager
+def _watched(layers: dict[str, Any]) -> Iterator[None]:
+    """Warn of layers whose inputs are never below 0 while they run: their signs are +1 everywhere."""
+    lowest: dict[str, float] = {}
+
+    def watch(name: str) -> Callable[[Any, Any], None]:
+        def see(module: Any, inputs: Any) -> None:
+            lowest[name] = min(lowest.get(name, math.inf), float(inputs[0].min()) if inputs[0].numel() else math.inf)
+
+        return see
+
+    hooks = [layer.register_forward_pre_hook(watch(name)) for name, layer in layers.items()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+    constant = [name for name, low in lowest.items() if 0 <= low < math.inf]
+    if constant:
+        warnings.warn(
+            f"{_OP}: Sign gives +1 everywhere in {', '.join(map(repr, constant))}, whose inputs are never below 0; "
+            "remove the ReLU before each, or pass activations that start at 0, such as DoReFa(1, activations=True)",
+            stacklevel=4,
+        )
 
 
 def _left(model: torch.nn.Module, layers: list[str], keep: list[Any]) -> set[str]:

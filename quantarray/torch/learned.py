@@ -35,6 +35,8 @@ class PACT(Scheme):
     ([0.0, 0.0, 1.0, 2.0, 3.0], 1.0)
     """
 
+    role = "activations"
+
     def __init__(self, bits: int, alpha: float = 6.0) -> None:
         super().__init__()
         quantizers.PACT(bits, alpha)  # which checks both
@@ -98,6 +100,8 @@ class ABCActivations(Scheme):
     [0.0, 0.0, 0.0, 2.0]
     """
 
+    role = "activations"
+
     def __init__(self, shifts: int | Sequence[float], betas: Sequence[float] | None = None) -> None:
         super().__init__()
         if isinstance(shifts, int):
@@ -157,6 +161,11 @@ class LQ(Scheme):
         width = self.scheme.bits + self.scheme.center
         self.register_buffer("basis", torch.ones((1, width) if weights else width, dtype=torch.float64))
         self.register_buffer("started", torch.tensor(False))
+
+    @property
+    def role(self) -> str | None:
+        """Return what it quantises."""
+        return "weights" if self.weights else "activations"
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.LQ` of x with the basis; of weights along their input channels."""

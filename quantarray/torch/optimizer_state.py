@@ -67,6 +67,7 @@ class CompressedState:
     def _step_each(self, original: Callable[[], Any]) -> None:
         """Step each parameter by itself, so that the states of one alone are unpacked at a time."""
         groups = self._optimizer.param_groups
+        _check_gradients(groups)
         try:
             for group in groups:
                 for p in group["params"]:
@@ -108,6 +109,16 @@ class CompressedState:
             for name, packed in self._packed.get(p, {}).items():
                 # Not into the optimizer's dictionary, which the state_dict shares
                 state_dict["state"][i] = {**state_dict["state"][i], name: _values(name, packed)}
+
+
+def _check_gradients(groups: list[dict[str, Any]]) -> None:
+    """Raise ValueError for a gradient that has no packed state, before any parameter is stepped."""
+    for i, p in enumerate(p for group in groups for p in group["params"]):
+        if p.grad is not None and not torch.isfinite(p.grad).all():
+            raise ValueError(
+                f"{_OP}: the gradient of parameter {i}, of shape {tuple(p.shape)}, holds NaN or infinity, which states "
+                "of few bits cannot; leave the step out, or scale the loss. No parameter was stepped"
+            )
 
 
 def _values(name: str, packed: Packed | PackedOnGpu) -> torch.Tensor:

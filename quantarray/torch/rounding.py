@@ -25,7 +25,7 @@ class Rounding:
 
     def __init__(self, group: int, seed: int, allocation: Allocation | None) -> None:
         self._group, self._seed, self.allocation = group, seed, allocation
-        self._count, self._batch = 0, 0
+        self._count, self._batch, self._seen = 0, 0, False
         self._ids: Array | None = None
         self._places: dict[str, int] = {}
         self._only: Key | None = None
@@ -34,14 +34,24 @@ class Rounding:
     def start(self, ids: Array | None) -> None:
         """Start a step, of samples with ids or without."""
         self._ids = ids
-        self._batch = 0 if ids is None else len(ids)
+        self._batch, self._seen = 0 if ids is None else len(ids), False
         self._places = {}
         if self.allocation is not None and not self._measuring:
             self.allocation.start()
 
     def see_batch(self, inputs: Any) -> None:
-        """Note the first axis of an outermost module's input, unless the batch is known."""
+        """Note the first axis of an outermost module's input, unless the batch is known.
+
+        Raises ValueError where there are ids, and no axis of the first such input in a step has as many.
+        """
         first = inputs[0] if isinstance(inputs, tuple) and inputs else None
+        if not self._seen and isinstance(first, torch.Tensor) and self._ids is not None:
+            if len(self._ids) not in first.shape:
+                raise ValueError(
+                    f"compressed_activations: batch() has {len(self._ids)} sample_ids for an input "
+                    f"{tuple(first.shape)}; it needs one for each sample"
+                )
+        self._seen = True
         if not self._batch and isinstance(first, torch.Tensor) and first.ndim:
             self._batch = first.shape[0]
 

@@ -24,6 +24,11 @@ class Scheme(torch.nn.Module):
 
     pointwise: bool = False
 
+    @property
+    def role(self) -> str | None:
+        """Return "weights" or "activations" for a scheme that quantises one of them, None for both."""
+        return None
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return x packed, whose values `forward` gives."""
         raise NotImplementedError
@@ -73,6 +78,11 @@ class Sign(Scheme):
         self.estimator, self.scale, self._surrogate = estimator, scale, estimator_of("Sign", estimator)
         self.pointwise = not scale
 
+    @property
+    def role(self) -> str | None:
+        """Return "weights" with a scale for each output."""
+        return "weights" if self.scale else None
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.Sign` of x."""
         if self.scale:
@@ -94,6 +104,8 @@ class Ternary(Scheme):
     tensor([[ 1.2500, -1.2500,  0.0000,  0.0000]])
     """
 
+    role = "weights"
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.Ternary` of x."""
         return packed_weights(x, quantizers.Ternary())
@@ -111,6 +123,8 @@ class ABC(Scheme):
     >>> y.tolist(), x.grad.tolist()
     ([[-3.0, 0.0, 0.0, 3.0]], [[3.0, 3.0, 3.0, 3.0]])
     """
+
+    role = "weights"
 
     def __init__(self, masks: int) -> None:
         super().__init__()
@@ -148,6 +162,11 @@ class DoReFa(Scheme):
         self.scheme = quantizers.DoReFa(bits, activations)
         self.pointwise = bool(activations)
 
+    @property
+    def role(self) -> str | None:
+        """Return what it quantises."""
+        return "activations" if self.scheme.activations else "weights"
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.DoReFa` of x; of weights along their input channels, with one scale."""
         if self.scheme.activations:
@@ -164,8 +183,21 @@ class DoReFa(Scheme):
         return t / t.detach().abs().max().clamp_min(torch.finfo(t.dtype).tiny)
 
 
+_OTHERS = {  # schemes of the other role, by the class of those that have both, or a twin
+    "DoReFa": "DoReFa(bits, activations=True) for activations, DoReFa(bits) for weights",
+    "LQ": "LQ(bits) for activations, LQ(bits, weights=True) for weights",
+    "ABC": "ABCActivations(masks)",
+    "ABCActivations": "ABC(masks)",
+    "Sign": "Sign()",
+}
+
+
 def scheme_of(op: str, name: str, value: Any) -> torch.nn.Module | None:
-    """Check for a module that quantises, or None for floats."""
+    """Check for a module that quantises weights or activations, as `name` says, or None for floats."""
+    role = value.role if isinstance(value, Scheme) else None
+    if role not in (None, name):
+        other = _OTHERS.get(type(value).__name__, "a scheme of their own, such as DoReFa, LQ or LSQ")
+        raise ValueError(f"{op}: {name} need a scheme of theirs, got {type(value).__name__}, of {role}; pass {other}")
     if value is None or isinstance(value, torch.nn.Module):
         return value
     raise TypeError(f"{op}: {name} must be a module such as quantarray.torch.DoReFa(2), or None, got {value!r}")

@@ -80,6 +80,9 @@ class Place:
         return self.factor * np.where(np.isnan(seen) | (ids >= self.norms.size), mean, seen) * self.spread
 
 
+_LAST_ID = 1 << 26  # norms are kept in arrays up to the last one
+
+
 class Allocation:
     """An allocation of `bits` an element on average to the samples of all saved tensors, by sensitivities seen before.
 
@@ -139,10 +142,16 @@ def rows_of(tensor: torch.Tensor, outermost: bool, batch: int | None) -> int:
 
 
 def checked_ids(op: str, sample_ids: Iterable[int] | torch.Tensor) -> Array:
-    """Return the ids of a batch's samples as int64 [samples]; ValueError for others than integers from 0 on."""
+    """Return the ids of a batch's samples as int64 [samples]; ValueError for others than integers from 0 to 2**26."""
     ids = np.asarray(sample_ids)
-    if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu" or int(ids.min()) < 0:
-        raise ValueError(f"{op}: sample_ids must be one integer from 0 on for each sample of the batch, got {ids!r}")
+    if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu" or int(ids.min()) < 0 or int(ids.max()) > _LAST_ID:
+        got = f"{ids.dtype} of shape {ids.shape}" + (
+            f", up to {ids.max()}" if ids.size and ids.dtype.kind in "iu" else ""
+        )
+        raise ValueError(
+            f"{op}: sample_ids must be one integer for each sample of the batch, its number in the data set from 0 to "
+            f"{_LAST_ID}, got {got}"
+        )
     return ids.astype(np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,16 @@ class _Straight(torch.autograd.Function):
 
 
 def straight(values: torch.Tensor, surrogate: torch.Tensor) -> torch.Tensor:
-    """Return `values` with the gradient of `surrogate`, and with its gradients of gradients."""
+    """Return `values` with the gradient of `surrogate`, and with its gradients of gradients.
+
+    Raises RuntimeError where PyTorch writes an ONNX file, which would hold the values of its example as constants.
+    """
+    onnx = sys.modules.get("torch.onnx")
+    if onnx is not None and onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "quantarray.torch: PyTorch cannot write quantisers to an ONNX file; pass the module to "
+            "quantarray.nn.from_torch(module, example), and save that network as .onnx"
+        )
     result: torch.Tensor = _Straight.apply(values, surrogate)
     return result
 

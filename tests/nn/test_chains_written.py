@@ -62,6 +62,25 @@ def test_a_value_that_several_read_stays_in_its_chain():
         assert qa.array_equal(got["c"], wanted["c"]) and np.array_equal(got["r"], wanted["r"])
 
 
+@pytest.mark.parametrize("integers", [False, True])
+def test_affine_functions_as_qonnx_files(tmp_path, integers):
+    """A product and a sum of float64 values, rounded once, as a batch norm of PyTorch's is."""
+    rng = np.random.default_rng(2)
+    Node, Value = qa.nn.Node, qa.nn.Value
+    constants = {name: (rng.normal(size=(1, 5, 1, 1)) * 1e3).astype(np.float32) for name in ("factor", "offset")}
+    nodes = [
+        *[Node("Cast", ("x",), ("v",), {"to": "float32"})] * integers,
+        Node("affine", ("v" if integers else "x", "factor", "offset"), ("a",)),
+        Node("Relu", ("a",), ("y",)),
+    ]
+    ends = [Value("x", (1, 5, 7, 9), "int16" if integers else "float32")], [Value("y", (1, 5, 7, 9), "float32")]
+    net = qa.nn.Graph(*ends, nodes, constants)
+    again = written(net, tmp_path / "net.onnx")
+    x = rng.integers(-(2**15), 2**15, (3, 5, 7, 9))
+    x = x.astype(np.int16) if integers else (x * rng.random(x.shape)).astype(np.float32)
+    np.testing.assert_array_equal(again(x), net(x))
+
+
 def test_constants_with_a_nan_are_no_chain():
     """The kernel takes none; the nodes stay, and give what NumPy does."""
     ends = [qa.nn.Value("x", (1, 2), "float32")], [qa.nn.Value("y", (1, 2), "float32")]

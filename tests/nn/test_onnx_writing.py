@@ -126,7 +126,4 @@ def test_operators_of_onnx(tmp_path):
 
 
 def test_all_operations_have_a_form():
-    assert set(WRITE) == set(OPERATIONS) - {
-        "chain",
-        "affine",
-    }  # written as its steps; a fused product and sum has no operator
+    assert set(WRITE) == set(OPERATIONS) - {"chain"}  # written as its steps

@@ -1,6 +1,7 @@
 """Nothing unpacks a whole array: memory stays below twice the packed bytes of what goes in and comes out."""
 
 import tracemalloc
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ SMALL = 4 * MIB  # what the machinery of a call may take besides: blocks in work
 PLACES = np.random.default_rng(0).integers(-8, 8, (64, 8, 65536), np.int8)
 
 
+@cache
 def large(bits=1):
     """64 MiB of words."""
     rng = np.random.default_rng(bits)

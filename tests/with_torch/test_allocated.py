@@ -241,10 +241,22 @@ def test_gradients_that_are_no_numbers_change_no_norm():
     assert np.isclose(place.norm, float((rand(8, 4) ** 2).sum()) / 8)
 
 
-@pytest.mark.parametrize("ids", [[], [-1], [1.5], [[1, 2]], "ab", 3])
+@pytest.mark.parametrize("ids", [[], [-1], [1.5], [[1, 2]], "ab", 3, [10**9]])
 def test_wrong_ids(ids):
     with pytest.raises(ValueError, match="compressed_activations: sample_ids must be"):
         compressed(2, allocate=True).batch(ids)
+
+
+@pytest.mark.parametrize("count", [1, 7, 16])
+def test_ids_of_another_batch(count):
+    layer, context = nn.Linear(512, 4), compressed(2, allocate=True)
+    with (
+        context.batch(range(count)),
+        pytest.raises(ValueError, match=rf"has {count} sample_ids for an input \(8, 512\)"),
+    ):
+        layer(rand(8, 512))
+    with context.batch(range(8)):
+        layer(rand(8, 512)).sum().backward()
 
 
 def test_wrong_groups():

@@ -1,5 +1,7 @@
 """Trained float models become quantised ones in place."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -100,3 +102,46 @@ def test_wrong_arguments():
         T.convert(model(), qa.Sign())
     with pytest.raises(TypeError, match=r"convert: model must be a torch\.nn\.Module"):
         T.convert(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "told"),
+    [
+        (T.DoReFa(2), T.DoReFa(2), r"activations need .* got DoReFa, of weights; pass DoReFa\(bits, activations=True"),
+        (T.PACT(2), None, "weights need .* got PACT, of activations"),
+        (
+            T.LQ(2),
+            None,
+            r"weights need .* got LQ, of activations; pass LQ\(bits\) for .*, LQ\(bits, weights=True\) for",
+        ),
+        (T.ABC(2), T.ABC(2), r"activations need .* pass ABCActivations\(masks\)"),
+        (T.ABCActivations(2), None, r"weights need .* pass ABC\(masks\)"),
+        (T.Sign(scale=True), T.Sign(scale=True), r"activations need .* pass Sign\(\)"),
+        (None, T.Ternary(), "activations need .* got Ternary"),
+    ],
+)
+def test_schemes_of_the_other_role(weights, activations, told):
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    with pytest.raises(ValueError, match=f"convert: {told}"):
+        T.convert(net, weights, activations)
+    assert not any(isinstance(layer, T.QuantLinear) for layer in net)
+    with pytest.raises(ValueError, match=f"QuantLinear: {told}"):
+        T.QuantLinear(4, 4, weights=weights, activations=activations)
+
+
+def test_signs_behind_a_relu_are_told():
+    net = nn.Sequential(
+        nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 9), nn.BatchNorm1d(9), nn.Linear(9, 9), nn.Linear(9, 2)
+    )
+    with pytest.warns(UserWarning, match="Sign gives .1 everywhere in '2', whose inputs are never below 0"):
+        T.convert(net, T.Sign(scale=True), T.Sign(), samples=[torch.randn(50, 4) for _ in range(2)])
+    with pytest.raises(TypeError, match="convert: samples must be batches, got a tensor"):
+        T.convert(net, T.Sign(scale=True), T.Sign(), samples=torch.randn(50, 4))
+
+
+def test_pytorch_writes_no_quantisers(tmp_path):
+    """A file of the old exporter had the answer for the example as a constant."""
+    net = nn.Sequential(nn.Linear(4, 4), T.QuantLinear(4, 4, weights=T.DoReFa(2), activations=T.PACT(2)))
+    with warnings.catch_warnings(action="ignore"), pytest.raises(RuntimeError, match=r"quantarray\.nn\.from_torch"):
+        torch.onnx.export(net, (torch.randn(2, 4),), tmp_path / "net.onnx", dynamo=False)
+    assert net(torch.randn(2, 4)).shape == (2, 4)

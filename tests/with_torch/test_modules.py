@@ -276,6 +276,8 @@ def test_layers_that_are_kept_stay_floats():
     [
         (4, "must be a dict"),
         ({"weights": 4}, "needs 'calibration'"),
+        ({"calibration": X * torch.nan}, r"the layer '0' takes of quantize\['calibration'\] holds NaN or infinity"),
+        ({"activations": 4, "calibration": X / 0}, r"the layer '0' takes of quantize\['calibration'\] holds NaN"),
         ({"weights": 9, "calibration": X}, r"quantize\['weights'\] must be an integer from 1 to 8, got 9"),
         ({"bits": 4, "calibration": X}, "has 'bits'; it takes weights, activations, calibration, keep"),
         ({"calibration": X.numpy()}, "must be a tensor"),

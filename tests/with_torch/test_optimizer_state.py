@@ -144,3 +144,21 @@ def test_states_of_zeros_stay_zero():
     p.grad = torch.ones(64, 64)
     optimizer.step()
     assert torch.allclose(p.detach(), torch.full((64, 64), 0.9))
+
+
+def test_gradients_without_a_state_step_nothing():
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    qa.torch.compress_state(optimizer, least=0)
+    for turn in range(3):
+        net(torch.randn(8, 64)).sum().backward()
+        before = [p.detach().clone() for p in net.parameters()]
+        if turn == 1:
+            net[1].weight.grad[3, 4] = float("nan")
+            with pytest.raises(ValueError, match="compress_state: the gradient of parameter 2, of shape"):
+                optimizer.step()
+            assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+        else:
+            optimizer.step()
+            assert not any(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+        optimizer.zero_grad()

@@ -39,6 +39,11 @@ class Choices:
     def activation(self, x: Var, result: Var, path: str) -> Call:
         """Return the call that quantises a layer's input, with a step for all of it."""
         values, bits = self.values[x.index].detach().flatten().to(torch.float32), self.activations
+        if not torch.isfinite(values).all():
+            raise ValueError(
+                f"from_torch: what the layer {path!r} takes of quantize['calibration'] holds NaN or infinity, of which "
+                "no step can be taken; leave such samples out"
+            )
         unsigned = bool((values >= 0).all())
         some = values.abs()[:: max(1, values.numel() // _MOST)]
         top = float(values.abs().max() if bits == 8 else some.quantile(_QUANTILE)) or 1.0

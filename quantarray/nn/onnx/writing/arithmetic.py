@@ -134,6 +134,14 @@ def _scale(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind
     return [of_type(name if dtype == np.float64 else w.cast(name, dtype), kinds[0])]
 
 
+def _affine(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
+    """Write x * factor + offset in float64, rounded once."""
+    wide = [w.of_dtype(v, np.float64) for v in x]
+    name = w.emit("Add", [w.emit("Mul", wide[:2]), wide[2]])
+    dtype = np.dtype(kinds[0].dtype)
+    return [of_type(name if dtype == np.float64 else w.cast(name, dtype), kinds[0])]
+
+
 _PLAIN = (
     "Identity Relu LeakyRelu PRelu Sign Sigmoid HardSigmoid Elu Softplus Tanh Abs Neg Floor Ceil Round Sqrt Exp Log "
     "Reciprocal Add Sub Mul Div Max Min Sum"
@@ -145,4 +153,5 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "Pow": _pow,
     "Cast": _cast,
     "scale": _scale,
+    "affine": _affine,
 }

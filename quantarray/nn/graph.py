@@ -285,7 +285,8 @@ class Graph(Model):
         if weight is None and node.op in ("MatMul", "Conv", "ConvTranspose", "Gemm"):
             weight = next((a for a in operands if isinstance(a, np.ndarray)), None)
         thresholds = any(isinstance(a, Thresholds) for a in operands)
-        return Row.of(node, values[node.outputs[0]], weight, thresholds, seconds)
+        results = [values[name] for name in node.outputs]
+        return Row.of(node, results, weight, thresholds, seconds)
 
     @property
     def nbytes(self) -> int:

@@ -26,7 +26,9 @@ class Row(NamedTuple):
     seconds: float | None
 
     @classmethod
-    def of(cls, node: Node, result: Any, weight: Any, thresholds: bool, seconds: float | None) -> Row:
+    def of(cls, node: Node, results: list[Any], weight: Any, thresholds: bool, seconds: float | None) -> Row:
+        """Return the row of a node with its results; shape and bits are those of the first."""
+        result = results[0]
         bits = result.dtype.bits if isinstance(result.dtype, DType) else 8 * result.dtype.itemsize
         per_output = math.prod(weight.shape[1:]) if weight is not None else 0
         if weight is not None and node.op in ("MatMul", "Gemm"):
@@ -37,7 +39,7 @@ class Row(NamedTuple):
             "packed" if node.packed else "NumPy",
             node.source,
             tuple(result.shape),
-            str(result.dtype),
+            " + ".join(str(one.dtype) for one in results),
             bits,
             math.prod(weight.shape) if weight is not None else 0,
             per_output * math.prod(result.shape),

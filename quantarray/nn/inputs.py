@@ -37,7 +37,7 @@ def checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
             a = a.astype(dtype)  # of ml_dtypes
         else:
             raise TypeError(
-                f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a.dtype, value.name)}"
+                f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a, value.name)}"
             )
     if numbers and dtype.kind == "f" and np.isnan(a).any():
         raise ValueError(f"{op}: the input {value.name} has a NaN, which no threshold can place")
@@ -66,10 +66,18 @@ def likely_fix(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], batch
     return ""
 
 
-def _cast(dtype: np.dtype[Any], got: np.dtype[Any], name: str) -> str:
+def _cast(dtype: np.dtype[Any], a: Array, name: str) -> str:
+    """Return the likely fix of a wrong dtype as the end of an error: one that keeps the values, or where they lie."""
     x = name if name.isidentifier() else "x"
-    if dtype.kind == "f" and got == np.uint8:
+    if dtype.kind == "f" and a.dtype == np.uint8:
         return f"; {x}.astype(np.{dtype}) / 255, if the network was trained on pixels from 0 to 1"
-    if got.kind not in "biuf":
+    if a.dtype.kind not in "biuf" or not a.size:
         return ""
-    return f"; {x}.astype(np.{dtype})"
+    if dtype.kind not in "iu" or a.dtype == np.bool_:
+        return f"; {x}.astype(np.{dtype})"
+    low, high, ends = a.min(), a.max(), np.iinfo(dtype)
+    if not (ends.min <= low and high <= ends.max):
+        return f" of values from {low:.5g} to {high:.5g}, which are no {dtype}; pass pixels as they are in the image"
+    if a.dtype.kind == "f" and dtype == np.uint8 and high <= 1:
+        return f" of values from {low:.5g} to {high:.5g}; ({x} * 255).round().astype(np.uint8) are pixels"
+    return f"; {x}{'.round()' * (a.dtype.kind == 'f')}.astype(np.{dtype})"

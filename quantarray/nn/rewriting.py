@@ -41,9 +41,9 @@ def rewritten(graph: Graph) -> Graph:
     nodes, constants = _flattened(graph, kinds)
     nodes, constants = chained(nodes, constants, outputs, _may_move(nodes, kinds), least=1)
     nodes, constants = _pooled_first(graph, nodes, constants, kinds)
-    made = Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
-    made._floats = graph._floats  # inputs are looked at for NaN as before
-    return made
+    new = Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
+    new._floats = graph._floats  # inputs are looked at for NaN as before
+    return new
 
 
 def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[tuple[int, ...], Any]]:
@@ -52,12 +52,12 @@ def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[t
     Not those that reach an operator of NumPy's, by functions of elements that keep their order: it may sum floats in
     the order of their memory. Chains of what is read from a file are there already.
     """
-    kept = {name for node in nodes if node.op not in _BY_KERNELS | _BY_ELEMENTS for name in node.inputs}
+    ordered = {name for node in nodes if node.op not in _BY_KERNELS | _BY_ELEMENTS for name in node.inputs}
     for node in reversed(nodes):
-        if node.op in _BY_ELEMENTS and kept.intersection(node.outputs):
-            kept.update(node.inputs)
+        if node.op in _BY_ELEMENTS and ordered.intersection(node.outputs):
+            ordered.update(node.inputs)
     return {
-        name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None and name not in kept
+        name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None and name not in ordered
     }  # fmt: skip
 
 

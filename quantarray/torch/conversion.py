@@ -66,7 +66,7 @@ def convert(
 
 @contextmanager
 def _watched(layers: dict[str, Any]) -> Iterator[None]:
-    """Warn of layers whose inputs are never below 0 while they run: their signs are +1 everywhere."""
+    """Raise a warning of layers whose inputs are never below 0 while they run: their signs are +1 everywhere."""
     lowest: dict[str, float] = {}
 
     def watch(name: str) -> Callable[[Any, Any], None]:

@@ -110,3 +110,21 @@ def test_a_state_that_does_not_fit_is_told():
 def test_wrong_arguments_are_told(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (np.linspace(0, 1, 3072, dtype=np.float32), r"got float32 of values from 0 to 1; \(images \* 255\).round\(\)"),
+        (np.linspace(0, 255, 3072), r"got float64; images.round\(\).astype\(np.uint8\)"),
+        (np.linspace(-2, 2, 3072, dtype=np.float32), "values from -2 to 2, which are no uint8; pass pixels"),
+        (np.arange(3072) % 256, r"got int64; images.astype\(np.uint8\)"),
+        (np.arange(3072) % 256 - 9, "values from -9 to 246, which are no uint8"),
+    ],
+)
+def test_images_of_another_dtype(values, told):
+    """A fix that is obeyed keeps the values: float images from 0 to 1 as bytes would be black."""
+    net, x = models.cnv(), values.reshape(1, 3, 32, 32)
+    for call in (net, net.prepared()):
+        with pytest.raises(TypeError, match=f"the input images must be uint8 .* {told}"):
+            call(x)

@@ -70,7 +70,10 @@ def check(op: str, requantize: Any, channels: int) -> DType | None:
     if requantize is None:
         return None
     if not isinstance(requantize, Thresholds):
-        hint = "; call it on the dense result instead" if callable(requantize) else ""
+        values = isinstance(requantize, (list, tuple, float, int, np.ndarray))
+        hint = "; Thresholds(values) are one" if values else ""
+        if callable(requantize):
+            hint = "; call it on the dense result instead, or pass Thresholds([0]) for signs"
         raise TypeError(f"{op}: requantize must be a Thresholds object, got {type(requantize).__name__}{hint}")
     if requantize.channels not in (None, channels):
         turned = requantize.values.ndim == 2 and requantize.values.shape[1] == channels

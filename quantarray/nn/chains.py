@@ -238,7 +238,8 @@ def _attach_thresholds(
 def _node(nodes: Sequence[Node], group: _Group, gives: list[str], constants: dict[str, Any]) -> Node:
     """Return the node of a group; add its constants."""
     channels, hint = group.shape[1], f"{group.tail}.chain"
-    while any(f"{hint}.{what}" in constants for what in ("constants", "scale", "other_scale")):
+    taken = set(constants).union(*(node.inputs + node.outputs for node in nodes))
+    while any(f"{hint}.{what}" in taken for what in ("constants", "scale", "other_scale")):
         hint += "'"  # the chain that gives x has the name of its value
 
     def constant(a: Array | None, what: str) -> str:

@@ -26,6 +26,9 @@ _BY_ELEMENTS = frozenset(
     "scale affine Add Sub Mul Div Relu LeakyRelu PRelu Clip HardTanh BatchNormalization Concat Identity".split()
 )
 
+_LEAST_FACTOR = 1e-9
+_OF_ROWS = frozenset({"MatMul", "dequantized_linear"})  # by kernels or in C order where they take rows [n c]
+
 
 def rewritten(graph: Graph) -> Graph:
     """Return a graph of equal results with less between its kernels; the graph itself if its shapes are not known.
@@ -37,10 +40,11 @@ def rewritten(graph: Graph) -> Graph:
         kinds = kinds_of(graph, 1 if any(value.batched for value in graph.inputs) else 0)  # so that 1 is no batch
     except ValueError:  # of operands that do not go together, which a call says
         return graph
-    outputs = [value.name for value in graph.outputs]
-    nodes, constants = _flattened(graph, kinds)
+    outputs, taken = [value.name for value in graph.outputs], set(graph._slots)
+    nodes, constants = _flattened(graph, kinds, taken)
     nodes, constants = chained(nodes, constants, outputs, _may_move(nodes, kinds), least=1)
-    nodes, constants = _pooled_first(graph, nodes, constants, kinds)
+    nodes, constants = _pooled_first(graph, nodes, constants, kinds, taken)
+    constants |= {name: graph.constants[name] for name in outputs if name in graph.constants}
     new = Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
     new._floats = graph._floats  # inputs are looked at for NaN as before
     return new
@@ -52,7 +56,13 @@ def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[t
     Not those that reach an operator of NumPy's, by functions of elements that keep their order: it may sum floats in
     the order of their memory. Chains of what is read from a file are there already.
     """
-    ordered = {name for node in nodes if node.op not in _BY_KERNELS | _BY_ELEMENTS for name in node.inputs}
+    ordered = {
+        name
+        for node in nodes
+        for name in node.inputs
+        if node.op not in _BY_KERNELS | _BY_ELEMENTS
+        or (node.op in _OF_ROWS and len(kinds[name].shape if name in kinds else ()) != 2)
+    }
     for node in reversed(nodes):
         if node.op in _BY_ELEMENTS and ordered.intersection(node.outputs):
             ordered.update(node.inputs)
@@ -61,7 +71,7 @@ def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[t
     }  # fmt: skip
 
 
-def _flattened(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[list[Node], dict[str, Any]]:
+def _flattened(graph: Graph, kinds: Mapping[str, Kind], taken: set[str]) -> tuple[list[Node], dict[str, Any]]:
     """Flatten packed images [n c ..] with their channels last, and put the weights of their readers in that order.
 
     As they lie their words are rows already, or are cut anew in one pass; else they are packed anew and copied.
@@ -71,13 +81,13 @@ def _flattened(graph: Graph, kinds: Mapping[str, Kind]) -> tuple[list[Node], dic
     images: dict[str, tuple[int, ...]] = {}  # shapes of those whose elements come in another order
     for node in graph.nodes:
         if node.op == "reshape" and _is_flattened(graph, node, kinds):
-            shape, last = kinds[node.inputs[0]].shape, _free(f"{node.outputs[0]}.last", graph)
+            shape, last = kinds[node.inputs[0]].shape, _free(f"{node.outputs[0]}.last", taken)
             order = (0, *range(2, len(shape)), 1)
             nodes.append(Node("transpose", node.inputs, (last,), {"perm": order}, node.source))
             images[node.outputs[0]] = shape[1:]
             node = Node("reshape", (last,), node.outputs, node.attributes, node.source)
         elif node.inputs and node.inputs[0] in images:
-            name = _free(f"{node.outputs[0]}.{node.inputs[1]}", graph)
+            name = _free(f"{node.outputs[0]}.{node.inputs[1]}", taken)
             constants[name] = _in_order(constants[node.inputs[1]], images[node.inputs[0]])
             inputs = (node.inputs[0], name, *node.inputs[2:])
             node = Node(node.op, inputs, node.outputs, node.attributes, node.source)
@@ -110,7 +120,7 @@ def _in_order(w: QuantArray, image: tuple[int, ...]) -> QuantArray:
 
 
 def _pooled_first(
-    graph: Graph, nodes: list[Node], constants: dict[str, Any], kinds: Mapping[str, Kind]
+    graph: Graph, nodes: list[Node], constants: dict[str, Any], kinds: Mapping[str, Kind], taken: set[str]
 ) -> tuple[list[Node], dict[str, Any]]:
     """Bring max pools before chains of integers: max f(x) is f(max x) where f rises, f(min x) where it falls.
 
@@ -127,7 +137,7 @@ def _pooled_first(
         chain, kind = nodes[at], kinds.get(nodes[at].inputs[0])
         falling = _falling(chain, constants) if kind is not None and kind.dtype == np.int32 else None
         if falling is not None:
-            name, mask = (_free(f"{pool.outputs[0]}.{what}", graph) for what in ("integers", "falling"))
+            name, mask = (_free(f"{pool.outputs[0]}.{what}", taken) for what in ("integers", "falling"))
             masks[mask] = falling
             moved[at] = replace(pool, inputs=(chain.inputs[0], mask), outputs=(name,))
             moved[i] = replace(chain, inputs=(name, *chain.inputs[1:]), outputs=pool.outputs)
@@ -140,8 +150,12 @@ def _falling(node: Node, constants: Mapping[str, Any]) -> Array | None:
         return None
     table, scale = (constants.get(name) for name in (*node.inputs, "", "")[2:4])
     direction = np.ones(1) if scale is None else np.sign(scale)
+    if scale is not None and not _are_ordinary(scale):
+        return None
     for step, k in zip(node.attributes["steps"], table if table is not None else (), strict=True):
         if not np.isfinite(k).all() or (step == "slope" and (k <= 0).any()):
+            return None
+        if step in ("multiply", "divide", "affine", "slope") and not _are_ordinary(k):
             return None
         if step in ("multiply", "divide", "affine"):
             direction = direction * np.sign(k)
@@ -150,8 +164,15 @@ def _falling(node: Node, constants: Mapping[str, Any]) -> Array | None:
     return None if (direction == 0).any() else direction < 0
 
 
-def _free(name: str, graph: Graph) -> str:
-    """Return a name that no value of a graph has."""
-    while name in graph._slots:
+def _are_ordinary(factors: Array) -> bool:
+    """Return True for factors by which nothing becomes infinite, or a zero whose sign says what it was."""
+    sizes = np.abs(factors)
+    return bool(((sizes >= _LEAST_FACTOR) & (sizes <= 1 / _LEAST_FACTOR)).all())
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken yet, and take it."""
+    while name in taken:
         name += "'"
+    taken.add(name)
     return name

@@ -160,7 +160,7 @@ def test_integers_are_pooled_before_functions(seed):
     steps = tuple(rng.choice(STEPS, rng.integers(1, 5)))
     table = rng.normal(size=(len(steps), 20)).astype(np.float32) * 3
     table[np.array(steps) == "slope"] = abs(table[np.array(steps) == "slope"])
-    constants = {"k": table, "scale": rng.normal(size=20) * 1e-8}
+    constants = {"k": table, "scale": rng.choice((-1, 1), 20) * rng.uniform(1e-8, 1e-7, 20)}
     twice, constant = seed % 5 == 0, seed % 7 == 0
     if constant:
         constants["scale"][3] = 0
@@ -236,6 +236,75 @@ def test_copies_by_numpy_are_no_constants(name, dtype):
         assert qa.array_equal(prepared(x), net(x))
 
 
+@pytest.mark.parametrize("reader", ["conv2d", "max_pool2d", "unpack", "reshape"])
+@pytest.mark.parametrize("channels", [1, 3, 65])
+@pytest.mark.parametrize("dtype", ["int32", "float32", "uint8"])
+def test_packed_values_in_another_order_are_no_constants(reader, channels, dtype):
+    """Words that a transpose moved are copied by NumPy before the next kernel reads them."""
+    rng = np.random.default_rng(0)
+    law = qa.Thresholds([100, 200], per_channel=False)
+    w = qa.encode(rng.integers(-1, 2, (5, 1, 1, channels)), (-1, 0, 1)).transpose(0, 3, 1, 2)
+    read, shape, kind = {
+        "conv2d": (Node("conv2d", ("v", "w"), ("y",), {"padding": 0}), (1, 5, 4, 4), "int32"),
+        "max_pool2d": (Node("max_pool2d", ("v",), ("y",), {"size": (2, 2)}), (1, channels, 2, 2), "uint2"),
+        "unpack": (Node("unpack", ("v",), ("y",)), (1, channels, 4, 4), "int32"),
+        "reshape": (Node("reshape", ("v",), ("y",), {"shape": (-1, channels, 16)}), (1, channels, 16), "uint2"),
+    }[reader]
+    nodes = [
+        Node("threshold", ("x", "t"), ("q",), {"axis": 1}),
+        Node("transpose", ("q",), ("v",), {"perm": (0, 1, 3, 2)}),
+        read,
+    ]
+    net = Graph([Value("x", (1, channels, 4, 4), dtype)], [Value("y", shape, kind)], nodes, {"t": law, "w": w})
+    prepared, zeros = net.prepared(), np.zeros((2, channels, 4, 4), dtype)
+    for x in [zeros, zeros] + [rng.integers(0, 256, zeros.shape).astype(dtype) for _ in range(3)]:
+        assert (prepared(x) == net(x)).all()
+
+
+def test_the_least_int64_is_still_an_error():
+    net = Graph([Value("x", (1, 3), "int64")], [Value("q", (1, 3), "bipolar")],
+                [Node("threshold", ("x", "t"), ("q",), {"axis": 1})], {"t": qa.Thresholds([0])})  # fmt: skip
+    prepared, x = net.prepared(), np.ones((2, 3), np.int64)
+    for _ in range(3):
+        assert (prepared(x) == net(x)).all()
+    x[1, 1] = -(2**63)
+    for call in (net, prepared):
+        with pytest.raises(OverflowError, match="above"):
+            call(x)
+
+
+def test_two_weights_of_one_flatten_have_their_own_names():
+    rng = np.random.default_rng(0)
+    a, b = (qa.encode(rng.choice((-1, 1), (7, 12)), (-1, 1)) for _ in range(2))
+    nodes = [
+        Node("threshold", ("x", "t"), ("q",), {"axis": 1}),
+        Node("reshape", ("q",), ("f",), {"shape": (-1, 12), "allowzero": 1}),
+        Node("linear", ("f", "a.b"), ("y",)),
+        Node("linear", ("f", "b"), ("y.a",)),
+    ]
+    outputs = [Value("y", (1, 7), "int32"), Value("y.a", (1, 7), "int32")]
+    constants = {"a.b": a, "b": b, "t": qa.Thresholds([0])}
+    net = Graph([Value("x", (1, 3, 2, 2), "int32")], outputs, nodes, constants)
+    prepared, x = net.prepared(), rng.integers(-9, 9, (2, 3, 2, 2)).astype(np.int32)
+    for _ in range(3):
+        assert all((got == net(x)[name]).all() for name, got in prepared(x).items())
+
+
+def test_factors_without_bounds_stay_before_a_pool():
+    """0 times infinity is NaN, where a pool would pass the largest on."""
+    nodes = [
+        Node("scale", ("x", "k"), ("v",), {"to": "float32"}),
+        Node("max_pool2d", ("v",), ("y",), {"size": (2, 2)}),
+    ]
+    ends = [Value("x", (1, 2, 4, 4), "int32")], [Value("y", (1, 2, 2, 2), "float32")]
+    net = Graph(*ends, nodes, {"k": np.array([np.inf, 1]).reshape(2, 1, 1)})
+    prepared = net.prepared()
+    for turn in range(3):
+        x = np.arange(-turn, 64 - turn).reshape(2, 2, 4, 4).astype(np.int32)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(prepared(x), net(x))
+
+
 def test_a_view_of_packed_values_does_not_lock_a_plan():
     rng = np.random.default_rng(0)
     constants = {"t": qa.Thresholds([0]), "w": qa.encode(rng.choice((-1, 1), (7, 4)), (-1, 1))}
@@ -270,6 +339,20 @@ PLAIN = {
     "a name that is taken": plain(
         [Node("Add", ("x", "y.chain.constants"), ("a",)), Node("Relu", ("a",), ("y",))],
         {"y.chain.constants": np.ones((1, 7), np.float32)}, shape=(1, 7)),
+    "constants as outputs": Graph([Value("x", (1, 7), "float32")], [Value("k", (3,), "float32", batched=False)],
+                                  [Node("Relu", ("x",), ("y",))], {"k": np.float32([1, 2, 3])}),
+    "one axis": Graph([Value("x", (5,), "float32", batched=False)], [Value("y", (5,), "float32", batched=False)],
+                      [Node("GlobalAveragePool", ("x",), ("y",))], {}),
+    "an input with a name of constants": plain(
+        [Node("scale", ("x", "k"), ("a",), {"to": "float32"}), Node("Add", ("a", "y.chain.scale"), ("y",))],
+        {"k": np.float64([[2, 3]])}, shape=(1, 2), inputs=[Value("y.chain.scale", (1, 2), "float32")]),
+    "images in two orders": plain(
+        [Node("Conv", ("x", "w"), ("c",)), Node("Concat", ("x", "x"), ("d",), {"axis": 1}),
+         Node("ReduceSum", ("d", "axes"), ("s",)), Node("ReduceSum", ("c", "axes"), ("t",)),
+         Node("Add", ("s", "t"), ("y",))],
+        {"axes": np.array([2, 3]), "w": np.ones((128, 64, 1, 1), np.float32)}, result=(1, 128, 1, 1)),
+    "a product of four axes": plain([Node("Relu", ("x",), ("r",)), Node("MatMul", ("r", "w"), ("y",))],
+                                    {"w": np.linspace(-1, 1, 13, dtype=np.float32)[:, None]}, result=(1, 64, 13, 1)),
     "broadcast over the batch": plain([Node("Relu", ("k",), ("r",)), Node("Add", ("x", "r"), ("y",))],
                                       {"k": np.ones((1, 64, 13, 13), np.float32)}),
 }  # fmt: skip
@@ -279,12 +362,14 @@ PLAIN = {
 def test_rewritten_graphs(name):
     """To the bit, with the sign of zero."""
     net, rng = PLAIN[name], np.random.default_rng(0)
-    prepared = net.prepared()
-    for batch in (1, 3) * 4:
-        x = rng.normal(size=(batch, *net.inputs[0].shape[1:])).astype(np.float32)
-        x[0, :3] = -0.0
+    prepared, batched = net.prepared(), net.inputs[0].batched
+    for batch, order in ((1, "C"), (3, "C"), (3, "F")) * 4:
+        shapes = [(batch, *value.shape[1:]) if batched else value.shape for value in net.inputs]
+        inputs = [np.asarray(rng.normal(size=shape), np.float32, order=order) for shape in shapes]
+        inputs[0][:1] *= -0.0
         with np.errstate(divide="ignore"):
-            assert prepared(x).tobytes() == np.ascontiguousarray(net(x)).tobytes()
+            got, expected = prepared(*inputs), net(*inputs)
+        assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
 def test_a_nan_is_an_error_for_both():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
+from ..dense.movement import order_in_memory
 from .recording import Launched, address, replaced, root
 
 _LINE = 128  # bytes to which the places of blocks are rounded
@@ -78,7 +79,7 @@ class Memory:
 
     def __init__(self, blocks: dict[int, Block], inputs: Sequence[Array]) -> None:
         """Plan memory for blocks, and for arrays in the place of `inputs`."""
-        self._blocks, self.inputs = blocks, [np.empty(a.shape, a.dtype) for a in inputs]
+        self._blocks, self.inputs = blocks, [np.empty_like(a, order="K") for a in inputs]
         self._taken = {id(root(a)): memory for a, memory in zip(inputs, self.inputs, strict=True)}
         size = place(list(blocks.values()))
         self.bytes = _lines(size)
@@ -119,5 +120,6 @@ def _lines(size: int) -> Array:
 
 def _at(memory: Array, offset: int, like: Array) -> Array:
     """Return an array like another, from some byte of a memory on."""
-    moved: Array = np.ndarray(like.shape, like.dtype, memory.reshape(-1).view(np.uint8), offset, like.strides)
+    flat = memory.transpose(order_in_memory(memory)).reshape(-1).view(np.uint8)
+    moved: Array = np.ndarray(like.shape, like.dtype, flat, offset, like.strides)
     return moved

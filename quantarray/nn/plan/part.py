@@ -12,6 +12,7 @@ from ...core.dtypes import Array
 from ...core.notes import listing
 from ...ops.products.channels import put
 from ...ops.words.conversion import pack_codes
+from ..dense.movement import order_in_memory
 from .memory import Memory, blocks_of
 from .recording import Launched, alike, recording, root, runtime
 
@@ -51,18 +52,27 @@ def others(x: Any, seed: int = 0, wide: bool = False) -> Any:
     if isinstance(x, QuantArray):
         outer = x.shape[: x.axis] + x.shape[x.axis + 1 :]
         codes = random.integers(x.dtype.n_levels, size=(*outer, x.shape[x.axis]), dtype=np.uint8)
-        return like(x, pack_codes(codes, -1, x.bits))
+        words = pack_codes(codes, -1, x.bits)
+        if np.array_equal(words, x.words):  # a few codes
+            words = pack_codes(np.uint8(x.dtype.n_levels - 1) - codes, -1, x.bits)
+        order = order_in_memory(x.words)
+        return like(x, np.ascontiguousarray(words.transpose(order)).transpose(np.argsort(order)))
     if x.dtype in (np.int8, np.uint8):
-        return random.integers(0, 256, x.shape, np.uint8).view(x.dtype)
+        return _unequal(random.integers(0, 256, x.shape, np.uint8).view(x.dtype), x)
     if wide and x.dtype.kind in "iuf":
         return _of_any_size(x, random)
     if x.dtype.kind in "iu":
         most = max(8, int(x.max(initial=0)), -int(x.min(initial=0)))
-        return random.integers(-most if x.dtype.kind == "i" else 0, most, x.shape, x.dtype)
+        return _unequal(random.integers(-most if x.dtype.kind == "i" else 0, most, x.shape, x.dtype), x)
     if x.dtype.kind == "f":
         most = np.abs(x).max(initial=0, where=np.isfinite(x))
         return (random.standard_normal(x.shape) * (1 + 4 * min(float(most), 1e30))).astype(x.dtype)
-    return random.random(x.shape).round().astype(x.dtype)  # bool
+    return ~x if seed == 0 else random.random(x.shape).round().astype(x.dtype)  # bool
+
+
+def _unequal(one: Array, other: Array) -> Array:
+    """Return integers without any that are the same in both."""
+    return np.where(one == other, one ^ one.dtype.type(1), one)
 
 
 def _of_any_size(x: Array, random: np.random.Generator) -> Array:
@@ -124,9 +134,14 @@ class Compiled:
         return tuple([like(one, memory if reuse else memory.copy("K")) for one, memory in self._like])
 
 
+def _copy(x: Any) -> Any:
+    """Return a copy of an input as a plan takes it: in C order, of packed words in their own order."""
+    return like(x, np.array(elements(x), order="K" if isinstance(x, QuantArray) else "C"))
+
+
 def _alike_runs(function: Function, inputs: Sequence[Any]) -> tuple[_Run, _Run] | None:
     """Run a function on inputs and on other elements; None where it launches different kernels, or none."""
-    copies = [tuple(like(x, np.array(elements(x), order="C")) for x in some) for some in (inputs, map(others, inputs))]
+    copies = [tuple(map(_copy, some)) for some in (inputs, map(others, inputs))]
     for _ in range(_TRIES):
         first = _recorded(function, copies[0])
         try:

@@ -67,7 +67,7 @@ class _View(NamedTuple):
     @classmethod
     def by_pixels(cls, x: Any) -> _View:
         """Return the order of images [n c ..] with the channels last, in which they are copied to a plan's memory."""
-        return cls(None if isinstance(x, QuantArray) else (0, *range(2, x.ndim), 1))
+        return cls(None if isinstance(x, QuantArray) else (0, *range(2, x.ndim), 1)) if x.ndim > 2 else cls.of(x)
 
     def laid(self, x: Any) -> Any:
         """Return x with its axes in this order."""
@@ -94,7 +94,7 @@ class Segment:
         results = {at for step in steps for at in step.results}
         taken = {at for step in steps for at in step.operands if at >= 0 and at not in results and initial[at] is None}
         self._taken, self._given = sorted(taken), sorted(results & wanted)
-        images = {at for step in steps for at in step.operands[: _BY_PIXELS.get(step.op, 0)]}.difference(fixed)
+        images = _images(steps).difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
         launching = launching and all(_launches(step.op) for step in steps)
@@ -132,6 +132,13 @@ class Segment:
                 return
         for step in self.steps:
             step(values)
+
+
+def _images(steps: Sequence[Step]) -> set[int]:
+    """Return the places of values that steps read as images alone: others keep their order, for sums by NumPy."""
+    count = [_BY_PIXELS.get(step.op, 0) for step in steps]
+    images = {at for step, n in zip(steps, count, strict=True) for at in step.operands[:n]}
+    return images.difference(at for step, n in zip(steps, count, strict=True) for at in step.operands[n:])
 
 
 class Plan:
@@ -214,6 +221,10 @@ def _compiled_segments(
 def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[tuple[bool, list[Step]]]:
     """Cut steps into rows of those that launch kernels only (True), and of others."""
     known = [x if constant is None else constant for x, constant in zip(values, initial, strict=True)]
+    for at in _images(steps):  # as a plan takes them
+        if at >= 0 and initial[at] is None and isinstance(known[at], np.ndarray):
+            view = _View.by_pixels(known[at])
+            known[at] = view.back(np.ascontiguousarray(view.laid(known[at])))
     rows: list[tuple[bool, list[Step]]] = []
     inside: set[int] = set()  # places of the results of the row
     for step in steps:
@@ -257,7 +268,14 @@ def _launches(op: str) -> bool:
 
 
 def _is_integer(x: Any) -> bool:
-    return not isinstance(x, np.ndarray) or x.dtype.kind in "iub"
+    """Return True but for floats, which may be NaN, and for int64, of which thresholds refuse the least in NumPy."""
+    return not isinstance(x, np.ndarray) or (x.dtype.kind in "iub" and x.dtype != np.int64)
+
+
+def _form_and_order(x: Any) -> Any:
+    """Return what a plan is for: `form`, and the order in memory, in which NumPy's operators sum floats."""
+    one = form(x)
+    return one if one is None or elements(x).flags.c_contiguous else (one, order_in_memory(elements(x)))
 
 
 class PreparedGraph:
@@ -277,7 +295,7 @@ class PreparedGraph:
 
     def __call__(self, *x: Array, **named: Array) -> Any:
         values = self._graph._ready(x, named)
-        forms = [form(values[at]) for at in self._graph._input_slots]
+        forms = [_form_and_order(values[at]) for at in self._graph._input_slots]
         plan = None if None in forms else self._plan(tuple(forms), values)
         done = None if plan is None else plan(values, self._reuse)
         return self._graph._outputs_of(self._graph._run(values) if done is None else done)

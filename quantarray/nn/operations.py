@@ -53,7 +53,7 @@ def _linear(
 
 def _dequantized_linear(a: Attributes, x: Any, w: QuantArray) -> Array:
     """x @ values of w, transposed, in float32; of the values of w, those of 256 outputs are in memory at once."""
-    out = np.empty((*x.shape[:-1], w.shape[0]), np.float32)
+    x, out = np.ascontiguousarray(x), np.empty((*x.shape[:-1], w.shape[0]), np.float32)
     for first in range(0, w.shape[0], _OUTPUTS):
         part = w[first : first + _OUTPUTS]
         np.matmul(x, dequantize(part).astype(np.float32, copy=False).T, out=out[..., first : first + _OUTPUTS])

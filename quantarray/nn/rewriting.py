@@ -135,7 +135,8 @@ def _pooled_first(
         if at is None or uses[pool.inputs[0]] > 1:
             continue
         chain, kind = nodes[at], kinds.get(nodes[at].inputs[0])
-        falling = _falling(chain, constants) if kind is not None and kind.dtype == np.int32 else None
+        integers = kind is not None and kind.dtype == np.int32
+        falling = _falling(chain, constants, kind.shape[1]) if kind is not None and integers else None
         if falling is not None:
             name, mask = (_free(f"{pool.outputs[0]}.{what}", taken) for what in ("integers", "falling"))
             masks[mask] = falling
@@ -144,12 +145,12 @@ def _pooled_first(
     return moved, constants | masks
 
 
-def _falling(node: Node, constants: Mapping[str, Any]) -> Array | None:
+def _falling(node: Node, constants: Mapping[str, Any], channels: int) -> Array | None:
     """Return in which channels a chain falls; None where that is not known, and for others than chains of one value."""
     if node.op != "chain" or node.attributes["gives"] != ("values",) or node.inputs[1]:
         return None
     table, scale = (constants.get(name) for name in (*node.inputs, "", "")[2:4])
-    direction = np.ones(1) if scale is None else np.sign(scale)
+    direction = np.ones(channels) if scale is None else np.sign(scale)
     if scale is not None and not _are_ordinary(scale):
         return None
     for step, k in zip(node.attributes["steps"], table if table is not None else (), strict=True):

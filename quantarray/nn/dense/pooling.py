@@ -88,7 +88,9 @@ def _global_average(a: Attributes, x: Array) -> Array:
         one, count = (1,) * len(image), np.array(math.prod(image), np.float64)
         means = dense_pooling.pooled(last, image, one, one, (0,) * len(image), one, count)
         return means.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
-    return np.asarray(x.mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.float64).astype(x.dtype))
+    return np.asarray(
+        np.ascontiguousarray(x).mean(axis=tuple(range(2, x.ndim)), keepdims=True, dtype=np.float64).astype(x.dtype)
+    )
 
 
 def _global_max(a: Attributes, x: Array) -> Array:

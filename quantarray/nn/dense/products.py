@@ -30,7 +30,7 @@ def matmul(a: Attributes, x: Array, y: Array) -> Array:
         product_of = dense_product.matrix_product(x, y)
     else:
         wide, other = _summing(x, y)
-        product_of = np.matmul(wide, other)
+        product_of = np.matmul(np.ascontiguousarray(wide), other)  # a BLAS sums floats by their order in memory
     return np.asarray(product_of).astype(a.get("to", x.dtype), copy=False)
 
 
@@ -61,7 +61,7 @@ def laid_out(w: Array) -> Array:
 def _convolved_by_image(x: Array, w: Array, bias: Array | None, windows: Windows, groups: int) -> Array:
     """Convolve by a matrix product for each image."""
     wide, weights = _summing(x, w)
-    wide = _padded(wide, windows)
+    wide = np.ascontiguousarray(_padded(wide, windows))
     n, o, places = len(x), len(w), windows.output
     parts = wide.reshape(n, groups, x.shape[1] // groups, *wide.shape[2:])
     kernels = np.moveaxis(weights.reshape(groups, o // groups, *w.shape[1:]), 2, -1)  # channels last, as columns are

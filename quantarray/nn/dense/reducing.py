@@ -18,7 +18,7 @@ Constants = list[Array | None]
 def _softmax(a: Attributes, x: Array) -> Array:
     """exp(x) / sum(exp(x)) along an axis; before opset 13, along all axes from one on."""
     shape, axis = x.shape, axis_of(a.get("axis", -1), x.ndim)
-    wide = x.astype(np.float64)
+    wide = x.astype(np.float64, order="C")
     if a.get("flat"):
         wide, axis = wide.reshape(int(np.prod(shape[:axis])), -1), 1
     e = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
@@ -43,9 +43,11 @@ def _axes(a: Attributes, ndim: int, axes: Any) -> tuple[int, ...]:
 
 
 def _reduce(f: Callable[..., Array]) -> Callable[..., Array]:
+    """Return an operator that reduces axes in C order, so that sums of floats depend on no order in memory."""
+
     def run(a: Attributes, x: Array, axes: Array | None = None) -> Array:
         at, keep = _axes(a, x.ndim, axes), bool(a.get("keepdims", 1))
-        return np.asarray(f(x, axis=at, keepdims=keep)).astype(x.dtype, copy=False)
+        return np.asarray(f(np.ascontiguousarray(x), axis=at, keepdims=keep)).astype(x.dtype, copy=False)
 
     return run
 

@@ -38,7 +38,8 @@ def blocks_of(launches: list[Launched], others: list[Launched], read_behind: Seq
     """Find the memory that launches write, by the id of its owner; `read_behind` is read after the last of them.
 
     `others` is a recording of the same launches on other elements, whose memory is still held: what both have is no
-    result of a launch. What no launch changed stays where it is, such as constants that are made for each call.
+    result of a launch. What no launch changed stays where it is, such as constants that are made for each call. Memory
+    that was zero before both is cleared before each call; a copy of zeros, of which the other is none, is not.
     """
     last, blocks = len(launches), dict[int, Block]()
     for i, (launch, other) in enumerate(zip(launches, others, strict=True)):
@@ -47,7 +48,7 @@ def blocks_of(launches: list[Launched], others: list[Launched], read_behind: Seq
             if id(owner) in blocks:
                 blocks[id(owner)].last = i
             elif writable and owner is not root(b):
-                cleared = not launch.begins[id(owner)].any()
+                cleared = not launch.begins[id(owner)].any() and not other.begins[id(root(b))].any()
                 # One may have got the memory of an earlier call with the same results
                 if cleared or launch.changed(owner) or other.changed(root(b)):
                     blocks[id(owner)] = Block(owner, i, i, cleared)

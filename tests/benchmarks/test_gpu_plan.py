@@ -24,6 +24,16 @@ def path(tmp_path):
     return tmp_path / "plan.json"
 
 
+@pytest.fixture
+def start_with(monkeypatch):
+    """Return a function that replaces how the plan starts a process, and only the plan: other threads start some."""
+
+    def replace(start):
+        monkeypatch.setattr(plan, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": start}))
+
+    return replace
+
+
 def test_every_step_says_that_there_is_no_device(path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
@@ -50,7 +60,7 @@ def test_every_step_may_fail(path, monkeypatch, capsys):
     assert "tests_of_bmma failed: QUANTARRAY_CUDA=popc from here on" in capsys.readouterr().out
 
 
-def test_what_is_known_is_kept_after_each_step(path, monkeypatch):
+def test_what_is_known_is_kept_after_each_step(path, start_with):
     """A step that never ends is ended with what it has started; one that kills its process has failed."""
     seen = []
 
@@ -58,13 +68,12 @@ def test_what_is_known_is_kept_after_each_step(path, monkeypatch):
         return [sys.executable, "-c", code]
 
     codes = {"hangs": "import time; time.sleep(60)", "dies": "import os; os.abort()", "last": "print('done')"}
-    popen = subprocess.Popen
 
     def start(command, **how):
         seen.append(len(json.loads(path.read_text())["steps"]) if path.exists() else 0)
-        return popen(program(codes[command[3]]), **how)
+        return subprocess.Popen(program(codes[command[3]]), **how)
 
-    monkeypatch.setattr(plan.subprocess, "Popen", start)
+    start_with(start)
     record = plan.run(path, 60, (Step("hangs", "A", 1), Step("dies", "A", 30), Step("last", "B", 30)))
     assert [step["status"] for step in record["steps"]] == [ENDED, FAILED, plan.OK] and seen == [0, 1, 2]
     assert json.loads(path.read_text()) == record
@@ -75,15 +84,15 @@ def test_no_step_begins_when_time_is_over(path):
     assert [step["status"] for step in record["steps"]] == [SKIPPED]
 
 
-def test_later_steps_see_what_failed_before(path, monkeypatch):
-    popen, seen = subprocess.Popen, []
+def test_later_steps_see_what_failed_before(path, monkeypatch, start_with):
+    seen = []
 
     def start(command, env, **how):
         seen.append(env.get("QUANTARRAY_CUDA"))
-        return popen([sys.executable, "-c", "raise SystemExit(1)"], env=env, **how)
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"], env=env, **how)
 
     monkeypatch.delenv("QUANTARRAY_CUDA", raising=False)
-    monkeypatch.setattr(plan.subprocess, "Popen", start)
+    start_with(start)
     chosen = [step for step in STEPS if step.name in ("tests_of_bmma", "tables")]
     record = plan.run(path, 60, chosen)
     assert seen == [None, "popc"] and record["fell_back"][0].startswith("tests_of_bmma failed")

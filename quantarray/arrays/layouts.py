@@ -25,7 +25,7 @@ _ROOM, _SHARE = 1 << 18, 16  # for sums and constants of outputs, and layouts of
 _PLANS = 1 << 22  # bytes of what goes with pixels and thresholds, most of which other layers share
 _MOST = 128  # entries: images of ever new sizes have a prepared call each
 _GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels/operands.py`, whose length is that of an image
-_BY_PIXEL = {"Rescale": ("kinds",), "Finish": ("thresholds", "flip", "toggles")}
+_BY_PIXEL = {"Rescale": ("kinds",), "Finish": ("thresholds", "flip", "toggles", "lines")}
 _LEAVES = ("DType", "Window", "Thresholds", "Layouts")
 
 _lock = threading.RLock()  # of all arrays, for microseconds: one that forks can wait for

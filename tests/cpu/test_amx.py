@@ -403,7 +403,7 @@ plan = Plan(array(2), array(1), array(1), array(1), array(1), array(2), 1, 1)
 x = Left(array(2, words), array(2), array(4, reals), array(3, reals), 1, False)
 w = Right(array(4, words), array(2), array(3, reals), array(2, reals), array(3), array(1), 1, 1, 1)
 limits, flip = array(2, whole), array(1, np.uint32)
-finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip, array(2, words))
+finish = Finish(array(2, whole), array(2, reals), array(1, reals), limits, flip, array(2, words), array(2, reals))
 frame = Frame(array(2), array(1), array(2), array(1), *[1] * 11)
 given = x, array(2, whole), array(3, words)
 for kernel, where, unit in (

@@ -30,6 +30,7 @@ class Target(NamedTuple):
     thresholds: np.ndarray  # as in a `Finish`; none where results are values
     flip: np.ndarray
     toggles: np.ndarray
+    lines: np.ndarray
     plain: bool  # `codes_are_ranks`
     masks: np.ndarray  # uint64[4]: bits of 32 lanes of a tile's pixels
     begins: np.ndarray  # int64[4]: the elements where results of a tile's pixels begin
@@ -41,7 +42,8 @@ def target(finish, values, words):
     plain = codes_are_ranks(finish.thresholds, finish.toggles)
     masks, begins = np.empty(TILE, np.uint64), np.empty(TILE, np.int64)
     planes = np.empty(8, np.uint64)
-    return Target(values, words, finish.thresholds, finish.flip, finish.toggles, plain, masks, begins, planes)
+    tables = finish.thresholds, finish.flip, finish.toggles, finish.lines
+    return Target(values, words, *tables, plain, masks, begins, planes)
 
 
 @inline
@@ -147,7 +149,7 @@ def _store_bits(dots, p, start, lanes, row, to):
 def _store_ranks(dots, p, start, lanes, row, to):
     """Store codes that are the number of thresholds a result passes."""
     first, down = p * dots.shape[1] + start, np.uint64(to.flip[lanes.at // LANES])
-    put_ranks(dots, first, to.thresholds, lanes.at, down, lanes.valid, lanes.channel, to.words, row)
+    put_ranks(dots, first, to.thresholds, to.lines, lanes.at, down, lanes.valid, lanes.channel, to.words, row)
 
 
 @inline

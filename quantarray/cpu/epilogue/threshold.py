@@ -7,6 +7,7 @@ from ..runtime import threads
 from ..runtime.schedule import Kernel
 from .finish import Lanes, store, target
 
+_TOGETHER = 64  # rows that meet the thresholds of 32 channels, 32 KiB for 8 bits, before the next
 _LEAST = 1 << 14  # values that are worth a parallel region
 
 
@@ -21,9 +22,10 @@ def _threshold(values, finish, out, first, last):
     channels = values.shape[1]
     near = np.zeros((1, LANES), finish.thresholds.dtype)
     to = target(finish, near[:0], out)  # not `values`, which nobody may write to
-    for row in range(first, last):
+    for begin in range(first, last, _TOGETHER):
         for channel in range(0, channels, LANES):
             valid = min(LANES, channels - channel)
-            for lane in range(valid):
-                near[0, lane] = values[row, channel + lane]
-            store(near, 0, 0, Lanes(channel, channel, valid, 1), row, to)
+            for row in range(begin, min(begin + _TOGETHER, last)):
+                for lane in range(valid):
+                    near[0, lane] = values[row, channel + lane]
+                store(near, 0, 0, Lanes(channel, channel, valid, 1), row, to)

@@ -26,8 +26,8 @@ def const(n):
 
 
 def full(kind):
-    """Return the vector type of 512 bits with elements of a kind: int32, int64 or float64."""
-    return ir.VectorType(kind, 2 * WIDTH if kind == I32 else WIDTH)
+    """Return the vector type of 512 bits with elements of a kind: int32, float32, int64 or float64."""
+    return ir.VectorType(kind, 2 * WIDTH if kind in (I32, F32) else WIDTH)
 
 
 def pointer(context, builder, signature, args, i, offset=None):
@@ -60,6 +60,14 @@ def lanes_of(builder, vector, first, count):
     """Take `count` lanes of a vector from `first` on."""
     lanes = ir.Constant(ir.VectorType(I32, count), list(range(first, first + count)))
     return builder.shuffle_vector(vector, vector, lanes)
+
+
+def joined(builder, vectors):
+    """Join vectors of one type, a power of two of them, into one."""
+    while len(vectors) > 1:
+        order = ir.Constant(ir.VectorType(I32, 2 * vectors[0].type.count), list(range(2 * vectors[0].type.count)))
+        vectors = [builder.shuffle_vector(a, b, order) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
 
 
 def own_function(module, name, arguments, result=NOTHING):

@@ -16,6 +16,7 @@ from ...core.format import WORD, word_count
 from ...kernels.operands import Finish
 from .calls import packed
 from .lanes import GroupLanes, Lanes
+from .rank_lines import NO_LINES, lines_of
 
 _NO_EXTRA, _NO_PAD = np.zeros((1, 1), np.int64), np.zeros((1, 1))
 _ALL = np.uint64(2**64 - 1)
@@ -37,7 +38,7 @@ def finish(
     may be missing.
     """
     dtype = np.dtype(np.float64) if real else np.dtype(np.int64) if extra is None else extra.dtype
-    laid_out = (np.zeros((0, 0), dtype), np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64))
+    laid_out = (np.zeros((0, 0), dtype), np.zeros(0, np.uint32), np.zeros((1, 1), np.uint64), NO_LINES)
     if requantize is not None:
         laid_out = requantize._cached((channels, dtype, lanes), lambda: _lay_out(requantize, channels, dtype, lanes))
     return Finish(
@@ -48,8 +49,8 @@ def finish(
     )
 
 
-def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, Array, Array]:
-    """Lay out thresholds, flips and toggles as kernels take them.
+def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, ...]:
+    """Lay out thresholds, flips, toggles and lines as kernels take them.
 
     Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
     """
@@ -62,7 +63,8 @@ def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes:
     changed = np.concatenate([codes[:1], codes[:-1] ^ codes[1:]])
     bits = (changed[:, None] >> np.arange(requantize.into.bits)) & 1
     thresholds = lanes(counted.astype(dtype))
-    return thresholds, np.packbits(lanes(down), bitorder="little").view("<u4"), np.where(bits == 1, _ALL, _ALL * 0)
+    flip = np.packbits(lanes(down), bitorder="little").view("<u4")
+    return thresholds, flip, np.where(bits == 1, _ALL, _ALL * 0), lines_of(thresholds)
 
 
 def check(op: str, requantize: Any, channels: int) -> DType | None:

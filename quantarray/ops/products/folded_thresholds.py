@@ -20,6 +20,7 @@ from ...core.dtypes import Array
 from ...kernels.operands import Finish, Left
 from . import calls
 from .operand import Operand, inexact
+from .rank_lines import lines_of
 
 _MOST = 8  # scales of x whose thresholds are kept
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
@@ -90,7 +91,9 @@ class Exact(NamedTuple):
 
         thresholds = _largest(lambda sums: value(sums) <= last.thresholds, last.thresholds.shape)
         exact = self.call.finish
-        return exact._replace(thresholds=thresholds.astype(exact.extra.dtype), flip=last.flip, toggles=last.toggles)
+        integers = thresholds.astype(exact.extra.dtype)
+        lines = lines_of(integers)
+        return exact._replace(thresholds=integers, flip=last.flip, toggles=last.toggles, lines=lines)
 
 
 class Later(NamedTuple):

@@ -63,7 +63,7 @@ def run(x, other, steps, constants, scale, other_scale, thresholds, gives):
     dtype=st.sampled_from(["int8", "uint8", "int32", "int64", "float32"]),
     other=st.sampled_from([None, "float32", "int32"]),
     count=st.integers(0, 6),
-    levels=st.sampled_from([0, 2, 3, 4, 5, 16]),
+    levels=st.sampled_from([0, 2, 3, 4, 5, 16, 20, 32, 64, 256]),
 )
 @example(0, 64, (30, 29), "int32", "float32", 4, 2)
 def test_a_chain_is_its_steps(seed, channels, image, dtype, other, count, levels):

@@ -1,0 +1,104 @@
+"""Codes of more than 15 thresholds, on lines and searched, equal counts of the thresholds that a value passes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import quantarray as qa
+from quantarray.ops.products.rank_lines import lines_of
+
+BITS = 5, 6, 7, 8
+
+
+def even(rng, count, channels, dtype, most=1e6):
+    """Thresholds [count channels] of uniform quantisers of any step and zero point, as integers."""
+    step = 10 ** rng.uniform(-2, np.log10(most), channels)
+    zero = rng.normal(size=channels) * step * rng.choice([1, 100, 1000])
+    ends = np.iinfo(dtype)
+    at = np.floor(step * (np.arange(count)[:, None] + 0.5 - count / 2) + zero)
+    return np.clip(at, max(ends.min, -(2**33)), min(ends.max, 2**33)).astype(dtype)
+
+
+def with_ends(rng, thresholds):
+    """Some lanes with thresholds that all or no sums pass."""
+    count, channels = thresholds.shape
+    ends, number = np.iinfo(thresholds.dtype), np.arange(count)[:, None]
+    low = np.where(rng.random(channels) < 0.3, rng.integers(0, count + 1, channels), 0)
+    high = np.where(rng.random(channels) < 0.3, rng.integers(0, count + 1, channels), count)
+    return np.where(number < low, ends.min, np.where(number >= np.maximum(low, high), ends.max, thresholds))
+
+
+def near(thresholds):
+    """Integers at, before and behind each threshold, and far from all of them."""
+    ends, wide = np.iinfo(thresholds.dtype), thresholds.astype(np.int64)
+    inside = np.where((wide == ends.min) | (wide == ends.max), 0, wide)
+    far = np.array([[-(2**31) + 1], [2**31 - 1], [0]]) * np.ones(thresholds.shape[1], np.int64)
+    return np.concatenate([inside - 1, inside, inside + 1, far])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(BITS), st.integers(1, 130), st.sampled_from(["i4", "i8"]))
+def test_lines_give_ranks(seed, bits, channels, dtype):
+    """Lines of evenly spaced thresholds are there, and exact at every threshold."""
+    rng = np.random.default_rng(seed)
+    t = with_ends(rng, even(rng, 2**bits - 1, channels, dtype))
+    lines = lines_of(t)
+    assert lines.shape == (4, channels)
+    v = near(t)
+    slope, shift, least, most = lines
+    ranks = np.clip(v * slope + shift, least, most).astype(np.int64)
+    assert (ranks == (v[:, None] > t).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize("moved", [-40, 40])
+def test_uneven_thresholds_have_none(moved):
+    t = (np.arange(255, dtype=np.int32) * 100)[:, None] + np.arange(3, dtype=np.int32)
+    assert lines_of(t).shape == (4, 3)
+    t[100, 1] += moved
+    assert not lines_of(t).size
+    assert not lines_of(t.astype(np.float64)).size and not lines_of(t[:15]).size
+    assert not lines_of(t.astype(np.int64)[:, :1] + 2**40).size  # float64 products are not exact enough
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    bits=st.sampled_from(BITS),
+    channels=st.sampled_from([1, 5, 31, 32, 33, 64, 100]),
+    dtype=st.sampled_from(["int32", "int64", "float32"]),
+    spaced=st.booleans(),
+)
+def test_thresholds_count(seed, bits, channels, dtype, spaced):
+    """Thresholds of dense values, rising and falling, with and without equality."""
+    rng = np.random.default_rng(seed)
+    count, integers = 2**bits - 1, "int32" if dtype == "float32" else dtype
+    t = even(rng, count, channels, integers)
+    if not spaced:
+        t = np.sort(t + rng.integers(-3, 4, t.shape) * np.maximum(1, np.abs(t) // 50), axis=0)
+    v = near(t.astype(integers)).astype(dtype)
+    greater, strict = rng.random(channels) < 0.5, rng.random(channels) < 0.5
+    codes = qa.Thresholds(t.T, greater=greater, strict=strict)(v).codes()
+    a, b = v[:, None].astype(np.float64), t[None].astype(np.float64)
+    passed = np.where(greater, np.where(strict, a > b, a >= b), np.where(strict, a < b, a <= b))
+    assert (codes == passed.sum(axis=1)).all()
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize("law", [qa.bipolar, qa.uint4, qa.int8])
+@pytest.mark.parametrize("op", ["conv2d", "linear"])
+def test_products_count(bits, spaced, law, op):
+    """Products of every way, whose results are codes of many bits."""
+    rng, count = np.random.default_rng(bits), 2**bits - 1
+    shapes = {"conv2d": ((3, 9, 9, 40), (70, 3, 3, 40)), "linear": ((150, 200), (70, 200))}[op]
+    x, w = (qa.from_codes(rng.integers(0, law.n_levels, shape, dtype=np.uint8), law) for shape in shapes)
+    product = getattr(qa, op)
+    sums = product(x, w)
+    ends = [f(sums.reshape(-1, 70), axis=0) for f in (np.min, np.max)]
+    t = ends[0] + (ends[1] - ends[0]) * (np.arange(count)[:, None] + 0.3) / count
+    t = np.floor(t if spaced else np.sort(rng.uniform(*ends, t.shape), axis=0))
+    greater = rng.random(70) < 0.7
+    got = product(x, w, requantize=qa.Thresholds(t.T, greater=greater)).codes()
+    above, below = (compare(sums[..., None, :], t).sum(axis=-2) for compare in (np.greater, np.less))
+    assert (got == np.where(greater, above, below)).all() and len(np.unique(got)) > count // 2

@@ -124,9 +124,10 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
     >>> how.kernels[0].rows, how.kernels[0].words
     (16, 9)
     """
-    if function not in _RIGHT:
+    if not callable(function) or function not in _RIGHT:
         names = ", ".join(f.__name__ for f in _RIGHT)
-        raise TypeError(f"{_OP}: needs one of the functions {names}, got {checks.kind(function)}")
+        hint = "" if callable(function) else "; pass the function and its arguments apart, as explain(qa.conv2d, x, w)"
+        raise TypeError(f"{_OP}: needs one of the functions {names}, got {checks.kind(function)}{hint}")
     if code is not None:
         checks.choice(_OP, "code", code, _FORMS)
     bound = inspect.signature(function).bind(*args, **kwargs)

@@ -141,9 +141,13 @@ def _check_codes(
     rng: np.random.Generator, call: Call, x: Operand, w: Operand, args: dict[str, Any], dense: Array
 ) -> None:
     """Assert that a product with thresholds gives the codes of its dense results."""
-    channels, count = dense.shape[-1], int(rng.choice([1, 1, 1, 3, 7, 2]))
+    channels, counts = dense.shape[-1], [1, 1, 1, 3, 7, 2]
+    count = int(rng.choice([*counts, 15, 31, 63, 127, 255] if dense.size < 1 << 16 else counts))
     values = rng.choice(dense.ravel(), (channels, count))
-    if rng.random() < 0.3:
+    if count > 7 and dense.dtype.kind == "i" and rng.random() < 0.5:  # as those of a uniform quantiser
+        first, last = values.min(axis=1, keepdims=True).astype(float), values.max(axis=1, keepdims=True).astype(float)
+        values = np.floor(first + (last - first) * np.arange(count) / count).astype(np.int64)
+    elif rng.random() < 0.3:
         whole = dense.dtype.kind == "i"
         values = values + rng.integers(-1, 2, values.shape).astype(values.dtype) if whole else -values
     greater, strict = rng.random(channels) < 0.7, bool(rng.random() < 0.5)

@@ -104,12 +104,18 @@ def test_a_state_that_does_not_fit_is_told():
         (lambda: models.xnor_alexnet(size=20), "size must be at least 67"),
         (lambda: models.bireal_resnet18(size=8), "size"),
         (lambda: models.tinier_yolo(size=100), "size must be a multiple of 32"),
+        (lambda: models.quicknet(size=33), "size must be a multiple of 32, or up to 3 less"),
         (lambda: models.tinier_yolo(bits=(1, 8)), "bits must be two numbers"),
     ],
 )
 def test_wrong_arguments_are_told(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_a_number_is_no_state():
+    with pytest.raises(TypeError, match=r"quicknet: state must be a dict .* got int; .* by name, such as classes=10"):
+        models.quicknet(10)
 
 
 @pytest.mark.parametrize(

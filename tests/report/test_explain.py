@@ -98,6 +98,9 @@ def test_wrong_use():
         TypeError, match=r"needs one of the functions conv1d, conv2d, conv3d, linear, matmul, got function"
     ):
         qa.explain(qa.add, x, x)
+    for result in (qa.linear(x, x), x):
+        with pytest.raises(TypeError, match=r"needs one of .*; pass the function and its arguments apart"):
+            qa.explain(result)
     with pytest.raises(ValueError, match=r"explain: code must be one of 'llvm', 'asm', 'ptx', 'sass', got 'c'"):
         qa.explain(qa.linear, x, x, code="c")
     with pytest.raises(ValueError, match=r"explain: code of the CPU is one of 'llvm', 'asm', got 'ptx'"):

@@ -35,6 +35,11 @@ class Parameters:
     """
 
     def __init__(self, model: str, state: Mapping[str, Any] | None, seed: int) -> None:
+        if state is not None and not isinstance(state, Mapping):
+            raise TypeError(
+                f"{model}: state must be a dict of arrays by name, such as a state_dict(), got {type(state).__name__}; "
+                f"other arguments are given by name, such as classes=10"
+            )
         self.model, self.state, self.rng = model, state, np.random.default_rng(seed)
         shared = _recorded.get()
         self.values: dict[str, Array] = {} if shared is None else shared

@@ -27,7 +27,8 @@ def quicknet(state: Mapping[str, Any] | None = None, *, size: int = 224, classes
     >>> qa.nn.models.quicknet(size=32, classes=10)(np.zeros((1, 3, 32, 32), np.uint8)).shape
     (1, 10)
     """
-    checks.integer("quicknet", "size", size, 32)
+    if -(-checks.integer("quicknet", "size", size, 29) // 4) % 8:  # pools round down, convolutions up
+        raise ValueError(f"quicknet: size must be a multiple of 32, or up to 3 less, for five halvings, got {size}")
     r = Recipe("quicknet", Parameters("quicknet", state, seed))
     x = r.conv(r.input((3, size, size)), "stem.conv", _CHANNELS // 8, 3, 2, weights="int8")
     x = r.conv(x, "stem.depthwise", _CHANNELS, 3, 2, groups=_CHANNELS // 8, weights="bytes")

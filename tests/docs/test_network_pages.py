@@ -1,4 +1,4 @@
-"""The examples of docs/onnx.md, docs/detection.md and docs/summary.md print what their comments and tables say."""
+"""The examples of docs/onnx.md, detection.md, nearest-codes.md and summary.md print what their comments say."""
 
 import os
 import re
@@ -28,8 +28,9 @@ def test_onnx(tmp_path, capsys):
     assert printed == [line.split(")  # ")[1] for line in code.splitlines() if line.startswith("print(")]
 
 
-def test_detection(tmp_path, capsys):
-    code = run((DOCS / "detection.md").read_text(), tmp_path)
+@pytest.mark.parametrize("page", ["detection.md", "nearest-codes.md"])
+def test_numpy_alone(page, tmp_path, capsys):
+    code = run((DOCS / page).read_text(), tmp_path)
     printed = capsys.readouterr().out.splitlines()
     assert printed == [line.split(")  # ")[1] for line in code.splitlines() if line.startswith("print(")]
 

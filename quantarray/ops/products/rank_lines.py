@@ -71,7 +71,8 @@ def _slopes(at: Array, rank: Array, inside: Array) -> Array:
             middle = (right_width - width + rise * left - right_rise * right) / (rise - right_rise)
         middle = np.where(rise <= 0, left, np.where(right_rise >= 0, right, np.clip(middle, left, right)))
         middle_width, middle_rise = tangent(middle)
-        if (middle_width > 8 * _MARGIN * middle).all():
+        none = width + rise * (middle - left) < 0  # a tangent is above all widths
+        if none.any() or (middle_width > 8 * _MARGIN * middle).all():
             break
         up = middle_rise > 0
         left, width, rise = (np.where(up, *two) for two in ((middle, left), (middle_width, width), (middle_rise, rise)))

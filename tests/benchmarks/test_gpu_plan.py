@@ -109,8 +109,8 @@ def test_a_step_without_what_it_needs_is_skipped(monkeypatch):
     monkeypatch.setattr(steps, "find_spec", lambda name: None)
     monkeypatch.setattr(steps.shutil, "which", lambda name: None)
     for name in ("tests_of_bmma", "first_product", "sweep_of_tiles", "counters", "memcheck"):
-        found = steps._attempt(getattr(steps, name), 10)
-        assert found["status"] == SKIPPED and "needs cupy" in found["why"]
+        report = steps._attempt(getattr(steps, name), 10)
+        assert report["status"] == SKIPPED and "needs cupy" in report["why"]
     assert {"cupy", "pytest", "ncu"} <= set(steps._attempt(steps.versions, 10)["missing"])
 
 

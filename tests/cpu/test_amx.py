@@ -252,19 +252,19 @@ def test_instructions(assembly):
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_inner_loops(assembly, pieces):
     """A word of 16 or 32 pixels by 32 channels loads 3 or 4 tiles for 2 or 4 products: no sum goes through memory."""
-    found = 0
+    products = 0
     for body in loops(assembly):
         names = [name for name, *_ in body]
         registers = {re.findall(r"%tmm(\d)", rest)[-1] for name, rest in body if name == "tdpbusd"}
         if len(registers) != pieces * dot_amx.SIDES:
             continue
-        found += 1
+        products += 1
         assert names.count("tdpbusd") * (pieces + 2) == names.count("tileloadd") * 2 * pieces
         assert not {"tilestored", "tilezero", "ldtilecfg", "tilerelease"} & set(names)
         loaded = {re.findall(r"%tmm(\d)", rest)[-1] for name, rest in body if name == "tileloadd"}
         assert loaded == {"4", "6", "7"} | ({"5"} if pieces == 2 else set())
         assert not [rest for name, rest in body if "%rsp" in rest]
-    assert found
+    assert products
 
 
 # Where it is used
@@ -421,9 +421,9 @@ for kernel, where, unit in (
 def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
     """By Numba as it is; compiled and not run. With no unit nothing of it is there, and with one no other product."""
     features = ",".join(f"+{name}" for name in isa.SETS["amx"][0])
-    made = run(COMPILE, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES=features, NUMBA_CACHE_DIR=str(tmp_path))
-    without, *with_unit = (list(map(int, line.split())) for line in made.stdout.splitlines())
-    assert without[:3] == [0, 0, 0] and without[3] > 0, made.stderr
+    process = run(COMPILE, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES=features, NUMBA_CACHE_DIR=str(tmp_path))
+    without, *with_unit = (list(map(int, line.split())) for line in process.stdout.splitlines())
+    assert without[:3] == [0, 0, 0] and without[3] > 0, process.stderr
     assert len(with_unit) == 2
     assert all(all(counts[:3]) and counts[3] == 0 for counts in with_unit)
 

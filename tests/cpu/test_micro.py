@@ -54,7 +54,7 @@ def compiled(name):
 
 
 def drawn_origins(rng):
-    """Of a tile: 4 pixels, or fewer and then the last again."""
+    """Draw the origins of a tile: 4 pixels, or fewer and then the last again."""
     return rng.permutation(20)[np.minimum(np.arange(TILE), rng.integers(0, TILE))]
 
 
@@ -413,8 +413,8 @@ BESIDE = {
 def test_other_cpus(name, request):
     """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, for
     a matrix unit whose instructions are carried out by a handler of their traps, or for one in memory."""
-    made = beside.result(request)
-    assert made.returncode == 0, made.stdout[-3000:]
+    process = beside.result(request)
+    assert process.returncode == 0, process.stdout[-3000:]
 
 
 def test_unknown_choice():

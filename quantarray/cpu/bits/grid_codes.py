@@ -6,7 +6,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...core.format import MAX_BITS
-from ..llvm.vectors import F64, I8, I32, I64, const, lanes_of, place_of, pointer, splat
+from ..llvm.vectors import F64, I8, I32, I64, const, joined, lanes_of, place_of, pointer, splat
 from ..llvm.widening import load_64
 
 _AT_ONCE = 16  # values whose arithmetic is written together: 64 would need more registers than there are
@@ -44,7 +44,7 @@ def grid_masks(typingctx, values, at, start, factor, step, shifts, low, high, do
     def codegen(context, builder, signature, args):
         to = pointer(context, builder, signature, args, 9, const(0))
         codes = [part for _, part in _codes(context, builder, signature, args)]
-        codes = _joined(builder, _joined(builder, *codes[:2]), _joined(builder, *codes[2:]))
+        codes = joined(builder, codes)
         for plane in range(MAX_BITS):
             with builder.if_then(builder.icmp_signed("<", const(plane), args[10])):
                 bit = builder.and_(codes, splat(builder, I8(1 << plane), 64))
@@ -70,12 +70,6 @@ def _codes(context, builder, signature, args):
         whole = builder.select(builder.fcmp_ordered(">", whole, low), whole, low)
         whole = builder.select(builder.fcmp_ordered("<", whole, high), whole, high)
         yield lane, builder.trunc(builder.fptosi(builder.fsub(whole, low), _NUMBERS), _BYTES)
-
-
-def _joined(builder, a, b):
-    """Join two vectors: the lanes of a, then those of b."""
-    count = 2 * a.type.count
-    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, count), list(range(count))))
 
 
 def _rounded(builder, how, vector):

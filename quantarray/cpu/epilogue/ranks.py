@@ -22,9 +22,8 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
 
     Rank l is the number of t with values[start + l] > thresholds[t, at + l]. There are 2**planes - 1 thresholds for
     words[planes rows words]; they ascend in t, and NaN among them is below all. Bits are flipped where those of `flip`
-    are ones. All arrays are C-contiguous and indexed flat, values and thresholds int32, int64, float32 or
-    float64 alike. Where
-    there are lines[:, at + l], of `rank_lines.py`, ranks lie on them.
+    are ones. Where there are lines[:, at + l], of `rank_lines.py`, ranks lie on them. All arrays are C-contiguous and
+    indexed flat, values and thresholds int32, int64, float32 or float64 alike.
     """
     i64 = types.int64
     signature = types.void(values, i64, thresholds, lines, i64, types.uint64, i64, i64, words, i64)

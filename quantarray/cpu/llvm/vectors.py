@@ -63,10 +63,11 @@ def lanes_of(builder, vector, first, count):
 
 
 def joined(builder, vectors):
-    """Join vectors of one type, a power of two of them, into one."""
+    """Join a power of two of vectors of one type into one: the lanes of the first, then those of the second, .."""
     while len(vectors) > 1:
-        order = ir.Constant(ir.VectorType(I32, 2 * vectors[0].type.count), list(range(2 * vectors[0].type.count)))
-        vectors = [builder.shuffle_vector(a, b, order) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+        count = 2 * vectors[0].type.count
+        order = ir.Constant(ir.VectorType(I32, count), list(range(count)))
+        vectors = [builder.shuffle_vector(*pair, order) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
     return vectors[0]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 
-SEARCHED = 15  # thresholds up to which a search takes as long
+_SEARCHED = 15  # thresholds up to which a search takes as long
 NO_LINES = np.zeros((0, 0))
 _FAR = 2.0**35  # sums up to which slope * v in float64 is less than half of _MARGIN * slope from the exact product
 _MARGIN = 2.0**-16  # of the slope: how far from an integer a line stays where a rank ends
@@ -25,7 +25,7 @@ def lines_of(thresholds: Array) -> Array:
     >>> lines_of(np.arange(-60, 33, 3, dtype=np.int32)[:, None])[0].round(2)
     array([0.33])
     """
-    if thresholds.dtype.kind == "f" or len(thresholds) <= SEARCHED or not thresholds.size:
+    if thresholds.dtype.kind == "f" or len(thresholds) <= _SEARCHED or not thresholds.size:
         return NO_LINES
     ends, rank = np.iinfo(thresholds.dtype), np.arange(1.0, len(thresholds) + 1)[:, None]
     least = (thresholds == ends.min).sum(axis=0)
@@ -71,8 +71,8 @@ def _slopes(at: Array, rank: Array, inside: Array) -> Array:
             middle = (right_width - width + rise * left - right_rise * right) / (rise - right_rise)
         middle = np.where(rise <= 0, left, np.where(right_rise >= 0, right, np.clip(middle, left, right)))
         middle_width, middle_rise = tangent(middle)
-        none = width + rise * (middle - left) < 0  # a tangent is above all widths
-        if none.any() or (middle_width > 8 * _MARGIN * middle).all():
+        bound = width + rise * (middle - left)  # a tangent is above all widths
+        if (bound < 0).any() or (middle_width > 8 * _MARGIN * middle).all():
             break
         up = middle_rise > 0
         left, width, rise = (np.where(up, *two) for two in ((middle, left), (middle_width, width), (middle_rise, rise)))

@@ -11,9 +11,9 @@ from quantarray.ops.products.rank_lines import lines_of
 BITS = 5, 6, 7, 8
 
 
-def even(rng, count, channels, dtype, most=1e6):
+def even(rng, count, channels, dtype):
     """Thresholds [count channels] of uniform quantisers of any step and zero point, as integers."""
-    step = 10 ** rng.uniform(-2, np.log10(most), channels)
+    step = 10 ** rng.uniform(-2, 6, channels)
     zero = rng.normal(size=channels) * step * rng.choice([1, 100, 1000])
     ends = np.iinfo(dtype)
     at = np.floor(step * (np.arange(count)[:, None] + 0.5 - count / 2) + zero)

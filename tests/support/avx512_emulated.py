@@ -1,0 +1,37 @@
+"""Count as with VPOPCNTDQ on a CPU without it: imported before the package's kernels, in a process of its own.
+
+Vectors of 512 bits are LLVM's, which splits them into this CPU's; what is assembly in `popcount/majorities.py` is
+written here as LLVM's operations. Kernels so compiled need a cache folder of their own (NUMBA_CACHE_DIR).
+"""
+
+
+from quantarray.cpu.runtime import isa
+
+isa.NAME = isa.COUNTING = "avx512"
+
+from quantarray.cpu.llvm.vectors import I32, const, splat  # noqa: E402  # which the choice above is read by
+from quantarray.cpu.popcount import majorities  # noqa: E402
+
+
+def add_majorities(builder, place, sums, column, ones=None):
+    """Return what `majorities.add_majorities` returns."""
+    row, (pointer, *index) = sums[0].type, place
+    at = builder.bitcast(builder.gep(pointer, index) if index else pointer, row.element.as_pointer())
+    a, beside = builder.load(at), builder.load(builder.gep(at, [const(1)]))
+    both = builder.xor(a, beside) if row.element == I32 else beside
+    results = [
+        builder.add(total, builder.ctpop(_majority(builder, builder.xor(b, splat(builder, a, row.count)), alike, both)))
+        for total, b, alike in zip(sums, column[::2], column[1::2], strict=True)
+    ]
+    if ones is not None:
+        total, either = ones
+        results.append(builder.add(total, builder.ctpop(builder.or_(both, builder.and_(a, either)))))
+    return results
+
+
+def _majority(builder, one, other, scalar):
+    third = splat(builder, scalar, one.type.count)
+    return builder.or_(builder.and_(one, other), builder.and_(builder.or_(one, other), third))
+
+
+majorities.add_majorities = add_majorities

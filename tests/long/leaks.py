@@ -91,14 +91,14 @@ def blocks() -> tuple[int, int]:
     return stats.alloc - stats.free, stats.mi_alloc - stats.mi_free
 
 
-def lost(call: Callable[[], Any]) -> int:
-    """Return by how many blocks 100 calls grow after 100 others."""
-    before = None
+def lost(call: Callable[[], Any], times: int = _CALLS) -> int:
+    """Return by how many blocks so many calls grow after as many others."""
+    counts = []
     for _ in range(2):
-        for _ in range(_CALLS):
+        for _ in range(times):
             call()
-        before, after = blocks() if before is None else before, blocks()
-    return max(b - a for a, b in zip(before, after, strict=True))
+        counts.append(blocks())
+    return max(after - before for before, after in zip(*counts, strict=True))
 
 
 def resident() -> int:

@@ -4,7 +4,6 @@ Vectors of 512 bits are LLVM's, which splits them into this CPU's; what is assem
 written here as LLVM's operations. Kernels so compiled need a cache folder of their own (NUMBA_CACHE_DIR).
 """
 
-
 from quantarray.cpu.runtime import isa
 
 isa.NAME = isa.COUNTING = "avx512"

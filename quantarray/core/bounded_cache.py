@@ -48,7 +48,7 @@ def _nbytes(entry: Any) -> int:
 
 
 def cached(function: Callable[..., R]) -> Callable[..., R]:
-    """Cache the arrays that a function returns, by its arguments: of 256 calls, and at most 32 MiB.
+    """Store the arrays that a function returns, by its arguments: of 256 calls, and at most 32 MiB.
 
     `functools.lru_cache` counts entries alone: those of 256 images of 1000x1000 pixels took 9 GB.
     """

@@ -47,7 +47,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class _Signals:
-    """Signal handlers of Python wait between `hold` and `release`, and run in `deliver`, all in the main thread.
+    """A set of signal handlers that wait from `hold` to `release` and run in `deliver`, all in the main thread.
 
     That of KeyboardInterrupt does not wait: it calls nothing, and a compilation may be interrupted.
     """

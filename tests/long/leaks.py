@@ -131,11 +131,17 @@ def run(rng: np.random.Generator) -> str:
 
 
 def prepare() -> None:
-    """Check that calls of all public functions and methods are drawn, and that Numba counts its blocks."""
+    """Check that calls of all public functions and methods are drawn, and that Numba counts what it allocates."""
     warnings.simplefilter("ignore")
     calls.check_names()
     qa.linear(_ROWS, _W1)
     assert blocks() > (0, 0), "Numba counts nothing: set NUMBA_NRT_STATS=1"
 
 
-PROOF = Proof(run, count=20, seconds=3600.0, prepare=prepare, environment={"NUMBA_NRT_STATS": "1"})
+def verdict(counts: dict[str, int]) -> str | None:
+    return None if counts else "no round of all operations came to its end"
+
+
+PROOF = Proof(
+    run, count=20, seconds=3600.0, stretch=5, prepare=prepare, environment={"NUMBA_NRT_STATS": "1"}, verdict=verdict
+)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -136,8 +137,7 @@ def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int
     return total // 2, total - total // 2
 
 
-@dataclass(frozen=True)
-class Classes:
+class Classes(NamedTuple):
     """A window's border classes.
 
     `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class lie

@@ -4,6 +4,9 @@ Vectors of 512 bits are LLVM's, which splits them into this CPU's; what is assem
 written here as LLVM's operations. Kernels so compiled need a cache folder of their own (NUMBA_CACHE_DIR).
 """
 
+from llvmlite import ir
+from numba.core import cgutils
+
 from quantarray.cpu.runtime import isa
 
 isa.NAME = isa.COUNTING = "avx512"
@@ -19,7 +22,7 @@ def add_majorities(builder, place, sums, column, ones=None):
     a, beside = builder.load(at), builder.load(builder.gep(at, [const(1)]))
     both = builder.xor(a, beside) if row.element == I32 else beside
     results = [
-        builder.add(total, builder.ctpop(_majority(builder, builder.xor(b, splat(builder, a, row.count)), alike, both)))
+        builder.add(total, _ones(builder, builder.xor(b, splat(builder, a, row.count)), alike, both))
         for total, b, alike in zip(sums, column[::2], column[1::2], strict=True)
     ]
     if ones is not None:
@@ -28,9 +31,13 @@ def add_majorities(builder, place, sums, column, ones=None):
     return results
 
 
-def _majority(builder, one, other, scalar):
-    third = splat(builder, scalar, one.type.count)
-    return builder.or_(builder.and_(one, other), builder.and_(builder.or_(one, other), third))
+def _ones(builder, one, other, scalar):
+    """popcount(majority(one, other, scalar)) in each lane of vectors; the scalar goes to all."""
+    row, third = one.type, splat(builder, scalar, one.type.count)
+    majority = builder.or_(builder.and_(one, other), builder.and_(builder.or_(one, other), third))
+    name = f"llvm.ctpop.v{row.count}i{row.element.width}"
+    count = cgutils.get_or_insert_function(builder.module, ir.FunctionType(row, [row]), name)
+    return builder.call(count, [majority])
 
 
 majorities.add_majorities = add_majorities

@@ -4,15 +4,18 @@ Vectors of 512 bits are LLVM's, which splits them into this CPU's; what is assem
 written here as LLVM's operations. Kernels so compiled need a cache folder of their own (NUMBA_CACHE_DIR).
 """
 
+from importlib import import_module
+
 from llvmlite import ir
 from numba.core import cgutils
 
+from quantarray.cpu.llvm.vectors import I32, const, splat
+from quantarray.cpu.popcount import majorities
 from quantarray.cpu.runtime import isa
 
-isa.NAME = isa.COUNTING = "avx512"
-
-from quantarray.cpu.llvm.vectors import I32, const, splat  # noqa: E402  # which the choice above is read by
-from quantarray.cpu.popcount import majorities  # noqa: E402
+for name in ("bits.search_tree", "epilogue.ranks"):  # have instructions of AVX-512 for it, and stay this CPU's
+    import_module(f"quantarray.cpu.{name}")
+isa.NAME = isa.COUNTING = "avx512"  # before modules are imported that read it
 
 
 def add_majorities(builder, place, sums, column, ones=None):

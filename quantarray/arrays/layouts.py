@@ -10,7 +10,6 @@ been used for the longest time is dropped first; a thread that computes with it 
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..backends.registry import empty, kernel
-from ..core.forks import wait_for
+from ..core.forks import Uninterrupted, wait_for
 from ..core.format import WORD, locked
 
 _ROOM, _SHARE = 1 << 18, 16  # for sums and constants of outputs, and layouts of small arrays: bytes, or a part
@@ -28,7 +27,7 @@ _GEOMETRY = ("Plan", "Squares", "Frame", "PairedRows")  # of `kernels/operands.p
 _BY_PIXEL = {"Rescale": ("kinds",), "Finish": ("thresholds", "flip", "toggles", "lines")}
 _LEAVES = ("DType", "Window", "Thresholds", "Layouts")
 
-_lock = threading.RLock()  # of all arrays, for microseconds: one that forks can wait for
+_lock = Uninterrupted()  # of all arrays, for microseconds
 wait_for(_lock)
 
 

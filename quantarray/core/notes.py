@@ -22,8 +22,12 @@ def is_set(notes: Array) -> bool:
 def listing() -> Iterator[list[Array]]:
     """Give the list of notes that this thread reads inside."""
     read: list[Array] = []
+    outer = _readers.get(get_ident())  # that of a call which a signal's handler interrupts
     _readers[get_ident()] = read
     try:
         yield read
     finally:
-        del _readers[get_ident()]
+        if outer is None:
+            del _readers[get_ident()]
+        else:
+            _readers[get_ident()] = outer

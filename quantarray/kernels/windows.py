@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import chain, pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
+from ..core.bounded_cache import cached
 from ..core.dtypes import Array
 from ..core.forks import cached_property
 from ..core.format import RUN_WORDS
@@ -136,8 +137,7 @@ def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int
     return total // 2, total - total // 2
 
 
-@dataclass(frozen=True)
-class Classes:
+class Classes(NamedTuple):
     """A window's border classes.
 
     `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class lie
@@ -151,7 +151,7 @@ class Classes:
     counted: Array
 
 
-@lru_cache(maxsize=256)
+@cached
 def classes(window: Window) -> Classes:
     """Find the border classes of a window, and where each output pixel's window begins."""
     inside, counted = [np.ones(1, bool)], np.ones(1, np.int64)
@@ -178,7 +178,7 @@ def _classes_of_axis(window: Window, axis: int) -> tuple[Array, Array, Array, Ar
     return kinds[:, :k], kinds[:, k:].sum(axis=1), of.reshape(-1), start
 
 
-@lru_cache(maxsize=256)
+@cached
 def tile_count(window: Window, images: int, tile: int) -> int:
     """Count the tiles of all images, each with pixels of one class."""
     together = images_of_a_tile(images, tile)
@@ -194,7 +194,7 @@ def tap_offsets(window: Window) -> Array:
     return offset
 
 
-@lru_cache(maxsize=256)
+@cached
 def stretches(window: Window, most: int) -> Array:
     """Find stretches of neighbouring output pixels of one class whose windows begin at neighbouring input pixels, at
     most so many.
@@ -230,7 +230,7 @@ def counted(window: Window, axes: int) -> Array:
     return np.repeat(inside.reshape(len(inside), -1, beside).any(axis=2), beside, axis=1)
 
 
-@lru_cache(maxsize=256)
+@cached
 def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> Plan:
     """Cut the window into tiles of output pixels and runs of words, for pixels of `groups` times `words` words.
 
@@ -257,7 +257,7 @@ def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> P
     )
 
 
-@lru_cache(maxsize=256)
+@cached
 def squares(window: Window, words: int, groups: int) -> Squares:
     """Cut a 3x3 window at stride 1 into squares of 2 by 2 output pixels, for pixels of `groups` times `words` words."""
     (height, width), (rows, columns) = window.image, window.output
@@ -277,7 +277,7 @@ def squares(window: Window, words: int, groups: int) -> Squares:
     )
 
 
-@lru_cache(maxsize=256)
+@cached
 def frame(window: Window, words: int, images: int) -> Frame:
     """Lay a window at stride 1 out over some images, for pixels of `words` words."""
     together, borders = window.together(images), classes(window)
@@ -339,7 +339,7 @@ def _parts(at: int, weight: int, length: int) -> Iterator[tuple[int, int, int]]:
         yield at + start, weight + start, min(RUN_WORDS, length - start)
 
 
-@lru_cache(maxsize=64)
+@cached
 def row_plan(rows: int, words: int, part_words: int, tile: int) -> Plan:
     """Plan rows of a matrix as pixels of one class; the contraction in parts of `part_words` words."""
     pixels, counts = _tiles(np.arange(rows), tile)

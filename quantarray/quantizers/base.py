@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ class Quantizer(ABC):
         return None
 
 
-@cache
+@lru_cache(256)  # classes that a caller writes in a loop are not stored for ever
 def declares(scheme: type[Quantizer], name: str, over: str) -> bool:
     """True where a class defines a method `name`, or inherits it together with the `over` that it speaks for."""
     first = next(one for one in scheme.__mro__ if name in vars(one) or over in vars(one))

@@ -155,12 +155,17 @@ def described(a: Any) -> str:
     return f"{a.dtype} {a.shape}" if isinstance(a, np.ndarray) else repr(a)[:80]
 
 
-def prepare() -> None:
-    """Check that calls of all public functions and methods are drawn, register the listener, and start threads."""
+def check_names() -> None:
+    """Check that calls of all public functions and methods are drawn."""
     functions = {n for n in qa.__all__ if callable(getattr(qa, n)) and not isinstance(getattr(qa, n), type)}
     methods = {n for n in dir(qa.QuantArray) if n[0] != "_" and callable(getattr(qa.QuantArray, n))}
     missing = (functions | methods) - {name.partition(" ")[0] for name in OPS}
     assert not missing, f"no calls are drawn of {sorted(missing)}"
+
+
+def prepare() -> None:
+    """Check what is drawn, register the listener, and start threads."""
+    check_names()
     event.register("numba:compile", LISTENER)
     image = qa.encode(np.ones((1, 64, 64, 64), int), values=(-1, 1))
     qa.conv2d(image, image[0, :32].reshape(32, 8, 8, 64)[:, :3, :3], padding=1)

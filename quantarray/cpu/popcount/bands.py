@@ -210,9 +210,9 @@ def _store_words(places, tiles, nth, pair, added, limits, band, to):
 
 
 @inline
-def value_blocks(product, patch, added, band, dots, to):
+def value_blocks(product, patch, added, band, sums, to):
     """Store the values of a patch, a band of blocks at a time."""
-    places = patch.places
+    places, dots = patch.places, sums.total
     for block in range(patch.first, patch.last, BLOCKS):
         near = min(BLOCKS, patch.last - block)
         count_band(product, places, patch.tiles, block, near, added.differ, band)

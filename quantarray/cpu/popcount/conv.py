@@ -96,7 +96,7 @@ def _conv_range(prepared, counts, starts, x, values, words, dealt, worker):
             if _AT_ONCE and compared:
                 mask_blocks(product, patch, added, limits, band, to)
             elif _AT_ONCE and dense:
-                value_blocks(product, patch, added, band, sums.total, to)
+                value_blocks(product, patch, added, band, sums, to)
             else:
                 _tile_blocks(product, patch, added, ones, band, sums, to)
         low += near

@@ -6,7 +6,6 @@ from ...core.format import WORD_BITS
 from ..epilogue.finish import Lanes, flips_and_lanes, or_bits, store_values
 from ..llvm.vectors import LANES, PAIR, TILE
 from ..llvm.views import Counted, Limits, Planes, Rows, RunSpan, View
-from ..runtime.aligned import empty_lines
 from ..runtime.jit import inline
 from .affine import inverted
 from .count_tile import mask_counts, value_counts
@@ -63,12 +62,12 @@ def _flips_and_lanes(flip, lanes):
 
 
 @inline
-def value_blocks(product, patch, added, band, dots, to):
-    """Store the values of a patch, two blocks at a time; takes no `band` and `dots`, which others count into."""
+def value_blocks(product, patch, added, band, sums, to):
+    """Store the values of a patch, two blocks at a time; takes no `band`, which others count into."""
     x, w, plan, places = product.x, product.w, product.plan, patch.places
     plane, size = x.words.shape[1], w.words.shape[2] * LANES
     planes = Planes(x.words, x.terms[0, 0] * plane, x.terms[0, 1], plane)
-    aside = empty_lines(2 * TILE, to.values.dtype).reshape(TILE, PAIR)
+    aside = sums.both
     for block in range(patch.first, patch.last, 2):
         lanes = _pair_of(patch.group, block, patch.last)
         weights = Rows(w.words, (w.terms[0, 0] * w.words.shape[1] + block) * size, size)

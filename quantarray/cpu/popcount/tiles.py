@@ -7,7 +7,7 @@ import numpy as np
 from ...core.format import RUN_PLANES, RUN_WORDS
 from ..epilogue.finish import Lanes
 from ..llvm.masks import popcount
-from ..llvm.vectors import LANES, TILE
+from ..llvm.vectors import LANES, PAIR, TILE
 from ..llvm.views import Counted, Planes, Rows, RunSpan, View
 from ..runtime.aligned import empty_lines
 from ..runtime.jit import inline, inner
@@ -84,6 +84,7 @@ class Sums(NamedTuple):
 
     total: np.ndarray
     spare: np.ndarray  # counts before they are added to the total
+    both: np.ndarray  # [4 64]: the memory of the two, for a tile of two blocks
 
 
 @inline
@@ -192,4 +193,4 @@ def blocks(first, blocks, together, chunk, chunks):
 def empty_dots(like):
     """Allocate the `Sums` of a tile, of the dtype of an array."""
     both = empty_lines(2 * TILE, like.dtype)
-    return Sums(both[:TILE], both[TILE:])
+    return Sums(both[:TILE], both[TILE:], both.reshape(TILE, PAIR))

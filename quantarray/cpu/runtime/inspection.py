@@ -7,7 +7,7 @@ from numba import njit
 from .schedule import Kernel
 
 FORMS = ("llvm", "asm")
-_lock = threading.Lock()  # versions are forgotten by one caller at a time
+_lock = threading.RLock()  # versions are forgotten by one thread at a time
 
 
 def texts(modules, form, run):

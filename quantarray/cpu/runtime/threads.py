@@ -36,13 +36,13 @@ PIECES = 4
 VARIABLE = "QUANTARRAY_THREADS"
 FORCED = ("own", "numba")
 recorders = {}  # of threads, by their identity: functions that `run` calls first, with what it runs
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may call the package while its thread holds it
 _state = {"forked": False, "sought": False, "team": None}
 
 
 def _after_fork():
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _state["forked"] = _state["forked"] or parallel._is_initialized
 
 

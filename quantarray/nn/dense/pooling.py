@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ...core.bounded_cache import cached
 from ...core.dtypes import Array
 from ...ops.products import dense_pooling
 from .windows import Windows, grid, tap
@@ -57,7 +57,7 @@ def counts(a: Attributes, image: tuple[int, ...]) -> Array:
     return _counts(grid(a, image, tuple(a["kernel_shape"])), image, bool(a.get("count_include_pad")))
 
 
-@lru_cache(256)
+@cached
 def _counts(windows: Windows, image: tuple[int, ...], padding_too: bool) -> Array:
     inside = np.ones((1, 1, *image), np.int64)
     once = np.pad(inside, [(0, 0), (0, 0), *windows.counted], constant_values=int(padding_too))

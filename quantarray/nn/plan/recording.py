@@ -90,11 +90,15 @@ def recording() -> Iterator[list[Launched]]:
         dealt = threads.pieces(tasks, workers) if pieces is None else pieces
         launches.append(Launched(kernel, arguments, tasks, workers, dealt, held))
 
+    outer = threads.recorders.get(get_ident())  # that of a call which a signal's handler interrupts
     threads.recorders[get_ident()] = record
     try:
         yield launches
     finally:
-        del threads.recorders[get_ident()]
+        if outer is None:
+            del threads.recorders[get_ident()]
+        else:
+            threads.recorders[get_ident()] = outer
 
 
 def alike(one: list[Launched], other: list[Launched]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,7 +199,7 @@ def _rounded_up(cuts: Array, axis: int, dtype: np.dtype[Any]) -> Array:
     return np.ascontiguousarray(np.where(near < last, np.nextafter(near, dtype.type(np.inf)), near))
 
 
-@cache
+@lru_cache(256)  # classes that a caller writes in a loop are not stored for ever
 def of_package(scheme: type) -> bool:
     """True for a scheme of the package; one of the caller's may depend on more than its attributes."""
     return issubclass(scheme, Quantizer) and scheme.__module__.startswith("quantarray.")

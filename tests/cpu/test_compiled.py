@@ -55,6 +55,7 @@ def compiled_in(folder):
     return {Path(file).relative_to(folder) for file in json.loads(done.stdout) if file.startswith(str(folder))}
 
 
+@pytest.mark.full
 def test_kernels_on_disk_belong_to_the_texts_they_are_made_of(copy_of_package):
     one = copy_of_package("one")
     first = compiled_in(one)
@@ -72,6 +73,7 @@ def test_kernels_on_disk_belong_to_the_texts_they_are_made_of(copy_of_package):
     assert compiled_in(one) == users
 
 
+@pytest.mark.full
 def test_old_kernels_are_removed(copy_of_package):
     one = copy_of_package("one")
     compiled_in(one)
@@ -103,7 +105,8 @@ def test_import_closures_are_those_of_the_parser():
         while left:
             reached |= left
             paths = [PACKAGE.parent.joinpath(*parts) for one in left for parts in imports(one)]
-            left = {str(end) for path in paths for end in (path.with_suffix(".py"), path / "__init__.py")} & files - reached
+            ends = {str(end) for path in paths for end in (path.with_suffix(".py"), path / "__init__.py")}
+            left = ends & files - reached
         assert closure(file) == sorted(reached), file
     assert len(files) > 100
 
@@ -157,6 +160,7 @@ print(found.dtype == np.int64 and (found == codes @ codes.T).all(), tiles.lanes_
 """
 
 
+@pytest.mark.full
 def test_kernels_are_made_of_parts_from_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NUMBA_OPT", "0")
@@ -198,6 +202,7 @@ print(len(list(filter(None, found.values()))), *(f.__name__ for f, given in foun
 """
 
 
+@pytest.mark.full
 def test_functions_that_count_no_references_return_no_arrays(tmp_path, monkeypatch):
     """Whose caller would take them for its own, and give their memory back once too often."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))

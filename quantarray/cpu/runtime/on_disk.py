@@ -73,7 +73,7 @@ def _described(of):
 
 
 class _Index(IndexDataCacheFile):
-    """The list of a function's versions, empty where it was written for other texts."""
+    """List a function's versions, none where they were compiled from other texts."""
 
     def __init__(self, cache_path, filename_base, text):
         super().__init__(cache_path, filename_base, source_stamp=None)
@@ -91,7 +91,7 @@ class _Index(IndexDataCacheFile):
 
 
 class _GivenFolder(CompileResultCacheImpl._locator_classes[0]):
-    """The folder that `NUMBA_CACHE_DIR` names, in which all copies of the package share kernels of the same text."""
+    """Use the folder that `NUMBA_CACHE_DIR` names: all copies of the package share kernels of the same text there."""
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file):
@@ -106,7 +106,7 @@ class _Kernels(CompileResultCacheImpl):
 
 
 class KernelCache(FunctionCache):
-    """The versions of one function on disk.
+    """Keep the versions of one function on disk.
 
     Their keys are texts. Numba's are types, and reading its list of versions raises where a class is gone.
     """

@@ -1,4 +1,8 @@
-"""Settings of the property tests.
+"""Which tests run, by how many processes, and settings of the property tests.
+
+`python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
+code, peaks of memory, type checkers, kernels compiled from scratch. `--full` runs all, and so does naming files. Both
+take their tests from one queue, by two processes.
 
 Two hypothesis profiles: "ci", the default, tries 100 examples a test, the same ones every time. With the environment
 variable QUANTARRAY_EXAMPLES=2000 the profile "long" tries 2000, new ones every time; what it finds is kept in
@@ -8,7 +12,6 @@ other number is taken.
 
 import os
 
-import beside
 import numba
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,21 +26,29 @@ settings.register_profile("short", max_examples=20, deadline=None, derandomize=T
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 
+_PROCESSES = 2  # each of whose calls may take all cores
 examples = os.environ.get("QUANTARRAY_EXAMPLES", "100")
 settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 
 
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: beside.wanted(item) is not None)
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="run the tests marked `full`, too")
 
 
-def pytest_collection_finish(session):
-    if not session.config.option.collectonly:
-        beside.start(session.items)
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks
+def pytest_cmdline_main(config):
+    if config.args_source != pytest.Config.ArgsSource.TESTPATHS:
+        config.option.full = True
+    elif config.pluginmanager.hasplugin("xdist") and config.option.numprocesses is None:
+        config.option.numprocesses, config.option.dist = _PROCESSES, "worksteal"
 
 
-def pytest_sessionfinish():
-    beside.stop()
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.get_closest_marker("full") is None)  # the longest first
+    if not config.option.full:
+        first = sum(item.get_closest_marker("full") is not None for item in items)
+        config.hook.pytest_deselected(items=items[:first])
+        del items[:first]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -288,8 +288,11 @@ def main() -> int:
 
 
 def holds(o: Outcome) -> bool:
-    """Return True if a layer has no wrong code or sum, and at most 1 code in 10^4 differs."""
-    return not o.wrong and not o.wrong_sums and o.different <= math.ceil(o.count * FEW)
+    """Return True if a layer has no wrong code or sum, and at most 1 code in 10^4 differs where theirs is the nearer.
+
+    How many of theirs are not depends on the order in which the BLAS of a machine sums floats.
+    """
+    return not o.wrong and not o.wrong_sums and o.different - o.ours_nearer <= math.ceil(o.count * FEW)
 
 
 if __name__ == "__main__":

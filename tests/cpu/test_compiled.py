@@ -1,67 +1,144 @@
-"""Compiled functions on disk, after what they were made of has changed."""
+"""Compiled functions on disk, after what they are made of has changed, and in parts."""
 
+import ast
+import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-from quantarray.cpu.runtime.jit import sources
+from quantarray.cpu.runtime.on_disk import PACKAGE, closure
+
+ENCODE = """
+import json
+import numpy as np
+from numba.core import event
+
+compiled = set()
+
+class Listener(event.Listener):
+    def on_start(self, started):
+        compiled.add(started.data["dispatcher"].py_func.__code__.co_filename)
+
+    def on_end(self, ended):
+        pass
+
+event.register("numba:compile", Listener())
+import quantarray as qa
+
+assert qa.encode(np.array([0, 1, 1, 0, 1]), (0, 1)).sum() == 3
+print(json.dumps(sorted(compiled)))
+"""
+
+
+@pytest.fixture
+def copy_of_package(tmp_path, monkeypatch):
+    """Return a function that copies the package to a folder of a name; kernels of all copies are kept in one folder."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setenv("NUMBA_OPT", "0")
+
+    def copy(name):
+        shutil.copytree(PACKAGE, tmp_path / name / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+        return tmp_path / name
+
+    return copy
+
+
+def compiled_in(folder):
+    """Return the files of a copy of the package whose functions a first call compiles, in a new process."""
+    command = [sys.executable, "-B", "-c", ENCODE]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return {Path(file).relative_to(folder) for file in json.loads(done.stdout) if file.startswith(str(folder))}
+
+
+@pytest.mark.full
+def test_kernels_on_disk_belong_to_the_texts_they_are_made_of(copy_of_package):
+    one = copy_of_package("one")
+    first = compiled_in(one)
+    assert len(first) > 2
+    assert compiled_in(one) == set()
+    for file in one.rglob("*.py"):
+        os.utime(file, (1e9, 1e9))
+    assert compiled_in(one) == set()
+    assert compiled_in(copy_of_package("other")) == set()
+    changed = Path("quantarray/cpu/llvm/masks.py")
+    with (one / changed).open("a") as file:
+        file.write("# a comment\n")
+    users = {file for file in first if str(ROOT / changed) in closure(str(ROOT / file))}
+    assert 0 < len(users) < len(first)
+    assert compiled_in(one) == users
+
+
+@pytest.mark.full
+def test_old_kernels_are_removed(copy_of_package):
+    one = copy_of_package("one")
+    compiled_in(one)
+    kept = sorted((one.parent / "kernels").rglob("*.nbc"))
+    for file in (one / "quantarray/cpu").rglob("*.py"):
+        file.write_text(file.read_text() + "# a comment\n")
+    compiled_in(one)
+    left = sorted((one.parent / "kernels").rglob("*.nbc"))
+    assert len(left) == len(kept)
+    assert not set(left) & set(kept)
+
+
+def imports(file):
+    """Return the files of kernels that a file imports, by Python's own parser."""
+    for node in ast.walk(ast.parse(Path(file).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = Path(file).relative_to(PACKAGE.parent).parts[: -node.level] if node.level else ()
+            module = [*package, *(node.module or "").split(".")]
+            yield from ([*filter(None, module), *name] for name in ([], *([alias.name] for alias in node.names)))
+
+
+def test_import_closures_are_those_of_the_parser():
+    folders = [PACKAGE / name for name in ("core", "kernels", "cpu")]
+    files = {str(file) for folder in folders for file in folder.rglob("*.py")}
+    for file in files:
+        reached, left = set(), {file}
+        while left:
+            reached |= left
+            paths = [PACKAGE.parent.joinpath(*parts) for one in left for parts in imports(one)]
+            ends = {str(end) for path in paths for end in (path.with_suffix(".py"), path / "__init__.py")}
+            left = ends & files - reached
+        assert closure(file) == sorted(reached), file
+    assert len(files) > 100
+
 
 TYPES = """
 from typing import NamedTuple
 class {name}(NamedTuple):
     value: int
-made = {name}({value})
+value = {name}({value})
 """
 USES = """
-import sys
-from quantarray.cpu.runtime import jit as compiled
-compiled.SOURCES = sys.argv[1]
+from quantarray.cpu.runtime import jit
 import types_of
 
-@compiled.entry
-def value_of(given):
-    return given.value
+@jit.entry
+def value_of(one):
+    return one.value
 
-print(value_of(types_of.made), *value_of.stats.cache_hits.values())
+print(value_of(types_of.value), *value_of.stats.cache_hits.values())
 """
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """What the program prints, with types of a name and sources of another."""
+def test_kernels_of_a_class_that_is_gone_are_passed_over(tmp_path, monkeypatch):
+    """Numba's own list of versions raises AttributeError where a class that it names is gone."""
     (tmp_path / "uses.py").write_text(USES)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
-
-    def run(name, told):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name, printed in (("First", ["5"]), ("First", ["5", "1"]), ("Second", ["6"]), ("Second", ["6", "1"])):
         (tmp_path / "types_of.py").write_text(TYPES.format(name=name, value=len(name)))
-        return subprocess.run(
-            [sys.executable, "-B", "uses.py", told], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-
-    return run
-
-
-def test_functions_are_kept_until_their_sources_change(run):
-    assert run("First", "one").stdout.split() == ["5"]
-    assert run("First", "one").stdout.split() == ["5", "1"]  # from disk
-    assert run("Second", "two").stdout.split() == ["6"]
-    assert run("Second", "two").stdout.split() == ["6", "1"]
-
-
-def test_sources_are_all_files_that_kernels_are_made_of(tmp_path):
-    made = tmp_path / "cpu" / "llvm" / "masks.py"
-    made.parent.mkdir(parents=True)
-    made.write_text("a")
-    other = tmp_path / "kernels" / "contract.py"
-    other.parent.mkdir()
-    other.write_text("b")
-    found = {sources(tmp_path)}
-    assert sources(tmp_path) in found
-    for file in (made, other):
-        file.write_text("more")
-        found.add(sources(tmp_path))
-    assert len(found) == 3
+        command = [sys.executable, "-B", "uses.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == printed
 
 
 ONE = """
@@ -83,6 +160,7 @@ print(found.dtype == np.int64 and (found == codes @ codes.T).all(), tiles.lanes_
 """
 
 
+@pytest.mark.full
 def test_kernels_are_made_of_parts_from_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NUMBA_OPT", "0")
@@ -124,6 +202,7 @@ print(len(list(filter(None, found.values()))), *(f.__name__ for f, given in foun
 """
 
 
+@pytest.mark.full
 def test_functions_that_count_no_references_return_no_arrays(tmp_path, monkeypatch):
     """Whose caller would take them for its own, and give their memory back once too often."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))

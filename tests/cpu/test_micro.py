@@ -3,14 +3,13 @@
 from functools import cache
 from importlib import import_module
 
-import beside
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 from paths import SUPPORT, path_of
-from processors import AVX2, AVX512BW, FEATURES, PLAYED, run
+from processors import AVX2, AVX512BW, FEATURES, PLAYED, pytest_of, run
 
 from quantarray.cpu.depthwise.pairs import pair_pixels
 from quantarray.cpu.int8.copy_windows import HALF, copy_windows
@@ -399,22 +398,17 @@ CHAPTERS = {
 }
 # (options, environment): pytest's handler of faults would take the place of the processor's
 MORE = {"amx": (["-p", "no:faulthandler", "-p", "tile_processor"], {"PYTHONPATH": str(SUPPORT)})}
-BESIDE = {
-    f"test_other_cpus[{name}]": (
-        [*options, *(path_of(f"test_{chapter}.py") for chapter in CHAPTERS[name])],
-        {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | environment,
-    )
-    for name in OTHERS
-    for options, environment in [MORE.get(name, ([], {}))]
-}
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_cpus(name, request):
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "chapter"), [(name, chapter) for name in OTHERS for chapter in CHAPTERS[name]])
+def test_other_cpus(name, chapter):
     """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, for
     a matrix unit whose instructions are carried out by a handler of their traps, or for one in memory."""
-    process = beside.result(request)
-    assert process.returncode == 0, process.stdout[-3000:]
+    options, environment = MORE.get(name, ([], {}))
+    more = {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | environment
+    done = pytest_of([*options, path_of(f"test_{chapter}.py")], more)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_unknown_choice():

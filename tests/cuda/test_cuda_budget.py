@@ -14,6 +14,7 @@ from quantarray.backends.diagnosis import version_of
 from quantarray.cuda.runtime import isa, launch
 
 pytestmark = [
+    pytest.mark.full,
     needs_toolkit,
     pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator compiles nothing"),
 ]

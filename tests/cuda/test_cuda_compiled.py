@@ -21,6 +21,7 @@ from quantarray.ops.products import calls, depthwise_taps, epilogue, pooling, se
 from quantarray.ops.products.lanes import GroupLanes
 
 pytestmark = [
+    pytest.mark.full,
     needs_toolkit,
     pytest.mark.skipif("NUMBA_ENABLE_CUDASIM" in os.environ, reason="the simulator compiles nothing"),
 ]

@@ -8,6 +8,7 @@ import pytest
 
 import quantarray as qa
 
+pytestmark = pytest.mark.full
 MIB = 2**20
 BOUND = 2
 SMALL = 4 * MIB  # what the machinery of a call may take besides: blocks in work, tables, compiled kernels

@@ -16,6 +16,7 @@ from quantarray.ops.statistical import searching, sets
 from quantarray.ops.words import conversion
 from quantarray.ops.words import level_tables as tables
 
+pytestmark = pytest.mark.full
 MIB = 2**20
 RNG = np.random.default_rng(0)
 REDUCTIONS = "sum mean var max min any all count_nonzero".split()

@@ -47,6 +47,7 @@ def run(command, **settings):
     return done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("checker", [mypy, pyright], ids=["mypy", "pyright"])
 def test_checkers_pass_what_is_right_and_find_what_is_wrong(checker, tmp_path):
     lines = WRONG.read_text().splitlines()

@@ -68,15 +68,17 @@ def names(source):
             yield getattr(node, "lineno", 0), name
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_docstrings_begin_with_a_verb_or_a_formula(file):
-    wrong = [(name, words) for name, well, words in docstrings((ROOT / file).read_text(encoding="utf-8")) if not well]
+def sources():
+    return ((file, (ROOT / file).read_text(encoding="utf-8")) for file in FILES)
+
+
+def test_docstrings_begin_with_a_verb_or_a_formula():
+    wrong = [(file, name, words) for file, text in sources() for name, well, words in docstrings(text) if not well]
     assert not wrong
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_names_say_what_they_hold(file):
-    wrong = [(line, name) for line, name in names((ROOT / file).read_text(encoding="utf-8")) if name in NAMES]
+def test_names_say_what_they_hold():
+    wrong = [(file, line, name) for file, text in sources() for line, name in names(text) if name in NAMES]
     assert not wrong
 
 

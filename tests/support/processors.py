@@ -1,4 +1,4 @@
-"""Features of this CPU, and programs in processes that compile for another."""
+"""Features of this CPU, and programs and tests in processes that compile for another."""
 
 import os
 import platform
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import llvmlite.binding
+from paths import ROOT
 
 from quantarray.cpu.runtime import isa
 
@@ -22,3 +23,10 @@ def run(code, **environment):
     """Run a program in a process whose choice of a CPU is `environment`'s alone."""
     unset = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA_CPU", "QUANTARRAY_CPU"))}
     return subprocess.run([sys.executable, "-c", code], env=unset | environment, capture_output=True, text=True)
+
+
+def pytest_of(arguments, environment):
+    """Run tests in a process whose environment has more, up to the first that fails."""
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *arguments]
+    unset = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}  # of this run's process
+    return subprocess.run(command, env=unset | environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)

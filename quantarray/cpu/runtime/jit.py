@@ -3,16 +3,12 @@
 Numba writes each function two wrappers, by which Python and C call it, and compiles them too: a sixth of the time that
 the first convolution on a machine takes, for functions that only compiled ones call.
 
-Numba takes a compiled function from disk while the file that defines it is as it was then. But one function is compiled
-from several files, and the list of its versions names types of others: after an update it would be a stale one, or
-raise where a type is gone. So it takes them while all files that kernels are made of are as they were.
+Compiled functions are kept on disk by the text of what they are made of (`on_disk`).
 
 Forks wait while a function is compiled, for Numba's and LLVM's locks are held then (`quantarray.core.forks`).
 """
 
 from functools import partial
-from hashlib import sha256
-from pathlib import Path
 
 import llvmlite.binding as llvm
 from numba import njit
@@ -21,23 +17,13 @@ from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 
 from ...core.forks import no_fork, wait_for
-from .atomics import WHY_NOT
+from .on_disk import KernelCache
 
 
-def sources(package):
-    """Return a digest of the sizes and times of all files that a package's kernels are made of."""
-    files = [file for folder in ("core", "kernels", "cpu") for file in (package / folder).rglob("*.py")]
-    stats = ((file.relative_to(package).as_posix(), file.stat()) for file in sorted(files))
-    text = repr([(name, seen.st_size, seen.st_mtime_ns) for name, seen in stats])
-    return sha256(text.encode()).hexdigest()
-
-
-def checked(function):
-    """Let a function that Numba compiles take from disk only versions of the same sources."""
-    files = getattr(getattr(function, "_cache", None), "_cache_file", None)  # none where Numba compiles nothing
-    if files is not None:
-        # of Numba: where a list of versions has another, it is empty
-        files._version = f"{files._version}, {SOURCES}, {WHY_NOT}"
+def stored(function):
+    """Let a function that Numba compiles be kept on disk by the text of the files that it is made of."""
+    if hasattr(function, "_cache"):  # not where Numba compiles nothing
+        function._cache = KernelCache(function.py_func)
     return function
 
 
@@ -71,8 +57,8 @@ class _PartCompiler(Compiler):
 
 def entry(function, _nrt=True, **options):
     """Compile a function that Python calls."""
-    options |= {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
-    return _with_forks_waiting(checked(njit(function, **options)))
+    options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
+    return _with_forks_waiting(stored(njit(function, **options)))
 
 
 def _with_forks_waiting(function):
@@ -91,7 +77,6 @@ def _with_forks_waiting(function):
 for _owner in (global_compiler_lock, getattr(llvm.ffi.lib, "_lock", None)):  # finalizers hold the second, in any thread
     if _lock := getattr(_owner, "_lock", None):  # not public: where a later version has none of that name, none waits
         wait_for(_lock)
-SOURCES = sources(Path(__file__).parents[2])
 kernel = partial(entry, no_cpython_wrapper=True)  # for functions that are called by their address
 inner = partial(kernel, pipeline_class=_PartCompiler)  # what only compiled functions call: from Python, it crashes
 # Without reference counts, so that tuples and slices cost nothing: for functions that allocate nothing and return no

@@ -29,7 +29,7 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 
 from ...core.forks import no_fork
 from ..llvm.vectors import I8, I32, I64, const, pointer
-from .jit import checked, entry, inline, inner, kernel
+from .jit import entry, inline, inner, kernel, stored
 
 _VOID, _ADDRESS = ir.VoidType(), I8.as_pointer()
 _PIECE = ir.FunctionType(_VOID, [_ADDRESS, I64, I64])
@@ -217,8 +217,8 @@ def work(function, held, dealt, tasks, takes, worker):
             piece = next_task(dealt, worker)
 
 
-@checked
-@njit(cache=True, parallel=True, nogil=True)
+@stored
+@njit(parallel=True, nogil=True)
 def _deal(function, held, dealt, tasks, takes, at):
     for worker in prange(workers_of(dealt)):
         work(function, held, dealt, tasks, takes, worker)

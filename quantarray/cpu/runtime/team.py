@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from ..llvm.vectors import I8, I32, I64
 from .atomics import now, number, on_stack, set_number
-from .jit import checked
+from .jit import stored
 from .schedule import address_of, work, workers_of
 from .thread_pool import note_wait
 
@@ -87,8 +87,8 @@ def _work(job):
         set_number(job, 6, now() - begin)
 
 
-@checked
-@njit(cache=True, nogil=True)
+@stored
+@njit(nogil=True)
 def _deal(function, held, dealt, tasks, takes, team):
     workers, pool = workers_of(dealt), number(team, _POOL)
     if workers == ask(number(team, _THREADS)):

@@ -37,7 +37,7 @@ from .atomics import (
     swap,
     wake,
 )
-from .jit import checked, inline, inner
+from .jit import inline, inner, stored
 from .schedule import address_of, work, workers_of
 
 # States of a thread's line. A caller has it from TAKEN on, but for BUSY and AWAITED, until it is IDLE or ASLEEP again;
@@ -155,8 +155,8 @@ def _wait(line, since):
         state = load(line)
 
 
-@checked
-@njit(cache=True, nogil=True)
+@stored
+@njit(nogil=True)
 def _deal(function, held, dealt, tasks, takes, pool):
     start, workers = now(), workers_of(dealt)
     job = on_stack((function, held, dealt, tasks, takes))
@@ -205,8 +205,8 @@ def _stand_back(line):
         nap = min(2 * nap, _LONGEST_NAP)
 
 
-@checked
-@njit(cache=True, nogil=True)
+@stored
+@njit(nogil=True)
 def _serve(line):
     since = now()
     while True:

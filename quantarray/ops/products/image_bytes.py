@@ -12,6 +12,7 @@ from ...backends.registry import device_of, namespace
 from ...core.dtypes import Array
 from ...core.format import word_count
 from ...kernels.windows import Window
+from . import unrolling
 from .conv_job import Job
 from .conv_plan import side_by_side
 from .operand import from_dense, lower
@@ -28,6 +29,8 @@ def packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:
     saves = word_count(window.taps * c) < window.taps * word_count(c)
     if not saves or job.groups != 1 or job.pad != 0 or len(window.size) != 2:
         return replace(job, of_bytes=False), pack
+    if not unrolling.refusal(replace(job, of_bytes=False), 2):
+        return replace(job, of_bytes=False, unrolled=2), pack
     unroll, w = UnrolledBytes(window), side_by_side(job.w)
     b = lower("conv2d", "w", w)
     return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll
@@ -35,7 +38,7 @@ def packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:
 
 @dataclass(frozen=True)
 class UnrolledBytes:
-    """Pack images of few channels as rows of whole windows.
+    """Pack images of few channels as rows of whole windows, where no kernel makes such rows of packed pixels.
 
     With 3 channels, 9 taps would be 9 words of 3 bits each; unrolled they are 27 bits of one.
     """

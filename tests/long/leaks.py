@@ -104,7 +104,8 @@ def lost(call: Callable[[], Any], times: int = _CALLS) -> int:
         counts.append(blocks())
         if len(counts) > 1 and counts[-1] == counts[-2]:
             return 0
-    return min(max(b - a for a, b in zip(before, after, strict=True)) for before, after in pairwise(counts))
+    growths = (max(b - a for a, b in zip(before, after, strict=True)) for before, after in pairwise(counts))
+    return max(0, min(growths))
 
 
 def resident() -> int:

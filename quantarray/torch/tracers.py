@@ -51,7 +51,7 @@ def refuse_script(module: torch.nn.Module) -> None:
 def _tracer(tensors: tuple[Any, ...]) -> str | None:
     if any(isinstance(x, torch.fx.Proxy) for x in tensors):
         return "torch.fx.symbolic_trace"
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
         return "torch.jit.trace"
     proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")
     if proxies is not None and proxies.get_proxy_mode() is not None:

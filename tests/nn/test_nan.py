@@ -99,6 +99,44 @@ def test_a_nan_that_arises_inside_has_the_index_of_the_quantiser(name):
             run(x)
 
 
+@pytest.mark.parametrize("return_sum", [False, True])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_sums_with_a_shortcut_refuse_nan_where_they_are_encoded(axis, return_sum):
+    law = qa.Thresholds([0.0, 0.5], per_channel=False)
+    for seed in range(3):
+        x, at = images(2, seed, np.nan)
+        y = images(2, seed + 9)
+        for a, b in ((x, y), (y, x)):
+            words = f"add_residual: the sum with residual must hold no NaN, got one at {at}$"
+            with pytest.raises(ValueError, match=words):
+                qa.add_residual(a, b, axis=axis, requantize=law, return_sum=return_sum)
+            assert np.array_equal(qa.add_residual(a, b, axis=axis), a + b, equal_nan=True)
+    with pytest.raises(ValueError, match="must hold no NaN"), np.errstate(invalid="ignore"):
+        qa.add_residual(np.float32([[np.inf, 0]]), np.float32([[-np.inf, 0]]), requantize=law)
+    infinite = qa.add_residual(np.float32([[np.inf, -np.inf]]), np.float32([[0, 0]]), requantize=law)
+    assert infinite.codes().tolist() == [[2, 0]]
+
+
+def test_a_prepared_shortcut_refuses_nan():
+    random = np.random.default_rng(0)
+    nodes = [Node("add_residual", ("x", "r", "t"), ("c",), {"axis": 1}), Node("unpack", ("c",), ("y",))]
+    inputs = [Value("x", (1, 70), "float32"), Value("r", (1, 70), "float32")]
+    law = qa.Thresholds([0.0, 0.5], per_channel=False)
+    net = Graph(inputs, [Value("y", (1, 70), "int32")], nodes, {"t": law})
+    x, r = random.standard_normal((2, 3, 70)).astype(np.float32)
+    prepared = net.prepared()
+    for _ in range(3):
+        assert np.array_equal(prepared(x, r), net(x, r))
+    assert "compiled" in prepared.summary(x, r)[0]
+    for name, a in (("x", x), ("r", r)):
+        wrong = a.copy()
+        wrong[2, 65] = np.nan
+        for run in (net, prepared):
+            with pytest.raises(ValueError, match=rf"input {name} has a NaN at \(2, 65\): add_residual: .* \(2, 65\)$"):
+                run(**{"x": x, "r": r, name: wrong})
+    assert np.array_equal(prepared(x, r), net(x, r))
+
+
 def test_a_nan_that_no_quantiser_meets_is_no_error():
     nodes = [
         Node("threshold", ("i", "t"), ("c",), {"axis": 1}),

@@ -203,7 +203,7 @@ def add_shortcut(
     """Add a shortcut to values[rows channels], int32, int64 or float32, and round the sums to the dtype of `sums`.
 
     shortcut: integers or floats [rows channels], or codes uint64[planes rows words] of the values levels[code]. levels
-    and bounds [2] are int64, or float64 for float32 sums. Where a sum lies beyond the bounds, over int64[1] becomes 1.
+    and bounds [2] are int64, or float64 for float32 sums. Where a sum is NaN or beyond the bounds, over int64[1] is 1.
     sums [rows channels], which may be the memory of values, and out uint64[planes rows words], zero on entry, get sums
     and codes of them; either may be empty."""
 

@@ -16,7 +16,7 @@ from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
 from .graph_summary import Row, Summary
-from .inputs import checked
+from .inputs import checked, name_nan
 from .model import Model
 from .operations import OPERATIONS, PACKED
 
@@ -107,7 +107,6 @@ class Graph(Model):
         self._input_slots = [self._slots[value.name] for value in self.inputs]
         self._output_slots = [self._slots[value.name] for value in self.outputs]
         self._initial = [*self.constants.values(), *[None] * (len(self._slots) - len(self.constants))]
-        self._floats = any(node.op == "threshold" for node in self.nodes)
 
     def _step(self, node: Node) -> tuple[Any, dict[str, Any], tuple[int, ...], tuple[int, ...]]:
         if node.op not in OPERATIONS:
@@ -141,7 +140,15 @@ class Graph(Model):
 
         Raises TypeError or ValueError that names the input, what it must be, what came, and the likely fix.
         """
-        return self._outputs_of(self._run(self._ready(x, named)))
+        values = self._ready(x, named)
+        try:
+            return self._outputs_of(self._run(values))
+        except ValueError as error:
+            self._name_nan(error, values)
+            raise
+
+    def _name_nan(self, error: ValueError, values: list[Any]) -> None:
+        name_nan(self.name, error, zip(self.inputs, [values[at] for at in self._input_slots], strict=True))
 
     def _outputs_of(self, values: list[Any]) -> Array | QuantArray | dict[str, Array | QuantArray]:
         """Return the output among all values, or a dict by name if there are several."""
@@ -196,7 +203,7 @@ class Graph(Model):
         for value in self.inputs:
             if value.name not in arrays:
                 raise TypeError(f"{self.name}: the input {value.name}, {value.text}, is missing")
-            array = checked(self.name, value, arrays[value.name], self._floats)
+            array = checked(self.name, value, arrays[value.name])
             if value.batched:
                 if batch not in (None, len(array)):
                     raise ValueError(f"{self.name}: the input {value.name} has a batch of {len(array)}, others {batch}")

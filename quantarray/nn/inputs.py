@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import numpy as np
 from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..core.dtypes import Array
+from .named import say_first
 
 if TYPE_CHECKING:
     from .graph import Value
 
 
-def checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
+def checked(op: str, value: Value, x: Any) -> Array:
     """Return x as an array of the value's dtype and shape, or raise an error with the likely fix."""
     if isinstance(x, QuantArray):
         raise TypeError(
@@ -39,13 +41,24 @@ def checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
             raise TypeError(
                 f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a, value.name)}"
             )
-    if numbers and dtype.kind == "f" and np.isnan(a).any():
-        raise ValueError(f"{op}: the input {value.name} has a NaN, which no threshold can place")
     if value.low is not None and value.high is not None and a.size and (a.min() < value.low or a.max() > value.high):
         raise ValueError(
             f"{op}: the input {value.name} must be from {value.low} to {value.high}, got {a.min()} to {a.max()}"
         )
     return a
+
+
+def name_nan(op: str, error: ValueError, inputs: Iterable[tuple[Value, Array]]) -> None:
+    """Put the first input that has a NaN, and where, before the error of a quantiser that has met one.
+
+    Quantisers look for NaN, as one may arise inside of a network too; no call reads its inputs for that.
+    """
+    if "NaN" in str(error):
+        for value, a in inputs:
+            if a.dtype.kind == "f" and np.isnan(a).any():
+                at = tuple(int(i) for i in np.argwhere(np.isnan(a))[0])
+                say_first(error, f"{op}: the input {value.name} has a NaN at {at}: ")
+                return
 
 
 def likely_fix(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], batched: bool = True) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array, DType, integers
@@ -115,8 +116,7 @@ def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
         x = dequantize(x)
     values = thresholds.values
     if x.dtype == np.float32 and values.shape == (1,) and thresholds.greater and thresholds.into.ascending:
-        if x.size and np.isnan(x.max()):
-            raise ValueError("Thresholds: values must hold no NaN")
+        checks.no_nan("Thresholds", "values", x)
         over = x > values[0] if thresholds.strict else x >= values[0]
         return from_codes(over.view(np.uint8), thresholds.into, a["axis"])
     return thresholds(x, a["axis"])
@@ -125,6 +125,7 @@ def _threshold(a: Attributes, x: Any, thresholds: Thresholds) -> QuantArray:
 def _pack(a: Attributes, x: Array) -> QuantArray:
     """Pack integers plus `shift` as codes of `levels`, whose steps are 1."""
     dtype = _dtype(a["levels"])
+    checks.no_nan("pack", "x", x)
     return from_codes((x.astype(np.int64) + (a["shift"] - a["levels"][0])).astype(np.uint8), dtype, a["axis"])
 
 

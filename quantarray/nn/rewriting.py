@@ -45,9 +45,7 @@ def rewritten(graph: Graph) -> Graph:
     nodes, constants = chained(nodes, constants, outputs, _may_move(nodes, kinds), least=1)
     nodes, constants = _pooled_first(graph, nodes, constants, kinds, taken)
     constants |= {name: graph.constants[name] for name in outputs if name in graph.constants}
-    new = Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
-    new._floats = graph._floats  # inputs are looked at for NaN as before
-    return new
+    return Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
 
 
 def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -12,7 +12,7 @@ with no_fork:
 
 from .bridges import PackedTensor, dequantize, quantize, to_torch
 from .compression import Compression, compressed_activations
-from .conversion import convert
+from .conversion import Converted, convert
 from .layers import BinaryConv2d, QuantConv2d, QuantLinear
 from .learned import LQ, LSQ, PACT, ABCActivations
 from .optimizer_state import CompressedState, compress_state
@@ -27,6 +27,7 @@ __all__ = [
     "BinaryConv2d",
     "CompressedState",
     "Compression",
+    "Converted",
     "DoReFa",
     "PackedTensor",
     "QuantConv2d",

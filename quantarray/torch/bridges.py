@@ -15,6 +15,7 @@ from ..core.errors import FormatError
 from ..ops.quantize.quantization import quantize as quantize_array
 from ..ops.words import conversion
 from ..quantizers.base import Quantizer
+from .tracers import refuse_script, refuse_tracers
 
 _NAMES = ("scale", "offset", "table")
 
@@ -30,8 +31,9 @@ def quantize(x: torch.Tensor, quantizer: Quantizer | None = None, axis: int = -1
     >>> qa.torch.quantize(w, qa.Sign(scale=True), scale_axis=0).dequantize().tolist()
     [[2.0, -2.0], [0.5, 0.5]]
     """
-    if not isinstance(x, torch.Tensor):
+    if not isinstance(x, (torch.Tensor, torch.fx.Proxy)):
         raise TypeError(f"quantize: x must be a torch.Tensor, got {checks.kind(x)}; quantarray.quantize takes arrays")
+    refuse_tracers("quantize", x)
     return quantize_array(x.detach(), quantizer, axis, **settings)
 
 
@@ -46,6 +48,7 @@ def dequantize(q: QuantArray, out: torch.Tensor | None = None) -> torch.Tensor:
     tensor([ 1., -1.,  1.])
     """
     checks.packed("dequantize", "q", q)
+    refuse_tracers("dequantize", out)
     if out is None:
         values = conversion.dequantize(q)
         if q.device != "cpu":
@@ -75,6 +78,7 @@ class PackedTensor(torch.nn.Module):
     """
 
     words: torch.Tensor
+    __prepare_scriptable__ = refuse_script
 
     def __init__(self, q: QuantArray) -> None:
         super().__init__()
@@ -89,6 +93,7 @@ class PackedTensor(torch.nn.Module):
 
     def dequantize(self, out: torch.Tensor | None = None) -> torch.Tensor:
         """Return the values as a tensor, written to `out` if that is given."""
+        refuse_tracers("PackedTensor", self.words)
         return dequantize(self.array, out)
 
     def forward(self) -> torch.Tensor:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
 import torch
+from torch.nn.utils.parametrize import ParametrizationList
 
 from ..arrays import checks
 from .layers import QuantConv2d, QuantLinear
@@ -17,7 +18,24 @@ from .schemes import Sign, scheme_of
 
 _OP = "convert"
 _QUANTISED = {torch.nn.Conv2d: QuantConv2d, torch.nn.Linear: QuantLinear}
+_LAYERS = tuple(_QUANTISED.values())
 _NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
+
+
+class Converted(list[str]):
+    """List the names of the layers that were converted; `left`: {name of a module with weights that was not: why}.
+
+    `print` shows both.
+    """
+
+    def __init__(self, names: Iterable[str], left: Mapping[str, str]) -> None:
+        super().__init__(names)
+        self.left = dict(left)
+
+    def __str__(self) -> str:
+        rows = {**dict.fromkeys(self, "quantised"), **self.left}
+        width = max(map(len, rows), default=0)
+        return "\n".join(f"{name:{width}}  {what}" for name, what in rows.items())
 
 
 def convert(
@@ -26,13 +44,14 @@ def convert(
     activations: torch.nn.Module | None = None,
     keep: Iterable[str | type] = ("first", "last"),
     samples: Iterable[Any] | None = None,
-) -> list[str]:
+) -> Converted:
     """Quantise the Conv2d and Linear layers of a model in place; return the names of those that were.
 
     A layer becomes a `QuantConv2d` or `QuantLinear` of the same parameters, which optimizers go on to update, with
     copies of the modules `weights` and `activations`, such as `ABC(3)` and `LQ(2)`. Subclasses of Conv2d and Linear
-    stay as they are. keep: layers that stay in floats, by name, by class of the layer or of a module around it, and
-    "first" and "last" in the order of `model.modules()`.
+    and layers of other kinds stay as they are: `left` of the result says why each module with weights did, a warning
+    names those that `keep` does not. keep: layers that stay in floats, by name, by class of the layer or of a module
+    around it, and "first" and "last" in the order of `model.modules()`.
 
     samples: batches, each what the model is called with, or a tuple of it. Batch norms then average mean and variance
     anew over them, since those of floats do not fit quantised layers. A warning names the layers where `Sign` sees no
@@ -40,8 +59,9 @@ def convert(
 
     >>> import quantarray as qa, torch
     >>> model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4)))
-    >>> qa.torch.convert(model, qa.torch.DoReFa(2), qa.torch.PACT(4))
-    ['1', '2']
+    >>> converted = qa.torch.convert(model, qa.torch.DoReFa(2), qa.torch.PACT(4))
+    >>> converted, converted.left
+    (['1', '2'], {'0': 'keep: first', '3': 'keep: last'})
     """
     for name, scheme in (("weights", weights), ("activations", activations)):
         scheme_of(_OP, name, scheme)
@@ -51,9 +71,11 @@ def convert(
         raise TypeError(
             f"{_OP}: samples must be batches, got a tensor {tuple(samples.shape)}; pass [samples] for one batch"
         )
-    layers = {name: m for name, m in model.named_modules() if type(m) in _QUANTISED}
-    left = _left(model, list(layers), [keep] if isinstance(keep, (str, type)) else list(keep))
-    chosen = [name for name in layers if name not in left]
+    modules = dict(model.named_modules())
+    layers = {name: m for name, m in modules.items() if type(m) in _QUANTISED}
+    asked = _asked(model, list(layers), [keep] if isinstance(keep, (str, type)) else list(keep))
+    left = _left(model, asked)
+    chosen = [name for name in layers if name not in asked]
     for name in chosen:
         layer: Any = layers[name]
         layer.__class__ = _QUANTISED[type(layer)]
@@ -61,7 +83,10 @@ def convert(
     if samples is not None:
         with _watched({name: layers[name] for name in chosen if isinstance(activations, Sign)}):
             _estimate_norms(model, samples)
-    return chosen
+    others = [name for name in left if name not in asked and not isinstance(modules[name], _LAYERS)]
+    if others:
+        warnings.warn(f"{_OP}: left in floats: {'; '.join(f'{n!r}, {left[n]}' for n in others)}", stacklevel=2)
+    return Converted(chosen, left)
 
 
 @contextmanager
@@ -90,19 +115,40 @@ def _watched(layers: dict[str, Any]) -> Iterator[None]:
         )
 
 
-def _left(model: torch.nn.Module, layers: list[str], keep: list[Any]) -> set[str]:
-    """Return the names of layers that stay in floats."""
+def _left(model: torch.nn.Module, asked: Mapping[str, str]) -> dict[str, str]:
+    """Return why each module with weights, parameters of two axes or more, stays as it is."""
+    left = dict[str, str]()
+    for name, module in model.named_modules():
+        kind, base = type(module), next((layer for layer in _QUANTISED if isinstance(module, layer)), None)
+        weights = any(p.ndim > 1 for p in module.parameters(recurse=False))
+        weights = weights and not isinstance(module, ParametrizationList)  # of the module around it
+        if (base is None and not weights) or (kind in _QUANTISED and name not in asked):
+            continue
+        if name in asked:
+            left[name] = asked[name]
+        elif isinstance(module, _LAYERS):
+            left[name] = f"{kind.__name__} is quantised already"
+        elif base is not None:
+            left[name] = f"{kind.__name__} is a subclass of {base.__name__}, whose forward may be another"
+        else:
+            left[name] = f"{kind.__name__} has no quantised layer: Conv2d and Linear have"
+    return left
+
+
+def _asked(model: torch.nn.Module, layers: list[str], keep: list[Any]) -> dict[str, str]:
+    """Return the names of modules that stay as they are, each with the entry of `keep` that says so."""
     ends = {"first": layers[:1], "last": layers[-1:]}
-    modules, left = dict(model.named_modules()), set()
+    modules, asked = dict(model.named_modules()), dict[str, str]()
     for entry in keep:
         if isinstance(entry, str) and entry not in ends and entry not in modules:
             raise ValueError(f"{_OP}: keep names a module {entry!r}, which the model has not")
         if isinstance(entry, str) and entry in ends:
-            left.update(ends[entry])
+            asked.update(dict.fromkeys(ends[entry], f"keep: {entry}"))
             continue
         roots = [entry] if isinstance(entry, str) else [n for n, m in modules.items() if isinstance(m, entry)]
-        left.update(n for n in layers for root in roots if n == root or n.startswith(f"{root}.") or not root)
-    return left
+        inside = [n for n in modules for root in roots if n == root or n.startswith(f"{root}.") or not root]
+        asked.update(dict.fromkeys(inside, f"keep: {entry if isinstance(entry, str) else entry.__name__}"))
+    return asked
 
 
 def _estimate_norms(model: torch.nn.Module, samples: Iterable[Any]) -> None:

@@ -9,6 +9,7 @@ import torch
 from . import packed_products
 from .packed_products import Window
 from .schemes import Scheme, Sign, scheme_of
+from .tracers import refuse_script
 
 
 class QuantConv2d(torch.nn.Conv2d):
@@ -28,6 +29,7 @@ class QuantConv2d(torch.nn.Conv2d):
     """
 
     packed = False
+    __prepare_scriptable__ = refuse_script
 
     def __init__(
         self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False, **settings: Any
@@ -83,6 +85,7 @@ class QuantLinear(torch.nn.Linear):
     """
 
     packed = False
+    __prepare_scriptable__ = refuse_script
 
     def __init__(
         self, *args: Any, weights: Any = None, activations: Any = None, packed: bool = False, **settings: Any

@@ -12,14 +12,18 @@ import torch
 from .. import quantizers
 from ..arrays import checks
 from ..arrays.array import QuantArray
-from ..core.dtypes import Array, Constants
-from ..ops.quantize.quantization import quantize
+from ..core.dtypes import Array
+from ..ops.quantize.quantization import encoded
+from ..quantizers.base import is_positive
 from ..quantizers.lq import moving_average, qem
 from ..quantizers.planes import plus_minus
-from .schemes import Scheme, packed_weights
+from .bridges import quantize
+from .schemes import Scheme, check_values
 from .straight_through import identity, straight
+from .tracers import refuse_tracers, uncompiled
 
-_SAMPLE = 1 << 16  # activations that a basis is fitted to in a step
+_SAMPLE = 1 << 16  # elements that a basis is fitted to in a step
+_ELEMENTS = 1 << 20  # that are sorted at a time, in float64
 
 
 class PACT(Scheme):
@@ -45,18 +49,20 @@ class PACT(Scheme):
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.PACT` of x."""
-        return quantize(x.detach(), quantizers.PACT(self.bits, self.alpha.item()))
+        return quantize(x, quantizers.PACT(self.bits, self.alpha.item()))
 
     def surrogate(self, x: torch.Tensor) -> torch.Tensor:
         """Return clip(x, 0, alpha)."""
-        return torch.minimum(x.clamp_min(0), self.alpha.to(x.dtype))
+        alpha = self.alpha.to(x.dtype)
+        return torch.where(x > alpha, alpha, x.clamp_min(0))  # `minimum` halves the gradient at alpha
 
 
 class LSQ(Scheme):
     """step * round(clip(x / step, low, high)) with a trained step (Learned step size quantization, arXiv 1902.08153).
 
     signed: levels -L .. L, L = 2**(bits - 1) - 1, as `quantarray.Uniform` has them; else 0 .. 2**bits - 1. The step
-    starts at 2 * mean |x| / sqrt(high) of the first x, and its gradient is divided by sqrt(elements * high).
+    starts at 2 * mean |x| / sqrt(high) of the first x, and its gradient is divided by sqrt(elements * high). The
+    gradient of x passes where low <= x / step <= high. Raises ValueError for a step that training made 0 or negative.
 
     >>> import quantarray as qa, torch
     >>> qa.torch.LSQ(2, signed=False, step=0.5)(torch.tensor([-1, 0.3, 1.2, 9]))
@@ -72,18 +78,34 @@ class LSQ(Scheme):
         self.high = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
         self.step = torch.nn.Parameter(torch.tensor(1.0 if step is None else float(step)))
         self.register_buffer("started", torch.tensor(step is not None))
+        self._checked_step()
+
+    def _checked_step(self) -> float:
+        step = self.step.item()
+        if not is_positive(step):
+            raise ValueError(
+                f"LSQ: step must be a positive float32, got {step}; train it at a lower learning rate, or clamp it "
+                f"after each step of the optimizer"
+            )
+        return step
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.Uniform` of x with the step."""
-        return quantize(x.detach(), quantizers.Uniform(self.bits, signed=self.signed, step=self.step.item()))
+        return quantize(x, quantizers.Uniform(self.bits, signed=self.signed, step=self._checked_step()))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the quantised values, whose gradient goes to x and to the step."""
+    @uncompiled
+    @torch.no_grad()
+    def _start(self, x: torch.Tensor) -> None:
+        """Check x and the step, which the first x sets."""
+        check_values(x, None if self.started else self)
         if not self.started:
-            with torch.no_grad():
-                size = 2 * x.abs().mean().item() / math.sqrt(self.high)
-                self.step.fill_(size if size > 0 and math.isfinite(size) else 1.0)
-                self.started.fill_(True)
+            size = 2 * x.abs().mean().item() / math.sqrt(self.high)
+            self.step.fill_(size if size > 0 and math.isfinite(size) else 1.0)
+            self.started.fill_(True)
+        self._checked_step()
+
+    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
+        self._start(x)
         share = 1 / math.sqrt(max(x.numel(), 1) * self.high)
         step = straight(self.step.detach(), self.step * share).to(x.dtype)
         scaled = (x / step).clamp(-self.high if self.signed else 0, self.high)
@@ -115,10 +137,15 @@ class ABCActivations(Scheme):
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.ABCActivations` of x."""
-        return quantize(x.detach(), quantizers.ABCActivations(self.shifts.tolist(), self.betas.tolist()))
+        return quantize(x, self._scheme())
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of masks, whose gradient goes to x, shifts and betas."""
+    @uncompiled
+    def _scheme(self) -> quantizers.ABCActivations:
+        return quantizers.ABCActivations(self.shifts.tolist(), self.betas.tolist())  # which checks both
+
+    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
+        self._scheme()
+        check_values(x)
         total: Any = 0
         for shift, beta in zip(self.shifts.to(x.dtype), self.betas.to(x.dtype), strict=True):
             passed = (x.detach().double() + shift.detach().double()) >= 0.5
@@ -133,9 +160,10 @@ class LQ(Scheme):
     weights=True is for weights [outputs ..]: e in {-1, 1}**bits, and a basis v for each output.
 
     In training each call makes one QEM step from v on at most 65,536 elements (of each output), v = 0.9 v + 0.1 v_new;
-    the first call fits v. In evaluation v stays. With `center=True` levels have c added, one more number of the
-    average. The gradient passes between the lowest and the highest level, and everywhere to weights. `basis`: float64
-    [bits], or [outputs bits] once weights have been seen, with c behind.
+    the first call fits v. NaN and infinities are a ValueError then, and v stays. In evaluation v stays. With
+    `center=True` levels have c added, one more number of the average. The gradient passes between the lowest and the
+    highest level, and everywhere to weights. `basis`: float64 [bits], or [outputs bits] once weights have been seen,
+    with c after them.
 
     >>> import quantarray as qa, torch
     >>> scheme = qa.torch.LQ(2)
@@ -171,8 +199,15 @@ class LQ(Scheme):
         """Return `quantarray.LQ` of x with the basis; of weights along their input channels."""
         bits, center = self.scheme.bits, self.scheme.center
         if not self.weights:
-            return quantize(x.detach(), quantizers.LQ(bits, True, basis=self.basis.tolist(), center=center))
-        return packed_weights(x, _Bases(self.basis.cpu().numpy(), bits, center))
+            return quantize(x, quantizers.LQ(bits, True, basis=self.basis.tolist(), center=center))
+        refuse_tracers("LQ", x)
+        rows = self.basis.cpu().numpy()
+        entries = tuple(n if d == 0 and x.ndim > 1 else 1 for d, n in enumerate(x.shape))
+        if math.prod(entries) != len(rows):
+            raise ValueError(f"LQ: the basis is of {len(rows)} outputs, the weights have {math.prod(entries)}")
+        constants = plus_minus("LQ", rows[:, :bits], entries, rows[:, bits:].sum(axis=1))
+        a = checks.real_array("quantize", "x", x.detach().cpu())
+        return encoded("quantize", a, quantizers.LQ(bits, center=center), constants, min(1, x.ndim - 1))
 
     def surrogate(self, x: torch.Tensor) -> torch.Tensor:
         """Return x clipped to the levels, or x of weights."""
@@ -181,25 +216,28 @@ class LQ(Scheme):
         v, center = self.basis[: self.scheme.bits], self.basis[self.scheme.bits :].sum()
         return x.clamp((v.clamp_max(0).sum() + center).item(), (v.clamp_min(0).sum() + center).item())
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the quantised values; in training the basis follows x first."""
+    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
         if (self.training or not self.started) and x.numel():
             self._follow(x)
-        return super().forward(x)
+        return super()._quantised(x)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def _follow(self, x: torch.Tensor) -> None:
+        check_values(x, self)
         rows = x.detach().reshape(x.shape[0] if self.weights and x.ndim > 1 else 1, -1)
-        sample = rows[:, :: -(-rows.shape[1] // _SAMPLE)].double().cpu().numpy()
-        if self.started:
-            before = self.basis.cpu().numpy().reshape(len(sample), -1)
-            activations, center = self.scheme.activations, self.scheme.center
-            *_, (new, _) = qem(sample, before, activations, self.scheme.ridge, 1, center)
-            basis = moving_average(before, new, self.momentum)
-        else:
-            basis = self._first(sample)
-            self.started.fill_(True)
+        sample = rows[:, :: -(-rows.shape[1] // _SAMPLE)]
+        basis, step = np.empty((len(rows), self.basis.shape[-1])), max(1, _ELEMENTS // sample.shape[1])
+        before = self.basis.cpu().numpy().reshape(-1, basis.shape[1])
+        for cut in (slice(i, i + step) for i in range(0, len(rows), step)):
+            part = sample[cut].double().cpu().numpy()
+            basis[cut] = self._next(part, before[cut]) if self.started else self._first(part)
+        self.started.fill_(True)
         self._hold(torch.from_numpy(basis if self.weights else basis[0]))
+
+    def _next(self, sample: Array, before: Array) -> Array:
+        """Move bases [rows bits] by one step of QEM towards those of the rows."""
+        *_, (new, _) = qem(sample, before, self.scheme.activations, self.scheme.ridge, 1, self.scheme.center)
+        return moving_average(before, new, self.momentum)
 
     def _first(self, sample: Array) -> Array:
         """Fit bases [rows bits], with the center behind, to rows."""
@@ -221,18 +259,3 @@ class LQ(Scheme):
         if self.weights and isinstance(basis, torch.Tensor) and basis.shape[1:] == self.basis.shape[1:]:
             self._hold(basis)
         super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]
-
-
-class _Bases(quantizers.LQ):
-    """A quantiser of weights with a basis for each output, v float64[outputs bits], the center behind."""
-
-    def __init__(self, v: Array, bits: int, center: bool) -> None:
-        super().__init__(bits, center=center)
-        self._v = v
-
-    def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
-        if math.prod(shape) != len(self._v):
-            raise ValueError(f"LQ: the basis is of {len(self._v)} outputs, the weights have {math.prod(shape)}")
-        v, center = self._v[:, : self.bits], self._v[:, self.bits :].sum(axis=1)
-        return plus_minus("LQ", v, shape, center)

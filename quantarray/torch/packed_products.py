@@ -14,6 +14,7 @@ from ..ops.manipulation.views import permute_dims
 from ..ops.products import convolution, matrix_product
 from . import gpu
 from .schemes import Scheme
+from .tracers import uncompiled
 
 Pair = tuple[int, int]
 
@@ -80,7 +81,7 @@ def linear(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor) -> torch.Tenso
     return result
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@uncompiled
 def convolved(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme], window: Window) -> torch.Tensor:
     """Convolve quantised images [n c h w] with quantised weights [o c/groups kh kw] by `quantarray.conv2d`.
 
@@ -98,7 +99,7 @@ def convolved(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme
     return _tensor(values).permute(0, 3, 1, 2)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@uncompiled
 def multiplied(x: torch.Tensor, w: torch.Tensor, quantisers: tuple[Scheme, Scheme]) -> torch.Tensor:
     """Multiply quantised rows [.. k] by quantised weights [o k] by `quantarray.linear`: int32 or float32 [.. o]."""
     activations, weights = quantisers

@@ -8,10 +8,11 @@ import torch
 
 from .. import quantizers
 from ..arrays.array import QuantArray
-from ..ops.quantize.quantization import quantize
 from ..ops.words import conversion
 from . import gpu
+from .bridges import quantize
 from .straight_through import estimator_of, identity, straight
+from .tracers import refuse_script, refuse_tracers, uncompiled
 
 
 class Scheme(torch.nn.Module):
@@ -38,10 +39,16 @@ class Scheme(torch.nn.Module):
         return identity(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the quantised values in x's dtype."""
+        """Return the quantised values in x's dtype; RuntimeError where a tracer of PyTorch runs."""
+        refuse_tracers(type(self).__name__, x)
+        return self._quantised(x)
+
+    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
         return straight(self._values(x), self.surrogate(x))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    __prepare_scriptable__ = refuse_script
+
+    @uncompiled
     def _values(self, x: torch.Tensor) -> torch.Tensor:
         return values_of(self.packed(x), x)
 
@@ -56,7 +63,18 @@ def values_of(q: QuantArray, like: torch.Tensor) -> torch.Tensor:
 def packed_weights(x: torch.Tensor, scheme: quantizers.Quantizer, per_channel: bool = True) -> QuantArray:
     """Pack weights [outputs ..] along their input channels, with constants for each output, on the CPU."""
     axis = min(1, x.ndim - 1)
-    return quantize(x.detach().cpu(), scheme, axis, 0 if per_channel and x.ndim > 1 else None)
+    return quantize(x.cpu(), scheme, axis, scale_axis=0 if per_channel and x.ndim > 1 else None)
+
+
+@uncompiled
+def check_values(x: torch.Tensor, fitted: Scheme | None = None) -> None:
+    """Raise ValueError for a NaN, and for infinities that a scheme is fitted to, as `quantarray.quantize` does."""
+    wrong = x.detach().isnan() if fitted is None else ~x.detach().isfinite()
+    if bool(wrong.any()):
+        at = tuple(wrong.nonzero()[0].tolist())
+        if bool(x[at].isnan()):
+            raise ValueError(f"quantize: x must hold no NaN, got one at {at}")
+        raise ValueError(f"quantize: x, to which {fitted} is fitted, must be finite, got {x[at].item()} at {at}")
 
 
 class Sign(Scheme):
@@ -87,7 +105,7 @@ class Sign(Scheme):
         """Return `quantarray.Sign` of x."""
         if self.scale:
             return packed_weights(x, quantizers.Sign(scale=True))
-        return quantize(x.detach(), quantizers.Sign())
+        return quantize(x, quantizers.Sign())
 
     def surrogate(self, x: torch.Tensor) -> torch.Tensor:
         """Return the estimator of x, times the scale."""
@@ -134,12 +152,11 @@ class ABC(Scheme):
         """Return `quantarray.ABC` of x."""
         return packed_weights(x, self.scheme)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the sum of masks in x's dtype."""
+    def _quantised(self, x: torch.Tensor) -> torch.Tensor:
         values, factor = self._with_factor(x)
         return straight(values, x * factor)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @uncompiled
     def _with_factor(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         q = self.packed(x)
         assert q.scale is not None
@@ -150,7 +167,8 @@ class DoReFa(Scheme):
     """2 * round(n * u) / n - 1, u = tanh(x) / (2 * max |tanh x|) + 1/2 of weights; round(n * clip(x, 0, 1)) / n of
     `activations`; n = 2**bits - 1.
 
-    The gradient is that of the formula without `round`; of weights of 1 bit, a * sign(x), it passes everywhere.
+    The gradient is that of the formula without `round`, through the maximum too, which equal ones share; of weights of
+    1 bit, a * sign(x), and of weights that are all 0, it passes everywhere.
 
     >>> import quantarray as qa, torch
     >>> qa.torch.DoReFa(2, activations=True)(torch.tensor([-1, 0.2, 0.5, 7]))
@@ -170,7 +188,7 @@ class DoReFa(Scheme):
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.DoReFa` of x; of weights along their input channels, with one scale."""
         if self.scheme.activations:
-            return quantize(x.detach(), self.scheme)
+            return quantize(x, self.scheme)
         return packed_weights(x, self.scheme, per_channel=False)
 
     def surrogate(self, x: torch.Tensor) -> torch.Tensor:
@@ -180,7 +198,8 @@ class DoReFa(Scheme):
         if self.scheme.bits == 1:
             return identity(x)
         t = torch.tanh(x)
-        return t / t.detach().abs().max().clamp_min(torch.finfo(t.dtype).tiny)
+        top = t.abs().max()
+        return t / torch.where(top > 0, top, 1)
 
 
 _OTHERS = {  # schemes of the other role, by the class of those that have both, or a twin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,16 @@ _POWER, _NEAR, _FAR = 3.0, 0.1, 1.5  # ReSTE: root, where it is replaced by a li
 
 
 class _Straight(torch.autograd.Function):
+    generate_vmap_rule = True  # of `torch.func`: inputs may be transformed where weights are quantised
+
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, surrogate: torch.Tensor) -> torch.Tensor:
+    def forward(values: torch.Tensor, surrogate: torch.Tensor) -> torch.Tensor:
         """Return the values."""
         return values.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, torch.Tensor]:
@@ -27,16 +32,7 @@ class _Straight(torch.autograd.Function):
 
 
 def straight(values: torch.Tensor, surrogate: torch.Tensor) -> torch.Tensor:
-    """Return `values` with the gradient of `surrogate`, and with its gradients of gradients.
-
-    Raises RuntimeError where PyTorch writes an ONNX file, which would hold the values of its example as constants.
-    """
-    onnx = sys.modules.get("torch.onnx")
-    if onnx is not None and onnx.is_in_onnx_export():
-        raise RuntimeError(
-            "quantarray.torch: PyTorch cannot write quantisers to an ONNX file; pass the module to "
-            "quantarray.nn.from_torch(module, example), and save that network as .onnx"
-        )
+    """Return `values` with the gradient of `surrogate`, and with its gradients of gradients."""
     result: torch.Tensor = _Straight.apply(values, surrogate)
     return result
 

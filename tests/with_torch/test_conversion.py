@@ -55,6 +55,53 @@ def test_what_is_converted():
     assert "3.conv1" not in names and "0" not in names and "4.conv1" in names and len(names) == 17
 
 
+class Padded(nn.Conv2d):
+    """A convolution of another forward pass."""
+
+
+def everything():
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3), Padded(4, 4, 3), nn.ConvTranspose2d(4, 4, 3),
+        nn.Conv2d(4, 4, 3), nn.ReLU(), nn.Linear(4, 4), nn.MultiheadAttention(4, 2), nn.LSTM(4, 4), nn.Conv1d(1, 1, 1),
+        nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), T.QuantLinear(4, 4), nn.Linear(4, 4),
+    )  # fmt: skip
+
+
+def test_what_was_left_is_said_with_the_reason():
+    net = everything()
+    with pytest.warns(UserWarning, match=r"convert: left in floats: '3', Padded is a subclass of Conv2d, whose"):
+        converted = T.convert(net, T.DoReFa(2), keep=("first", "last", "5"))
+    assert converted == ["2", "7"] and isinstance(converted, list)
+    assert converted.left == {
+        "0": "keep: first",
+        "3": "Padded is a subclass of Conv2d, whose forward may be another",
+        "4": "ConvTranspose2d has no quantised layer: Conv2d and Linear have",
+        "5": "keep: 5",
+        "8": "MultiheadAttention has no quantised layer: Conv2d and Linear have",
+        "8.out_proj": "NonDynamicallyQuantizableLinear is a subclass of Linear, whose forward may be another",
+        "9": "LSTM has no quantised layer: Conv2d and Linear have",
+        "10": "Conv1d has no quantised layer: Conv2d and Linear have",
+        "11": "ParametrizedLinear is a subclass of Linear, whose forward may be another",
+        "12": "QuantLinear is quantised already",
+        "13": "keep: last",
+    }
+    lines = str(converted).splitlines()
+    assert lines[0].split() == ["2", "quantised"] and lines[2] == "0           keep: first" and len(lines) == 13
+    every = {id(m) for name, m in net.named_modules() if name in {*converted, *converted.left}}
+    assert all(id(m) in every for m in net if any(p.ndim > 1 for p in m.parameters()))
+
+
+def test_what_keep_names_is_left_without_a_warning():
+    others = (Padded, nn.ConvTranspose2d, nn.MultiheadAttention, nn.LSTM, nn.Conv1d, "11")
+    with warnings.catch_warnings(action="error"):
+        converted = T.convert(everything(), T.DoReFa(2), keep=others)
+        again = T.convert(model(), T.DoReFa(2))
+    assert converted == ["0", "2", "5", "7", "13"] and converted.left["3"] == "keep: Padded"
+    assert converted.left["8.out_proj"] == "keep: MultiheadAttention" and again.left == {
+        "0": "keep: first", "10": "keep: last"
+    }  # fmt: skip
+
+
 def test_parameters_and_settings_stay():
     net = model()
     before = dict(net.named_parameters())

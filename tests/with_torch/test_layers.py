@@ -122,6 +122,88 @@ def test_gradients_by_differences_of_the_clip(module, function):
     assert torch.allclose(got, expected)
 
 
+def formula_of_dorefa(w):
+    t = torch.tanh(w)
+    return 2 * (t / (2 * t.abs().max()) + 0.5) - 1
+
+
+@pytest.mark.parametrize("bits", [2, 3, 8])
+@pytest.mark.parametrize("shape", [(7,), (4, 5), (2, 3, 3, 3)])
+def test_dorefa_weights_have_the_gradient_of_the_formula_through_its_maximum(bits, shape):
+    for w in (rand(*shape), rand(*shape).round(), torch.ones(shape), -torch.ones(shape)):  # with equal largest ones
+        upstream = rand(*shape, seed=1).double()
+        got, expected = (w.double().requires_grad_() for _ in range(2))
+        (T.DoReFa(bits)(got) * upstream).sum().backward()
+        (formula_of_dorefa(expected) * upstream).sum().backward()
+        assert torch.allclose(got.grad, expected.grad, rtol=1e-12, atol=1e-14)
+        assert expected.grad.abs().max() > 0
+    zero = torch.zeros(shape, requires_grad=True)
+    T.DoReFa(bits)(zero).sum().backward()
+    assert torch.equal(zero.grad, torch.ones(shape))
+
+
+def test_gradients_where_x_equals_an_end_of_the_range():
+    """Inclusive clips, as the docstrings say; the clip of PACT learns from values above it alone."""
+    x = torch.tensor([-1.0, 0.0, 0.5, 1.0, 1.5])
+    cases = [
+        (T.DoReFa(2, activations=True), x, [0, 1, 1, 1, 0]),
+        (T.PACT(2, alpha=1.0), x, [0, 1, 1, 1, 0]),
+        (T.LSQ(2, signed=False, step=0.5), x, [0, 1, 1, 1, 1]),
+        (T.LSQ(2, step=0.5), x, [0, 1, 1, 0, 0]),
+        (T.ABCActivations([0.0], [1.0]), x, [0, 1, 1, 1, 0]),
+        (T.Sign("clip"), x, [1, 1, 1, 1, 0]),
+        (T.Sign("identity"), x, [1, 1, 1, 1, 1]),
+        (T.Sign("approx_sign"), x, [0, 2, 1, 0, 0]),
+    ]
+    for module, values, expected in cases:
+        a = values.double().requires_grad_()
+        module(a).sum().backward()
+        assert a.grad.tolist() == expected, type(module).__name__
+    pact = T.PACT(2, alpha=1.0)
+    pact(x).sum().backward()
+    assert pact.alpha.grad.item() == 1
+    basis = T.LQ(2)
+    basis(torch.tensor([0.0, 1, 2, 3]))
+    assert basis.basis.tolist() == [1, 2]
+    a = torch.tensor([-0.5, 0, 3, 3.5], requires_grad=True)
+    basis.eval()(a).sum().backward()
+    assert a.grad.tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_gradients_of_weights_of_each_output(scale):
+    """Sign has its estimator's, times the scale as a constant; Ternary, LQ and DoReFa of 1 bit pass it on."""
+    w, upstream = rand(4, 6).double(), rand(4, 6, seed=1).double()
+    a = w.clone().requires_grad_()
+    (T.Sign("clip", scale=scale)(a) * upstream).sum().backward()
+    factor = w.abs().mean(dim=1, keepdim=True) if scale else 1
+    assert torch.allclose(a.grad, torch.where(w.abs() <= 1, upstream * factor, 0.0))
+    for module in (T.Ternary(), T.LQ(2, weights=True), T.DoReFa(1)):
+        a = w.clone().requires_grad_()
+        (module(a) * upstream).sum().backward()
+        assert torch.equal(a.grad, upstream)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_lsq_has_the_gradients_of_its_pseudocode(signed):
+    """Appendix A of arXiv 1902.08153: grad scale, clip, round straight through, in float64."""
+
+    def straight_round(v):
+        return (v.round() - v).detach() + v
+
+    for step in (0.25, 0.5, 1.7):
+        module = T.LSQ(3, signed, step=step).double()
+        low, high = (-3, 3) if signed else (0, 7)
+        x, upstream = (rand(50).double() * 2).requires_grad_(), rand(50, seed=1).double()
+        with torch.no_grad():
+            x[:3] = torch.tensor([high * step, low * step, 0.0])  # ties with the ends
+        (module(x) * upstream).sum().backward()
+        s, y = torch.tensor(step, dtype=torch.float64, requires_grad=True), x.detach().clone().requires_grad_()
+        scaled = (s - s * (g := 1 / np.sqrt(50 * high))).detach() + s * g
+        ((straight_round((y / scaled).clamp(low, high)) * scaled) * upstream).sum().backward()
+        assert torch.allclose(x.grad, y.grad) and torch.allclose(module.step.grad, s.grad)
+
+
 def test_pact_learns_its_clip():
     module, x = T.PACT(4, 1.0), torch.tensor([-1.0, 0.5, 2.0, 3.0], requires_grad=True)
     module(x).sum().backward()
@@ -318,6 +400,7 @@ def test_compile_and_autocast():
         (lambda: T.DoReFa(9), "bits"),
         (lambda: T.PACT(2, -1.0), "alpha"),
         (lambda: T.LSQ(1), "bits must be"),
+        (lambda: T.LSQ(2, step=0), "LSQ: step must be a positive float32"),
         (lambda: T.ABC(0), "masks"),
         (lambda: T.ABCActivations([1, 2], [1]), "one beta a shift"),
         (lambda: T.LQ(2, momentum=1.5), "momentum"),

@@ -63,10 +63,10 @@ def _add_codes(values, shortcut, levels, bounds, finish, sums, over, out, first,
 
 @inline
 def _finish(near, rounded, bounds, valid, channel, row, sums, over, to):
-    """Round 32 sums, note one beyond the bounds, and store them and their codes."""
+    """Round 32 sums, note one that is NaN or beyond the bounds, and store them and their codes."""
     low, high, beyond = bounds[0], bounds[1], False
     for lane in range(np.uint64(valid)):
-        beyond |= near[0, lane] < low or near[0, lane] > high
+        beyond |= not (near[0, lane] >= low and near[0, lane] <= high)
         rounded[lane] = near[0, lane]
         near[0, lane] = rounded[lane]
     if beyond:

@@ -49,9 +49,9 @@ def _kernel(real, packed, codes, stored):
                     total = np.float64(np.float32(np.float64(values[row, channel]) + np.float64(other)))
                 else:
                     total = np.int64(values[row, channel]) + np.int64(other)
-                if total < bounds[0] or total > bounds[1]:
+                if not (total >= bounds[0] and total <= bounds[1]):
                     over[0] = 1
-                elif stored:
+                if stored:
                     sums[row, channel] = total
                 if codes:
                     code = code_of(total, thresholds, flip, changed, channel)

@@ -296,9 +296,13 @@ class PreparedGraph:
     def __call__(self, *x: Array, **named: Array) -> Any:
         values = self._graph._ready(x, named)
         forms = [_form_and_order(values[at]) for at in self._graph._input_slots]
-        plan = None if None in forms else self._plan(tuple(forms), values)
-        done = None if plan is None else plan(values, self._reuse)
-        return self._graph._outputs_of(self._graph._run(values) if done is None else done)
+        try:
+            plan = None if None in forms else self._plan(tuple(forms), values)
+            done = None if plan is None else plan(values, self._reuse)
+            return self._graph._outputs_of(self._graph._run(values) if done is None else done)
+        except ValueError as error:
+            self._graph._name_nan(error, values)
+            raise
 
     def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
         """Return the plan for inputs of some forms, or None at the first of them."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import kernel
@@ -76,7 +77,7 @@ def apply_chain(
             out.reshape(-1, channels) if dense else out, words if result is None else words.reshape(result.rows),
         )  # fmt: skip
         if is_set(nan):
-            raise ValueError("Thresholds: values must hold no NaN")
+            checks.no_nan("Thresholds", "values", apply_chain(x, other, chain, None, True)[0])
     back = (0, x.ndim - 1, *range(1, x.ndim - 1))
     codes = None if result is None else result(words).transpose(back)
     return (out.transpose(back) if dense else None), codes

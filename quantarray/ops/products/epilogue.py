@@ -153,8 +153,7 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
         raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
     if v.dtype == np.int64 and v.size and int(v.min()) == exact_limits.ALWAYS:
         raise OverflowError(f"{op}: integer results lie above -2**63, got {v.min()}")
-    if real and bool(namespace(device_of(v)).isnan(v).any()):
-        raise ValueError(f"{op}: values must hold no NaN")
+    checks.no_nan(op, "values", v)
     device = device_of(v)
     last = moveaxis(v, at, -1)
     channels = last.shape[-1]

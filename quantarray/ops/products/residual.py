@@ -62,7 +62,7 @@ def add_residual(
     x: a dense result of integers or float32, or a packed array. residual: of x's shape, packed, int8, uint8, int16,
     int32 or float32. axis: that of the channels, along which packed operands are packed. Sums of integers are int32
     (int64 of int64 x), exact; OverflowError where int32 does not hold one. With float32 on a side, or a packed array of
-    real levels, a sum is rounded once to float32. Thresholds are compared with that sum.
+    real levels, a sum is rounded once to float32. Thresholds are compared with that sum; NaN is a ValueError, on a CPU.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -132,6 +132,8 @@ def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds |
     if dtype == np.int32 and not _fits(reach, residual) and is_set(to_host(over)):
         fix = "; pass out_dtype=np.int64" if op.startswith("conv") else "; convert x with .astype(np.int64)"
         raise OverflowError(f"{op}: a sum with residual does not fit {dtype}{fix}")
+    if real and packed is not None and device == "cpu" and is_set(over):  # a GPU is not waited for
+        checks.no_nan(op, "the sum with residual", added(op, values, residual, at, None, False))
     total: Any = None
     if sums.size or requantize is None or return_sum:
         total = moveaxis(sums.reshape(shape), -1, at)

@@ -96,11 +96,20 @@ def quantize(
     if calibration is not None:
         source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
     constants = fitting.fit(op, source, quantizer, at, keep, group, _BLOCK)
+    q = encoded(op, a, quantizer, constants, at, group, progress)
+    if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
+        prepared_schemes.keep(op, key, a, quantizer, at, keep, group, q.constants)
+    return q
+
+
+def encoded(
+    op: str, a: Any, quantizer: Quantizer, constants: Constants, at: int, group: int | None = None,
+    progress: bool = False,
+) -> QuantArray:  # fmt: skip
+    """Pack x along axis `at` by constants that a quantiser was fitted to, or that are computed elsewhere."""
     law = make_constants(op, quantizer.dtype, a.shape, at, constants.scale, constants.offset, constants.table, group)
     law = law.to_bfloat16() if constants.bfloat16 else law
     words = _encode(op, a, quantizer, law, at, progress)
-    if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
-        prepared_schemes.keep(op, key, a, quantizer, at, keep, group, law)
     return QuantArray(words, quantizer.dtype, a.shape, at, law, repr(quantizer))
 
 

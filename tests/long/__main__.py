@@ -13,6 +13,7 @@ from .proof import generator
 from .supervise import Progress, Run, supervise
 
 NAMES = ("products", "calls", "files", "forks", "threads", "modules", "unlisted_modules", "networks", "plans")
+NAMES += ("gradients",)
 
 
 def main() -> int:

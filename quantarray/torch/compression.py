@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Self
@@ -14,12 +15,13 @@ from ..arrays import checks
 from ..core.format import WORD_BITS
 from . import gpu
 from .measuring import measured
-from .operations import PRODUCTS, Calls, kind_of
+from .operations import Calls, new_nodes, packed_by
+from .reads import Read
 from .report import Report
 from .rounding import Rounding
-from .saving import Holder, Rules, Saved, form_of, weak
+from .saving import Form, Holder, Node, Rules, Saved, form_of, is_plain, weak
 from .sensitivity import Allocation, Record, checked_ids
-from .stored import Mixed, Packed, PackedOnGpu, Stored, Whole
+from .stored import Mixed, Packed, PackedOnGpu, Stored
 from .unchecked import Unchecked, why
 
 _OP = "compressed_activations"
@@ -47,7 +49,9 @@ class Compression:
         self._rules, self._rounding, self._model, self._layers = rules, rounding, model, dict(layers)
         self._names = {} if model is None else {id(module): name for name, module in model.named_modules() if name}
         self._stack, self._exits = [_Layer("outside of modules", bits)], ExitStack()
-        self._calls, self._holder, self._unchecked, self._thread = Calls(), Holder(), Unchecked(), 0
+        self._calls, self._holder, self._unchecked, self._thread = Calls(self._settle), Holder(), Unchecked(), 0
+        self._pending: list[weakref.ref[Saved]] = []
+        self._first, self._nodes = 0, set[int]()  # the number of the first node inside, and those that were seen
         self._known: dict[int, _Layer] = {}
         self._parameters: dict[int, Any] = {}
         self._ids: Any = None
@@ -82,6 +86,7 @@ class Compression:
             exits.callback(self._leave)
             self._rounding.start(ids)
             self._unchecked.clear()
+            self._first = torch.autograd._get_sequence_nr()
             before = torch_module.register_module_forward_pre_hook(self._begin_layer)
             exits.callback(before.remove)
             after = torch_module.register_module_forward_hook(self._end_layer, always_call=True)
@@ -98,7 +103,9 @@ class Compression:
             self._unchecked.finish()
 
     def _leave(self) -> None:
-        self._thread, self._known, self._parameters = 0, {}, {}
+        for saved in filter(None, (seen() for seen in self._pending)):  # of nodes that no call's result comes from
+            self.report.add(saved.layer.name, saved.witness.nbytes, saved.witness.nbytes)
+        self._thread, self._known, self._parameters, self._pending, self._nodes = 0, {}, {}, [], set()
         self._holder.clear()
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -106,7 +113,7 @@ class Compression:
         if threading.get_ident() != self._thread:
             return
         for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None and tensor.layout == torch.strided:
+            if tensor is not None and is_plain(tensor):
                 storage = tensor.untyped_storage()
                 self._parameters[storage._cdata] = storage
         if len(self._stack) == 1:
@@ -133,44 +140,70 @@ class Compression:
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _pack(self, tensor: torch.Tensor) -> Saved:
-        layer, call = self._stack[-1], self._calls.current
+        """Return a tensor held as it is until `_settle` sees the node that saves it."""
+        saved = Saved(tensor, self._stack[-1], self._calls.current)
+        if not is_plain(tensor):
+            return saved
         if tensor.untyped_storage()._cdata in self._parameters or (tensor.is_leaf and tensor.requires_grad):
-            return Saved(tensor, Whole(tensor, 0), layer.name)
-        first = self._holder.find(tensor, ("first",)) is None
-        if first:
+            return saved
+        saved.first = self._holder.find(tensor, ("first",)) is None
+        if saved.first:
             self._holder.keep(tensor, ("first",), lambda: True)
-        kind: tuple[Any, ...] = (kind_of(call, tensor), layer.bits)
-        saved: Saved | None = self._holder.find(tensor, kind)
-        # Errors of a product's input stay in that product's gradients. Those of a norm's spread through all layers
-        # before it and multiply: with 1 bit for some, gradients of MobileNetV2 grew from 13 to 10**8
-        alone = call is not None and call.name in PRODUCTS and not layer.fixed and self._rounding.allocation is not None
-        if saved is None and alone:
-            kind = (*kind, "allocated")
-            saved = self._holder.find(tensor, kind)
-        if saved is None:
-            saved = self._form(tensor, layer, alone)
-            self._holder.keep(tensor, kind, weak(saved))
-            twice = isinstance(saved.stored, Whole) and not first
-            self.report.add(layer.name, tensor.nbytes if first else 0, 0 if twice else saved.stored.nbytes)
-        else:
-            self.report.add(layer.name, 0, 0)
-        if saved.record is not None:
-            self._calls.watchers.append(saved.record.add)
+        saved.pending = True
+        self._pending.append(weakref.ref(saved))
         return saved
 
-    def _form(self, tensor: torch.Tensor, layer: _Layer, allocate: bool) -> Saved:
-        usual = layer.bits
-        if usual is None:
-            return Saved(tensor, Whole(tensor, tensor.nbytes), layer.name)
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _settle(self, result: Any, arguments: Any) -> None:
+        """Give forms to tensors that a call has saved: its nodes say what their backward passes read."""
+        for values in (result, arguments):  # a call that changes its argument may have no result
+            if not self._pending:
+                return
+            with torch.no_grad():
+                for node in new_nodes(values, self._first, self._nodes):
+                    tensors = {name: saved for name, saved in packed_by(node).items() if isinstance(saved, Saved)}
+                    waiting = {name: saved for name, saved in tensors.items() if saved.pending}
+                    forms = [self._form(Node(node, tensors), name) for name in waiting]
+                    for saved, form in zip(waiting.values(), forms, strict=True):
+                        saved.settle(form)
+            self._pending = [seen for seen in self._pending if (saved := seen()) is not None and saved.pending]
+
+    def _form(self, node: Node, name: str) -> Form:
+        """Return a form of the tensor that a node saves as `name`, or the one in which a product has packed it."""
+        saved = node.tensors[name]
+        layer, tensor = saved.layer, saved.witness
+        read = node.reads(name)
+        if layer.bits is None or tensor._version != saved.version:
+            read = Read.EXACT
+        # Errors of a product's input stay in that product's gradients. Those of a norm's spread through all layers
+        # before it and multiply: with 1 bit for some, gradients of MobileNetV2 grew from 13 to 10**8
+        allocate = saved.of_product and not layer.fixed and self._rounding.allocation is not None
+        kind = (read, layer.bits, allocate)
+        # Elsewhere a tensor that two functions save is rounded for each: in x * x * x errors that are the same would
+        # be multiplied by each other, and bias the gradient
+        form = self._holder.find(tensor, kind) if saved.of_product or read is Read.EXACT else None
+        if form is None:
+            form = self._new_form(node, name, read, allocate)
+            self._holder.keep(tensor, kind, weak(form))
+            self.report.add(layer.name, tensor.nbytes if saved.first else 0, form.stored.nbytes)
+        else:
+            self.report.add(layer.name, 0, 0)
+        if form.record is not None:
+            self._calls.watchers.append(form.record.add)
+        return form
+
+    def _new_form(self, node: Node, name: str, read: Read, allocate: bool) -> Form:
+        saved = node.tensors[name]
+        layer, tensor = saved.layer, saved.witness
         record: Record | None = None
 
         def round_off(tensor: torch.Tensor, least: int) -> Stored:
             nonlocal record
             if allocate and not gpu.on_gpu(tensor):
-                stored, record = self._rounding.allocate(tensor, usual, layer.name)
+                stored, record = self._rounding.allocate(tensor, layer.bits, layer.name)
             else:
                 wrong = self._unchecked.flag(tensor, layer.name)
-                stored = self._rounding.uniform(tensor, max(usual, least), wrong)
+                stored = self._rounding.uniform(tensor, max(layer.bits, least), wrong)
             if isinstance(stored, (Packed, PackedOnGpu, Mixed)):
                 self.report.add_rounded(layer.name, tensor.numel(), stored.bits)
             return stored
@@ -179,8 +212,7 @@ class Compression:
             self._unchecked.check(tensor, layer.name)
 
         try:
-            stored = form_of(tensor, self._calls.current, self._rules, round_off, check)
-            return Saved(tensor, stored, layer.name, record)
+            return Form(form_of(node, name, read, self._rules, round_off, check), record)
         except ValueError as error:
             raise ValueError(f"{why(layer.name, tensor)} ({error})") from None
 
@@ -211,15 +243,18 @@ def compressed_activations(
 ) -> Compression:
     """Pack the tensors that autograd saves for the backward pass, for any model: ActNN (arXiv 2104.14129) and GACT.
 
-    Floats are rounded stochastically in groups, as `Grouped` does: gradients stay unbiased where a backward pass is
-    linear in what was saved. What a pass can do with less is exact: a bit an element of ReLU, of ReLU6 and of dropout,
-    a byte an index of max pooling and nothing of its input, a bit a bool. Fused attention has at least 8 bits, and so
-    have results of log_softmax, as in cross entropy, of which the probabilities are rounded. The forward pass is
+    Each function's backward pass reads something of what is saved, and gets that. Masks are exact, a bit an element: of
+    ReLU, clamp, hardtanh, threshold, hardsigmoid, abs, maximum, dropout, straight-through estimators; max pooling has a
+    byte an index. Values to which gradients are proportional, as in products, are rounded stochastically in groups, as
+    `Grouped` does: gradients are unbiased. Smooth functions such as GELU, softmax and log_softmax have at least 8 bits.
+    What is compared with other saved values, as in amax, or divided by, queries and keys of fused attention, and what
+    functions save that docs/saved-tensors.md does not list, as those of a program, is left alone. The forward pass is
     untouched, and so is the loss.
 
     Left alone: parameters and other leaves, which the graph holds anyway, buffers of modules, tensors under `least`
-    elements, expanded ones, integers, float64, what other losses save, and tensors that lie neither on the CPU nor on
-    an NVIDIA GPU, which needs the extra `cuda13`. A tensor that several functions save is packed once.
+    elements, expanded ones, integers, float64, what other losses save, sparse, nested, quantised and other tensors
+    without plain memory, and tensors that are neither on the CPU nor on an NVIDIA GPU, which needs the extra `cuda13`.
+    A tensor that several products save is packed once.
 
     bits: 1 to 8. level: ActNN's "L0" (nothing), "L1" (4 bits, convolutions only), "L2" (4 bits), "L3" (2 bits,
     `allocate`) or "L4" (L3 with `offload`) in place of `bits`.
@@ -241,7 +276,7 @@ def compressed_activations(
 
     Raises ValueError for wrong bits, and for NaN and infinities: in the forward pass, or for tensors on a GPU, where
     values of 1e30 and more are refused too, at the end of the `with` block, before which nothing waits for the GPU.
-    RuntimeError in the backward pass where a saved tensor was changed in place.
+    RuntimeError in the backward pass where a saved tensor was changed in place, and for PyTorch before 2.7.
 
     >>> import quantarray as qa, torch
     >>> x, w = torch.ones(4, 1024), torch.ones(8, 1024, requires_grad=True)
@@ -252,6 +287,10 @@ def compressed_activations(
     >>> compression.report.before, compression.report.after, w.grad[0, 0].item()
     (16512, 1216, 4.0)
     """
+    if not hasattr(torch._C._autograd.SavedTensor, "data"):
+        raise RuntimeError(
+            f"{_OP}: needs PyTorch 2.7 or later, which says what hooks have packed, got {torch.__version__}"
+        )
     only = False
     chosen: int | None = None
     if level is not None:

@@ -1,8 +1,9 @@
-"""Note which function of PyTorch runs while autograd saves tensors, and what that function's backward pass reads."""
+"""Note which function of PyTorch runs while autograd saves tensors, and visit the nodes that it adds to the graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -10,13 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 CONVOLUTIONS = frozenset(f"conv{t}{d}d" for t in ("", "_transpose") for d in (1, 2, 3))
 PRODUCTS = CONVOLUTIONS | {"linear", "bilinear"}
-RELU = frozenset(("relu", "relu_", "threshold", "leaky_relu", "leaky_relu_"))  # whose backward pass reads the sign
-CLIPPED = frozenset(("relu6", "hardtanh", "hardtanh_"))
 DROPOUT = frozenset(("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"))
-ATTENTION = frozenset(("scaled_dot_product_attention", "multi_head_attention_forward"))
-MAX_POOL = "max_pool2d"
-LOG_SOFTMAX = "log_softmax"
-SPECIAL = RELU | CLIPPED | DROPOUT | ATTENTION | {MAX_POOL}
 # Errors in what these save reach the gradients of all layers, and are as few as the outputs of the last one
 LOSSES = frozenset(
     name for name in vars(torch.nn.functional) if name.endswith("_loss") or "cross_entropy" in name or name == "kl_div"
@@ -38,11 +33,13 @@ class Call(NamedTuple):
 class Calls(TorchFunctionMode):
     """A mode that holds the call in progress, the outermost where functions call others.
 
-    watchers: functions that the call's saved tensors have added; they are called with the gradient of its result.
+    settle(result, arguments) is called after each call. watchers: functions that it has added; they are called with the
+    gradient of the result.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settle: Callable[[Any, Any], None]) -> None:
         super().__init__()
+        self._settle = settle
         self.current: Call | None = None
         self.watchers: list[Callable[[torch.Tensor], None]] = []
 
@@ -50,10 +47,13 @@ class Calls(TorchFunctionMode):
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Call the function, and note it meanwhile."""
+        if torch.compiler.is_compiling():
+            return func(*args, **(kwargs or {}))
         before = self.current, self.watchers
         self.current, self.watchers = Call(getattr(func, "__name__", ""), args, kwargs or {}), []
         try:
             result = func(*args, **(kwargs or {}))
+            self._settle(result, args)
             if self.watchers:
                 _watch(result, self.watchers)
             return result
@@ -72,6 +72,57 @@ def _watch(result: Any, watchers: list[Callable[[torch.Tensor], None]]) -> None:
 
             tensor.register_hook(see)
             return
+
+
+def new_nodes(values: Any, first: int, seen: set[int]) -> list[Any]:
+    """Return nodes of autograd's graph that tensors in nested `values` come from, oldest first, and add them to `seen`.
+
+    They have numbers from `first` on that are not in `seen`, and so have the nodes after them.
+    """
+    nodes, waiting = [], [_node_of(tensor) for tensor in _tensors(values)]
+    while waiting:
+        node = waiting.pop()
+        number = -1 if node is None else node._sequence_nr()
+        if number >= first and number not in seen:
+            seen.add(number)
+            nodes.append(node)
+            waiting.extend(after for after, _ in node.next_functions)
+    return sorted(nodes, key=lambda node: int(node._sequence_nr()))
+
+
+def _node_of(tensor: torch.Tensor) -> Any:
+    try:
+        return tensor.grad_fn
+    except RuntimeError:  # one of several views of a tensor that was changed in place, which has no node any more
+        return None
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (tuple, list)):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+
+
+def packed_by(node: Any) -> dict[str, Any]:
+    """Return what hooks have packed for a node, by the name that the node saves it as; of lists with numbers behind."""
+    packed = {}
+    for name in _names_of_saved(type(node)):
+        try:
+            raw = getattr(node, f"_raw_saved_{name}")
+        except RuntimeError:  # freed by a backward pass
+            return {}
+        for i, tensor in enumerate(raw) if isinstance(raw, (tuple, list)) else [("", raw)]:
+            packed[f"{name}{i}"] = tensor.data
+    return packed
+
+
+@cache
+def _names_of_saved(kind: type) -> list[str]:
+    return [name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_")]
 
 
 class Window(NamedTuple):
@@ -102,49 +153,20 @@ class Window(NamedTuple):
         return (rows * self.stride[0] - self.padding[0])[:, None], columns * self.stride[1] - self.padding[1]
 
 
-def window_of(call: Call) -> Window:
-    """Return the window of a call of max_pool2d."""
-    size = _pair(call.argument(1, "kernel_size"))
-    stride = call.argument(2, "stride")
-    return Window(
-        size,
-        size if stride is None or stride == [] else _pair(stride),
-        _pair(call.argument(3, "padding", 0)),
-        _pair(call.argument(4, "dilation", 1)),
-        call.argument(0, "input").shape[-1],
+def window_of(node: Any, width: int) -> Window:
+    """Return the window of a node of max_pool2d, whose input has `width` columns."""
+    size, stride, padding, dilation = (
+        _pair(getattr(node, f"_saved_{name}")) for name in ("kernel_size", "stride", "padding", "dilation")
     )
+    return Window(size, stride if any(stride) else size, padding, dilation, width)
 
 
-def _pair(value: Any) -> tuple[int, int]:
-    both = (value, value) if isinstance(value, int) else tuple(value) * (2 if len(value) == 1 else 1)
-    return int(both[0]), int(both[1])
-
-
-def kind_of(call: Call | None, tensor: torch.Tensor) -> str:
-    """Name what a function saves, where its backward pass can do with another form than most; else return ""."""
-    name = "" if call is None else call.name
-    if call is not None and (name == LOG_SOFTMAX or name in LOSSES):
-        return LOG_SOFTMAX if _is_log_probability(call, tensor) else "loss"
-    return name if name in SPECIAL else ""
-
-
-def _is_log_probability(call: Call, tensor: torch.Tensor) -> bool:
-    """True for the result of log_softmax, which `cross_entropy` calls and `nll_loss` takes."""
-    operands = [a for a in (*call.args, *call.kwargs.values()) if isinstance(a, torch.Tensor)]
-    if call.name == "nll_loss":
-        operands = operands[:1]
-    shared = any(a.untyped_storage()._cdata == tensor.untyped_storage()._cdata for a in operands)
-    return bool(shared == (call.name == "nll_loss") and call.name in (LOG_SOFTMAX, "cross_entropy", "nll_loss"))
+def _pair(values: tuple[int, ...]) -> tuple[int, int]:
+    """Return (height, width) of two numbers, of one for both, or of none."""
+    return (values[0], values[-1]) if values else (0, 0)
 
 
 def is_weight(call: Call, tensor: torch.Tensor) -> bool:
     """True for a tensor of a product's size of weights and not of its input's: a copy of them, as autocast makes."""
     x, weight = call.argument(0, "input"), call.argument(1, "weight")
     return isinstance(weight, torch.Tensor) and tensor.numel() == weight.numel() != x.numel()
-
-
-def bounds_of(call: Call) -> tuple[float, float]:
-    """Return the lower and upper bound of a clip."""
-    if call.name == "relu6":
-        return 0.0, 6.0
-    return float(call.argument(1, "min_val", -1.0)), float(call.argument(2, "max_val", 1.0))

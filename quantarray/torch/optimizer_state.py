@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import defaultdict
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -14,7 +15,10 @@ from . import gpu
 from .stored import Packed, PackedOnGpu, rounded
 
 _OP = "compress_state"
-_SQUARES = frozenset(("exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum"))  # not negative, and divided by their roots
+# States that are packed: what else optimizers hold, such as averages of parameters, may need all of its digits
+_MOMENTA = frozenset(("exp_avg", "momentum_buffer"))
+_SQUARES = frozenset(("exp_avg_sq", "max_exp_avg_sq", "square_avg", "sum", "acc_delta", "variance"))  # roots are read
+_DIVISORS = _SQUARES | {"exp_inf"}  # not negative, and divided by
 
 
 class CompressedState:
@@ -30,6 +34,7 @@ class CompressedState:
             optimizer.register_state_dict_post_hook(self._write_state),
             optimizer.register_load_state_dict_post_hook(lambda _: self._pack_all()),
         ]
+        optimizer.__getstate__ = self._state_of_copies  # type: ignore[method-assign]
         self._pack_all()
 
     @property
@@ -47,8 +52,23 @@ class CompressedState:
         for hook in self._hooks:
             hook.remove()
         self._optimizer.step = self._step  # type: ignore[method-assign]
+        del self._optimizer.__getstate__
         for p in list(self._packed):
             self._unpack(p)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle as a handle of the optimizer's copy."""
+        return CompressedState, (self._optimizer, *self._settings, self._seed, self._least)
+
+    def _state_of_copies(self) -> dict[str, Any]:
+        """Return what copies and pickles of the optimizer hold: its states in float32."""
+        state = type(self._optimizer).__getstate__(self._optimizer)
+        floats = {p: {**states, **self._floats(p)} for p, states in self._optimizer.state.items()}
+        return {**state, "state": defaultdict(dict, floats)}
+
+    def _floats(self, p: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return a parameter's packed states in float32."""
+        return {name: _values(name, packed) for name, packed in self._packed.get(p, {}).items()}
 
     def _replacement(self) -> Callable[..., Any]:
         original = self._step
@@ -88,7 +108,11 @@ class CompressedState:
 
     def _pack(self, p: torch.Tensor) -> None:
         state = self._optimizer.state[p]
-        for name, value in list(state.items()):
+        names = (_MOMENTA | _DIVISORS) & state.keys()
+        if "grad_avg" in state:  # of a centred RMSprop, whose variance is a difference that must not be negative
+            names -= _DIVISORS
+        for name in sorted(names):
+            value = state[name]
             if not isinstance(value, torch.Tensor) or value.shape != p.shape or value.numel() < self._least:
                 continue
             if value.dtype == torch.float32 and (value.device.type == "cpu" or gpu.on_gpu(value)):
@@ -99,22 +123,22 @@ class CompressedState:
                 del state[name]
 
     def _unpack(self, p: torch.Tensor) -> None:
-        for name, packed in self._packed.pop(p, {}).items():
-            self._optimizer.state[p][name] = _values(name, packed)
+        self._optimizer.state[p].update(self._floats(p))
+        self._packed.pop(p, None)
 
     def _write_state(self, optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
         """Add float32 states to a state_dict, which then loads with and without compression."""
         every = [p for group in optimizer.param_groups for p in group["params"]]
         for i, p in enumerate(every):
-            for name, packed in self._packed.get(p, {}).items():
-                # Not into the optimizer's dictionary, which the state_dict shares
-                state_dict["state"][i] = {**state_dict["state"][i], name: _values(name, packed)}
+            if p in self._packed:  # not into the optimizer's dictionary, which the state_dict shares
+                state_dict["state"][i] = {**state_dict["state"][i], **self._floats(p)}
 
 
 def _check_gradients(groups: list[dict[str, Any]]) -> None:
     """Raise ValueError for a gradient that has no packed state, before any parameter is stepped."""
     for i, p in enumerate(p for group in groups for p in group["params"]):
-        if p.grad is not None and not torch.isfinite(p.grad).all():
+        values = None if p.grad is None else p.grad._values() if p.grad.is_sparse else p.grad
+        if values is not None and not torch.isfinite(values).all():
             raise ValueError(
                 f"{_OP}: the gradient of parameter {i}, of shape {tuple(p.shape)}, holds NaN or infinity, which states "
                 "of few bits cannot; leave the step out, or scale the loss. No parameter was stepped"
@@ -122,9 +146,11 @@ def _check_gradients(groups: list[dict[str, Any]]) -> None:
 
 
 def _values(name: str, packed: Packed | PackedOnGpu) -> torch.Tensor:
-    """Return a state in float32; roots of squares are at least half a step: one near 0 would be divided by."""
+    """Return a state in float32; divisors are at least half a step: one near 0 would be divided by."""
     values = packed.restore()
-    return torch.maximum(values, packed.half_steps()).square() if name in _SQUARES else values
+    if name in _DIVISORS:
+        values = torch.maximum(values, packed.half_steps())
+    return values.square() if name in _SQUARES else values
 
 
 def compress_state(
@@ -132,15 +158,20 @@ def compress_state(
 ) -> CompressedState:
     """Keep an optimizer's states in few bits between steps: momenta, and second moments as their square roots.
 
-    Adam, AdamW, SGD with momentum and others whose states have the shape of their parameter. Each float32 state of at
-    least `least` elements is rounded stochastically in groups, so that small updates of a running mean count on
-    average. `optimizer.step()` then steps one parameter after the other and unpacks the states of that one alone. A
-    root of a second moment is at least half a step of its group, so that no update is divided by one rounded to 0.
+    Adam, AdamW, Adamax, NAdam, RAdam, SGD with momentum, Muon, RMSprop, Adagrad, Adadelta and others that have states
+    of these names: exp_avg, momentum_buffer, exp_avg_sq, max_exp_avg_sq, square_avg, sum, acc_delta, variance, exp_inf.
+    Others stay as they are, and so do the averages of a centred RMSprop, whose difference must not be negative. Each
+    float32 state of at least `least` elements is rounded stochastically in groups, so that small updates of a running
+    mean count on average. `optimizer.step()` then steps one parameter after the other and unpacks the states of that
+    one alone. A divisor, as a root of a second moment, is at least half a step of its group: none is rounded to 0.
 
     States of parameters on an NVIDIA GPU are packed there, which needs the extra `cuda13`.
 
-    `optimizer.state_dict()` has float32 states and `load_state_dict` takes them. Hooks of steps run once a parameter.
-    bits: 1 to 8, of which 8 and 4 are of use. Returns a handle with `nbytes`, `nbytes_before` and `remove()`.
+    `optimizer.state_dict()` has float32 states and `load_state_dict` takes them. So have copies of the optimizer by
+    `copy.deepcopy` and pickle, which are not compressed; a copy of the handle compresses the copy of its optimizer.
+    Hooks of steps run once a parameter. bits: 1 to 8, of which 8 and 4 are of use. Returns a handle with `nbytes`,
+    `nbytes_before` and `remove()`. Raises TypeError for LBFGS, which has no state for each parameter, and for Rprop,
+    whose step sizes and signs of gradients must be exact.
 
     >>> import quantarray as qa, torch
     >>> w = torch.nn.Parameter(torch.ones(64, 256))
@@ -151,9 +182,12 @@ def compress_state(
     >>> handle.nbytes_before, handle.nbytes, round(w[0, 0].item(), 3)
     (131072, 33280, 0.9)
     """
-    if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, torch.optim.LBFGS):
-        kind = checks.kind(optimizer)
-        raise TypeError(f"{_OP}: optimizer must be one with a state for each parameter, such as Adam, got {kind}")
+    refused = (torch.optim.LBFGS, torch.optim.Rprop)
+    if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, refused):
+        raise TypeError(
+            f"{_OP}: optimizer must be one whose steps depend smoothly on a state for each parameter, such as Adam, "
+            f"got {checks.kind(optimizer)}; step LBFGS and Rprop without {_OP}"
+        )
     return CompressedState(
         optimizer,
         checks.integer(_OP, "bits", bits, 1, 8),

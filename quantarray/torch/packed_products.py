@@ -51,6 +51,11 @@ class _Known(torch.autograd.Function):
         return of_x, of_w, None, None
 
 
+def is_known_product(node: Any) -> bool:
+    """True for autograd's node of a product whose value was known; it saves x and w."""
+    return getattr(node, "_forward_cls", None) is _Known
+
+
 def _of_convolution(
     gradient: torch.Tensor, x: torch.Tensor, w: torch.Tensor, window: Window, needed: tuple[bool, bool]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:

@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import gpu
-from .operations import (
-    ATTENTION,
-    CLIPPED,
-    CONVOLUTIONS,
-    DROPOUT,
-    LOG_SOFTMAX,
-    MAX_POOL,
-    PRODUCTS,
-    RELU,
-    Call,
-    bounds_of,
-    is_weight,
-    kind_of,
-    window_of,
-)
+from .operations import CONVOLUTIONS, DROPOUT, LOSSES, PRODUCTS, Call, is_weight, window_of
+from .packed_products import is_known_product
+from .reads import READS, Read, operator_of
 from .sensitivity import Record
-from .stored import LogProbabilities, PackedOnGpu, Places, Shape, Stored, Whole, two_valued
+from .stored import (
+    Beside,
+    LogProbabilities,
+    Negative,
+    Places,
+    Shape,
+    Stored,
+    Whole,
+    flattened,
+    in_host_memory,
+    signs_of,
+    two_valued,
+)
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-# Fused attention computes exp(q . k) anew, which errors of few bits would multiply; probabilities go into all gradients
-_LEAST_BITS = 8
+# The least bits of what is rounded: errors of what a smooth function reads bias its gradients, by their square
+_ROUNDED = {
+    Read.VALUE: 1,
+    Read.NORM: 1,
+    Read.NEGATIVE: 1,
+    Read.CURVE: 8,
+    Read.FLAT: 8,
+    Read.DIFFERENCE: 8,
+    Read.BEND: 8,
+    Read.PROBABILITY: 8,
+}
+_FLAT = 20.0  # from which on derivatives of FLAT and BEND are constant in float32
 _PRUNED = 256  # entries from which on those of freed tensors are dropped
+_SAMPLE = 64  # elements that tell that most tensors have more than two values
 
 
 class Rules(NamedTuple):
@@ -42,100 +54,226 @@ class Rules(NamedTuple):
     offload: bool  # words of a GPU's tensors wait in host memory
 
 
+class Form:
+    """A tensor's form, which several saved tensors may share, and the record of its gradients."""
+
+    __slots__ = ("__weakref__", "record", "stored")
+
+    def __init__(self, stored: Stored, record: Record | None = None) -> None:
+        self.stored, self.record = stored, record
+
+
 class Saved:
-    """A saved tensor's form, and a tensor without memory that shares the version of the one saved."""
+    """A saved tensor, as it is until its function's node is known, and then in a form.
 
-    __slots__ = ("__weakref__", "layer", "record", "stored", "version", "witness")
+    It keeps a tensor without memory that shares the version of the one saved.
+    """
 
-    def __init__(self, tensor: torch.Tensor, stored: Stored, layer: str, record: Record | None = None) -> None:
-        self.stored, self.layer, self.version, self.record = stored, layer, tensor._version, record
-        self.witness = tensor.detach()
-        self.witness.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    __slots__ = (
+        "__weakref__",
+        "call",
+        "first",
+        "form",
+        "layer",
+        "of_product",
+        "pending",
+        "version",
+        "weight",
+        "witness",
+    )
+
+    def __init__(self, tensor: torch.Tensor, layer: Any, call: Call | None) -> None:
+        self.form, self.layer, self.version, self.witness = Form(Whole(tensor, 0)), layer, tensor._version, tensor
+        self.call = "" if call is None else call.name
+        self.of_product = self.call in PRODUCTS
+        self.weight = call is not None and self.of_product and is_weight(call, tensor)
+        self.first = self.pending = False
+
+    @property
+    def stored(self) -> Stored:
+        """Return the form."""
+        return self.form.stored
+
+    def settle(self, form: Form) -> None:
+        """Wait in a form from now on."""
+        self.form, self.pending = form, False
+        if not isinstance(form.stored, Whole):
+            empty = torch.empty(0, dtype=self.witness.dtype, device=self.witness.device)
+            self.witness = self.witness.detach()
+            self.witness.data = empty
 
     def restore(self) -> torch.Tensor:
         """Return the tensor for the backward pass; RuntimeError if the one saved was changed in place since."""
         if self.witness._version != self.version:
             raise RuntimeError(
-                f"compressed_activations: a tensor saved by {self.layer} was changed in place before the backward "
+                f"compressed_activations: a tensor saved by {self.layer.name} was changed in place before the backward "
                 f"pass: version {self.version} was saved, it is at {self.witness._version}; change a copy of it"
             )
-        return self.stored.restore()
+        with torch.no_grad():
+            return self.stored.restore()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """True for a tensor of dense memory: not sparse, quantised, nested, meta, of a subclass, or functorch's wrapper."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout == torch.strided
+        and tensor.device.type != "meta"
+        and not (tensor.is_quantized or tensor.is_nested or tensor.is_neg() or tensor._is_zerotensor())
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+class Node(NamedTuple):
+    """A node of autograd's graph, and the tensors that it saves, by name."""
+
+    node: Any
+    tensors: Mapping[str, Saved]
+
+    @property
+    def operator(self) -> str:
+        """Return the name of its operator, such as "Relu"."""
+        return operator_of(self.node.name())
+
+    def reads(self, name: str) -> Read:
+        """Return what its backward pass reads of the tensor that it saves as `name`."""
+        if is_known_product(self.node):
+            return Read.VALUE if name == "tensors0" else Read.EXACT
+        read = READS.get(f"{self.operator}.{name}", Read.EXACT)
+        if read is Read.NEGATIVE and self.node.next_functions[1][0] is None:
+            return Read.SIGN  # as its weights have no gradient
+        if name == "noise" and not self.node._saved_training:
+            return Read.NOTHING  # RReLU's slopes are random in training alone
+        saved = self.tensors[name]
+        of_loss = saved.call in LOSSES and read in _ROUNDED and read is not Read.PROBABILITY
+        return Read.EXACT if saved.weight or of_loss or read is Read.EQUALITY else read
+
+    def bound(self, name: str) -> Saved | float | None:
+        """Return a bound of a clamp: what is saved of a tensor, a number, or None."""
+        number = None if name in self.tensors else getattr(self.node, f"_saved_{name}", None)
+        return self.tensors.get(name, None if number is None else float(number))
 
 
 def form_of(
-    tensor: torch.Tensor,
-    call: Call | None,
+    node: Node,
+    name: str,
+    read: Read,
     rules: Rules,
     round_off: Callable[[torch.Tensor, int], Stored],
     check: Callable[[torch.Tensor], None],
 ) -> Stored:
-    """Return a tensor in the form that its function's backward pass can do with.
+    """Return the tensor that a node saves as `name` in a form of which its backward pass can read what it reads.
 
     round_off(tensor, least) rounds one whose values matter, to `least` bits or more, and check(tensor) sees that
     another is finite.
     """
-    stored = _packed_form(tensor, call, rules, round_off, check)
-    if rules.offload and isinstance(stored, (PackedOnGpu, LogProbabilities, Places)) and gpu.on_gpu(tensor):
-        return stored.in_host_memory()
-    return stored
-
-
-def _packed_form(
-    tensor: torch.Tensor,
-    call: Call | None,
-    rules: Rules,
-    round_off: Callable[[torch.Tensor, int], Stored],
-    check: Callable[[torch.Tensor], None],
-) -> Stored:
-    name = "" if call is None else call.name
+    tensor, call = node.tensors[name].witness, node.tensors[name].call
     whole = Whole(tensor, tensor.nbytes)
-    if rules.convolutions_only and name not in CONVOLUTIONS:
+    if rules.convolutions_only and call not in CONVOLUTIONS:
         return whole
     if not (tensor.device.type == "cpu" or gpu.on_gpu(tensor)):
         return whole
-    if name == MAX_POOL and call is not None:
-        return _of_pooling(tensor, call, whole)
-    if tensor.numel() < rules.least or not _is_dense(tensor):
+    stored = _shaped(node, tensor, read)
+    if stored is None and tensor.numel() >= rules.least and _is_dense(tensor):
+        if tensor.dtype == torch.bool:
+            stored = two_valued(tensor, 0, 1, torch.bool)
+        elif tensor.dtype in _FLOATS and read in _ROUNDED:
+            exact = _two_values(tensor) if call in DROPOUT or not gpu.on_gpu(tensor) else None
+            stored = exact or _rounded(tensor, read, round_off)
+        elif tensor.dtype in _FLOATS and read is not Read.EXACT:
+            check(tensor)
+            stored = _compared(node, tensor, read)
+    if stored is None:
         return whole
-    if tensor.dtype == torch.bool:
-        return two_valued(tensor, 0, 1, torch.bool)
-    kind = kind_of(call, tensor)
-    if kind == "loss":
-        return whole
-    if kind == LOG_SOFTMAX:
-        return LogProbabilities(round_off(tensor.exp(), _LEAST_BITS))
-    if tensor.dtype not in _FLOATS or (name in PRODUCTS and call is not None and is_weight(call, tensor)):
-        return whole
-    if name in RELU and not (name == "threshold" and call is not None and call.argument(1, "threshold") != 0):
-        check(tensor)
-        return two_valued(tensor > 0, 0, 1, tensor.dtype)
-    if name in CLIPPED and call is not None:
-        low, high = bounds_of(call)
-        check(tensor)
-        return two_valued((tensor > low) & (tensor < high), low, (low + high) / 2, tensor.dtype)
-    if name in DROPOUT:
-        top = tensor.max()
-        flags = tensor == top
-        if bool((flags | (tensor == 0)).all()):
-            return two_valued(flags, 0, top.item(), tensor.dtype)
-    return round_off(tensor, _LEAST_BITS if name in ATTENTION else 1)
+    return in_host_memory(stored) if rules.offload and gpu.on_gpu(tensor) else stored
 
 
-def _of_pooling(tensor: torch.Tensor, call: Call, whole: Whole) -> Stored:
-    """Return indices as places within windows; of the input the backward pass reads the shape."""
-    if tensor.dtype in _FLOATS or tensor.dtype == torch.float64:
+def _shaped(node: Node, tensor: torch.Tensor, read: Read) -> Stored | None:
+    """Return the form of a tensor whose values are not read, or are indices; None for others."""
+    if read is Read.NOTHING:
         return Shape(tensor.shape, tensor.dtype, tensor.device)
-    window = window_of(call)
-    if window.size[0] * window.size[1] > 256:
-        return whole
-    return Places(window.local(tensor), window, tensor.device)
+    if read is Read.INDEX:
+        window = window_of(node.node, node.tensors["self"].witness.shape[-1])
+        return Places(window.local(tensor), window, tensor.device) if math.prod(window.size) <= 256 else None
+    return None
+
+
+def _rounded(tensor: torch.Tensor, read: Read, round_off: Callable[[torch.Tensor, int], Stored]) -> Stored:
+    """Return the form of a tensor whose values are read."""
+    bits = _ROUNDED[read]
+    if read is Read.PROBABILITY:
+        return LogProbabilities(round_off(tensor.exp(), bits))
+    if read in (Read.NEGATIVE, Read.BEND):
+        magnitudes = tensor.neg().clamp(0, _FLAT if read is Read.BEND else None)
+        return Negative(two_valued(tensor > 0, 0, 1, tensor.dtype), round_off(magnitudes, bits))
+    # An element that is far off would make steps of its group too large for the others
+    return round_off(tensor.clamp(-_FLAT, _FLAT) if read is Read.FLAT else tensor, bits)
+
+
+def _compared(node: Node, tensor: torch.Tensor, read: Read) -> Stored | None:
+    """Return the form of a tensor whose sign is read, or its side of bounds; None for bounds that are not finite."""
+    if read is Read.SIGN:
+        return two_valued(tensor > 0, 0, 1, tensor.dtype)
+    if read is Read.SIGNUM:
+        return signs_of(tensor > 0, tensor < 0, tensor.dtype)
+    if read is Read.MASK:
+        low, high = _BOUNDS[node.operator](node.node)
+        # The derivative, as kernels round bounds in ways of their own
+        passes = node.node(torch.ones_like(tensor)) > 0
+        inside = ~passes if "shrink" in node.operator else passes
+        top = high if math.isfinite(high) else None
+        return _outside(inside, tensor.dtype, low, top) if math.isfinite(low) else None
+    ends = ("other", "other") if "other" in node.tensors else ("min", "max")
+    bounds = [node.bound(end) for end in ends]
+    values = [bound.restore() if isinstance(bound, Saved) else bound for bound in bounds]
+    if not all(_is_comparable(value, tensor) for value in values):
+        return None
+    none = torch.zeros_like(tensor, dtype=torch.bool)
+    below = none if values[0] is None else tensor < values[0]
+    above = none if values[1] is None else tensor > values[1]
+    if ends[0] == "other" or any(after is not None for after, _ in node.node.next_functions[1:]):
+        return Beside(signs_of(above, below, tensor.dtype), *bounds)
+    return _outside(~(below | above), tensor.dtype, *bounds)
+
+
+def _outside(inside: torch.Tensor, dtype: torch.dtype, low: Any, high: Any) -> Beside:
+    """Pack a bit an element: inside of bounds, or outside of one that is there."""
+    return Beside(two_valued(inside, -1 if high is None else 1, 0, dtype), low, high)
+
+
+_BOUNDS: dict[str, Callable[[Any], tuple[float, float]]] = {
+    "Hardshrink": lambda node: (-node._saved_lambd, float(node._saved_lambd)),
+    "Hardsigmoid": lambda node: (-3.0, 3.0),
+    "Hardtanh": lambda node: (float(node._saved_min_val), float(node._saved_max_val)),
+    "Softshrink": lambda node: (-node._saved_lambd, float(node._saved_lambd)),
+    "Threshold": lambda node: (float(node._saved_threshold), math.inf),
+}
+
+
+def _is_comparable(bound: torch.Tensor | float | None, tensor: torch.Tensor) -> bool:
+    """True for no bound, a finite number, and tensors of the same dtype that broadcast to a tensor's shape."""
+    if not isinstance(bound, torch.Tensor):
+        return bound is None or math.isfinite(bound)
+    pairs = zip(bound.shape[::-1], tensor.shape[::-1], strict=False)
+    return bound.dtype == tensor.dtype and bound.ndim <= tensor.ndim and all(n in (1, size) for n, size in pairs)
+
+
+def _two_values(tensor: torch.Tensor) -> Stored | None:
+    """Pack a tensor of two values at most, such as signs and masks times a number, exactly; None for others."""
+    flat = flattened(tensor.detach())[0]
+    low, high = (float(end) for end in flat[:_SAMPLE].aminmax())
+    if bool(((flat[:_SAMPLE] != low) & (flat[:_SAMPLE] != high)).any()):
+        return None
+    low, high = (float(end) for end in flat.aminmax())
+    step = torch.tensor(high) - low
+    exact = math.isfinite(low) and float(step + low) == high
+    flags = tensor == high
+    return two_valued(flags, low, high, tensor.dtype) if exact and bool((flags | (tensor == low)).all()) else None
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
     """True for a tensor in memory of its own size: an expanded one is cheaper as it is."""
-    return tensor.layout == torch.strided and all(
-        n <= 1 or step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
+    return all(n <= 1 or step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 class Holder:

@@ -162,10 +162,71 @@ class LogProbabilities(NamedTuple):
         values = self.probabilities.restore()
         return values.clamp_min(torch.finfo(values.dtype).tiny).log()
 
-    def in_host_memory(self) -> LogProbabilities:
-        """Return the same with words that wait in host memory."""
-        stored = self.probabilities
-        return LogProbabilities(stored.in_host_memory()) if isinstance(stored, PackedOnGpu) else self
+
+class Signs(NamedTuple):
+    """A tensor's signs: -1 or 1 by `positive`, and 0 where `zero` has 1; None if no sign is 0."""
+
+    positive: Packed | PackedOnGpu
+    zero: Packed | PackedOnGpu | None
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of words and constants."""
+        return self.positive.nbytes + (0 if self.zero is None else self.zero.nbytes)
+
+    def restore(self) -> torch.Tensor:
+        """Return -1, 0 and 1."""
+        signs = self.positive.restore()
+        return signs if self.zero is None else signs.masked_fill(self.zero.restore() > 0, 0)
+
+
+class Beside(NamedTuple):
+    """A tensor that is compared with bounds: its sign is 1 above `high`, -1 below `low`, and 0 at or between them.
+
+    A bound is a number, a saved tensor that waits anyway, or None.
+    """
+
+    signs: Stored
+    low: Stored | float | None
+    high: Stored | float | None
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of signs."""
+        return self.signs.nbytes
+
+    def restore(self) -> torch.Tensor:
+        """Return numbers that compare with the bounds as the tensor did."""
+        signs = self.signs.restore()
+        low, high = (b if b is None or isinstance(b, float) else b.restore() for b in self[1:])
+        below = None if low is None else low - 1 - abs(low)
+        above = None if high is None else high + 1 + abs(high)
+        if low is None or high is None:
+            between = below if low is None else low + 1 + abs(low)
+            between = high - 1 - abs(high) if high is not None else between
+        else:
+            between = low / 2 + high / 2 if isinstance(low, float) else low
+        values = signs if between is None else torch.where(signs == 0, between, signs)
+        values = values if above is None else torch.where(signs > 0, above, values)
+        values = values if below is None else torch.where(signs < 0, below, values)
+        return values.to(signs.dtype)
+
+
+class Negative(NamedTuple):
+    """A tensor's signs, and its values where they are negative: -`magnitudes`."""
+
+    positive: Packed | PackedOnGpu
+    magnitudes: Stored
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of words and constants."""
+        return self.positive.nbytes + self.magnitudes.nbytes
+
+    def restore(self) -> torch.Tensor:
+        """Return 1 for positive values, and the others."""
+        # Magnitudes begin at 0, which bfloat16 holds: none is rounded to below 0
+        return torch.where(self.positive.restore() > 0, 1, -self.magnitudes.restore())
 
 
 class Places(NamedTuple):
@@ -202,6 +263,15 @@ class Shape(NamedTuple):
         return torch.zeros((), dtype=self.dtype, device=self.device).expand(self.shape)
 
 
+def in_host_memory(stored: Stored) -> Stored:
+    """Return a form whose words wait in host memory, if they are a GPU's, and those of its parts."""
+    if isinstance(stored, (PackedOnGpu, Places)):
+        return stored.in_host_memory()
+    if isinstance(stored, (Signs, Beside, Negative, LogProbabilities)):
+        return type(stored)(*(in_host_memory(part) for part in stored))  # type: ignore[arg-type]
+    return stored
+
+
 def rounded(tensor: torch.Tensor, bits: int, group: int, seed: int) -> Packed | PackedOnGpu:
     """Round a tensor stochastically in groups along its memory."""
     return round_flattened(*flattened(tensor), Grouped(bits, group, seed))
@@ -222,6 +292,13 @@ def round_flattened(
         if wrong is not None or not flag.item():
             return PackedOnGpu(groups, layout, flat.device)
     return Packed(round_flat(values.cpu().numpy(), scheme), layout, flat.device)
+
+
+def signs_of(positive: torch.Tensor, negative: torch.Tensor, dtype: torch.dtype) -> Signs:
+    """Pack signs: a bit each, and another where some may be 0. A GPU is not asked, and has both."""
+    zero = ~(positive | negative)
+    some = gpu.on_gpu(zero) or bool(zero.any())
+    return Signs(two_valued(positive, -1, 1, dtype), two_valued(zero, 0, 1, dtype) if some else None)
 
 
 def two_valued(flags: torch.Tensor, low: float, high: float, dtype: torch.dtype) -> Packed | PackedOnGpu:

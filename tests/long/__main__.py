@@ -12,7 +12,10 @@ import time
 from .proof import generator
 from .supervise import Progress, Run, supervise
 
-NAMES = ("products", "calls", "files", "forks", "threads", "modules", "unlisted_modules", "networks", "plans", "leaks")
+NAMES = (
+    "products", "calls", "files", "forks", "threads", "networks", "plans", "leaks", "graphs", "modules",
+    "unlisted_modules", "gradients",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from torch_models import ResNet18, torchvision
 
 import quantarray as qa
 from quantarray.ops.quantize.flat_groups import round_flat
-from quantarray.torch.operations import Call, window_of
+from quantarray.torch.operations import window_of
 
 compressed = qa.torch.compressed_activations
 
@@ -80,7 +80,7 @@ def test_indices_of_pooling_take_a_byte():
     with context:
         y = F.max_pool2d(x, 2)
     assert context.report.layers == {"outside of modules": (x.nbytes + 2 * 3 * 20 * 12 * 8, y.numel())}
-    window = window_of(Call("max_pool2d", (x,), {"kernel_size": (2, 3), "padding": 1}))
+    window = window_of(F.max_pool2d(x, (2, 3), padding=1).grad_fn, 24)
     assert window == ((2, 3), (2, 3), (1, 1), (1, 1), 24)
 
 
@@ -236,8 +236,9 @@ def test_layers_have_bits_of_their_own():
         return elements * bits // 8 + elements // 256 * 4
 
     usual, other = after(bits=2), after(bits=2, layers={"0": 8, nn.Tanh: None, "2": 4})
-    assert usual == {"0": size(32768, 2), "1": size(32768, 2), "2.0": 0, "2.1": size(2048, 2)}
-    assert other == {"0": size(32768, 8), "1": x.nbytes, "2.0": size(32768, 4), "2.1": size(2048, 4)}
+    # tanh and GELU are smooth functions of what they save, and have 8 bits
+    assert usual == {"0": size(32768, 2), "1": size(32768, 8), "2.0": size(32768, 2), "2.1": size(2048, 8)}
+    assert other == {"0": size(32768, 8), "1": x.nbytes, "2.0": size(32768, 4), "2.1": size(2048, 8)}
     assert after(bits=2, layers={nn.Module: None}) == after(level="L0")
 
 
@@ -300,13 +301,14 @@ def test_gradients_of_gradients():
 
 
 def test_gradients_of_gradients_through_what_is_packed():
-    """x**3 saves x for its gradient and what the gradient needs: of 8 bits both are within some hundredths."""
+    """x * x * x saves x for its gradient and what the gradient needs: of 8 bits both are within some hundredths."""
     x = rand(64, 64).requires_grad_()
     context = compressed(8, least=0)
     with context:
-        (g,) = torch.autograd.grad(((x.clone()) ** 3).sum(), x, create_graph=True)
+        y = x.clone()
+        (g,) = torch.autograd.grad((y * y * y).sum(), x, create_graph=True)
     (h,) = torch.autograd.grad(g.sum(), x)
-    assert context.report.ratio > 1.5
+    assert context.report.ratio > 1.4
     assert (g - 3 * x**2).norm() < 0.02 * g.norm() and (h - 6 * x).norm() < 0.02 * h.norm()
 
 

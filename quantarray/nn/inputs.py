@@ -40,7 +40,8 @@ def checked(op: str, value: Value, x: Any, numbers: bool) -> Array:
                 f"{op}: the input {value.name} must be {value.text}, got {a.dtype}{_cast(dtype, a, value.name)}"
             )
     if numbers and dtype.kind == "f" and np.isnan(a).any():
-        raise ValueError(f"{op}: the input {value.name} has a NaN, which no threshold can place")
+        where = tuple(int(i) for i in np.argwhere(np.isnan(a))[0])
+        raise ValueError(f"{op}: the input {value.name} has a NaN, which no threshold can place, the first at {where}")
     if value.low is not None and value.high is not None and a.size and (a.min() < value.low or a.max() > value.high):
         raise ValueError(
             f"{op}: the input {value.name} must be from {value.low} to {value.high}, got {a.min()} to {a.max()}"

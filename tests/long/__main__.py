@@ -12,7 +12,7 @@ import time
 from .proof import generator
 from .supervise import Progress, Run, supervise
 
-NAMES = ("products", "calls", "files", "forks", "threads", "modules", "unlisted_modules", "networks", "plans")
+NAMES = ("products", "calls", "files", "forks", "threads", "modules", "unlisted_modules", "networks", "plans", "graphs")
 
 
 def main() -> int:

@@ -113,7 +113,7 @@ class Graph(Model):
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
             if known in self._slots:
-                raise ValueError(f"Graph: {known!r} is the name of two inputs, or of an input and a constant")
+                raise ValueError(f"Graph: two of its inputs and constants have one name, {known!r}")
             self._slots[known] = len(self._slots)
         self._steps = [self._step(node) for node in self.nodes]
         for value in self.outputs:

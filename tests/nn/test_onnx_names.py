@@ -72,5 +72,5 @@ def test_random_networks_of_such_names(tmp_path_factory, drawn, seed):
 
 def test_an_input_and_a_constant_of_one_name_are_refused():
     x, y = Value("x", (1, 3), "float32"), Value("y", (1, 3), "float32")
-    with pytest.raises(ValueError, match="Graph: 'x' is the name of two inputs, or of an input and a constant"):
+    with pytest.raises(ValueError, match="Graph: two of its inputs and constants have one name, 'x'"):
         Graph([x], [y], [Node("Add", ("x", "x"), ("y",))], {"x": np.ones((1, 3), np.float32)})

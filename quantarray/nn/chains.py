@@ -12,7 +12,7 @@ import numpy as np
 from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
 from ..ops.products.chain import takes
-from .graph import Graph, Node
+from .graph import Graph, Node, free_name, names_of
 
 Shapes = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 Step = tuple[str, Any]
@@ -53,6 +53,7 @@ def chained(
     groups = _grouped(nodes, constants, uses, shapes)
     _attach_thresholds(nodes, constants, groups, shapes, _IMAGE if least > 1 else min(_RANKS))
     constants = dict(constants)
+    taken = names_of(nodes).union(constants, shapes)
     places: dict[int, Node | None] = {}
     for group in groups.values():
         if group.codes or len(group.at) >= least or len(group.shape) > 2:
@@ -63,7 +64,7 @@ def chained(
             if group.codes:
                 places[next(i for i, n in enumerate(nodes) if n.outputs[0] == group.codes)] = None
             places.update(dict.fromkeys(group.at[:-1]))
-            places[group.at[-1]] = _node(nodes, group, gives, constants)
+            places[group.at[-1]] = _node(nodes[group.at[-1]].source, group, gives, constants, taken)
     new = [places.get(i, node) for i, node in enumerate(nodes)]
     left = [node for node in new if node is not None]
     used = {name for node in left for name in node.inputs}
@@ -235,24 +236,20 @@ def _attach_thresholds(
             group.thresholds, group.codes = node.inputs[1], node.outputs[0]
 
 
-def _node(nodes: Sequence[Node], group: _Group, gives: list[str], constants: dict[str, Any]) -> Node:
-    """Return the node of a group; add its constants."""
-    channels, hint = group.shape[1], f"{group.tail}.chain"
-    taken = set(constants).union(*(node.inputs + node.outputs for node in nodes))
-    while any(f"{hint}.{what}" in taken for what in ("constants", "scale", "other_scale")):
-        hint += "'"  # the chain that gives x has the name of its value
+def _node(source: str, group: _Group, gives: list[str], constants: dict[str, Any], taken: set[str]) -> Node:
+    """Return the node of a group; add its constants, of names that are not taken yet."""
 
     def constant(a: Array | None, what: str) -> str:
         if a is None:
             return ""
-        constants[f"{hint}.{what}"] = a
-        return f"{hint}.{what}"
+        name = free_name(f"{group.tail}.chain.{what}", taken)  # the chain that gives x may have the name of its value
+        constants[name] = a
+        return name
 
     rows = [_by_channel(k, group.shape) for _, k in group.steps]
-    table = np.array(rows, np.float32).reshape(len(rows), channels)
+    table = np.array(rows, np.float32).reshape(len(rows), group.shape[1])
     names = constant(table, "constants"), constant(group.scale, "scale"), constant(group.other_scale, "other_scale")
     results = [group.tail] * ("values" in gives) + [group.codes] * bool(group.codes)
-    source = nodes[group.at[-1]].source
     attributes = {
         "steps": tuple(step for step, _ in group.steps),
         "gives": tuple(gives),
@@ -267,24 +264,25 @@ def unchained(graph: Graph) -> Graph:
         return graph
     nodes: list[Node] = []
     constants = dict(graph.constants)
+    taken = names_of(graph.nodes).union(constants, (v.name for v in (*graph.inputs, *graph.outputs)))
     for node in graph.nodes:
-        nodes += _steps_of(node, constants) if node.op == "chain" else [node]
+        nodes += _steps_of(node, constants, taken) if node.op == "chain" else [node]
     used = {name for node in nodes for name in node.inputs}
     return Graph(graph.inputs, graph.outputs, nodes, {n: a for n, a in constants.items() if n in used}, graph.name)
 
 
-def _steps_of(node: Node, constants: dict[str, Any]) -> list[Node]:
-    """Return the nodes that a chain stands for; add their constants."""
+def _steps_of(node: Node, constants: dict[str, Any], taken: set[str]) -> list[Node]:
+    """Return the nodes that a chain stands for; add their constants, all of names that are not taken yet."""
     x, other, table, scale, other_scale, thresholds = (*node.inputs, *[""] * (6 - len(node.inputs)))
     nodes: list[Node] = []
 
     def add(op: str, *operands: str, **attributes: Any) -> str:
-        name = f"{node.outputs[0]}.{len(nodes)}"
+        name = free_name(f"{node.outputs[0]}.{len(nodes)}", taken)
         nodes.append(Node(op, operands, (name,), attributes, node.source))
         return name
 
     def constant(a: Any) -> str:
-        name = f"{node.outputs[0]}.constant{len(constants)}"
+        name = free_name(f"{node.outputs[0]}.constant{len(constants)}", taken)
         constants[name] = a
         return name
 

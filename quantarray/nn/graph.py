@@ -68,6 +68,19 @@ class Node:
         return self.op in PACKED
 
 
+def names_of(nodes: Iterable[Node]) -> set[str]:
+    """Return the names of all operands and results."""
+    return {name for node in nodes for name in (*node.inputs, *node.outputs)}
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken yet, and take it: `name`, or `name` with marks after it."""
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return name
+
+
 def _in_order(a: Any) -> Any:
     """Return a dense constant in C order, as it is read from a file: BLAS sums floats by their order in memory."""
     return np.asarray(a, order="C") if isinstance(a, (np.ndarray, np.generic)) else a
@@ -99,6 +112,8 @@ class Graph(Model):
         self.classes = classes
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
+            if known in self._slots:
+                raise ValueError(f"Graph: two of its inputs and constants have one name, {known!r}")
             self._slots[known] = len(self._slots)
         self._steps = [self._step(node) for node in self.nodes]
         for value in self.outputs:

@@ -42,8 +42,6 @@ def inferred(graph: Graph) -> dict[str, Kind]:
     Raises ValueError or TypeError that names the first node whose operands or attributes do not go together, and for
     inputs, outputs and batches that are not as the graph says.
     """
-    if any(v.name in graph.constants for v in graph.inputs) or len({v.name for v in graph.inputs}) < len(graph.inputs):
-        raise ValueError("two of its inputs and constants have one name")
     batches = {v.shape[:1] for v in graph.inputs if v.batched}
     if len(batches) > 1 or () in batches or any(v.batched for v in graph.outputs) > bool(batches):
         raise ValueError("its inputs and outputs must have one batch, as their first axis")

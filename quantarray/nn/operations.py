@@ -7,6 +7,7 @@ packed on c. Products take `levels` where codes of x stand for uneven ones.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
@@ -35,6 +36,7 @@ from ..ops.products.residual import add_residual
 from ..ops.words.conversion import codes, dequantize
 from . import dense
 from .dense.movement import reshaped
+from .dense.quantizing import numbers
 from .levels import of_levels
 
 Attributes = dict[str, Any]
@@ -145,7 +147,7 @@ def _integers(a: Attributes, q: QuantArray) -> Array:
 
 
 def _reshape(a: Attributes, q: QuantArray) -> QuantArray:
-    """Reshape codes; pack them anew on the last axis if axes behind the packed one merge with it."""
+    """Reshape codes; pack them on the last axis first if axes after the packed one merge with it."""
     new = reshaped(q.shape, a["shape"], 1)
     if q.axis != q.ndim - 1 and merged(q, new):
         q = repack(q, -1)
@@ -153,13 +155,8 @@ def _reshape(a: Attributes, q: QuantArray) -> QuantArray:
 
 
 def merged(q: Any, new: tuple[int, ...]) -> bool:
-    """Tell by the shape and axis of q whether axes behind the packed one merge with it in a new shape."""
-    lead, length = math.prod(q.shape[: q.axis + 1]), 1
-    for n in new:
-        if length == lead:
-            break
-        length *= n
-    return bool(length != lead)
+    """Tell by the shape and axis of q whether axes after the packed one merge with it in a new shape."""
+    return math.prod(q.shape[: q.axis + 1]) not in accumulate(new, operator.mul)
 
 
 def _moved(name: str) -> Operation:
@@ -193,7 +190,13 @@ def _chain(
         chain = chain_of(tuple(STEPS.index(step) for step in steps), constants, scale, other_scale, x.shape)
         prepared = a["prepared"] = chain, "values" in gives
     chain, dense_too = prepared
-    values, codes = apply_chain(x, other, chain, thresholds, dense_too)
+    try:
+        values, codes = apply_chain(x, other, chain, thresholds, dense_too)
+    except ValueError:
+        unquantised = apply_chain(x, other, chain, None, True)[0]
+        if unquantised is not None:
+            numbers("Thresholds", unquantised, "values")  # an error that says where
+        raise
     results = tuple(r for r in (values, codes) if r is not None)
     return results if len(results) > 1 else results[0]
 

@@ -14,7 +14,7 @@ from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..ops.manipulation.taking import take
 from .chains import chained
-from .graph import Graph, Node
+from .graph import Graph, Node, free_name, names_of
 from .inference import Kind, kinds_of
 
 # Operations whose results do not depend on the order of their operands in memory, and those that keep it
@@ -43,7 +43,7 @@ def rewritten(graph: Graph) -> Graph:
     outputs, taken = [value.name for value in graph.outputs], set(graph._slots)
     nodes, constants = _flattened(graph, kinds, taken)
     nodes, constants = chained(nodes, constants, outputs, _may_move(nodes, kinds), least=1)
-    nodes, constants = _pooled_first(graph, nodes, constants, kinds, taken)
+    nodes, constants = _pooled_first(graph, nodes, constants, kinds, taken | names_of(nodes) | constants.keys())
     constants |= {name: graph.constants[name] for name in outputs if name in graph.constants}
     return Graph(graph.inputs, graph.outputs, nodes, constants, graph.name)
 
@@ -79,13 +79,13 @@ def _flattened(graph: Graph, kinds: Mapping[str, Kind], taken: set[str]) -> tupl
     images: dict[str, tuple[int, ...]] = {}  # shapes of those whose elements come in another order
     for node in graph.nodes:
         if node.op == "reshape" and _is_flattened(graph, node, kinds):
-            shape, last = kinds[node.inputs[0]].shape, _free(f"{node.outputs[0]}.last", taken)
+            shape, last = kinds[node.inputs[0]].shape, free_name(f"{node.outputs[0]}.last", taken)
             order = (0, *range(2, len(shape)), 1)
             nodes.append(Node("transpose", node.inputs, (last,), {"perm": order}, node.source))
             images[node.outputs[0]] = shape[1:]
             node = Node("reshape", (last,), node.outputs, node.attributes, node.source)
         elif node.inputs and node.inputs[0] in images:
-            name = _free(f"{node.outputs[0]}.{node.inputs[1]}", taken)
+            name = free_name(f"{node.outputs[0]}.{node.inputs[1]}", taken)
             constants[name] = _in_order(constants[node.inputs[1]], images[node.inputs[0]])
             inputs = (node.inputs[0], name, *node.inputs[2:])
             node = Node(node.op, inputs, node.outputs, node.attributes, node.source)
@@ -136,7 +136,7 @@ def _pooled_first(
         integers = kind is not None and kind.dtype == np.int32
         falling = _falling(chain, constants, kind.shape[1]) if kind is not None and integers else None
         if falling is not None:
-            name, mask = (_free(f"{pool.outputs[0]}.{what}", taken) for what in ("integers", "falling"))
+            name, mask = (free_name(f"{pool.outputs[0]}.{what}", taken) for what in ("integers", "falling"))
             masks[mask] = falling
             moved[at] = replace(pool, inputs=(chain.inputs[0], mask), outputs=(name,))
             moved[i] = replace(chain, inputs=(name, *chain.inputs[1:]), outputs=pool.outputs)
@@ -167,11 +167,3 @@ def _are_ordinary(factors: Array) -> bool:
     """Return True for factors by which nothing becomes infinite, or a zero whose sign says what it was."""
     sizes = np.abs(factors)
     return bool(((sizes >= _LEAST_FACTOR) & (sizes <= 1 / _LEAST_FACTOR)).all())
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken yet, and take it."""
-    while name in taken:
-        name += "'"
-    taken.add(name)
-    return name

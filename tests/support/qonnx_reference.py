@@ -54,10 +54,11 @@ class Trunc(OpRun):
 
     def _run(self, x, scale, zero, bits, *rest, rounding_mode="FLOOR", signed=1, narrow=0):
         y = np.rint(x / scale + zero)
+        out_bits = float(np.asarray(rest[-1]).reshape(()))
         if len(rest) == 1:
-            y = ROUND[rounding_mode](y / np.float32(2.0 ** float(bits - rest[0])))
+            y = ROUND[rounding_mode](y / np.float32(2.0 ** (float(np.asarray(bits).reshape(())) - out_bits)))
             return (((y - zero) * scale).astype(np.float32),)
-        out_scale, out_bits = rest[0], float(rest[1])
+        out_scale = rest[0]
         step = (2.0 ** np.rint(np.log2(out_scale / scale))).astype(np.float32)
         low, high = (
             (-(2 ** (out_bits - 1)) + narrow, 2 ** (out_bits - 1) - 1) if signed else (0, 2**out_bits - 1 - narrow)
@@ -67,14 +68,24 @@ class Trunc(OpRun):
 
 
 class MaxPool(OnnxMaxPool):
-    """A MaxPool of ONNX, by its general code where pads are uneven: its code for stride 1 swaps them between axes."""
+    """A MaxPool of ONNX, by its general code where pads are uneven or images have other than two axes.
+
+    Its code for stride 1 swaps pads between axes, and counts too few windows of one axis.
+    """
 
     def _run(self, x, **attributes):
         pads = attributes.get("pads")
-        even = not pads or len(set(pads)) == 1
+        even = not pads or (len(set(pads)) == 1 and x.ndim == 4)
         return super()._run(x, **attributes) if even else self._max_pool(x, **attributes)
+
+
+class GlobalMaxPool(OpRun):
+    """Return the largest value of each channel: ONNX's evaluator gives a wrong shape unless images have two axes."""
+
+    def _run(self, x):
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 def evaluator(model):
     """Build a session that returns all outputs of a model with QONNX's operators."""
-    return ReferenceEvaluator(model, new_ops=[Quant, BipolarQuant, MultiThreshold, Trunc, MaxPool])
+    return ReferenceEvaluator(model, new_ops=[Quant, BipolarQuant, MultiThreshold, Trunc, MaxPool, GlobalMaxPool])

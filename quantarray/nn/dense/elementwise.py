@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
+from .quantizing import numbers
 
 Attributes = dict[str, Any]
 
@@ -71,7 +72,7 @@ def _power(a: Attributes, x: Array, y: Array) -> Array:
 
 
 def _cast(a: Attributes, x: Array) -> Array:
-    return x.astype(a["to"])
+    return (numbers("Cast", x) if np.dtype(a["to"]).kind in "iu" else x).astype(a["to"])
 
 
 def _sum(a: Attributes, *arrays: Array) -> Array:

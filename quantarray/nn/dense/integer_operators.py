@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from . import products
+from .quantizing import numbers
 
 Attributes = dict[str, Any]
 Shapes = list[tuple[int, ...]]
@@ -54,7 +55,7 @@ def _matmul_integer(
 
 
 def _requantized(a: Attributes, sums: Array, factor: Array, zero: Array | None) -> Array:
-    y = np.rint(sums * factor) + (0 if zero is None else zero.astype(np.int64))
+    y = np.rint(numbers("QLinear", sums * factor, "its products")) + (0 if zero is None else zero.astype(np.int64))
     return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["held"]))
 
 
@@ -76,7 +77,7 @@ def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array | None =
     axis, block = a.get("axis", 1), a.get("block_size", 0)
     s = spread(scale, x.shape, axis, block).astype(np.float32 if x.dtype.kind != "f" else x.dtype)
     z = spread(zero, x.shape, axis, block).astype(np.int64) if zero is not None else 0
-    y = np.rint((x / s).astype(np.float64)) + z
+    y = np.rint(numbers("QuantizeLinear", x / s).astype(np.float64)) + z
     return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["held"]))
 
 

@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import checks
 from ...core.dtypes import Array
 
 Attributes = dict[str, Any]
 Shapes = list[tuple[int, ...]]
 Constants = list[Array | None]
+
+
+def numbers(op: str, x: Array, name: str = "x") -> Array:
+    """Return x; raise ValueError that names the first NaN, which has no code."""
+    checks.no_nan(op, name, x)
+    return x
 
 
 def _half_up(x: Array) -> Array:
@@ -39,26 +46,27 @@ ROUNDING: dict[str, Callable[[Array], Array]] = {
 
 def _quantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """round(clip(x / scale + zero, low, high)), integers, as QONNX's Quant has it."""
-    y = np.clip(x / scale + zero, a["low"], a["high"])
+    y = np.clip(numbers("Quant", x / scale + zero), a["low"], a["high"])
     return np.asarray(ROUNDING[a["rounding"]](y).astype(a["to"]))
 
 
 def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """clip(rint(x / scale) + zero, low, high), integers, as ONNX's QuantizeLinear has it."""
-    return np.asarray(np.clip(np.rint(x / scale).astype(np.float64) + zero, a["low"], a["high"]).astype(a["to"]))
+    y = np.rint(numbers("QuantizeLinear", x / scale)).astype(np.float64) + zero
+    return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["to"]))
 
 
 def _bipolar(a: Attributes, x: Array) -> Array:
-    return np.where(x >= 0, np.int8(1), np.int8(-1))
+    return np.where(numbers("BipolarQuant", x) >= 0, np.int8(1), np.int8(-1))
 
 
 def _bipolar_of(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
     """1 where x / scale + zero is at least 0, else -1."""
-    return np.where(x / scale + zero >= 0, np.int8(1), np.int8(-1))
+    return np.where(numbers("Quant", x / scale + zero) >= 0, np.int8(1), np.int8(-1))
 
 
 def _sign(a: Attributes, x: Array) -> Array:
-    return np.sign(x).astype(np.int8)
+    return np.sign(numbers("Sign", x)).astype(np.int8)
 
 
 def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
@@ -68,7 +76,7 @@ def _dequantize(a: Attributes, x: Array, scale: Array, zero: Array) -> Array:
 
 def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
     """Count how many thresholds [channels or 1, T] of its channel, axis 1, each value reaches: first + step * count."""
-    flat = x.reshape(*x.shape[:2], -1)
+    flat = numbers("MultiThreshold", x).reshape(*x.shape[:2], -1)
     count = np.zeros(flat.shape, np.int32)
     for t in thresholds.T:
         count += flat >= t.reshape(1, -1, 1)
@@ -77,7 +85,7 @@ def _multi_threshold(a: Attributes, x: Array, thresholds: Array) -> Array:
 
 def _trunc(a: Attributes, x: Array, scale: Array, zero: Array, step: Array) -> Array:
     """clip(rounding(round(x / scale + zero) / step), low, high): integers of x without their lowest bits."""
-    y = ROUNDING["ROUND"](x / scale + zero) / step
+    y = ROUNDING["ROUND"](numbers("Trunc", x / scale + zero)) / step
     return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(a.get("to", "int64")))
 
 

@@ -258,6 +258,8 @@ class Builder:
 
     def _thresholds(self, x: Tensor, last: Link, levels: Sequence[int]) -> Any:
         few, shape = len(levels) <= _FEW_LEVELS, x.source.shape
+        if len(shape) < 2:
+            return None  # no axis beside the batch to pack
         for i, link in enumerate(x.chain):
             if link.op == "MaxPool":
                 after = (*x.chain[i + 1 :], last)

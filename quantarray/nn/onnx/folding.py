@@ -75,12 +75,18 @@ def thresholds(x: Tensor, last: Link, levels: Sequence[int]) -> tuple[Thresholds
     shape[axis] = channels
     step = levels[1] - levels[0]
 
-    def rank(v: Array) -> Array:
-        for link in (*x.chain, last):
+    def before(v: Array) -> Array:
+        for link in x.chain:
             v = v if link.op == "MaxPool" else link(v)
-        return (v.astype(np.int64) - levels[0]) // step
+        return v
 
+    def rank(v: Array) -> Array:
+        return (last(before(v)).astype(np.int64) - levels[0]) // step
+
+    ends, kind = (x.source.bounds, np.int64) if x.source.whole else ((-np.inf, np.inf), np.float32)
     with np.errstate(all="ignore"):
+        if any(np.isnan(before(np.full(shape, end, kind))).any() for end in ends):
+            return None  # as of 0 * inf: some values have no code
         return searched(rank, levels, np.broadcast_to(rising, shape), axis, x.source), axis
 
 

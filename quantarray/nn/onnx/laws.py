@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -62,13 +62,26 @@ class Source:
         return self.low, self.high
 
 
-class Link(NamedTuple):
-    """A function of a chain: an operator with its constant operands, None in the place of the value."""
+OF_IMAGES = frozenset({"MaxPool", "BatchNormalization", "multi_threshold"})  # whose value has its channels on axis 1
+_BY_AXIS = frozenset({"Gather", "BatchNormalization", "multi_threshold"})  # operands that do not broadcast
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A function of a chain: an operator with its constant operands, None instead of the value.
+
+    An operand of one element that broadcasts has no axes, so that the function keeps the shape of values of any rank.
+    """
 
     op: str
     attributes: dict[str, Any]
     operands: tuple[Array | None, ...]
     source: str = ""  # the node of the file that it comes from
+
+    def __post_init__(self) -> None:
+        if self.op not in _BY_AXIS:
+            plain = tuple(a.reshape(()) if a is not None and a.size == 1 else a for a in self.operands)
+            object.__setattr__(self, "operands", plain)
 
     def __call__(self, v: Array) -> Array:
         return np.asarray(dense.RUN[self.op](self.attributes, *(v if a is None else a for a in self.operands)))
@@ -113,7 +126,7 @@ class Tensor:
     def uniform(self) -> bool:
         """Return True if all elements go through the same functions, one by one."""
         each = (a for link in self.chain for a in link.operands if a is not None and link.op != "Gather")
-        return all(link.op not in ("MaxPool",) for link in self.chain) and all(a.size == 1 for a in each)
+        return all(link.op not in OF_IMAGES for link in self.chain) and all(a.ndim == 0 for a in each)
 
     def then(self, link: Link, shape: Shape | None = None, dtype: Any = None) -> Tensor:
         """Return the value with one more function in its chain."""

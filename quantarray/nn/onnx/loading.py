@@ -127,7 +127,12 @@ class _Import:
             results = self._lowered(step)
         except Refused as error:
             self._refuse(step, str(error))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, OverflowError) as error:
+        except AssertionError as error:
+            raise RuntimeError(
+                f"load: {step.text}: an internal error of quantarray, not a fault of the file; please report it, with "
+                f"the file: {error!r}"
+            ) from error
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
             self._refuse(step, f"its attributes and operands do not go together: {error}")
         else:
             for name, x in zip((o for o in step.outputs if o), results, strict=False):
@@ -244,7 +249,7 @@ def _labelled(x: Operand, step: Step) -> Operand:
     """Return the value, with `step` as the source of those functions of its chain that have none."""
     if not isinstance(x, Tensor) or all(link.source for link in x.chain):
         return x
-    return replace(x, chain=tuple(k if k.source else k._replace(source=step.label) for k in x.chain))
+    return replace(x, chain=tuple(k if k.source else replace(k, source=step.label) for k in x.chain))
 
 
 def _has_first(step: Step) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dense
 from ..dense.movement import axes_of, axis_of, pads_of
 from .building import Builder, Moved
-from .laws import Constant, Operand, Shape, Source, Tensor, check_dtypes
+from .laws import OF_IMAGES, Constant, Operand, Shape, Source, Tensor, check_dtypes
 from .reading import Step
 from .tensors import Refused
 
@@ -26,7 +26,7 @@ def _moved(b: Builder, op: str, x: Tensor, rest: list[str], shapes: list[Shape],
         names = b.emit_all(_DENSE.get(op, op), [b.dense(x), *rest], hints, **a)
         return [b.value(name, s, x.dtype) for name, s in zip(names, shapes, strict=True)]
     source = x.source
-    packs = op in ("reshape", "transpose") and source.levels is not None and all(shapes[0])
+    packs = op in ("reshape", "transpose") and source.levels is not None and len(shapes[0]) > 0 and all(shapes[0])
     name = source.name if packs else b.integers(x)
     kind = np.dtype(np.int32) if source.levels is not None else source.dtype
     levels = source.levels if packs else None
@@ -76,8 +76,8 @@ def _reshape(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
     lead = -1 if b.batched and 0 not in out else out[0] if out else None
     target = (lead, *out[1:]) if lead is not None else ()
     if _per_channel(x, out):
-        shaped = tuple(link._replace(operands=tuple(_drop(v, len(out)) for v in link.operands)) for link in x.chain)
-        x = replace(x, chain=shaped)
+        shaped = (replace(k, operands=tuple(_without_image(v, len(x.shape)) for v in k.operands)) for k in x.chain)
+        x = replace(x, chain=tuple(shaped))
         names = b.emit("Reshape", [b.integers(x)], b.hint, shape=target, allowzero=1)
         source = x.source
         kind = np.dtype(np.int32) if source.levels is not None else source.dtype
@@ -87,21 +87,19 @@ def _reshape(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
 
 def _per_channel(x: Tensor, out: Shape) -> bool:
     """Return True if a chain with constants for each channel still applies once [n c 1 1] has become [n c]."""
-    plain = all(link.op not in ("MaxPool", "BatchNormalization", "multi_threshold") for link in x.chain)
+    plain = all(link.op not in OF_IMAGES for link in x.chain)
     return not x.uniform and plain and len(x.shape) > 2 and out == x.shape[:2] and math.prod(x.shape[2:]) == 1
 
 
-def _drop(v: Any, ndim: int) -> Any:
-    if v is None or v.size == 1:
-        return v
-    return v.reshape(v.shape[-3] if v.ndim >= 3 else -1) if ndim == 2 else v
+def _without_image(v: Any, ndim: int) -> Any:
+    """Drop the axes of a constant after the channels of a value of `ndim` axes, which have length 1."""
+    return v if v is None or v.size == 1 else v.reshape(v.shape[: v.ndim - (ndim - 2)])
 
 
 def _squeeze(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     x = _one(operands)
-    b.per_sample(
-        bool(shapes[0]) and shapes[0][0] == x.shape[0] and (x.shape[:1] != (1,) or _keeps_first(step, operands))
-    )
+    same = bool(x.shape) and shapes[0][:1] == x.shape[:1]
+    b.per_sample(same and (x.shape[:1] != (1,) or _keeps_first(step, operands)))
     return _reshape(b, step, [x], shapes)
 
 
@@ -172,7 +170,7 @@ def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     """Convert Slice, Gather, Pad, Resize or DepthToSpace; axis 0 must stay as it is."""
     x = _one(operands)
     constants = [c.value if isinstance(c, Constant) else None for c in operands[1:]]
-    b.per_sample(bool(x.shape) and shapes[0][0] == x.shape[0] and _axis_0_stays(step, x, constants))
+    b.per_sample(bool(x.shape) and shapes[0][:1] == x.shape[:1] and _axis_0_stays(step, x, constants))
     if step.op == "Pad":
         return _pad(b, step, x, constants, shapes)
     if step.op == "Resize" and b.batched:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from ..graph import Node
+from ..graph import Node, free_name, names_of
 
 PRODUCTS = ("linear", "add_residual", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3)))
 
@@ -70,7 +70,7 @@ def _pooled_codes(
     """
     uses = Counter(name for node in nodes for name in node.inputs)
     makers = {node.outputs[0]: i for i, node in enumerate(nodes)}
-    moved, masks = list(nodes), {}
+    moved, masks, taken = list(nodes), {}, names_of(nodes).union(constants)
     for i, node in enumerate(nodes):
         at = makers.get(node.inputs[0]) if node.op == "threshold" else None
         if at is None or not nodes[at].op.startswith("max_pool") or len(nodes[at].inputs) > 1:
@@ -85,7 +85,7 @@ def _pooled_codes(
         law = constants[node.inputs[1]]
         inputs = [pool.outputs[0]]
         if not law.greater.all():
-            mask = f"{node.outputs[0]}.falling"
+            mask = free_name(f"{node.outputs[0]}.falling", taken)
             masks[mask] = ~law.greater
             inputs.append(mask)
         moved[at] = replace(node, inputs=(sums, node.inputs[1]), outputs=pool.outputs)
@@ -100,6 +100,7 @@ def sums_pooled(nodes: list[Node], constants: Mapping[str, Any], outputs: list[s
     uses = Counter(name for node in nodes for name in node.inputs)
     makers = {node.outputs[0]: i for i, node in enumerate(nodes)}
     moved: list[list[Node]] = [[node] for node in nodes]
+    taken = names_of(nodes).union(constants)
     for i, pool in enumerate(nodes):
         at = makers.get(pool.inputs[0]) if pool.op.startswith("max_pool") and len(pool.inputs) == 2 else None
         product = nodes[at] if at is not None else None
@@ -115,7 +116,7 @@ def sums_pooled(nodes: list[Node], constants: Mapping[str, Any], outputs: list[s
         same = np.array_equal(constants[pool.inputs[1]], ~law.greater)
         if uses[codes] > 1 or codes in outputs or not same or (law._codes != law._ranked_codes()).any():
             continue
-        name = f"{pool.outputs[0]}.sums"
+        name = free_name(f"{pool.outputs[0]}.sums", taken)
         last = {"axis": 1, "last": product.op == "linear"}
         levels = ("", *product.inputs[3:]) if len(product.inputs) > 3 else ()
         moved[at] = [replace(product, inputs=(*product.inputs[:2], *levels))]

@@ -57,7 +57,7 @@ def _quant(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
         raise Refused(f"its rounding mode {rounding!r} is none of {', '.join(ROUNDING)}")
     _fits(b, x, scale, zero)
     low, high = _range(int(bits), bool(a["signed"]), bool(a["narrow"]))
-    if (zero != np.rint(zero)).any() or np.abs(zero).max(initial=0) > 2**31:
+    if (zero != np.rint(zero)).any() or np.abs(zero.astype(np.float64)).max(initial=0) > 2**31:
         raise Refused("its zero point must be an integer below 2**31")
     if zero.size > 1 and not isinstance(x, Constant):
         raise Refused("its zero point must be one integer: only constants may have one for each channel")
@@ -200,7 +200,8 @@ def _reached(x: Tensor | Constant, scale: Array, zero: Array, step: Array, round
     if scale.size > 1 or np.isnan(ends).any():
         return None
     attributes = {"low": -math.inf, "high": math.inf, "rounding": rounding, "to": "float64"}
-    low, high = dense.RUN["truncate"](attributes, ends, scale.reshape(()), zero, step.astype(np.float32))
+    scale, zero = scale.reshape(()), zero.reshape(())
+    low, high = dense.RUN["truncate"](attributes, ends, scale, zero, step.astype(np.float32))
     return (int(low), int(max(high, low + 1))) if max(-low, high) < _MOST_TRUNCATED else None
 
 

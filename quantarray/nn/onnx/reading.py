@@ -39,7 +39,10 @@ class Step(NamedTuple):
 
 
 class Place(NamedTuple):
-    """An input or output of a file: lengths are integers, or names where the file leaves them open."""
+    """An input or output of a file: lengths are integers, or names where the file leaves them open.
+
+    Files of other programs also have -1 for an open length.
+    """
 
     name: str
     shape: tuple[int | str, ...] | None
@@ -181,6 +184,7 @@ def _place(info: Any) -> Place:
     shape: tuple[int | str, ...] | None = None
     if tensor.HasField("shape"):
         shape = tuple(
-            int(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in tensor.shape.dim
+            int(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else (_text(d.dim_param) or "?")
+            for d in tensor.shape.dim
         )
     return Place(name, shape, int(tensor.elem_type))

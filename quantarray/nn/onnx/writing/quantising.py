@@ -17,16 +17,22 @@ from .writer import SINGLE, Held, Writer
 Kinds = list[Kind]
 
 
-def _divided(w: Writer, x: Held, scale: Held, zero: Held | None) -> tuple[str, Any]:
-    """Write x / scale + zero; return (name, dtype)."""
-    kind = np.result_type(x.kind if not x.whole else np.float64, _value(scale))
-    kind = np.dtype(np.float32 if kind == np.float32 else np.float64)
+def _divided(w: Writer, x: Held, scale: Held, zero: Held | None) -> tuple[str, np.dtype[Any]]:
+    """Write x / scale + zero in the dtypes in which the operation computes them; return (name, dtype)."""
+    kind = np.dtype(np.result_type(x.kind, _value(scale)))
     name = w.of_dtype(x, kind)
     if not (_value(scale) == 1).all():
         name = w.emit("Div", [name, w.of_dtype(scale, kind)])
     if zero is not None and (_value(zero) != 0).any():
-        name = w.emit("Add", [name, w.of_dtype(zero, kind)])
+        total = np.dtype(np.result_type(kind, _value(zero)))
+        name = name if total == kind else w.cast(name, total)
+        name, kind = w.emit("Add", [name, w.of_dtype(zero, total)]), total
     return name, kind
+
+
+def _at_least_single(w: Writer, name: str, kind: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
+    """Convert float16, whose values float32 has, to the float32 of QONNX's quantisers; return (name, dtype)."""
+    return (name, kind) if kind.itemsize > 2 else (w.cast(name, np.float32), np.dtype(np.float32))
 
 
 def _value(x: Held) -> Any:
@@ -36,12 +42,14 @@ def _value(x: Held) -> Any:
 
 
 def _quantize(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
-    """Write round(clip(x / scale + zero, low, high)); one zero point stays inside the Quant, which subtracts it."""
+    """Write round(clip(x / scale + zero, low, high)); the Quant adds one zero point, and subtracts it again."""
     zero = _value(x[2])
-    name, kind = _divided(w, x[0], x[1], x[2] if zero.size > 1 else None)
+    wide = np.result_type(x[0].kind, _value(x[1]), zero).itemsize > 2  # else a Quant would add in float32
+    inside = zero.size == 1 and wide
+    name, kind = _at_least_single(w, *_divided(w, x[0], x[1], None if inside else x[2]))
     shape, dtype, low, high = kinds[0].shape, np.dtype(kinds[0].dtype), a["low"], a["high"]
-    at = int(zero.reshape(())) if zero.size == 1 else 0
-    if zero.size == 1 and at != zero:
+    at = int(zero.reshape(())) if inside else 0
+    if inside and at != zero:
         raise Refused(f"its zero point {zero} is no integer")
     out = ranged(w, name, kind, (low, high), a["rounding"], at)
     less = Held(shape, dtype, out, False, low=low - at, high=high - at)
@@ -62,7 +70,9 @@ def _quantize_linear(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds:
     """Write clip(rint(x / scale) + zero, low, high)."""
     name, kind = _divided(w, x[0], x[1], None)
     if (_value(x[2]) != 0).any():
-        name = w.emit("Add", [w.emit("Round", [name]), w.of_dtype(x[2], kind)])
+        name, kind = _at_least_single(w, w.emit("Round", [name]), kind)
+        name = w.emit("Add", [name, w.of_dtype(x[2], kind)])
+    name, kind = _at_least_single(w, name, kind)
     out = ranged(w, name, kind, (a["low"], a["high"]), "ROUND", 0)
     return [_exact(w, Held(kinds[0].shape, np.dtype(kinds[0].dtype), out, low=a["low"], high=a["high"]))]
 
@@ -99,7 +109,10 @@ def _dequantize(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kind
 def _truncate(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     """Write clip(rounding(rint(x / scale + zero) / step), low, high)."""
     name, kind = _divided(w, x[0], x[1], x[2])
-    name = w.emit("Div", [w.emit("Round", [name]), w.of_dtype(x[3], kind)])
+    total = np.dtype(np.result_type(kind, _value(x[3])))
+    name = w.emit("Round", [name])
+    name = w.emit("Div", [name if total == kind else w.cast(name, total), w.of_dtype(x[3], total)])
+    name, kind = _at_least_single(w, name, total)
     out = ranged(w, name, kind, (a["low"], a["high"]), a["rounding"], 0)
     return [_exact(w, Held(kinds[0].shape, np.dtype(kinds[0].dtype), out, low=a["low"], high=a["high"]))]
 

@@ -1,0 +1,169 @@
+"""Every operator written as ONNX in each dtype: read again, and run by ONNX's reference, it gives equal values."""
+
+import numpy as np
+import pytest
+from onnx_models import model, node, onnx
+from qonnx_reference import evaluator
+
+import quantarray as qa
+from quantarray.nn import Graph, Node, Value
+
+FLOATS = ("float16", "float32", "float64")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "int64")
+SHAPE = (1, 4, 6, 6)
+
+
+def values(dtype, shape=SHAPE, seed=0):
+    """Draw values at codes, at the middle of two, and just beside both; small integers of integer dtypes."""
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind != "f":
+        return rng.integers(0 if dtype[0] == "u" else -9, 10, (2, *shape[1:])).astype(dtype)
+    x = (rng.integers(-60, 61, (2, *shape[1:])) * 0.15).astype(dtype)
+    beside = rng.integers(-1, 2, x.shape)
+    return np.where(
+        beside < 0, np.nextafter(x, x.dtype.type(-9)), np.where(beside > 0, np.nextafter(x, x.dtype.type(9)), x)
+    )
+
+
+def check(graph, x, tmp_path, rtol=0.0):
+    """Assert equal results of the file, read by the package and run by the reference."""
+    with np.errstate(all="ignore"):
+        expected = graph(x)
+        graph.save(tmp_path / "net.onnx")
+        again = qa.nn.load(tmp_path / "net.onnx")(x)
+        (reference,) = evaluator(onnx.load(tmp_path / "net.onnx")).run(None, {"x": x})
+    assert again.dtype == reference.dtype == expected.dtype
+    np.testing.assert_array_equal(again, expected)
+    np.testing.assert_allclose(reference, expected, rtol=rtol, atol=rtol)
+
+
+# quantisers, as a file has them: scales and zero points in the dtype of x
+
+QUANTISERS = {
+    "QuantizeLinear": [node("QuantizeLinear", ["x", "s", "z"], ["y"])],
+    "QuantizeLinear of int8": [node("QuantizeLinear", ["x", "s", "i"], ["y"])],
+    "QuantizeLinear of an axis": [node("QuantizeLinear", ["x", "each", "zeros"], ["y"], axis=1)],
+    "QuantizeLinear of no zero point": [node("QuantizeLinear", ["x", "s"], ["y"])],
+    "DequantizeLinear": [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+    ],
+    "DequantizeLinear of an axis": [
+        node("QuantizeLinear", ["x", "each", "zeros"], ["q"], axis=1),
+        node("DequantizeLinear", ["q", "each", "zeros"], ["y"], axis=1),
+    ],
+    "Quant": [node("Quant", ["x", "s", "none", "bits"], ["y"], signed=1, narrow=0, rounding_mode="ROUND")],
+    "Quant of a zero point": [
+        node("Quant", ["x", "s", "three", "bits"], ["y"], signed=1, narrow=0, rounding_mode="FLOOR")
+    ],
+    "Quant of a channel": [
+        node("Quant", ["x", "column", "none", "bits"], ["y"], signed=0, narrow=1, rounding_mode="ROUND")
+    ],
+    "Quant of few bits": [
+        node("Quant", ["x", "s", "three", "two"], ["y"], signed=1, narrow=1, rounding_mode="HALF_UP")
+    ],
+    "one signed bit": [node("Quant", ["x", "s", "three", "one"], ["y"], signed=1, narrow=0, rounding_mode="ROUND")],
+    "BipolarQuant": [node("BipolarQuant", ["x", "s"], ["y"])],
+    "MultiThreshold": [node("MultiThreshold", ["x", "T"], ["y"], out_scale=0.5, out_bias=-1.5)],
+    "Trunc": [
+        node("Quant", ["x", "s", "none", "bits"], ["q"], signed=1, narrow=0, rounding_mode="ROUND"),
+        node("Trunc", ["q", "s", "none", "bits", "two"], ["y"], rounding_mode="FLOOR"),
+    ],
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", QUANTISERS)
+def test_quantisers(name, dtype, tmp_path):
+    nodes = QUANTISERS[name]
+    if "Linear" in name and dtype == "float64":
+        pytest.skip("ONNX has no QuantizeLinear of float64")
+    real = {"s": 0.3, "none": 0, "three": 3, "bits": 8, "two": 2, "one": 1, "each": [0.1, 0.3, 0.5, 0.7],
+            "column": np.reshape([0.1, 0.3, 0.5, 0.7], (4, 1, 1)), "T": [[-3.3, -0.6, 0.3, 1.2, 4.5]]}  # fmt: skip
+    tensors = {n: np.asarray(a, dtype) for n, a in real.items()}
+    if any(n.op_type == "Trunc" for n in nodes):  # which takes the float32 of a Quant
+        tensors = {n: a.astype(np.float32) for n, a in tensors.items()}
+    tensors |= {"z": np.uint8(9), "i": np.int8(-3), "zeros": np.array([1, 0, 5, 200], np.uint8)}
+    used = {i for n in nodes for i in n.input}
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    m = model(
+        nodes, [("x", SHAPE, element)], [("y", None, 1)], [(n, a) for n, a in tensors.items() if n in used], opset=21
+    )
+    x, graph = values(dtype), qa.nn.load(m)
+    rounds = 5e-4 if dtype == "float16" and "Quant" in (n.op_type for n in nodes) else 0  # products with a scale
+    np.testing.assert_allclose(graph(x), evaluator(m).run(None, {"x": x})[0], rtol=rounds, strict=True)
+    check(graph, x, tmp_path)
+
+
+# operators of elements, pools, products and movements
+
+CONSTANTS = {"k": 1.5, "each": [[[0.5]], [[1.5]], [[2.0]], [[-1.0]]], "low": -1.25, "high": 3.0}
+OPERATORS = {
+    **{op: ([op, "x"], {}) for op in "Identity Relu Abs Neg Floor Ceil Round Sign".split()},
+    **{op: ([op, "x", "k"], {}) for op in "Add Sub Mul Div Max Min Sum".split()},
+    "LeakyRelu": (["LeakyRelu", "x"], {"alpha": 0.25}),
+    "PRelu": (["PRelu", "x", "each"], {}),
+    "Clip": (["Clip", "x", "low", "high"], {}),
+    "HardTanh": (["HardTanh", "x"], {}),
+    "MaxPool": (["MaxPool", "x"], {"kernel_shape": (2, 2), "strides": (2, 2)}),
+    "GlobalMaxPool": (["GlobalMaxPool", "x"], {}),
+    "ReduceMax": (["ReduceMax", "x"], {"axes": (2,)}),
+    "ReduceMin": (["ReduceMin", "x"], {"axes": (2,)}),
+    "ArgMax": (["ArgMax", "x"], {"axis": 1}),
+    "Flatten": (["Flatten", "x"], {}),
+    "Transpose": (["Transpose", "x"], {"perm": (0, 2, 3, 1)}),
+    "Concat": (["Concat", "x", "x"], {"axis": 2}),
+    "Pad": (["Pad", "x"], {"pads": (0, 0, 1, 0, 0, 0, 0, 2)}),
+    "Slice": (["Slice", "x"], {"starts": (1,), "ends": (3,), "axes": (1,)}),
+    "DepthToSpace": (["DepthToSpace", "x"], {"blocksize": 2}),
+    "SpaceToDepth": (["SpaceToDepth", "x"], {"blocksize": 2}),
+}
+OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu PRelu Div Sum").split()  # of integers ONNX has none of these
+
+
+def small(name, dtype):
+    (op, *operands), attributes = OPERATORS[name]
+    constants = {n: np.asarray(CONSTANTS[n], np.float64).astype(dtype) for n in operands if n != "x"}
+    node_ = Node(op, tuple(operands), ("y",), attributes)
+    shape, kind = qa.nn.inference.kinds_of(
+        Graph([Value("x", SHAPE, dtype)], [Value("y", (), dtype)], [node_], constants)
+    )["y"][:2]
+    return Graph([Value("x", SHAPE, dtype)], [Value("y", shape, str(kind))], [node_], constants)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name, dtype, tmp_path):
+    graph, x = small(name, dtype), values(dtype)
+    if name in OF_REALS and dtype not in FLOATS:
+        pytest.skip("ONNX has it for floats alone")
+    try:
+        check(graph, x, tmp_path)
+    except ValueError as error:  # integers of which a result may pass their dtype
+        assert dtype not in FLOATS and str(error).startswith(("save: ", "load: ")), error
+
+
+CASTS = [(a, b) for a in FLOATS + INTEGERS for b in FLOATS + INTEGERS]
+
+
+@pytest.mark.parametrize("dtype, to", CASTS)
+def test_casts(dtype, to, tmp_path):
+    x = np.abs(values(dtype)) if to[0] == "u" else values(dtype)
+    graph = Graph([Value("x", SHAPE, dtype)], [Value("y", SHAPE, to)], [Node("Cast", ("x",), ("y",), {"to": to})], {})
+    check(graph, x, tmp_path)
+
+
+ROUNDING = {"Sigmoid": {}, "HardSigmoid": {}, "Elu": {}, "Softplus": {}, "Tanh": {}, "Sqrt": {}, "Exp": {}, "Log": {},
+            "Reciprocal": {}, "Softmax": {"axis": 1}, "AveragePool": {"kernel_shape": (2, 2)}, "GlobalAveragePool": {},
+            "ReduceMean": {"axes": (2,)}, "ReduceSum": {"axes": (2,)}}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ROUNDING)
+def test_operators_that_round(op, dtype, tmp_path):
+    x = np.abs(values(dtype)) + np.asarray(0.5, dtype)
+    node_ = Node(op, ("x",), ("y",), ROUNDING[op])
+    whole = Graph([Value("x", SHAPE, dtype)], [Value("y", (), dtype)], [node_], {})
+    shape = qa.nn.inference.kinds_of(whole)["y"].shape
+    graph = Graph([Value("x", SHAPE, dtype)], [Value("y", shape, dtype)], [node_], {})
+    check(graph, x, tmp_path, {"float16": 4e-3, "float32": 1e-5, "float64": 1e-6}[dtype])

@@ -36,7 +36,6 @@ from ..ops.products.residual import add_residual
 from ..ops.words.conversion import codes, dequantize
 from . import dense
 from .dense.movement import reshaped
-from .dense.quantizing import numbers
 from .levels import of_levels
 
 Attributes = dict[str, Any]
@@ -190,13 +189,7 @@ def _chain(
         chain = chain_of(tuple(STEPS.index(step) for step in steps), constants, scale, other_scale, x.shape)
         prepared = a["prepared"] = chain, "values" in gives
     chain, dense_too = prepared
-    try:
-        values, codes = apply_chain(x, other, chain, thresholds, dense_too)
-    except ValueError:
-        unquantised = apply_chain(x, other, chain, None, True)[0]
-        if unquantised is not None:
-            numbers("Thresholds", unquantised, "values")  # an error that says where
-        raise
+    values, codes = apply_chain(x, other, chain, thresholds, dense_too)
     results = tuple(r for r in (values, codes) if r is not None)
     return results if len(results) > 1 else results[0]
 

@@ -14,6 +14,7 @@ from ..core.dtypes import Array, Constants, DType
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
+from .size_text import size_text
 
 _PREVIEW = 6
 _NO_CONSTANTS = Constants()
@@ -261,13 +262,12 @@ class QuantArray(ArrayMethods):
             self._cache.clear()
 
     def __repr__(self) -> str:
-        ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
         scheme = "" if self._scheme is None else f"scheme={short(self._scheme)}, "
         cached = f" + {self.nbytes_cached} cached" if self.nbytes_cached else ""
         return (
             f"{type(self).__name__}(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
             f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes{cached}, "
-            f"{ratio:.1f}x smaller than float32, {_preview(self)})"
+            f"{size_text(self)}, {_preview(self)})"
         )
 
 

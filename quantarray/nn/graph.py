@@ -230,7 +230,7 @@ class Graph(Model):
             save_graph(self, file)
 
     def summary(self, *x: Any, **named: Any) -> Summary:
-        """Return a table of the nodes: packed or NumPy, shapes, bits, weights, MACs, bytes.
+        """Return a table of the nodes: packed, float result or NumPy, shapes, bits, weights, MACs, bytes.
 
         The graph runs once, on x or on zeros of the inputs' shapes.
         """

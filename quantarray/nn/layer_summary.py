@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..arrays.array import QuantArray
-from .graph_summary import Row
+from .graph_summary import Row, runs
 from .named import OF_INPUTS, say_first
 
 _ROUNDS = 5  # of which a profile takes the fastest
@@ -57,7 +57,7 @@ def row(i: int, layer: Any, x: Any, result: Any, seconds: float | None = None) -
     outputs = 0 if weight is None or result is None else math.prod(result.shape)
     return Row(
         name_of(layer) + (" + thresholds" if cut is not None else ""),
-        "packed" if packed else "NumPy",
+        runs(packed, [] if result is None else [result.dtype]),
         f"layer {i}",
         () if result is None else tuple(result.shape),
         "" if result is None else str(result.dtype),

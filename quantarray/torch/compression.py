@@ -136,9 +136,12 @@ class Compression:
         layer, call = self._stack[-1], self._calls.current
         if tensor.untyped_storage()._cdata in self._parameters or (tensor.is_leaf and tensor.requires_grad):
             return Saved(tensor, Whole(tensor, 0), layer.name)
-        first = self._holder.find(tensor, ("first",)) is None
+        owner = self._holder.find(tensor, ("first",))
+        first = owner is None
         if first:
-            self._holder.keep(tensor, ("first",), lambda: True)
+            self._holder.keep(tensor, ("first",), lambda: layer.name)
+        else:
+            self.report.share(layer.name, owner)
         kind: tuple[Any, ...] = (kind_of(call, tensor), layer.bits)
         saved: Saved | None = self._holder.find(tensor, kind)
         # Errors of a product's input stay in that product's gradients. Those of a norm's spread through all layers

@@ -43,6 +43,10 @@ class PACT(Scheme):
         self.pointwise = True
         self.bits, self.alpha = bits, torch.nn.Parameter(torch.tensor(float(alpha)))
 
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.bits}, alpha={self.alpha.item():.4g}"
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.PACT` of x."""
         return quantize(x.detach(), quantizers.PACT(self.bits, self.alpha.item()))
@@ -72,6 +76,10 @@ class LSQ(Scheme):
         self.high = 2 ** (bits - 1) - 1 if signed else 2**bits - 1
         self.step = torch.nn.Parameter(torch.tensor(1.0 if step is None else float(step)))
         self.register_buffer("started", torch.tensor(step is not None))
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.bits}, signed={self.signed}, step={self.step.item():.4g}"
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.Uniform` of x with the step."""
@@ -112,6 +120,10 @@ class ABCActivations(Scheme):
         self.pointwise = True
         self.shifts = torch.nn.Parameter(torch.tensor([float(v) for v in shifts]))
         self.betas = torch.nn.Parameter(torch.tensor([float(b) for b in first]))
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={len(self.shifts)}"
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.ABCActivations` of x."""
@@ -161,6 +173,10 @@ class LQ(Scheme):
         width = self.scheme.bits + self.scheme.center
         self.register_buffer("basis", torch.ones((1, width) if weights else width, dtype=torch.float64))
         self.register_buffer("started", torch.tensor(False))
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.scheme.bits}, weights={self.weights}, center={self.scheme.center}"
 
     @property
     def role(self) -> str | None:

@@ -23,6 +23,7 @@ settings.register_profile("short", max_examples=20, deadline=None, derandomize=T
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 
+os.environ.setdefault("QUANTARRAY_QUIET", "1")  # commands that tests start compile where no kernels are on disk
 examples = os.environ.get("QUANTARRAY_EXAMPLES", "100")
 settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 

@@ -82,7 +82,9 @@ class Summary:
         size = f", {beside_float32(nbytes, weights)}" if weights else ""
         floats = sum(row.runs == "float result" for row in self.rows)
         ends = f", {floats} with a float result" if floats else ""
-        return f"{weights:,} weights in {nbytes:,} bytes{size}{ran}; {len(self.numpy)} of {len(self.rows)} in NumPy{ends}"
+        return (
+            f"{weights:,} weights in {nbytes:,} bytes{size}{ran}; {len(self.numpy)} of {len(self.rows)} in NumPy{ends}"
+        )
 
     def __str__(self) -> str:
         head = ("operation", "runs", "from", "output", "dtype", "bits", "weights", "MACs", "bytes")

@@ -159,7 +159,7 @@ class Sequential(Model):
         return records
 
     def summary(self, x: Any = None) -> Summary:
-        """Run the layers on x, and return a table of them: output, bits, weights, MACs, bytes; packed, float result or NumPy.
+        """Run the layers on x, and return a table: output, bits, weights, MACs, bytes; packed, float result or NumPy.
 
         Without x, as layers do not describe their input, the table has no outputs and no MACs.
 

@@ -126,7 +126,7 @@ def _bits(axes: Any, drawn: list[tuple[Row, QuantArray]]) -> None:
 
 
 def _bar_axes(axes: Any, count: int, longest: float, title: str) -> None:
-    """Leave room for the labels of bars, and draw no ticks."""
+    """Set the limits of bars, with room for their labels, and draw no ticks."""
     axes.set_ylim(count - 0.4, -0.6)
     axes.set_xlim(0, 1.3 * longest)
     axes.set_xticks([])

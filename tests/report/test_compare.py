@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import re
 
 import numpy as np
 import pytest

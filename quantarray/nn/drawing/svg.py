@@ -94,8 +94,9 @@ def _heading(drawing: Drawing) -> list[str]:
     text = f'<text x="{_MARGIN}" y="20" fill="{_GREY}" font-weight="bold">{escape(drawing.title)}</text>'
     note = f'<text x="{_MARGIN}" y="37" fill="{_GREY}">{escape(drawing.note)}</text>'
     marks = []
-    for x, kind, says in ((0, "packed", "packed"), (80, "float result", "float result"), (204, "NumPy", "in NumPy")):
-        x += _MARGIN
+    legend = ((0.0, "packed", "packed"), (80.0, "float result", "float result"), (204.0, "NumPy", "in NumPy"))
+    for right, kind, says in legend:
+        x = _MARGIN + right
         marks.append(f'<rect x="{x}" y="44" width="10" height="10" rx="2" fill="{_FILL[kind]}"/>')
         marks.append(f'<text x="{x + 15}" y="53" fill="{_GREY}">{says}</text>')
     return [text, note, *marks]

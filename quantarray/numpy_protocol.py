@@ -213,6 +213,8 @@ _ADAPTED: dict[Any, Callable[..., Any]] = {
     np.cumprod: _cumulated("cumulative_prod"),  # which ask for an axis where there are several
     np.cumsum: _cumulated("cumulative_sum"),
     np.divmod: _divmod,
+    np.iscomplexobj: lambda x: False,
+    np.isrealobj: lambda x: True,
     np.ndim: lambda a: a.ndim,
     np.shape: lambda a: a.shape,
     np.size: _size,

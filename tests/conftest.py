@@ -27,6 +27,7 @@ settings.register_profile("ci", max_examples=100, deadline=None, derandomize=Tru
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 
 _PROCESSES = 2  # each of whose calls may take all cores
+os.environ.setdefault("QUANTARRAY_QUIET", "1")  # commands that tests start compile where no kernels are on disk
 examples = os.environ.get("QUANTARRAY_EXAMPLES", "100")
 settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import quantarray as qa
+from quantarray.arrays.size_text import ratio
 from quantarray.core.machine import cpu_name
 from tools import qonnx_wheel
 
@@ -152,7 +153,7 @@ def row(case: Case) -> Row:
         _files_of(case, values),
         _time(one),
         _time(_seconds(lambda: case.network(batch)) / BATCH) if one < SLOW else "-",
-        f"{packed:,} ({full / packed:.0f}x less)" if packed else "0",
+        f"{packed:,} ({ratio(packed, full, 0)})" if packed else "0",
     )
 
 

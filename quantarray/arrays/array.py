@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from ..backends.registry import contiguous, device_of, empty, has_kernel, settle, to_host
 from ..core.code_values import all_finite, level_values
-from ..core.dtypes import Array, Constants, DType
+from ..core.dtypes import Array, Constants, DType, uint1
 from ..core.format import WORD, is_locked, locked, tail_mask, word_count
 from ..core.text import short
 from .layouts import LaidOut, Layouts, layouts_of
+from .size_text import size_text
 
 _PREVIEW = 6
 _NO_CONSTANTS = Constants()
@@ -183,9 +185,15 @@ class QuantArray(ArrayMethods):
         """
         return 0 if self._cache is None else self._cache.nbytes
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, np.dtype[np.void]]:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, np.dtype[np.void]]:
+        """Refuse, but for NumPy's assertions: `np.testing.assert_array_equal(q, values)` compares values."""
         # Not NoReturn, which fits every dtype: type checkers would take `ndarray + q` for an ndarray
-        raise TypeError("a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes()")
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("numpy.testing."):
+            return np.asarray(to_host(self.dequantize()), dtype)
+        mask = ", of a mask .codes().astype(bool)" if self._dtype == uint1 else ""
+        raise TypeError(
+            f"a QuantArray does not turn into a NumPy array by accident: call .dequantize() or .codes(){mask}"
+        )
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse at once: consumers such as `torch.tensor` would else ask for one element after the other."""
@@ -261,13 +269,12 @@ class QuantArray(ArrayMethods):
             self._cache.clear()
 
     def __repr__(self) -> str:
-        ratio = self.size * 4 / self.nbytes if self.nbytes else 0.0
         scheme = "" if self._scheme is None else f"scheme={short(self._scheme)}, "
         cached = f" + {self.nbytes_cached} cached" if self.nbytes_cached else ""
         return (
             f"{type(self).__name__}(shape={self._shape}, dtype={self._dtype}, bits={self.bits}, axis={self._axis}, "
             f"{scheme}{_describe_constants(self)}, device={self.device}, {self.nbytes} bytes{cached}, "
-            f"{ratio:.1f}x smaller than float32, {_preview(self)})"
+            f"{size_text(self)}, {_preview(self)})"
         )
 
 

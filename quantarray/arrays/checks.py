@@ -108,10 +108,13 @@ def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
     """Check for a QuantArray; the error names the way to make one, and ends with a hint."""
     if isinstance(value, QuantArray):
         return value
-    raise TypeError(
-        f"{op}: {name} must be a QuantArray, got {kind(value)}; make one with quantize(x, quantizer) or "
-        f"encode(x, values){hint}"
-    )
+    how = "encode(x, values=uint1)" if is_bool(value) else "quantize(x, quantizer) or encode(x, values)"
+    raise TypeError(f"{op}: {name} must be a QuantArray, got {kind(value)}; make one with {how}{hint}")
+
+
+def is_bool(value: Any) -> bool:
+    """Return True for an array of bools of any library."""
+    return str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
 def kind(value: Any) -> str:

@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ..arrays.size_text import ratio
 from ..nn import Network
 from . import output, picture
 from .run import accuracy, agreement, stored, timed
@@ -88,7 +89,8 @@ def _print(network: Network, facts: dict[str, Any]) -> None:
     print(f"exactness:    {met['equal']:,} of {met['total']:,} integer scores {scores} the training framework's")
     for name in ("weights", "activations"):
         packed, full = used[name]["packed"], used[name]["float32"]
-        print(f"{name + ':':13} {output.amount(packed)} packed, {output.amount(full)} as float32: {full / packed:.1f}x")
+        packed_text, full_text = output.amount(packed), output.amount(full)
+        print(f"{name + ':':13} {packed_text} packed, {full_text} as float32: {ratio(packed, full)}")
     print(
         f"              besides, thresholds take {output.amount(used['thresholds'])}, "
         f"and the layouts that kernels keep of the weights {output.amount(used['kernel_layouts'])}"

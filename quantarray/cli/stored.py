@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import nn
 from ..arrays.array import QuantArray
+from ..arrays.size_text import size_text
 from ..core.errors import FormatError
 from ..core.text import table
 from ..io.container import load
@@ -73,6 +74,7 @@ def container(q: QuantArray) -> dict[str, Any]:
         "constants": constants,
         "bytes": q.nbytes,
         "float32 bytes": 4 * q.size,
+        "size": size_text(q),
         "digest": q.digest(),
     }
 

@@ -40,15 +40,10 @@ def add_parser(commands: Any) -> None:
 def tune(args: argparse.Namespace) -> int:
     """Run `quantarray tune`."""
     network = network_of("tune", args.network)
-    if isinstance(network, Network) and not len(network.plain.input):
-        raise ValueError(f"tune: there are no inputs in {args.network}")
+    batches = [batch_of("tune", args.network, network, size) for size in args.batch]
     with autotune(args.save, again=True) as tuned:
-        for batch in args.batch:
-            if isinstance(network, Network):
-                x = network.plain.input
-                network(x[[i % len(x) for i in range(batch)]])
-            else:
-                network(*drawn(network, batch))
+        for batch in batches:
+            network(*batch)
     if args.json:
         name = network.plain.name if isinstance(network, Network) else network.name
         output.print_json({"network": name, **tuned.to_json()})
@@ -60,6 +55,16 @@ def tune(args: argparse.Namespace) -> int:
     else:
         print(f"saved:   {tuned.file}\nto use:  {VARIABLE}={tuned.file}, or qa.autotune({str(tuned.file)!r})")
     return 0
+
+
+def batch_of(op: str, path: Path, network: Network | Graph, size: int) -> list[Array]:
+    """Return inputs for a batch: a network's own samples, again from the first where they are few, or drawn ones."""
+    if isinstance(network, Graph):
+        return drawn(network, size)
+    x = network.plain.input
+    if not len(x):
+        raise ValueError(f"{op}: there are no inputs in {path}")
+    return [x[[i % len(x) for i in range(size)]]]
 
 
 def drawn(graph: Graph, batch: int) -> list[Array]:

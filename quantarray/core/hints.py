@@ -24,7 +24,8 @@ class OnGPU(Protocol):
 Number = float | np.number[Any] | np.bool
 Vector = Array | OnGPU | list[Any] | tuple[Any, ...]
 Values = Number | Vector  # what broadcasts to an array
-Bytes = np.ndarray[Any, np.dtype[np.int8 | np.uint8]] | OnGPU  # images and matrices that are taken as they are
+Bytes = np.ndarray[Any, np.dtype[np.int8 | np.uint8 | np.bool_]] | OnGPU  # images and matrices, taken as they are
+Bools = np.ndarray[Any, np.dtype[np.bool_]] | OnGPU  # packed for a call, as uint1
 
 Axes = SupportsIndex | tuple[SupportsIndex, ...] | list[int]
 Pair = SupportsIndex | tuple[SupportsIndex, SupportsIndex] | list[int]  # one for both, or (height, width)

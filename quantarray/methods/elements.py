@@ -58,9 +58,9 @@ class Elements:
     @overload
     def __getitem__(self, key: tuple[int | np.integer[Any], ...]) -> Any: ...  # a value, if an integer for each axis
     @overload
-    def __getitem__(self, key: Index | tuple[Index, ...]) -> QuantArray: ...
+    def __getitem__(self, key: Index | QuantArray | tuple[Index | QuantArray, ...]) -> QuantArray: ...
     def __getitem__(self: Any, key: Any) -> Any:
-        """Index as NumPy does, by integers, slices, ..., None, and by arrays of integers and masks.
+        """Index as NumPy does, by integers, slices, ..., None, and by arrays of integers and masks, packed ones too.
 
         Slices of unpacked axes and slices of the packed one that begin and end on words are views; other slices of
         the packed axis copy words, arrays what they name. An integer on the packed axis leaves the last
@@ -71,6 +71,8 @@ class Elements:
         >>> q = qa.encode(np.arange(12).reshape(3, 4) % 4, values=range(4))
         >>> q[1:, ::-1].shape, q[-1].dequantize(), q[[0, 2], 3].dequantize(), q[0, 3]
         ((2, 4), array([0, 1, 2, 3], dtype=int32), array([3, 3], dtype=int32), np.int32(3))
+        >>> q[q > 1].dequantize()
+        array([2, 3, 2, 3, 2, 3], dtype=int32)
         """
         near = self._near
         if near is not None and type(key) is int and 0 <= key - near[0] < len(near[1]):

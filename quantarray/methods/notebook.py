@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 
 from ..arrays.array import QuantArray
+from ..arrays.size_text import size_text
 from ..core.dtypes import Array
 from ..core.text import short
 from ..ops.words.placement import asnumpy
@@ -40,12 +41,11 @@ def html(q: QuantArray) -> str:
 
 
 def _facts(q: QuantArray) -> list[tuple[str, str]]:
-    ratio = q.size * 4 / q.nbytes if q.nbytes else 0.0
     facts = [
         (type(q).__name__, f"{q.shape} packed along axis {q.axis}"),
         ("dtype", f"{q.dtype}, {q.bits} bit{'s' * (q.bits > 1)} an element"),
         ("constants", repr(q.constants).removeprefix("Constants(").removesuffix(")") or "none"),
-        ("memory", f"{q.nbytes:,} bytes on {q.device}, {ratio:.1f}x smaller than float32"),
+        ("memory", f"{q.nbytes:,} bytes on {q.device}, {size_text(q)}"),
     ]
     if q.scheme is not None:
         facts.insert(3, ("scheme", short(q.scheme)))

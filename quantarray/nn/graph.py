@@ -15,6 +15,7 @@ from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
+from ..core.progress import Progress
 from .graph_summary import Row, Summary
 from .inputs import checked, name_nan
 from .model import Model
@@ -252,7 +253,7 @@ class Graph(Model):
             save_graph(self, file)
 
     def summary(self, *x: Any, **named: Any) -> Summary:
-        """Return a table of the nodes: packed or NumPy, shapes, bits, weights, MACs, bytes.
+        """Return a table of the nodes: packed, float result or NumPy, shapes, bits, weights, MACs, bytes.
 
         The graph runs once, on x or on zeros of the inputs' shapes.
         """
@@ -263,8 +264,11 @@ class Graph(Model):
         """Return the table of `summary` with the time of each node, the fastest of five runs."""
         values = self._ready(x or self._zeros() if not named else x, named)
         times = [math.inf] * len(self._steps)
-        for _ in range(_ROUNDS):
-            for i, (run, attributes, operands, results) in enumerate(self._steps):
+        with Progress(_ROUNDS * len(times), "runs of a node") as bar:
+            for done in range(_ROUNDS * len(times)):
+                bar.update(done)
+                i = done % len(times)
+                run, attributes, operands, results = self._steps[i]
                 start = time.perf_counter()
                 got = run(attributes, *[values[j] if j >= 0 else None for j in operands])
                 times[i] = min(times[i], time.perf_counter() - start)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from ..arrays.size_text import beside_float32
 from ..core.dtypes import DType
 
 if TYPE_CHECKING:
@@ -15,7 +19,7 @@ class Row(NamedTuple):
     """An operation or layer in a summary: its result, its weights, and its time in seconds if it was measured."""
 
     op: str
-    runs: str  # "packed" or "NumPy"
+    runs: str  # "packed", "float result" (of packed operands) or "NumPy"
     source: str
     shape: tuple[int, ...]
     dtype: str
@@ -36,7 +40,7 @@ class Row(NamedTuple):
         op = node.op + (" + thresholds" if thresholds and node.op != "threshold" else "")
         return cls(
             op,
-            "packed" if node.packed else "NumPy",
+            runs(node.packed, [one.dtype for one in results]),
             node.source,
             tuple(result.shape),
             " + ".join(str(one.dtype) for one in results),
@@ -46,6 +50,17 @@ class Row(NamedTuple):
             int(weight.nbytes) if weight is not None else 0,
             seconds,
         )
+
+
+def runs(packed: bool, dtypes: Iterable[Any]) -> str:
+    """Name where an operation runs; one that is packed has a float result where all of its results are floats.
+
+    >>> import numpy as np
+    >>> runs(True, [np.dtype("int32")]), runs(True, [np.dtype("float32")]), runs(False, [np.dtype("float32")])
+    ('packed', 'float result', 'NumPy')
+    """
+    kinds = ["" if isinstance(dtype, DType) else np.dtype(dtype).kind for dtype in dtypes]
+    return "NumPy" if not packed else "float result" if kinds and set(kinds) == {"f"} else "packed"
 
 
 class Summary:
@@ -64,7 +79,12 @@ class Summary:
         """Return the sums as a line."""
         weights, macs, nbytes = (sum(getattr(row, n) for row in self.rows) for n in ("weights", "macs", "nbytes"))
         ran = f", {macs:,} MACs" if macs or not weights else ""
-        return f"{weights:,} weights in {nbytes:,} bytes{ran}; {len(self.numpy)} of {len(self.rows)} in NumPy"
+        size = f", {beside_float32(nbytes, weights)}" if weights else ""
+        floats = sum(row.runs == "float result" for row in self.rows)
+        ends = f", {floats} with a float result" if floats else ""
+        return (
+            f"{weights:,} weights in {nbytes:,} bytes{size}{ran}; {len(self.numpy)} of {len(self.rows)} in NumPy{ends}"
+        )
 
     def __str__(self) -> str:
         head = ("operation", "runs", "from", "output", "dtype", "bits", "weights", "MACs", "bytes")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..arrays.array import QuantArray
-from .graph_summary import Row
+from ..core.progress import Progress
+from .graph_summary import Row, runs
 from .named import OF_INPUTS, say_first
 
 _ROUNDS = 5  # of which a profile takes the fastest
@@ -25,15 +26,18 @@ def flat(layers: Iterable[Any]) -> Iterator[Any]:
 
 def measured(layers: Iterable[Any], x: Any, timed: bool = False) -> Iterator[Row]:
     """Run layers in turn, and yield the row of each; with its time, the fastest of five runs, if `timed`."""
-    for i, layer in enumerate(flat(layers)):
-        try:
-            seconds = min(_seconds(layer, x) for _ in range(_ROUNDS)) if timed else None
-            result = layer(x)
-        except OF_INPUTS as error:
-            say_first(error, f"layer {i}, ")
-            raise
-        yield row(i, layer, x, result, seconds)
-        x = result
+    every = list(flat(layers))
+    with Progress(len(every) if timed else 0, "layers timed") as bar:
+        for i, layer in enumerate(every):
+            bar.update(i)
+            try:
+                seconds = min(_seconds(layer, x) for _ in range(_ROUNDS)) if timed else None
+                result = layer(x)
+            except OF_INPUTS as error:
+                say_first(error, f"layer {i}, ")
+                raise
+            yield row(i, layer, x, result, seconds)
+            x = result
 
 
 def _seconds(layer: Callable[[Any], Any], x: Any) -> float:
@@ -57,7 +61,7 @@ def row(i: int, layer: Any, x: Any, result: Any, seconds: float | None = None) -
     outputs = 0 if weight is None or result is None else math.prod(result.shape)
     return Row(
         name_of(layer) + (" + thresholds" if cut is not None else ""),
-        "packed" if packed else "NumPy",
+        runs(packed, [] if result is None else [result.dtype]),
         f"layer {i}",
         () if result is None else tuple(result.shape),
         "" if result is None else str(result.dtype),

@@ -107,7 +107,7 @@ class Network(Model):
         return Prepared(lambda: self.layers._layers_run, encode, reuse)
 
     def summary(self, x: Any = None) -> Summary:
-        """Return a table of the layers: output, bits, weights, MACs, bytes; packed or NumPy.
+        """Return a table of the layers: output, bits, weights, MACs, bytes; packed, float result or NumPy.
 
         The network runs once, on x, raw or encoded, or on the first of its samples.
         """

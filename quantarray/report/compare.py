@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arrays import checks
+from ..arrays.size_text import ratio
 from ..core.text import table
 from ..io.files import whole
 from ..ops.quantize.quantization import kept_axes, quantize
@@ -16,7 +17,8 @@ from ..quantizers import Quantizer
 from . import picture
 from .measure import Row, finite_or_none, measured, quantizers_of
 
-_HEADER = ["scheme", "bits", "error", "angle", "bytes", "smaller", "levels used", "entropy", "ms"]
+_HEADER = ["scheme", "bits", "padding", "constants", "error", "angle", "bytes", "than float32", "levels used"]
+_HEADER += ["entropy", "ms"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,13 +51,16 @@ class Comparison:
 
 
 def _cells(row: Row) -> list[str]:
+    assert row.nbytes is not None and row.smaller is not None  # a refusal has no cells
     return [
         row.scheme,
         f"{row.bits:.2f}",
+        f"{row.padding:.2f}",
+        f"{row.constants:.2f}",
         f"{row.error:.3g}",
         f"{row.angle:.2f}",
         f"{row.nbytes:,}",
-        f"{row.smaller:.1f}x",
+        ratio(row.nbytes, round(row.nbytes * row.smaller)),
         f"{row.used} of {row.levels}",
         f"{row.entropy:.2f}",
         f"{row.ms:.2f}",
@@ -79,7 +84,9 @@ def compare(
 
     | field             | meaning                                                                              |
     |-------------------|--------------------------------------------------------------------------------------|
-    | `bits`            | bits an element: of its code, and its share of the constants                         |
+    | `bits`            | bits an element: 8 * nbytes / elements, of its code, padding and constants           |
+    | `padding`         | of those, bits of words beyond the end of a row: 14 of 64 for a row of 50            |
+    | `constants`       | of those, its share of the constants                                                 |
     | `error`           | sum (x - q)**2 / sum x**2; of zeros, 0 if q is zeros too, else infinity               |
     | `angle`           | arccos(x . q / (abs x * abs q)) in degrees; 0 if both are zeros, 90 if one is          |
     | `nbytes`,`smaller`| bytes of words and constants, and of float32 divided by that                         |
@@ -91,7 +98,7 @@ def compare(
     Where q is the best multiple of itself, as the fit by least squares makes it, error = sin(angle)**2.
 
     plot: a path that ends in .png, written whole or not at all. It has the histogram of x over each scheme's levels,
-    the errors as bars, and, where x is an image [h w] or [h w 3], the decoded images.
+    errors and bits as bars, and, where x is an image [h w] or [h w 3], the decoded images.
 
     Raises TypeError unless exactly one of quantizers and bits is given, ValueError for an array without elements or
     with NaN or infinities, which have no error, ImportError for a plot without matplotlib.

@@ -35,6 +35,8 @@ class Row(NamedTuple):
 
     scheme: str
     bits: float | None = None
+    padding: float | None = None
+    constants: float | None = None
     error: float | None = None
     angle: float | None = None
     nbytes: int | None = None
@@ -76,7 +78,9 @@ def measured(x: Array, quantizer: Quantizer, pack: Callable[[Quantizer], QuantAr
     counts = np.bincount(q.codes().reshape(-1), minlength=q.dtype.n_levels)
     row = Row(
         scheme=repr(quantizer),
-        bits=q.bits + 8 * q.constants.nbytes / q.size,
+        bits=8 * q.nbytes / q.size,
+        padding=8 * q.words.nbytes / q.size - q.bits,
+        constants=8 * q.constants.nbytes / q.size,
         error=relative_error(x, decoded),
         angle=angle(x, decoded),
         nbytes=q.nbytes,

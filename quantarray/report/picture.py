@@ -1,4 +1,4 @@
-"""A comparison's picture: the values over each scheme's levels, errors as bars, decoded images."""
+"""A comparison's picture: the values over each scheme's levels, errors and bits as bars, decoded images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.dtypes import Array
 from ..core.forks import no_fork
 from .measure import Row
 
-INK, FAINT, LINE, BLUE = "#1f2933", "#7b8794", "#d5dae0", "#2f6f9f"
+INK, FAINT, LINE, BLUE, PALE = "#1f2933", "#7b8794", "#d5dae0", "#2f6f9f", "#b8c9d6"
 WIDTH, ROW, TOP = 12.0, 0.32, 1.9  # inches: the picture, a scheme's line, the histogram
 COLUMNS, CAPTION, TALLEST = 5, 0.5, 4.0  # images side by side; inches under and of an image
 _MOST_LEVELS = 4096  # marks in a line: more would be one grey bar
@@ -59,13 +59,14 @@ def draw(path: Path, x: Array, drawn: list[tuple[Row, QuantArray]]) -> None:
     figure = Figure(figsize=(WIDTH, height), facecolor="white")
     below = (rows * image + 0.6) / height
     grid = figure.add_gridspec(
-        2, 2, left=0.27, right=0.97, top=1 - 0.4 / height, bottom=below, hspace=0.02, wspace=0.06,
-        height_ratios=(TOP, lines), width_ratios=(1.9, 1),
+        2, 3, left=0.27, right=0.97, top=1 - 0.4 / height, bottom=below, hspace=0.02, wspace=0.06,
+        height_ratios=(TOP, lines), width_ratios=(1.9, 1, 1),
     )  # fmt: skip
     top = figure.add_subplot(grid[0, 0])
     _histogram(top, x)
     _levels(figure.add_subplot(grid[1, 0], sharex=top), drawn)
-    _bars(figure.add_subplot(grid[1, 1]), drawn)
+    _errors(figure.add_subplot(grid[1, 1]), drawn)
+    _bits(figure.add_subplot(grid[1, 2]), drawn)
     if rows:
         _images(figure, x, drawn, rows, rows * image / height)
     figure.savefig(path, dpi=110)
@@ -96,22 +97,42 @@ def _levels(axes: Any, drawn: list[tuple[Row, QuantArray]]) -> None:
     axes.tick_params(length=0, colors=INK, labelsize=9)
 
 
-def _bars(axes: Any, drawn: list[tuple[Row, QuantArray]]) -> None:
+def _errors(axes: Any, drawn: list[tuple[Row, QuantArray]]) -> None:
     errors = [row.error or 0.0 for row, _ in drawn]
     finite = [e for e in errors if np.isfinite(e)]
     most = max(finite, default=1.0) or 1.0
     longest = min(most, 4 * float(np.median(finite))) if finite and np.median(finite) > 0 else most
     for i, e in enumerate(errors):
         cut = e > longest  # one hopeless scheme would leave no length to the others
-        axes.barh(i, min(e, longest), color=BLUE if e == min(errors) else "#b8c9d6", height=0.62)
+        axes.barh(i, min(e, longest), color=BLUE if e == min(errors) else PALE, height=0.62)
         label = f"{e:.3g}{'  (cut)' if cut else ''}"
         axes.text(min(e, longest) + 0.02 * longest, i, label, va="center", size=9, color=INK)
-    axes.set_ylim(len(drawn) - 0.4, -0.6)
+    _bar_axes(axes, len(drawn), longest, "error")
+
+
+def _bits(axes: Any, drawn: list[tuple[Row, QuantArray]]) -> None:
+    """Draw bits an element: of codes, then of padding, then of constants."""
+    longest = 1.0
+    for i, (row, q) in enumerate(drawn):
+        parts = (q.bits, BLUE), (row.padding or 0.0, LINE), (row.constants or 0.0, FAINT)
+        left = 0.0
+        for bits, color in parts:
+            axes.barh(i, bits, left=left, color=color, height=0.62)
+            left += bits
+        axes.text(left, i, f" {left:.2f}", va="center", size=9, color=INK)
+        longest = max(longest, left)
+    _bar_axes(axes, len(drawn), longest, "bits an element")
+    axes.set_xlabel("code, padding (light), constants (grey)", size=8, color=INK)
+
+
+def _bar_axes(axes: Any, count: int, longest: float, title: str) -> None:
+    """Set the limits of bars, with room for their labels, and draw no ticks."""
+    axes.set_ylim(count - 0.4, -0.6)
     axes.set_xlim(0, 1.3 * longest)
     axes.set_xticks([])
     axes.set_yticks([])
     _bare(axes)
-    axes.set_title("error", size=11, color=INK, loc="left")
+    axes.set_title(title, size=11, color=INK, loc="left")
 
 
 def _images(figure: Any, x: Array, drawn: list[tuple[Row, QuantArray]], rows: int, height: float) -> None:

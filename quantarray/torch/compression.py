@@ -146,9 +146,12 @@ class Compression:
             return saved
         if tensor.untyped_storage()._cdata in self._parameters or (tensor.is_leaf and tensor.requires_grad):
             return saved
-        saved.first = self._holder.find(tensor, ("first",)) is None
+        layer, owner = saved.layer, self._holder.find(tensor, ("first",))
+        saved.first = owner is None
         if saved.first:
-            self._holder.keep(tensor, ("first",), lambda: True)
+            self._holder.keep(tensor, ("first",), lambda: layer.name)
+        else:
+            self.report.share(layer.name, owner)
         saved.pending = True
         self._pending.append(weakref.ref(saved))
         return saved

@@ -42,6 +42,10 @@ class QuantConv2d(torch.nn.Conv2d):
             _quantisers(self)
             _window(self)
 
+    def extra_repr(self) -> str:
+        """Return the settings as text, with both schemes and their bits."""
+        return f"{super().extra_repr()}, {_schemes(self)}"
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the convolution of quantised inputs and weights."""
         quantised = x if self.activations is None else self.activations(x)
@@ -97,6 +101,10 @@ class QuantLinear(torch.nn.Linear):
         if packed:
             _quantisers(self)
 
+    def extra_repr(self) -> str:
+        """Return the settings as text, with both schemes and their bits."""
+        return f"{super().extra_repr()}, {_schemes(self)}"
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the product of quantised inputs and weights."""
         quantised = x if self.activations is None else self.activations(x)
@@ -105,6 +113,17 @@ class QuantLinear(torch.nn.Linear):
             return torch.nn.functional.linear(quantised, w, self.bias)
         y = packed_products.linear(quantised, w, packed_products.multiplied(x, self.weight, _quantisers(self)))
         return y if self.bias is None else y + self.bias
+
+
+def _schemes(layer: Any) -> str:
+    """Name the schemes of weights and activations, with their bits."""
+    both = {name: getattr(layer, name) for name in ("weights", "activations")}
+    texts = [f"{name}={_scheme(scheme)}" for name, scheme in both.items()]
+    return ", ".join([*texts, *["packed=True"] * bool(layer.packed)])
+
+
+def _scheme(scheme: torch.nn.Module | None) -> str:
+    return "float" if scheme is None else f"{type(scheme).__name__}({scheme.extra_repr()})"
 
 
 def _quantisers(layer: Any) -> tuple[Scheme, Scheme]:

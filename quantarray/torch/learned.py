@@ -47,6 +47,10 @@ class PACT(Scheme):
         self.pointwise = True
         self.bits, self.alpha = bits, torch.nn.Parameter(torch.tensor(float(alpha)))
 
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.bits}, alpha={self.alpha.item():.4g}"
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.PACT` of x."""
         return quantize(x, quantizers.PACT(self.bits, self.alpha.item()))
@@ -88,6 +92,10 @@ class LSQ(Scheme):
                 f"after each step of the optimizer"
             )
         return step
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.bits}, signed={self.signed}, step={self.step.item():.4g}"
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.Uniform` of x with the step."""
@@ -134,6 +142,10 @@ class ABCActivations(Scheme):
         self.pointwise = True
         self.shifts = torch.nn.Parameter(torch.tensor([float(v) for v in shifts]))
         self.betas = torch.nn.Parameter(torch.tensor([float(b) for b in first]))
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={len(self.shifts)}"
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.ABCActivations` of x."""
@@ -189,6 +201,10 @@ class LQ(Scheme):
         width = self.scheme.bits + self.scheme.center
         self.register_buffer("basis", torch.ones((1, width) if weights else width, dtype=torch.float64))
         self.register_buffer("started", torch.tensor(False))
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.scheme.bits}, weights={self.weights}, center={self.scheme.center}"
 
     @property
     def role(self) -> str | None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from ..arrays.size_text import ratio
+
+_OWNERS = 3  # that a line names
+
 
 class Report:
     """A count of the bytes that autograd saves in a context, per layer: `layers` is {name: (before, after)}.
 
     Before: all distinct tensors, those left alone included, parameters and buffers not. A tensor counts for the first
-    layer that saves it; what is packed of it for another layer's sake counts there. `bits` is {name: bits an element},
-    the mean over a layer's elements that were rounded.
+    layer that saves it, and the lines of layers that save no other say "shared with"; what is packed of it for another
+    layer's sake counts there. `bits` is {name: bits an element}, the mean over a layer's elements that were rounded.
     """
 
     def __init__(self) -> None:
         self.layers: dict[str, tuple[int, int]] = {}
         self._rounded: dict[str, tuple[int, int]] = {}
+        self._shared: dict[str, list[str]] = {}
 
     @property
     def bits(self) -> dict[str, float]:
@@ -36,6 +41,12 @@ class Report:
         was, now = self.layers.get(layer, (0, 0))
         self.layers[layer] = was + before, now + after
 
+    def share(self, layer: str, owner: str) -> None:
+        """Note a tensor that a layer saves and another one has saved before."""
+        owners = self._shared.setdefault(layer, [])
+        if owner != layer and owner not in owners:
+            owners.append(owner)
+
     @property
     def before(self) -> int:
         """Sum the bytes that would be saved without the context."""
@@ -54,4 +65,11 @@ class Report:
     def __str__(self) -> str:
         rows = [*self.layers.items(), ("all", (self.before, self.after))]
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:{width}} {was:>13,} {now:>13,} {was / max(now, 1):7.1f}x" for name, (was, now) in rows)
+        return "\n".join(f"{name:{width}} {was:>13,} {now:>13,}  {self._text(name)}" for name, (was, now) in rows)
+
+    def _text(self, layer: str) -> str:
+        """Return the ratio of a layer's bytes; a layer whose tensors count for others names these."""
+        was, now = self.layers.get(layer, (self.before, self.after))
+        owners = self._shared.get(layer, [])
+        shared = f"shared with {', '.join(owners[:_OWNERS])}{', ..' * (len(owners) > _OWNERS)}"
+        return shared if owners and not was else ratio(now, was)

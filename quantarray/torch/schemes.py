@@ -96,6 +96,10 @@ class Sign(Scheme):
         self.estimator, self.scale, self._surrogate = estimator, scale, estimator_of("Sign", estimator)
         self.pointwise = not scale
 
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits=1, estimator={self.estimator!r}, scale={self.scale}"
+
     @property
     def role(self) -> str | None:
         """Return "weights" with a scale for each output."""
@@ -124,6 +128,10 @@ class Ternary(Scheme):
 
     role = "weights"
 
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return "bits=2"
+
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.Ternary` of x."""
         return packed_weights(x, quantizers.Ternary())
@@ -147,6 +155,10 @@ class ABC(Scheme):
     def __init__(self, masks: int) -> None:
         super().__init__()
         self.scheme = quantizers.ABC(masks)
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.scheme.dtype.bits}"
 
     def packed(self, x: torch.Tensor) -> QuantArray:
         """Return `quantarray.ABC` of x."""
@@ -179,6 +191,10 @@ class DoReFa(Scheme):
         super().__init__()
         self.scheme = quantizers.DoReFa(bits, activations)
         self.pointwise = bool(activations)
+
+    def extra_repr(self) -> str:
+        """Return the settings as text."""
+        return f"bits={self.scheme.bits}, activations={self.scheme.activations}"
 
     @property
     def role(self) -> str | None:

@@ -67,7 +67,7 @@ def read(op: str, path: Path) -> Table:
 
 def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
     """Add rows to those of this machine in a file, in place of those of the same problems; whole or not at all."""
-    with _alone(path.parent):
+    with alone(path.parent):
         tables = _tables(op, path)
         both = _rows(tables, this_machine()) | {(row.threads, row.problem): row for row in rows}
         others = [table for table in tables if table["machine"] != this_machine()]
@@ -81,7 +81,7 @@ def _write(file: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def alone(folder: Path) -> Iterator[None]:
     """Let other processes that write to the folder wait, where the system has such locks; else the last one wins."""
     try:
         import fcntl

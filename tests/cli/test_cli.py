@@ -52,7 +52,16 @@ def error(capsys, *args):
     return err
 
 
+COMMANDS = ("run", "info", "profile", "convert", "tune", "compare", "demo", "warm")
+
+
 # the program
+
+
+def test_the_program_alone_prints_help(capsys):
+    status, out, err = call(capsys)
+    assert (status, err) == (0, "") and out == call(capsys, "--help")[1]
+    assert " | ".join(COMMANDS) in out
 
 
 def test_version_by_module():
@@ -62,13 +71,12 @@ def test_version_by_module():
 
 def test_version_and_help(capsys):
     assert call(capsys, "--version")[:2] == (0, f"quantarray {qa.__version__}\n")
-    for args in (["--help"], *([name, "--help"] for name in ("run", "info", "convert", "tune", "compare", "demo"))):
+    for args in (["--help"], *([name, "--help"] for name in COMMANDS)):
         status, out, _ = call(capsys, *args)
         assert status == 0 and out.startswith("usage: quantarray")
 
 
 def test_wrong_arguments_are_one_line(capsys):
-    assert "required: run | info | convert | tune | compare | demo" in error(capsys)
     assert "invalid choice: 'walk'" in error(capsys, "walk")
     assert "required: NET (see quantarray run --help)" in error(capsys, "run")
     assert "--limit: needs a positive integer, got '0'" in error(capsys, "demo", "--limit", "0")

@@ -96,7 +96,7 @@ def test_html_tells_facts_and_levels():
         ["QuantArray", "(2, 4) packed along axis 1"],
         ["dtype", "ternary, 2 bits an element"],
         ["constants", "none"],
-        ["memory", "32 bytes on cpu, 1.0x smaller than float32"],
+        ["memory", "32 bytes on cpu, as large as float32"],
         ["values"],
         ["-1", " 12.5 %"],
         ["0", " 12.5 %"],

@@ -163,6 +163,34 @@ def test_profile_of_layers():
         assert [r._replace(seconds=None) for r in timed.rows] == network.summary().rows
 
 
+SCALED = qa.quantize(np.random.default_rng(0).normal(size=(3, 64)), qa.Sign(scale=True), scale_axis=0)
+RESULTS = [
+    (qa.nn.Dense(bits(3, 64)), "packed"),  # int32
+    (qa.nn.Dense(bits(3, 64), qa.Thresholds([0])), "packed"),
+    (qa.nn.Dense(SCALED, qa.Thresholds([0.0])), "packed"),
+    (qa.nn.Dense(SCALED), "float result"),
+    (qa.nn.Dense(bits(3, 64), bias=[0.5, 1, 2]), "float result"),
+    (lambda x: x.dequantize().astype(np.float32), "float result"),
+    (lambda x: x.dequantize(), "packed"),  # int32, from packed codes
+]
+
+
+@pytest.mark.parametrize(("layer", "runs"), RESULTS, ids=range(len(RESULTS)))
+def test_float_results_are_told_from_packed_ones(layer, runs):
+    summary = qa.nn.Sequential([layer]).summary(bits(2, 64))
+    assert [row.runs for row in summary.rows] == [runs] and summary.numpy == []
+    assert str(summary).endswith("0 of 1 in NumPy" + ", 1 with a float result" * (runs == "float result"))
+    assert "float result" in summary.rows[0].runs or "float result" not in str(summary)
+
+
+def test_the_total_says_what_weights_take_beside_float32():
+    narrow = qa.nn.Sequential([qa.nn.Conv2d(bits(4, 3, 3, 1))])
+    assert narrow.summary().total == "36 weights in 288 bytes, 2.0x larger than float32; 0 of 1 in NumPy"
+    wide = qa.nn.Sequential([qa.nn.Dense(bits(3, 64))])
+    assert wide.summary().total == "192 weights in 24 bytes, 32.0x smaller than float32; 0 of 1 in NumPy"
+    assert qa.nn.Sequential([qa.nn.MaxPool2d(2)]).summary().total == "0 weights in 0 bytes, 0 MACs; 0 of 1 in NumPy"
+
+
 def test_functions_run_in_numpy():
     net = qa.nn.Sequential([qa.nn.Dense(bits(3, 64)), qa.Affine([0.5] * 3, [0.0] * 3)])
     summary = net.summary(bits(2, 64))

@@ -72,3 +72,43 @@ def test_block_by_block(monkeypatch):
     assert qa.array_equal(p, q)
     with pytest.raises(AssertionError, match=r"1 of 3000 elements.*\n.*\n.*\n  at \(2, 4, 199\): "):
         assert_array_equal(p, wrong)
+
+
+NUMPYS = {
+    "assert_array_equal": np.testing.assert_array_equal,
+    "assert_allclose": lambda a, b: np.testing.assert_allclose(a, b, rtol=0),
+    "assert_array_almost_equal": lambda a, b: np.testing.assert_array_almost_equal(a, b, 12),
+    "assert_array_max_ulp": lambda a, b: np.testing.assert_array_max_ulp(a, b, 0, dtype=np.float64),
+    "strict": lambda a, b: np.testing.assert_array_equal(a, b, strict=True),
+}
+
+
+@pytest.mark.parametrize("name", NUMPYS)
+@given(x=any_samples(), data=st.data())
+def test_numpys_assertions_compare_values(name, x, data):
+    """Packed arrays on one side or both; one place off fails."""
+    check, q = NUMPYS[name], x.q
+    values = q.dequantize()
+    for a, b in ((q, q), (q, values), (values, q), (q, q.copy())):
+        check(a, b)
+    if not values.size:
+        return
+    at = tuple(data.draw(st.integers(0, n - 1)) for n in values.shape)
+    wrong = values.astype(np.float64)
+    wrong[at] += 1 + abs(wrong[at])
+    for a, b in ((q, wrong), (wrong, q)):
+        with pytest.raises(AssertionError):
+            check(a, b)
+    with pytest.raises(TypeError, match="by accident"):  # nothing else turns into an array
+        np.asarray(q)
+
+
+def test_numpys_assert_equal_takes_one_packed_side():
+    q = qa.encode([[1, -1, 1]], values=(-1, 1))
+    np.testing.assert_equal(q, q.dequantize())
+    np.testing.assert_almost_equal(q.dequantize(), q)
+    with pytest.raises(AssertionError):
+        np.testing.assert_equal(q, np.ones((1, 3)))
+    with pytest.raises(AssertionError, match="shapes"):
+        np.testing.assert_array_equal(q, q[:, :2])
+    assert np.isrealobj(q) and not np.iscomplexobj(q)

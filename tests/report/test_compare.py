@@ -42,7 +42,11 @@ def test_every_number_by_its_formula(how, constants):
         y, x64 = q.dequantize().astype(np.float64), x.astype(np.float64)
         each = {"integer": 1, "uniform": 2, "basis": 4, "table": 8}[q.dtype.kind]  # float32 numbers of one set
         assert row.scheme == repr(quantizer) and row.refused is None
-        assert row.bits == pytest.approx(3 + 32 * each * constants / 600)
+        packed, rows = (6, 100) if how.get("axis") == 0 else (100, 6)
+        words = 3 * rows * -(-packed // 64)
+        assert row.bits == pytest.approx((64 * words + 32 * each * constants) / 600) == 8 * q.nbytes / 600
+        assert row.padding == pytest.approx(64 * words / 600 - 3)
+        assert row.constants == pytest.approx(32 * each * constants / 600)
         assert row.error == pytest.approx(((x64 - y) ** 2).sum() / (x64**2).sum())
         cosine = (x64 * y).sum() / np.sqrt((x64**2).sum() * (y**2).sum())
         assert row.angle == pytest.approx(np.degrees(np.arccos(cosine)), abs=1e-5)
@@ -58,7 +62,8 @@ def test_worked_by_hand():
     row = qa.compare([3.0, 1.0, -1.0, -3.0], [qa.XNOR()])[0]
     assert row.error == pytest.approx(0.2) and (row.used, row.levels, row.entropy) == (2, 2, 1.0)
     assert row.angle == pytest.approx(math.degrees(math.acos(4 / math.sqrt(20))))
-    assert (row.bits, row.nbytes, row.smaller) == (1 + 32 / 4, 8 + 4, 16 / 12)
+    assert (row.bits, row.padding, row.constants) == (8 * 12 / 4, 60 / 4, 32 / 4)
+    assert (row.nbytes, row.smaller) == (8 + 4, 16 / 12)
 
 
 @given(hnp.arrays(np.float32, st.integers(1, 40), elements=st.floats(-1e6, 1e6, width=32)), st.integers(1, 4))
@@ -116,10 +121,18 @@ def test_the_published_schemes_are_those_of_the_package():
 def test_the_table():
     found = qa.compare(normal(1000), [qa.Sign(scale=True), qa.LloydMax(2)])
     head, rule, first, second = repr(found).splitlines()
-    assert head.split() == ["scheme", "bits", "error", "angle", "bytes", "smaller", "levels", "used", "entropy", "ms"]
-    assert first.startswith("Sign(scale=True)  1.03  ") and " 2 of 2 " in first
+    names = ["bits", "padding", "constants", "error", "angle", "bytes", "than float32", "levels used", "entropy", "ms"]
+    assert re.split("  +", head) == ["scheme", *names]
+    assert first.split()[:4] == ["Sign(scale=True)", "1.06", "0.02", "0.03"] and " 2 of 2 " in first
+    assert " 30.3x smaller " in first
     assert len({len(line) for line in (head, rule, first, second)}) == 1
     assert f"{found[1].error:.3g}" in second.split()
+
+
+def test_the_table_says_what_is_larger_than_float32():
+    found = qa.compare(normal(20, 1), [qa.Sign(), qa.Uniform(8)])
+    assert [row.bits for row in found] == [64, 8 * 64 + 32 / 20]
+    assert "  2.0x larger  " in repr(found) and "  16.1x larger  " in repr(found) and "smaller" not in repr(found)
 
 
 def test_a_result_is_a_frozen_sequence():
@@ -218,6 +231,24 @@ def test_a_picture_of_any_shape(shape, tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["out.png"]
 
 
+def test_bars_of_bits_show_code_padding_and_constants(tmp_path, monkeypatch):
+    """Lengths of the bars of each scheme add up to its bits."""
+    bars, drawn = [], picture._bits
+
+    def seen(axes, rows):
+        drawn(axes, rows)
+        bars.extend(patch.get_width() for patch in axes.patches)
+
+    monkeypatch.setattr(picture, "_bits", seen)
+    found = qa.compare(normal(6, 100), [qa.XNOR(), qa.LloydMax(3)], scale_axis=0, plot=tmp_path / "a.png")
+    assert bars == pytest.approx([n for row, code in zip(found, (1, 3), strict=True) for n in parts(row, code)])
+    assert [sum(bars[:3]), sum(bars[3:])] == pytest.approx([row.bits for row in found])
+
+
+def parts(row, code):
+    return code, row.padding, row.constants
+
+
 def test_images_have_room_for_their_pictures(tmp_path):
     from matplotlib.image import imread
 
@@ -241,7 +272,7 @@ def test_nothing_is_left_where_drawing_fails(tmp_path, monkeypatch):
     def fail(*args):
         raise RuntimeError("out of ink")
 
-    monkeypatch.setattr(picture, "_bars", fail)
+    monkeypatch.setattr(picture, "_errors", fail)
     with pytest.raises(RuntimeError, match="out of ink"):
         qa.compare(normal(10), [qa.XNOR()], plot=old)
     assert old.read_bytes() == b"old" and list(tmp_path.iterdir()) == [old]

@@ -522,4 +522,36 @@ def test_the_report_as_text():
     with context:
         F.linear(rand(8, 512), nn.Parameter(rand(2, 512)))
     lines = str(context.report).splitlines()
-    assert lines[-1].split() == ["all", "16,384", "1,088", "15.1x"]
+    assert lines[-1].split() == ["all", "16,384", "1,088", "15.1x", "smaller"]
+
+
+def test_the_report_names_the_layers_that_saved_a_tensor_first():
+    x, names = rand(4, 512), ("a", "b", "c", "d", "e", "f")
+    layers = nn.ModuleDict({name: nn.Linear(512, 3) for name in names})
+    others = [rand(4, 512) for _ in range(4)]
+    context = compressed(2, model=layers)
+    with context:
+        results = [layers["a"](x), layers["b"](x), layers["b"](x), layers["c"](x), layers["c"](others[0])]
+        results += [layers[name](y) for name, y in zip("abc", others[1:], strict=True)]
+        results += [layers["d"](y) for y in (x, *others)]  # results hold what was packed
+    text = {line.split()[0]: " ".join(line.split()[1:]) for line in str(context.report).splitlines()}
+    assert context.report.layers["d"] == (0, 0) and text["d"] == "0 0 shared with a, c, b", results
+    assert text["b"].endswith("x smaller") and text["c"].endswith("x smaller") and "0.0x" not in str(context.report)
+    with context:
+        results = [layers["a"](x), layers["b"](x)]
+    assert str(context.report).splitlines()[1].split() == ["b", "0", "0", "shared", "with", "a"], results
+
+
+def test_the_report_of_a_layer_with_other_bits_and_of_what_grows():
+    x = rand(4, 512)
+    layers = nn.ModuleDict({name: nn.Linear(512, 3) for name in "ab"})
+    context = compressed(2, model=layers, layers={"b": 8})
+    with context:
+        results = [layers["a"](x), layers["b"](x)]
+    assert results and context.report.layers["b"][0] == 0 < context.report.layers["b"][1]
+    assert "shared with a" in str(context.report)
+    few = rand(2, 3)
+    with compressed(8, least=0) as context:
+        F.linear(few, nn.Parameter(rand(2, 3)))
+    was, now = context.report.before, context.report.after
+    assert now > was and f"{now / was:.1f}x larger" in str(context.report)

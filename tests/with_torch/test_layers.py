@@ -411,3 +411,48 @@ def test_compile_and_autocast():
 def test_wrong_arguments(make, words):
     with pytest.raises((ValueError, TypeError), match=words):
         make()
+
+
+PRINTED = [
+    (qa.torch.Sign(), "Sign(bits=1, estimator='clip', scale=False)"),
+    (qa.torch.Sign("reste", scale=True), "Sign(bits=1, estimator='reste', scale=True)"),
+    (qa.torch.Ternary(), "Ternary(bits=2)"),
+    (qa.torch.ABC(3), "ABC(bits=3)"),
+    (qa.torch.DoReFa(4), "DoReFa(bits=4, activations=False)"),
+    (qa.torch.PACT(3, alpha=2.5), "PACT(bits=3, alpha=2.5)"),
+    (qa.torch.LSQ(5, signed=False, step=0.25), "LSQ(bits=5, signed=False, step=0.25)"),
+    (qa.torch.ABCActivations(2), "ABCActivations(bits=2)"),
+    (qa.torch.LQ(2, weights=True), "LQ(bits=2, weights=True, center=False)"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "text"), PRINTED, ids=[text for _, text in PRINTED])
+def test_schemes_and_layers_print_bits_and_scheme(scheme, text):
+    assert repr(scheme) == text
+    sides = {"weights": scheme} if scheme.role != "activations" else {"activations": scheme}
+    shown = ", ".join(f"{name}={text if name in sides else 'float'}" for name in ("weights", "activations"))
+    linear = qa.torch.QuantLinear(8, 4, bias=False, **sides)
+    assert linear.extra_repr() == f"in_features=8, out_features=4, bias=False, {shown}"
+    conv = qa.torch.QuantConv2d(3, 8, 3, **sides)
+    assert conv.extra_repr() == f"3, 8, kernel_size=(3, 3), stride=(1, 1), {shown}"
+
+
+def test_layers_print_packed_and_modules_of_others():
+    layer = qa.torch.BinaryConv2d(4, 8, 3, packed=True)
+    assert layer.extra_repr().endswith("activations=Sign(bits=1, estimator='clip', scale=False), packed=True")
+    layer.packed = False
+    assert "packed" not in layer.extra_repr()
+    assert "activations=Hardtanh(min_val=-1.0, max_val=1.0)" in repr(
+        qa.torch.QuantLinear(2, 2, activations=torch.nn.Hardtanh())
+    )
+
+
+def test_a_scheme_without_settings_prints_its_name():
+    """A scheme of a user's own has no settings to print."""
+
+    class Halves(qa.torch.Scheme):
+        def packed(self, x):
+            return qa.quantize(x.detach(), qa.Uniform(2, step=0.5))
+
+    assert repr(Halves()) == "Halves()"
+    assert qa.torch.QuantLinear(2, 2, weights=Halves()).extra_repr().endswith("weights=Halves(), activations=float")

@@ -281,3 +281,19 @@ def test_copies_have_states(kind, by, tmp_path):
     name = "exp_avg" if kind == "Adam" else "momentum_buffer"
     twin, plain = copy.deepcopy(optimizer).state_dict()["state"], optimizer.state_dict()["state"]
     assert torch.equal(twin[0][name], plain[0][name])
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+def test_the_handle_prints_bytes_before_and_after(bits):
+    w = torch.nn.Parameter(torch.ones(64, 256))
+    optimizer = torch.optim.Adam([w])
+    handle = qa.torch.compress_state(optimizer, bits=bits)
+    plural = "s" * (bits > 1)
+    assert repr(handle) == f"CompressedState(Adam, {bits} bit{plural}: no states yet)"
+    (w**2).sum().backward()
+    optimizer.step()
+    text = f"{handle.nbytes_before:,} bytes before, {handle.nbytes:,} after"
+    assert repr(handle).startswith(f"CompressedState(Adam, {bits} bit{plural}: {text}, ")
+    assert repr(handle).endswith(f" {handle.nbytes_before / handle.nbytes:.1f}x smaller)")
+    handle.remove()
+    assert "no states yet" in repr(handle)

@@ -1,23 +1,47 @@
-"""Print one line on a terminal where kernels must be compiled, which takes seconds, once on a machine."""
+"""Print one line on stderr where a process has compiled kernels for more than a second.
 
+It is printed once, on a terminal or not: a log then says why a first call took so long. QUANTARRAY_QUIET=1 silences it.
+"""
+
+import contextlib
+import os
 import sys
+import time
 
 from numba.core import event
 
-TEXT = "quantarray: compiling kernels for this CPU, once; later processes load them from disk\n"
+VARIABLE = "QUANTARRAY_QUIET"
+TEXT = "quantarray: compiling kernels for this CPU, once; `quantarray warm` compiles what calls usually need\n"
+PATIENCE = 1.0  # seconds of compilation before it prints
 
 
-class _Notice(event.Listener):
-    shown = False
+class Notice(event.Listener):
+    """A clock of compilations, which are nested: a function compiles those that it calls."""
+
+    def __init__(self):
+        self.shown, self.depth, self.before, self.began = False, 0, 0.0, 0.0
 
     def on_start(self, started):
-        module = started.data["dispatcher"].py_func.__module__
-        if not self.shown and module.startswith("quantarray.cpu") and sys.stderr.isatty():
-            self.shown = True
-            sys.stderr.write(TEXT)
+        if started.data["dispatcher"].py_func.__module__.startswith("quantarray.cpu"):
+            if not self.depth:
+                self.began = time.monotonic()
+            self.depth += 1
+            self._look()
 
     def on_end(self, ended):
-        pass
+        if ended.data["dispatcher"].py_func.__module__.startswith("quantarray.cpu"):
+            self._look()
+            self.depth -= 1
+            if not self.depth:
+                self.before += time.monotonic() - self.began
+
+    def _look(self):
+        if not self.shown and self.before + time.monotonic() - self.began > PATIENCE:
+            self.shown = True
+            if sys.stderr is not None and not os.environ.get(VARIABLE):
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(TEXT)
+                    sys.stderr.flush()
 
 
-event.register("numba:compile", _Notice())
+event.register("numba:compile", Notice())

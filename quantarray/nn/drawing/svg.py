@@ -11,8 +11,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from .lanes import Edge, Places, place
 
-_FILL = {"packed": "#1d5f9e", "NumPy": "#f2b84b", "end": "#dfe4ea"}
-_INK = {"packed": "#ffffff", "NumPy": "#2b1d00", "end": "#1f2933"}
+_FILL = {"packed": "#1d5f9e", "float result": "#9cc3e6", "NumPy": "#f2b84b", "end": "#dfe4ea"}
+_INK = {"packed": "#ffffff", "float result": "#0f2438", "NumPy": "#2b1d00", "end": "#1f2933"}
 _GREY = "#7d8894"
 _FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 _CHAR, _LINE = 7.3, 16.0  # of a letter of 12 px in all of these fonts: width, and height of a line
@@ -21,7 +21,7 @@ _MARGIN, _HEAD = 16.0, 72.0
 
 
 class Box(NamedTuple):
-    """A box of a drawing: the first line is its title; `kind` is "packed", "NumPy", or "end" for inputs and outputs."""
+    """A box of a drawing: the first line is its title; `kind` is `Row.runs`, or "end" for inputs and outputs."""
 
     lines: tuple[str, ...]
     kind: str
@@ -94,7 +94,9 @@ def _heading(drawing: Drawing) -> list[str]:
     text = f'<text x="{_MARGIN}" y="20" fill="{_GREY}" font-weight="bold">{escape(drawing.title)}</text>'
     note = f'<text x="{_MARGIN}" y="37" fill="{_GREY}">{escape(drawing.note)}</text>'
     marks = []
-    for x, kind, says in ((_MARGIN, "packed", "packed"), (_MARGIN + 80, "NumPy", "in NumPy")):
+    legend = ((0.0, "packed", "packed"), (80.0, "float result", "float result"), (204.0, "NumPy", "in NumPy"))
+    for right, kind, says in legend:
+        x = _MARGIN + right
         marks.append(f'<rect x="{x}" y="44" width="10" height="10" rx="2" fill="{_FILL[kind]}"/>')
         marks.append(f'<text x="{x + 15}" y="53" fill="{_GREY}">{says}</text>')
     return [text, note, *marks]

@@ -15,11 +15,11 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import common_device
 from ...core.dtypes import Array
-from ...core.hints import Axes, Bytes
+from ...core.hints import Axes, Bools, Bytes
 from ..counting.histograms import Field, fold, pair
 from ..counting.reducers import IntegerSum
 from ..products.matrix_product import linear, matmul
-from ..products.operand import from_dense, is_dense, operand, result_type
+from ..products.operand import bits, from_dense, is_dense, operand, result_type
 from ..statistical.reductions import axes as reduced_axes
 from ..statistical.reductions import exact, restored
 from ..words.level_tables import levels
@@ -31,15 +31,20 @@ _MOST_BITS_PACKED = 6
 
 
 @overload
-def hamming(a: QuantArray, b: QuantArray, axis: None, *, keepdims: Literal[False] = False) -> np.int64: ...
+def hamming(
+    a: QuantArray | Bools, b: QuantArray | Bools, axis: None, *, keepdims: Literal[False] = False
+) -> np.int64: ...
 @overload
-def hamming(a: QuantArray, b: QuantArray, axis: None, *, keepdims: Literal[True]) -> Array: ...
+def hamming(a: QuantArray | Bools, b: QuantArray | Bools, axis: None, *, keepdims: Literal[True]) -> Array: ...
 @overload
-def hamming(a: QuantArray, b: QuantArray, axis: Axes = -1, *, keepdims: bool = False) -> Array: ...
-def hamming(a: QuantArray, b: QuantArray, axis: Axes | None = -1, *, keepdims: bool = False) -> Array | np.int64:
+def hamming(a: QuantArray | Bools, b: QuantArray | Bools, axis: Axes = -1, *, keepdims: bool = False) -> Array: ...
+def hamming(
+    a: QuantArray | Bools, b: QuantArray | Bools, axis: Axes | None = -1, *, keepdims: bool = False
+) -> Array | np.int64:
     """out = number of places along `axis` (one, several, or all for None) where the codes of a and b differ, int64.
 
     a, b: QuantArrays of one dtype, packed on the same axis; they broadcast along the others. Constants do not count.
+    Arrays of bools are packed on their last axis, as uint1.
 
     >>> import quantarray as qa
     >>> a = qa.encode([[1, -1, 1], [1, 1, 1]], values=(-1, 1))
@@ -48,7 +53,7 @@ def hamming(a: QuantArray, b: QuantArray, axis: Axes | None = -1, *, keepdims: b
            [1, 0]])
     """
     op = "hamming"
-    a, b = checks.packed(op, "a", a), checks.packed(op, "b", b)
+    a, b = bits(op, "a", a), bits(op, "b", b)
     if a.dtype != b.dtype:
         raise TypeError(f"{op}: a and b must have one dtype, or codes mean different things, got {a.dtype}, {b.dtype}")
     f = pair(op, a, b, _differing, 1)
@@ -170,8 +175,9 @@ def outer(a: QuantArray, b: QuantArray) -> Array:
 def tensordot(a: QuantArray | Bytes, b: QuantArray | Bytes, axes: int | tuple[Axes, Axes] = 2) -> Array:
     """Sum over pairs of axes: the last n of a and the first n of b for an integer n, or ([a's], [b's]).
 
-    Both operands must be packed on axes that are one of the pairs; one of them may be an int8/uint8 array. Other pairs
-    are joined with the packed one. Results are as those of `matmul`: int32 or int64 of integer levels, else float32.
+    Both operands must be packed on axes that are one of the pairs; one of them may be an int8, uint8 or bool array.
+    Other pairs are joined with the packed one. Results are as those of `matmul`: int32 or int64 of integer levels, else
+    float32.
 
     >>> import quantarray as qa, numpy as np
     >>> a = qa.encode(np.ones((2, 3, 5), int), values=(-1, 1))

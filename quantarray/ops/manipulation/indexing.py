@@ -11,7 +11,8 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array, Constants
+from ...backends.registry import to_host
+from ...core.dtypes import Array, Constants, uint1
 from ..words.bit_rows import Run, cut, derived, run_constants
 from .repacking import repack
 from .taking import take_along
@@ -170,7 +171,9 @@ def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
 
 
 def _as_array(op: str, item: Any) -> Any:
-    """Turn lists, tuples and ranges into arrays; all else stays."""
+    """Turn lists, tuples, ranges and packed masks into arrays; all else stays."""
+    if isinstance(item, QuantArray):
+        return _as_mask(op, item)
     if not isinstance(item, (list, tuple, range)):
         return item
     try:
@@ -178,6 +181,17 @@ def _as_array(op: str, item: Any) -> Any:
     except ValueError:
         raise _not_an_index(op, item) from None
     return a if a.size else a.astype(np.int64)
+
+
+def _as_mask(op: str, mask: QuantArray) -> Array:
+    """Return a bool array of a uint1 array, as comparisons give them; other codes would be taken for indices."""
+    if mask.dtype != uint1 or mask.scale is not None:
+        raise TypeError(
+            f"{op}: a packed mask must be a uint1 array without a scale, got {mask.dtype}; comparisons such as q > 0 "
+            f"or q != 0 make one, and .dequantize() of integers gives indices"
+        )
+    flags: Array = to_host(mask.codes()).astype(np.bool_)
+    return flags
 
 
 def _axes_of(item: Any) -> int:
@@ -221,6 +235,5 @@ def _indices(op: str, q: QuantArray, a: Array, d: int) -> list[Any]:
 
 def _not_an_index(op: str, item: Any) -> TypeError:
     return TypeError(
-        f"{op}: packed arrays take integers, slices, ..., None, arrays of integers and masks, got {checks.kind(item)}; "
-        f".dequantize() gives NumPy's array, .codes().astype(bool) that of a mask"
+        f"{op}: packed arrays take integers, slices, ..., None, arrays of integers and masks, got {checks.kind(item)}"
     )

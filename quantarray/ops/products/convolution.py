@@ -116,11 +116,11 @@ def conv2d(
 
         out[n, i, j, o] = sum_{a, b, c} x[n, i*sh + a*dh - top, j*sw + b*dw - left, c] * w[o, a, b, c] + bias[o]
 
-    x: QuantArray [n h w c] packed on c, or an int8/uint8 array (first layers). w: QuantArray [o kh kw c/groups]
-    packed on its last axis; with groups = c (depthwise) packed on o. `data_format="NCHW"` has x [n c h w] and
-    w [o c/groups kh kw], packed on the same axes. stride, dilation: an integer or (height, width). padding: an
-    integer, (height, width), ((top, bottom), (left, right)), "same" or "valid". A padded tap has the value
-    `pad_value`, 0 by default, whatever x's levels are. `flip_kernel=True` is the textbook convolution.
+    x: QuantArray [n h w c] packed on c, or an int8, uint8 or bool array (first layers). w: QuantArray [o kh kw
+    c/groups] packed on its last axis; with groups = c (depthwise) packed on o. `data_format="NCHW"` has x [n c h w] and
+    w [o c/groups kh kw], packed on the same axes. stride, dilation: an integer or (height, width). padding: an integer,
+    (height, width), ((top, bottom), (left, right)), "same" or "valid". A padded tap has the value `pad_value`, 0 by
+    default, whatever x's levels are. `flip_kernel=True` is the textbook convolution.
 
     Returns int32, exact, where both operands have integer levels without a scale and the bias is integer (int64
     where the sum could pass 2**31); otherwise float32, summed in float64 from exact counts in the order of

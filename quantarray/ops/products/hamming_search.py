@@ -10,6 +10,8 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import common_device, contiguous, empty, kernel
 from ...core.dtypes import Array
+from ...core.hints import Bools
+from .operand import bits
 
 OP = "top_k"
 
@@ -21,14 +23,15 @@ class Nearest(NamedTuple):
     indices: Array
 
 
-def top_k(queries: QuantArray, database: QuantArray, k: int) -> Nearest:
+def top_k(queries: QuantArray | Bools, database: QuantArray | Bools, k: int) -> Nearest:
     """Find the k rows of a database of binary codes that are nearest to each query by Hamming distance.
 
         distances[q, i] = number of places where queries[q] and database[indices[q, i]] differ
 
-    queries: 1-bit QuantArray [m d], or [d]; database: the same dtype, [n d]; both packed on the last axis. Nearest
-    first, of equal distances the lower index first. The database is read once for all queries, and distances are
-    stored nowhere. Constants do not count. For levels -1 and 1, `d - 2 * distances` are the products.
+    queries: 1-bit QuantArray [m d], or [d]; database: the same dtype, [n d]; both packed on the last axis. Arrays of
+    bools are packed for the call, as uint1; pack a database once with `encode(database, values=uint1)`. Nearest first,
+    of equal distances the lower index first. The database is read once for all queries, and distances are stored
+    nowhere. Constants do not count. For levels -1 and 1, `d - 2 * distances` are the products.
 
     Raises TypeError for more than one bit or different dtypes, ValueError where shapes or k do not fit.
 
@@ -37,7 +40,7 @@ def top_k(queries: QuantArray, database: QuantArray, k: int) -> Nearest:
     >>> qa.top_k(qa.encode([1, -1, -1], values=(-1, 1)), codes, 2)
     Nearest(distances=array([1, 1]), indices=array([1, 2]))
     """
-    queries, database = checks.packed(OP, "queries", queries), checks.packed(OP, "database", database)
+    queries, database = bits(OP, "queries", queries), bits(OP, "database", database)
     device = common_device(OP, queries=queries, database=database)
     _check(queries, database)
     k = checks.integer(OP, "k", k, 1)

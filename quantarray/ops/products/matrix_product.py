@@ -7,20 +7,20 @@ from typing import Any, overload
 
 import numpy as np
 
-from ...arrays import checks, likely_fix
+from ...arrays import likely_fix
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
 from ...backends.registry import common_device, device_of, namespace
 from ...core.dtypes import Array
-from ...core.hints import Bytes, OutType, Values
+from ...core.hints import Bools, Bytes, OutType, Values
 from . import calls, matrix_plan
-from .operand import bias_values, from_dense, is_dense, operand
+from .operand import bias_values, bits, from_dense, is_dense, operand
 
 
 @overload
 def linear(
     x: QuantArray | Bytes,
-    w: QuantArray,
+    w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: None = None,
@@ -30,7 +30,7 @@ def linear(
 @overload
 def linear(
     x: QuantArray | Bytes,
-    w: QuantArray,
+    w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: Thresholds,
@@ -40,7 +40,7 @@ def linear(
 @overload
 def linear(
     x: QuantArray | Bytes,
-    w: QuantArray,
+    w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: Thresholds | None,
@@ -49,7 +49,7 @@ def linear(
 ) -> Array | QuantArray: ...
 def linear(
     x: Any,
-    w: QuantArray,
+    w: QuantArray | Bools,
     *,
     bias: Values | None = None,
     requantize: Thresholds | None = None,
@@ -58,9 +58,9 @@ def linear(
 ) -> Any:
     """out[.., o] = sum_k x[.., k] * w[o, k] + bias[o].
 
-    x: QuantArray [.. k] packed on k, or an int8/uint8 array; w: QuantArray [o k] packed on k. Constants may vary along
-    x's rows and w's outputs, and along k in groups of a multiple of 64. Result types, `requantize`, `out_dtype` and
-    `out` as in `conv2d`.
+    x: QuantArray [.. k] packed on k, or an int8, uint8 or bool array; w: QuantArray [o k] packed on k, or bools, which
+    are packed for the call. Constants may vary along x's rows and w's outputs, and along k in groups of a multiple of
+    64. Result types, `requantize`, `out_dtype` and `out` as in `conv2d`.
 
     >>> import quantarray as qa
     >>> x = qa.encode([[1, -1, 1]], values=(-1, 1))
@@ -71,7 +71,7 @@ def linear(
     if not isinstance(x, QuantArray):
         x = operand(op, "x", x)
     if not isinstance(w, QuantArray):
-        checks.packed(op, "w", w, likely_fix.swapped(op, x, w))
+        w = bits(op, "w", w, likely_fix.swapped(op, x, w))
     if w.ndim != 2 or w.axis != 1:
         got = f"{w.shape} packed on axis {w.axis}{likely_fix.weights(x, w)}"
         raise ValueError(f"{op}: w must be [outputs, k] packed on k (axis 1), got {got}")
@@ -98,8 +98,8 @@ def matmul(
 def matmul(a: Any, b: Any, *, requantize: Thresholds | None = None, out_dtype: OutType = None) -> Any:
     """a @ b with NumPy's shapes: out[.., i, j] = sum_k a[.., i, k] * b[.., k, j].
 
-    `a` packed on its last axis, `b` on its last but one (or its only one); one of them may be an int8/uint8 array.
-    Leading axes broadcast. Result types, `requantize` and `out_dtype` as in `conv2d`.
+    `a` packed on its last axis, `b` on its last but one (or its only one); one of them may be an int8, uint8 or bool
+    array. Leading axes broadcast. Result types, `requantize` and `out_dtype` as in `conv2d`.
 
     >>> import quantarray as qa
     >>> a = qa.encode([[1, -1], [1, 1]], values=(-1, 1))

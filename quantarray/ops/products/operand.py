@@ -20,10 +20,10 @@ from ...arrays.array import QuantArray
 from ...arrays.exchange import as_cupy, is_cupy, lies_on_gpu
 from ...backends.registry import namespace, to_host
 from ...core.code_values import level_values
-from ...core.dtypes import Array, DType, arithmetic
+from ...core.dtypes import Array, DType, arithmetic, int8, uint1, uint8
 from ...core.format import WORD, bits_for
 from ..counting.histograms import coefficients
-from ..words.conversion import recode
+from ..words.conversion import pack_codes, recode
 
 MAX_TABLE_BITS = 4  # 15 products of planes; 5 bits would be 31 passes over the words
 _RECODED = 1 << 24  # bytes of x on planes that are not its own
@@ -194,9 +194,6 @@ def row_step(x: Any, a: Operand, rows_of_a_plan: int = 0) -> int:
 
 def from_dense(x: Array, axis: int) -> QuantArray:
     """Pack an int8 or uint8 array to 8 planes; exact, and the same integers."""
-    from ...core.dtypes import int8, uint8
-    from ..words.conversion import pack_codes
-
     unsigned = x.dtype == np.uint8
     codes = x if unsigned else x.view(np.uint8) ^ np.uint8(128)
     return QuantArray(pack_codes(codes, axis, 8), uint8 if unsigned else int8, x.shape, axis)
@@ -204,25 +201,41 @@ def from_dense(x: Array, axis: int) -> QuantArray:
 
 def is_dense(x: Any) -> bool:
     """True for an int8 or uint8 array, CuPy's too."""
-    if isinstance(x, QuantArray):
-        return False
-    array = isinstance(x, np.ndarray) and not checks.is_masked(x)
-    return (array or is_cupy(x)) and x.dtype in (np.uint8, np.int8)
+    return _is_array(x) and x.dtype in (np.uint8, np.int8)
+
+
+def _is_array(x: Any) -> bool:
+    return (isinstance(x, np.ndarray) and not checks.is_masked(x)) or is_cupy(x)
 
 
 def operand(op: str, name: str, x: Any) -> Any:
-    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name the way to get one."""
+    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name the way to get one.
+
+    A bool array is viewed as the bytes 0 and 1, which are its values.
+    """
     if isinstance(x, QuantArray) or is_dense(x):
         return x
+    dense = x
     if lies_on_gpu(x):
-        if is_dense(dense := as_cupy(op, name, x)):
-            return dense
-    elif hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray) and is_dense(dense := checks.shared(op, name, x)):
+        dense = as_cupy(op, name, x)
+    elif hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
+        dense = checks.shared(op, name, x)
+    if _is_array(dense) and dense.dtype == np.bool_:
+        dense = dense.view(np.uint8)
+    if is_dense(dense):
         return dense
     raise TypeError(
         f"{op}: {name} must be a QuantArray or an int8/uint8 array, got {checks.kind(x)}; "
         f"quantize(x, quantizer) or encode(x, values) make a QuantArray{likely_fix.integers(x)}"
     )
+
+
+def bits(op: str, name: str, x: Any, hint: str = "") -> QuantArray:
+    """Check for a QuantArray; a bool array is packed along its last axis as one bit an element, {0, 1}."""
+    if isinstance(x, QuantArray) or not checks.is_bool(x):
+        return checks.packed(op, name, x, hint)
+    dense = checks.dense(op, name, x)
+    return QuantArray(pack_codes(dense, dense.ndim - 1, 1), uint1, dense.shape, dense.ndim - 1)
 
 
 def result_type(op: str, exact: bool, bound: int, bias: Array | None, out_dtype: Any) -> np.dtype[Any]:

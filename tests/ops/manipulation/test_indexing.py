@@ -329,3 +329,38 @@ def test_what_indexing_with_arrays_refuses():
     for call, error, message in refused:
         with pytest.raises(error, match=message):
             call()
+
+
+@given(st.data(), arrays(groups=(None,), vary=False))
+def test_packed_masks_are_numpys_masks(data, x):
+    """Of all axes or of some from any one on, packed on any axis, beside other items."""
+    shape = x.values.shape
+    first = data.draw(st.integers(0, len(shape) - 1))
+    last = data.draw(st.integers(first + 1, len(shape)))
+    mask = np.random.default_rng(data.draw(seeds())).random(shape[first:last]) < 0.5
+    packed = qa.encode(mask, values=qa.uint1, axis=data.draw(st.integers(0, mask.ndim - 1)))
+    lead = (slice(None),) * first
+    assert_packed(x.q[(*lead, packed)], x.values[(*lead, mask)])
+    assert_packed(x.q[(..., packed, *(slice(None),) * (len(shape) - last))], x.values[(*lead, mask)])
+
+
+@given(arrays(groups=(None,), vary=False))
+def test_an_arrays_own_comparison_selects_its_elements(x):
+    assert_packed(x.q[x.q > 0], x.values[x.values > 0])
+    assert_packed(x.q[x.q != x.q], x.values[:0].reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "text"),
+    [
+        (qa.encode([1, -1, 1], values=(-1, 1)), TypeError, "uint1 array without a scale, got bipolar"),
+        (qa.encode([0, 2, 1], values=range(4)), TypeError, "comparisons such as q > 0 or q != 0 make one"),
+        (qa.encode([0, 1, 1], values=(0, 1)) * 0.5, TypeError, "uint1 array without a scale"),
+        (qa.encode([0, 1], values=(0, 1)), IndexError, r"must have the shape \(3,\), got \(2,\)"),
+    ],
+)
+def test_other_packed_arrays_are_no_masks(mask, error, text):
+    with pytest.raises(error, match=text):
+        qa.encode([[0, 1], [1, 0], [1, 1]], values=range(2))[mask]
+    with pytest.raises(TypeError, match=r"by accident: .*dequantize\(\)"):
+        np.arange(mask.size)[mask]

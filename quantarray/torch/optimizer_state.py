@@ -177,8 +177,8 @@ def compress_state(
     `optimizer.state_dict()` has float32 states and `load_state_dict` takes them. So have copies of the optimizer by
     `copy.deepcopy` and pickle, which are not compressed; a copy of the handle compresses the copy of its optimizer.
     Hooks of steps run once a parameter. bits: 1 to 8, of which 8 and 4 are of use. Returns a handle with `nbytes`,
-    `nbytes_before` and `remove()`, which prints both sizes. Raises TypeError for LBFGS, which has no state for each parameter, and for Rprop,
-    whose step sizes and signs of gradients must be exact.
+    `nbytes_before` and `remove()`, which prints both sizes. Raises TypeError for LBFGS, which has no state for each
+    parameter, and for Rprop, whose step sizes and signs of gradients must be exact.
 
     >>> import quantarray as qa, torch
     >>> w = torch.nn.Parameter(torch.ones(64, 256))

@@ -1,4 +1,4 @@
-"""Files as such: their paths, writing them whole or not at all, and what to say of damaged ones; .npy."""
+"""Files as such: their paths, writing them whole or not at all; .npy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtypes import Array
-
-MOST_TEXT = 300  # characters of what is wrong with a file
-
+from .foreign import NPY, refused
 
 def path_of(op: str, file: Any) -> Path:
     """Convert a file argument to a Path; raise TypeError or ValueError if it is no path."""
@@ -132,15 +130,4 @@ def load_npy(op: str, path: Path, mapped: bool = False) -> Array:
     except OSError as error:
         raise OSError(error.errno, f"{op}: {error.strerror or error}", str(path)) from error
     except Exception as error:  # a damaged header comes as anything: syntax, types, memory, overflow
-        raise ValueError(f"{op}: {path} is not a whole .npy file: {reason(error)}") from error
-
-
-def reason(error: Exception) -> str:
-    """Say in one line what is wrong with a file, from any error of its parsers: zipfile, zlib, json, NumPy and more."""
-    if isinstance(error, KeyError):
-        text = f"it lacks {error}"
-    elif "allow_pickle" in str(error) or "Python objects in dtype" in str(error):
-        text = "it holds Python objects, which are never loaded"
-    else:
-        text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} .."  # zipfile, for one, quotes the whole file
+        raise refused(op, path, "a whole .npy file", error, NPY) from error

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.dtypes import Array
 from ..core.forks import no_fork
-from ..io.files import reason
+from ..io.foreign import reason
 
 if TYPE_CHECKING:
     from .graph import Value

@@ -23,7 +23,8 @@ from ..core.errors import FormatError
 from ..core.forks import no_fork
 from ..core.machine import cache_folder, cpu_name
 from ..core.version import __version__
-from ..io.files import reason, whole
+from ..io.files import whole
+from ..io.foreign import reason
 from .results import Problem, Row
 
 MAGIC, VERSION = "quantarray autotune", 1
@@ -116,7 +117,10 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
         for table in tables:
             _rows([table], table["machine"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it") from error
+        raise FormatError(
+            f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it or name "
+            f"another"
+        ) from error
     return tables
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from ..core.dtypes import Array
 from .foreign import NPY, refused
 
+
 def path_of(op: str, file: Any) -> Path:
     """Convert a file argument to a Path; raise TypeError or ValueError if it is no path."""
     try:

@@ -130,7 +130,9 @@ def _unclear(image: Any) -> str | None:
     sixteen = _is_wide(image) and image.format in _SIXTEEN_BITS and tags.get(_BITS, (16,))[0] <= 16
     if not (sixteen or image.mode in _EIGHT_BITS) or set(tags.get(_SAMPLE_FORMAT, (1,))) != {1}:
         kind = f"{image.mode!r}, {_KINDS.get(image.mode, 'signed numbers')}"
-        return f"has pixels of the mode {kind} of no range that a {image.format} file says; save it with bytes, 0 to 255"
+        return (
+            f"has pixels of the mode {kind} of no range that a {image.format} file says; save it with bytes, 0 to 255"
+        )
     if _is_transparent(image):
         return "is transparent in places; paste it on the background that the network's images have, and save it as RGB"
     return None

@@ -118,8 +118,7 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
             _rows([table], table["machine"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise FormatError(
-            f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it or name "
-            f"another"
+            f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it or name another"
         ) from error
     return tables
 

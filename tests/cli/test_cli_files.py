@@ -202,7 +202,9 @@ def test_wrong_arrays_by_subprocess(folder, tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-@pytest.mark.parametrize("name", [b"gr\xc3\xb6\xc3\x9fe.npz", "数.npz".encode(), b"\xff.npz"], ids=["ö", "数", "no text"])
+@pytest.mark.parametrize(
+    "name", [b"gr\xc3\xb6\xc3\x9fe.npz", "数.npz".encode(), b"\xff.npz"], ids=["ö", "数", "no text"]
+)
 def test_names_that_stdout_cannot_encode(name, encoding, folder, monkeypatch):
     """They are written as escapes, as on stderr; JSON has escapes of its own."""
     path = os.path.join(os.fsencode(folder), name)

@@ -62,7 +62,10 @@ FOREIGN = {
     "onnx": (ONNX, "it is an ONNX network; quantarray.nn.load reads it"),
     "tflite": (b"\x1c\0\0\0TFL3" + bytes(40), "it is a TensorFlow Lite network"),
     "safetensors": (safetensors("w"), "it is a safetensors file of 'w' by another program"),
-    "torch's safetensors": (safetensors(*"abcde", metadata={"format": "pt"}), "it is a safetensors file of 'a', 'b', 'c' and 2 more by another"),
+    "torch's safetensors": (
+        safetensors(*"abcde", metadata={"format": "pt"}),
+        "it is a safetensors file of 'a', 'b', 'c' and 2 more by another",
+    ),
     "gz": (gzip.compress(bytes(99)), "it is a compressed file; unpack it"),
     "bz2": (bz2.compress(bytes(99)), "it is a compressed file; unpack it"),
     "xz": (lzma.compress(bytes(99)), "it is a compressed file; unpack it"),

@@ -1,4 +1,4 @@
-"""What to say of files that cannot be read: what is wrong, or what other program's files they are and what to do."""
+"""Errors of files that cannot be read: what is wrong, or which other program's files they are and what to do."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _tags(image: Any) -> Mapping[int, Any]:
 
 def _is_wide(image: Any) -> bool:
     """Return True for integers of more than 8 bits; older versions of Pillow read 16 bits as I, not I;16."""
-    return image.mode[0] == "I"
+    return str(image.mode)[0] == "I"
 
 
 def _is_transparent(image: Any) -> bool:

@@ -163,6 +163,8 @@ def dense(op: str, name: str, value: Any) -> Any:
 
 def shared(op: str, name: str, value: Any) -> Array:
     """View another library's array on the CPU as NumPy's, through DLPack, which needs no import of that library."""
+    if isinstance(value, type):
+        raise TypeError(f"{op}: {name} must be an array, got {kind(value)}; pass an object of it")
     if getattr(value, "requires_grad", False) is True:
         raise TypeError(f"{op}: {name} requires a gradient, which is not followed through codes; pass {name}.detach()")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if sys.stdout is None:  # as Python starts with it closed, and then prints nowhere without an error
             raise OSError("stdout is closed: there is nowhere to write to")
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: names of files may have any characters
         status = _status(argv)
         sys.stdout.flush()  # a disk that is full fails here, and can be said
     except BrokenPipeError:

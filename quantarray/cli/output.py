@@ -30,7 +30,16 @@ def amount(nbytes: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))
+    """Print a value as JSON, which has no NaN and no infinity: they become null."""
+    print(json.dumps(_finite(value), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..core.forks import no_fork
+from ..io.files import whole
 from ..nn import Network
 
 INK, FAINT, WRONG, RIGHT = "#1f2933", "#7b8794", "#d64545", "#2f6f9f"
@@ -24,7 +25,7 @@ def available() -> bool:
 
 
 def draw(path: Path, network: Network, images: Array, labels: Array, scores: Array) -> None:
-    """Write the picture; `scores` [n classes] are what the network made of `images`."""
+    """Write the picture, whole or not at all; `scores` [n classes] are what the network made of `images`."""
     with no_fork:
         from matplotlib.figure import Figure  # no pyplot: a library leaves the caller's backend alone
 
@@ -33,7 +34,7 @@ def draw(path: Path, network: Network, images: Array, labels: Array, scores: Arr
     left, right = panels
     _gallery(left, images, labels, scores)
     _pipeline(right, network, images[0], int(labels[0]))
-    figure.savefig(path, dpi=110)
+    whole("demo", path, lambda temporary: figure.savefig(temporary, dpi=110))
 
 
 def choose(wrong: Array, places: int) -> Array:

@@ -12,6 +12,7 @@ from ..core.errors import FormatError
 from ..core.text import table
 from ..io.container import load
 from ..io.document import read_document
+from ..io.foreign import kind_of
 from . import output
 
 ENDINGS = (".npz", ".safetensors", ".qa", ".onnx")
@@ -20,7 +21,9 @@ ENDINGS = (".npz", ".safetensors", ".qa", ".onnx")
 def describe(path: Path, as_json: bool) -> None:
     """Print what a file holds, as text or as JSON."""
     if path.suffix not in ENDINGS:
-        raise ValueError(f"info: the file must end in {', '.join(ENDINGS)}, got {str(path)!r}")
+        kind = kind_of(path)
+        it = f"; it is {kind}" if kind else ""
+        raise ValueError(f"info: the file must end in {', '.join(ENDINGS)}, got {str(path)!r}{it}")
     if path.suffix == ".onnx":
         network: Any = nn.load(path)
         facts, text = _of_graph(path, network)

@@ -20,7 +20,8 @@ from ..core.forks import no_fork
 from ..ops.words.placement import created
 from . import document
 from .archive import read_arrays
-from .files import path_of, reason, whole
+from .files import path_of, whole
+from .foreign import kind_of, refused
 
 MAGIC = "quantarray"
 VERSION = 1
@@ -93,7 +94,7 @@ def load(file: str | os.PathLike[str]) -> Any:
     except ImportError:
         raise
     except Exception as error:  # damage comes as anything: zlib, zipfile, lzma, json, unicode, memory, recursion..
-        raise FormatError(f"load: {path} is not a whole quantarray file: {reason(error)}") from error
+        raise refused("load", path, "a whole quantarray file", error) from error
     return _placed(q)
 
 
@@ -141,7 +142,9 @@ def _placed(a: Any) -> Any:
 def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:
     if path.suffix not in ways:
         *last, end = ways
-        raise ValueError(f"{op}: the file must end in {', '.join(last)} or {end}, got {str(path)!r}")
+        kind = kind_of(path) if op == "load" else None
+        it = f"; it is {kind}" if kind else ""
+        raise ValueError(f"{op}: the file must end in {', '.join(last)} or {end}, got {str(path)!r}{it}")
     return ways[path.suffix]
 
 

@@ -14,7 +14,8 @@ from ..arrays.array import QuantArray
 from ..core.dtypes import Array
 from ..core.errors import FormatError
 from . import tensors
-from .files import path_of, reason, whole
+from .files import path_of, whole
+from .foreign import refused
 
 ENDING = ".qa"
 MAGIC = "quantarray document"
@@ -75,7 +76,7 @@ def read_as(op: str, file: str | os.PathLike[str], build: Callable[[Document], A
     try:
         return build(_read(path))
     except Exception as error:  # damage comes as anything: json, unicode, memory, recursion, and all that arrays raise
-        raise FormatError(f"{op}: {path} is not a whole quantarray file: {reason(error)}") from error
+        raise refused(op, path, "a whole quantarray file", error) from error
 
 
 def digest(meta: dict[str, Any], parts: dict[str, Array]) -> str:

@@ -15,7 +15,8 @@ from ..core.dtypes import Array
 from ..core.errors import FormatError
 from .archive import read_arrays
 from .container import MAGIC
-from .files import path_of, reason
+from .files import path_of
+from .foreign import reason, refused
 from .plain_layers import PlainLayer, array_of, eight_bits, read_layers
 
 
@@ -54,7 +55,7 @@ def read_plain(file: str | os.PathLike[str]) -> PlainNetwork:
         arrays = _read_archive(path)
         return plain_network(path, _meta(arrays), arrays)
     except FormatError as error:
-        raise FormatError(f"load_network: {path} is not a plain network: {reason(error)}") from error.__cause__
+        raise refused("load_network", path, "a plain network", error) from error.__cause__
 
 
 def _read_archive(path: Path) -> dict[str, Array]:

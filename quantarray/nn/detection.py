@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from ..arrays import checks
 from ..core.dtypes import Array
 from ..core.forks import no_fork
+from ..io.files import path_of, whole
 
 __all__ = ["ANCHORS", "VOC", "Boxes", "boxes", "draw", "letterbox"]
 
@@ -180,9 +180,10 @@ def _placed(corners: Array, photo: tuple[int, ...] | None) -> Array:
 
 
 def draw(path: str | os.PathLike[str], photo: Any, seen: Boxes, names: Sequence[str] = VOC) -> None:
-    """Write a picture of the photograph, uint8 [h w 3], with its boxes, names and scores; the suffix says the format.
+    """Write a picture of the photograph, uint8 [h w 3], with its boxes, names and scores, whole or not at all.
 
-    Raises ImportError without matplotlib: `pip install "quantarray[plot]"`.
+    The suffix of the path says the format; ValueError if matplotlib has none of that name. Raises ImportError without
+    matplotlib: `pip install "quantarray[plot]"`.
 
     >>> import os, tempfile, numpy as np
     >>> one = Boxes(np.array([[10, 20, 50, 60]]), np.array([0.9]), np.array([7]))
@@ -199,6 +200,9 @@ def draw(path: str | os.PathLike[str], photo: Any, seen: Boxes, names: Sequence[
     except ImportError:
         raise ImportError("draw: matplotlib is missing: pip install 'quantarray[plot]'") from None
     figure = Figure(figsize=(a.shape[1] / 100, a.shape[0] / 100), dpi=100)
+    target = path_of("draw", path)
+    if target.suffix[1:].lower() not in figure.canvas.get_supported_filetypes():  # without one, matplotlib adds .png
+        raise ValueError(f"draw: the path must end in a format of pictures, such as .png or .svg, got {str(target)!r}")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.imshow(a, interpolation="nearest", aspect="auto")
     axes.set_axis_off()
@@ -209,4 +213,4 @@ def draw(path: str | os.PathLike[str], photo: Any, seen: Boxes, names: Sequence[
             left + 3, top + 3, f"{names[int(c)]} {score:.2f}", va="top", size=9, color="white",
             bbox={"facecolor": colour, "edgecolor": "none", "pad": 2},
         )  # fmt: skip
-    figure.savefig(Path(os.fsdecode(path)))
+    whole("draw", target, figure.savefig)

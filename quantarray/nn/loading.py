@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import FormatError
 from ..io.files import path_of
+from ..io.foreign import ONNX, kind_of
 from .file import load_stored
 from .graph import Graph
 from .network import Network, load_network
@@ -44,8 +46,16 @@ def load(
     """
     path = path_of("load", source) if isinstance(source, (str, os.PathLike)) else None
     kind = None if path is None else _kind(path)
-    if path is None or kind is None:
-        return load_onnx(source if path is None else path, shapes, constants)
+    if path is None:
+        return load_onnx(source, shapes, constants)
+    if kind is None:
+        try:
+            return load_onnx(path, shapes, constants)
+        except FormatError as error:
+            kind = kind_of(path)
+            if kind in (None, ONNX):
+                raise
+            raise FormatError(f"load: {path} is not an ONNX model: it is {kind}") from error
     if shapes is not None or constants is not None:
         raise ValueError(f"load: shapes= and constants= are for ONNX files; {path.name} is a {kind} file")
     return load_network(path) if kind == ".npz" else load_stored(path)

@@ -62,7 +62,9 @@ class Model:
 
         Images (`pip install quantarray[images]`) are turned upright, and brought to the size and to the channels, grey
         or RGB, of the network's input. Floats are byte / 255; integers keep their bytes, scaled to the input's range
-        where it is another. preprocess: a function from bytes [n h w c] to the network's input instead.
+        where it is another. preprocess: a function from bytes [n h w c] to the network's input instead. The byte of a
+        16-bit value v is v // 256. Refused are images with transparent pixels, files of several images, and pixels of
+        no known range: floats, 32-bit and signed integers.
 
         Raises TypeError or ValueError that names the row or file.
 

@@ -23,7 +23,8 @@ from ..core.errors import FormatError
 from ..core.forks import no_fork
 from ..core.machine import cache_folder, cpu_name
 from ..core.version import __version__
-from ..io.files import reason, whole
+from ..io.files import whole
+from ..io.foreign import reason
 from .results import Problem, Row
 
 MAGIC, VERSION = "quantarray autotune", 1
@@ -67,7 +68,7 @@ def read(op: str, path: Path) -> Table:
 
 def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
     """Add rows to those of this machine in a file, in place of those of the same problems; whole or not at all."""
-    with alone(path.parent):
+    with alone(Path(os.path.realpath(path)).parent):  # of the target, as another process may use another link
         tables = _tables(op, path)
         both = _rows(tables, this_machine()) | {(row.threads, row.problem): row for row in rows}
         others = [table for table in tables if table["machine"] != this_machine()]
@@ -116,7 +117,9 @@ def _tables(op: str, path: Path) -> list[dict[str, Any]]:
         for table in tables:
             _rows([table], table["machine"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise FormatError(f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it") from error
+        raise FormatError(
+            f"{op}: {path} is not a whole file of tuned kernels: {reason(error)}; delete it or name another"
+        ) from error
     return tables
 
 

@@ -157,3 +157,10 @@ def test_results_go_to_other_libraries():
     with a_gpu():
         made = torch.from_dlpack(qa.encode(X, (-1, 1)).to_device("cuda").codes())
         assert made.is_cuda and made.cpu().numpy().tolist() == (X > 0).tolist()
+
+
+def test_a_class_is_no_array():
+    """It has the methods of its arrays, which ask for an object."""
+    for call in (lambda x: qa.encode(x, values=(0, 1)), lambda x: qa.quantize(x, qa.Sign()), qa.pack_bits):
+        with pytest.raises(TypeError, match="x must be an array, got the class ndarray; pass an object of it"):
+            call(np.ndarray)

@@ -14,6 +14,7 @@ import fake_cupy
 import numba
 import numpy as np
 import pytest
+from paths import PACKAGED
 
 from benchmarks import plane_order
 from benchmarks.__main__ import main
@@ -268,6 +269,8 @@ def gpu_suites(monkeypatch):
         ]
         for suite, cases in gpu_command.SUITES.items()
     }
+    packaged = Network(name="digits, batch 1", file=str(PACKAGED.with_suffix("")), batch=1)
+    suites["network"] = suites["network"] or [packaged]  # in a checkout without trained networks beside it
     monkeypatch.setattr(gpu_command, "SUITES", suites)
     monkeypatch.setattr(limits, "_COPIED", 1 << 10)
     monkeypatch.setattr(clock, "_LEAST", 0)

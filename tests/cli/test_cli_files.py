@@ -196,3 +196,43 @@ def test_wrong_arrays_by_subprocess(folder, tmp_path):
     """No traceback of a program either."""
     WRONG["strings"](tmp_path / "x.npy")
     assert_one_line(program(folder, "compare", tmp_path / "x.npy"), "x.npy must hold bool, integers or floats", "<U1")
+
+
+# names and numbers that a stream or JSON does not have
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize(
+    "name", [b"gr\xc3\xb6\xc3\x9fe.npz", "数.npz".encode(), b"\xff.npz"], ids=["ö", "数", "no text"]
+)
+def test_names_that_stdout_cannot_encode(name, encoding, folder, monkeypatch):
+    """They are written as escapes, as on stderr; JSON has escapes of its own."""
+    path = os.path.join(os.fsencode(folder), name)
+    qa.save(path, qa.encode([1, -1], values=(-1, 1)))
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(part for part in sys.path if part))
+    command = [sys.executable, "-m", "quantarray", "info"]
+    done = subprocess.run([*command, path], capture_output=True, timeout=300, cwd=folder, check=False)
+    shown = os.fsdecode(path).encode(encoding, "backslashreplace")
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(shown)
+    missing = subprocess.run([*command, b"no" + name], capture_output=True, timeout=300, cwd=folder, check=False)
+    assert missing.returncode == 2 and missing.stderr.count(b"\n") == 1
+    assert missing.stderr.startswith(b"quantarray: error: [Errno 2] ")
+
+
+def test_json_without_numbers_that_it_has_not(tmp_path, capsys):
+    """Scores that are NaN or infinite become null, where Python's json would write what no other program reads."""
+    import json
+
+    from PIL import Image
+
+    from quantarray.cli import main
+
+    x, y = qa.nn.Value("x", (1, 2), "float32"), qa.nn.Value("y", (1, 2), "float32")
+    x = qa.nn.Value("x", (1, 1, 2), "float32")
+    nodes = [qa.nn.Node("Reshape", ("x",), ("flat",), {"shape": (0, 2)}), qa.nn.Node("Log", ("flat",), ("y",))]
+    qa.nn.Graph([x], [y], nodes, {}).save(tmp_path / "net.qa")
+    Image.fromarray(np.array([[0, 255]], np.uint8)).save(tmp_path / "x.png")
+    assert main(["run", str(tmp_path / "net.qa"), str(tmp_path / "x.png"), "--top", "2", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [entry["score"] for entry in result["top"]] == [0.0, None]

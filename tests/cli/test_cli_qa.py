@@ -185,8 +185,11 @@ def test_run_on_images(net, tmp_path, capsys):
     ]
     assert len(call(capsys, "run", net, *files, "--limit", "2")[1].splitlines()) == 2
     picture(tmp_path / "big.jpg", (60, 50))
+    Image.open(tmp_path / "0.png").convert("RGBA").save(tmp_path / "opaque.png")
+    out = call(capsys, "run", net, tmp_path / "big.jpg", tmp_path / "opaque.png")[1]
+    assert out.splitlines()[1] == f"{tmp_path / 'opaque.png'}: class {expected[0]}, {CLASSES[expected[0]]}"
     picture(tmp_path / "alpha.png", mode="RGBA")
-    assert call(capsys, "run", net, tmp_path / "big.jpg", tmp_path / "alpha.png")[0] == 0
+    assert "alpha.png is transparent in places" in error(capsys, "run", net, tmp_path / "alpha.png")
 
 
 def test_run_on_grey_images_without_class_names(tmp_path, capsys):

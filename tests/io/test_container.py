@@ -506,8 +506,8 @@ def test_laws_with_bits_to_spare(tmp_path):
 def test_what_is_told_of_foreign_files(tmp_path):
     path = tmp_path / "q.npz"
     for name, reason in {
-        "text": "not a zip file",
-        "another .npz": "it has no 'meta' entry",
+        "text": "it is a text file",
+        "another .npz": "it is an .npz of '",
         "meta is a list": "its 'meta' is not a JSON object",
         "no format": "it lacks 'format'",
         "no kind": "it lacks 'kind'",

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parent.parent
-# Files of the first call and of the second. Of the first, 13 lie in `cpu/`: costs, threads and the kernel itself.
-LIMITS = {"int32": (33, 9), "bits": (35, 10)}
+# Files of the first call outside `cpu/`, and of the second call. Which files of `cpu/` the first passes depends on the
+# CPU: costs, threads and the kernel of its instruction set, 13 on those with counts in vectors (avx512vpopcntdq).
+LIMITS = {"int32": (20, 9), "bits": (23, 10)}
+MOST_OF_CPU = 15
 CALLS = """
 import json, sys
 import numpy as np
@@ -75,8 +76,9 @@ def listed(files):
 def test_the_first_call_passes_few_files(passed):
     (limit, _), first, _ = passed
     print(f"{len(first)} files of the first call\n{listed(first)}")
-    assert "ops/products/convolution.py" in first and any(file.startswith("cpu/") for file in first)
-    assert len(first) <= limit, listed(first)
+    of_cpu = [file for file in first if file.startswith("cpu/")]
+    assert "ops/products/convolution.py" in first and 0 < len(of_cpu) <= MOST_OF_CPU, listed(first)
+    assert len(first) - len(of_cpu) <= limit, listed(first)
 
 
 def test_the_second_call_passes_few_files(passed):

@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...backends.registry import common_device, contiguous, empty, kernel
-from ...core.dtypes import Array
+from ...core.dtypes import Array, bipolar, uint1
 from ...core.hints import Bools
 from .operand import bits
 
@@ -40,7 +40,8 @@ def top_k(queries: QuantArray | Bools, database: QuantArray | Bools, k: int) -> 
     >>> qa.top_k(qa.encode([1, -1, -1], values=(-1, 1)), codes, 2)
     Nearest(distances=array([1, 1]), indices=array([1, 2]))
     """
-    queries, database = bits(OP, "queries", queries), bits(OP, "database", database)
+    hints = _packed_bytes("queries", queries, database), _packed_bytes("database", database, queries)
+    queries, database = bits(OP, "queries", queries, hints[0]), bits(OP, "database", database, hints[1])
     device = common_device(OP, queries=queries, database=database)
     _check(queries, database)
     k = checks.integer(OP, "k", k, 1)
@@ -50,6 +51,20 @@ def top_k(queries: QuantArray | Bools, database: QuantArray | Bools, k: int) -> 
     out = empty(device, (2, len(queries) if queries.ndim == 2 else 1, k), np.int64)
     kernel(device, "nearest")(rows, asked.reshape(out.shape[1], rows.shape[1]), out)
     return Nearest(*(a if queries.ndim == 2 else a[0] for a in out))
+
+
+def _packed_bytes(name: str, value: Any, other: Any) -> str:
+    """Say how to read an array that may be bytes of eight bits each, as other libraries store binary codes."""
+    if not isinstance(value, np.ndarray) or value.dtype not in (np.uint8, np.int8) or value.ndim not in (1, 2):
+        return ""
+    shape = (*value.shape[:-1], 8 * value.shape[-1])
+    if isinstance(other, QuantArray) and other.shape[-1:] != shape[-1:]:
+        return ""
+    data = name if value.dtype == np.uint8 else f"{name}.view(np.uint8) ^ 128"
+    writer = "np.packbits and 'ubinary'" if value.dtype == np.uint8 else "'binary', each less 128,"
+    signs = isinstance(other, QuantArray) and other.dtype == bipolar
+    call = f"from_packbits({data}, {shape})"
+    return f"; bytes of 8 bits, as {writer} of sentence-transformers pack them: {f'2 * {call} - 1' if signs else call}"
 
 
 def _check(queries: Any, database: Any) -> None:
@@ -62,9 +77,11 @@ def _check(queries: Any, database: Any) -> None:
                 f"{q.shape} packed on axis {q.axis}"
             )
     if queries.dtype != database.dtype:
+        both = {queries.dtype: "queries", database.dtype: "database"}
+        fix = f"; 2 * {both[uint1]} - 1 is bipolar" if both.keys() == {uint1, bipolar} else ""
         raise TypeError(
             f"{OP}: queries and database must have one dtype, or codes mean different things, got {queries.dtype} and "
-            f"{database.dtype}"
+            f"{database.dtype}{fix}"
         )
     if queries.shape[-1] != database.shape[-1]:
         raise ValueError(

@@ -228,8 +228,9 @@ def _part_length(op: str, x: QuantArray, w: QuantArray, k: int) -> int:
     for name, q in (("x", x), ("w", w)):
         if q.group is not None and q.group % WORD_BITS and q.group < k:
             raise ValueError(
-                f"{op}: the constants of {name} vary along the contraction in groups of {q.group}; products need "
-                f"groups of a multiple of {WORD_BITS}"
+                f"{op}: {name} must have one scale for each multiple of {WORD_BITS} elements of the contraction, got "
+                f"groups of {q.group}, which are for storage; quantize {name} again with "
+                f"group={-(-q.group // WORD_BITS) * WORD_BITS}, or multiply {name}.dequantize() by NumPy"
             )
     return math.gcd(*groups) if groups else word_count(k) * WORD_BITS
 

@@ -98,3 +98,54 @@ def test_errors(call, error, said):
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value).startswith("top_k: ") and said in str(caught.value), caught.value
+
+
+@pytest.mark.parametrize("dtype", [qa.uint1, qa.bipolar])
+@pytest.mark.parametrize("precision", ["ubinary", "binary"])
+@pytest.mark.parametrize("side", ["queries", "database", "both", "one query"])
+def test_packed_bytes_of_other_libraries(side, precision, dtype):
+    """As sentence-transformers packs embeddings: the error has the call that reads them, which is run here."""
+    rng = np.random.default_rng(0)
+    embeddings, stored = rng.standard_normal((5, 72)), rng.standard_normal((9, 72))
+    if side == "one query":
+        embeddings = embeddings[0]
+
+    def packed(x):
+        data = np.packbits(x > 0, axis=-1)
+        return data if precision == "ubinary" else (data.astype(int) - 128).astype(np.int8)
+
+    right = [qa.from_codes((x > 0).astype(np.uint8), dtype) for x in (embeddings, stored)]
+    database = packed(stored) if side in ("database", "both") else right[1]
+    queries = right[0] if side == "database" else packed(embeddings)
+    with pytest.raises(TypeError, match=r"top_k: .* must be a QuantArray, got u?int8 array .*bytes of 8 bits, as") as e:
+        qa.top_k(queries, database, 4)
+    for _ in range(2):
+        advice = str(e.value).rpartition("pack them: ")[2]
+        read = eval(advice, {"np": np, "queries": queries, "database": database, "from_packbits": qa.from_packbits})
+        name = "database" if "(database" in advice else "queries"
+        queries, database = (read, database) if name == "queries" else (queries, read)
+        if all(isinstance(q, qa.QuantArray) for q in (queries, database)):
+            break
+        with pytest.raises(TypeError) as e:
+            qa.top_k(queries, database, 4)
+    got, expected = qa.top_k(queries, database, 4), qa.top_k(*right, 4)
+    np.testing.assert_array_equal(got.indices, expected.indices)
+    np.testing.assert_array_equal(got.distances, expected.distances)
+
+
+@pytest.mark.parametrize("x", [np.zeros((2, 9), np.uint8), np.zeros((2, 8), np.int8), np.zeros((2, 9, 1), np.uint8)])
+def test_other_bytes_are_no_packed_bits(x):
+    with pytest.raises(TypeError) as error:
+        qa.top_k(x, signs(3, 8), 1)
+    assert "bytes" not in str(error.value)
+
+
+def test_dtypes_that_differ_by_their_values_only():
+    """The error has the expression that makes them one."""
+    codes = np.random.default_rng(0).integers(0, 2, (4, 70), np.uint8)
+    one, two = qa.from_codes(codes, qa.uint1), qa.from_codes(codes, qa.bipolar)
+    for queries, database, advice in ((one, two, "2 * queries - 1"), (two, one, "2 * database - 1")):
+        with pytest.raises(TypeError, match="must have one dtype") as error:
+            qa.top_k(queries, database, 1)
+        assert str(error.value).endswith(f"; {advice} is bipolar")
+    assert qa.top_k(2 * one - 1, two, 1).distances.tolist() == [[0]] * 4

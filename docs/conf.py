@@ -23,7 +23,7 @@ copyright = "the quantarray developers, BSD-3-Clause"
 version = release = quantarray.__version__
 
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "api", "sources"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton", "api", "sources"]
 exclude_patterns = ["_build", "_ext"]
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
@@ -44,7 +44,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"quantarray {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_sidebars = {"index": [], "changelog": []}
+html_sidebars = {"index": []}
+# Buttons copy what is typed: neither prompts nor results
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

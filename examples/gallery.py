@@ -209,9 +209,9 @@ def markdown(figures):
     return "\n".join(lines)
 
 
-INTRO = """# Gallery
+INTRO = """# Choose a scheme
 
-Real images and real weights, quantised by every scheme at 1 to 4 bits; `python examples/gallery.py` draws it anew.
+Real images and real weights, quantised by every scheme at 1 to 4 bits; `python examples/gallery.py` draws it again.
 
 Images have 112 x 112 pixels, grey or with three colours, and one set of constants for the whole array (`Grouped` has
 them for each run of 64). Under each is its peak signal-to-noise ratio, 10 log10(255**2 / mean squared error), in dB:

@@ -1,4 +1,4 @@
-"""The examples of docs/onnx.md, detection.md, nearest-codes.md and summary.md print what their comments say."""
+"""The examples of pages and of the tutorial of arrays print what their comments say."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def test_onnx(tmp_path, capsys):
     assert printed == [line.split(")  # ")[1] for line in code.splitlines() if line.startswith("print(")]
 
 
-@pytest.mark.parametrize("page", ["detection.md", "nearest-codes.md"])
+@pytest.mark.parametrize("page", ["detection.md", "nearest-codes.md", "tutorials/arrays.md"])
 def test_numpy_alone(page, tmp_path, capsys):
     code = run((DOCS / page).read_text(), tmp_path)
     printed = capsys.readouterr().out.splitlines()

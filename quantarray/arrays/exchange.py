@@ -22,7 +22,7 @@ def lies_on_gpu(x: Any) -> bool:
     """Return True for an array on a GPU, by either protocol."""
     if isinstance(x, np.ndarray | QuantArray | type):
         return False
-    if hasattr(x, "__cuda_array_interface__"):
+    if isinstance(getattr(x, "__cuda_array_interface__", None), dict):  # a value that PyTorch traces has any attribute
         return True
     asked = getattr(x, "__dlpack_device__", None)
     try:

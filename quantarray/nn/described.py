@@ -48,7 +48,7 @@ def from_state(
         raise ValueError(f"from_state: dtype must be one of {', '.join(_INPUTS)}, got {dtype!r}")
     if not isinstance(state, Mapping):
         raise TypeError(f"from_state: state must be a dict of arrays, such as dict(np.load(file)), got {type(state)}")
-    lengths = tuple(checks.integer("from_state", "shape", n, 1) for n in shape)
+    lengths = _lengths(shape)
     d = _Description(state)
     x = d.step("DequantizeLinear", "x", np.float32(1 / 255)) if dtype == "uint8" else "x"
     x = d.run(layers, x, "layer ")
@@ -60,6 +60,17 @@ def from_state(
         return graph_of(Model(d.steps, inputs, [Place("scores", None, 1)], d.constants, {}, nbytes))
     except ValueError as error:
         raise ValueError(str(error).replace("load: ", "from_state: ").replace("of the file", "of the layers")) from None
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    """Return the lengths of an input; raise an error that says how the shape is written."""
+    if isinstance(shape, str) or not np.iterable(shape):
+        raise TypeError(f"from_state: shape must be a tuple such as (3, 32, 32), got {shape!r}")
+    listed = tuple(shape)
+    if listed and (listed[0] is None or isinstance(listed[0], str) or listed[0] == -1):
+        fix = f"; {listed[1:]} is the shape without it" if len(listed) > 1 else ""
+        raise ValueError(f"from_state: shape must be that of an input without the batch, got {listed}{fix}")
+    return tuple(checks.integer("from_state", "shape", n, 1) for n in listed)
 
 
 class _Description:
@@ -150,9 +161,14 @@ class _Description:
             raise ValueError(f"from_state: no layer takes {', '.join(map(repr, left[:8]))} of the state")
 
 
-def _pair(value: Any, axes: int) -> tuple[int, ...]:
-    listed = tuple(int(v) for v in (value if isinstance(value, (tuple, list)) else (value,)))
-    return listed * axes if len(listed) == 1 else listed
+def _pair(d: _Description, name: str, value: Any, axes: int, least: int = 1) -> tuple[int, ...]:
+    """Return an option of a layer as a number for each axis."""
+    listed = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    listed = listed * axes if len(listed) == 1 else listed
+    if len(listed) != axes or not all(isinstance(v, (int, np.integer)) and v >= least for v in listed):
+        numbers = f"an integer from {least}, or {axes} of them" if axes > 1 else f"an integer from {least}"
+        raise ValueError(f"from_state: {d.label}: {name} must be {numbers}, got {value!r}")
+    return tuple(int(v) for v in listed)
 
 
 def _conv(
@@ -162,8 +178,16 @@ def _conv(
     w = d.array(f"{name}.weight")
     assert w is not None
     n = w.ndim - 2
-    window = {"strides": _pair(stride, n), "dilations": _pair(dilation, n), "kernel_shape": w.shape[2:]}
-    a = {**window, "pads": _pair(padding, n) * 2, "group": groups}
+    strides, dilations = _pair(d, "stride", stride, n), _pair(d, "dilation", dilation, n)
+    if padding in ("same", "valid"):
+        if padding == "same" and set(strides) != {1}:
+            raise ValueError(f"from_state: {d.label}: padding 'same' needs stride 1, got {stride!r}")
+        whole = [(k - 1) * by * (padding == "same") for k, by in zip(w.shape[2:], dilations, strict=True)]
+        pads = (*(width // 2 for width in whole), *(width - width // 2 for width in whole))
+    else:
+        pads = _pair(d, "padding", padding, n, 0) * 2
+    window = {"strides": strides, "dilations": dilations, "kernel_shape": w.shape[2:]}
+    a = {**window, "pads": pads, "group": _pair(d, "groups", groups, 1)[0]}
     y, bias = d.step("Conv", x, d.weights(name, weights), **a), d.array(f"{name}.bias", False)
     return y if bias is None else d.step("Add", y, bias.reshape(-1, *(1,) * n))
 
@@ -213,8 +237,8 @@ def _prelu(d: _Description, x: str, name: str, axes: int = 2) -> str:
 
 def _pool(op: str) -> Callable[..., str]:
     def build(d: _Description, x: str, size: Any, stride: Any = None, padding: Any = 0, axes: int = 2) -> str:
-        kernel, pads = _pair(size, axes), _pair(padding, axes) * 2
-        strides = kernel if stride is None else _pair(stride, axes)
+        kernel, pads = _pair(d, "size", size, axes), _pair(d, "padding", padding, axes, 0) * 2
+        strides = kernel if stride is None else _pair(d, "stride", stride, axes)
         counted = {"count_include_pad": 1} if op == "AveragePool" else {}
         return d.step(op, x, kernel_shape=kernel, strides=strides, pads=pads, **counted)
 

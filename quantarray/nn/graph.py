@@ -111,6 +111,7 @@ class Graph(Model):
         self.constants = {n: _in_order(a) for n, a in constants.items()}
         self.name = name
         self.classes = classes
+        self.batch_note = ""  # why a graph takes one length of batch alone
         self._slots: dict[str, int] = {}
         for known in (*self.constants, *(v.name for v in self.inputs)):
             if known in self._slots:
@@ -219,7 +220,7 @@ class Graph(Model):
         for value in self.inputs:
             if value.name not in arrays:
                 raise TypeError(f"{self.name}: the input {value.name}, {value.text}, is missing")
-            array = checked(self.name, value, arrays[value.name])
+            array = checked(self.name, value, arrays[value.name], self.batch_note)
             if value.batched:
                 if batch not in (None, len(array)):
                     raise ValueError(f"{self.name}: the input {value.name} has a batch of {len(array)}, others {batch}")

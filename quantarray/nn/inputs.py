@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arrays import checks
 from ..arrays.array import QuantArray
+from ..arrays.bfloat16 import is_bfloat16, of_cpu
 from ..core.dtypes import Array
 from .named import say_first
 
@@ -17,25 +18,35 @@ if TYPE_CHECKING:
     from .graph import Value
 
 
-def checked(op: str, value: Value, x: Any) -> Array:
-    """Return x as an array of the value's dtype and shape, or raise an error with the likely fix."""
+def checked(op: str, value: Value, x: Any, note: str = "") -> Array:
+    """Return x as an array of the value's dtype and shape, or raise an error with the likely fix.
+
+    note: why the network takes one length of batch alone.
+    """
     if isinstance(x, QuantArray):
         raise TypeError(
             f"{op}: the input {value.name} must be a dense {value.text}, got a QuantArray; .dequantize() it"
         )
-    a = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if hasattr(type(x), "__dlpack__") and not isinstance(x, np.ndarray):
+        a = checks.shared(op, value.name, x)
+    else:
+        a = of_cpu(x) if is_bfloat16(x) else np.asarray(x)
     if a.dtype.kind not in "biufV":
         raise TypeError(f"{op}: the input {value.name} must be {value.text}, got {checks.kind(x)}")
     shape, wanted = a.shape, value.shape
     fits = len(shape) == len(wanted) and (shape[1:] == wanted[1:] if value.batched else shape == wanted)
     if not fits:
         fix = likely_fix(value.name, shape, wanted, value.batched)
+        if not value.batched and len(shape) == len(wanted) and shape[1:] == wanted[1:]:
+            fix = f"; it takes batches of {wanted[0]} alone{f', as {note}' if note else ''}"
         raise ValueError(f"{op}: the input {value.name} must be {value.text}, got {shape}{fix}")
     if value.batched and not shape[0]:
         raise ValueError(f"{op}: the input {value.name} has an empty batch, {shape}; pass at least one")
     dtype = np.dtype(value.dtype)
     if a.dtype != dtype:
-        if a.dtype.kind == "V" and a.dtype.name.lstrip("u") in ("int4", "int2"):
+        if a.dtype == np.float16 and dtype == np.float32:
+            a = a.astype(dtype)
+        elif a.dtype.kind == "V" and a.dtype.name.lstrip("u") in ("int4", "int2"):
             a = a.astype(dtype)  # of ml_dtypes
         else:
             raise TypeError(

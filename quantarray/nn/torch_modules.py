@@ -33,7 +33,8 @@ def from_torch(
     and ABC-Net's. A module with `pointwise = True` is taken as one function of a number. Batch norms, biases and
     activations between a product and a quantiser become thresholds, found by running the module's own functions. What
     does not quantise runs in NumPy on floats, and `Graph.summary` marks it. The batch may have any length where no
-    operation mixes samples.
+    operation mixes samples or computes with their number; otherwise it has that of the example, and errors of other
+    batches name the operation.
 
     Raises ValueError that lists each part that cannot be taken: module path, type, and reason.
     """

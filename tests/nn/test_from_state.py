@@ -113,9 +113,56 @@ LINEAR = {"type": "linear", "name": "f"}
         ([LINEAR], {"f.weight": np.full((2, 3), np.nan)}, "'f.weight' has a NaN"),
         ([LINEAR, {"type": "conv", "name": "f"}], {"f.weight": np.ones((2, 4))}, "from_state: "),
         (LINEAR, F, "layers must be a list of dicts, got dict"),
+        ([{"type": "max_pool", "size": "2"}], {}, r"layer 0 \(max_pool\): size must be an integer from 1"),
         ([{"type": "residual", "layers": [{"type": "x"}]}], F, r"layer 0 \(residual\), layer 0 must be"),
     ],
 )
 def test_errors_name_the_layer(layers, state, why):
     with pytest.raises((TypeError, ValueError), match=why):
         qa.nn.from_state(layers, state, (3,))
+
+
+CONV = {"type": "conv", "name": "c"}
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize(("kernel", "dilation"), [(3, 1), (4, 1), (2, 3)])
+def test_padding_by_name(axes, kernel, dilation):
+    """An odd width has its last element behind the image, as PyTorch has it."""
+    rng = np.random.default_rng(axes)
+    state = {"c.weight": rng.integers(-2, 3, (2, 3, *[kernel] * axes)).astype(np.float32)}
+    x = rng.integers(-3, 4, (2, 3, *[8] * axes)).astype(np.float32)
+    layer, width = {**CONV, "dilation": dilation}, dilation * (kernel - 1)
+    wide = np.pad(x, [(0, 0), (0, 0), *[(width // 2, width - width // 2)] * axes])
+    plain = qa.nn.from_state([layer], state, wide.shape[1:])
+    same = qa.nn.from_state([{**layer, "padding": "same"}], state, x.shape[1:])
+    np.testing.assert_array_equal(same(x), plain(wide))
+    valid = qa.nn.from_state([{**layer, "padding": "valid"}], state, x.shape[1:])
+    np.testing.assert_array_equal(valid(x), qa.nn.from_state([layer], state, x.shape[1:])(x))
+
+
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ({"padding": "full"}, "padding must be an integer from 0, or 2 of them, got 'full'"),
+        ({"padding": "same", "stride": 2}, "padding 'same' needs stride 1, got 2"),
+        ({"padding": -1}, "padding must be an integer from 0"),
+        ({"padding": None}, "padding must be an integer from 0"),
+        ({"stride": 0}, "stride must be an integer from 1, or 2 of them, got 0"),
+        ({"stride": (1, 2, 3)}, "stride must be an integer from 1, or 2 of them"),
+        ({"dilation": 1.5}, "dilation must be an integer from 1, or 2 of them, got 1.5"),
+        ({"groups": "all"}, "groups must be an integer from 1, got 'all'"),
+    ],
+)
+def test_errors_of_windows_name_the_option(option, why):
+    state = {"c.weight": np.ones((4, 3, 3, 3), np.float32)}
+    with pytest.raises(ValueError, match=rf"from_state: layer 0 \(conv\): {why}"):
+        qa.nn.from_state([{**CONV, **option}], state, (3, 8, 8))
+
+
+@pytest.mark.parametrize("first", [-1, None, "n"])
+def test_a_shape_with_the_batch_is_refused_with_the_fix(first):
+    with pytest.raises(ValueError, match=r"shape must be that of an input without the batch, .*; \(3,\) is the shape"):
+        qa.nn.from_state([LINEAR], F, (first, 3))
+    with pytest.raises(TypeError, match=r"shape must be a tuple such as \(3, 32, 32\), got 3"):
+        qa.nn.from_state([LINEAR], F, 3)

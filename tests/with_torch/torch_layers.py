@@ -155,6 +155,26 @@ class LowConv(nn.Conv2d):
         return F.conv2d(x, w, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
+class LowConv1d(nn.Conv1d):
+    def __init__(self, *args, weight=sign_weight, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.quantise = weight
+
+    def forward(self, x):
+        w = self.quantise(self.weight)
+        return F.conv1d(x, w, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class LowConv3d(nn.Conv3d):
+    def __init__(self, *args, weight=sign_weight, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.quantise = weight
+
+    def forward(self, x):
+        w = self.quantise(self.weight)
+        return F.conv3d(x, w, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
 class LowLinear(nn.Linear):
     def __init__(self, *args, weight=sign_weight, **kwargs):
         super().__init__(*args, **kwargs)

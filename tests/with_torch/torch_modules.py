@@ -154,13 +154,17 @@ def module(rng, draw=block):
     for _ in range(int(rng.integers(1, 5))):
         part, channels, size = draw(rng, channels, size)
         parts.append(part)
-    net = nn.Sequential(*parts, *head(rng, channels, size))
+    return seen(nn.Sequential(*parts, *head(rng, channels, size)), x), x
+
+
+def seen(net, x):
+    """Return a network in evaluation mode whose batch norms have seen values of the shape of x."""
     for part in net.modules():
-        if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d)) and part.affine:
+        if isinstance(part, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)) and part.affine:
             nn.init.normal_(part.weight)
             nn.init.normal_(part.bias)
     with torch.no_grad():
         net.train()
         for _ in range(2):
             net(torch.randn(8, *x.shape[1:]))
-    return net.eval(), x
+    return net.eval()

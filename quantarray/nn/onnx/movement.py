@@ -70,6 +70,7 @@ def _reshape(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
         return [x]
     if b.batched:
         same = bool(out) and bool(x.shape) and out[0] == x.shape[0] and math.prod(out[1:]) == math.prod(x.shape[1:])
+        same = same or "by_sample" in step.attributes  # some rows for each sample, as the caller knows
         if step.op == "Flatten":
             same = same and axis_of(step.attributes.get("axis", 1), len(x.shape) + 1) == 1
         b.per_sample(same)

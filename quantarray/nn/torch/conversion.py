@@ -12,18 +12,18 @@ import torch
 from ..onnx import movement
 from ..onnx.building import Builder, into, packed_pool
 from ..onnx.elementwise import LOWER as ELEMENTWISE
-from ..onnx.laws import Constant, Operand, Shape, Source, Tensor, lookup, scaling
+from ..onnx.laws import Constant, NotPerSample, Operand, Shape, Source, Tensor, lookup, scaling
 from ..onnx.reading import Step
 from ..onnx.tensors import Refused
-from . import grids
+from . import grids, tables
 from .choices import Choices
 from .emission import emitted
 from .functions import ALIAS, POOL, RESHAPE, Function
 from .probing import Probe, levels_of, monotone, rounded, thresholds
 from .recording import Call, Recording, Var, storage_of, variables
+from .tables import PACKED_LEVELS
 from .weight_only import Stored
 
-_PACKED_LEVELS = 16  # of floats that are packed; more stay bytes, which products take as they are
 _TWO_VALUES = {"add": "Add", "sub": "Sub", "mul": "Mul"}
 _DTYPES = {
     torch.float32: "float32", torch.float64: "float64", torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8",
@@ -33,7 +33,7 @@ _DTYPES = {
 
 def _packs(levels: grids.Uneven) -> bool:
     """Tell if products take these levels packed: as sums of a basis, or as a table."""
-    return len(levels.values) <= _PACKED_LEVELS or levels.basis is not None
+    return len(levels.values) <= PACKED_LEVELS or levels.basis is not None
 
 
 def dtype_of(var: Var) -> np.dtype[Any]:
@@ -73,9 +73,13 @@ class Conversion:
             if absent is not None:
                 raise Refused(absent)
             dtype_of(call.results[0])
+            if any(v.random for v in variables((call.args, call.kwargs))):
+                raise Refused("it takes random numbers; draw them only if self.training")
             if torch.Tag.nondeterministic_seeded in getattr(call.function, "tags", ()):
                 raise Refused("it draws random numbers; do that only if self.training")
             convert(self, call)
+        except NotPerSample:
+            raise NotPerSample(call.path, f"aten.{call.op} mixes the samples of a batch") from None
         except Refused as error:
             self.refused.append((getattr(error, "path", call.path), str(error)))
             self.unknown.update(r.index for r in call.results)
@@ -171,11 +175,11 @@ class Conversion:
             return scaled
         if f.reshapes:
             try:
-                quantised = self._quantised(f, var)
+                quantised = self.quantised(f, var)
             except Refused:
                 quantised = None
             return quantised or self._settle(self._reshaped(f), var)
-        quantised = self._table(f) or self._quantised(f, var)
+        quantised = tables.of_uneven(self.builder, f) or self.quantised(f, var)
         return self.value(self._emitted(f), var) if quantised is None else quantised
 
     def reshaped(self, call: Call) -> bool:
@@ -202,7 +206,7 @@ class Conversion:
         assert isinstance(moved, Tensor)
         return moved
 
-    def _quantised(self, f: Function, var: Var) -> Tensor | None:
+    def quantised(self, f: Function, var: Var) -> Tensor | None:
         axis = f.varying()
         if axis is None or dtype_of(var).kind != "f" or len(f.base.shape) < 2:
             return None
@@ -212,10 +216,10 @@ class Conversion:
             return None
         if isinstance(grid, grids.Uneven) and not _packs(grid):
             return None
-        if isinstance(grid, grids.Grid) and grid.high - grid.low >= _PACKED_LEVELS and source.dtype == np.float32:
+        if isinstance(grid, grids.Grid) and grid.high - grid.low >= PACKED_LEVELS and source.dtype == np.float32:
             other = grids.uneven_of(probe.y)  # few levels far apart, which lie on a fine grid too
-            grid = other if other is not None and len(other.values) <= _PACKED_LEVELS else grid
-        few = source.dtype == np.float32 and (isinstance(grid, grids.Uneven) or grid.high - grid.low < _PACKED_LEVELS)
+            grid = other if other is not None and len(other.values) <= PACKED_LEVELS else grid
+        few = source.dtype == np.float32 and (isinstance(grid, grids.Uneven) or grid.high - grid.low < PACKED_LEVELS)
         folds = (source.whole or few) and probe.pools_codes()
         folded = thresholds(probe, grid) if folds else None
         if folded is None and folds and isinstance(grid, grids.Grid):  # that turns: even levels in another order
@@ -248,7 +252,7 @@ class Conversion:
             axis = rest.varying()
             probe = Probe(rest, axis) if axis is not None else None
             grid = levels_of(probe) if probe is not None else None
-            if probe is None or grid is None or grid.high - grid.low >= _PACKED_LEVELS:
+            if probe is None or grid is None or grid.high - grid.low >= PACKED_LEVELS:
                 continue  # of uneven levels too
             folded = thresholds(probe, grid)
             if folded is not None:
@@ -273,24 +277,6 @@ class Conversion:
         for call in f.reshapes:
             x = self._reshape(x, call)
         return x
-
-    def _table(self, f: Function) -> Tensor | None:
-        """Return a function of codes that gives uneven levels, alike for all channels, as a table of its values."""
-        source, kind, levels = f.base.source, f.out_dtype, f.base.source.levels
-        if levels is None or len(levels) > _PACKED_LEVELS or f.pools or f.reshapes:
-            return None
-        if f.varying() != -1 or kind.kind != "f":
-            return None
-        order = np.sort(levels)
-        values = f.evaluate(order.reshape(-1, *(1,) * (len(f.base.shape) - 1))).reshape(-1)
-        if not np.isfinite(values).all() or grids.grid_of(values) is not None:
-            return None
-        ranks = tuple(np.searchsorted(order, levels).tolist())
-        name = source.name
-        if ranks != levels:
-            name = self.builder.emit("relabel", [name], self.builder.hint, levels=ranks)
-        held = Source(name, source.shape, np.dtype(np.int32), ranks, 0, len(ranks) - 1)
-        return Tensor(f.base.shape, kind, held, (lookup(values.astype(kind)),))
 
     def _rounded(self, name: str, grid: grids.Grid, var: Var, wide: np.dtype[Any] | None = None) -> Tensor:
         """Return the nearest integers of floats, whose dtype is `wide` or that of the variable, on a grid."""
@@ -355,14 +341,25 @@ class Conversion:
         if not f.calls or var.index in self._settled:
             return self.builder.dense(self.settle(var))
         try:
-            return self._emitted(f)
+            return self._emitted(f, parts=False)
         except Refused:  # of a function in the quantiser that the output comes from
-            return self.builder.dense(self._table(f) or self._quantised(f, var) or self.settle(var))
+            self.builder.step = self.step(f.calls[-1], f.calls[-1].op)
+            kind = dtype_of(var)
+            if kind.kind == "f":
+                uneven = tables.of_uneven(self.builder, f)
+                whole = uneven or self.quantised(f, var)
+                return self._emitted(f) if whole is None else self.builder.dense(whole)
+            floats, to = self.variable(var.tensor.double(), True), {"dtype": torch.float64}
+            copy = torch.ops.aten._to_copy.default
+            quantised = self.quantised(f.then(Call("_to_copy", "", copy, (var,), to, (floats,), "")), floats)
+            if quantised is None:
+                raise
+            return self.builder.emit("Cast", [self.builder.dense(quantised)], self.builder.hint, to=str(kind))
 
-    def _emitted(self, f: Function) -> str:
+    def _emitted(self, f: Function, parts: bool = True) -> str:
         """Compute a function in NumPy, each call once; return the name of the result.
 
-        A call without a form in NumPy is part of a quantiser that a later call ends.
+        A call without a form in NumPy is part of a quantiser that a later call ends: refused unless `parts` may be one.
         """
         b, current = self.builder, self.builder.step
         names, refused = {f.root.index: b.dense(f.base)}, dict[int, Refused]()
@@ -380,13 +377,17 @@ class Conversion:
                     name = emitted(b, call, name_of)
                     b.shapes.setdefault(name, (call.results[0].shape, dtype_of(call.results[0])))
                 except Refused as error:
+                    if not parts:
+                        raise
                     error.path = getattr(error, "path", call.path)  # type: ignore[attr-defined]
                     part = replace(f, out=call.results[0])
-                    quantised = None if part.out is f.out or call.op == ALIAS else self._quantised(part, part.out)
-                    if quantised is None:
+                    part = replace(part, calls=tuple(part.needed()))  # constants of later calls are none of it
+                    quantised = None if part.out is f.out or call.op == ALIAS else self.quantised(part, part.out)
+                    table = tables.of_integers(self, part) if quantised is None else b.dense(quantised)
+                    if table is None:
                         refused[part.out.index] = error
                         continue
-                    name = b.dense(quantised)
+                    name = table
                 self._names[key] = f.base, name
             names[call.results[0].index] = self._names[key][1]
         b.step = current

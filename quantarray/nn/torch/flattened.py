@@ -39,7 +39,7 @@ def restore_axes(recording: Recording) -> None:
         args = (*call.args[:at], base, *call.args[at + 1 :])
         replaced[id(call)], replaced[id(after[0])] = call._replace(args=args, results=after[0].results), None
     calls = [replaced.get(id(call), call) for call in recording.calls]
-    recording.calls = _read([c for c in calls if c is not None], outputs)
+    recording.calls = [c for c in calls if c is not None]
 
 
 def _joins_rows(x: Var, flat: Var) -> bool:
@@ -50,9 +50,3 @@ def _joins_rows(x: Var, flat: Var) -> bool:
 def _constants(call: Call, at: int) -> list[tuple[Var, int]]:
     """Return the weight and the bias of a product, each with the number of its axes."""
     return [(call.args[at + 1], 2), *([(call.args[0], 1)] if at else [])]
-
-
-def _read(calls: list[Call], outputs: set[int]) -> list[Call]:
-    """Return the calls without the views that no call reads."""
-    read = outputs | {v.index for c in calls for v in variables((c.args, c.kwargs))}
-    return [c for c in calls if c.op not in _VIEWS or c.results[0].index in read]

@@ -11,7 +11,7 @@ import torch
 
 from ...core.dtypes import Array
 from ..onnx.laws import Tensor, scaling
-from .recording import Call, Var, variables
+from .recording import Call, Var, needed, variables
 
 _LIKE = "ones_like zeros_like full_like fill copy _to_copy index_put bucketize".split()
 _LIKE += "hardtanh elu celu selu softplus leaky_relu hardsigmoid hardswish rsub relu6 mish floor_divide".split()
@@ -106,12 +106,7 @@ class Function:
 
     def needed(self) -> list[Call]:
         """Return the calls that the result needs, in order."""
-        wanted, calls = {self.out.index}, []
-        for call in self.calls[::-1]:
-            if any(r.index in wanted for r in call.results):
-                wanted |= {v.index for v in _vars_of(call)}
-                calls.append(call)
-        return calls[::-1]
+        return needed(self.calls, [self.out])
 
     def cuts(self) -> list[tuple[Function, tuple[Call, ...]]]:
         """Return each split of the function in two of one value: the first part, and the calls of the second."""

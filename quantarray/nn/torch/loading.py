@@ -32,6 +32,12 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
     """Convert a module; `quantarray.nn.from_torch` has the arguments."""
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"from_torch: needs a torch.nn.Module, got {type(module).__name__}")
+    for path, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise TypeError(
+                f"from_torch: {path or 'the module'} is a {type(part).__name__} of torch.jit, whose calls cannot be "
+                "recorded; pass the module that it was compiled from"
+            )
     inputs = example if isinstance(example, tuple) else (example,)
     for x in inputs:
         if not isinstance(x, torch.Tensor):
@@ -49,13 +55,18 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
     kinds = {path: type(part).__name__ for path, part in module.named_modules()}
     if options is not None:
         check_kept(options["keep"], kinds)
-    recording, batched = traced(module, inputs, forwards)
+    recording = traced(module, inputs, forwards)
     _raise(recording.refused, kinds)
     choices = None if options is None else _calibrated(module, recording, options, forwards)
-    try:
-        return _graph(recording, batched, kinds, choices)
-    except NotPerSample:
-        return _graph(recording, False, kinds, choices)
+    if recording.mixed is None:
+        try:
+            return _graph(recording, True, kinds, choices)
+        except NotPerSample as error:
+            recording.mixed = error.args or ("", "an output mixes the samples of a batch")
+    graph = _graph(recording, False, kinds, choices)
+    path, why = recording.mixed
+    graph.batch_note = f"{path or 'module'} ({kinds.get(path, '?')}): {why}"
+    return graph
 
 
 def _on_cpu(module: torch.nn.Module) -> torch.nn.Module:
@@ -90,7 +101,8 @@ def _graph(recording: Recording, batched: bool, kinds: Mapping[str, str], choice
         if var.index in c.unknown:
             continue
         builder.step = None
-        builder.per_sample(var.depends)
+        if batched and not var.depends:
+            raise NotPerSample("", f"the output {name} is a constant")
         try:
             held = c.dense_output(var) if var.depends else builder.dense(c.constant(var))
             values.append(Value(name, var.shape, str(dtype_of(var)), builder.batched))

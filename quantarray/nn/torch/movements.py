@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..onnx.laws import Constant, Operand, Source, Tensor
 from ..onnx.tensors import Refused
 from .conversion import Conversion
 from .functions import ALIAS, NORMS
-from .recording import Call
+from .recording import Call, Var
 
 
 def _lower(c: Conversion, call: Call, op: str, operands: list[Operand], results: Any = None, **attributes: Any) -> None:
@@ -26,7 +27,7 @@ def _lower(c: Conversion, call: Call, op: str, operands: list[Operand], results:
 def _reshape(c: Conversion, call: Call) -> None:
     if c.reshaped(call):
         return
-    _lower(c, call, "Reshape", [c.settle(call.args[0])])
+    _lower(c, call, "Reshape", [c.settle(call.args[0])], by_sample=1)
 
 
 def _permuted(c: Conversion, call: Call, perm: tuple[int, ...]) -> None:
@@ -49,7 +50,20 @@ def _transpose(c: Conversion, call: Call) -> None:
 def _cat(c: Conversion, call: Call) -> None:
     parts = [v for v in call.args[0] if v.shape != (0,)]
     axis = int(call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)) % len(call.results[0].shape)
-    _lower(c, call, "Concat", [c.settle(v) if v.depends else c.constant(v) for v in parts], axis=axis)
+    first = next((v for v in parts if v.depends and 0 not in v.shape), parts[0])
+    _lower(c, call, "Concat", [c.settle(v) if v.depends else _repeated(c, v, first, axis) for v in parts], axis=axis)
+
+
+def _repeated(c: Conversion, v: Var, x: Var, axis: int) -> Operand:
+    """Return a constant that has a row for each sample of x, all alike; any other constant as it is."""
+    b = c.builder
+    if not b.batched or axis == 0 or not x.depends or 0 in x.shape:
+        return c.constant(v)
+    flat = b.emit("Reshape", [c.dense(x)], f"{b.hint}.flat", shape=(-1, math.prod(x.shape[1:])), allowzero=1)
+    first = b.emit("Slice", [flat], f"{b.hint}.first", starts=(0,), ends=(1,), axes=(1,))
+    zeros = b.emit("ArgMax", [first], f"{b.hint}.zeros", axis=1, keepdims=0)  # the place of the row for each sample
+    row = b.constant(np.asarray(v.tensor.detach()[:1].numpy()))
+    return c.value(b.emit("Gather", [row, zeros], f"{b.hint}.rows", axis=0), v)
 
 
 def _split(c: Conversion, call: Call) -> None:

@@ -272,7 +272,7 @@ LOWER: dict[str, Any] = {
     **dict.fromkeys(("mm", "bmm"), _mm),
     **dict.fromkeys(("max_pool2d_with_indices", "max_pool3d_with_indices"), _max_pool),
     **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d"), _average_pool),
-    **dict.fromkeys(("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d"), _adaptive),
+    **{f"{kind}_pool{n}d": _adaptive for kind in ("_adaptive_avg", "adaptive_max") for n in (2, 3)},
     "mean": _mean,
     **dict.fromkeys(("sum", "amax", "amin"), _reduced),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),

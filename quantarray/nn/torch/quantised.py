@@ -23,7 +23,8 @@ _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 _MOVES = frozenset(
     "view _unsafe_view reshape flatten squeeze unsqueeze _reshape_alias permute transpose t swapaxes split "
     "split_with_sizes chunk slice select constant_pad_nd pixel_shuffle channel_shuffle native_channel_shuffle relu "
-    "quantized_max_pool1d quantized_max_pool2d max_pool2d upsample_nearest1d upsample_nearest2d".split()
+    "quantized_max_pool1d quantized_max_pool2d quantized_max_pool3d max_pool2d adaptive_max_pool2d adaptive_max_pool3d "
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d".split()
 )
 _AVERAGES = frozenset("avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d mean".split())
 _REFUSED = {
@@ -187,7 +188,7 @@ def _copied(c: Conversion, call: Call, lower: Mapping[str, Callable[[Conversion,
         steps = replace(c.settle(x), chain=(scaling(1.0, _SINGLE),))
         _store(c, result, steps.then(_link("Add", np.float32(_codes(result).zero))), relu=True)
         return
-    lower[call.op.replace("quantized_max_pool2d", "max_pool2d_with_indices")](c, call)
+    lower["max_pool2d_with_indices" if "max_pool" in call.op and "adaptive" not in call.op else call.op](c, call)
     for var in call.results:
         if var.index in c.functions:
             c.put(var, c.settle(var))

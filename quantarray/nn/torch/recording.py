@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from ..onnx.tensors import Refused
 from .weight_only import Stored
 
 _SAME = frozenset("detach alias clone lift_fresh lift contiguous view_as _reshape_alias".split())
+_BLANK = frozenset("new_zeros new_ones new_full new_empty new_empty_strided".split())  # take no numbers of a tensor
 _READS = frozenset("_local_scalar_dense is_nonzero equal item nonzero".split())
 
 
@@ -38,7 +40,6 @@ class Var:
     tensor: Any
     depends: bool
     terms: tuple[tuple[int, Var], ...] = ()
-    path: str = ""  # of the module that takes a constant from outside
     random: bool = False
     codes: Codes | None = None
 
@@ -84,19 +85,35 @@ class _Slot:
     tensor: Any
     value: Var | None
     writer: str = ""  # path of the module that wrote to the other tensor
+    why: str = ""
 
 
 @dataclass(eq=False)
 class Recording:
-    """A list of the calls that depend on the inputs, in order, and the constants that are no state of the module."""
+    """A list of the calls that depend on the inputs, in order.
+
+    outside: constants that are no state of the module, each with the path of the module that takes it.
+    mixed: why the calls hold for the batch of the example alone, (path, why); None if they hold for any.
+    """
 
     calls: list[Call] = field(default_factory=list)
-    outside: list[Var] = field(default_factory=list)
+    outside: list[tuple[str, Var]] = field(default_factory=list)
+    mixed: tuple[str, str] | None = None
     refused: list[tuple[str, str]] = field(default_factory=list)  # (path, why)
     inputs: list[Var] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # of the inputs
     outputs: dict[str, Var] = field(default_factory=dict)
     stored: dict[int, Stored] = field(default_factory=dict)  # weights of torchao, by the storage of their floats
+
+
+def needed(calls: Sequence[Call], outputs: Iterable[Var]) -> list[Call]:
+    """Return the calls that outputs need, in order."""
+    wanted, left = {var.index for var in outputs}, []
+    for call in calls[::-1]:
+        if any(r.index in wanted for r in call.results):
+            wanted |= {v.index for v in variables((call.args, call.kwargs))}
+            left.append(call)
+    return left[::-1]
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
@@ -135,17 +152,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         if slot is None:
             var = self.place(tensor, False)
             if storage_of(tensor) not in self._storages:
-                var.path = self._path()
-                self.recording.outside.append(var)
+                self.recording.outside.append((self._path(), var))
             return var
         if slot.value is None:
-            error = Refused(
-                "a part of a tensor is written in place, and the whole is read afterwards: write it as a function, "
-                "with torch.cat or torch.where"
-            )
+            error = Refused(slot.why)
             error.path = slot.writer  # type: ignore[attr-defined]
             raise error
         return slot.value
+
+    def depends(self, tensor: Any) -> bool:
+        """Tell if a tensor depends on the inputs."""
+        slot = self._slots.get(id(tensor))
+        return not self._paused and slot is not None and slot.value is not None and slot.value.depends
+
+    def mix(self, why: str) -> None:
+        """Note why the recording holds for the batch of the example alone, the first time."""
+        self.recording.mixed = self.recording.mixed or (self._path(), why)
 
     def refuse(self, error: Refused) -> None:
         """Note an error with the path that it has, or that of the module that runs."""
@@ -191,7 +213,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         except Refused as error:
             self.refuse(error)
             raise _Stop from error
-        depends = any(v.depends for v in variables(taken))
+        depends = name not in _BLANK and any(v.depends for v in variables(taken))
         if depends and name in _READS:
             self.recording.refused.append(
                 (self._path(), f"its Python code reads a tensor that depends on the input (aten.{name})")
@@ -226,7 +248,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             result.tensor = written.detach().clone()
         for slot in before:
             same = _place(slot.tensor) == _place(written)
-            slot.value, slot.writer = (result, "") if same else (None, self._path())
+            slot.value = result if same else None
+            if not same:
+                slot.writer, slot.why = self._path(), _why_written()
         self._set(written, result)
         return out
 
@@ -278,6 +302,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
                     return path
             frame = frame.f_back  # type: ignore[assignment]
         return ""
+
+
+def _why_written() -> str:
+    """Return why a tensor that is written in part is refused."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is torch.nn.functional.pad.__code__:
+            return "F.pad with mode='circular' is not taken; pad by torch.cat"
+        frame = frame.f_back  # type: ignore[assignment]
+    return (
+        "a part of a tensor is written in place, and the whole is read afterwards: write it as a function, with "
+        "torch.cat or torch.where"
+    )
 
 
 class _Stop(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Any
@@ -15,42 +15,67 @@ import torch.backends.mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..onnx.tensors import Refused
+from .batches import difference, mixing, row_of_each
 from .flattened import restore_axes
-from .recording import Elementwise, Recorder, Recording, _Stop, storage_of
+from .lengths import Lengths
+from .recording import Elementwise, Recorder, Recording, _Stop, needed, storage_of
 from .weight_only import Stored, is_torchao, stored
 
+_BATCHES = (2, 4, 15)  # samples more than the example has, that are tried too
 _COPIED = ("_parameters", "_buffers", "_modules")
 
 
-def traced(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) -> tuple[Recording, bool]:
-    """Record a call of the module; tell if it treats the samples of a batch of any length one by one.
+def traced(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) -> Recording:
+    """Record a call of the module; note in `mixed` why it holds for the batch of the example alone, if it does.
 
-    A second call, with one sample more and other numbers, must do the same operations with the same constants.
+    Calls with other numbers, and with more samples, must do the same operations with the same constants.
     """
     first = recorded(module, example, forwards)
     if first.refused:
-        return first, False
+        return first
+    rows = len(example[0]) if example[0].ndim else 0
+    first.mixed = _mixed(module, example, forwards, first, rows + 1)
+    if first.mixed is None:
+        row_of_each(first)
+        return first
+    second = recorded(module, tuple(_other(x, 0) for x in example), forwards)
+    first.refused += second.refused
+    differs = None if second.refused else difference(first, second)
+    if differs is not None:
+        first.refused.append((differs[0], f"it depends on the numbers of the input: for another example, {differs[1]}"))
+    return first
+
+
+def _mixed(
+    module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any], first: Recording, rows: int
+) -> tuple[str, str] | None:
+    """Return why a recording does not hold for a batch of another length; None if it does."""
+    lengths: list[Lengths] = []
     try:
-        second = recorded(module, tuple(_other(x) for x in example), forwards)
-        lengthened = not second.refused and _operations(first) == _operations(second)
-    except Exception:  # whatever the module raises for a batch that its code does not foresee
-        lengthened = False
-    if not lengthened:
-        second = recorded(module, tuple(_other(x)[: len(x)] for x in example), forwards)
-    _compare(first, second)
-    return first, lengthened and _batched(first, second)
+        second = recorded(module, tuple(_other(x, 1) for x in example), forwards, lengths)
+    except Exception as error:  # whatever the module raises for a batch that its code does not foresee
+        return "", f"it fails for a batch of {rows}: {error}"
+    if second.refused:
+        return second.refused[0]
+    reason = difference(first, second) or mixing(first, second) or second.mixed
+    for n in _BATCHES if lengths[0].counted else ():  # the code may compare what it counted
+        reason = reason or difference(first, recorded(module, tuple(_other(x, n) for x in example), forwards))
+    return reason
 
 
-def _other(x: Any) -> Any:
-    """Return another example with one sample more."""
-    more = torch.cat([x, x[:1]]).flip(0) if x.ndim else x
+def _other(x: Any, more: int) -> Any:
+    """Return another example, with more samples."""
+    rows = torch.cat([x, *[x[:1]] * more]).flip(0) if x.ndim else x
     if not x.is_floating_point():
-        return more
-    noise = np.random.default_rng(0).standard_normal(tuple(more.shape))
-    return more * 0.75 + 0.25 * torch.from_numpy(noise).to(more.dtype) * (more.std() if more.numel() > 1 else 1.0)
+        return rows
+    noise = np.random.default_rng(0).standard_normal(tuple(rows.shape))
+    return rows * 0.75 + 0.25 * torch.from_numpy(noise).to(rows.dtype) * (rows.std() if rows.numel() > 1 else 1.0)
 
 
-def recorded(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) -> Recording:
+def recorded(
+    module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any], lengths: list[Lengths] | None = None
+) -> Recording:
+    """Record a call of the module; with `lengths`, let its code read lengths of the batch as `Lengths` gives them."""
     with _unchanged(module) as restore:
         pointwise: list[Any] = []
         for part in module.modules():
@@ -75,10 +100,15 @@ def recorded(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]
         names = _names(module, len(inputs))
         recording = recorder.recording
         recording.stored = weights
+        watching: Any = nullcontext()
+        if lengths is not None:
+            watching = Lengths(inputs[0].shape[0] if inputs[0].ndim else 1, recorder.depends, recorder.mix)
+            lengths.append(watching)
         with torch.no_grad(), _separate_layers(), recorder:
             recording.inputs = [recorder.place(x) for x in inputs]
             try:
-                out = module(*inputs)
+                with watching:
+                    out = module(*inputs)
             except _Stop:
                 out = None
         recording.names = names
@@ -90,6 +120,7 @@ def recorded(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]
     parts = dict(module.named_modules())
     recording.refused = [(path, _reason(parts.get(path), why)) for path, why in recording.refused]
     restore_axes(recording)
+    recording.calls = needed(recording.calls, recording.outputs.values())
     return recording
 
 
@@ -219,42 +250,3 @@ def _refill(current: Any, value: dict[str, Any]) -> None:
     if list(current) != list(value) or any(current[k] is not value[k] for k in value):
         current.clear()
         current.update(value)
-
-
-def _compare(first: Recording, second: Recording) -> None:
-    """Refuse a module that computes other operations or other constants from other inputs."""
-    why = "its Python code depends on the numbers of the input: it did other operations for another example"
-    one, two = _operations(first), _operations(second)
-    if one != two and not second.refused:
-        at = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)) - 1)
-        first.refused.append((one[at][2] if one else "", why))
-    if second.refused and not first.refused:
-        first.refused.extend(second.refused)
-    if len(first.outside) != len(second.outside):
-        return
-    for a, b in zip(first.outside, second.outside, strict=True):
-        if not torch.equal(a.tensor, b.tensor):
-            first.refused.append(
-                (a.path, f"a constant of shape {a.shape} depends on the input: it is computed outside of PyTorch")
-            )
-
-
-def _operations(recording: Recording) -> list[tuple[str, str, str]]:
-    """Return the operations of a recording; a reshape is a view, or of some longer batches a copy."""
-    return [(c.op.replace("_unsafe_view", "view"), c.overload, c.path) for c in recording.calls]
-
-
-def _batched(first: Recording, second: Recording) -> bool:
-    """Return True if every value has the batch as its first axis, and only there."""
-    calls = list(zip(first.calls, second.calls, strict=False))
-    if any(len(one.results) != len(two.results) for one, two in calls):
-        return False  # a batch that is split
-    pairs = [
-        (a, b)
-        for one, two in calls
-        for a, b in zip(one.results, two.results, strict=True)
-        if a.tensor.numel()  # a batch norm gives empty statistics beside its result
-    ]
-    pairs += list(zip(first.inputs, second.inputs, strict=True))
-    n = first.inputs[0].shape[0] if first.inputs[0].shape else 0
-    return all(a.shape and a.shape[0] == n and b.shape == (n + 1, *a.shape[1:]) for a, b in pairs)

@@ -38,6 +38,8 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks
 def pytest_cmdline_main(config):
+    if hasattr(config, "workerinput"):  # one of the processes, whose options are those of the first
+        return
     if config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         config.option.full = True
     elif config.pluginmanager.hasplugin("xdist") and config.option.numprocesses is None:

@@ -169,7 +169,7 @@ class Compression:
                     forms = [self._form(Node(node, tensors), name) for name in waiting]
                     for saved, form in zip(waiting.values(), forms, strict=True):
                         saved.settle(form)
-            self._pending = [seen for seen in self._pending if (saved := seen()) is not None and saved.pending]
+            self._pending = [seen for seen in self._pending if (one := seen()) is not None and one.pending]
 
     def _form(self, node: Node, name: str) -> Form:
         """Return a form of the tensor that a node saves as `name`, or the one in which a product has packed it."""

@@ -85,7 +85,7 @@ class LSQ(Scheme):
         self._checked_step()
 
     def _checked_step(self) -> float:
-        step = self.step.item()
+        step = float(self.step.item())
         if not is_positive(step):
             raise ValueError(
                 f"LSQ: step must be a positive float32, got {step}; train it at a lower learning rate, or clamp it "
@@ -102,7 +102,7 @@ class LSQ(Scheme):
         return quantize(x, quantizers.Uniform(self.bits, signed=self.signed, step=self._checked_step()))
 
     @uncompiled
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def _start(self, x: torch.Tensor) -> None:
         """Check x and the step, which the first x sets."""
         check_values(x, None if self.started else self)

@@ -110,7 +110,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 def packed_by(node: Any) -> dict[str, Any]:
     """Return what hooks have packed for a node, by the name that the node saves it as; of lists with numbers behind."""
     packed = {}
-    for name in _names_of_saved(type(node)):
+    for name in _names_of_saved(node.__class__):
         try:
             raw = getattr(node, f"_raw_saved_{name}")
         except RuntimeError:  # freed by a backward pass

@@ -69,7 +69,7 @@ class CompressedState:
 
     def _state_of_copies(self) -> dict[str, Any]:
         """Return what copies and pickles of the optimizer hold: its states in float32."""
-        state = type(self._optimizer).__getstate__(self._optimizer)
+        state: dict[str, Any] = type(self._optimizer).__getstate__(self._optimizer)  # type: ignore[call-arg, assignment]
         floats = {p: {**states, **self._floats(p)} for p, states in self._optimizer.state.items()}
         return {**state, "state": defaultdict(dict, floats)}
 

@@ -180,6 +180,14 @@ class Signs(NamedTuple):
         return signs if self.zero is None else signs.masked_fill(self.zero.restore() > 0, 0)
 
 
+class Restorable(Protocol):
+    """A tensor that waits in some form."""
+
+    def restore(self) -> torch.Tensor:
+        """Return the tensor."""
+        ...
+
+
 class Beside(NamedTuple):
     """A tensor that is compared with bounds: its sign is 1 above `high`, -1 below `low`, and 0 at or between them.
 
@@ -187,8 +195,8 @@ class Beside(NamedTuple):
     """
 
     signs: Stored
-    low: Stored | float | None
-    high: Stored | float | None
+    low: Restorable | float | None
+    high: Restorable | float | None
 
     @property
     def nbytes(self) -> int:

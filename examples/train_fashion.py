@@ -141,6 +141,9 @@ class Run:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
+        for part in self.model.modules():
+            if isinstance(part, qa.torch.LSQ):  # a rate that is large beside a step makes it negative
+                part.step.data.clamp_(min=1e-6)
         return loss.item()
 
     def batches(self):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,7 +23,7 @@ _device = import_module("quantarray.backends.registry")
 class ndarray:
     """A device's array around a NumPy array."""
 
-    __cuda_array_interface__ = None
+    __cuda_array_interface__: ClassVar = {}
     device = SimpleNamespace(id=0)
 
     def __init__(self, held):

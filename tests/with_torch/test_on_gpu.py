@@ -190,7 +190,7 @@ def test_layers(on_gpu, monkeypatch, name, packed):
 
     def quantized(x, *args, **named):
         there = x.ndim == 4 and len(x) == 2  # activations
-        return to_packed(fake_cupy.ndarray(x.numpy()) if there else x, *args, **named)
+        return to_packed(fake_cupy.ndarray(x.detach().numpy()) if there else x.detach(), *args, **named)
 
     with on_gpu():
         for module in (schemes, learned):

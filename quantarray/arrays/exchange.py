@@ -22,7 +22,8 @@ def lies_on_gpu(x: Any) -> bool:
     """Return True for an array on a GPU, by either protocol."""
     if isinstance(x, np.ndarray | QuantArray | type):
         return False
-    if isinstance(getattr(x, "__cuda_array_interface__", None), dict):  # a value that PyTorch traces has any attribute
+    name = "__cuda_array_interface__"
+    if hasattr(type(x), name) and hasattr(x, name):  # a value that PyTorch traces has any attribute, its type does not
         return True
     asked = getattr(x, "__dlpack_device__", None)
     try:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 
@@ -23,7 +22,7 @@ _device = import_module("quantarray.backends.registry")
 class ndarray:
     """A device's array around a NumPy array."""
 
-    __cuda_array_interface__: ClassVar = {}
+    __cuda_array_interface__ = None
     device = SimpleNamespace(id=0)
 
     def __init__(self, held):

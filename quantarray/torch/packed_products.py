@@ -73,7 +73,7 @@ def conv2d(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor, window: Window
     if has_torch_function((x, w)):
         result: torch.Tensor = handle_torch_function(conv2d, (x, w), x, w, value, window)
     else:
-        result = _Known.apply(x, w, value.to(x.dtype), window)
+        result = _Known.apply(x, w.to(x.dtype), value.to(x.dtype), window)
     return result
 
 
@@ -82,7 +82,7 @@ def linear(x: torch.Tensor, w: torch.Tensor, value: torch.Tensor) -> torch.Tenso
     if has_torch_function((x, w)):
         result: torch.Tensor = handle_torch_function(linear, (x, w), x, w, value)
     else:
-        result = _Known.apply(x, w, value.to(x.dtype), None)
+        result = _Known.apply(x, w.to(x.dtype), value.to(x.dtype), None)
     return result
 
 

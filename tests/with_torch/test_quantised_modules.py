@@ -11,7 +11,10 @@ from torch_compared import compare_stored
 
 import quantarray as qa
 
-ENGINES = [e for e in ("x86", "onednn", "fbgemm") if e in torch.backends.quantized.supported_engines]
+# Without AVX-512 PyTorch's oneDNN adds pairs of products in 16 bits, which saturate, and its averages round halves of
+# the distance from the zero point to even; with it, halves of the code
+AVX512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
+ENGINES = [e for e in ("x86", "fbgemm", *["onednn"] * AVX512) if e in torch.backends.quantized.supported_engines]
 
 
 class Quantised(nn.Module):
@@ -162,6 +165,8 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_functions_of_stored_codes(name):
+    if name.startswith("average") and not AVX512:
+        pytest.skip("PyTorch rounds halves in another direction on this CPU")
     net = Quantised(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), NETWORKS[name])
     check(converted(net, (3, 12, 12)), (3, 12, 12))
 

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from quantarray.cpu.runtime.schedule import NOTHING, Kernel
 
-# What doctests would import: it makes this a process with AMX; proofs, which `python -m tests.long` runs; scripts for
-# type checkers, one of them wrong
-collect_ignore = ["support/tile_processor.py", "long", "typed"]
+# What doctests would import: two make this a process of another CPU; proofs, which `python -m tests.long` runs;
+# scripts for type checkers, one of them wrong
+collect_ignore = ["support/tile_processor.py", "support/avx512_emulated.py", "long", "typed"]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
 settings.register_profile("short", max_examples=20, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)

@@ -52,7 +52,7 @@ def counter(way):
 
 @njit
 def read(counted, left, right, tile, block, counts, total):
-    bands.read_band(counted, left, right, tile, block, Sums(total, counts))
+    bands.read_band(counted, left, right, tile, block, Sums(total, counts, counts))
 
 
 def check(way, left, origins, kinds, sizes, weights, block, near, runs, first_run, differ):

@@ -108,7 +108,8 @@ LINALG = {
     "vecdot": [lambda q: np.linalg.vecdot(q, q)],
     "vector_norm": [lambda q: np.linalg.vector_norm(q, axis=2)],
 }
-OTHERS = {"astype", "can_cast", "empty_like", "result_type", "where"}  # of dtypes, or tested below
+# Of dtypes, or tested below
+OTHERS = {"astype", "can_cast", "empty_like", "iscomplexobj", "isrealobj", "result_type", "where"}
 COPIES = {"concat": "concatenate", "permute_dims": "transpose"}  # NumPy's second names of one function
 
 

@@ -508,7 +508,7 @@ def test_linear_with_groups(group):
     for weights in (qa.quantize(w, qa.Uniform(4), scale_axis=0), qa.quantize(w, qa.Grouped(2, 64))):
         exact = q.dequantize().astype(np.float64) @ weights.dequantize().astype(np.float64).T
         np.testing.assert_allclose(qa.linear(q, weights), exact, rtol=1e-5, atol=1e-3)
-    with pytest.raises(ValueError, match="groups of a multiple of 64"):
+    with pytest.raises(ValueError, match="one scale for each multiple of 64 elements"):
         qa.linear(quantize(x, qa.Grouped(3, 100)), weights)
 
 

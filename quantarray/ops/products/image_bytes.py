@@ -25,12 +25,12 @@ def pack(x: Array) -> QuantArray:
 
 def packed(job: Job) -> tuple[Job, Callable[[Array], QuantArray]]:
     """Return (the job for packed images, what packs them), with windows unrolled where that saves words."""
-    window, c = job.window, job.w.shape[3]
+    window, c, of_bits = job.window, job.w.shape[3], replace(job, of_bytes=False)
     saves = word_count(window.taps * c) < window.taps * word_count(c)
     if not saves or job.groups != 1 or job.pad != 0 or len(window.size) != 2:
-        return replace(job, of_bytes=False), pack
-    if not unrolling.refusal(replace(job, of_bytes=False), 2):
-        return replace(job, of_bytes=False, unrolled=2), pack
+        return of_bits, pack
+    if of_bits.few_channels and not unrolling.refusal(of_bits, 2):
+        return replace(of_bits, unrolled=2), pack
     unroll, w = UnrolledBytes(window), side_by_side(job.w)
     b = lower("conv2d", "w", w)
     return replace(job, w=w, b=b, window=unroll.windows, of_bytes=False), unroll

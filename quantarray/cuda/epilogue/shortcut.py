@@ -49,9 +49,10 @@ def _kernel(real, packed, codes, stored):
                     total = np.float64(np.float32(np.float64(values[row, channel]) + np.float64(other)))
                 else:
                     total = np.int64(values[row, channel]) + np.int64(other)
-                if not (total >= bounds[0] and total <= bounds[1]):
+                inside = total >= bounds[0] and total <= bounds[1]
+                if not inside:
                     over[0] = 1
-                if stored:
+                if stored and (real or inside):
                     sums[row, channel] = total
                 if codes:
                     code = code_of(total, thresholds, flip, changed, channel)

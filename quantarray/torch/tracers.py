@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,8 +18,11 @@ _FIX = (
 def uncompiled(function: Function) -> Function:
     """Return a function that `torch.compile` calls between two graphs; a whole graph is refused with the likely fix."""
     why = f"quantarray.torch: a quantiser is computed outside of PyTorch; leave out fullgraph=True, or {_FIX}"
-    known = inspect.signature(torch.compiler.disable).parameters
-    disabled: Function = torch.compiler.disable(function, **({"reason": why} if "reason" in known else {}))
+    disabled: Function
+    try:
+        disabled = torch.compiler.disable(function, reason=why)
+    except TypeError:  # PyTorch before 2.7
+        disabled = torch.compiler.disable(function)
     return disabled
 
 

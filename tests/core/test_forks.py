@@ -101,17 +101,17 @@ def test_fork_during_the_lock_of_a_file(tmp_path):
     """A child has the descriptors of its parent, and a lock of a file belongs to all copies of one."""
     run(f"""
         from pathlib import Path
-        from quantarray.tuning.file import _alone
+        from quantarray.tuning.file import alone
 
         folder, inside, leave = Path({str(tmp_path)!r}), threading.Event(), threading.Event()
 
         def hold():
-            with _alone(folder):
+            with alone(folder):
                 inside.set()
                 leave.wait()
 
         def late():
-            with _alone(folder):
+            with alone(folder):
                 pass
 
         thread = begin(hold)

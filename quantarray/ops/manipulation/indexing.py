@@ -235,5 +235,6 @@ def _indices(op: str, q: QuantArray, a: Array, d: int) -> list[Any]:
 
 def _not_an_index(op: str, item: Any) -> TypeError:
     return TypeError(
-        f"{op}: packed arrays take integers, slices, ..., None, arrays of integers and masks, got {checks.kind(item)}"
+        f"{op}: packed arrays take integers, slices, ..., None, arrays of integers and masks, got {checks.kind(item)}; "
+        f".dequantize() gives NumPy's array, .codes() that of codes"
     )

@@ -136,7 +136,7 @@ def numbers(op: str, name: str, value: Any) -> Array:
         raise TypeError(f"{op}: {name} is packed already; .dequantize() gives its values, .codes() its codes")
     if is_masked(value):
         raise TypeError(f"{op}: {name} is a masked array, and its mask would be lost; call .filled(value) first")
-    if hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray):
+    if isinstance(value, type) or (hasattr(type(value), "__dlpack__") and not isinstance(value, np.ndarray)):
         x = shared(op, name, value)
     else:
         try:

@@ -22,8 +22,8 @@ def lies_on_gpu(x: Any) -> bool:
     """Return True for an array on a GPU, by either protocol."""
     if isinstance(x, np.ndarray | QuantArray | type):
         return False
-    name = "__cuda_array_interface__"
-    if hasattr(type(x), name) and hasattr(x, name):  # a value that PyTorch traces has any attribute, its type does not
+    name = "__cuda_array_interface__"  # a value that PyTorch traces has any attribute, but no dict, and no such type
+    if isinstance(getattr(x, name, None), dict) or (hasattr(type(x), name) and hasattr(x, name)):
         return True
     asked = getattr(x, "__dlpack_device__", None)
     try:

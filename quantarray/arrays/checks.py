@@ -195,17 +195,22 @@ def _with_axis(op: str, name: str, x: Any) -> Any:
     return x
 
 
+def first(wrong: Any) -> tuple[int, ...]:
+    """Return the index of the first True."""
+    return tuple(int(i) for i in np.argwhere(wrong)[0])
+
+
 def finite(op: str, name: str, x: Array) -> None:
     """Check for NaN and infinity; the error says where the first is."""
     if x.dtype.kind == "f" and not all_finite(x):
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        where = first(~np.isfinite(x))
         raise ValueError(f"{op}: {name} must be finite, got {x[where]} at {where}")
 
 
 def no_nan(op: str, name: str, x: Any) -> None:
     """Check for NaN; the error says where the first is. x may be on a GPU."""
     if x.dtype.kind == "f" and x.size and bool(np.isnan(x.max())):  # a fifth of the time of `isnan(x).any()`
-        where = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
+        where = first(np.isnan(x))
         raise ValueError(f"{op}: {name} must hold no NaN, got one at {where}")
 
 
@@ -215,7 +220,7 @@ def float32(op: str, name: str, x: Array) -> Array:
     with np.errstate(over="ignore"):
         y = x.astype(np.float32)
     if not all_finite(y):
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(y))[0])
+        where = first(~np.isfinite(y))
         raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
     return y
 

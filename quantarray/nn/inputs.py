@@ -67,8 +67,7 @@ def name_nan(op: str, error: ValueError, inputs: Iterable[tuple[Value, Array]]) 
     if "NaN" in str(error):
         for value, a in inputs:
             if a.dtype.kind == "f" and np.isnan(a).any():
-                at = tuple(int(i) for i in np.argwhere(np.isnan(a))[0])
-                say_first(error, f"{op}: the input {value.name} has a NaN at {at}: ")
+                say_first(error, f"{op}: the input {value.name} has a NaN at {checks.first(np.isnan(a))}: ")
                 return
 
 

@@ -28,8 +28,7 @@ def relu_mask(x: Any, axis: int = -1) -> QuantArray:
     op = "relu_mask"
     a = checks.real_array(op, "x", x)
     at = checks.axis(op, axis, a.ndim)
-    if a.dtype.kind == "f" and np.isnan(a).any():
-        raise ValueError(f"{op}: x must hold no NaN, got one at {tuple(int(i) for i in np.argwhere(np.isnan(a))[0])}")
+    checks.no_nan(op, "x", a)
     return QuantArray(pack_codes(a > 0, at, 1), uint1, a.shape, at)
 
 

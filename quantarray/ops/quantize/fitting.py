@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...arrays import checks
 from ...core.dtypes import Array, Constants
 from ...core.format import locked
 from ...quantizers.base import Quantizer, ones_like_reduced
@@ -95,7 +96,7 @@ def check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: int
         return
     wrong = ~np.isfinite(a) if fitted else np.isnan(a)
     if wrong.any():
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        at = checks.first(wrong)
         where = (*at[:d], at[d] + start, *at[d + 1 :])
         if np.isnan(a[at]):
             raise ValueError(f"{op}: x must hold no NaN, got one at {where}")

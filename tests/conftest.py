@@ -1,4 +1,4 @@
-"""Which tests run, by how many processes, and settings of the property tests.
+"""Choose which tests run, by how many processes, and set up the property tests.
 
 `python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
 code, peaks of memory, type checkers, kernels compiled from scratch. `--full` runs all, and so does naming files. Both

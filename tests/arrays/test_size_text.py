@@ -1,4 +1,4 @@
-"""What is printed of an array's bytes: smaller or larger than float32, and the fix, of every kind of law and shape."""
+"""Print an array's bytes: smaller or larger than float32, and the fix, of every kind of law and shape."""
 
 import re
 

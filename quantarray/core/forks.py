@@ -94,8 +94,11 @@ class _Signals:
     def deliver(self) -> None:
         """Call the handlers of the signals that came: each of them, also after one that raises."""
         if self._depth == 0 and self._arrived:
-            number = next(iter(self._arrived))
-            frame, handler = self._arrived.pop(number), getsignal(number)
+            try:
+                number, frame = self._arrived.popitem()  # one step: a handler may come between any two, and deliver too
+            except KeyError:
+                return
+            handler = getsignal(number)
             try:
                 if callable(handler):
                     handler(number, frame)

@@ -215,7 +215,7 @@ def test_compilation_is_announced_once(tmp_path):
     said = []
     for _ in range(2):
         ours, theirs = pty.openpty()
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "QUANTARRAY_QUIET": ""}
         subprocess.run([sys.executable, "-c", code], stderr=theirs, env=environment, check=True)
         os.write(theirs, b".")
         said.append(os.read(ours, 10_000).decode())

@@ -469,4 +469,4 @@ __all__ = [
 numpy_protocol.register({name: globals()[name] for name in __all__ if name in globals()})
 numpy_protocol.register({name: getattr(linalg, name) for name in linalg.__all__}, "linalg")
 
-del TYPE_CHECKING  # all names here are public, but for the modules that imports leave behind
+del TYPE_CHECKING  # all names here are public, except the modules that imports leave here

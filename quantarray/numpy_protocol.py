@@ -1,8 +1,8 @@
 """NumPy's functions on packed arrays: `np.concatenate([p, q])` is `quantarray.concatenate([p, q])`.
 
 A function or a ufunc of NumPy goes to the function of that name here, or of the name that the array API gives it, with
-the arguments that its caller gave; those that are NumPy's defaults are left out. What has no such function, or an
-argument that it does not take, raises a TypeError that names what to call instead. Nothing is unpacked on the way.
+the arguments that its caller gave; those that are NumPy's defaults are left out. Functions without a counterpart, and
+arguments that it does not take, raise a TypeError that names what to call instead. Nothing is unpacked.
 """
 
 from __future__ import annotations

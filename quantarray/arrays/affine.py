@@ -15,21 +15,21 @@ from .array import QuantArray
 
 
 class Affine:
-    """A scale and an offset for each channel, which make scores of a last layer's integers.
+    """A scale and an offset for each channel, which turn a last layer's integers into scores.
 
         scores[.., o] = scale[o] * v[.., o] + offset[o]
 
     scale, offset: finite numbers [channels], kept as float64. v is a dense result, int32, int64 or float32; scores are
     float64: the product and the sum are rounded once each, and integers below 2**53 not at all.
 
-    `fold_batchnorm(..., into=None)` makes one. Its scores lie within 2**-50 * (|scale * v| + |gamma * mean /
-    deviation| + |beta|) of those of the batch norm without any rounding, so `scores.argmax` is the exact one unless
-    two scores are closer than that. A network that was evaluated in float32 rounds 2**29 times as coarsely: where its
-    two best scores are as close as float32's rounding, its argmax may be another.
+    `fold_batchnorm(..., into=None)` makes one. Its scores are within 2**-50 * (|scale * v| + |gamma * mean /
+    deviation| + |beta|) of the unrounded batch norm's, so `scores.argmax` is exact unless two scores are closer than
+    that. A network evaluated in float32 rounds 2**29 times as coarsely: if its two best scores are as close as
+    float32's rounding, its argmax may differ.
 
     The last of the layers of `qa.nn.Sequential` may be an Affine.
 
-    Raises TypeError or ValueError for what is no number [channels], and when called with another number of channels.
+    Raises TypeError or ValueError for anything but numbers [channels], and when called with another number of channels.
 
     >>> import quantarray as qa, numpy as np
     >>> scores = qa.Affine([0.5, 2.0], [0.0, -1.0])

@@ -39,14 +39,14 @@ class QuantArray(ArrayMethods):
     - `words` is a read-only uint64 array `[bits, *outer, word_count(shape[axis])]`, where `outer` is `shape`
       without `axis`, in order; bit k of the code of element i of the packed axis is bit i % 64 of word i // 64
       in plane k;
-    - the bits behind the last element of a row are zero in every plane;
+    - the bits after the last element of a row are zero in every plane;
     - every code is less than `dtype.n_levels`;
     - the constants are read-only, finite arrays, all float32 or all bfloat16, that are there exactly as the kind of
       the dtype asks (see `quantarray.core.dtypes`), with as many axes as the array, each axis either 1 or the array's
       length, or along the packed axis the number of groups.
 
-    Make one with `quantize`, `encode`, `from_codes`, `from_words` or `load`. The class itself takes words over: the
-    array that owns their memory becomes read-only too, so that nobody writes to them.
+    Make one with `quantize`, `encode`, `from_codes`, `from_words` or `load`. The class itself shares the words that it
+    is given: the array that owns their memory becomes read-only too, so that nobody writes to them.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.encode(np.array([[1, -1, 1], [-1, -1, 1]]), values=(-1, 1))
@@ -57,7 +57,7 @@ class QuantArray(ArrayMethods):
     __slots__ = ("_axis", "_cache", "_compact", "_constants", "_dtype", "_near", "_scheme", "_shape", "_words")
 
     def __new__(cls, words: Array, *args: Any, **kwargs: Any) -> Self:
-        """Make a `CuQuantArray` where the words lie on a GPU."""
+        """Make a `CuQuantArray` if the words are on a GPU."""
         if cls is QuantArray and not isinstance(words, np.ndarray):
             return cast(Self, object.__new__(CuQuantArray))
         return object.__new__(cls)
@@ -115,11 +115,11 @@ class QuantArray(ArrayMethods):
 
     @property
     def words(self) -> Array:
-        """Return the packed words, uint64 [bits, *outer, word]: a read-only view, which has DLPack. Of a layer that is
-        `compact()` they are made anew each time.
+        """Return the packed words, uint64 [bits, *outer, word]: a read-only view, with DLPack support. The words of a
+        layer that is `compact()` are unpacked again each time.
 
         `np.from_dlpack(q.words)` shares them and stays read-only. PyTorch has no read-only tensors: its from_dlpack and
-        from_numpy share them too, so copy, or a write would change an array that others take for constant.
+        from_numpy share them too, so copy before writing: others rely on a constant array.
         """
         words = self._words  # a view of it: its shape and strides could be set
         return words.restored() if type(words) is LaidOut else cast(Array, words).view()
@@ -168,7 +168,7 @@ class QuantArray(ArrayMethods):
 
     @property
     def device(self) -> str:
-        """Name the device where the words lie."""
+        """Name the device that holds the words."""
         return "cpu"
 
     @property
@@ -216,13 +216,13 @@ class QuantArray(ArrayMethods):
     if not TYPE_CHECKING:  # type checkers say that there are no such operations
 
         def __setitem__(self, key: Any, value: Any) -> NoReturn:
-            raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result anew")
+            raise TypeError("a QuantArray is immutable: change its .codes() or .dequantize() and pack the result again")
 
         def __delitem__(self, key: Any) -> NoReturn:
             raise TypeError("a QuantArray is immutable: q[mask] and q[indices] give the elements that stay")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An ndarray pickles its own view only, and the kernels' layouts stay behind
+        # An ndarray pickles its own view only, and the kernels' layouts are not pickled
         words = contiguous(self.words)
         return _rebuilt, (words, self._dtype, self._shape, self._axis, self._constants, self._scheme)
 
@@ -293,7 +293,7 @@ class CuQuantArray(QuantArray):
 
     @property
     def device(self) -> str:
-        """Name the device where the words lie, such as "cuda:0"."""
+        """Name the device that holds the words, such as "cuda:0"."""
         return device_of(self._words)
 
 
@@ -345,7 +345,7 @@ def validate(q: QuantArray) -> None:
     if isinstance(q.words, np.ndarray) and not is_locked(q.words):
         raise ValueError("words must be read-only")
     if q.words.size and (q.words[..., -1] & np.uint64(~tail_mask(length) & (2**64 - 1))).any():
-        raise ValueError(f"bits behind element {length} of the packed axis must be zero")
+        raise ValueError(f"bits after element {length} of the packed axis must be zero")
     if q.dtype.n_levels < 2**q.bits and q.size and int(q.codes().max()) >= q.dtype.n_levels:
         raise ValueError(f"{q.dtype} has codes below {q.dtype.n_levels}, got {int(q.codes().max())}")
     validate_constants(q.dtype, q.shape, q.axis, q.constants)
@@ -379,11 +379,11 @@ def validate_constants(dtype: DType, shape: tuple[int, ...], axis: int, constant
             raise ValueError(f"{dtype}: {name} must be finite read-only float32, or with all others bfloat16 in uint16")
     with np.errstate(over="ignore"):
         if not all(np.isfinite(a.astype(np.float32)).all() for a in _outermost(dtype, constants)):
-            raise ValueError(f"{dtype}: levels must lie within float32, but scale and offset put some beyond it")
+            raise ValueError(f"{dtype}: levels must fit in float32, but scale and offset put some beyond it")
 
 
 def _outermost(dtype: DType, constants: Constants) -> list[Array]:
-    """Float64 values that no level lies beyond: finite constants may still have levels that are not."""
+    """Return the outermost levels in float64: finite constants may still have levels beyond float32."""
     scale, offset = (None if a is None else a.astype(np.float64) for a in (constants.scale, constants.offset))
     if scale is None:
         return []

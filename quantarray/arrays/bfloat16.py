@@ -1,6 +1,6 @@
 """bfloat16, a dtype that NumPy and CuPy lack: arrays of other libraries are taken as their bits, and widened.
 
-On a GPU the bits are read where they lie; on the CPU all are widened to float32 at once.
+On a GPU the bits are read in place; on the CPU all are widened to float32 at once.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from ..core.format import WORD_BITS
 from .array import QuantArray
 
-SIZE = 1 << 18  # elements: a block's values, codes and what is computed of them stay in the cache and out of the way
+SIZE = 1 << 18  # elements: a block's values, codes and what is computed from them stay in the cache
 
 
 def blocks(shape: tuple[int, ...], size: int = SIZE, arrays: Sequence[QuantArray] = ()) -> Iterator[tuple[slice, ...]]:
@@ -24,7 +24,7 @@ def blocks(shape: tuple[int, ...], size: int = SIZE, arrays: Sequence[QuantArray
     units = [
         math.lcm(1, *((math.lcm(WORD_BITS, q.group or 1)) for q in arrays if q.axis == d)) for d in range(len(shape))
     ]
-    # Whole units of packed axes first, wherever they stand: else a block could have 64 times its size
+    # Whole units of packed axes first, whichever axes these are: else a block could have 64 times its size
     steps, room = [], max(1, size // math.prod(max(1, min(n, unit)) for n, unit in zip(shape, units, strict=True)))
     for n, unit in zip(reversed(shape), reversed(units), strict=True):
         count = max(1, min(-(-n // unit), room))

@@ -93,7 +93,7 @@ def _dtype(meta: dict[str, Any]) -> DType:
 
 
 def _check_canonical(q: QuantArray) -> None:
-    """Raise ValueError where constants are written in one of the ways that no array is saved in."""
+    """Raise ValueError if constants are written in a form that `save` never writes."""
     if q.group is not None and not q.constants.varies(q.axis):
         raise ValueError(f"its 'group' must be null where no constant varies along axis {q.axis}, got {q.group}")
     for name, _, _ in q.constants.items():

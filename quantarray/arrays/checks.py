@@ -18,7 +18,7 @@ from ..core.format import MAX_AXES, WORD, word_count
 from . import likely_fix
 from .array import QuantArray
 from .bfloat16 import is_bfloat16, of_cpu
-from .exchange import as_cupy, lies_on_gpu
+from .exchange import as_cupy, is_on_gpu
 
 _HOST, _DEVICES = (
     (1, 3),
@@ -105,7 +105,7 @@ def indices(op: str, a: Array, length: int, d: int) -> Array:
 
 
 def packed(op: str, name: str, value: Any, hint: str = "") -> QuantArray:
-    """Check for a QuantArray; the error names the way to make one, and ends with a hint."""
+    """Check for a QuantArray; the error names the function that makes one, and ends with a hint."""
     if isinstance(value, QuantArray):
         return value
     how = "encode(x, values=uint1)" if is_bool(value) else "quantize(x, quantizer) or encode(x, values)"
@@ -153,7 +153,7 @@ def numbers(op: str, name: str, value: Any) -> Array:
 
 def anywhere(op: str, name: str, value: Any) -> Any:
     """`numbers`; or CuPy's array as it is, and other libraries' on a GPU as CuPy's, without a copy."""
-    return as_cupy(op, name, value) if lies_on_gpu(value) else numbers(op, name, value)
+    return as_cupy(op, name, value) if is_on_gpu(value) else numbers(op, name, value)
 
 
 def dense(op: str, name: str, value: Any) -> Any:
@@ -170,10 +170,10 @@ def shared(op: str, name: str, value: Any) -> Array:
     try:
         kind_of_device = int(value.__dlpack_device__()[0])
     except (TypeError, ValueError, NotImplementedError) as error:  # PyTorch's meta device, which has no memory
-        raise DeviceError(f"{op}: {name} lies on a device that DLPack does not know: {error}") from None
+        raise DeviceError(f"{op}: {name} is on a device that DLPack does not know: {error}") from None
     if kind_of_device not in _HOST:
         where = _DEVICES.get(kind_of_device, f"a device of DLPack's type {kind_of_device}")
-        raise DeviceError(f"{op}: {name} lies on {where}, this version reads arrays on the CPU; move it there first")
+        raise DeviceError(f"{op}: {name} is on {where}, this version reads arrays on the CPU; move it there first")
     try:
         return of_cpu(value) if is_bfloat16(value) else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -221,7 +221,7 @@ def float32(op: str, name: str, x: Array) -> Array:
         y = x.astype(np.float32)
     if not all_finite(y):
         where = first(~np.isfinite(y))
-        raise ValueError(f"{op}: {name} must lie within float32, got {x[where]} at {where}")
+        raise ValueError(f"{op}: {name} must fit in float32, got {x[where]} at {where}")
     return y
 
 

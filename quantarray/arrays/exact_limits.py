@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core.dtypes import Array
 
-ALWAYS, NEVER = -(2**63), 2**63 - 1  # integer results lie within +-(2**63 - 1): all above one, none above the other
+ALWAYS, NEVER = -(2**63), 2**63 - 1  # integer results are within +-(2**63 - 1): all above one, none above the other
 _EVERY_INTEGER = 2**53  # up to which float64 holds every integer
 _COARSE = 2**11  # beyond, up to 2**64, float64 holds every multiple of it, and float32 holds no other integers
 

@@ -18,7 +18,7 @@ from .array import QuantArray
 _GPU = 2, 13  # DLPack's kinds of devices: CUDA's own memory, and managed memory
 
 
-def lies_on_gpu(x: Any) -> bool:
+def is_on_gpu(x: Any) -> bool:
     """Return True for an array on a GPU, by either protocol."""
     if isinstance(x, np.ndarray | QuantArray | type):
         return False

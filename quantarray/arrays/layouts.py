@@ -160,7 +160,7 @@ class Layouts:
         return entry
 
     def alias(self, key: Any, entry: Any, of: Any) -> None:
-        """Keep an entry that holds nothing but that of the key `of`, in place of what was there."""
+        """Replace an entry by one that holds the same memory as the entry of the key `of`."""
         with _lock:
             self.entries[key] = entry
             self._held[key] = self._held.get(of) or Buffers([entry], self._array)
@@ -192,7 +192,7 @@ class Layouts:
             outer.inner_changed(self)
 
     def inner_changed(self, inner: Layouts) -> None:
-        """Measure an array anew that is among the entries and has other layouts now."""
+        """Measure an array among the entries again, as it has other layouts now."""
         with _lock:
             for key, entry in list(self.entries.items()):
                 if getattr(entry, "_cache", None) is inner:

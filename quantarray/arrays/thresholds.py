@@ -38,13 +38,13 @@ class Thresholds:
     | [channels]    | Thresholds(values, per_channel=True)  | values[o], one            | 2         |
     | [channels, T] | Thresholds(values)                    | values[o]                 | T + 1     |
 
-    per_channel: how one axis of values is read. Without it they are [T], but where that may be a mistake, because two
-    of them are equal or because the result has T channels, an error asks for True (one a channel) or False ([T]).
+    per_channel: how values of one axis are read, True as one a channel, False as [T]. By default they are [T]; if two
+    of them are equal, or the result has T channels, an error asks which is meant.
     greater, strict: a bool for all channels or one a channel.
     into: the dtype of the result, with T + 1 levels in ascending order, bipolar for one threshold and uint codes
     otherwise; scale, offset, table: its constants, one for the whole array. A dtype whose levels are not in
     ascending order gets its codes by rank: more thresholds passed is a larger value. With `by_rank=False` the
-    count is the code, whatever that stands for.
+    count is the code, whatever its value.
 
     Thresholds never change, and those made of the same arguments are equal: what a call prepares for one of them
     serves all.

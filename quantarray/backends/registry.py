@@ -1,4 +1,4 @@
-"""Backends and their kernels, by the device where an array's memory lies. Nothing is moved behind the caller's back."""
+"""Backends and their kernels, by the device that holds an array's memory. Nothing is moved unasked."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def kernel(device: str, name: str) -> Callable[..., None]:
 
 @cache
 def has_kernel(device: str, name: str) -> bool:
-    """True where a device has a kernel of that name: some are faster ways to do what others do too."""
+    """True if a device has a kernel of that name: some kernels only do faster what others do too."""
     backend = device.partition(":")[0]
     return hasattr(_twin(backend, f"quantarray.{backend}.{_FILES[name]}", name), name)
 
@@ -164,7 +164,7 @@ def graph_class() -> Any:
 
 
 def device_of(x: Any) -> str:
-    """Return the device an array lies on; NumPy arrays lie on the CPU."""
+    """Return the device that holds an array; NumPy arrays are on the CPU."""
     device = getattr(x, "device", "cpu")
     if isinstance(device, str):
         return device
@@ -172,11 +172,11 @@ def device_of(x: Any) -> str:
 
 
 def common_device(op: str, **operands: Any) -> str:
-    """Return the one device on which all operands lie, or raise an error that says which lies where."""
+    """Return the one device that holds all operands, or raise an error that says where each is."""
     devices = {device_of(x) for x in operands.values() if x is not None}
     if len(devices) > 1:
         listed = ", ".join(f"{name} on {device_of(x)}" for name, x in operands.items() if x is not None)
-        raise DeviceError(f"{op}: operands lie on different devices: {listed}; move one with .to_device(...)")
+        raise DeviceError(f"{op}: operands are on different devices: {listed}; move one with .to_device(...)")
     return devices.pop()
 
 

@@ -112,7 +112,7 @@ def heading(plain: PlainNetwork) -> str:
 
 
 def neither(path: Path, *reasons: Exception) -> str:
-    """Name the file once, then give the reason of each error, which stands behind the file's last mention."""
+    """Name the file once, then give the reason of each error: its text after the file's last mention."""
     return f"{path} " + "; and it ".join(str(e).partition(f"{path} ")[2] or str(e) for e in reasons)
 
 

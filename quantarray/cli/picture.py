@@ -1,4 +1,4 @@
-"""The demo's picture: images with predictions, and one image's way through the packed layers."""
+"""The demo's picture: images with predictions, and one image's outputs of the packed layers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _pipeline(figure: Any, network: Network, image: Array, label: int) -> None:
     records = network.layers.trace(network.encode_input(image[None]))
     packed = [r for r in records if isinstance(r.output, QuantArray)]
     conv = [r for r in packed if r.name.startswith("conv2d")][:3]
-    figure.text(0.03, 0.945, "One digit's way through the 1-bit layers", size=15, weight="bold", color=INK)
+    figure.text(0.03, 0.945, "One digit in the 1-bit layers", size=15, weight="bold", color=INK)
     note = "each tile is one channel: black is +1, white is -1, one bit a pixel"
     figure.text(0.03, 0.912, note, size=10.5, color=FAINT)
     grid = figure.add_gridspec(
@@ -92,7 +92,7 @@ def _pipeline(figure: Any, network: Network, image: Array, label: int) -> None:
 
 
 def tiles(codes: Array, columns: int) -> Array:
-    """Lay maps [h w channels] of codes 0 and 1 side by side, with grey lines between them."""
+    """Put maps [h w channels] of codes 0 and 1 side by side, with grey lines between them."""
     scale = -(-24 // codes.shape[0])  # lines an eighth of a map or thinner
     codes = codes.repeat(scale, axis=0).repeat(scale, axis=1)
     height, width, channels = codes.shape

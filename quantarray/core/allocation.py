@@ -13,7 +13,7 @@ _WITHOUT_NAME = ("method", "apply", "placed")  # wrappers of public functions
 
 
 def no_room(shape: tuple[int, ...], dtype: Any) -> MemoryError:
-    """Return the error for an array that could not be allocated; NumPy's names neither the operation nor a way out."""
+    """Return the error for an array that could not be allocated; NumPy's names neither the operation nor a fix."""
     nbytes = math.prod(shape) * np.dtype(dtype).itemsize
     return MemoryError(
         f"{_operation()}: an array of shape {tuple(shape)} and type {np.dtype(dtype)} needs {nbytes:,} bytes, which "

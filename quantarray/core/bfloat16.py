@@ -19,7 +19,7 @@ def bfloat16_bits(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def bfloat16_values(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the float32 numbers that bfloat16 bits, uint16, stand for.
+    """Return the float32 values of bfloat16 bits, uint16.
 
     >>> bfloat16_values(np.uint16([0x3F80, 0xBDCD]))
     array([ 1.        , -0.10009766], dtype=float32)

@@ -1,7 +1,7 @@
-"""The laws: the values that the codes of an array stand for.
+"""The laws: the values that the codes of an array mean.
 
-A `DType` is known before any data is: it says whether levels are integers, and it alone decides what an operation
-returns. `Constants` are the numbers that turn a dtype's codes into values: a scale, an offset, a table.
+A `DType` is known before the data: it says whether levels are integers, and it alone decides what an operation returns.
+`Constants` are the numbers that turn a dtype's codes into values: a scale, an offset, a table.
 
 | kind      | value of code c with bits b_k                  | constants                  |
 |-----------|------------------------------------------------|----------------------------|
@@ -125,7 +125,7 @@ def validate_dtype(dtype: DType) -> None:
     if dtype.levels is not None and len(set(dtype.levels)) != dtype.n_levels:
         raise ValueError(f"DType: needs {dtype.n_levels} different integer levels, got {dtype.levels}")
     if dtype.levels is not None and max(map(abs, dtype.levels)) >= 2**31:
-        raise ValueError(f"DType: integer levels must lie within +-(2**31 - 1), got {dtype.levels}")
+        raise ValueError(f"DType: integer levels must be within +-(2**31 - 1), got {dtype.levels}")
 
 
 def _named(name: str, levels: Iterable[int]) -> DType:
@@ -147,7 +147,7 @@ _NAMED = {d.levels: d for d in (bipolar, ternary, *_UNSIGNED, *_SIGNED)}
 
 
 def integers(*levels: int | Iterable[int]) -> DType:
-    """Return the dtype whose code c stands for the integer levels[c].
+    """Return the dtype whose code c means the integer levels[c].
 
     >>> integers(-1, 1) is bipolar
     True

@@ -6,4 +6,4 @@ class FormatError(ValueError):
 
 
 class DeviceError(RuntimeError):
-    """An error where operands lie on different devices, or an operation has no kernel for the device they lie on."""
+    """An error: operands are on different devices, or an operation has no kernel for their device."""

@@ -1,11 +1,11 @@
-"""The bit format: the one place that knows how codes lie in words.
+"""The bit format: the one place that knows how codes are stored in words.
 
 A packed array is `words uint64[planes, *outer, word]`. Element i of the packed axis is bit `i % 64` of word
 `i // 64`; plane k holds bit k of the code. `outer` are the other axes in logical order, so an NCHW array packed
-on C and an NHWC array packed on C have the same words. Bits behind the last element (the tail) are zero.
+on C and an NHWC array packed on C have the same words. Bits after the last element (the tail) are zero.
 
-Planes are outermost. Beside a pixel's words they would be a little closer together in a convolution, but then
-merging unpacked axes into the packed one, which every network does before its first dense layer, would copy.
+Planes are outermost. As an inner axis they would be a little closer together in a convolution, but merging unpacked
+axes into the packed one, which every network does before its first dense layer, would then copy.
 `docs/decisions/0002-plane-order.md` has the measurement.
 """
 
@@ -35,7 +35,7 @@ def word_count(n: int) -> int:
 
 
 def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any] = WORD) -> npt.NDArray[Any]:
-    """Allocate an uninitialised array that begins on a cache line: vectors of 64 bytes then never lie on two.
+    """Allocate an uninitialised array that begins on a cache line: vectors of 64 bytes then never cross two.
 
     >>> empty_lines((2, 1000)).ctypes.data % 64
     0

@@ -185,7 +185,7 @@ def _winograd_fits(x_terms, w_terms, words):
 
 
 def _winograd(x_terms, w_terms, rows, channels, words):
-    """Return the cost of a square, which is four windows if it lies inside."""
+    """Return the cost of a square, which is four windows if it is inside the image."""
     squares, blocks = min(SQUARES, -(-rows // TILE)), max(1, -(-channels // LANES))
     expanding = COUNTING.expand * (x_terms[0, 1] * TILE / blocks + w_terms[0, 1] * LANES / max(1, squares))
     folding = _FOLD * (PLACES / TAPS / blocks + LANES / max(1, squares))

@@ -16,7 +16,7 @@ from ..core.errors import FormatError
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _EXPANDS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what NumPy writes; by how much each can, at most
 _CHUNK = 1 << 18  # bytes read at once: they stay in the cache while they are checked and copied
-_HEAD = 1 << 16  # bytes that a header lies in
+_HEAD = 1 << 16  # bytes within which a header ends
 
 
 def read_arrays(path: Path, wanted: Iterable[str] | None = None, deflated: bool = False) -> dict[str, Array]:
@@ -51,7 +51,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, deflated: bool) -> Array:
     if info.compress_type and not deflated:
         raise FormatError(f"its entry {name!r} is compressed, which no entry is")
     if info.compress_type not in _EXPANDS:
-        raise FormatError(f"its entry {name!r} is compressed, in another way than by deflate")
+        raise FormatError(f"its entry {name!r} is compressed by something other than deflate")
     if info.file_size > info.compress_size * _EXPANDS[info.compress_type]:
         raise FormatError(f"its entry {name!r} says that it has more bytes than it has")
     data, at = np.empty(info.file_size, np.uint8), 0

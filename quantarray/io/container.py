@@ -69,11 +69,11 @@ def save(file: str | os.PathLike[str], q: QuantArray | Mapping[str, Any]) -> Non
 def load(file: str | os.PathLike[str]) -> Any:
     """Read the QuantArray, or the dict of arrays, that `save` wrote.
 
-    Arrays of a `.qa` file are read-only and lie in the mapped file: their bytes come into memory when they are read and
+    Arrays of a `.qa` file are read-only views of the mapped file: their bytes enter memory when they are read and
     are shared by all processes that load the file. So replace such a file, as `save` does, and never write into it.
 
-    Raises FormatError where the file is damaged, truncated or foreign: what comes back is the array that was saved or
-    nothing. FileNotFoundError and other errors of the system pass through.
+    Raises FormatError if the file is damaged, truncated or foreign: it returns the array that was saved or nothing.
+    FileNotFoundError and other errors of the system pass through.
 
     >>> import quantarray as qa, tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "q.npz")
@@ -139,13 +139,13 @@ def _placed(a: Any) -> Any:
     return _place(a) if isinstance(a, QuantArray) else a
 
 
-def _by_ending(op: str, path: Path, ways: dict[str, Any]) -> Any:
-    if path.suffix not in ways:
-        *last, end = ways
+def _by_ending(op: str, path: Path, endings: dict[str, Any]) -> Any:
+    if path.suffix not in endings:
+        *last, end = endings
         kind = kind_of(path) if op == "load" else None
         it = f"; it is {kind}" if kind else ""
         raise ValueError(f"{op}: the file must end in {', '.join(last)} or {end}, got {str(path)!r}{it}")
-    return ways[path.suffix]
+    return endings[path.suffix]
 
 
 def _write_npz(path: Path, text: str, parts: dict[str, Array]) -> None:

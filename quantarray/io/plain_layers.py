@@ -127,7 +127,7 @@ def _activation(
     if spec.get("invert") is not None:
         invert = array_of(where, arrays, spec["invert"], "bool", (1,))
     values = spec["values"]
-    if spec["threshold"] is None:  # the output is the accumulator: there are no codes for values to stand for
+    if spec["threshold"] is None:  # the output is the accumulator: there are no codes to give values to
         return None, invert, strict, None
     thresholds = array_of(where, arrays, spec["threshold"], "int32", (2,))
     for name, a in (("threshold", thresholds), ("invert", invert)):

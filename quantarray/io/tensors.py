@@ -38,7 +38,7 @@ def nbytes_of(a: Array) -> Any:
 
 
 def write(path: Path, metadata: dict[str, str], arrays: dict[str, Array]) -> None:
-    """Write stored arrays, those of the widest elements first: each lies at a multiple of its element's bytes."""
+    """Write stored arrays, widest elements first, so that each begins at a multiple of its element's bytes."""
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0

@@ -96,8 +96,8 @@ def encode_groups(
     """`group_constants` of each `run` of the flattened x[rows length], and `encode_grouped` by them.
 
     x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words, of which the last may
-    be shorter where there is one row; elements are numbered as they lie. constants float32[2 runs] become steps and
-    offsets. wrong as in `encode_range`."""
+    be shorter if there is one row; elements are numbered in order of memory. constants float32[2 runs] become steps
+    and offsets. wrong as in `encode_range`."""
 
 
 def group_ends(x: Array, group: int, out: Array) -> None:
@@ -129,11 +129,12 @@ def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> N
     """Map each code through a table: out planes of tables[row[r], i // group, code].
 
     words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows]; out
-    uint64[planes rows words] is zero on entry. What code 0 becomes stands in the tails too: the caller clears them."""
+    uint64[planes rows words] is zero on entry. Tails are filled with what code 0 becomes: the caller clears them."""
 
 
 def rebit(words: Array, length: int, start: int, new_length: int, out: Array) -> None:
-    """Cut rows of bits anew: words uint64[rows segments words] of `length` bits a segment are one stream a row.
+    """Cut rows of bits into other segments: each row of words uint64[rows segments words] is a stream of `length` bits
+    a segment.
 
     out uint64[rows new_segments new_words] takes `new_length` bits a segment from bit `start` on."""
 
@@ -149,7 +150,7 @@ def unroll(
 
 
 def place(parts: list[tuple[Array, int, int, int]], out: Array) -> None:
-    """Copy runs of other rows, one behind the other: a part (words, start, step, count) gives the bits start, start +
+    """Copy runs of other rows one after another: a part (words, start, step, count) gives the bits start, start +
     step, .. of each row, `count` of them.
 
     words uint64[rows words], or one row for all; any step, 0 and negative ones too. out uint64[rows new_words] is zero
@@ -177,7 +178,7 @@ def gather_rows(words: Array, indices: Array, out: Array) -> None:
 def repack(words: Array, out: Array) -> None:
     """Transpose bits: bit p of words uint64[rows a between p_words] to bit a of out uint64[rows p between a_words].
 
-    The lengths of both axes are those that stand unpacked: a in words, p in out."""
+    The lengths of the axes are read where they are unpacked: a in words, p in out."""
 
 
 def threshold(values: Array, finish: Finish, out: Array) -> None:
@@ -281,7 +282,7 @@ def winograd(x: Left, fixed: Fixed, out: Array) -> None:
 
 
 def framed(x: Left, fixed: Fixed, out: Array) -> None:
-    """`dot` for windows at stride 1 of one group, multiplied where they lie in images between zeros.
+    """`dot` for windows at stride 1 of one group, multiplied in place in images between zeros.
 
     The plan is a `Frame`."""
 

@@ -49,10 +49,10 @@ class Squares(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A window at stride 1 over images between zeros; those behind a row are those before the next.
+    """A window at stride 1 over images between zeros; the zeros after a row are also those before the next.
 
-    Some images are worked on `together`: a row of one, the same row of the next and so on, then their next rows. A
-    position is where a window begins, and from one to the next it is a pixel. Made as a `Plan` is.
+    Some images are computed `together`: a row of one, the same row of the next and so on, then their next rows. A
+    position is where a window begins; positions are a pixel apart. Made as a `Plan` is.
     """
 
     runs: Array  # int64[runs 3]: words from a position, first word of the weight, words; all taps
@@ -107,10 +107,10 @@ class Right(NamedTuple):
 
 
 class Slices(NamedTuple):
-    """A set of weights of single bits, as many a group of channels as it has outputs, and a threshold for each output:
-    words of channels, `period` a pixel.
+    """A set of one-bit weights, for groups with as many outputs as channels, and a threshold for each output: words of
+    channels, `period` a pixel.
 
-    Arrays of words go on from the first behind the period, so that there are 8 from each on.
+    Arrays of words continue cyclically after the period, so that 8 can be read from each.
     """
 
     taps: Array  # uint64[taps words], a tap a channel of a group
@@ -136,7 +136,7 @@ class Taps(NamedTuple):
 class PairedRows(NamedTuple):
     """A window over rows that are padded on both sides, in which pixels `near` each other are pairs.
 
-    A row of the result has in `seen` the rows of the image from the first under the window to behind the last, the
+    For a row of the result, `seen` has the rows of the image from the first under the window to after the last, the
     first of these that a row of the window meets, which row of the window that is, and how many do.
     """
 
@@ -166,7 +166,7 @@ class Finish(NamedTuple):
     thresholds: Array  # of extra's dtype or float64 [T lanes]: a code counts those below the value; NaN is below all
     flip: Array  # uint32[lanes / 32], a bit a lane: thresholds not below the value count there
     toggles: Array  # uint64[T + 1 planes], all ones or none: bits of code 0, then those that change at each threshold
-    lines: Array  # float64[4 lanes] of `rank_lines.py`: where ranks lie, for more than 15 thresholds; or empty
+    lines: Array  # float64[4 lanes] of `rank_lines.py`: lines of ranks, for more than 15 thresholds; or empty
 
 
 class Fixed(NamedTuple):

@@ -1,6 +1,6 @@
 """Windows: how stride, padding and dilation map output pixels to input pixels. Pure integers, any number of axes.
 
-An output pixel sees a box of taps, and its *border class* is which of them lie inside the image. Pixels of one class
+An output pixel sees a box of taps, and its *border class* is which of them are inside the image. Pixels of one class
 see the same taps at the same distances, so a kernel needs no case for borders: it takes tiles of pixels of one class
 and walks that class' runs of words.
 """
@@ -63,8 +63,8 @@ class Window:
 
     @cached_property
     def pitch(self) -> int:
-        """Count the pixels from one row to the next where zeros lie between them that serve both; of images at stride
-        1."""
+        """Count the pixels from one row to the next in images at stride 1, with the zeros between them, which serve
+        both."""
         return max(self.image[1] + max(self.pads[1]), self.output[1])
 
     def together(self, images: int) -> int:
@@ -128,7 +128,7 @@ def images_of_a_tile(images: int, tile: int) -> int:
 
 
 def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Compute the padding that gives ceil(image / stride) output pixels; an odd one goes behind.
+    """Compute the padding that gives ceil(image / stride) output pixels; an odd one goes at the end.
 
     >>> same_padding(56, 3, 1, 1), same_padding(56, 3, 2, 1), same_padding(7, 2, 1, 1)
     ((1, 1), (0, 1), (0, 1))
@@ -140,7 +140,7 @@ def same_padding(image: int, size: int, stride: int, dilation: int) -> tuple[int
 class Classes(NamedTuple):
     """A window's border classes.
 
-    `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class lie
+    `of_pixel` int64[pixels] is each output pixel's class; `inside` bool[classes, taps] says which taps of a class are
     inside the image; `origin` int64[pixels] is the input pixel under a window's first tap, which may be outside;
     `counted` int64[classes] is the number of taps that a mean is divided by.
     """
@@ -187,7 +187,7 @@ def tile_count(window: Window, images: int, tile: int) -> int:
 
 
 def tap_offsets(window: Window) -> Array:
-    """Count the input pixels that lie between a window's first tap and each tap, int64[taps]."""
+    """Count the input pixels between a window's first tap and each tap, int64[taps]."""
     offset = np.zeros(1, np.int64)
     for n, k, d in zip(window.image, window.size, window.dilation, strict=True):
         offset = (offset[:, None] * n + np.arange(k) * d).reshape(-1)
@@ -211,8 +211,7 @@ def stretches(window: Window, most: int) -> Array:
 
 
 def along(window: Window, axes: int) -> Window:
-    """Reduce a window to the axes that are left where taps along the last `axes` axes lie side by side in pixels made
-    for it."""
+    """Reduce a window to the axes that are left if pixels hold the taps along the last `axes` axes side by side."""
     stay, ones = len(window.size) - axes, (1,) * axes
     return Window(
         image=(*window.image[:stay], *window.output[stay:]),
@@ -224,7 +223,7 @@ def along(window: Window, axes: int) -> Window:
 
 
 def counted(window: Window, axes: int) -> Array:
-    """Mark the taps that are counted, bool[classes, taps]: with one that lies inside, all that lie beside it."""
+    """Mark the taps that are counted, bool[classes, taps]: if one is inside, all beside it too."""
     inside = classes(window).inside
     beside = math.prod(window.size[len(window.size) - axes :])
     return np.repeat(inside.reshape(len(inside), -1, beside).any(axis=2), beside, axis=1)
@@ -234,7 +233,7 @@ def counted(window: Window, axes: int) -> Array:
 def plan(window: Window, words: int, groups: int, tile: int, axes: int = 0) -> Plan:
     """Cut the window into tiles of output pixels and runs of words, for pixels of `groups` times `words` words.
 
-    Taps along the last `axes` axes lie side by side in these, with zeros for those outside the image.
+    These hold the taps along the last `axes` axes side by side, with zeros for those outside the image.
     """
     borders, left = classes(window), along(window, axes)
     offsets = tap_offsets(left)
@@ -279,7 +278,7 @@ def squares(window: Window, words: int, groups: int) -> Squares:
 
 @cached
 def frame(window: Window, words: int, images: int) -> Frame:
-    """Lay a window at stride 1 out over some images, for pixels of `words` words."""
+    """Make the `Frame` of a window at stride 1 over some images, for pixels of `words` words."""
     together, borders = window.together(images), classes(window)
     (height, width), (rows, columns) = window.image, window.output
     strips = [

@@ -272,7 +272,7 @@ def unchained(graph: Graph) -> Graph:
 
 
 def _steps_of(node: Node, constants: dict[str, Any], taken: set[str]) -> list[Node]:
-    """Return the nodes that a chain stands for; add their constants, all of names that are not taken yet."""
+    """Return the nodes that a chain replaces; add their constants, all under names that are not taken yet."""
     x, other, table, scale, other_scale, thresholds = (*node.inputs, *[""] * (6 - len(node.inputs)))
     nodes: list[Node] = []
 

@@ -74,7 +74,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
 
 
 class _Description:
-    """A description under way: operators of ONNX, constants, and the names of the state that it used."""
+    """A description being built: operators of ONNX, constants, and the names of the state that it used."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
         self.state, self.steps, self.label = state, list[Step](), ""
@@ -151,7 +151,7 @@ class _Description:
         return self.step("DequantizeLinear", held.integers.astype(np.int32), scale, axis=0)
 
     def number(self, x: Any) -> Array:
-        """Return a number, an array, or the array of the state that a name stands for."""
+        """Return a number, an array, or the array of the state by its name."""
         return np.asarray(self.array(x) if isinstance(x, str) else x, np.float32)
 
     def check_used(self) -> None:

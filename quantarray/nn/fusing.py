@@ -22,7 +22,7 @@ _POOLS = {1: MaxPool1d, 2: MaxPool2d, 3: MaxPool3d}
 
 
 def fused(layers: Sequence[Layer]) -> tuple[tuple[int, Layer], ...]:
-    """Return the layers that run for `layers`, each with the number of the one that it stands for."""
+    """Return the layers that run for `layers`, each with the number of the layer that it replaces."""
     run: list[tuple[int, Layer]] = []
     i = 0
     while i < len(layers):
@@ -38,12 +38,12 @@ def fused(layers: Sequence[Layer]) -> tuple[tuple[int, Layer], ...]:
 
 
 def _pooled_codes(layers: Sequence[Layer]) -> tuple[Layer, Layer, int] | None:
-    """Return (convolution to codes, pool of codes, how many layers they stand for); None where these are others."""
+    """Return (convolution to codes, pool of codes, how many layers they replace); None for other layers."""
     if len(layers) < 2 or not isinstance(layers[0], Convolution) or type(layers[1]) is not _POOLS[layers[0].axes]:
         return None
     conv: Any = layers[0]
     pool: Any = layers[1]
-    law = _law_behind(layers[1:], conv.axes + 2)
+    law = _law_after(layers[1:], conv.axes + 2)
     if law is None or conv.requantize is not None or pool.data_format != conv.data_format or pool.return_indices:
         return None
     outputs = conv.weight.shape[0]
@@ -59,8 +59,8 @@ def _pooled_codes(layers: Sequence[Layer]) -> tuple[Layer, Layer, int] | None:
     return codes, replace(pool, falling=falling, requantize=None), count
 
 
-def _law_behind(layers: Sequence[Any], ndim: int) -> Thresholds | None:
-    """Return the thresholds of a pool, or those of the layer behind it on its channels; they must count by rank."""
+def _law_after(layers: Sequence[Any], ndim: int) -> Thresholds | None:
+    """Return the thresholds of a pool, or of the layer after it on its channels; they must count by rank."""
     pool, axis = layers[0], -1
     law: Thresholds | None = pool.requantize
     at = ndim - 1 if pool.data_format.endswith("C") else 1

@@ -90,7 +90,7 @@ def likely_fix(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], batch
 
 
 def _cast(dtype: np.dtype[Any], a: Array, name: str) -> str:
-    """Return the likely fix of a wrong dtype as the end of an error: one that keeps the values, or where they lie."""
+    """Return the likely fix of a wrong dtype as the end of an error: one that keeps the values, or their positions."""
     x = name if name.isidentifier() else "x"
     if dtype.kind == "f" and a.dtype == np.uint8:
         return f"; {x}.astype(np.{dtype}) / 255, if the network was trained on pixels from 0 to 1"

@@ -29,9 +29,9 @@ def load(
         network = qa.nn.load("model.onnx")
         scores = network(images)
 
-    source: a path; or the bytes of an ONNX file, or an `onnx.ModelProto`. What a file holds is told by its first bytes.
+    source: a path; or the bytes of an ONNX file, or an `onnx.ModelProto`. The first bytes tell what a file holds.
 
-    - `.qa`: the `Sequential`, `Network` or `Graph` that `save` wrote; weights lie in the mapped file, see
+    - `.qa`: the `Sequential`, `Network` or `Graph` that `save` wrote; weights are views of the mapped file, see
       `quantarray.load`.
     - `.npz`: a `Network`, as `load_network` reads it.
     - ONNX (`pip install quantarray[onnx]`): a `Graph` that runs on packed integers. Scales, biases, batch norms and

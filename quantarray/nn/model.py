@@ -29,7 +29,7 @@ class Model:
         return None
 
     def _run_batch(self, x: Any) -> Any:
-        """Run a batch that lies on the CPU, and return its results there."""
+        """Run a batch that is on the CPU, and return its results there."""
         raise NotImplementedError
 
     def _layout(self) -> tuple[int | None, Layout | None, str]:

@@ -63,7 +63,7 @@ class Network(Model):
         return isinstance(x, QuantArray) or (is_dense(x) and x.dtype == np.int8)
 
     def to_device(self, device: str) -> Network:
-        """Return the network on a device; inputs must lie there too, and scores are returned there.
+        """Return the network on a device; inputs must be there too, and scores are returned there.
 
         >>> import quantarray as qa
         >>> from importlib.resources import files
@@ -93,7 +93,7 @@ class Network(Model):
     def graph(self, x: Any) -> Graph:
         """Capture the network, with the encoding of raw inputs, as one CUDA graph for inputs of x's shape and dtype.
 
-        x must lie on the network's GPU. The graph is launched as a whole, and the next call overwrites its result; see
+        x must be on the network's GPU. The graph is launched as a whole, and the next call overwrites its result; see
         `Graph`. It does not check that the input table has an entry for each byte of an input.
         """
         encoded = self._is_encoded(x)

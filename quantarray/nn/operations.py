@@ -1,7 +1,7 @@
 """Operations of a graph: those on packed arrays, and those that run in NumPy.
 
 An operation takes attributes, then its operands, and returns what it gives. Images are [n c ..], codes of them are
-packed on c. Products take `levels` where codes of x stand for uneven ones.
+packed on c. Products take `levels` if those of x are uneven.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class MaxPool1d(_MaxPool):
 class MaxPool2d(_MaxPool):
     """`max_pool2d(x, size, ...)` as a layer, of packed arrays or dense results; a pair with `return_indices`.
 
-    In a `Sequential`, a convolution of integers before it and thresholds behind it run as one: the convolution gives
+    In a `Sequential`, a convolution of integers before it and thresholds after it run as one: the convolution gives
     codes, and these are pooled.
     """
 

@@ -31,10 +31,10 @@ _OF_ROWS = frozenset({"MatMul", "dequantized_linear"})  # by kernels or in C ord
 
 
 def rewritten(graph: Graph) -> Graph:
-    """Return a graph of equal results with less between its kernels; the graph itself if its shapes are not known.
+    """Return a graph of equal results with less work between its kernels; the graph itself if its shapes are not known.
 
-    Single functions of elements become chains too, images are flattened as they lie, before weights in that order, and
-    integers are pooled before functions of them, which then have fewer elements.
+    Single functions of elements become chains too; images are flattened in the order of their memory, and weights put
+    in that order; integers are pooled before functions of them, which then have fewer elements.
     """
     try:
         kinds = kinds_of(graph, 1 if any(value.batched for value in graph.inputs) else 0)  # so that 1 is no batch
@@ -49,10 +49,10 @@ def rewritten(graph: Graph) -> Graph:
 
 
 def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[tuple[int, ...], Any]]:
-    """Return (shape, dtype) of the dense values that may lie in memory as a chain gives them, channels last.
+    """Return (shape, dtype) of the dense values that may be stored as a chain gives them, channels last.
 
-    Not those that reach an operator of NumPy's, by functions of elements that keep their order: it may sum floats in
-    the order of their memory. Chains of what is read from a file are there already.
+    Values that reach an operator of NumPy's, also by functions of elements that keep their order, may not: it may sum
+    floats in the order of their memory. A graph read from a file has its chains already.
     """
     ordered = {
         name
@@ -72,7 +72,7 @@ def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[t
 def _flattened(graph: Graph, kinds: Mapping[str, Kind], taken: set[str]) -> tuple[list[Node], dict[str, Any]]:
     """Flatten packed images [n c ..] with their channels last, and put the weights of their readers in that order.
 
-    As they lie their words are rows already, or are cut anew in one pass; else they are packed anew and copied.
+    In that order their words are rows already, or are cut in one pass; else they would be copied and packed again.
     """
     nodes: list[Node] = []
     constants = dict(graph.constants)

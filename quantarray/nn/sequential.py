@@ -92,11 +92,11 @@ class Sequential(Model):
         return Sequential(x.to_device(device) if hasattr(x, "to_device") else x for x in self.layers)
 
     def compact(self) -> Sequential:
-        """Keep each weight once: from the next call on as its kernel reads it, and no longer as words besides.
+        """Keep each weight once: from the next call on only in its kernel's layout, no longer as words too.
 
         Calls take as long as before and `codes()`, `dequantize()`, `save` and `digest()` of weights give what they
-        gave, from words that are made anew each time. Where two calls in turn want two layouts of a weight, each lays
-        it out again. Weights on a GPU, and those of groups or windows of few channels, keep their words.
+        gave, from words that are unpacked again each time. If two calls in turn want two layouts of a weight, each
+        lays it out again. Weights on a GPU, and those of groups or windows of few channels, keep their words.
 
         >>> import quantarray as qa, numpy as np
         >>> w = qa.encode(np.ones((256, 4096), int), values=(-1, 1))
@@ -140,7 +140,7 @@ class Sequential(Model):
             save_sequential(self, file)
 
     def graph(self, x: Any) -> Graph:
-        """Capture the layers as one CUDA graph for inputs like x, which must lie on the layers' GPU; see `Graph`."""
+        """Capture the layers as one CUDA graph for inputs like x, which must be on the layers' GPU; see `Graph`."""
         return graph(self, x)
 
     def prepared(self, *, reuse: bool = False) -> Prepared:
@@ -223,7 +223,7 @@ class Sequential(Model):
 
 
 def on_device_of(network: Any, weights: list[QuantArray], x: Any) -> Any:
-    """Run a network on a batch that lies on the CPU, where its weights lie, and return its results on the CPU."""
+    """Run a network on the device of its weights, on a batch from the CPU, and return its results to the CPU."""
     device = device_of(weights[0]) if weights else "cpu"
     if device == "cpu":
         return network(x if isinstance(x, QuantArray) else checks.anywhere("predict", "data", x))

@@ -22,7 +22,7 @@ def from_torch(
 
     module: a `torch.nn.Module` (`pip install quantarray[torch]`). It is called in evaluation mode, and left unchanged.
     example: a tensor, or a tuple of those that `forward` takes; only its shape and dtype matter.
-    forwards: functions `forward(layer, *inputs)` that stand in for the `forward` of a type of module (and its
+    forwards: functions `forward(layer, *inputs)` that replace the `forward` of a type of module (and its
     subclasses), for layers whose code cannot be recorded.
     quantize: choices for layers of floats, quantised after training: `{"weights": 4, "activations": 8, "calibration":
     images, "keep": ("conv1", "head.*")}`. Weights get 1 to 8 bits with a scale for each output, activations 1 to 8 bits
@@ -32,9 +32,9 @@ def from_torch(
     sign with a straight-through gradient, DoReFa, LSQ, PACT or ternary weights, or few uneven ones, such as LQ-Nets'
     and ABC-Net's. A module with `pointwise = True` is taken as one function of a number. Batch norms, biases and
     activations between a product and a quantiser become thresholds, found by running the module's own functions. What
-    does not quantise runs in NumPy on floats, and `Graph.summary` marks it. The batch may have any length where no
-    operation mixes samples or computes with their number; otherwise it has that of the example, and errors of other
-    batches name the operation.
+    does not quantise runs in NumPy on floats, and `Graph.summary` marks it. The batch may have any length unless an
+    operation mixes samples or computes with their number; then it must have the example's, and errors for other batches
+    name the operation.
 
     Raises ValueError that lists each part that cannot be taken: module path, type, and reason.
     """

@@ -25,7 +25,7 @@ def on(device_name: str, function: Callable[P, T], /, *arrays: P.args, **named: 
     device. All else is passed as it is, and the arguments themselves stay where they are. If the function raises, the
     arrays in its exception's arguments come back too.
 
-    Every call moves its arguments anew. For many calls with the same weights move those yourself, with `.to_device`.
+    Every call moves its arguments again. For many calls with the same weights, move those yourself, with `.to_device`.
 
     >>> import quantarray as qa
     >>> x, w = qa.encode([[1, -1]], (-1, 1)), qa.encode([[1, 1], [1, -1]], (-1, 1))

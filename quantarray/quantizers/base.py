@@ -127,7 +127,7 @@ def ones_like_reduced(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
 def by_channel(x: Array, axes: tuple[int, ...]) -> Array:
     """x as C-contiguous rows [channels, elements]: one row for each index of the axes that are not in `axes`.
 
-    Rows are contiguous so that a row's sums are made in the same order whatever lies beside it and however x lay.
+    Rows are contiguous so that a row's sums are made in the same order for any neighbours and any strides of x.
 
     >>> by_channel(np.array([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), (0, 2))
     array([[1, 2, 5, 6],

@@ -24,11 +24,11 @@ class Grouped(Quantizer):
 
     **Random numbers** are Philox4x32-10 of the seed, an integer of up to 64 bits, and of the element's index in the
     flattened x. The same seed gives the same numbers on every device and thread and for every shape of the same
-    elements: take another one each step and tensor. `stochastic=False` has u = 1/2: the nearest level, ties up.
+    elements: use another seed for each step and tensor. `stochastic=False` has u = 1/2: the nearest level, ties up.
 
     **Unbiased**: the mean of an element's value over seeds is x, its variance p * (1 - p) * step**2 with p the
     fractional part of (x - min) / step. It needs every x between the first and the last level, so min is rounded down
-    and step up (ActNN rounds both to nearest, and clamps what lies outside). Exact up to the 2**-32 steps of u, and
+    and step up (ActNN rounds both to nearest, and clamps values outside). Exact up to the 2**-32 steps of u, and
     one rounding of a level to float32.
 
     **Constants** are bfloat16, 4 bytes a group, or float32, 8 bytes. A group of one value decodes to exactly that if

@@ -16,10 +16,9 @@ def least_squares_scale(magnitudes: Array, levels: Array) -> Array:
 
     The error has many local minima, so TRIES scales are tried from the mean to the largest of the row at the top level
     to the largest at level 1 (below the mean no scale is the best for its own codes), then as many around the best of
-    them. A try counts with the scale that is best for its codes, and that is repeated until no code changes. On
-    sorted rows a try costs O(levels log n). The result is no worse than the scale that has the largest value as its
-    top level; a row of one magnitude gets a scale that reaches it exactly, unless others of its levels would lie
-    beyond float32.
+    them. Each try goes on to the scale that is best for its codes, until no code changes. On sorted rows a try costs
+    O(levels log n). The result is no worse than the scale that has the largest value as its top level; a row of one
+    magnitude gets a scale that reaches it exactly, unless others of its levels would be beyond float32.
     """
     peak = magnitudes.max(axis=1)
     unit = SortedRows(magnitudes / np.where(peak == 0, 1, peak)[:, None])

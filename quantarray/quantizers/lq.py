@@ -28,17 +28,17 @@ class LQ(Quantizer):
 
     LQ-Nets (Zhang et al., arXiv 1807.10029). `qem` descends from v_j = 0.6745 * s * 2**j / 2**(bits - 1), s the root
     mean square; for activations from v_j = 2 * 0.6745 * s * 2**j / (2**bits - 1), s**2 twice the mean square, which
-    is that of normal values before a ReLU. With `starts` up to 8 it descends from others too, and the least error
-    counts. `basis` gives v instead, for instance a `moving_average` kept in training. Bit j of a code is that of
-    v_j: the law has scale 2v and offset -sum v, or scale v and offset 0.
+    is that of normal values before a ReLU. With `starts` up to 8 it descends from others too, and takes the least
+    error. `basis` gives v instead, for instance a `moving_average` kept in training. Bit j of a code is that of v_j:
+    the law has scale 2v and offset -sum v, or scale v and offset 0.
 
     `center=True` has levels c + v . e, c one more number of the least squares: offset c - sum v, or c. Values are
     then measured from their mean (of activations from the smallest), where every descent starts with c = 0; one more
     starts from the even levels of `least_squares_grid`, which take as long to find as `Uniform(bits, symmetric=False,
-    mse=True)` does: long, for thousands of channels. A `basis` gives c behind v. This is no part of LQ-Nets.
+    mse=True)` does: long, for thousands of channels. A `basis` then has c after v. This is not part of LQ-Nets.
 
     Codes are those of the nearest level, on a tie the upper one. A fitted v ascends, without signs in {-1, 1}. An
-    array of one value decodes to itself, rounded to float32, by the last v alone, or by c. Of nothing at all, v is
+    array of one value decodes to itself, rounded to float32, by the last v alone, or by c. For an empty array, v is
     where `qem` would start with s = 1. Infinities need a given `basis`. Values beyond float32, and those whose scale
     is, are refused.
 
@@ -76,7 +76,7 @@ class LQ(Quantizer):
             raise ValueError(f"LQ: ridge must be a positive float32, got {ridge!r}")
         self.bits, self.starts, self.iterations = bits_of("LQ", bits), int(starts), int(iterations)
         self.activations, self.ridge, self.center = bool(activations), float(ridge), bool(center)
-        name, count = ("basis with its center behind it", self.bits + 1) if self.center else ("basis", self.bits)
+        name, count = ("basis followed by its center", self.bits + 1) if self.center else ("basis", self.bits)
         self.basis = None if basis is None else numbers("LQ", name, basis, count, count)
 
     @property
@@ -102,7 +102,7 @@ class LQ(Quantizer):
         return Constants(scale.reshape(self.bits, *shape), offset.reshape(shape))
 
     def _fit(self, x: Array) -> Array:
-        """v [channels bits] for rows x, the center behind it if there is one."""
+        """v [channels bits] for rows x, followed by the center if there is one."""
         if not x.size:
             return np.tile(self._start(0, np.ones(1)), (len(x), 1))
         if len(x) > _ROWS:  # rows of few elements, whose sums take 8 * 2**bits * bits bytes each
@@ -134,7 +134,7 @@ class LQ(Quantizer):
         return np.hstack([np.sort(np.abs(v) if unsigned else v, axis=1), center])
 
     def _start_points(self, rows: Ascending) -> Iterator[Array]:
-        """Yield each v [channels bits] that `qem` descends from, with the center behind it if there is one."""
+        """Yield each v [channels bits] that `qem` descends from, followed by the center if there is one."""
         size = np.sqrt(rows.squares / rows.length)
         yield from (self._start(start, size) for start in range(self.starts))
         if self.center:
@@ -185,8 +185,8 @@ def qem(
 ) -> Iterator[tuple[Array, Array]]:
     """(v, mean squared error) after each half-step of the quantisation error minimisation of LQ-Nets.
 
-    x [channels elements], v float64 [channels bits], with `center` one number more behind them, which is added to every
-    level. One half-step takes the nearest levels, the next moves v to
+    x [channels elements], v float64 [channels bits], with `center` one more column, which is added to every level. One
+    half-step takes the nearest levels, the next moves v to
 
         argmin |x - B v|**2 + ridge * elements * |v - v_before|**2,    B the signs (or bits) of the codes, and ones
 

@@ -1,4 +1,4 @@
-"""Rows in ascending order: how many values lie below a threshold, and their sum, without a pass over them.
+"""Rows in ascending order: how many values are below a threshold, and their sum, without a pass over them.
 
 `SortedRows` has both for many thresholds at once in NumPy's own search; `Ascending` is for rows of many millions.
 """
@@ -39,7 +39,7 @@ def _row_keys(rows: Array, values: Array) -> Array:
 
 
 class Ascending:
-    """A copy of rows in ascending order that tells `qem` how many elements lie below a threshold, and their sum.
+    """A copy of rows in ascending order that tells `qem` how many elements are below a threshold, and their sum.
 
     Sorting once makes a half-step a search for 2**bits - 1 thresholds and not a pass over the values. Sums are in
     float64, and of long rows kept at the end of every block only: a cumulative sum takes longer than the sort.

@@ -28,16 +28,16 @@ class Uniform(Quantizer):
     `midrise=True` stores odd integers times step/2.
 
     The affine grid holds 0 exactly (Jacob et al., arXiv 1712.05877): its step is rounded to 16 bits, so that step
-    times zero fits into a float32. What frameworks call signed moves code and zero point together, so it gives the
-    same values. `percentile` below 100 leaves the outermost values out of the range: percentile p of |x| if
-    symmetric, 100 - p and p of x if affine. `step` (and `offset`, 0 by default, if affine) fix the grid instead.
-    `mse=True` takes the step of least squared error that `least_squares_scale` finds, or if affine the step and the
-    offset of `least_squares_grid`, whose levels lie where the values are: 0 need not be one of them.
+    times zero fits into a float32. The signed variant of frameworks moves code and zero point together, so it gives the
+    same values. `percentile` below 100 leaves the outermost values out of the range: percentile p of |x| if symmetric,
+    100 - p and p of x if affine. `step` (and `offset`, 0 by default, if affine) fix the grid instead. `mse=True` takes
+    the step of least squared error that `least_squares_scale` finds, or if affine the step and the offset of
+    `least_squares_grid`, whose levels follow the values: 0 need not be one of them.
 
     x rounds to the nearest level, a tie to the even one (with {-1, 1}, 0 to 1; mid-rise, to the larger one); x beyond
     the range, infinities included, goes to the end. Constants are computed in float64 and stored as float32. All
     zeros decode to themselves, with the step 1, or 0 where no level is 0; so does another constant within one
-    rounding, and exactly if affine or with `mse`. Of nothing at all the step is 1.
+    rounding, and exactly if affine or with `mse`. For an empty array the step is 1.
 
     >>> import quantarray as qa, numpy as np
     >>> q = qa.quantize(np.float32([-0.7, 0, 0.3, 0.5]), qa.Uniform(4))
@@ -200,7 +200,7 @@ def range_rule(quantizer: Uniform) -> RangeRule | None:
 
 @cache
 def _integers(first: int, last: int, apart: int) -> DType:
-    """Return the dtype of integers that lie so far apart, cached: 255 of them take 90 us."""
+    """Return the dtype of integers first .. last in steps of `apart`, cached: 255 of them take 90 us."""
     return integers(range(first, last + 1, apart))
 
 

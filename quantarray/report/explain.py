@@ -1,4 +1,4 @@
-"""`explain`: how a product is made, which ways were asked and why each was taken or not."""
+"""`explain`: how a product is made, which techniques were considered and why each was taken or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RIGHT: dict[Any, str] = {
     linear: "w",
     matmul: "b",
 }  # where calls are kept once they are prepared
-_OF_WAYS = {  # the kernels of ways that have no kernel's name
+_KERNELS_OF = {  # the kernels of techniques that are not named by a kernel
     select.BIT_SLICED: ("sliced", "turn"),
     select.PAIRS_OF_TAPS: ("depthwise_bytes", "depthwise_codes"),
     select.BY_PLANES: ("depthwise",),
@@ -35,7 +35,7 @@ _OF_WAYS = {  # the kernels of ways that have no kernel's name
     select.IN_ROWS: ("unroll",),
     select.IN_WINDOWS: ("unroll",),
     select.PACKED: ("pack",),
-    select.WHERE_THEY_LIE: ("count", "count_lanes"),
+    select.IN_PLACE: ("count", "count_lanes"),
 }
 _NOT_FOLDED = "the constants of this x did not fold into thresholds: {} computed real results and compared them"
 _FORMS = ("llvm", "asm", "ptx", "sass")
@@ -57,7 +57,7 @@ class KernelRun(NamedTuple):
 class Explanation:
     """A list of the choices of a call in their order, and the kernels that it runs. Its repr is a table for each stage.
 
-    choices: `select.Choice` rows, each with the stage, the way that was taken, and all ways that were asked.
+    choices: `select.Choice` rows, each with the stage, the technique that was taken, and all that were considered.
     kernels: `KernelRun` rows. code: {function: text}, if it was asked for.
     notes: choices are for all x of one form; a note says where constants of this x did not fold into thresholds.
     """
@@ -102,16 +102,16 @@ class Explanation:
 
 
 def explain(function: Callable[..., Any], *args: Any, code: str | None = None, **kwargs: Any) -> Explanation:
-    """Say how `function(*args, **kwargs)` is computed: the ways in order, why each was taken or not, and the kernel.
+    """Say how `function(*args, **kwargs)` is computed: the techniques, why each was taken or not, and the kernel.
 
     function: `conv1d`, `conv2d`, `conv3d`, `linear` or `matmul`; the other arguments are its own. The call is prepared
-    anew and made once.
-    At each stage (groups, taps, constants, kernel, ..) the ways are listed in the order in which they are asked. A way
-    is refused for a reason, or has a cost, in units of the cost model, of a tile of 4 windows by 32 output channels;
-    the cheapest is taken, and of ways without a cost the first.
+    again and made once.
+    At each stage (groups, taps, constants, kernel, ..) the techniques are listed in the order in which they are
+    considered. A technique is refused for a reason, or has a cost, in units of the cost model, of a tile of 4 windows
+    by 32 output channels; the cheapest is taken, and of those without a cost the first.
 
-    code: "llvm" or "asm" on the CPU, "ptx" or "sass" on a GPU, adds the text of the compiled kernels. That of a CPU is
-    compiled anew, which takes seconds: machine code from disk has no text.
+    code: "llvm" or "asm" on the CPU, "ptx" or "sass" on a GPU, adds the text of the compiled kernels. CPU kernels are
+    compiled again, which takes seconds: machine code from disk has no text.
 
     Returns an `Explanation`: print it, or take `to_json()`. Raises TypeError for other functions, and what the call
     itself raises.
@@ -140,7 +140,7 @@ def explain(function: Callable[..., Any], *args: Any, code: str | None = None, *
     kernels = [_run(choice.problem, choice.taken) for choice in choices if choice.stage == select.KERNEL]
     texts = None
     if code is not None:
-        used = [name for choice in choices for name in _OF_WAYS.get(choice.taken, (choice.taken,))]
+        used = [name for choice in choices for name in _KERNELS_OF.get(choice.taken, (choice.taken,))]
         device = next(value.device for value in bound.arguments.values() if isinstance(value, QuantArray))
         texts = source_code(device, used, code, lambda: function(*bound.args, **bound.kwargs))
     notes = [_NOT_FOLDED.format(kernel) for kernel in dict.fromkeys(real)]

@@ -23,7 +23,7 @@ _NAMES = ("scale", "offset", "table")
 def quantize(x: torch.Tensor, quantizer: Quantizer | None = None, axis: int = -1, **settings: Any) -> QuantArray:
     """Quantise a tensor's values, which no gradient follows: `quantarray.quantize(x.detach(), quantizer, axis, ..)`.
 
-    A float32, float16 or float64 tensor on the CPU is read where it lies, in any strides; bfloat16 is widened. One on a
+    A float32, float16 or float64 tensor on the CPU is read in place, in any strides; bfloat16 is widened. One on a
     GPU is packed there. settings: `scale_axis`, `group`, `bits` and the others of `quantarray.quantize`.
 
     >>> import quantarray as qa, torch
@@ -83,7 +83,7 @@ class PackedTensor(torch.nn.Module):
     def __init__(self, q: QuantArray) -> None:
         super().__init__()
         if checks.packed("PackedTensor", "q", q).device != "cpu":
-            raise TypeError(f"PackedTensor: q must lie on the CPU, got {q.device}; move it with .to_device('cpu')")
+            raise TypeError(f"PackedTensor: q must be on the CPU, got {q.device}; move it with .to_device('cpu')")
         self._hold(q)
 
     @property
@@ -126,7 +126,7 @@ class PackedTensor(torch.nn.Module):
             self.register_buffer(name, None if a is None else torch.from_numpy(np.array(a).view(kind)))
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        """Replace the buffers, whose shapes go with the law, in place of copying into them."""
+        """Replace the buffers instead of copying into them: their shapes depend on the law."""
         law = state_dict.get(f"{prefix}_extra_state")
         if law is not None and f"{prefix}words" in state_dict:
             tensors = {name: state_dict.get(prefix + name) for name in ("words", *_NAMES)}

@@ -34,7 +34,7 @@ _ALLOCATED = frozenset(("L3", "L4"))
 class Compression:
     """A context that packs what autograd saves inside it; `compressed_activations` makes one.
 
-    It may be entered again, for each training step: random numbers then go on, and `report` starts anew.
+    It may be entered again, for each training step: random numbers then continue, and `report` starts again.
     """
 
     def __init__(
@@ -246,13 +246,13 @@ def compressed_activations(
 ) -> Compression:
     """Pack the tensors that autograd saves for the backward pass, for any model: ActNN (arXiv 2104.14129) and GACT.
 
-    Each function's backward pass reads something of what is saved, and gets that. Masks are exact, a bit an element: of
+    Of each saved tensor, only what the function's backward pass reads is kept. Masks are exact, a bit an element: of
     ReLU, clamp, hardtanh, threshold, hardsigmoid, abs, maximum, dropout, straight-through estimators; max pooling has a
     byte an index. Values to which gradients are proportional, as in products, are rounded stochastically in groups, as
     `Grouped` does: gradients are unbiased. Smooth functions such as GELU, softmax and log_softmax have at least 8 bits.
-    What is compared with other saved values, as in amax, or divided by, queries and keys of fused attention, and what
-    functions save that docs/saved-tensors.md does not list, as those of a program, is left alone. The forward pass is
-    untouched, and so is the loss.
+    Some values are left alone: those that are compared with other saved values, as in amax, or divided by; queries and
+    keys of fused attention; and all that is saved by functions that docs/saved-tensors.md does not list, such as a
+    program's own. The forward pass and the loss do not change.
 
     Left alone: parameters and other leaves, which the graph holds anyway, buffers of modules, tensors under `least`
     elements, expanded ones, integers, float64, what other losses save, sparse, nested, quantised and other tensors
@@ -260,22 +260,22 @@ def compressed_activations(
     A tensor that several products save is packed once.
 
     bits: 1 to 8. level: ActNN's "L0" (nothing), "L1" (4 bits, convolutions only), "L2" (4 bits), "L3" (2 bits,
-    `allocate`) or "L4" (L3 with `offload`) in place of `bits`.
+    `allocate`) or "L4" (L3 with `offload`) instead of `bits`.
 
     allocate: inputs of convolutions and other products have `bits` on average, each sample of each tensor 1 to 8 of its
     own, b_i. They minimise sum_i C_i / (2**b_i - 1)**2, which bounds the variance of the weights' gradients: C_i = sum
     over groups of n * (max - min)**2 / 4, times the running squared norm of the gradient of the product, of steps
-    before. The norm is that of the sample where `batch(sample_ids)` names it, else the mean of the batch;
-    `measure(loss)` replaces what it says about layers. All else, as inputs of norms, and layers that `layers=` has,
-    keep their bits: errors of those spread to the layers before. So do a GPU's tensors.
+    before. The norm is the sample's if `batch(sample_ids)` names it, else the mean of the batch; `measure(loss)`
+    replaces what it says about layers. All else, such as inputs of norms, and layers in `layers=` keep their bits, as
+    their errors spread to the layers before. So do a GPU's tensors.
 
     offload: words of a GPU's tensors, which are packed there, wait in page-locked host memory until the backward pass
-    reads them. Words of CPU tensors lie in host memory anyway: on them it changes nothing. ActNN's L5, defragmentation,
+    reads them. Words of CPU tensors are in host memory anyway: it does not change them. ActNN's L5, defragmentation,
     and its threshold of the cache allocator have no meaning here.
 
     layers: {name or class of a module: bits, or None to leave what it saves alone}, which modules inside inherit; names
-    are those of `model.named_modules()`. seed: of the random numbers, 0 to 2**32 - 1, which go on if the same context
-    is entered again: make one, and enter it each step.
+    are those of `model.named_modules()`. seed: 0 to 2**32 - 1. Random numbers continue if the same context is entered
+    again: make one, and enter it each step.
 
     Raises ValueError for wrong bits, and for NaN and infinities: in the forward pass, or for tensors on a GPU, where
     values of 1e30 and more are refused too, at the end of the `with` block, before which nothing waits for the GPU.

@@ -47,15 +47,15 @@ def convert(
 ) -> Converted:
     """Quantise the Conv2d and Linear layers of a model in place; return the names of those that were.
 
-    A layer becomes a `QuantConv2d` or `QuantLinear` of the same parameters, which optimizers go on to update, with
-    copies of the modules `weights` and `activations`, such as `ABC(3)` and `LQ(2)`. Subclasses of Conv2d and Linear
-    and layers of other kinds stay as they are: `left` of the result says why each module with weights did, a warning
-    names those that `keep` does not. keep: layers that stay in floats, by name, by class of the layer or of a module
-    around it, and "first" and "last" in the order of `model.modules()`.
+    A layer becomes a `QuantConv2d` or `QuantLinear` of the same parameters, which optimizers keep updating, with copies
+    of the modules `weights` and `activations`, such as `ABC(3)` and `LQ(2)`. Subclasses of Conv2d and Linear and layers
+    of other kinds stay as they are: `left` of the result says why, for each module with weights, and a warning names
+    those that `keep` does not. keep: layers that stay in floats, by name, by class of the layer or of a module around
+    it, and "first" and "last" in the order of `model.modules()`.
 
-    samples: batches, each what the model is called with, or a tuple of it. Batch norms then average mean and variance
-    anew over them, since those of floats do not fit quantised layers. A warning names the layers where `Sign` sees no
-    value below 0, as behind a ReLU: all of its signs are +1 there.
+    samples: batches, each what the model is called with, or a tuple of it. Batch norms then compute mean and variance
+    again from them, since those of floats do not fit quantised layers. A warning names the layers where `Sign` gets no
+    value below 0, as after a ReLU: all of its signs are +1 there.
 
     >>> import quantarray as qa, torch
     >>> model = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4)))

@@ -63,7 +63,7 @@ def round_groups(flat: torch.Tensor, scheme: Grouped, wrong: torch.Tensor) -> Gr
 
 
 def pack_flags(flags: torch.Tensor, low: float, high: float) -> Groups:
-    """Pack bools of a GPU to a bit each, which stands for `low` or for `high`."""
+    """Pack bools of a GPU to a bit each, which means `low` or `high`."""
     words = torch.empty((1, word_count(flags.numel())), dtype=torch.int64, device=flags.device)
     with stream_of(flags.device):
         kernel(name_of(flags.device), "pack")(as_array(flags, np.uint8, (1, flags.numel())), _as_words(words))

@@ -256,7 +256,7 @@ class LQ(Scheme):
         return moving_average(before, new, self.momentum)
 
     def _first(self, sample: Array) -> Array:
-        """Fit bases [rows bits], with the center behind, to rows."""
+        """Fit bases [rows bits], each followed by its center, to rows."""
         fitted = self.scheme.fit(sample, (1,))
         assert fitted.scale is not None and fitted.offset is not None
         scale, offset = (a.reshape(-1, len(sample)).T.astype(np.float64) for a in (fitted.scale, fitted.offset))

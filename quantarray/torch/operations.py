@@ -108,7 +108,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 
 
 def packed_by(node: Any) -> dict[str, Any]:
-    """Return what hooks have packed for a node, by the name that the node saves it as; of lists with numbers behind."""
+    """Return what hooks have packed for a node, by the name it is saved as; names of list elements end in a number."""
     packed = {}
     for name in _names_of_saved(node.__class__):
         try:

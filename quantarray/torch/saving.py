@@ -218,7 +218,7 @@ def _compared(node: Node, tensor: torch.Tensor, read: Read) -> Stored | None:
         return signs_of(tensor > 0, tensor < 0, tensor.dtype)
     if read is Read.MASK:
         low, high = _BOUNDS[node.operator](node.node)
-        # The derivative, as kernels round bounds in ways of their own
+        # The derivative itself is taken, as each kernel rounds bounds differently
         passes = node.node(torch.ones_like(tensor)) > 0
         inside = ~passes if "shrink" in node.operator else passes
         top = high if math.isfinite(high) else None

@@ -1,4 +1,4 @@
-"""Forms in which a saved tensor waits for the backward pass, each with its bytes and its way back."""
+"""Forms in which a saved tensor waits for the backward pass, each with its size in bytes and how it is restored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
 
 
 def flattened(tensor: torch.Tensor) -> tuple[torch.Tensor, Layout]:
-    """Return a tensor's values in the order of its memory, without a copy where it is dense, and the way back."""
+    """Return a tensor's values in order of memory, without a copy if it is dense, and the `Layout` that restores it."""
     order = sorted(range(tensor.ndim), key=tensor.stride, reverse=True)
     laid = tensor.permute(order)
     if not laid.is_contiguous():
@@ -63,7 +63,7 @@ class Whole(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A tensor's values as a packed array with one axis, in host memory; device: where the tensor lies."""
+    """A tensor's values as a packed array with one axis, in host memory; device: that of the tensor."""
 
     q: QuantArray
     layout: Layout
@@ -80,7 +80,7 @@ class Packed(NamedTuple):
         return self.q.bits * self.q.size
 
     def restore(self) -> torch.Tensor:
-        """Return the values that the codes stand for."""
+        """Return the values of the codes."""
         flat = torch.empty(self.q.shape, dtype=torch.float32)
         self.q.dequantize(out=flat)
         return self.layout.restore(flat.to(self.device))
@@ -95,7 +95,7 @@ class Packed(NamedTuple):
 
 
 class PackedOnGpu(NamedTuple):
-    """A GPU tensor's values, whose words lie there or in host memory."""
+    """A GPU tensor's values, whose words are there or in host memory."""
 
     groups: Groups
     layout: Layout
@@ -112,7 +112,7 @@ class PackedOnGpu(NamedTuple):
         return len(self.groups.words) * self.groups.size
 
     def restore(self) -> torch.Tensor:
-        """Return the values that the codes stand for."""
+        """Return the values of the codes."""
         return self.layout.restore(gpu.values_of(self.groups, self.device))
 
     def half_steps(self) -> torch.Tensor:
@@ -141,7 +141,7 @@ class Mixed(NamedTuple):
         return int(self.rows.bits.sum()) * self.rows.length
 
     def restore(self) -> torch.Tensor:
-        """Return the values that the codes stand for."""
+        """Return the values of the codes."""
         values = torch.empty((len(self.rows.bits), self.rows.length), dtype=torch.float32)
         self.rows.dequantize(values.numpy())
         return self.layout.restore(values.view(-1))

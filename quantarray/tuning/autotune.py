@@ -1,9 +1,9 @@
 """`autotune`: kernels chosen by measuring, kept for the process, and in a file for later ones.
 
 A call is made ready once for each form of its operands (`ops/products/calls.py`), and that is where kernels
-are chosen. So that is where a table of measured choices is asked, and where a new problem is timed: the call is made
-ready once for each kernel that can do it, each way on a view of the weights of its own, so that no layout of a slower
-one is kept.
+are chosen. So that is where a table of measured choices is consulted, and where a new problem is timed: the call is
+made ready once for each kernel that can do it, each on its own view of the weights, so that no layout of a slower one
+is kept.
 """
 
 from __future__ import annotations
@@ -79,21 +79,21 @@ def autotune(file: str | os.PathLike[str] | bool | None = None, *, again: bool =
     Without it a cost model chooses (docs/tuning.md has how well). Every `conv2d`, `linear` or `matmul` on the CPU of a
     form that is new (operation, laws and shapes of both operands, options, number of threads) is timed at its first
     call, which takes some 0.02 to 0.2 s: at least 5 calls of each kernel in turns, on the operands it came with, after
-    two that do not count. The model's kernel stays where none is 2 % faster, and in more than four rounds of five: do
-    this on a machine that does nothing else. Results are the same to the bit whatever is chosen. All threads of the
+    two that do not count. The model's kernel stays unless another is 2 % faster, and in more than four rounds of five:
+    do this on a machine that does nothing else. Results are the same to the bit whatever is chosen. All threads of the
     process are tuned, one call at a time; choices stay in force after the block, and in processes that are forked
     later. Products on a GPU have one kernel and are left alone.
 
     file: None keeps choices for this process. A path is read at the beginning, if there is such a file, and written at
     the end, whole or not at all, with what other processes have written meanwhile; True is the default place,
-    `$XDG_CACHE_HOME/quantarray/autotune.json`. What is in it for this machine (processor, kernels, versions) is in
-    force at once, so an empty block applies a file; so does the environment variable QUANTARRAY_AUTOTUNE=PATH, from the
-    first call on. again: forget what was known, and time anew.
+    `$XDG_CACHE_HOME/quantarray/autotune.json`. Its choices for this machine (processor, kernels, versions) apply at
+    once, so an empty block applies a file; so does the environment variable QUANTARRAY_AUTOTUNE=PATH, from the first
+    call on. again: forget earlier choices, and time all again.
 
     Yields a `Tuned`, a table of the calls that were met inside and had a choice: print it, go over its rows, or take
     `to_json()`.
 
-    Raises TypeError for what is no path, FileNotFoundError where its folder is missing, FormatError for a damaged or
+    Raises TypeError for anything but a path, FileNotFoundError if its folder is missing, FormatError for a damaged or
     foreign file, which is left as it is.
 
     >>> import quantarray as qa

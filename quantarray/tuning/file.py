@@ -67,7 +67,7 @@ def read(op: str, path: Path) -> Table:
 
 
 def merge(op: str, path: Path, rows: Iterable[Row]) -> None:
-    """Add rows to those of this machine in a file, in place of those of the same problems; whole or not at all."""
+    """Add rows to those of this machine in a file, replacing those of the same problems; whole or not at all."""
     with alone(Path(os.path.realpath(path)).parent):  # of the target, as another process may use another link
         tables = _tables(op, path)
         both = _rows(tables, this_machine()) | {(row.threads, row.problem): row for row in rows}

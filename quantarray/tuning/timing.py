@@ -1,4 +1,4 @@
-"""Times of several ways to do the same thing, taken in turns so that a change of the machine's speed falls on all."""
+"""Times of several kernels for the same call, taken in turns so that a change of the machine's speed affects all."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LEAST_GAIN, _LEAST_WON = 1.02, 0.8
 
 
 def in_turns(runs: dict[str, Callable[[], Any]], text: str = "", began: float | None = None) -> dict[str, list[float]]:
-    """Time in turns: microseconds of a call of each by round, after two calls of each that do not count: the first may
+    """Time calls in turns: microseconds of each by round, after two calls of each that do not count, as the first may
     compile.
 
-    `text` stands beside the progress bar, which shows where more than a second has passed since `began`.
+    `text` is shown beside the progress bar, which appears once more than a second has passed since `began`.
     """
     calls = {name: _calls(run) for name, run in runs.items()}
     once = sum(seconds * n for seconds, n in calls.values())

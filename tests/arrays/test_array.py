@@ -168,7 +168,7 @@ def broken():
         "words uint64": qa.QuantArray(words.view(np.int64), q.dtype, q.shape, 3, law),
         r"words uint64 \(4, 6, 3, 3, 4\)": qa.QuantArray(words, q.dtype, (6, 3, 3, 193), 3, law),
         "words must be read-only": writeable,
-        "behind element 3 .* must be zero": tail,
+        "after element 3 .* must be zero": tail,
         "codes below 15, got 15": qa.QuantArray(np.full_like(words, 2**64 - 1), q.dtype, q.shape, 3, law),
         "needs the constants": qa.QuantArray(words, q.dtype, q.shape, 3, Constants(offset=law.scale)),
         "scale must have the shape": qa.QuantArray(words, q.dtype, q.shape, 3, Constants(scale=law.scale[0])),

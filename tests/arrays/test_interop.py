@@ -119,7 +119,7 @@ def test_a_gradient_is_refused_by_its_fix(name, dtype):
 def test_other_refusals():
     with pytest.raises(TypeError, match=r"quantize: x \(Tensor of torch\.float32\) gives no NumPy array: sparse; conv"):
         qa.quantize(Tensor(np.float32([1, 2]), fails="sparse"), bits=2)
-    with pytest.raises(qa.DeviceError, match="quantize: x lies on a device that DLPack does not know: Unknown device"):
+    with pytest.raises(qa.DeviceError, match="quantize: x is on a device that DLPack does not know: Unknown device"):
         qa.quantize(Tensor(np.float32([1, 2]), fails="device"), bits=2)
     with pytest.raises(TypeError, match=r"linear: x must be a QuantArray or an int8/uint8 array, got Tensor"):
         qa.linear(Tensor(np.float32([[1, 2, 3, 4]])), W)

@@ -81,7 +81,7 @@ def test_floats_are_packed_where_they_lie(dtype, axis, gpu):
         for name, scheme in schemes.items():
             got = qa.quantize(there, scheme, axis=axis, calibration=x if name == "fitted" else None)
             assert got.device == "cuda:0" and qa.array_equal(qa.asnumpy(got), qa.quantize(x, scheme, axis=axis))
-        with pytest.raises(qa.DeviceError, match="constants are fitted on the CPU, and x lies on cuda:0"):
+        with pytest.raises(qa.DeviceError, match="constants are fitted on the CPU, and x is on cuda:0"):
             qa.quantize(there, qa.LQ(2))
         with pytest.raises(qa.DeviceError, match=r"LQ.* of int64 has no kernel for cuda:0"):
             qa.quantize(there.astype(np.int64), qa.LQ(2), calibration=x)

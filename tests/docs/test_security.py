@@ -73,7 +73,7 @@ def test_tensors_in_other_files_are_refused(folder):
     onnx = pytest.importorskip("onnx")
     model = onnx.load(ROOT / "tests" / "data" / "qonnx" / "TFC_1W1A.onnx")
     onnx.save(model, folder / "x.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
-    with pytest.raises(ValueError, match="its data lie in another file"):
+    with pytest.raises(ValueError, match="its data is in another file"):
         qa.nn.load(folder / "x.onnx")
 
 

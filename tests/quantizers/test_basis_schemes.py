@@ -546,7 +546,7 @@ def test_wrong_arguments():
         (lambda: qa.LQ(2, starts=9), "starts must be an integer from 1 to 8, got 9"),
         (lambda: qa.LQ(2, activations=1), "activations must be True or False"),
         (lambda: qa.LQ(2, center=1), "center must be True or False"),
-        (lambda: qa.LQ(2, basis=[1, 2], center=True), "basis with its center behind it must be 3 float32 numbers"),
+        (lambda: qa.LQ(2, basis=[1, 2], center=True), "basis followed by its center must be 3 float32 numbers"),
         (lambda: qa.LQ(2, ridge=0), "ridge must be a positive float32, got 0"),
         (lambda: qa.LQ(2, iterations=0), "iterations must be"),
         (lambda: qa.LQ(2, basis=[1]), "basis must be 2 float32 numbers"),

@@ -1,4 +1,4 @@
-"""Put the channels of images behind their pixels, as kernels read them."""
+"""Move the channels of images to the last axis, as kernels read them."""
 
 from ..runtime import threads
 from ..runtime.jit import borrowing

@@ -118,7 +118,7 @@ def _one_bit(x, at, thresholds, codes, toggles, table, out, r, word, count):
     low, unordered = _all_of(codes[table, 0, 0], 0), np.uint64(0)
     for k in range(count):
         prefetch(x, at + 64 * k)
-        unordered |= mask_nan(x, at + 64 * k)  # before the store, behind which x is read again
+        unordered |= mask_nan(x, at + 64 * k)  # before the store: after it, x would be read again
         out[0, r, to + np.uint64(k)] = low ^ (mask_at_least(x, at + 64 * k, cut) & toggle)
     return unordered
 

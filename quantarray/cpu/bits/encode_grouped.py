@@ -66,7 +66,7 @@ def draw_uniform(first, stride, key, block, u):
 
 @Kernel
 def _fit_and_encode(x, run, digits, key, wrong, constants, out, first, last):
-    """Fit and encode groups whose values lie side by side, each read once: half the time of fit and `_encode_words`."""
+    """Fit and encode groups of consecutive values, each read once: half the time of fit and `_encode_words`."""
     length, rest, top = x.shape[1], np.zeros((1, 64), x.dtype), (1 << out.shape[0]) - 1
     codes, masks, u, block = (
         np.zeros(64, np.uint8),
@@ -113,7 +113,7 @@ def _encode_words(values, low, step, start, stride, group, key, out, first, last
             draw_uniform(start[row] + at * stride, stride, key, block, u)
         if valid == 64 and at // group == (at + 63) // group:
             for i in range(64):
-                some[i] = values[row, at + i]  # which need not lie side by side
+                some[i] = values[row, at + i]  # which need not be consecutive
             a, s = np.float64(low[row, at // group]), np.float64(step[row, at // group])
             # Rounded constants may leave x beyond the last level, to which it is clipped
             grid_codes(some, 0, a, 1.0, s, u, 0, top, True, codes)

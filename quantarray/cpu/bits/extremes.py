@@ -23,8 +23,8 @@ def extremes(x, out):
 
 @Kernel
 def _extremes(x, out, first, last):
-    """Compute the extremes of parts of rows; the rest of a part behind whole blocks is copied behind repeats of its
-    first value.
+    """Compute the extremes of parts of rows. What is left of a part after whole blocks is copied after repeats of its
+    first value, to fill a block.
     """
     pieces = out.shape[2]
     rest, ends, more = np.zeros((1, 64), x.dtype), np.zeros(2), np.zeros(2)

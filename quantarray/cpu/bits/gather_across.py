@@ -61,8 +61,8 @@ def _in_squares(i):
 
 @entry
 def _fill_places(indices, length, first, places):
-    """places[k] = where the element for place k of the result's squares lies in those of the source, whose first is
-    element `first`; other places stay at the zeros behind all.
+    """places[k] = the place, in the source's squares, of the element for place k of the result's squares. The source's
+    first is element `first`; places without an element keep pointing to the zeros at the end.
     """
     for i in range(len(indices)):
         places[_in_squares(i)] = _in_squares(from_start(indices[i], length) - first)
@@ -96,7 +96,7 @@ def _load(words, row, first, count, across):
 def _store(across, places, squares, row, lines, out):
     """Store the elements that `places` names as rows of out.
 
-    Rows lie a power of two apart as a rule, so their lines push each other out of the cache: past it, it is 3x faster.
+    Rows are mostly a power of two apart, so their lines evict each other from the cache: stores past it are 3x faster.
     """
     rows, length = min(64, out.shape[0] - row), out.shape[1]
     flat = out.reshape(-1)

@@ -25,7 +25,7 @@ def unroll(words, length, size, stride, pads, dilation, out):
 def _taps(length, size, stride, pads, dilation):
     """Return (window, taps): a tap is (word, rows down, pixels across, bits to the left, bits to the right), by words.
 
-    A tap that lies over two words is there twice. `window` is strides, pads, and where the last tap is.
+    A tap that crosses two words is listed twice. `window` is strides, pads, and where the last tap is.
     """
     (down, across), (dy, dx) = size, dilation
     taps = []

@@ -58,7 +58,7 @@ def _unpack_rows(words, out, first, last):
     for row in range(first, last):
         for word in range(count):
             start, valid = row * length + word * 64, min(64, length - word * 64)
-            if start + 64 <= last * length:  # what is written behind a row is overwritten by the next
+            if start + 64 <= last * length:  # what is written past a row is overwritten by the next
                 for plane in range(planes):
                     put_plane(words[plane, row, word], plane, out, start)
             else:

@@ -1,4 +1,4 @@
-"""Repeat bits by picks: each word of the copies lies within a word of the source, and is one `pick_bits`.
+"""Repeat bits by picks: each word of the copies comes from one word of the source, by one `pick_bits`.
 
 `docs/kernels/place.md` has what was tried.
 """
@@ -53,7 +53,7 @@ def fill(words, picks, out):
 
 @inner
 def _collect(flat, byte, bits):
-    """Collect the bits of `pick_bits` one by one, where it would read behind the last word."""
+    """Collect the bits of `pick_bits` one by one, where it would read past the last word."""
     word = np.uint64(0)
     for i in range(64):
         at = byte * 8 + bits[i]
@@ -64,10 +64,10 @@ def _collect(flat, byte, bits):
 @inner
 def _fill_stretch(flat, byte, starts, bits, choices, out):
     """Pick the copies of the words from `byte` on: the first words of all, then the second ones, is 2x faster."""
-    times, behind = len(starts), flat.size * 8 - REACH // 8
+    times, limit = len(starts), flat.size * 8 - REACH // 8
     for k in range(min(times, len(out))):
         to, first = out[k::times], byte + starts[k]
-        inside = min(len(to), max(0, (behind - first) // 8 + 1))
+        inside = min(len(to), max(0, (limit - first) // 8 + 1))
         for i in range(inside):
             to[i] = pick_bits(flat, first + i * 8, choices, k * 16)
         for i in range(inside, len(to)):

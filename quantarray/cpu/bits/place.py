@@ -127,18 +127,18 @@ def _place_row(words, row, start, step, count, at, table, out, begin, end):
     """Copy the part of a run that falls in words begin .. end of one row."""
     last = (at + count - 1) >> 6
     begin, end = max(begin, at >> 6), min(end, last + 1)
-    inner, behind = begin, begin
+    inner, after = begin, begin
     if step == 1 or step == -1:
         # Of a whole word the next one is read too, which the last of the source does not have
         inner = max(begin, (at + 63 if step == 1 else at + 127) >> 6)
-        behind = max(inner, min(end, last))
-        _whole_words(words, row, start, step, at, out, inner, behind)
+        after = max(inner, min(end, last))
+        _whole_words(words, row, start, step, at, out, inner, after)
     elif step:
         inner = max(begin, (at + 63) >> 6)
-        behind = max(inner, min(end, (at + count) >> 6))
-        inner, behind = stepped_words(words, row, start, step, at, table, out, inner, behind)
+        after = max(inner, min(end, (at + count) >> 6))
+        inner, after = stepped_words(words, row, start, step, at, table, out, inner, after)
     _place_words(words, row, start, step, count, at, table, out, begin, min(inner, end))
-    _place_words(words, row, start, step, count, at, table, out, behind, end)
+    _place_words(words, row, start, step, count, at, table, out, after, end)
 
 
 def _tasks(rows, words):

@@ -60,7 +60,7 @@ def _rebit_stream(words, length, new_length, out):
 
 
 def _padded(bit, words, length):
-    """Return where a bit of the stream lies in segments [segments words]."""
+    """Return the place of a bit of the stream in segments [segments words]."""
     return bit if len(words) == 1 else bit // length * words.shape[1] * 64 + bit % length
 
 

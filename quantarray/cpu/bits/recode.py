@@ -51,7 +51,7 @@ def _recode_codes(words, tables, first, group, out):
             for i in range(64):
                 codes[i] |= np.uint32((bits >> np.uint64(i)) & np.uint64(1)) << np.uint32(plane)
         at = first + word * 64
-        # the tail of the last word may lie behind the last group; the caller clears what it makes there
+        # the tail of the last word may be past the last group; the caller clears what is written there
         begin, end = min(at // group, groups - 1), min((at + 63) // group, groups - 1)
         for i in range(64):
             table = begin if begin == end else min((at + i) // group, groups - 1)

@@ -46,8 +46,8 @@ def _early(a):
 def _load(words, row, a, near, first, count, squares):
     """Load `count` words of the 64 * near rows from a on, the rows of a matrix one below the other in a lane.
 
-    All words of a cache line at once: rows that lie a power of two apart push each other out of the cache. What lies
-    behind the words or rows that are wanted is read too, if it is there, and goes to lanes that nobody stores.
+    All words of a cache line are loaded at once: rows a power of two apart evict each other from the cache. Words past
+    the wanted words or rows are read too, if they exist, and go to lanes that nobody stores.
     """
     rows, length = words.shape[1], words.shape[2]
     valid = min(64 * near, rows - a)
@@ -78,7 +78,7 @@ def _load(words, row, a, near, first, count, squares):
 
 @inner
 def _lane(k, near):
-    """Return where the first word of the first of the `near` matrices of the k-th words lies."""
+    """Return the place of the first word of the first of the `near` matrices of the k-th words."""
     return k * near // WIDTH * SQUARES + k * near % WIDTH
 
 

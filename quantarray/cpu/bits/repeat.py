@@ -28,8 +28,9 @@ def spread(words, times, out):
 def _spread_words(low, high, first, times, rounds, to):
     """to[k] = 64 bits, from bit `first` on, of the copies of the bits of low[k], then high[k].
 
-    They begin within the copies of bit first // times. The bits behind go to every `times`-th bit: the rounds of
-    `squeezing` backwards. Then (1 << times) - 1 times each is its copies; of the first bit some are left.
+    They begin within the copies of bit first // times. The bits after it go to every `times`-th bit, by the rounds of
+    `squeezing` in reverse. A product with (1 << times) - 1 then gives the copies of each; of the first bit only some
+    are left.
     """
     at, before = first // times, first % times
     right, left = np.uint64(at & 63), np.uint64(63 - (at & 63))

@@ -30,8 +30,8 @@ def _searcher(levels):
     def search(typingctx, values, at, trees, first, places):
         """places[i] = number of thresholds that values[at + i] reaches, uint8, for 64 of a flat array.
 
-        trees[first :] begin with the thresholds in the `order` of nodes; NaN, at the end, stands for
-        none. Values are those that `widen` takes, thresholds floats as it makes them.
+        trees[first :] begin with the thresholds in the `order` of nodes; NaN, at the end, means no
+        threshold. Values are those that `widen` takes, thresholds floats as it makes them.
         """
         signature = types.void(values, types.int64, trees, types.int64, places)
         each = _plain(levels)
@@ -89,7 +89,7 @@ def _search_lanes(builder, x, tree, to, levels):
 
 
 def _looked_up(builder, registers, at):
-    """Look up, for each lane, element `at` of vectors one behind the other."""
+    """Look up, for each lane, element `at` of the concatenated vectors."""
     if len(registers) == 1:
         kind = ir.FunctionType(_FLOATS, [_FLOATS, _NUMBERS])
         permute = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.permvar.sf.512")

@@ -8,7 +8,7 @@ from ..runtime.jit import entry, inner
 from .pick import pick_bits
 from .picks import REACH, choice
 
-_EVERY, _TAKEN = 6, 7  # where in a table, behind the masks of the rounds
+_EVERY, _TAKEN = 6, 7  # where in a table, after the masks of the rounds
 _REACHED = _TAKEN + 64
 _CHOICE = _REACHED + 1
 _STRETCH = 128  # words at a time, whose source stays in cache
@@ -130,7 +130,7 @@ def _picked_words(words, row, start, step, at, table, out, begin, end):
     if n == 0:
         return _squeezed_words(words, row, start, step, at, table, out, begin, end)
     most, apart = words.size * 8 - REACH // 8, n * step // 8  # bytes
-    # The lowest bit of the first pick of word 0, from the start of all rows, and how far words' picks lie apart
+    # The lowest bit of the first pick of word 0, from the start of all rows, and how far apart words' picks are
     byte = (row * words.shape[1] * 64 + start + ((n - 1 if step < 0 else 0) - at) * step) >> 3
     ahead = 8 * step
     last = 64 // n - 1

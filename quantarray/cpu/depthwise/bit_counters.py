@@ -21,8 +21,8 @@ def slice_run(typingctx, words, at, seen, first, last, taps, limits, kind, flip,
         words[at + offset + t] ^ taps[tap + t % period]
 
     is 1 for fewer (offset, tap) of seen[first .. last] than limits[kind, .., t % period] has at l. limits uint64[kinds
-    planes length] has numbers of 4, 6 or 8 bits, a plane a row; taps uint64[.. length] and flip uint64[length] go on
-    behind the period. seen int64[.. 2]; all are C-contiguous and indexed flat.
+    planes length] has numbers of 4, 6 or 8 bits, a plane a row; taps uint64[.. length] and flip uint64[length]
+    continue cyclically after the period. seen int64[.. 2]; all are C-contiguous and indexed flat.
     """
     i64 = types.int64
     signature = types.void(words, i64, seen, i64, i64, taps, limits, i64, flip, i64, out, i64, i64)

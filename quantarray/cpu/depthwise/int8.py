@@ -45,17 +45,17 @@ def _codes_range(x, w, plan, cuts, words, begin, end):
     columns, start = plan.kinds.size // rows, first_line(pairs)
     while row < end:
         image, top = row // rows, row % rows
-        behind, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        stop, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
             done, begins = first_row, _begins(plan, word, start)
-            for i in range(top, behind):
+            for i in range(top, stop):
                 done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
                 taps = _see(w, plan, i, begins, seen)
                 row_codes(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, word * PAIRS, plan.kinds, i * columns,
                     cuts.limits, word * CHANNELS, cuts.changes, word, words, (image * rows + i) * columns,
                 )  # fmt: skip
-        row += behind - top
+        row += stop - top
 
 
 @Kernel
@@ -68,16 +68,16 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
     lanes = np.empty((columns, CHANNELS), np.int32)
     while row < end:
         image, top = row // rows, row % rows
-        behind, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
+        stop, first_row = min(_ROWS, min(rows - top, end - row)) + top, done if top else 0
         for word in range(w.period):
             done, begins, channels = first_row, _begins(plan, word, start), min(CHANNELS, w.channels - word * CHANNELS)
-            for task in range(top * copies, behind * copies):
+            for task in range(top * copies, stop * copies):
                 i, copy = task // copies, task % copies
                 into, lane = (image * rows + i) * columns, (copy * w.period + word) * CHANNELS
                 weight = copy * w.values.shape[1] * w.values.shape[2] + word * PAIRS
                 done = _bring(x, w, plan, image, i, word, done, codes, pairs, begins)
                 taps = _see(w, plan, i, begins, seen)
-                whole = dense and copies == 1 and channels == CHANNELS  # and may lie where it belongs at once
+                whole = dense and copies == 1 and channels == CHANNELS  # and may be stored where it belongs at once
                 row_sums(
                     pairs, plan.step * PAIRS, columns, seen, taps, w.values, weight, plan.kinds, i * columns, extra,
                     lane, unit, values if whole else lanes, into * values.shape[1] + lane if whole else 0,
@@ -88,7 +88,7 @@ def _sums_range(x, w, plan, finish, values, words, begin, end):
                     near = Lanes(lane + part, channel, min(LANES, channels - part), copies)
                     for p in range(columns):
                         store(lanes, p, part, near, into + p, to)
-        row += behind - top
+        row += stop - top
 
 
 @inner
@@ -112,19 +112,19 @@ def _bring(x, w, plan, image, row, word, done, codes, pairs, begins):
 
     Returns the row after the last expanded one.
     """
-    behind = plan.seen[row, 1]
-    for at in range(max(done, plan.seen[row, 0]), behind):
+    stop = plan.seen[row, 1]
+    for at in range(max(done, plan.seen[row, 0]), stop):
         first = x.terms[0, 0] * x.words.shape[1] + (image * plan.image_rows + at) * plan.row_words + word
         planes = Planes(x.words, first, x.terms[0, 1], x.words.shape[1])
         expand(planes, w.period, plan.visible, 0, 1, View(codes, plan.left * CHANNELS))
         to = begins + at % plan.slots * plan.pairs * PAIRS
         pair_pixels(codes, 0, plan.every * CHANNELS, plan.near * CHANNELS, plan.pairs, pairs, to)
-    return max(done, behind)
+    return max(done, stop)
 
 
 @inline
 def _see(w, plan, row, begins, seen):
-    """seen[k] = (where a pair of taps lies, where its weights lie); returns the number of pairs that a row of the
+    """seen[k] = (place of a pair of taps, place of its weights); returns the number of pairs that a row of the
     result sees.
     """
     at, tap, count = plan.seen[row, 2], plan.seen[row, 3], plan.seen[row, 4]

@@ -16,7 +16,7 @@ def add_chosen(typingctx, words, word, runs, first, last, size, values, at, stri
 
     Runs first .. last of int64 runs[n 3] are (words from `word`, first word of the taps, words); a pixel has `size`
     words, so that tap is (first word + k) / size. All arrays are C-contiguous and indexed flat: a slice would cost two
-    atomic operations, and a loop over lanes in place of vectors twenty times the time.
+    atomic operations, and a loop over lanes instead of vectors would take twenty times as long.
     """
     i64 = types.int64
     signature = types.void(words, i64, runs, i64, i64, i64, values, i64, i64, i64, lanes)

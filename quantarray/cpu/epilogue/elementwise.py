@@ -15,7 +15,7 @@ from ..runtime.schedule import Kernel, share
 from .ranks import BLENDED, put_ranks
 
 _LEAST = 1 << 14  # elements that are worth a parallel region
-_APART = 32  # numbers behind a thread's row, so that no other thread writes to its cache lines
+_APART = 32  # unused numbers after a thread's row, so that no other thread writes to its cache lines
 
 
 def elementwise(x, other, chain, limits, flip, nan, values, out):

@@ -1,7 +1,7 @@
 """Count the thresholds below each lane: on a line where they are evenly spaced, or by bisection.
 
-Bisection compares once for a bit of the answer, not for a threshold. Where each lane loads its own threshold at every
-step, 255 take 8 ns a value; with four steps on vectors that all lanes load, and gathers behind them, 5; on a line 1.
+Bisection compares once per bit of the answer, not once per threshold. If each lane loads its own threshold at every
+step, 255 take 8 ns a value; with four steps on vectors that all lanes load, then gathers, 5; on a line 1.
 """
 
 from llvmlite import ir
@@ -22,8 +22,8 @@ def put_ranks(typingctx, values, start, thresholds, lines, at, flip, valid, chan
 
     Rank l is the number of t with values[start + l] > thresholds[t, at + l]. There are 2**planes - 1 thresholds for
     words[planes rows words]; they ascend in t, and NaN among them is below all. Bits are flipped where those of `flip`
-    are ones. Where there are lines[:, at + l], of `rank_lines.py`, ranks lie on them. All arrays are C-contiguous and
-    indexed flat, values and thresholds int32, int64, float32 or float64 alike.
+    are ones. If there are lines[:, at + l], of `rank_lines.py`, ranks are read from them. All arrays are C-contiguous
+    and indexed flat, values and thresholds int32, int64, float32 or float64 alike.
     """
     i64 = types.int64
     signature = types.void(values, i64, thresholds, lines, i64, types.uint64, i64, i64, words, i64)

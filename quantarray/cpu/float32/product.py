@@ -1,7 +1,7 @@
 """Products of float32 values: convolutions, of groups too, and matrix products, in order of the contraction.
 
-A BLAS is as fast on two idle cores, but its threads wait busily behind each product: the pool's threads then come late,
-and a network's packed layers ran on one core. These are tasks of the pool like all others.
+A BLAS is as fast on two idle cores, but its threads spin after each product: the pool's threads then start late, and a
+network's packed layers ran on one core. These are tasks of the pool like all others.
 """
 
 import numpy as np
@@ -31,12 +31,12 @@ def float_product(x, form, grid, w, bias, out):
 def _multiply_tiles(x, form, grid, w, bias, out, chunks, first, last):
     depth, channels, taps = len(w), form[0, 4], grid[0, 0] * grid[1, 0] * grid[2, 0]
     plain = taps == 1
-    for axis in range(3):  # without padding before or behind
+    for axis in range(3):  # without padding before or after
         plain = plain and grid[axis, 3] == 0 and (form[2, axis + 1] - 1) * grid[axis, 1] < form[0, axis + 1]
     tiles = (len(out) + ROWS - 1) // ROWS
     rows, gathered = np.empty(0 if plain else ROWS * depth, np.float32), -1
     for task in range(first, last):
-        # Neighbours share columns of w, which lie in L2, or a gathered window
+        # Neighbours share columns of w, which are in L2, or a gathered window
         tile, chunk = (task % tiles, task // tiles) if plain else (task // chunks, task % chunks)
         row, count = tile * ROWS, min(ROWS, len(out) - tile * ROWS)
         begin = chunk * _COLUMNS
@@ -94,7 +94,7 @@ def _offset(form, image, a, b, c):
 
 @borrowing
 def _stretch(pixel, most, form, grid):
-    """Return (where an output pixel's one tap lies, how far the next ones are apart, how many of them are so)."""
+    """Return (place of an output pixel's one tap, distance from pixel to pixel, how many pixels have that distance)."""
     image, a, b, c = _place(pixel, form, grid)
     at, apart, alike = _offset(form, image, a, b, c), 0, 1
     while alike < most:

@@ -99,7 +99,7 @@ def _count_pairs(builder, lanes, length, queries, number, ones, ahead):
 
 
 def _pair(builder, low, high, places, ones):
-    """Store and return inverted exclusive ors of words of rows and the words behind; add their ones to `ones`."""
+    """Store and return inverted exclusive ors of words of rows and the words after them; add their ones to `ones`."""
     pairs = []
     for v, *words, place in zip(_VECTORS, low, high, places, strict=True):
         differing, seen = builder.xor(*words), place_of(builder, ones, v, _ROW)

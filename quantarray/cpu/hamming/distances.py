@@ -191,7 +191,7 @@ def _count_vectors(builder, query, rows, length, sums):
 
 
 def _count_rest(builder, query, rows, length, total):
-    """Add the words behind the last full vector, a word of all rows at a time."""
+    """Add the words after the last full vector, a word of all rows at a time."""
     vector = ir.VectorType(I64, WIDTH)
     whole = builder.and_(length, const(-WIDTH))
     with cgutils.for_range(builder, builder.sub(length, whole)) as step:

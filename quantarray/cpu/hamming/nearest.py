@@ -79,27 +79,27 @@ def _nearest_by_lanes(words, queries, first, last, out):
     if first < stop:
         _transpose(words, first, 1, 0, lanes, here)
     for row in range(first, stop, LANES):
-        ahead, behind = row + LANES, length - here
+        ahead, other = row + LANES, length - here
         transposed = beside if ahead < stop else 0
         for tile in range(tiles):
             query, end = share(tile, tiles, asked)
             if paired:
                 near = near_pairs(
                     lanes, here * LANES, length, searched, query * length, end - query, limits, query, masks, words,
-                    ahead * length, transposed, behind * LANES, ones, tile == 0,
+                    ahead * length, transposed, other * LANES, ones, tile == 0,
                 )  # fmt: skip
             else:
                 near = near_lanes(
                     lanes, here * LANES, length, queries, query * length, end - query, limits, query, masks, words,
-                    ahead * length, transposed, behind * LANES,
+                    ahead * length, transposed, other * LANES,
                 )  # fmt: skip
             transposed = 0
             if near and _keep_near(masks, words, row, queries, query, end, out):
                 for q in range(query, end):
                     limits[q] = min(out[0, q, k - 1], _ROOM) + more[q]
         if ahead < stop:
-            _transpose(words, ahead, 1, beside, lanes, behind)
-        here = behind
+            _transpose(words, ahead, 1, beside, lanes, other)
+        here = other
     return stop
 
 
@@ -201,7 +201,7 @@ def _transpose(words, row, apart, start, lanes, to):
             _transpose_short(words, first, apart, lanes, to, j * WIDTH)
             continue
         for k in range(start, length, WOVEN):
-            k = min(k, length - WOVEN)  # the last words lie over those before
+            k = min(k, length - WOVEN)  # the last words overlap those before
             weave_lanes(words, first * length + k, apart * length, lanes, (to + k) * LANES + j * WIDTH)
 
 
@@ -255,7 +255,7 @@ def _nearest_by_rows(words, queries, first, last, out):
 
 @inner
 def _insert(out, q, distance, row):
-    """Insert a row behind those that are as near; the worst drops out. Returns the worst that is left."""
+    """Insert a row after those that are as near, drop the worst, and return the worst that is left."""
     at = out.shape[2] - 1
     while at and out[0, q, at - 1] > distance:
         out[0, q, at], out[1, q, at] = out[0, q, at - 1], out[1, q, at - 1]

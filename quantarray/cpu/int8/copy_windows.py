@@ -17,7 +17,7 @@ def copy_windows(typingctx, codes, places, spans, unit, base, rows):
     """rows[p, to + k] = codes[places[p] + at + k] - base for 4 pixels p and k < length, modulo 256.
 
     Spans first .. last of int64 spans[n 3], a `RunSpan`, are (at, to, length) in units of `unit` bytes. Zeros follow
-    each up to a multiple of 32 bytes, and less than 64 bytes behind it are read. codes are uint8, places a `View` of
+    each up to a multiple of 32 bytes, and up to 63 bytes after it are read. codes are uint8, places a `View` of
     int64, rows a `Rows` of uint8. As a loop over pixels around `copy_bytes` this took ten times as long as the
     products of 64 channels.
     """

@@ -1,6 +1,6 @@
 """Dot products of byte blocks by AMX: 32 pixels by 32 output channels in four tiles of sums.
 
-A tile of codes is 16 pixels by 64 bytes, so windows have to lie evenly spaced (`im2row.py`). A tile of weights is 16
+A tile of codes is 16 pixels by 64 bytes, so windows have to be evenly spaced (`im2row.py`). A tile of weights is 16
 quads of 16 channels: rows of the int8 [quads 32 4] of `dot.py` as they are, 128 bytes apart.
 """
 

@@ -1,7 +1,7 @@
 """Bring the left operand of dot products as byte blocks: the windows of a band of tiles, in a buffer that stays in L2.
 
-Planes of bits are expanded where they lie, so that windows that overlap share their bytes. Arrays that come as bytes
-have few channels as a rule: their windows are copied side by side, without the gaps that whole words would leave.
+Planes of bits are expanded in place, so that overlapping windows share their bytes. Arrays that come as bytes mostly
+have few channels: their windows are copied side by side, without the gaps that whole words would leave.
 """
 
 from typing import NamedTuple
@@ -229,7 +229,7 @@ def copy_rows(x, plan, ends, span, rows, origins, places):
 def reach_and_gaps(runs, first_run, used):
     """Return two arrays by border class: how far from an origin its runs are read, and True where gaps remain.
 
-    A gap is one of the `used` bytes of a window that neither runs nor the zeros behind them fill.
+    A gap is one of the `used` bytes of a window that neither runs nor the zeros after them fill.
     """
     kinds = first_run.size - 1
     reach, gaps = np.zeros(kinds, np.int64), np.zeros(kinds, np.bool_)

@@ -112,7 +112,7 @@ def _unfold(row, a, b, c, d):
 def bring_squares(x, plan, length, span, buffer, places):
     """Expand the pixels of a band of squares of a `TileSpan` to bytes, pixel i of square s from places[s, i] on.
 
-    The buffer begins with a pixel of zeros, which stands for those outside the image. Returns (squares, buffer): a new
+    The buffer begins with a pixel of zeros, which is read for those outside the image. Returns (squares, buffer): a new
     buffer where the old one is too small.
     """
     squares, begin, end = len(plan.sources), span.begin, span.end

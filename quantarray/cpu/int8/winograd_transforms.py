@@ -75,7 +75,7 @@ def fold_pixels(typingctx, codes, sources, words, offset, out):
 def fold_taps(typingctx, weights, at, apart, pieces):
     """weights[at + i * apart + k] = (G' g G'^T)_i, i < 16, for k < 64 * pieces, modulo 256.
 
-    The taps g_i, i < 9, lie in the first nine places. uint8, C-contiguous and indexed flat.
+    The taps g_i, i < 9, are in the first nine places. uint8, C-contiguous and indexed flat.
     """
     i64 = types.int64
     signature = types.void(weights, i64, i64, i64)

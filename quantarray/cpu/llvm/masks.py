@@ -161,7 +161,7 @@ def mask_nan(typingctx, values, start):
 
 @intrinsic
 def prefetch(typingctx, values, start):
-    """Prefetch 256 bytes, AHEAD bytes behind values[start] of a C-contiguous array, indexed flat.
+    """Prefetch 256 bytes, AHEAD bytes after values[start] of a C-contiguous array, indexed flat.
 
     Without it, a thread that only compares waits for memory. Beyond the array's end it does no harm.
     """
@@ -174,7 +174,7 @@ def prefetch(typingctx, values, start):
 
 
 def ask_for(builder, data, at, lines, level):
-    """Prefetch `lines` cache lines, from `at` bytes behind a pointer on, into L1 (level 3) or L2 (level 2)."""
+    """Prefetch `lines` cache lines, from `at` bytes after a pointer on, into L1 (level 3) or L2 (level 2)."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")

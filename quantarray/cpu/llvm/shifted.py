@@ -10,10 +10,10 @@ from .vectors import I64, WIDTH, const, full, place_of, pointer, slot_of, splat
 
 @intrinsic
 def put_shifted(typingctx, words, at, parts, first, last, out, to, count):
-    """out[to + j] = each words[at + offset + j] << left >> right, or'ed, for j < count.
+    """out[to + j] = or over all parts of words[at + offset + j] << left >> right, for j < count.
 
-    Of parts first .. last of int64 parts[n 4]: (offset, left, right, ..). Words are uint64, C-contiguous, indexed flat,
-    and not the same array. From 8 words on the last ones are put by a vector that may lie over the one before.
+    Parts first .. last of int64 parts[n 4] are (offset, left, right, ..). Words are uint64, C-contiguous, indexed flat,
+    and not the same array. From 8 words on, the last are stored by a vector that may overlap the one before.
     """
     i64 = types.int64
     signature = types.void(words, i64, parts, i64, i64, out, i64, i64)

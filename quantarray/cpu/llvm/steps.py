@@ -91,7 +91,7 @@ def _converted(builder, values, kind, to):
 def _take_step(builder, kind, slot, k, following, second):
     """Replace the values of a slot by a step's results; comparisons leave NaN as it is.
 
-    `following` is where the next step's constants lie. The one after an affine step leaves the values as they are.
+    `following` is the place of the next step's constants. The step after an affine one leaves the values as they are.
     """
     v = builder.load(slot)
     zero = ir.Constant(v.type, [0.0] * v.type.count)

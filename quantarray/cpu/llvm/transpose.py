@@ -18,7 +18,7 @@ _VECTOR = ir.VectorType(I64, WIDTH)
 
 @inner
 def empty_squares(words):
-    """Allocate words that begin on a cache line: a row of eight matrices then never lies on two."""
+    """Allocate words that begin on a cache line: a row of eight matrices then never crosses two."""
     raw = np.empty(words + WIDTH, np.uint64)
     first = (-raw.ctypes.data % (8 * WIDTH)) // 8
     return raw[first : first + words]
@@ -106,7 +106,7 @@ def weave_words(builder, words, apart, lanes):
     half = ir.VectorType(I64, WIDTH // 2)
 
     def rows(first, second):
-        """Load words of a row and of another one behind them."""
+        """Load words of a row, followed by words of another."""
         places = [builder.gep(words, [builder.mul(apart, const(row))]) for row in (first, second)]
         halves = [builder.load(place_of(builder, place, 0, half), align=8) for place in places]
         return chosen(builder, halves, range(WIDTH))
@@ -122,7 +122,7 @@ def weave_words(builder, words, apart, lanes):
 
 
 def chosen(builder, vectors, order):
-    """Choose elements of two vectors, those of the second numbered behind those of the first."""
+    """Choose elements of two vectors, those of the second numbered after those of the first."""
     order = list(order)
     return builder.shuffle_vector(*vectors, ir.Constant(ir.VectorType(I32, len(order)), order))
 
@@ -130,7 +130,7 @@ def chosen(builder, vectors, order):
 def _parter(length):
     @intrinsic
     def part(typingctx, words, at, lanes, to):
-        """lanes[to + 32 * k + i] = words[at + length * i + k] for 8 rows of so many words, one behind the other."""
+        """lanes[to + 32 * k + i] = words[at + length * i + k] for 8 consecutive rows of `length` words."""
         signature = types.void(words, types.int64, lanes, types.int64)
 
         def codegen(context, builder, signature, args):
@@ -146,7 +146,7 @@ def _parter(length):
 
 
 def _every(builder, vectors, apart, first):
-    """Take elements first, first + apart .. of vectors one behind the other; 8 of them."""
+    """Take 8 elements first, first + apart .. of the concatenated vectors."""
     wanted = range(first, first + WIDTH * apart, apart)
     taken = vectors[0]
     for n, vector in enumerate(vectors):  # places of earlier vectors' elements are taken, those of later ones are free
@@ -219,5 +219,5 @@ def _copier(count, past_cache=False):
 
 
 copy_2, copy_4, copy_8 = (_copier(count) for count in (2, 4, 8))
-# To a whole cache line that no one reads soon: its old contents are not fetched. out[to] must lie on a cache line
+# To a whole cache line that no one reads soon: its old contents are not fetched. out[to] must begin a cache line
 stream_8 = _copier(8, past_cache=True)

@@ -47,13 +47,13 @@ class Counted(NamedTuple):
 
     words: Planes  # of x, from an image's first word on
     origins: View  # int64[4]: where the pixels begin, in words
-    weights: Rows  # of the first block; those of the second lie `apart`
+    weights: Rows  # of the first block; those of the second are `apart` from them
     runs: RunSpan
     differ: int  # -1 to count a ^ b, 0 to count a & b
 
 
 class ByteWeights(NamedTuple):
-    """A view of weights as bytes: `blocks` blocks of 32 channels that lie `apart`, the first from data[at] on."""
+    """A view of weights as bytes: `blocks` blocks of 32 channels, `apart` bytes apart, the first from data[at] on."""
 
     data: np.ndarray  # uint8, read as int8 [quads 32 4]
     at: int
@@ -62,7 +62,7 @@ class ByteWeights(NamedTuple):
 
 
 class TileSpan(NamedTuple):
-    """A span of tiles, begin .. end of all images; their words lie `shift` behind those of the plan."""
+    """A span of tiles, begin .. end of all images; their words begin `shift` words after those of the plan."""
 
     begin: int
     end: int

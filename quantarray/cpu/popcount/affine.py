@@ -65,7 +65,7 @@ def _fill(finish, x_terms, w, halves, step, differ, fixed, limits):
     """fixed[kind, lane] = finish.extra + the part of sums that depends on w alone; fill limits too, if there are any.
 
     As |a_j & b| is (|a_j| + |b| - |a_j ^ b|) / 2, |a| cancels; |b| comes in here, from the sums base_w * inside +
-    step_w * |b|. An extra may stand for a code that x's levels do not have. False where int64 may have wrapped.
+    step_w * |b|. An extra may be that of a code that x's levels do not have. False where int64 may have wrapped.
     """
     extra, thresholds, sums, inside, w_terms = finish.extra, finish.thresholds, w.sums, w.inside, w.terms
     most = (1 << x_terms[0, 1]) - 1

@@ -60,7 +60,7 @@ class _Sums:
         self.ones = [slot_of(builder, ir.Constant(I32, 0)) for _ in range(pixels)]
 
     def count(self, windows, planes, apart, weights, beside, differ, columns, ones=True):
-        """Count `planes` planes of words that lie `apart`, the highest first: counts are doubled before each next one.
+        """Count `planes` planes of words, `apart` apart, the highest first: counts are doubled before each next one.
 
         Only vectors of some `columns` are counted, and a pixel's `ones` only where no other columns were before.
         """
@@ -201,9 +201,9 @@ def mask_counts(typingctx, counted, limits, out, rows, lanes):
     """out[rows[p]] = used & (flips ^ m), where bit l of m is limits[l] < count of pixel p and lane l.
 
     The counts are those of `plane_counts`, and limits a `Limits` of int32: counts are compared in the registers in
-    which they were added up, and stored nowhere. Lanes behind the first 32 are of the second block of weights; bits
+    which they were added up, and stored nowhere. Lanes after the first 32 are of the second block of weights; bits
     from `lanes`, at most 64, on may be anything. out is a `Rows` of uint64, whose rows are indexed by a `View` of
-    int64. Pixels that fill a tile up write again: a loop over those that count took 3 % of 1x56x56x64.
+    int64. Repeated pixels at the end of a tile are written again: a loop over the others alone took 3 % of 1x56x56x64.
     """
     signature = types.void(counted, limits, out, rows, _i64)
 
@@ -235,7 +235,7 @@ def value_counts(typingctx, counted, extra, step, values, places, lanes):
     """values[places[p] + l] = extra[l] + step * count of pixel p and lane l, as `plane_counts` counts.
 
     The step is plus or minus a power of two, places int64[4] and extra a `View`; extra and values are both int32 or
-    both int64. Lanes behind the first 32 are of the second block; those from `lanes`, at most 64, on may be anything.
+    both int64. Lanes after the first 32 are of the second block; those from `lanes`, at most 64, on may be anything.
     """
     signature = types.void(counted, extra, _i64, values, places, _i64)
 

@@ -111,14 +111,14 @@ def split_lanes(typingctx, lanes, first, second, words, split, at):
 
 
 def _store_halves(builder, both, split, at):
-    """Store the low halves of bytes from split[at] on, and the high ones behind them."""
+    """Store the low halves of bytes from split[at] on, and the high ones after them."""
     for half in range(2):
         part = builder.and_(builder.lshr(both, _constant(4 * half)), _constant(0x0F0F))
         builder.store(part, place_of(builder, split, builder.add(at, const(PAIR * half)), _SHORTS), align=PAIR)
 
 
 class SplitWeights(NamedTuple):
-    """A view of one or two pairs of blocks of weights in the layout of `split_weights`; the second lies `apart`."""
+    """A view of one or two pairs of blocks of weights in the layout of `split_weights`; the second is `apart` on."""
 
     data: np.ndarray  # uint8
     apart: int
@@ -232,7 +232,7 @@ def _add_word(builder, rows, picks, weights, both, high):
 
 
 def _place(half):
-    """Return the place of a half-byte's indices: those of a byte lie side by side."""
+    """Return the place of a half-byte's indices: those of a byte are adjacent."""
     return 2 * (half % 8) + half // 8
 
 

@@ -20,7 +20,7 @@ def by_pixels(builder, origins, emit):
 def tile_counter(emit):
     """Build a `count_tile` from emit(builder, pixels, differ, windows, weights, counts), which writes its LLVM code.
 
-    The code counts the first `pixels` of a tile; the last of them stands for all that follow.
+    The code counts the first `pixels` of a tile; the last of them is used for all that follow.
     """
 
     @intrinsic

@@ -142,8 +142,8 @@ def _pixel_shift(builder, ones, p, along):
 class Exact(NamedTuple):
     """exact[p, l] = base * sums[sums_at + l] + along * ones[ones_at + p] + step * dot[p, l]
 
-    is the exact integer product of two terms, int64. sums may be None, which stands for ones; with ones or dot None
-    their part is left out.
+    is the exact integer product of two terms, int64. sums may be None, which means ones; if ones or dot is None, its
+    part is left out.
     """
 
     base: int

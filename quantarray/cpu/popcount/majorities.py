@@ -13,13 +13,13 @@ llvmlite.binding.initialize_native_asmparser()
 def add_majorities(builder, place, sums, column, ones=None):
     """Return each of the vectors `sums` plus the ones of majority(a ^ b, A, alike) in its lanes.
 
-    a lies at a place (pointer, index in 64 bits or none), and behind it A, or for lanes of 32 bits the half a' whose
+    a is at a place (pointer, index in 64 bits or none), followed by A, or for lanes of 32 bits by the half a' whose
     exclusive or with a is A; both go to all lanes. The column has b and alike of each sum, one after the other. `ones`
-    are (a sum, either), to which then is added |A | a & either|: it is returned as the last.
+    is (a sum, either): |A | a & either| is added to that sum, which is returned last.
 
-    As LLVM orders these instructions they need more than 32 registers, and moves and spills take a fifth of the time;
-    an exclusive or of two splats it would make in a register of numbers, and move to a vector. And it keeps addresses
-    of its own for the halves that `ones` need, for which there are too few registers.
+    This is assembly, as in LLVM's order these instructions need more than 32 registers, and moves and spills take a
+    fifth of the time. LLVM would also compute an exclusive or of two splats in a general register and move it to a
+    vector, and keep separate addresses for the halves that `ones` needs, for which there are too few registers.
     """
     row, count, numbers = sums[0].type, len(sums), 0 if ones is None else 3
     bits, outputs_before = row.element.width, count + 3 + numbers

@@ -81,7 +81,7 @@ def tiles_of(fixed):
 
 
 def by_place(plan):
-    """Reorder the tiles of a plan, which lie by classes, by their first pixels."""
+    """Reorder the tiles of a plan, which come in order of class, by their first pixels."""
     order = np.argsort(plan.pixels[:, 0], kind="stable")
     return plan._replace(pixels=plan.pixels[order], counts=plan.counts[order], classes=plan.classes[order])
 
@@ -130,7 +130,7 @@ def _prepare(x, fixed, out, task):
 
 
 def _shared(planes, rows):
-    """Return the cost of a chunk where words of a pixel lie beside those of other threads."""
+    """Return the cost of a chunk whose words are next to words of other threads."""
     return planes * rows * _SHARED[planes > 1]
 
 

@@ -36,7 +36,7 @@ def empty_places(tiles):
 
 @inline
 def place_tiles(plan, low, band, word, places):
-    """Fill in `band` tiles from tile `low` on, whose pixels begin `word` words behind the plan's."""
+    """Fill in `band` tiles from tile `low` on, whose pixels begin `word` words after the plan's."""
     pixels, counts, classes, origin = plan.pixels, plan.counts, plan.classes, plan.origin
     filled = 0
     while filled < band:

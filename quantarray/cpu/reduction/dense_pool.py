@@ -1,7 +1,7 @@
-"""Pooling of dense values whose channels lie last: the largest of each window, or its mean.
+"""Pooling of dense values whose channels are last: the largest of each window, or its mean.
 
-The rows under a window are listed, then joined 16 channels at a time, which stay in a register meanwhile. NumPy takes a
-pass over memory for each tap.
+The rows under a window are listed, then combined 16 channels at a time in a register. NumPy takes a pass over memory
+for each tap.
 """
 
 import numpy as np
@@ -59,7 +59,7 @@ def _mean_pixels(x, image, grid, counts, result, out, first, last):
 
 @borrowing
 def _find_rows(pixel, image, grid, result, places, image_at, channels):
-    """List where the rows of channels lie under a window, in the order of taps; return how many there are."""
+    """List the places of the rows of channels under a window, in the order of taps; return how many there are."""
     at_0 = pixel // (result[1] * result[2]) * grid[0, 1] - grid[0, 3]
     at_1 = pixel // result[2] % result[1] * grid[1, 1] - grid[1, 3]
     at_2 = pixel % result[2] * grid[2, 1] - grid[2, 3]

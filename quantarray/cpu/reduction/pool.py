@@ -1,9 +1,9 @@
 """Max pooling on codes, 64 channels a word, from the highest plane down.
 
-Of the taps of a window those are still in question whose planes so far are the largest's. A plane of the largest is the
-or of theirs, and those that lack it drop out: `docs/kernels/max_pool.md`. The words of some pixels of one border class
-lie side by side while that is done, so that it is done for vectors of them. The first tap that is left in the end is
-where the largest lies: planes of `out` beyond those of the words take its number.
+A tap of a window is a candidate as long as its planes so far are the largest's. The next plane of the largest is the or
+of the candidates' planes, and candidates without that bit drop out: `docs/kernels/max_pool.md`. Words of some pixels of
+one border class are copied side by side meanwhile, so that vectors hold them. The first tap that is left in the end has
+the largest: planes of `out` beyond those of the words take its number.
 """
 
 import numpy as np
@@ -65,7 +65,7 @@ def _most_taps(plan, count):
 
 @inner
 def _find_taps(plan, kind, count, taps):
-    """Count the taps of a class inside the image: taps[0, t] words lie from an origin to tap number taps[1, t]."""
+    """Count the taps of a class inside the image: tap number taps[1, t] is taps[0, t] words from an origin."""
     inside = 0
     for r in range(plan.first_run[kind], plan.first_run[kind + 1]):
         for at in range(0, plan.runs[r, 2], count):
@@ -111,8 +111,8 @@ def _find_pixels(plan, row, most, kind, origins, rows):
 
 @inner
 def _bring(words, plane, origins, near, at, flip, seen, t):
-    """Copy to row t of `seen` a few words of each pixel, `at` words behind its origin: as many as `flip` has, which
-    turns bits over."""
+    """Copy to row t of `seen` a few words of each pixel, `at` words after its origin: as many as `flip` has, whose
+    ones invert bits."""
     width = flip.size
     if width == 1:
         for i in range(np.uint64(near)):

@@ -50,7 +50,7 @@ def _value(words, r, f, i, levels, row, group):
 def _argmax(words, length, levels, row, group, floor, lanes, out):
     rows, lines = out.shape
     steps = words.shape[2] if lanes else length
-    most = levels.max()  # nothing behind it is larger
+    most = levels.max()  # nothing after it is larger
     for r in range(rows):
         for line in range(lines):
             best, place = floor, -1

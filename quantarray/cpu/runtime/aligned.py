@@ -1,4 +1,4 @@
-"""Allocate buffers that begin a cache line: a vector that lies on two lines takes as long as two. Numba aligns to 32
+"""Allocate buffers that begin a cache line: a vector that crosses two lines takes as long as two. Numba aligns to 32
 bytes.
 """
 

@@ -34,6 +34,6 @@ def _texts(modules, form, run):
 
 
 def _text(function, takes, form):
-    anew = njit(function, nogil=True, error_model="numpy", _nrt=True)
-    anew.compile(takes)
-    return (anew.inspect_llvm if form == "llvm" else anew.inspect_asm)(takes)
+    version = njit(function, nogil=True, error_model="numpy", _nrt=True)
+    version.compile(takes)
+    return (version.inspect_llvm if form == "llvm" else version.inspect_asm)(takes)

@@ -89,7 +89,7 @@ class Kernel:
         self.signatures = []  # of the versions in `_made`
 
     def forget(self):
-        """Forget the compiled versions and return them: the next calls then fill `signatures` anew."""
+        """Forget the compiled versions and return them: the next calls then fill `signatures` again."""
         versions = self._made, self.signatures
         self._made, self.signatures = {}, []
         return versions
@@ -179,8 +179,8 @@ def workers_of(dealt):
 def next_task(dealt, worker):
     """Take the next piece for a thread, or -1: of its share, then of others'.
 
-    At the address `dealt` lie the numbers of workers and of pieces, and a cache line on, a line each, the number of the
-    piece that comes next of each worker's share.
+    The address `dealt` has the numbers of workers and of pieces, then from the next cache line on, a line each, the
+    number of the next piece of each worker's share.
     """
     workers, pieces = workers_of(dealt), _number(dealt, 1)
     for other in range(workers):
@@ -193,7 +193,7 @@ def next_task(dealt, worker):
 
 @intrinsic
 def run_piece(typingctx, function, held, first, last):
-    """Call the function of a piece that `_spread` built for a kernel, which lies at an address."""
+    """Call the function, given by its address, of a piece that `_spread` built for a kernel."""
 
     def codegen(context, builder, signature, args):
         run = builder.inttoptr(args[0], _PIECE.as_pointer())
@@ -274,10 +274,10 @@ def _hold(arguments):
 
 
 def of_a_piece(context, module, held, passed, record):
-    """Build a function of an address and two numbers that calls a kernel, whose last arguments the numbers are.
+    """Build a function of an address and two numbers that calls a kernel with the numbers as last arguments.
 
-    At the address lies a struct of type `record`: the addresses of the kernel, of a tuple of its held arguments (types
-    `held`), of a tuple of those passed (types `passed`), and of an int32 that becomes 1 if the kernel fails.
+    The address is that of a struct of type `record`: the addresses of the kernel, of a tuple of its held arguments
+    (types `held`), of a tuple of those passed (types `passed`), and of an int32 that becomes 1 if the kernel fails.
     """
     takes = (*held, *passed, types.int64, types.int64)
     function = ir.Function(module, _PIECE, module.get_unique_name("of_a_piece"))
@@ -309,7 +309,7 @@ def _shares(builder, pieces, workers):
 
 @intrinsic
 def _spread(typingctx, arguments, held, kernel, tasks, pieces, workers, takes, deal):
-    """Run all tasks of the kernel at an address: one piece here, more by the function whose address lies at `deal`."""
+    """Run all tasks of the kernel at an address: one piece here, more by the function that `deal` points to."""
 
     def codegen(context, builder, signature, args):
         passed = cgutils.alloca_once_value(builder, args[0])

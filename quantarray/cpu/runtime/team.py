@@ -44,7 +44,7 @@ def ask(typingctx, function):
 
 @intrinsic
 def deal_by(typingctx, function, held, dealt, tasks, takes, deal):
-    """Call the dealing function whose address lies at `deal`: of a thread pool or of a team."""
+    """Call the dealing function, of a thread pool or of a team, whose address is stored at `deal`."""
 
     def codegen(context, builder, signature, args):
         deal = builder.load(builder.inttoptr(args[-1], _DEAL.as_pointer().as_pointer()))
@@ -103,7 +103,7 @@ def _deal(function, held, dealt, tasks, takes, team):
 
 
 class Dealing(NamedTuple):
-    """A way to schedule a kernel's tasks on threads."""
+    """A scheduler of a kernel's tasks on threads."""
 
     deal: int  # of `Kernel`
     pool: int  # the thread pool's memory, or 0

@@ -1,12 +1,12 @@
 """A thread pool whose threads sleep between calls, and that never waits for a thread that has not begun.
 
-Each thread has a line of memory with a state. A caller that finds it free writes where its job lies and posts it; the
-thread begins by changing the state, and only then reads the job. When the caller has done all pieces that were left, it
-takes the job back from threads that have not begun, and waits for the others. So nobody reads a call's memory after the
-call, and a thread that gets no processor holds nobody up. One that loses its processor while it has a piece does: then
-`note_wait` has calls use fewer threads for a while (docs/decisions/0023).
+Each thread has a line of memory with a state. A caller that finds it free writes the address of its job and posts it;
+the thread begins by changing the state, and only then reads the job. When the caller has done all pieces that were
+left, it takes the job back from threads that have not begun, and waits for the others. So nobody reads a call's memory
+after the call, and a thread that gets no processor delays nobody. A thread that loses its processor while it has a
+piece does: then `note_wait` makes calls use fewer threads for a while (docs/decisions/0023).
 
-A thread waits for its next job in a loop for some microseconds, if jobs came as fast lately, and then sleeps.
+A thread waits for its next job in a loop for some microseconds, if recent jobs came as fast, and then sleeps.
 """
 
 import atexit
@@ -46,7 +46,7 @@ IDLE, ASLEEP, TAKEN, POSTED, BUSY, AWAITED, DONE, RESTING = (np.int32(i) for i i
 _LINE = 16  # numbers of a line: two cache lines, which processors fetch in pairs
 # Numbers of a line: its state; what a caller writes, which are its job, the share to begin with, when, on which
 # processor, and when it woke the thread; what the thread writes, which are for how many jobs more it counts as fast,
-# how long it was being woken, where that was long, and whether it stands back
+# how long it was being woken, if that was long, and whether it stepped back
 _STATE, _JOB, _SHARE, _TIME, _PROCESSOR, _WOKEN, _FAST, _WAKING, _BACK = range(9)
 # Numbers of the first line: the address of the dealing function (`deal`), how many threads there are, until when fewer
 # are used, how many these are, and for how long that is
@@ -61,16 +61,17 @@ _STALL = 100_000  # ns of waiting that are called a stall,
 _LATE = 500_000  # and of being woken
 _SOON = 4  # times as long as fewer threads were used: after that a stall is no longer one of a row
 _LONGEST = 100_000_000  # ns for which fewer threads are used after a stall,
-_LONGEST_BACK = 25_000_000  # and after a thread stood back, which costs some microseconds
-_NAP, _LONGEST_NAP = 100_000, 3_000_000  # ns in which a thread that stands back sleeps
+_LONGEST_BACK = 25_000_000  # and after a thread stepped back, which costs some microseconds
+_NAP, _LONGEST_NAP = 100_000, 3_000_000  # ns for which a thread that steps back sleeps
 _FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS"}
 
 
 @inline
 def note_wait(pool, workers, worked, late, back):
-    """Note that a caller, after `own` ns of work, waited for its threads for `late` ns, or that one stood back.
+    """Note that a caller, after `worked` ns of work, waited for its threads for `late` ns, or that one stepped back.
 
-    What happens once is forgotten at once; what goes on, as beside other processes, is tried ever more seldom.
+    A single stall is soon forgotten; if stalls go on, as beside other processes, all threads are tried ever more
+    rarely.
     """
     stalled = late > max(_STALL, worked)
     if stalled or back:
@@ -125,7 +126,7 @@ def _post(pool, job, workers, time):
 
 @inline
 def _collect(pool, job, since):
-    """Take a job back from threads that have not begun it, wait for the others, and return how many stood back."""
+    """Take a job back from threads that have not begun it, wait for the others, and return how many stepped back."""
     back = 0
     for i in range(1, number(pool, _THREADS) + 1):
         line = pool + i * (_LINE * 8)
@@ -195,9 +196,9 @@ def _rest(line):
 
 
 @inline
-def _stand_back(line):
-    """Sleep while a job's caller has this processor, where Linux wakes a thread if all are busy: one would wait for the
-    other."""
+def _step_back(line):
+    """Sleep while the caller of a job is on this processor: if all are busy, Linux may wake a thread there, and one
+    would wait for the other."""
     nap = _NAP
     while load(line) == POSTED and number(line, _PROCESSOR) == processor():
         set_number(line, _BACK, 1)
@@ -211,7 +212,7 @@ def _serve(line):
     since = now()
     while True:
         _await(line, since)
-        _stand_back(line)
+        _step_back(line)
         if compare_swap(line, POSTED, BUSY):
             set_number(line, _BACK, 0)
             fast = number(line, _TIME) - since < _SPIN

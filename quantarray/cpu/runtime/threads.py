@@ -158,7 +158,7 @@ def allowed():
 
 
 def dealer_for(workers):
-    """Return where the address of the function lies that deals pieces to so many workers; 0 for Numba's loop."""
+    """Return where the address of the function that deals pieces to `workers` threads is stored; 0 for Numba's loop."""
     deal, pooled, _ = _dealing()
     if pooled:
         pool().grow(workers)

@@ -167,8 +167,8 @@ def _across(planes, read):
     def encode_across(x, thresholds, codes, row, group, nan, out):
         """x[before length after]: a thread takes 32 elements of a row, its neighbour those of the next row.
 
-        So a warp reads 32 neighbours each time, and a thread has half a word of each plane of its own: what is packed
-        along an axis in front is turned on the way, without a ballot or shared memory.
+        So a warp reads 32 neighbours each time, and a thread has its own half a word of each plane: packing along an
+        earlier axis transposes without a ballot or shared memory.
         """
         bits = cuda.local.array(planes, np.uint32)
         a, item = cuda.grid(2)

@@ -1,7 +1,7 @@
 """Stochastic rounding in groups: a lane makes its element's random number and code, ballots pack the codes.
 
-Each lane computes a Philox block of its own and takes one of its four words. Neighbours could share one, as the CPU's
-do, where the packed axis is the last; elsewhere their numbers lie in different blocks.
+Each lane computes a Philox block of its own and takes one of its four words. If the packed axis is the last, neighbours
+could share a block, as the CPU's do; otherwise their numbers are in different blocks.
 """
 
 import math

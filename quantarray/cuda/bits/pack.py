@@ -1,7 +1,7 @@
 """Codes to words and back: a thread packs 32 codes into half a word of each plane, and unpacks one.
 
-Codes are read by aligned loads of 4 or 16 bytes, of which at least one is a code. The others may lie before or behind
-the array, but within its memory, whose ends are multiples of 256 bytes.
+Codes are read by aligned loads of 4 or 16 bytes, of which at least one is a code. The others may be before or after the
+array, but within its memory, whose ends are multiples of 256 bytes.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ from ..tensor_cores import ptx
 
 _LINE = 16  # bytes of the widest load
 _WORDS = LANES // 4  # words of 4 codes
-_PIECES = _WORDS + 1  # aligned words in which so many codes lie, wherever they begin
+_PIECES = _WORDS + 1  # aligned words that hold so many codes, wherever they begin
 
 
 def pack(codes, out):
@@ -43,7 +43,7 @@ def _pack(planes, read):
 
     @cuda.jit
     def pack_codes(codes, skew, out):
-        """Pack 32 codes a thread, which `read` puts into 8 words; codes[0, 0] lies at an address of 4 i + skew."""
+        """Pack 32 codes a thread, which `read` puts into 8 words; codes[0, 0] is at an address of 4 i + skew."""
         words = cuda.local.array(_PIECES, np.uint32)
         half, row = cuda.grid(2)
         rows, length = codes.shape
@@ -73,7 +73,7 @@ def _take_bits(words):
 
 @inline
 def _read_aligned(codes, at, left, skew, words):
-    """words[k] = codes `at` + 4 k on, which lie at 16 bytes; words without any of `left` codes stay as they are."""
+    """words[k] = codes `at` + 4 k on, aligned to 16 bytes; words without any of `left` codes stay as they are."""
     for k in range(0, _WORDS, 4):
         if 4 * k < left:
             words[k], words[k + 1], words[k + 2], words[k + 3] = ptx.read_bytes16(codes, at + 4 * k)
@@ -81,7 +81,7 @@ def _read_aligned(codes, at, left, skew, words):
 
 @inline
 def _read_shifted(codes, at, left, skew, words):
-    """words[k] = codes `at` + 4 k on, which lie anywhere, moved from pairs of aligned words; 0 behind `left` codes."""
+    """words[k] = codes `at` + 4 k on, at any address, joined from pairs of aligned words; 0 after `left` codes."""
     skip = (at + skew) & 3
     end = np.int32(left + skip)
     for k in range(_PIECES):

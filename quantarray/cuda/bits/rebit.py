@@ -1,4 +1,4 @@
-"""Rows of bits cut anew, a thread a word."""
+"""Rows of bits cut into other segments, a thread a word."""
 
 import numpy as np
 from numba import cuda

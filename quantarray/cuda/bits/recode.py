@@ -20,7 +20,7 @@ def recode(words, tables, row, group, out):
 def _recode(words, tables, row, group, out):
     lane, half, r, step = place_of_lane()
     planes, rows, halves = words.shape
-    # The tail may lie behind the last group; the caller clears what is made there
+    # The tail may be past the last group; the caller clears what is written there
     part = min((half * LANES + lane) // group, tables.shape[1] - 1)
     at = min(half, halves - 1)
     while r < rows:

@@ -50,7 +50,7 @@ class Shape(NamedTuple):
     image_words: int
     pixel_words: int
     channels: int  # of the input; outputs are `copies` times as many
-    taps: int  # up to the last that lies inside the image anywhere
+    taps: int  # up to the last that is inside the image for any pixel
 
 
 def depthwise(x, fixed, divisor, out):

@@ -1,4 +1,4 @@
-"""Values that already lie in memory, compared with thresholds into bits."""
+"""Values already in memory, compared with thresholds into bits."""
 
 import numpy as np
 from numba import cuda

@@ -22,7 +22,7 @@ from . import tiles
 from .tiles import column_at, columns, counter, locator, sum_codes
 
 _ON_TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma}
-_ROW = LANES + 1  # words of a row of the square that weights are turned in: columns then lie in different banks
+_ROW = LANES + 1  # words of a row of the square that transposes weights: columns are then in different banks
 
 
 class Terms(NamedTuple):

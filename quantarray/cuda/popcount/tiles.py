@@ -1,8 +1,8 @@
 """Share the tile of both convolutions: output pixels by output channels, counted in registers.
 
 A warp takes a few pixels and, lane by lane, 32 output channels of a few blocks. The words of the contraction come
-through shared memory a stage at a time. Pixels of all border classes share a tile: a table says where a pixel's class
-finds the word under each weight word, and where that lies outside the image a zero is counted, which adds nothing to
+through shared memory a stage at a time. Pixels of all border classes share a tile: a table has the place of the word
+under each weight word for a pixel's class. If that is outside the image, a zero is counted, which adds nothing to
 |a & b|. `docs/kernels/conv.md` has the algebra, and why the form is AND.
 """
 
@@ -32,9 +32,9 @@ class Taps(NamedTuple):
     """A `Plan` for pixels of any class side by side."""
 
     places: object  # int64[pixels 3]: output pixel, border class, word at which its window begins; by class
-    offsets: object  # int32[classes words]: words from there to what lies under a weight word, or OUTSIDE
+    offsets: object  # int32[classes words]: words from there to the one under a weight word, or OUTSIDE
     parts: object  # int64[parts 2]: first word and end of each part
-    paired: bool  # two words of an even place lie side by side, from an even one on
+    paired: bool  # words come in adjacent pairs, from an even place on
     dense: bool  # every window is words side by side, as in a matrix product
 
 
@@ -95,7 +95,7 @@ def tile_for(group_blocks):
 
 
 def real_tile_for(group_blocks):
-    """Return the tile where a value stands beside each count: shared memory holds half as many."""
+    """Return the tile if each count comes with a value: shared memory holds half as many."""
     return Tile(warps=8, pixels=4, blocks=min(group_blocks, 2), words=8)
 
 
@@ -133,7 +133,7 @@ def locator(size):
     def locate(shape, places, begins, kinds, rows):
         """Write where each pixel of the tile begins, its border class and its row of the result to shared memory.
 
-        Behind the last pixel it is repeated.
+        After the last pixel, the last is repeated.
         """
         thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
         if thread < size:

@@ -1,4 +1,4 @@
-"""Pixels' words on their way to shared memory: where a thread reads, and its copies of one stage after the other.
+"""Copies of pixels' words to shared memory: where a thread reads, and its copies of one stage after the other.
 
 A thread copies the same words of the same few pixels in every stage, so it keeps where it reads and adds to that:
 multiplying 64-bit places out for each copy took more instructions than the products of a stage.
@@ -16,7 +16,7 @@ from .tiles import OUTSIDE
 
 
 class Source(NamedTuple):
-    """A tuple of what a tile reads; `begins` and `kinds`, of the tile's pixels, lie in shared memory."""
+    """A tuple of what a tile reads; `begins` and `kinds`, of the tile's pixels, are in shared memory."""
 
     words: object  # uint64[planes words]
     offsets: object  # int32[classes words], see `tiles.Taps`
@@ -27,8 +27,8 @@ class Source(NamedTuple):
 class Cursor(NamedTuple):
     """A thread's registers for its copies of pixels in a stage, an element for each of them.
 
-    Of dense windows `at` is the word that the next copy reads. Of others it is where the window begins, `look` where
-    the offset behind the next one lies, and `offset` the next one, which was read a stage ahead.
+    For dense windows, `at` is the word that the next copy reads. For others it is where the window begins, `offset` is
+    the next offset, which was read a stage ahead, and `look` is the place of the offset after it.
     """
 
     at: object  # int64[copies]
@@ -83,7 +83,7 @@ def copier(tile, depth, words, dense, swizzled):
                 at += cursor.offset[turn] if inside else 0
             if whole or pixel + turn * (threads // runs) < size:
                 begin_copy(held, to + turn * (threads // runs) * depth, source.words, at, inside)
-        if not dense:  # behind the copies, none of which a read may pass
+        if not dense:  # after the copies: reads may not be reordered with them
             for turn in range(turns):
                 more = k + depth < left
                 cursor.offset[turn] = ptx.read(source.offsets, cursor.look[turn]) if more else OUTSIDE

@@ -1,6 +1,6 @@
 """A stable counting sort of each line: how often each rank occurs, where each begins, then elements to their places.
 
-begins int64[rows ranks lines] lies so that neighbouring threads have neighbouring lines. It is bounded: rows go by
+In begins int64[rows ranks lines], neighbouring threads have neighbouring lines. Its size is bounded: rows are sorted in
 batches.
 """
 

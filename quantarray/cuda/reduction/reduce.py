@@ -1,7 +1,7 @@
 """Codes counted without being unpacked: a warp sums its ones of a set of planes, and adds them by an atomic.
 
-A set's planes are combined anew for each set, where the CPU keeps the masks of all sets: 255 masks find no room in
-registers, and words that are read again come from L1.
+Planes are combined again for each set, while the CPU keeps the masks of all sets: 255 masks do not fit in registers,
+and words that are read again come from L1.
 """
 
 import numpy as np

@@ -18,7 +18,7 @@ UNITS = {
     "bmma": "products of integers on binary tensor cores, where they fill one",
     "wgmma": "products of integers on binary tensor cores, four warps at once where windows are long",
 }
-_BMMA = (8, 0), (10, 0)  # the first compute capability, and the first behind
+_BMMA = (8, 0), (10, 0)  # the first compute capability, and the first after the last
 _WGMMA = (9, 0)
 _ROWS, _WORDS = 16, 4  # of one instruction
 # Words of a window from which `wgmma` wins, on an H200 (docs/measurements/gpu.md): 64 words 1.24 to 2.4 times, 36 words

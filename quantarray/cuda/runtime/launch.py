@@ -1,6 +1,6 @@
-"""Launch kernels and move their constants to the device: the one place that decides either.
+"""Launch kernels and move their constants to the device: the only place that does either.
 
-Kernels take arrays that lie in GPU memory, CuPy's or Numba's; others with `__cuda_array_interface__` go through `array`
+Kernels take arrays in GPU memory, CuPy's or Numba's; others with `__cuda_array_interface__` go through `array`
 first. In Numba's simulator they are NumPy arrays. Only small host arrays, those of a `Plan`, a `Finish` or a table, are
 moved, once each, by `resident`.
 """
@@ -112,7 +112,7 @@ def _argument(a):
 
 
 def rows_by_halves(rows, halves, each=1):
-    """(grid, block) in which a warp takes one half-word of a row at a time: warps lie along x, rows along y.
+    """(grid, block) in which a warp takes one half-word of a row at a time: warps are along x, rows along y.
 
     A short row does not fill a block, which then takes several rows. A warp strides over up to `each` rows where there
     are blocks enough for the whole GPU.
@@ -125,7 +125,7 @@ def rows_by_halves(rows, halves, each=1):
 
 
 def rows_by_items(rows, items):
-    """(grid, block) with a thread for each item of a row: items lie along x, rows along y.
+    """(grid, block) with a thread for each item of a row: items are along x, rows along y.
 
     Short rows share a block, but a warp's threads have neighbouring items as far as there are any.
     """
@@ -158,7 +158,7 @@ def array(a):
 
 
 def is_contiguous(a):
-    """True if the elements of an array of GPU memory lie in C order without gaps."""
+    """True if the elements of an array of GPU memory are in C order without gaps."""
     return a.is_c_contiguous() if hasattr(a, "is_c_contiguous") else a.flags.c_contiguous
 
 
@@ -175,7 +175,7 @@ def halves(words):
 def resident(a):
     """Return a host array on the device, moved once and kept as long as it lives; nobody may write to it meanwhile.
 
-    Small ones are kept by what they hold, many of them: those that are made anew in each call are not moved again.
+    Many small arrays are kept, by their contents: one that each call makes again is not moved again.
     """
     if not isinstance(a, np.ndarray):
         return a
@@ -246,5 +246,5 @@ def _move(a):
     if config.ENABLE_CUDASIM:
         return a
     moved = cuda.to_device(np.ascontiguousarray(a))
-    cuda.default_stream().synchronize()  # the copy may still be under way, and kernels' streams need not wait for it
+    cuda.default_stream().synchronize()  # the copy may still be running, and kernels' streams need not wait for it
     return moved

@@ -84,7 +84,7 @@ def place_of_batch(size):
 
 @inline
 def lanes_left(length, half):
-    """Count a row's elements from this lane's of half-word `half` on, in 32 bits; zero or less behind the row."""
+    """Count a row's elements from this lane's of half-word `half` on, in 32 bits; zero or less after the row."""
     return np.int32(min(length - half * LANES - cuda.threadIdx.x % LANES, _FAR))
 
 

@@ -35,7 +35,7 @@ def run(shape, terms, left, right, *args):
 
 @cache
 def _kernel(tile, form):
-    """Multiply a stage while the others, `ahead` of them, are on their way. See `stages.Form`."""
+    """Multiply a stage while `ahead` others are being copied. See `stages.Form`."""
     depth, size, all_blocks, single = tile.stages, tile.pixels, tile.all_blocks, form.single
     rows, wide, ahead, pending = tile.rows, tile.columns, depth - 1, depth - 2
     of_pixels, of_stage = size * WORDS, size * WORDS + WORDS * fragments.width(tile)

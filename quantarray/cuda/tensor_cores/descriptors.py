@@ -1,7 +1,7 @@
 """The steps that `wgmma` alone takes: stages of rows of 128 bytes, swizzled as descriptors say, and their products.
 
-A row has 16 words of a pixel or of a channel. Its chunk c of 16 bytes lies where chunk c ^ (row % 8) would: then the
-same chunk of 8 rows, which a product reads at once, lies in all 32 banks, as the 8 chunks of a row do.
+A row has 16 words of a pixel or of a channel. Its chunk c of 16 bytes is stored at place c ^ (row % 8): then the same
+chunk of 8 rows, which a product reads at once, covers all 32 banks, as the 8 chunks of a row do.
 """
 
 from functools import cache

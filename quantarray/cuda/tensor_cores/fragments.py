@@ -1,4 +1,4 @@
-"""The steps that `bmma` alone takes: how a stage lies in shared memory, and what multiplies it by fragments."""
+"""The steps that `bmma` alone takes: the layout of a stage in shared memory, and its product by fragments."""
 
 from functools import cache
 
@@ -9,7 +9,7 @@ from ..runtime.launch import LANES, inline
 from . import ptx
 from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment
 
-PAD = 8  # words behind those of all channels: two neighbouring words of 8 channels then lie in different banks
+PAD = 8  # words after those of all channels: two neighbouring words of 8 channels are then in different banks
 
 
 def width(tile):
@@ -19,7 +19,7 @@ def width(tile):
 
 @inline
 def swizzled(pixel, word):
-    """Return the place of a word of a pixel: pairs of words change places, so that 8 pixels lie in different banks."""
+    """Return the place of a word of a pixel: pairs of words change places, so that 8 pixels are in different banks."""
     return word ^ ((pixel >> 1) & 2)
 
 
@@ -69,7 +69,7 @@ def multiplier(tile, along):
 
     @inline
     def multiply(held, a, b, count, sums, ones):
-        """Add a stage's products to `sums`: pixels' words lie from held[a] on, weights' from held[b] on."""
+        """Add a stage's products to `sums`: pixels' words begin at held[a], weights' at held[b]."""
         lane, warp = cuda.threadIdx.x, cuda.threadIdx.y
         g, t = place_in_fragment()
         x = cuda.local.array((rows, 4), np.uint32)
@@ -81,7 +81,7 @@ def multiplier(tile, along):
             for r in range(rows):
                 for i in range(4):
                     ones[r, i % SIDES] += cuda.popc(x[r, i])
-        # Half-words t and 4 + t of the stage: word t // 2, and the second behind it
+        # Half-words t and 4 + t of the stage: word t // 2, and the second after it
         b = (b + (t >> 1) * row + warp % across * (columns * CHANNELS) + g) * 2 + (t & 1)
         for n in range(columns):
             b0 = ptx.read_half(held, b + n * (2 * CHANNELS))

@@ -1,7 +1,7 @@
-"""Weights once more, stage by stage as `wgmma` has them in shared memory, so that one copy brings a stage.
+"""Weights in a second layout, stage by stage as `wgmma` has them in shared memory, so that one copy brings a stage.
 
 An image of a stage has, for each channel, 16 words of 64 bits in a row of 128 bytes, swizzled; channels of all blocks
-follow each other, so a tile's are one piece of memory. Words behind the contraction's last one are zeros.
+follow each other, so a tile's are one piece of memory. Words after the contraction's last one are zeros.
 """
 
 import numpy as np

@@ -80,7 +80,7 @@ def read_half(typing, array, at):
 
 @intrinsic
 def read_bytes4(typing, array, at):
-    """Read elements `at` to `at` + 3 of a uint8 array seen flat, by one load; they lie at 4 bytes."""
+    """Read elements `at` to `at` + 3 of a uint8 array seen flat, aligned to 4 bytes, by one load."""
 
     def generate(context, builder, signature, args):
         place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _BIT32.as_pointer())
@@ -91,7 +91,7 @@ def read_bytes4(typing, array, at):
 
 @intrinsic
 def read_bytes16(typing, array, at):
-    """Read elements `at` to `at` + 15 of a uint8 array seen flat as 4 words, by one load; they lie at 16 bytes."""
+    """Read elements `at` to `at` + 15 of a uint8 array seen flat as 4 words, aligned to 16 bytes, by one load."""
 
     def generate(context, builder, signature, args):
         kind = ir.VectorType(_BIT32, 4)
@@ -132,7 +132,7 @@ def write(typing, array, at, value):
 
 @intrinsic
 def write_pair(typing, array, at, first, second):
-    """Set elements `at` and `at` + 1 of an int32 array seen flat, which lie at 8 bytes, by one store."""
+    """Set elements `at` and `at` + 1 of an int32 array seen flat, aligned to 8 bytes, by one store."""
 
     def generate(context, builder, signature, args):
         array, at, first, second = args
@@ -147,7 +147,7 @@ def write_pair(typing, array, at, first, second):
 
 
 def _copy(words, cached):
-    """Make cp.async of so many words; `ca` keeps them in L1 too, the only way for less than 16 bytes.
+    """Make cp.async of so many words; `ca`, the only form for less than 16 bytes, keeps them in L1 too.
 
     copy(into, at, source, start, inside) begins to copy from `start` of global memory to element `at` of shared memory,
     both seen flat. Where it is not inside, zeros are written and nothing is read.
@@ -180,7 +180,7 @@ def pointer(context, builder, kind, array, at):
 
 @intrinsic
 def address(typing, array, at):
-    """Return where element `at` of an array lies within shared memory, in bytes."""
+    """Return the place of element `at` of an array within shared memory, in bytes."""
 
     def generate(context, builder, signature, args):
         return builder.zext(shared_address(context, builder, signature.args[0], *args), ir.IntType(64))

@@ -30,7 +30,7 @@ class Tile(NamedTuple):
     across: int  # warps along channels
     rows: int  # instructions along the pixels of a warp
     blocks: int  # of 32 channels of a warp
-    stages: int  # of the pipeline: one is multiplied, the others are on their way
+    stages: int  # of the pipeline: one is multiplied while the others are copied
 
     @property
     def warps(self):

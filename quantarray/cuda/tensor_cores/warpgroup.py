@@ -1,8 +1,8 @@
 """Instructions of a warpgroup's tensor cores (`wgmma`, compute capability 9.0 only), one PTX instruction a function.
 
-A warpgroup is four warps whose first is a multiple of four. Its products run beside the threads, which until they have
-waited must not touch the sums; and read shared memory by another way than threads do, the async proxy. As for `tensor`,
-tests put models of what the PTX manual says (9.7.15) in these functions' places.
+A warpgroup is four warps whose first is a multiple of four. Its products run beside the threads, which must not touch
+the sums until they have waited. They read shared memory through the async proxy, unlike threads. Tests replace these
+functions, like those of `tensor`, by models of the PTX manual (9.7.15).
 """
 
 from functools import cache

@@ -37,7 +37,7 @@ def run(shape, terms, left, right, *args):
 
 
 def shared_bytes(tile):
-    """Count the bytes of all stages, and of what may lie before the first multiple of 1024 bytes."""
+    """Count the bytes of all stages, and of a gap before the first multiple of 1024 bytes."""
     return 8 * DEPTH * tile.stages * (tile.pixels + tile.all_blocks * LANES) + PATTERN
 
 
@@ -100,7 +100,7 @@ def _fetcher(tile, form):
 
 @cache
 def _kernel(tile, form):
-    """Multiply a stage while the one before may still multiply and `ahead` others are on their way."""
+    """Multiply a stage while the one before may still multiply and `ahead` others are being copied."""
     depth, size, all_blocks, single = tile.stages, tile.pixels, tile.all_blocks, form.single
     rows, channels, ahead, wide = size * DEPTH, all_blocks * LANES * DEPTH, tile.stages - 2, tile.columns
     pending, along, turns = ahead - 1, form.along, windows.copies(tile, DEPTH, form.words)

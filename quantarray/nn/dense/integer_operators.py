@@ -34,7 +34,7 @@ def spread(v: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
 
 
 def _whole(x: Array, zero: Array | None, axis: int | None = None) -> Array:
-    """x minus its zero point, int64; more than one point lie along `axis`."""
+    """x minus its zero point, int64; several points are along `axis`."""
     if zero is None:
         return x.astype(np.int64)
     z = zero.astype(np.int64)

@@ -17,7 +17,7 @@ Constants = list[Array | None]
 
 
 def order_in_memory(x: Array) -> tuple[int, ...]:
-    """Return the axes of an array in the order in which they lie in memory, the one that is farthest apart first."""
+    """Return the axes of an array in order of memory, the one of the largest stride first."""
     return tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], d)))
 
 

@@ -37,7 +37,7 @@ def matmul(a: Attributes, x: Array, y: Array) -> Array:
 def conv(a: Attributes, x: Array, w: Array, bias: Array | None = None) -> Array:
     """Convolve x [n c ..] with w [o c/groups ..]; integers are summed in int64.
 
-    The result lies in memory with its channels first or last.
+    The result is stored with its channels first or last.
     """
     groups = a.get("group", 1)
     if x.shape[1] != w.shape[1] * groups or len(w) % groups or (bias is not None and bias.shape != (len(w),)):

@@ -1,7 +1,7 @@
 """Places of the boxes of a drawing: a rank from top to bottom, and a lane from left to right.
 
-The longest path lies straight in lane 0. Branches, and edges that pass boxes, take lanes beside it, short ones first,
-so that a shortcut is drawn as a line or a column beside what it skips.
+The longest path is straight in lane 0. Branches, and edges that pass boxes, take lanes beside it, short ones first, so
+that a shortcut is drawn as a line or a column beside what it skips.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-Edge = tuple[int, int]  # box, and a box behind it
+Edge = tuple[int, int]  # box, and a box below it
 
 
 class Places(NamedTuple):
@@ -22,36 +22,36 @@ class Places(NamedTuple):
 
 
 def place(boxes: int, edges: Iterable[Edge]) -> Places:
-    """Put boxes 0 .. boxes - 1, each behind those from which it has an edge.
+    """Put boxes 0 .. boxes - 1, each below those from which it has an edge.
 
     >>> place(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
     Places(ranks=[0, 1, 2, 3], lanes=[0, 0, 0, 0], routes={(0, 1): 0, (1, 2): 0, (2, 3): 0, (0, 3): 1})
     """
     edges = list(dict.fromkeys(edges))
     before: list[list[int]] = [[] for _ in range(boxes)]
-    behind: list[list[int]] = [[] for _ in range(boxes)]
+    below: list[list[int]] = [[] for _ in range(boxes)]
     for a, b in edges:
         before[b].append(a)
-        behind[a].append(b)
+        below[a].append(b)
     ranks, heights = [0] * boxes, [0] * boxes
     for b in range(boxes):
         ranks[b] = max((ranks[a] + 1 for a in before[b]), default=0)
     for a in reversed(range(boxes)):
-        heights[a] = max((heights[b] + 1 for b in behind[a]), default=0)
-    for a in reversed(range(boxes)):  # what nothing precedes, such as a second input, stands where it is needed
-        if not before[a] and behind[a]:
-            ranks[a] = min(ranks[b] for b in behind[a]) - 1
-    lanes, routes = _lanes(_chains(behind, ranks, heights), before, behind, ranks)
+        heights[a] = max((heights[b] + 1 for b in below[a]), default=0)
+    for a in reversed(range(boxes)):  # a box without others above, such as a second input, goes where it is needed
+        if not before[a] and below[a]:
+            ranks[a] = min(ranks[b] for b in below[a]) - 1
+    lanes, routes = _lanes(_chains(below, ranks, heights), before, below, ranks)
     spans = sorted((ranks[b] - ranks[a], a, b) for a, b in edges if (a, b) not in routes and ranks[b] - ranks[a] > 1)
     for _, a, b in spans:
         routes[a, b] = lanes.first_free(ranks[a] + 1, ranks[b] - 1)
     return Places(ranks, lanes.of, {(a, b): routes.get((a, b), lanes.of[b]) for a, b in edges})
 
 
-def _chains(behind: list[list[int]], ranks: list[int], heights: list[int]) -> list[list[int]]:
+def _chains(below: list[list[int]], ranks: list[int], heights: list[int]) -> list[list[int]]:
     """Divide the boxes into paths; the first is the longest of all, from top to bottom."""
-    chains, seen = [], [False] * len(behind)
-    for first in sorted(range(len(behind)), key=lambda a: (-heights[a], ranks[a])):
+    chains, seen = [], [False] * len(below)
+    for first in sorted(range(len(below)), key=lambda a: (-heights[a], ranks[a])):
         if seen[first]:
             continue
         chain: list[int] = []
@@ -59,7 +59,7 @@ def _chains(behind: list[list[int]], ranks: list[int], heights: list[int]) -> li
         while at is not None:
             chain.append(at)
             seen[at] = True
-            at = min((b for b in behind[at] if not seen[b]), key=lambda b: (-heights[b], b), default=None)
+            at = min((b for b in below[at] if not seen[b]), key=lambda b: (-heights[b], b), default=None)
         chains.append(chain)
     return chains
 
@@ -82,7 +82,7 @@ class _Lanes:
 
 
 def _lanes(
-    chains: list[list[int]], before: list[list[int]], behind: list[list[int]], ranks: list[int]
+    chains: list[list[int]], before: list[list[int]], below: list[list[int]], ranks: list[int]
 ) -> tuple[_Lanes, dict[Edge, int]]:
     """Return the lanes of boxes, and of the edges within chains and at their ends, which share the chain's lane."""
     lanes, routes = _Lanes(len(ranks)), {}
@@ -93,7 +93,7 @@ def _lanes(
     for chain in [chains[0], *sorted(chains[1:], key=length)] if chains else []:
         first, last = chain[0], chain[-1]
         entry = max(before[first], key=lambda a: ranks[a], default=None)
-        leave = min(behind[last], key=lambda b: ranks[b], default=None)
+        leave = min(below[last], key=lambda b: ranks[b], default=None)
         top = ranks[first] if entry is None else ranks[entry] + 1
         bottom = ranks[last] if leave is None else ranks[leave] - 1
         lane = lanes.first_free(top, bottom)

@@ -1,7 +1,7 @@
 """A drawing of a network as SVG.
 
-Boxes carry their own colour behind their text, and all else is a grey that is readable on white and on black: the file
-looks right on any page, without knowing its theme.
+Boxes have their own background, and all else is a grey that is readable on white and on black: the file looks right on
+any page, without knowing its theme.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A network as boxes and edges: a title, a line on the whole, and edges from a box to one behind it."""
+    """A network as boxes and edges: a title, a line on the whole, and edges from a box to one below it."""
 
     title: str
     note: str

@@ -10,7 +10,7 @@ from ..graph import Graph
 from .parameters import Parameters
 from .recipe import Recipe
 
-# Of each hidden convolution: outputs, and stride of the 2x2 max pool behind it, 0 without one
+# Of each hidden convolution: outputs, and stride of the 2x2 max pool after it, 0 without one
 _HIDDEN = ((64, 2), (64, 2), (128, 2), (256, 2), (512, 1), (512, 0), (512, 0))
 _FIRST, _STRIDE = 16, 32
 

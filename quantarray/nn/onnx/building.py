@@ -242,7 +242,7 @@ class Builder:
         return Tensor(x.shape, np.dtype(dtype), source, tail)
 
     def encode_pooled(self) -> None:
-        """Encode values behind a pool where they are computed anyway, as for a shortcut, in place of all before it."""
+        """Encode values after a pool instead of all before it, where they are computed anyway, as for a shortcut."""
         for names, x, last, levels, moved in self._encoded:
             if id(x) not in self._dense or x.dtype != np.float32:
                 continue
@@ -264,7 +264,7 @@ class Builder:
             if link.op == "MaxPool":
                 after = (*x.chain[i + 1 :], last)
                 plain = packed_pool(link.attributes, shape) is None
-                if plain and any(way is None or (way < 0).any() for way in map(direction, after)):
+                if plain and any(sign is None or (sign < 0).any() for sign in map(direction, after)):
                     return None  # the smallest codes of a window that packed pools do not have
                 shape = dense.SHAPE["MaxPool"](link.attributes, [shape], [])[0]
         if not x.source.whole and (x.source.dtype != np.float32 or not few):

@@ -1,4 +1,4 @@
-"""Chains of functions that are monotone in each channel, folded with the quantiser behind them into thresholds."""
+"""Chains of functions that are monotone in each channel, folded with the quantiser after them into thresholds."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def falling(after: Sequence[Link], channels: int) -> Array | None:
     """bool[channels]: those whose value falls by the functions after a pool; None where there are none."""
     total = np.ones((), int)
     for link in after:
-        way = direction(link)
-        assert way is not None
-        total = total * way
+        sign = direction(link)
+        assert sign is not None
+        total = total * sign
     down = np.broadcast_to((total < 0).reshape(-1), channels)
     return down.copy() if down.any() else None
 
@@ -139,11 +139,11 @@ def _rising(chain: tuple[Link, ...], ndim: int) -> tuple[Array | None, int]:
     """
     total, pooled, varying = np.ones((), int), False, set()
     for link in chain:
-        way = direction(link)
-        if way is None:
+        sign = direction(link)
+        if sign is None:
             return None, 0
         pooled = pooled or link.op == "MaxPool"
-        total = total * way
+        total = total * sign
         for shape in _shapes(link, ndim):
             if len(shape) > ndim:
                 return None, 0

@@ -94,8 +94,8 @@ def _pooled_codes(
 
 
 def sums_pooled(nodes: list[Node], constants: Mapping[str, Any], outputs: list[str]) -> list[Node]:
-    """Bring thresholds of a product behind the pool of its codes again: the inverse of `finished`, for pools of which
-    some channels fall, which ONNX does not have.
+    """Move thresholds of a product back to after the pool of its codes: the inverse of `finished`, for pools with
+    falling channels, which ONNX does not have.
     """
     uses = Counter(name for node in nodes for name in node.inputs)
     makers = {node.outputs[0]: i for i, node in enumerate(nodes)}
@@ -147,14 +147,14 @@ def _fused(nodes: list[Node], outputs: list[str]) -> list[Node]:
                 fused[at] = replace(product, inputs=taken, outputs=names, attributes=how)
                 gone.add(i)
             continue
-        taken = (*product.inputs[:2], node.inputs[1], *product.inputs[3:])  # levels of x stay behind
+        taken = (*product.inputs[:2], node.inputs[1], *product.inputs[3:])  # without the levels of x
         fused[at] = replace(product, inputs=taken, outputs=node.outputs, source=product.source)
         gone.add(i)
     return [node for i, node in enumerate(fused) if i not in gone]
 
 
 def _padded(nodes: list[Node], outputs: list[str]) -> list[Node]:
-    """Merge pads of codes into the convolution behind them, if nothing else reads them: it pads by itself."""
+    """Merge pads of codes into the convolution after them, if nothing else reads them: it pads by itself."""
     uses = Counter(name for node in nodes for name in node.inputs)
     pads = {n.outputs[0]: n for n in nodes if n.op == "pad" and uses[n.outputs[0]] == 1 and n.outputs[0] not in outputs}
     merged, gone = [], set()

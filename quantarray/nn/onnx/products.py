@@ -28,7 +28,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(w: Operand, axis: int) -> Weights | None:
-    """Return integers and scale of constant weights whose outputs lie on `axis`; None if they have none."""
+    """Return integers and scale of constant weights whose outputs are on `axis`; None if they have none."""
     if not isinstance(w, Constant):
         return None
     whole, scale = w.integers, w.scale

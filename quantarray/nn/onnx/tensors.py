@@ -69,7 +69,7 @@ def array_of(proto: Any) -> Array:
     if min(shape, default=0) < 0 or len(shape) > 16:
         raise Refused(f"a tensor of shape {shape}")
     if proto.data_location == 1 or proto.external_data:
-        raise Refused("its data lie in another file; write the model as one file")
+        raise Refused("its data is in another file; write the model as one file")
     count, bits = math.prod(shape), _TYPES[proto.data_type][1]
     if proto.HasField("raw_data"):
         held, needed = len(proto.raw_data), -(-count * bits // 8)

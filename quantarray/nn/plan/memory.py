@@ -1,4 +1,4 @@
-"""Plan the memory of recorded launches: which results need some, for how long, and where it lies."""
+"""Plan the memory of recorded launches: which results need some, for how long, and where."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ class Block:
         return (-(-self.owner.nbytes // _LINE) + 1) * _LINE
 
 
-def blocks_of(launches: list[Launched], others: list[Launched], read_behind: Sequence[Array]) -> dict[int, Block]:
-    """Find the memory that launches write, by the id of its owner; `read_behind` is read after the last of them.
+def blocks_of(launches: list[Launched], others: list[Launched], read_after: Sequence[Array]) -> dict[int, Block]:
+    """Find the memory that launches write, by the id of its owner; `read_after` is read after the last of them.
 
-    `others` is a recording of the same launches on other elements, whose memory is still held: what both have is no
-    result of a launch. What no launch changed stays where it is, such as constants that are made for each call. Memory
-    that was zero before both is cleared before each call; a copy of zeros, of which the other is none, is not.
+    `others` is a recording of the same launches on other elements, whose memory is still held: arrays that both have
+    are no results of a launch. Arrays that no launch changed stay where they are, such as constants that are made for
+    each call. Memory that was zero before both is cleared before each call; memory that was zero before only one of
+    them is not.
     """
     last, blocks = len(launches), dict[int, Block]()
     for i, (launch, other) in enumerate(zip(launches, others, strict=True)):
@@ -52,14 +53,14 @@ def blocks_of(launches: list[Launched], others: list[Launched], read_behind: Seq
                 # One may have got the memory of an earlier call with the same results
                 if cleared or launch.changed(owner) or other.changed(root(b)):
                     blocks[id(owner)] = Block(owner, i, i, cleared)
-    for a in read_behind:
+    for a in read_after:
         if id(root(a)) in blocks:
             blocks[id(root(a))].last = last
     return blocks
 
 
 def place(blocks: list[Block]) -> int:
-    """Compute where blocks lie, so that those in use at the same time do not overlap; return the bytes of all.
+    """Lay out blocks so that those in use at the same time do not overlap; return the bytes of all.
 
     The largest first, in order of their use, each at the first gap that is large enough.
     """
@@ -76,17 +77,17 @@ def place(blocks: list[Block]) -> int:
 
 
 class Memory:
-    """A plan's bytes, and the arrays in it that stand for those of a recording."""
+    """A plan's bytes, and the arrays in it that replace those of a recording."""
 
     def __init__(self, blocks: dict[int, Block], inputs: Sequence[Array]) -> None:
-        """Plan memory for blocks, and for arrays in the place of `inputs`."""
+        """Plan memory for blocks, and for arrays that replace `inputs`."""
         self._blocks, self.inputs = blocks, [np.empty_like(a, order="K") for a in inputs]
         self._taken = {id(root(a)): memory for a, memory in zip(inputs, self.inputs, strict=True)}
         size = place(list(blocks.values()))
         self.bytes = _lines(size)
 
     def array(self, a: Array, writable: bool | None = None) -> Array:
-        """Return the array that stands for `a`: in the plan's memory, or itself where it is a constant."""
+        """Return the array that replaces `a`: in the plan's memory, or `a` itself if it is a constant."""
         owner = root(a)
         if id(owner) in self._taken:
             moved = _at(self._taken[id(owner)], address(a) - address(owner), a)
@@ -102,7 +103,7 @@ class Memory:
         return moved
 
     def arguments(self, launch: Launched) -> Any:
-        """Return a launch's arguments with the arrays that stand for theirs, writable where theirs were."""
+        """Return a launch's arguments with their arrays replaced, by writable ones where theirs were."""
         writable = iter(launch.writable)
         return replaced(launch.arguments, lambda a: self.array(a, next(writable)))
 

@@ -167,8 +167,8 @@ def compiled(function: Function, inputs: Sequence[Any]) -> Compiled | None:
     if runs is None:
         return None
     first, second = runs
-    read_behind = [*map(elements, first.results), *first.notes]
-    blocks = blocks_of(first.launches, second.launches, read_behind)
+    read_after = [*map(elements, first.results), *first.notes]
+    blocks = blocks_of(first.launches, second.launches, read_after)
     taken = [elements(x) for x in first.inputs]
     for a in taken:  # not cleared before each launch, though one may be all zero, as an image to warm up with is
         blocks.pop(id(root(a)), None)

@@ -107,8 +107,8 @@ class Prepared:
     memory; later ones launch the same on other elements without Python in between. Layers that do more than launch
     kernels run as always, between two compiled parts; `summary` says which.
 
-    Any threads may call it, each with a plan and memory for it alone, for the last forms of its inputs. With
-    `reuse=True` results lie in a plan's memory, and the next call of the thread overwrites them.
+    Any threads may call it; each has its own plans and memory, for the last forms of its inputs. With `reuse=True`
+    results are in a plan's memory, and the next call of the thread overwrites them.
 
     >>> import quantarray as qa, numpy as np
     >>> w = qa.encode(np.ones((64, 64), int), values=(-1, 1))

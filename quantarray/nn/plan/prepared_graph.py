@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
 
 class _View(NamedTuple):
-    """Keep the order of axes in which a dense array lies in C order; None for a packed one."""
+    """Keep the order of axes in which a dense array is C-contiguous; None for a packed one."""
 
     order: tuple[int, ...] | None
 
@@ -87,8 +87,8 @@ class Segment:
     ) -> None:  # fmt: skip
         """Compile steps, if `launching`, for the values that they take, of which `initial` has the graph's constants.
 
-        wanted: places of values that are needed behind them. fixed: of those whose order in memory kernels gave them;
-        other images are copied with their channels last.
+        wanted: places of values that are needed after them. fixed: of those whose order in memory kernels chose; other
+        images are copied with their channels last.
         """
         self.steps, self._initial = tuple(steps), initial
         results = {at for step in steps for at in step.results}
@@ -105,7 +105,7 @@ class Segment:
         return [view.laid(values[at]) for at, view in zip(self._taken, self._views, strict=True)]
 
     def gives_views(self, values: list[Any]) -> bool:
-        """Return True if all results lie in the memory of what the steps take."""
+        """Return True if all results are views of what the steps take."""
         inputs = self._inputs(values)
         owners = {id(root(elements(x))) for x in inputs}
         try:
@@ -122,7 +122,7 @@ class Segment:
         return tuple([values[at] for at in self._given])
 
     def __call__(self, values: list[Any]) -> None:
-        """Compute what is needed behind the steps, in memory that the next call overwrites."""
+        """Compute what is needed after the steps, in memory that the next call overwrites."""
         if self.call is not None:
             inputs = self._inputs(values)
             results = self.call(inputs, reuse=True) if tuple(map(form, inputs)) == self.call.forms else None
@@ -178,7 +178,7 @@ class Plan:
             self._busy = False
 
     def _own(self, x: Any) -> Any:
-        """Return an output that no later call overwrites: a copy if it lies in the plan's memory."""
+        """Return an output that no later call overwrites: a copy if it is in the plan's memory."""
         memory = elements(x)
         return like(x, memory.copy("K")) if id(root(memory)) in self._memories else x
 
@@ -285,8 +285,8 @@ class PreparedGraph:
     memory; later ones launch the same on other elements, without Python between two operations. What runs in NumPy runs
     as always, between two compiled calls, and what depends on constants alone is kept; `summary` says which is which.
 
-    Any threads may call it, each with a plan and memory for it alone, for the last forms of its inputs. With
-    `reuse=True` outputs may lie in a plan's memory, and the next call of the thread overwrites them.
+    Any threads may call it; each has its own plans and memory, for the last forms of its inputs. With `reuse=True`
+    outputs may be in a plan's memory, and the next call of the thread overwrites them.
     """
 
     def __init__(self, graph: Graph, reuse: bool) -> None:

@@ -56,7 +56,7 @@ class Choices:
         return Call("fake_quantize_per_tensor_affine", "", fake, (x, top / high, 0, low, high), {}, (result,), path)
 
     def weight(self, w: Array, axis: int) -> Constant:
-        """Return weights as integers times a scale for each output, which lies on `axis`."""
+        """Return weights as integers times a scale for each output, along `axis`."""
         others = tuple(i for i in range(w.ndim) if i != axis)
         wide = w.astype(np.float64)
         if self.weights == 1:

@@ -133,7 +133,7 @@ class Conversion:
         self._settled.pop(var.index, None)
 
     def added(self, var: Var, x: Tensor, call: Call) -> None:
-        """Set a variable to a function of a tensor: the call, whose first argument stands for the tensor."""
+        """Set a variable to a function of a tensor: the call, whose first argument is the tensor."""
         self.functions[var.index] = Function(x, call.args[0], (call,), var)
 
     def variable(self, tensor: Any, depends: bool) -> Var:
@@ -217,7 +217,7 @@ class Conversion:
         if isinstance(grid, grids.Uneven) and not _packs(grid):
             return None
         if isinstance(grid, grids.Grid) and grid.high - grid.low >= PACKED_LEVELS and source.dtype == np.float32:
-            other = grids.uneven_of(probe.y)  # few levels far apart, which lie on a fine grid too
+            other = grids.uneven_of(probe.y)  # few levels far apart, which are on a fine grid too
             grid = other if other is not None and len(other.values) <= PACKED_LEVELS else grid
         few = source.dtype == np.float32 and (isinstance(grid, grids.Uneven) or grid.high - grid.low < PACKED_LEVELS)
         folds = (source.whole or few) and probe.pools_codes()
@@ -243,7 +243,7 @@ class Conversion:
         return self._codes(f, folded, probe.axis)
 
     def _cut(self, f: Function, var: Var) -> Tensor | None:
-        """Fold the end of a function that turns, behind the first value from which on it does not turn."""
+        """Fold the end of a function that turns, from the first value after which it does not turn."""
         for middle, end in [] if f.reshapes else f.cuts():
             if dtype_of(middle.out) != np.float32 or middle.pools != f.pools:
                 continue

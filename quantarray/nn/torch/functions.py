@@ -88,7 +88,7 @@ class Function:
         return [c for c in self.calls if c.op == RESHAPE]
 
     def split(self) -> tuple[Function, Call, tuple[Call, ...]]:
-        """Return the part before the first reshape, the reshape, and the calls behind it."""
+        """Return the part before the first reshape, the reshape, and the calls after it."""
         at = next(i for i, c in enumerate(self.calls) if c.op == RESHAPE)
         call = self.calls[at]
         return replace(self, calls=self.calls[:at], out=call.args[0]), call, self.calls[at + 1 :]
@@ -163,7 +163,7 @@ class Function:
     def varying(self) -> int | None:
         """Return the axis of channels that constants differ along, -1 if along none, None if along several.
 
-        Behind a reshape only constants of one number are known to fit the base.
+        After a reshape only constants of one number are known to fit the base.
         """
         if self.reshapes and any(math.prod(v.shape) > 1 for c in self.split()[2] for v in _vars_of(c) if not v.depends):
             return None

@@ -50,8 +50,8 @@ class Uneven(NamedTuple):
         return np.asarray(order[np.searchsorted((rising[1:] + rising[:-1]) / 2, a.astype(np.float64))])
 
     def levels(self) -> tuple[tuple[int, ...], Array]:
-        """Return the place that each code stands for, and the number at each place; codes are sums of a basis if such
-        sums are all the numbers.
+        """Return the place that each code means, and the number at each place; codes are sums of a basis if such sums
+        are all the numbers.
         """
         basis = self.basis
         if basis is None:
@@ -106,7 +106,7 @@ def grid_of(values: Array) -> Grid | None:
 
 
 def _of_few(levels: Array, top: float) -> Grid | None:
-    """Return the grid of few levels that lie far apart, as the 9 weights of 8 bits of a depthwise 3x3 window do.
+    """Return the grid of few levels that are far apart, as the 9 weights of 8 bits of a depthwise 3x3 window do.
 
     With fewer than three levels beside 0, one in 30 pairs of floats would be on a grid by chance.
     """

@@ -70,7 +70,7 @@ def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantiz
 
 
 def _on_cpu(module: torch.nn.Module) -> torch.nn.Module:
-    """Return the module, or a copy of one that lies on a GPU."""
+    """Return the module, or a copy on the CPU of one that is on a GPU."""
     held = chain(module.parameters(), module.buffers())
     return copy.deepcopy(module).cpu() if any(tensor.is_cuda for tensor in held) else module
 

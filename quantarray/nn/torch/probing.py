@@ -59,7 +59,7 @@ class Probe:
         return np.asarray(np.broadcast_to(y, self.shaped(x).shape)).reshape(len(x), self.channels)
 
     def refine(self) -> None:
-        """Add values at even distances between the ends of what changes, where levels lie close."""
+        """Add values at even distances between the ends of what changes, where levels are close."""
         x, y, source = self.x, self.y, self.function.base.source
         if self._refined or x.ndim > 1 or (source.whole and len(x) > source.bounds[1] - source.bounds[0]):
             return

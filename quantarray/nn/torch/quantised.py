@@ -91,7 +91,7 @@ def _affine(x: Tensor, factor: Any, offset: Any) -> Tensor:
 
 
 def _store(c: Conversion, var: Var, steps: Tensor, relu: bool = False) -> None:
-    """Set a variable to the codes clip(rint(steps)), its zero point included; from it upwards behind a ReLU."""
+    """Set a variable to the codes clip(rint(steps)), its zero point included; from it upwards after a ReLU."""
     codes = _codes(var)
     low = max(codes.low, codes.zero) if relu else codes.low
     attributes = {"low": low, "high": codes.high, "to": "int64"}

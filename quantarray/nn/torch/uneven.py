@@ -58,7 +58,7 @@ def convolution(b: Builder, step: Step, x: Operand, w: Right, shape: Shape) -> T
 
 
 def right_of(w: Constant, axis: int, whole: Weights | None) -> Right:
-    """Return constant weights whose outputs lie on `axis`."""
+    """Return constant weights whose outputs are on `axis`."""
     return Right(np.moveaxis(w.value, axis, 0), whole, 1)
 
 

@@ -130,7 +130,7 @@ def coefficients(table: Array) -> Array:
 def fold(f: Field, axes: tuple[int, ...], group: int | None, jobs: Sequence[Job]) -> list[Array]:
     """Return the results of jobs over some axes, [kept axes in order]; one pass over the words serves them all.
 
-    Counts are made where the words lie; what is made of them, which is as small as the results, on the CPU.
+    Counts are made on the words' device; the rest, which is as small as the results, on the CPU.
     """
     if 0 in f.shape:
         left = tuple(n for d, n in enumerate(f.shape) if d not in axes)
@@ -159,7 +159,7 @@ class _Plan:
         self.field, self.jobs = f, jobs
         self.length = f.shape[f.axis]
         planes = sum(len(w) for w in f.operands)
-        self.most = max(1, _WORDS // planes)  # decides where variances are joined: the same wherever words lie
+        self.most = max(1, _WORDS // planes)  # decides where variances are joined: the same on all devices
         self.at_once = self.most if f.device == "cpu" else max(1, _GPU_WORDS // planes)
         self.lanes = f.axis not in axes
         varies = {d for job in jobs for d in range(len(f.shape)) if job.table.shape[1 + d] > 1}

@@ -22,7 +22,7 @@ _REVERSED = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.ui
 
 @created
 def pack_bits(x: Any, axis: int = -1) -> QuantArray:
-    """x != 0 as a uint1 array, as np.packbits takes bools and integers. One order of bits lies in words.
+    """x != 0 as a uint1 array, as np.packbits takes bools and integers. Words have one order of bits.
 
     Raises TypeError for floats; `from_packbits` and `to_packbits` know both orders of bits in bytes.
 
@@ -52,8 +52,8 @@ def unpack_bits(q: QuantArray) -> Array:
 def from_packbits(data: Any, shape: int | tuple[int, ...], axis: int = -1, bitorder: BitOrder = "big") -> QuantArray:
     """Return the uint1 array whose `np.packbits(values, axis, bitorder)` are these bytes.
 
-    data: uint8, `shape` with ceil(n / 8) in place of the length n of the packed axis, or an object with a buffer of
-    as many bytes in C order. Bits behind the n-th are ignored. Bytes of np.packbits without an axis are one run of
+    data: uint8, `shape` with ceil(n / 8) instead of the length n of the packed axis, or an object with a buffer of
+    as many bytes in C order. Bits after the n-th are ignored. Bytes of np.packbits without an axis are one run of
     bits: `from_packbits(data, size).reshape(shape)`.
 
     >>> import quantarray as qa, numpy as np

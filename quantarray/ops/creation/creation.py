@@ -83,7 +83,7 @@ def from_words(
 ) -> QuantArray:
     """Take packed words, which are copied: uint64 [bits, *outer, word], bit i % 64 of word i // 64 is element i.
 
-    Raises ValueError where the shape is another, where bits behind the last element are not zero, or where a code
+    Raises ValueError if the shape does not fit the words, if bits after the last element are not zero, or if a code
     is beyond the dtype's levels.
 
     >>> import quantarray as qa, numpy as np
@@ -115,7 +115,7 @@ def encode(x: Any, values: Any = None, axis: int = -1) -> QuantArray:
 
     values: a dtype of integer levels, or the integers; levels are in ascending order unless a dtype or a sequence
     says otherwise (sets and ranges are sorted). Bools need none: they are uint1.
-    Raises ValueError with the first element that is not among the values. An array on a GPU is packed where it lies.
+    Raises ValueError with the first element that is not among the values. An array on a GPU is packed there.
 
     >>> import quantarray as qa
     >>> qa.encode([[1, 0, -1]], values=(-1, 0, 1)).dtype

@@ -52,7 +52,7 @@ def _same_law(p: QuantArray, q: QuantArray) -> bool:
 
 
 def _repeats(p: QuantArray) -> bool:
-    """True where two codes may stand for the same value."""
+    """True if two codes may have the same value."""
     return not p.dtype.is_integer or p.scale is not None
 
 
@@ -203,7 +203,7 @@ def where(mask: QuantArray, a: QuantArray | Values, b: QuantArray | Values) -> Q
 
 
 def _where_real(op: str, mask: QuantArray, a: QuantArray, b: QuantArray) -> QuantArray:
-    """Join both arrays' levels to a table: codes of a, and behind them those of b."""
+    """Join both arrays' levels to a table: codes of a, followed by those of b."""
     group, count = common_group(a, b), a.dtype.n_levels + b.dtype.n_levels
     _check_count(op, count)
     both = levels_of(op, a, group), levels_of(op, b, group)

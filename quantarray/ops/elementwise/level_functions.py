@@ -142,7 +142,7 @@ def pow(a: QuantArray | Values, b: QuantArray | Values) -> QuantArray:
 
 
 def round(q: QuantArray, decimals: int = 0) -> QuantArray:
-    """Round levels to `decimals` digits behind the point, halves to even; integer levels are left alone.
+    """Round levels to `decimals` digits after the point, halves to even; integer levels do not change.
 
     >>> import quantarray as qa
     >>> qa.round(qa.from_codes([0, 1, 3], qa.uniform(2), scale=0.5)).dequantize()

@@ -137,7 +137,7 @@ def shift(q: QuantArray, n: int, axis: int = -1) -> QuantArray:
 
 def _shift_rows(words: Any, places: int, out: Any) -> None:
     """Move the bits of each row by some places, up or down; what moves past the last word or the first is lost."""
-    if places < 0:  # the mirrored recipe: rows from the end, and shifts of words the other way
+    if places < 0:  # mirrored: rows from the end, and words shifted in the other direction
         words, out = words[..., ::-1], out[..., ::-1]
     up, down = (np.left_shift, np.right_shift) if places >= 0 else (np.right_shift, np.left_shift)
     whole, rest = divmod(abs(places), 64)

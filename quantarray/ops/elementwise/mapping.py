@@ -20,7 +20,7 @@ def map(f: Callable[[Array], Any], q: QuantArray) -> QuantArray:
     """f of every element, evaluated once a level: f(q.dequantize()) in as many bits, or fewer.
 
     f takes an array of levels and returns one of the same shape, element by element: int64 levels where they are
-    exact integers, else float32 with the axes of q behind the first. Floats give a `table` of the same words,
+    exact integers, else float32 with the axes of q after the first. Floats give a `table` of the same words,
     rounded to float32; integers an integer dtype, equal ones merged; bools uint1. It is called for levels that do not
     occur too. Raises ValueError where it gives NaN, an infinity, or another shape.
 

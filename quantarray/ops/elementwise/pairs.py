@@ -13,19 +13,19 @@ from ..manipulation.views import broadcast_to
 
 
 def aligned(op: str, **arrays: QuantArray) -> tuple[QuantArray, ...]:
-    """Broadcast the arrays to one shape, as NumPy does; they lie on one device and have one packed axis.
+    """Broadcast the arrays to one shape, as NumPy does; they must have one device and one packed axis.
 
     Axes are counted from the last, as broadcasting does. No word of an unpacked axis is copied.
     """
     common_device(op, **arrays)
     named = " and ".join(arrays)
-    behind = {q.ndim - q.axis for q in arrays.values()}
+    packed = {q.ndim - q.axis for q in arrays.values()}
     try:
         shape = np.broadcast_shapes(*(q.shape for q in arrays.values()))
     except ValueError:
         shapes = " and ".join(str(q.shape) for q in arrays.values())
         raise ValueError(f"{op}: {named} must have shapes that broadcast to one, got {shapes}") from None
-    if len(behind) > 1:
+    if len(packed) > 1:
         axes = " and ".join(f"axis {q.axis} of {q.shape}" for q in arrays.values())
         raise ValueError(f"{op}: {named} must be packed on the same axis, got {axes}; repack(q, axis) changes it")
     return tuple(q if q.shape == shape else broadcast_to(q, shape) for q in arrays.values())

@@ -24,8 +24,8 @@ from ..statistical.reductions import axes as reduced_axes
 from ..statistical.reductions import exact, restored
 from ..words.level_tables import levels
 
-# Of two operands whose levels are uneven. Over the packed axis, where `matmul` is the other way: 64 pairs of codes, as
-# many as two even ones of 8 bits have pairs of planes
+# Bits of two operands with uneven levels. Over the packed axis, where `matmul` is the alternative: 64 pairs of codes,
+# as many as two even operands of 8 bits have pairs of planes
 _MOST_BITS = 8
 _MOST_BITS_PACKED = 6
 
@@ -132,7 +132,7 @@ def dot(a: QuantArray | Bytes, b: QuantArray | Bytes) -> Array:
     op = "dot"
     x, y = operand(op, "a", a), operand(op, "b", b)
     if x.ndim == y.ndim == 1 and x.shape == y.shape and all(isinstance(q, QuantArray) and exact(q) for q in (x, y)):
-        return vecdot(x, y)  # counts where the words lie; a product lays one row out as 32
+        return vecdot(x, y)  # counts words in place; a product lays one row out as 32
     return _paired(op, x, y, [x.ndim - 1], [max(0, y.ndim - 2)])
 
 

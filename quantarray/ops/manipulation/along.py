@@ -79,8 +79,8 @@ def _chosen_rows(q: QuantArray, a: Array, d: int) -> Array:
     last = np.moveaxis(a, q.axis, -1)
     out = empty(q.device, (q.bits, *last.shape[:-1], q.words.shape[-1]))
     if out.size:
-        before, behind = math.prod(out.shape[1:at]), math.prod(out.shape[at + 1 : -1])
-        rows_out = out.reshape(q.bits, before, -1, behind, out.shape[-1])
-        words = contiguous(q.words).reshape(q.bits, before, -1, behind, out.shape[-1])
-        kernel(q.device, "gather_rows")(words, last.reshape(before, -1, behind, last.shape[-1]), rows_out)
+        before, after = math.prod(out.shape[1:at]), math.prod(out.shape[at + 1 : -1])
+        rows_out = out.reshape(q.bits, before, -1, after, out.shape[-1])
+        words = contiguous(q.words).reshape(q.bits, before, -1, after, out.shape[-1])
+        kernel(q.device, "gather_rows")(words, last.reshape(before, -1, after, last.shape[-1]), rows_out)
     return out

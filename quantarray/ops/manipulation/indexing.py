@@ -109,8 +109,8 @@ def _named(items: list[Any]) -> list[Any]:
 def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_side: bool) -> QuantArray:
     """Index by arrays: first by all other items, then by the arrays.
 
-    As in NumPy arrays broadcast, integers count as arrays beside them, and unless these stand side by side in the key,
-    the arrays' axes come first.
+    As in NumPy, arrays broadcast, integers beside them count as arrays, and the arrays' axes come first unless the
+    arrays are adjacent in the key.
     """
     try:
         listed = np.broadcast_arrays(*(items[i] for i in arrays))
@@ -128,7 +128,7 @@ def _with_arrays(q: QuantArray, items: list[Any], arrays: list[int], side_by_sid
 
 
 def _side_by_side(key: Any) -> bool:
-    """True unless a slice, None or ..., even one that stands for no axis, lies between integers and arrays of a key."""
+    """True unless a slice, None or ..., even one of no axis, is between integers and arrays of a key."""
     apart = [
         item is None or item is ... or isinstance(item, slice) for item in (key if isinstance(key, tuple) else [key])
     ]
@@ -145,9 +145,9 @@ def _merged(q: QuantArray, axes: list[int], indices: Sequence[Array]) -> tuple[Q
     flat = np.zeros(indices[0].shape, np.int64)
     for i in order:
         flat = flat * q.shape[axes[i]] + indices[i]
-    behind = moved.shape[first + len(axes) :]
+    after = moved.shape[first + len(axes) :]
     length = math.prod(moved.shape[first : first + len(axes)])
-    return moved.reshape(*moved.shape[:first], length, *behind), flat
+    return moved.reshape(*moved.shape[:first], length, *after), flat
 
 
 def _expanded(op: str, q: QuantArray, key: Any) -> list[Any]:
@@ -195,7 +195,7 @@ def _as_mask(op: str, mask: QuantArray) -> Array:
 
 
 def _axes_of(item: Any) -> int:
-    """Count the axes that an item stands for."""
+    """Count the axes that an item of a key indexes."""
     if item is None or item is Ellipsis:
         return 0
     return item.ndim if isinstance(item, np.ndarray) and item.dtype == np.bool_ and item.ndim else 1

@@ -81,15 +81,15 @@ def roll(q: QuantArray, shift: Axes, axis: Axes | None = None) -> QuantArray:
 
 
 def _rolled_constants(q: QuantArray, shift: int) -> Constants:
-    """Return rolled constants that vary along axes behind the packed one alone: in C order they repeat."""
-    behind = q.shape[q.axis + 1 :]
+    """Return rolled constants that vary only along axes after the packed one: in C order they repeat."""
+    after = q.shape[q.axis + 1 :]
 
     def change(a: Array, lead: int) -> Array:
         front = a.shape[: lead + q.axis + 1]
         if math.prod(a.shape[len(front) :]) == 1:
             return a
-        flat = np.broadcast_to(a, (*front, *behind)).reshape(*front, -1)
-        return np.roll(flat, shift, -1).reshape(*front, *behind)
+        flat = np.broadcast_to(a, (*front, *after)).reshape(*front, -1)
+        return np.roll(flat, shift, -1).reshape(*front, *after)
 
     return q.constants.map(change)
 

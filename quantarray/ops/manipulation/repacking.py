@@ -41,7 +41,7 @@ def _repacked_words(q: QuantArray, new: int) -> Array:
         rows, between = q.bits * math.prod(before), math.prod(after)
         words = contiguous(q.words).reshape(rows, new_length, between, -1)
         kernel(q.device, "repack")(words, out.reshape(rows, length, between, -1))
-    # The old packed axis stands where the new one stood; among the words it belongs to its place in the shape
+    # The old packed axis is at the new one's old place among the words; move it to its place in the shape
     moved: Array = namespace(q.device).moveaxis(out, at, 1 + (q.axis if q.axis < new else q.axis - 1))
     return moved
 

@@ -22,8 +22,8 @@ _Block = tuple[int, int, int, int]  # old axes i0 .. i1 hold the same elements a
 def reshape(q: QuantArray, *shape: Axes) -> QuantArray:
     """Give the same elements, in C order, another shape; one length may be -1.
 
-    A view where unpacked axes alone change, or where packed lengths are multiples of 64; a copy of words
-    where the bits of the packed axis must move. Axes behind the packed one may not merge with it: `repack` first.
+    A view if only unpacked axes change, or if packed lengths are multiples of 64; a copy of words if the bits of
+    the packed axis must move. Axes after the packed one may not merge with it: `repack` first.
 
     >>> import quantarray as qa, numpy as np
     >>> qa.reshape(qa.encode(np.ones((2, 4, 4, 100), int), values=(-1, 1)), (2, -1)).shape
@@ -68,26 +68,26 @@ def packed_axis(q: Any, new: tuple[int, ...]) -> int:
 
 
 def _packed_block(q: Any, new: tuple[int, ...]) -> tuple[list[_Block], _Block]:
-    """Return the blocks, and the one that ends with the packed axis: nothing behind that axis may join it."""
-    front, behind = q.shape[: q.axis + 1], q.shape[q.axis + 1 :]
+    """Return the blocks, and the one that ends with the packed axis: nothing after that axis may join it."""
+    front, after = q.shape[: q.axis + 1], q.shape[q.axis + 1 :]
     cuts = [
         j
         for j in range(1, len(new) + 1)
-        if math.prod(new[:j]) == math.prod(front) and math.prod(new[j:]) == math.prod(behind)
+        if math.prod(new[:j]) == math.prod(front) and math.prod(new[j:]) == math.prod(after)
     ]
     if not cuts:
         raise ValueError(
-            f"reshape: {q.shape} packed on axis {q.axis} cannot become {new}: axes behind the packed one would merge "
+            f"reshape: {q.shape} packed on axis {q.axis} cannot become {new}: axes after the packed one would merge "
             f"with it; pack the last axis first, with repack(q)"
         )
     # Lengths of 1 leave a choice: the packed axis keeps its length if it can, and is the last if it was
     same = [j for j in cuts if new[j - 1] == front[-1]]
-    cut = (same or cuts)[-1 if not behind else 0]
+    cut = (same or cuts)[-1 if not after else 0]
     blocks = list(_blocks(front, new[:cut]))
     while len(blocks) > 1 and (blocks[-1][0] == blocks[-1][1] or blocks[-1][2] == blocks[-1][3]):
         blocks[-2:] = [(blocks[-2][0], blocks[-1][1], blocks[-2][2], blocks[-1][3])]
     i, j = len(front), cut
-    return blocks + [(i + i0, i + i1, j + j0, j + j1) for i0, i1, j0, j1 in _blocks(behind, new[cut:])], blocks[-1]
+    return blocks + [(i + i0, i + i1, j + j0, j + j1) for i0, i1, j0, j1 in _blocks(after, new[cut:])], blocks[-1]
 
 
 def _blocks(old: tuple[int, ...], new: tuple[int, ...]) -> Iterator[_Block]:
@@ -116,13 +116,13 @@ def _reshape_words(q: QuantArray, block: _Block, new: tuple[int, ...]) -> Array:
     outer_new = (*new[: j1 - 1], *new[j1:])
     if length == new_length:
         return reshaped(q.words, (q.bits, *outer_new, q.words.shape[-1]))
-    # [bits, before, segments, behind, word] -> [bits, before, behind, segments, word]
+    # [bits, before, segments, after, word] -> [bits, before, after, segments, word]
     before, segments = math.prod(q.shape[:i0]), math.prod(q.shape[i0 : i1 - 1])
-    behind = math.prod(q.shape[i1:])
-    words = q.words.reshape(q.bits, before, segments, behind, q.words.shape[-1]).swapaxes(2, 3)
+    after = math.prod(q.shape[i1:])
+    words = q.words.reshape(q.bits, before, segments, after, q.words.shape[-1]).swapaxes(2, 3)
     new_segments = math.prod(new[j0 : j1 - 1])
-    new_before, new_behind = math.prod(new[:j0]), math.prod(new[j1:])
-    shape = (q.bits, new_before, new_behind, new_segments, word_count(new_length))
+    new_before, new_after = math.prod(new[:j0]), math.prod(new[j1:])
+    shape = (q.bits, new_before, new_after, new_segments, word_count(new_length))
     if length % WORD_BITS == 0 and new_length % WORD_BITS == 0:
         cut = reshaped(words, shape)
     else:

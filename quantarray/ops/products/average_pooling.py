@@ -152,7 +152,7 @@ def avg_pool2d(
     The result is float32, the exact sum divided in float64 and rounded once, or with `requantize` the codes of exactly
     that. Floats of a dense array are summed in float64, along the height of a window first; those of float64 give
     float64. Arguments as in `max_pool2d`. With `count_include_pad=True` padded places count as zeros; places that a
-    window of `ceil_mode` has behind the padding do not. OverflowError for dense integers whose sum may pass 2**53.
+    window of `ceil_mode` has after the padding do not. OverflowError for dense integers whose sum may pass 2**53.
 
     >>> import quantarray as qa, numpy as np
     >>> x = qa.encode(np.array([-1, 1, 1, 1]).reshape(1, 2, 2, 1), values=(-1, 1))

@@ -1,4 +1,4 @@
-"""Batch norm folded into thresholds, or behind the last layer into an affine map of its integers."""
+"""Batch norm folded into thresholds, or after the last layer into an affine map of its integers."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def fold_batchnorm(
     of: type | range = np.int32,
     precision: type = np.float64,
 ) -> Thresholds | Affine:
-    """Fold batch norm and the quantiser behind it into thresholds, or a last batch norm into an affine map.
+    """Fold batch norm and the quantiser after it into thresholds, or a last batch norm into an affine map.
 
         y = gamma * ((input_scale * v - mean) / sqrt(var + eps)) + beta;  code = into.encode(y)
 
     v are the integers of `conv2d` or `linear`. gamma, beta, mean, var: one finite number a channel, var >= 0.
-    input_scale: a number, or one a channel: what an integer v stands for in the trained network, such as the step of x
+    input_scale: a number, or one a channel: the value of v = 1 in the trained network, such as the step of x
     times the scale of w.
 
     With `into`, a quantiser whose constants are fixed, such as Sign() or Uniform(2, signed=False, step=0.5), returns

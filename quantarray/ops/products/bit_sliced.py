@@ -3,9 +3,9 @@
 With weights of +-c and x = base + step * a, a result is E + step * c * (|b| - |a ^ b|) over the taps inside: it rises
 or falls with the number of differing bits, so a threshold on it is one on that number, a small integer.
 
-A group has as many outputs as channels, n. Output i of a group meets channel (i + r) % n in turn r: with the bits of
-each group turned by r places every output's next channel lies where the output does, and a turn of a tap is a tap. With
-n = 1, which is depthwise, there is one turn, and x is taken as it lies.
+A group has n channels and n outputs. In turn r, output i of a group meets channel (i + r) % n: rotating the bits of
+each group by r places brings that channel to the output's bit, so each turn of a tap is counted like a tap of its own.
+With n = 1, which is depthwise, there is one turn, and x is read in place.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sliced:
     @cached_property
     def slices(self) -> Slices:
         """Return kernel operands other than x: thresholds on popcount(x ^ w)."""
-        falls = self.step > 0  # with the number of differing bits. Behind the channels 0 > 0 is false: bits there are 0
+        falls = self.step > 0  # with the number of differing bits. After the channels 0 > 0 is false: bits there are 0
         reach = np.clip(self.finish.thresholds[0], -(2**62), 2**62) - self.finish.extra  # of step * (|b| - |a ^ b|)
         limits = self.inside - reach // self.step if falls else self.inside + reach // -self.step + 1
         taps = len(self.weights.taps)

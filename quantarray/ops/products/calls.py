@@ -130,7 +130,7 @@ def write_to(
     op: str, device: str, out: Any, requantize: Thresholds | None, dtype: np.dtype[Any], shape: tuple[int, ...],
     last: int, call: Callable[[Array | None], Any],
 ) -> Any:  # fmt: skip
-    """`call(buffer)` into an array of the caller's, whose channels are axis `last`; a copy where it lies otherwise.
+    """`call(buffer)` into an array of the caller's, whose channels are axis `last`; a copy if memory has another order.
 
     A buffer has channels last, whatever axis of the result they are.
     """
@@ -209,7 +209,7 @@ def prepared(
 ) -> Any:
     """Return `build(device, x, w, bias, *options)`, prepared once for each form of x, `options` and bias.
 
-    DeviceError where x and w lie on different devices.
+    DeviceError if x and w are on different devices.
     """
     shift = None if bias is None else (bias.dtype, bias.tobytes())
     tuner = _tuners[0] if _tuners else None

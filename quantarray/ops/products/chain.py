@@ -51,7 +51,7 @@ def apply_chain(
 ) -> tuple[Array | None, QuantArray | None]:
     """Apply a chain to x [n c ..]; return (the float32 result if `dense`, its codes if there are thresholds).
 
-    x and other: integers or float32, of one shape. Results lie in memory with the channels last. Raises ValueError if a
+    x and other: integers or float32, of one shape. Results have the channels last in memory. Raises ValueError if a
     value that is encoded is NaN.
     """
     if (other is not None) != (ADD_OTHER in chain.steps) or (other is not None and other.shape != x.shape):

@@ -23,8 +23,8 @@ def channels_last(x: Array) -> Array:
 
 
 def put(x: Array, out: Array) -> None:
-    """Copy x [n .. c] to `out`, in C order; by a kernel where its channels lie first, which NumPy takes 8 times as long
-    for."""
+    """Copy x [n .. c] to `out`, in C order; by a kernel if its channels are first in memory: NumPy takes 8 times as
+    long."""
     if not x.size or x.flags.c_contiguous or not _first(x):
         out[...] = x
         return
@@ -34,7 +34,7 @@ def put(x: Array, out: Array) -> None:
 
 
 def _first(x: Array) -> bool:
-    """Return True for images [n .. c] of few channels that lie in memory as [n c ..], of the kernel's types."""
+    """Return True for images [n .. c] of few channels that are stored as [n c ..], of the kernel's types."""
     if not isinstance(x, np.ndarray) or x.dtype not in _TYPES or x.ndim < 3 or x.shape[-1] > _FEW:
         return False
     return bool(np.moveaxis(x, -1, 1).flags.c_contiguous)

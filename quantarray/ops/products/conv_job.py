@@ -60,7 +60,7 @@ class Job:
     shape: tuple[int, ...]
     of_bytes: bool  # x is an array of bytes, which the kernel takes as they are
     merged: bool = False  # w has the groups of the caller's merged
-    folds: bool = True  # constants of x have thresholds that stand for those of real results
+    folds: bool = True  # constants of x have thresholds that are equivalent to those of real results
     shared: bool = True  # constants of x are one for all images
     unrolled: int = 0  # axes of windows, the last ones, along which taps are made rows of bits before the kernel
 
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def side_by_side(self) -> int:
-        """Count the axes of windows, the last ones, along which taps lie side by side with no bits between."""
+        """Count the axes of windows, the last ones, along which taps are adjacent, without bits between."""
         return len(self.window.size) if self.of_bytes else self.unrolled
 
     @property

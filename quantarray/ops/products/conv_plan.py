@@ -67,7 +67,7 @@ class Contraction(NamedTuple):
     """A ready-to-run convolution. It holds packed weights, not w, whose cache holds it."""
 
     channels: int
-    groups: int  # whose channels are moved to words of their own; 1 if all lie so
+    groups: int  # whose channels are moved to words of their own; 1 if all have their own
     images: int  # as the plan counts them
     terms: Array | None  # of x, if its words or bytes are taken as they are
     of_bytes: bool

@@ -140,12 +140,12 @@ def _part(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thres
 
 def _by_outputs(job: Job, x: Any) -> Prepared:
     """Prepare the product by all outputs if the layout of w may be cached, or else by parts."""
-    turned, way = _way(job)
-    layout = 0 if turned is not None else _layout(way)
+    turned, formed = _formed(job)
+    layout = 0 if turned is not None else _layout(formed)
     if select.pick(select.OUTPUTS, (layout, job.w.nbytes + room(job.w.nbytes))) == select.AT_ONCE:
-        return Prepared(job.shape, False, *_run(job, turned, way))
+        return Prepared(job.shape, False, *_run(job, turned, formed))
     result = parts.Result(job.device, job.requantize, job.dtype, job.shape)
-    output = job.b.planes * way.words * WORD.itemsize
+    output = job.b.planes * formed.words * WORD.itemsize
     cached, together = output + 24 * len(classes(job.window).inside), 1 if job.groups == 1 else job.shape[3]
     whole = partial(_whole, conv_plan.apart(job))
     return Prepared(
@@ -161,11 +161,11 @@ def _whole(job: Job, x: Any, w: QuantArray, bias: Array | None, requantize: Thre
     """Prepare the product by some outputs."""
     shape = (*job.shape[:3], len(w))
     job = replace(job, w=w, b=lower("conv2d", "w", w), bias=bias, requantize=requantize, shape=shape)
-    return Prepared(job.shape, False, *_run(job, *_way(job)))
+    return Prepared(job.shape, False, *_run(job, *_formed(job)))
 
 
-def _way(job: Job) -> tuple[Array | None, Job]:
-    """(weights in turns if groups are bit-sliced, the job in the form in which it is multiplied else)."""
+def _formed(job: Job) -> tuple[Array | None, Job]:
+    """(weights in turns if groups are bit-sliced, else None; the job in the form in which it is multiplied)."""
     turned, stage = None, select.GROUPS
     if job.groups > 1:
         groups = select.Groups(job)
@@ -233,7 +233,7 @@ def check_channels(op: str, x: Any, w: QuantArray, groups: int, data_format: str
 def _pad_value(op: str, value: Any) -> float:
     number = checks.number(op, "pad_value", value)
     if abs(number) >= 2**31:
-        raise ValueError(f"{op}: pad_value must lie within +-2**31, got {value!r}")
+        raise ValueError(f"{op}: pad_value must be within +-2**31, got {value!r}")
     return number if isinstance(number, int) else float(np.float32(number))
 
 

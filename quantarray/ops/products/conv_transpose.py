@@ -168,7 +168,7 @@ def conv_transpose2d(
     and bias[o] is added once. x and w as in `conv2d`: w [o kh kw c/groups], or with `data_format="NCHW"`
     [o c/groups kh kw]; the weights [c o kh kw] of PyTorch and ONNX are these by `w.swapaxes(0, 1)`, where groups = 1.
     padding: what is cut off the result, an integer, (height, width), ((top, bottom), (left, right)), "valid" for
-    nothing, or "same" for `stride` outputs a pixel. `output_padding` outputs follow behind. A side of the result has
+    nothing, or "same" for `stride` outputs a pixel. `output_padding` outputs follow. A side of the result has
     (n - 1) * stride + (k - 1) * dilation + 1 - before - after + output_padding outputs.
 
     Results as in `conv2d`, by its kernels: each phase of the stride is a convolution at stride 1, so that no zeros are

@@ -1,8 +1,8 @@
 """Transposed convolutions of one to three axes, as convolutions at stride 1 of each phase of the result.
 
-Output u = y*s + a*d sees input y through tap a. Outputs of one phase, u % s, see the taps with a*d % s of that phase
-and no others: a convolution at stride 1 by these taps, in reverse. The phases lie between each other in the result. No
-zero is put between pixels, and none is multiplied.
+Output u = y*s + a*d sees input y through tap a. Outputs of one phase, u % s, see only the taps with a*d % s of that
+phase: a convolution at stride 1 by these taps, in reverse. The phases are interleaved in the result. No zero is put
+between pixels, and none is multiplied.
 """
 
 from __future__ import annotations

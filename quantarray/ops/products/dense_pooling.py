@@ -68,7 +68,7 @@ def _turned_over(x: Any, turned: Array | None) -> Any:
 
 
 def largest_and_places(x: Any, window: Window, turned: Array | None = None) -> tuple[Any, Any]:
-    """Find the largest element of each window, the first of equal ones or of NaNs, and where in the image it lies."""
+    """Find the largest element of each window, the first of equal ones or of NaNs, and its place in the image."""
     xp, x = namespace(device_of(x)), _turned_over(x, turned)
     places = xp.arange(math.prod(window.image), dtype=np.int64).reshape(1, *window.image, 1)
     places = xp.broadcast_to(places, x.shape)
@@ -144,7 +144,7 @@ def _taps_of(window: Window, axis: int) -> Iterator[tuple[tuple[slice, ...], tup
     n, stride, before = window.image[axis], window.stride[axis], window.pads[axis][0]
     lead = (slice(None),) * (1 + axis)
     for tap in range(window.size[axis]):
-        ahead = before - tap * window.dilation[axis]  # the image begins so many places behind the tap of output 0
+        ahead = before - tap * window.dilation[axis]  # the image begins so many places after the tap of output 0
         first = max(0, -(-ahead // stride))
         last = min(window.output[axis], (n - 1 + ahead) // stride + 1)
         if first < last:

@@ -1,6 +1,6 @@
 """Convolutions and matrix products of float32 arrays on the CPU, by a kernel on the threads of all others.
 
-Large ones are left to NumPy: the kernel reads a matrix anew for every few rows, a BLAS keeps parts of it in a cache.
+Large ones are left to NumPy: the kernel reads a matrix again for every few rows, a BLAS keeps parts of it in a cache.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def convolved(
     x: Array, w: Array, stride: Sequence[int], dilation: Sequence[int], before: Sequence[int], output: Sequence[int],
     bias: Array | None = None,
 ) -> Array:  # fmt: skip
-    """Convolve x [n c ..] of one to three axes with w [o c/groups ..]; the result [n o ..] lies with its channels last.
+    """Convolve x [n c ..] of one to three axes with w [o c/groups ..]; the result [n o ..] is stored channels last.
 
-    before: places of padding in front of each axis. bias [o]. Sums go by taps in order, then channels. x is read as it
-    lies if it is contiguous with channels first or last; w is copied unless its outputs lie last and its channels
+    before: places of padding in front of each axis. bias [o]. Sums go by taps in order, then channels. x is read in
+    place if it is contiguous with channels first or last; w is copied unless its outputs are last and its channels
     before them, as `in_order` puts them.
     """
     missing = _AXES - (x.ndim - 2)

@@ -52,12 +52,12 @@ def prepare(job: DepthwiseJob) -> Channelwise:
 
 def _sums(job: DepthwiseJob, law: Thresholds | None = None) -> calls.Sums:
     """Prepare exact sums, which `law` thresholds in the end."""
-    way = select.pick(select.DEPTHWISE_SUMS, (job, law))
+    technique = select.pick(select.DEPTHWISE_SUMS, (job, law))
     output = calls.Output(job.packed, job.dtype, job.shape)
-    if way == select.BIT_SLICED:
+    if technique == select.BIT_SLICED:
         finish = _last_step(job, np.dtype(np.int64))
         return bit_sliced.prepare(job.device, job.terms, job.w.values[0], 1, job.window, finish, output)
-    if way == select.PAIRS_OF_TAPS:
+    if technique == select.PAIRS_OF_TAPS:
         finish = _last_step(job, job.dtype)
         return depthwise_taps.prepare(job.device, job.terms, job.w.values, job.lanes, job.window, finish, output)
     return _by_planes(job)

@@ -1,7 +1,7 @@
 """Depthwise convolution of integers, made ready for codes as bytes and numbers of 8 or 16 bits, two taps at a time.
 
-Two neighbouring taps of a row of the window meet two neighbouring pixels, whose bytes lie side by side in memory. Rows
-are padded with zeros on both sides, so that all windows of a row see the same pairs: what padding stands for is in the
+Two neighbouring taps of a row of the window meet two neighbouring pixels, whose bytes are adjacent in memory. Rows are
+padded with zeros on both sides, so that all windows of a row see the same pairs: the value of padding is in the
 constants of each border class, as x's code 0 adds nothing.
 """
 

@@ -52,7 +52,7 @@ def finish(
 def _lay_out(requantize: Thresholds, channels: int, dtype: np.dtype[Any], lanes: Lanes) -> tuple[Array, ...]:
     """Lay out thresholds, flips, toggles and lines as kernels take them.
 
-    Results of int32 lie above -2**31, so that the lowest int32 is below them all, as what it stands for.
+    Results of int32 are above -2**31, so the lowest int32 is below them all, like the threshold that it replaces.
     """
     counted, down = requantize._counted(channels, dtype.kind == "f")
     if dtype == np.int32:
@@ -152,7 +152,7 @@ def apply(requantize: Thresholds, values: Any, axis: int = -1) -> QuantArray:
     if v.dtype == np.uint64:
         raise TypeError(f"{op}: integer results are signed, got {v.dtype}")
     if v.dtype == np.int64 and v.size and int(v.min()) == exact_limits.ALWAYS:
-        raise OverflowError(f"{op}: integer results lie above -2**63, got {v.min()}")
+        raise OverflowError(f"{op}: integer results must be above -2**63, got {v.min()}")
     checks.no_nan(op, "values", v)
     device = device_of(v)
     last = moveaxis(v, at, -1)

@@ -1,8 +1,8 @@
-"""Matrix products with few outputs of many elements, counted where the words lie.
+"""Matrix products with few outputs of many elements, counted in place.
 
-A kernel's layout of the weights has whole blocks of 32 lanes, so that of one output takes 32 times its words. Where
-that is more than both operands together, pairs of planes are counted as reductions count them (`counting/`): at most
-1,088 counts a result, of 32 planes each, and 1 MiB of words of operands whose planes are not their own.
+A kernel's layout of the weights has whole blocks of 32 lanes, so one output takes 32 times its words. If that is more
+than both operands together, pairs of planes are counted as reductions count them (`counting/`): at most 1,088 counts a
+result, of 32 planes each, and 1 MiB of words of operands whose planes are not their own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS = 1 << 17  # of both operands that are recoded at a time: 1 MiB
 
 
 def refusal(x: Any, w: QuantArray, b: Operand, part: int) -> str:
-    """Say why w, lowered as b, with the same constants over `part` elements, is not counted where it lies; else ""."""
+    """Say why w, lowered as b, with the same constants over `part` elements, is not counted in place; else ""."""
     if part < w.shape[1]:
         return "constants vary along the contraction"
     layout = b.planes * GroupLanes(w.shape[0]).blocks * LANES * w.words.shape[-1] * WORD.itemsize

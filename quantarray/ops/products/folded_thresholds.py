@@ -51,14 +51,14 @@ def not_folded() -> Iterator[list[str]]:
 
 
 def note_not_folded(kernel: str) -> None:
-    """Note that a kernel of real results stands in for folded thresholds."""
+    """Note that a kernel of real results ran instead of folded thresholds."""
     kernels = _computed_real.get()
     if kernels is not None:
         kernels.append(kernel)
 
 
 class Exact(NamedTuple):
-    """A call that makes sums of integers whose thresholds stand for those of real results."""
+    """A call that makes sums of integers with thresholds equivalent to those of real results."""
 
     call: calls.Sums  # without thresholds
     scale: Array  # of w, float64 in the lanes of `call`
@@ -139,7 +139,7 @@ class Folded(NamedTuple):
 
 
 def folds(a: Operand, b: Operand) -> bool:
-    """True where the constants of x, lowered as `a`, have thresholds that stand for those of real results."""
+    """True if the constants of x, lowered as `a`, have thresholds equivalent to those of real results."""
     scale, offset = a.constants(1)
     w_scale, _ = b.constants(1)
     return scale.size == 1 and not offset.any() and bool((scale * w_scale >= 0).all())

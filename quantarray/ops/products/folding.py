@@ -24,21 +24,21 @@ _AT_ONCE = 2**18  # values that f takes in one call
 def fold(
     f: Callable[[Array], Any], *, into: Quantizer, of: type | range = np.int32, channels: int | None = None
 ) -> Thresholds:
-    """Fold a function that is monotone in each channel, and the quantiser behind it, into thresholds.
+    """Fold a function that is monotone in each channel, and the quantiser after it, into thresholds.
 
         fold(f, into=Q)(v) == quantize(f(v), Q)        for every v [.. channels] of type `of`
 
-    f: takes values [n, channels] and returns as many, element by element, in whatever arithmetic it has: a PReLU of
-    slope >= 0, Hardtanh, sigmoid, one batch norm after another, a sum of these. In a channel it rises or it falls.
+    f: takes values [n, channels] and returns as many, element by element, in any arithmetic: a PReLU of slope >= 0,
+    Hardtanh, sigmoid, one batch norm after another, a sum of these. In each channel it must rise or fall.
     into: a quantiser whose constants are fixed, such as Sign() or Uniform(2, signed=False, step=0.5).
     of: np.int32, np.int64 (within +-2**53), np.float32, or a `range` of the integers that occur, such as
-    range(-576, 577) for sums of 576 products of signs. f takes integers as int64, so that none of its own overflow.
+    range(-576, 577) for sums of 576 products of signs. f gets integers as int64, so that its own do not overflow.
     channels: by default what f broadcasts values [n, 1] to.
 
-    The thresholds are found by bisection over all values of `of`, and are exact where the codes of f never turn. Up to
-    2**16 values, each of them is looked at; of more, the 1,024 nearest to 0 on each side, powers of 2, 2,048 places
-    between the ends and both sides of each threshold. A channel whose codes turn is refused with two values that show
-    it. Levels that are all integers have no scale, as in `fold_batchnorm`.
+    The thresholds are found by bisection over all values of `of`, and are exact if the codes of f never change
+    direction. Up to 2**16 values are all checked; of more, the 1,024 nearest to 0 on each side, powers of 2, 2,048
+    places between the ends and both sides of each threshold. A channel whose codes change direction is refused with two
+    values that show it. Levels that are all integers have no scale, as in `fold_batchnorm`.
 
     >>> import quantarray as qa, numpy as np
     >>> slope = np.array([0.25, 0.0])  # of a PReLU, one a channel

@@ -112,7 +112,7 @@ def _geometry(window: Window) -> tuple[Any, ...]:
 
 
 def _ceil_pads(window: Window) -> tuple[tuple[int, int], ...]:
-    """Compute padding behind the image as far as a last window reaches that begins in the image or before it."""
+    """Compute padding that ends with the last window that begins in the image or before it."""
     pads = []
     for n, k, s, (before, after), d in zip(*_geometry(window), strict=True):
         span = (k - 1) * d + 1

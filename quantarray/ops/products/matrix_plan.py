@@ -105,7 +105,7 @@ def prepare(
     if not outputs or not k:
         return calls.OfNothing(device, shift, requantize, dtype, shape)
     part = _part_length(op, q, w, k)
-    if select.pick(select.LAYOUT, (x, w, b, part)) == select.WHERE_THEY_LIE:
+    if select.pick(select.LAYOUT, (x, w, b, part)) == select.IN_PLACE:
         terms = plain_terms(q) if dtype != np.float32 else None
         return Product(op, part, terms, FewOutputs(device, w._view(), shift, requantize, dtype, shape))
     kind = Kind(op, device, part, dtype)

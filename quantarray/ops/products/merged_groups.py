@@ -37,7 +37,7 @@ def refusal(job: Job) -> str:
 
 
 def costs(job: Job) -> dict[int, float]:
-    """Return what a tile costs with so many groups merged, by the fastest kernel; 1 stands for the groups of w."""
+    """Return what a tile costs with so many groups merged, by the fastest kernel; 1 means the groups of w."""
     costs_of = product_costs(job.device).costs
     by_times = {1: _cost(costs_of, job, job.b.terms, 1)}
     dtype = _with_zero(job.w.dtype)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
-from ...arrays.exchange import as_cupy, is_cupy, lies_on_gpu
+from ...arrays.exchange import as_cupy, is_cupy, is_on_gpu
 from ...backends.registry import namespace, to_host
 from ...core.code_values import level_values
 from ...core.dtypes import Array, DType, arithmetic, int8, uint1, uint8
@@ -43,7 +43,7 @@ class Operand(NamedTuple):
 
     @property
     def words(self) -> Array:
-        """uint64[planes *outer word], made anew each time where the array's own planes do not do.
+        """uint64[planes *outer word], made again each time if the array's own planes cannot be used.
 
         Uneven levels take up to 32 planes for 2, so products bring a block of rows at a time
         (`parts.py`, `few_outputs.py`).
@@ -209,14 +209,14 @@ def _is_array(x: Any) -> bool:
 
 
 def operand(op: str, name: str, x: Any) -> Any:
-    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name the way to get one.
+    """Check for a QuantArray or an int8/uint8 array, a GPU's as CuPy's; errors name a function that gives one.
 
     A bool array is viewed as the bytes 0 and 1, which are its values.
     """
     if isinstance(x, QuantArray) or is_dense(x):
         return x
     dense = x
-    if lies_on_gpu(x):
+    if is_on_gpu(x):
         dense = as_cupy(op, name, x)
     elif hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
         dense = checks.shared(op, name, x)
@@ -278,5 +278,5 @@ def bias_values(op: str, bias: Any, channels: int) -> Array | None:
     if b.dtype.kind == "f":
         return checks.float32(op, "bias", b)
     if b.size and max(-int(b.min()), int(b.max())) >= 2**63:
-        raise OverflowError(f"{op}: bias must lie within int64, got {b.min()} to {b.max()}")
+        raise OverflowError(f"{op}: bias must fit in int64, got {b.min()} to {b.max()}")
     return b.astype(np.int64)

@@ -1,7 +1,7 @@
-"""Real products of several terms a side: planes lie one behind the other, as more images of x and more outputs of w.
+"""Real products of several terms a side: planes are stacked, as more images of x and more outputs of w.
 
 One product of integers gives the exact sums of all pairs of terms, and one pass adds them up with their constants, in
-the order of docs/decisions/0001. `conv_real` counts pair by pair; kernels of integers have more ways to their sums.
+the order of docs/decisions/0001. `conv_real` counts pair by pair; kernels of integers can choose faster techniques.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def refusal(device: str, terms: Array, b: Operand, k: int) -> str:
     if (len(terms) > 1 and not _bits(terms)) or (b.source.dtype.step is None and not _bits(b.terms)):
         return "an operand has terms of several planes that are no even integers"
     if max(terms[:, 1]) > MAX_BITS:
-        return f"x lies on {max(terms[:, 1])} planes, more than an array has"
+        return f"x has {max(terms[:, 1])} planes, more than an array has"
     return "" if k * reach(terms) * b.reach < 2**31 else "sums of codes may pass 2**31"
 
 
@@ -47,7 +47,7 @@ def images_at_once(terms: Array, b: Operand, images: int, results: int) -> int:
 
 
 def stacked_weights(w: QuantArray, b: Operand) -> QuantArray:
-    """Return the planes of weights [o kh kw c] as outputs of one bit, and behind them an output of ones if w has an
+    """Return the planes of weights [o kh kw c] as outputs of one bit, followed by an output of ones if w has an
     offset; even integers without their constants.
     """
     if w.dtype.step is not None:

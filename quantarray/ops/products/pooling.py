@@ -165,17 +165,17 @@ def max_pool2d(
     x: QuantArray [n h w c] (or [n c h w]) packed on c, whose values are compared by rank, so unordered bases, tables
     and negative scales give the right maximum; or a dense array of integers, floats or bools, such as the result of
     `conv2d`, which gives its own dtype. A window with a NaN gives NaN. size, stride (= size by default), dilation: an
-    integer or (height, width). padding as in `conv2d`; padded places never win, and a window of nothing else is
-    refused. `ceil_mode=True` rounds the number of windows up: the last one may end behind the padding, but begins in
-    the image or before it.
+    integer or (height, width). padding as in `conv2d`; padded places never win, and a window of padding alone is
+    refused. `ceil_mode=True` rounds the number of windows up: the last one may end after the padding, but begins in the
+    image or before it.
 
     falling: channels of which the smallest value is taken, a bool or one a channel. `requantize=T`, of a dense x: the
     codes `T(max_pool2d(x, size, ..))`, by thresholds first and then the largest codes, or the smallest in channels
     where a larger value passes fewer thresholds. `conv2d(..., requantize=T)` pooled with `falling=~T.greater` is the
     same, and no integers are written.
 
-    With `return_indices` also int64 [n i j c], in the layout of the result: where in the image the largest value lies,
-    row * w + column, the first of equal ones and of NaNs. These are PyTorch's indices; ONNX' MaxPool adds
+    With `return_indices` also int64 [n i j c], in the layout of the result: the place of the largest value in the
+    image, row * w + column, the first of equal ones and of NaNs. These are PyTorch's indices; ONNX' MaxPool adds
     (n * c + channel) * h * w.
 
     >>> import quantarray as qa, numpy as np
@@ -298,10 +298,10 @@ def _codes(q: QuantArray, window: Window, turned: Array | None) -> QuantArray:
 
 
 def _codes_and_places(q: QuantArray, window: Window, turned: Array | None) -> tuple[QuantArray, Array]:
-    """Return the largest codes, and where in the image each lies, int64."""
+    """Return the largest codes, and the place of each in the image, int64."""
     ranks = None if _ranks(q) is None else _ranks_of_values(q)
     codes = None
-    if ranks is not None:  # of codes of equal value the lowest stands for all
+    if ranks is not None:  # of codes of equal value the lowest is used for all
         codes = np.zeros_like(ranks)
         by_code = np.arange(len(ranks))[::-1].reshape(-1, *(1,) * q.ndim)
         np.put_along_axis(codes, ranks[::-1], np.broadcast_to(by_code, ranks.shape), axis=0)
@@ -310,7 +310,7 @@ def _codes_and_places(q: QuantArray, window: Window, turned: Array | None) -> tu
 
 
 def _with_law(q: QuantArray, words: Array, window: Window, codes: Array | None) -> QuantArray:
-    """Wrap pooled codes, or ranks that stand for `codes` [n_levels, *q's axes]."""
+    """Wrap pooled codes, or ranks into `codes` [n_levels, *q's axes]."""
     shape = (q.shape[0], *window.output, q.shape[-1])
     pooled = QuantArray(words, q.dtype, shape, q.axis, q.constants)
     if codes is None:

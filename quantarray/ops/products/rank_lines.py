@@ -43,7 +43,7 @@ def lines_of(thresholds: Array) -> Array:
 
 
 def _shifts(slope: Array, at: Array, rank: Array, inside: Array) -> tuple[Array, Array]:
-    """Return the least and the greatest shift with which lines reach each rank behind its threshold, and not at it."""
+    """Return the least and the greatest shift for which lines reach each rank after its threshold, and not at it."""
     above = rank - at * slope
     return np.max(above - slope, axis=0, where=inside, initial=-np.inf), np.min(above, 0, where=inside, initial=np.inf)
 

@@ -105,11 +105,11 @@ def check(
 
 def added(op: str, values: Any, residual: Any, at: int, requantize: Thresholds | None, return_sum: bool,
           out: Any = None, reach: int | None = None) -> Any:  # fmt: skip
-    """Add a checked shortcut, whose channels are axis `at`, to values with channels last; results as the shortcut lies.
+    """Add a checked shortcut, whose channels are axis `at`, to values with channels last; results in its order of axes.
 
     `out` [.. channels], of the dtype of the sums, gets them; it may be the memory of `values`. reach: a bound of
-    integer values, where one is known: sums that fit int32 by it and the shortcut's dtype are not looked at, which on a
-    GPU would wait for them.
+    integer values, if one is known: if it and the shortcut's dtype show that sums fit int32, the sums are not checked,
+    which would wait for a GPU.
     """
     shape, device = values.shape, device_of(values)
     shortcut, levels = _operand(residual, at, shape)

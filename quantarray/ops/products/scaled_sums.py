@@ -2,7 +2,7 @@
 the constants, in the order of docs/decisions/0001.
 
 `conv_real` multiplies counts as it goes, tile by tile in float64. One pass over the results at the end takes less, and
-the kernels of integers have more ways to their sums.
+kernels of integers can choose faster techniques.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Choices of how a product is made: at each stage an ordered table of named ways, with conditions and costs.
+"""Choices of how a product is made: at each stage an ordered table of named techniques, with conditions and costs.
 
-    taken = the first way of a stage that is not refused and has no cost, or
-            argmin of cost over the ways that are not refused, the first of equal ones
+    taken = the first technique of a stage that is not refused and has no cost, or
+            argmin of cost over the techniques that are not refused, the first of equal ones
 
 A cost is in units of the backend's cost model (`quantarray.cpu.costs`): the time of counting one pair of planes for 4
-pixels by 32 output channels by a word of 64 elements. `quantarray.explain` prints what was asked and taken.
+pixels by 32 output channels by a word of 64 elements. `quantarray.explain` prints what was considered and taken.
 
     conv2d:           ROWS -> GROUPS -> TAPS -> OUTPUTS -> BYTES -> CONSTANTS -> kernel
     depthwise:        DEPTHWISE_CONSTANTS -> DEPTHWISE_SUMS
@@ -42,7 +42,7 @@ from .operand import Operand
 
 
 class Way(NamedTuple):
-    """A way to do a stage: `refusal(problem)` says why it can't be taken, or "" where it can."""
+    """A technique for a stage: `refusal(problem)` says why it can't be taken, or "" if it can."""
 
     name: str
     refusal: Callable[[Any], str]
@@ -50,14 +50,14 @@ class Way(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A decision about a product, and its ways in the order in which they are asked."""
+    """A decision about a product, and its techniques in the order in which they are considered."""
 
     name: str
     ways: tuple[Way, ...]
 
 
 class Asked(NamedTuple):
-    """A way that was asked: why it was refused, or its cost in units of the model, if it has one."""
+    """A technique that was considered: why it was refused, or its cost in units of the model, if it has one."""
 
     way: str
     refused: str
@@ -70,7 +70,7 @@ class Choice(NamedTuple):
     stage: str
     taken: str
     asked: tuple[Asked, ...]
-    problem: Any  # what the ways were asked about
+    problem: Any  # what the decision is about
 
 
 _choices: ContextVar[list[Choice] | None] = ContextVar("quantarray_choices", default=None)
@@ -88,7 +88,7 @@ def recorded() -> Iterator[list[Choice]]:
 
 
 def pick(stage: Stage, problem: Any) -> str:
-    """Return the name of the way of a stage that is taken: the first without a cost, or the cheapest."""
+    """Return the name of the technique that a stage takes: the first without a cost, or the cheapest."""
     asked: list[Asked] = []
     taken: Asked | None = None
     for way in stage.ways:
@@ -102,7 +102,7 @@ def pick(stage: Stage, problem: Any) -> str:
             break
         if taken is None or taken.cost is None or cost < taken.cost:
             taken = asked[-1]
-    assert taken is not None, f"every way of {stage.name} is refused"
+    assert taken is not None, f"every technique of {stage.name} is refused"
     _record(Choice(stage.name, taken.way, tuple(asked), problem))
     return taken.way
 
@@ -274,10 +274,10 @@ DEPTHWISE_SUMS = Stage(
 )
 
 
-# Where weights lie, and products by parts
+# Layout of weights, and products by parts
 
-WHERE_THEY_LIE, LAID_OUT = "counted where they lie", "laid out for a kernel"
-LAYOUT = Stage("weights", (Way(WHERE_THEY_LIE, lambda asked: few_outputs.refusal(*asked)), Way(LAID_OUT, _never)))
+IN_PLACE, LAID_OUT = "counted in place", "laid out for a kernel"
+LAYOUT = Stage("weights", (Way(IN_PLACE, lambda asked: few_outputs.refusal(*asked)), Way(LAID_OUT, _never)))
 
 IN_TURN, AT_ONCE = "some in turn", "all at once"
 

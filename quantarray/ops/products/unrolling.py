@@ -1,7 +1,7 @@
 """Convolutions of few channels over windows, or rows of windows, that are rows of bits.
 
 A word has 64 channels whatever a pixel has: 3x3 windows of 16 channels span 9 words with 16 of 64 bits in use. As rows
-of bits they are 3 words, whether the taps of whole windows lie side by side or those of each of its rows.
+of bits they are 3 words, whether the taps of whole windows are joined or those of each row.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def ends_of_groups(x: Array, group: int) -> Array:
 
 
 def are_ordinary(ends: Array) -> bool:
-    """True if no value is NaN or infinite, or so large that a level may lie beyond float32."""
+    """True if no value is NaN or infinite, or so large that a level may be beyond float32."""
     return bool((np.abs(ends) < _ORDINARY).all())
 
 

@@ -21,8 +21,8 @@ from ..words.placement import created
 from . import encoding, fitting, grids, parts, prepared_schemes
 from .scheme_choice import chosen
 
-# Elements that are in work at a time, so that arrays larger than memory pass through. NumPy's way makes several
-# float64 arrays of a block; the kernel makes none, but looks for the thresholds of its constants anew for each.
+# Elements that are computed at a time, so that arrays may be larger than memory. NumPy makes several float64 arrays of
+# a block; the kernel makes none, but searches for the thresholds of its constants again for each.
 _BLOCK, _KERNEL_BLOCK = 1 << 22, 1 << 26
 
 
@@ -40,19 +40,19 @@ def quantize(
 ) -> QuantArray:
     """Quantise an array of floats or integers and pack it along `axis`.
 
-    With `bits` in a quantiser's place it is the one that `choose` finds for the whole of x, or of `calibration`. The
-    result's `scheme` says which it was.
+    With `bits` instead of a quantiser, `choose` finds one for the whole of x, or of `calibration`; the result's
+    `scheme` says which.
 
     The quantiser's constants are fitted to the whole array; with `scale_axis` for each index of those axes (0 for
     the output channels of weights); with `group` for each run of `group` elements of the packed axis, where
-    `scale_axis` defaults to all other axes; some quantisers bring a group of their own. `scale_axis` with the packed
-    axis among others is `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to;
+    `scale_axis` defaults to all other axes; some quantisers have a group of their own. A `scale_axis` that includes the
+    packed axis means `group=1`. Raises ValueError for NaN, and for infinities that constants would be fitted to;
     TypeError unless exactly one of quantizer and bits is given.
 
-    `calibration` is what constants are fitted to in place of x: a sample, or the data of another run. It has x's
+    `calibration` is what constants are fitted to instead of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
 
-    An array on a GPU, CuPy's or another library's (bfloat16 too), is packed where it lies if the codes rise with x.
+    An array on a GPU, CuPy's or another library's (bfloat16 too), is packed there if the codes rise with x.
     Constants are given, or fitted to a NumPy array as `calibration`. `Grouped` is fitted and packed there.
 
     An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
@@ -141,7 +141,7 @@ def kept_axes(
 def _check_fitted_on_cpu(op: str, a: Any) -> None:
     if device_of(a) != "cpu":
         raise DeviceError(
-            f"{op}: constants are fitted on the CPU, and x lies on {device_of(a)}; pass calibration= with a sample "
+            f"{op}: constants are fitted on the CPU, and x is on {device_of(a)}; pass calibration= with a sample "
             f"of it as a NumPy array, or a quantiser whose constants are given, such as Uniform(4, step=0.1)"
         )
 

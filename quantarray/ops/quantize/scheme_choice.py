@@ -32,13 +32,13 @@ def choose(x: Any, bits: int) -> Quantizer:
     |                                          | Uniform(bits, symmetric=False, mse=True)                |
     |                                          | LQ(bits, starts=3), 2 to 4 bits                         |
 
-    and the first one counts that has sum (x - q)**2 <= 10**0.1 * the least among them: one decibel. All are uniform
-    or basis laws, so products with the result take and-popcounts alone; no table is ever chosen, though `LloydMax`
-    may have less error. docs/decisions/0005-choosing-a-scheme.md has the measurements behind it.
+    and the first one is taken that has sum (x - q)**2 <= 10**0.1 * the least among them: one decibel. All are uniform
+    or basis laws, so products with the result take and-popcounts alone; no table is ever chosen, though `LloydMax` may
+    have less error. docs/decisions/0005-choosing-a-scheme.md has the measurements.
 
-    x: numbers of any shape, finite. Its sign is looked at in full, errors on a sample: all values up to 2**14, beyond
-    every s-th in C order, s the least stride of at most 2**14 values that shares no factor with x.size, so that it
-    runs through every axis. The same x gives the same answer. Of nothing at all it is the first candidate of the left.
+    x: numbers of any shape, finite. Signs of all values count, errors are those of a sample: all values up to 2**14, of
+    more every s-th in C order, s the least stride of at most 2**14 values that shares no factor with x.size, so that it
+    runs through every axis. The same x gives the same answer. For an empty x it is the first candidate on the left.
 
     Raises TypeError or ValueError for arrays that `quantize` would refuse, NaN and infinities, and for bits beyond
     1 .. 8.

@@ -87,8 +87,8 @@ class Lines:
 
 
 def steps(lines: Lines, more: int, dtype: Any) -> tuple[Array, Array]:
-    """Allocate an array [rows folds length] with `more` steps at the front of each line, which are zero, and what is
-    behind."""
+    """Allocate an array [rows folds length] with `more` steps of zeros at the front of each line; return it and the
+    part after them."""
     shape = (lines.rows, lines.folds + more * lines.lanes, lines.length + more * (not lines.lanes))
     out = (zeros if more else empty)(lines.q.device, shape, dtype)
     return out, (out[:, more:] if lines.lanes else out[:, :, more:])

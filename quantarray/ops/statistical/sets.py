@@ -127,13 +127,13 @@ def _first(inverse: Array, n: int) -> Array:
 
 
 def _placed(op: str, q: Any) -> UniqueCounts:
-    """`tallied` where q lies."""
+    """`tallied` on q's device."""
     tally = tallied(op, q)
     return UniqueCounts(*map(namespace(q.device).asarray, tally))
 
 
 def tallied(op: str, q: Any) -> UniqueCounts:
-    """`unique_counts` on the CPU, wherever q lies: both are made there, of counts."""
+    """`unique_counts` on the CPU for q on any device: both are made there, from counts."""
     q = checks.packed(op, "q", q)
     tally = Tally(level_table(q), np.int32 if exact(q) else np.float32)
     fold(field(q), tuple(range(q.ndim)), q.group, [tally])

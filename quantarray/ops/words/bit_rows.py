@@ -1,4 +1,4 @@
-"""Rows of bits, which the functions on shapes share: where axes lie among the words, and rows put together anew."""
+"""Rows of bits, which the functions on shapes share: places of axes among the words, and rows put together again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def derived(q: QuantArray, words: Array, shape: tuple[int, ...], axis: int, cons
 
 
 def words_axis(q: QuantArray, d: int) -> int:
-    """Return the axis of the words in which the unpacked axis d lies."""
+    """Return the axis of the words that is the unpacked axis d."""
     return 1 + d if d < q.axis else d
 
 
@@ -105,7 +105,7 @@ def index_constants(op: str, q: QuantArray, indices: Array) -> Constants:
 def _run_groups(op: str, q: QuantArray, runs: list[Run]) -> tuple[Array, int]:
     """(group of q for each group of the result, elements a group): all in one group, or as many as the step leaves.
 
-    A run is monotone, so a stretch whose two ends lie in one group lies in it whole: no index of every element.
+    A run is monotone, so a stretch whose two ends are in one group is in it whole: indices of ends suffice.
     Smaller groups might fit where these don't, but their constants could outgrow the words.
     """
     assert q.group is not None

@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...arrays.blocks import SIZE, blocks
-from ...arrays.exchange import lies_on_gpu
+from ...arrays.exchange import is_on_gpu
 from ...backends.registry import contiguous, device_of, empty, has_kernel, kernel, moveaxis, namespace, zeros
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
@@ -62,10 +62,9 @@ def codes(q: QuantArray) -> Array:
 def dequantize(q: QuantArray, out: Any = None) -> Array:
     """int32 or float32 values in the logical shape, written to `out` if that is given.
 
-    One pass of a kernel where the law is uniform and packed along its last axis, or where all elements have the same
-    levels: the result then lies in memory as the words do, with the packed axis last. In blocks otherwise: NumPy looks
-    codes up by indices of 8 bytes an element, which are twice the result, and levels that vary may be 2**bits times the
-    constants.
+    One pass of a kernel if the law is uniform and packed along its last axis, or if all elements have the same levels:
+    the result is then stored like the words, with the packed axis last. In blocks otherwise: NumPy looks codes up by
+    indices of 8 bytes an element, which are twice the result, and levels that vary may be 2**bits times the constants.
     """
     kind = np.int32 if q.dtype.is_integer and q.scale is None else np.float32
     decode = _decoder(q)
@@ -111,10 +110,10 @@ def destination(op: str, out: Any, q: QuantArray, kind: Any) -> Array:
     if getattr(out, "requires_grad", False) is True:
         raise TypeError(f"{op}: out requires a gradient, which is not followed through codes; pass out.detach()")
     if q.device != "cpu":
-        raise DeviceError(f"{op}: out= needs words on the CPU, and q lies on {q.device}; leave it out")
+        raise DeviceError(f"{op}: out= needs words on the CPU, and q is on {q.device}; leave it out")
     shares = isinstance(out, np.ndarray) or hasattr(out, "__dlpack__")
     try:
-        array = np.asarray(out) if shares and not lies_on_gpu(out) else None
+        array = np.asarray(out) if shares and not is_on_gpu(out) else None
     except (TypeError, RuntimeError):  # such as a tensor on PyTorch's meta device
         array = None
     if array is None or array.shape != q.shape or array.dtype != kind or not array.flags.writeable:

@@ -65,7 +65,7 @@ class LevelTable:
         return replace(self, f=lambda table: f(self.f(table)))
 
     def ordered(self, order: Sequence[int]) -> LevelTable:
-        """Keep some of q's axes, in this order behind the first."""
+        """Keep some of q's axes, in this order after the first."""
         return replace(self, order=tuple(order), shape=(self.shape[0], *(self.shape[1 + d] for d in order)))
 
     def __getitem__(self, key: tuple[Any, ...]) -> Array:

@@ -53,7 +53,7 @@ def operand(op: str, name: str, value: Any, q: QuantArray) -> Any:
             f"packed array is not repeated"
         )
     a = a.reshape((1,) * (q.ndim - a.ndim) + a.shape)
-    if not a.size:  # along an axis of length 0: one stands for all of none
+    if not a.size:  # along an axis of length 0: keep one, so that shapes broadcast
         a = np.ones([max(n, 1) for n in a.shape], a.dtype)
     return a.astype(np.int64) if a.dtype == np.bool_ else a
 
@@ -86,7 +86,7 @@ def affordable(op: str, q: QuantArray, *shapes: tuple[int, ...]) -> None:
     if nbytes > max(_LEAST, 4 * q.size, 2 * q.constants.nbytes):  # twice: bfloat16 comes back as float32
         raise ValueError(
             f"{op}: the result's constants would vary so much that they take {nbytes:,} bytes, more than the values in "
-            f"float32, {4 * q.size:,}; compute on .dequantize() in parts and quantize them anew"
+            f"float32, {4 * q.size:,}; compute on .dequantize() in parts and quantize them again"
         )
 
 
@@ -123,12 +123,12 @@ def checked(op: str, values: Any, shape: tuple[int, ...], *inputs: Any) -> Array
     if bad.any():
         at = tuple(np.argwhere(bad)[0])
         shown = ", ".join(str(np.broadcast_to(x, shape)[at]) for x in inputs)
-        raise ValueError(f"{op}: levels must be finite and lie within float32, got {a[at]} for {shown}")
+        raise ValueError(f"{op}: levels must be finite and fit in float32, got {a[at]} for {shown}")
     return a
 
 
 def with_values(op: str, q: QuantArray, values: Array, group: int | None) -> QuantArray:
-    """Return the array whose code c stands for values[c], [n_levels, *axes of q] in groups of `group`; see the table
+    """Return the array whose code c has the value values[c], [n_levels, *axes of q] in groups of `group`; see the table
     above."""
     if values.dtype == np.bool_:
         return QuantArray(recode(q, values, 1, group), uint1, q.shape, q.axis)
@@ -151,7 +151,7 @@ def with_law(op: str, words: Array, dtype: DType, q: QuantArray, group: int | No
 
 
 def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
-    """Return the array whose code c stands for the Python integer levels[c], any two of which may be the same."""
+    """Return the array whose code c has the value levels[c], Python integers of which any two may be the same."""
     check_reach(op, min(levels), max(levels))
     return _with_integers(op, q, np.array(levels, np.int64).reshape(-1, *(1,) * q.ndim), q.group)
 
@@ -177,6 +177,6 @@ def _with_integers(op: str, q: QuantArray, values: Array, group: int | None) -> 
 def check_reach(op: str, low: int, high: int) -> None:
     if max(-low, high) > FARTHEST:
         raise ValueError(
-            f"{op}: integer levels lie within +-(2**31 - 1), the result's would go from {low} to {high}; a float "
+            f"{op}: integer levels must be within +-(2**31 - 1), the result's would go from {low} to {high}; a float "
             f"operand gives float32 levels"
         )

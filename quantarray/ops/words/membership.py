@@ -1,4 +1,4 @@
-"""Membership: the codes that stand for a value, and whether they occur."""
+"""Membership: the codes of a value, and whether they occur."""
 
 from __future__ import annotations
 

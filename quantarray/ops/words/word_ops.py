@@ -10,7 +10,7 @@ from ...core.format import tail_mask, word_count
 
 
 def clear_tail(words: Array, length: int) -> Array:
-    """Clear the bits behind the last element, in place; return the words."""
+    """Clear the bits after the last element, in place; return the words."""
     if words.size:
         words[..., -1] &= np.uint64(tail_mask(length))
     return words

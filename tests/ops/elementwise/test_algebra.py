@@ -124,9 +124,9 @@ def test_a_level_is_rounded_once():
 @pytest.mark.parametrize(
     ("call", "parts"),
     [
-        (lambda q: q + 2**31, ["add: integer levels lie within", "2147483649", "a float operand"]),
-        (lambda q: q * 2**40, ["multiply: integer levels lie within"]),
-        (lambda q: q + 1e39, ["add: offset must lie within float32, got 1e+39"]),
+        (lambda q: q + 2**31, ["add: integer levels must be within", "2147483649", "a float operand"]),
+        (lambda q: q * 2**40, ["multiply: integer levels must be within"]),
+        (lambda q: q + 1e39, ["add: offset must fit in float32, got 1e+39"]),
         (lambda q: q * float("nan"), ["multiply: scale must be finite"]),
         (lambda q: q / 0, ["divide: division by 0", "take the zeros out"]),
         (lambda q: q / [[1.0], [0.0]], ["divide: division by 0"]),

@@ -106,7 +106,7 @@ def test_validate_sees_what_is_wrong():
     tail[0, -1] |= np.uint64(1 << 63)
     code[:, 0] |= np.uint64(1)
     writeable._words = q.words.copy()
-    for words, message in ((tail, "behind element 70"), (code, "codes below 3"), (q.words[:, :1], "needs words")):
+    for words, message in ((tail, "after element 70"), (code, "codes below 3"), (q.words[:, :1], "needs words")):
         with pytest.raises(ValueError, match=message):
             validate(qa.QuantArray(words, q.dtype, q.shape, q.axis))
     with pytest.raises(ValueError, match="read-only"):

@@ -53,7 +53,7 @@ def write_graph(graph: Graph) -> tuple[Writer, Ends, Ends]:
 
 
 def _plain(graph: Graph) -> Graph:
-    """Return the graph with steps in place of chains, and thresholds behind pools of which some channels fall."""
+    """Return the graph with steps instead of chains, and with thresholds after pools with falling channels."""
     plain = unchained(graph)
     nodes = sums_pooled(list(plain.nodes), plain.constants, [v.name for v in plain.outputs])
     return Graph(plain.inputs, plain.outputs, nodes, plain.constants, plain.name)
@@ -109,7 +109,7 @@ def _dequantized_linear(w: Writer, op: str, a: Any, x: list[Any], kinds: list[Ki
 
 
 def _looked_up(w: Writer, x: list[Any]) -> list[Any]:
-    """Return the operands of a product with the values of codes that stand for uneven levels."""
+    """Return the operands of a product with the values of codes of uneven levels."""
     if len(x) < 4 or x[3] is None:
         return x
     codes, levels = x[0], x[3]

@@ -12,7 +12,7 @@ from ..tensors import Refused
 from .writer import SINGLE, Held, Writer, even, range_of
 
 _MOST_STEPS = 255  # thresholds of one MultiThreshold that uneven levels may take
-_FEW_STEPS = 16  # thresholds of a MultiThreshold that `load` turns into codes wherever it stands
+_FEW_STEPS = 16  # thresholds of a MultiThreshold that `load` turns into codes at any place in the graph
 
 
 def weight(w: Writer, integers: Array, wide: bool) -> str:

@@ -94,7 +94,7 @@ def _raw_input(w: Writer, network: Network) -> tuple[Held, Held]:
 
 
 def _row(w: Writer, layers: Sequential, x: Held | None, prefix: str) -> Held | None:
-    """Write layers in order; note those that have no form, and return None behind one whose result is not known."""
+    """Write layers in order; note those that have no form, and return None after one whose result is not known."""
     for i, layer in enumerate(layers):
         w.label = f"{prefix}{i}"
         if type(layer) is Sequential:

@@ -1,4 +1,4 @@
-"""Convolutions and matrix products: exact on integers, with scales and biases behind them."""
+"""Convolutions and matrix products: exact on integers, followed by scales and biases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantisers of a graph that run in NumPy, as QONNX's quantisers of scale 1 behind the arithmetic before them."""
+"""Quantisers of a graph that run in NumPy, as their arithmetic followed by QONNX's quantisers of scale 1."""
 
 from __future__ import annotations
 

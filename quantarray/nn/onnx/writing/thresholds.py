@@ -17,7 +17,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def thresholded(w: Writer, v: Held, T: Thresholds, axis: int) -> Held:
-    """Convert v to the values of its codes by thresholds whose channels lie on `axis`."""
+    """Convert v to the values of its codes by thresholds whose channels are on `axis`."""
     axis %= len(v.shape)
     if v.rough:
         raise Refused("thresholds of sums of real numbers, whose last bit differs between orders of summation")
@@ -120,7 +120,7 @@ def _turned(w: Writer, v: Held, rising: Rising, axis: int) -> str:
 
 
 def _channels_first(w: Writer, x: str, ndim: int, axis: int) -> tuple[str, tuple[int, ...] | None]:
-    """Move the channels to axis 1; return also the permutation that moves them back, None if they lie there."""
+    """Move the channels to axis 1; return also the permutation that moves them back, None if they are there."""
     if axis == 1:
         return x, None
     if axis == 0:

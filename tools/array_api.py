@@ -70,7 +70,7 @@ PARTIAL: dict[str, str] = {
     "tensordot": _PRODUCT,
     "vecdot": "float constants, and uneven levels of more than 8 bits together, over the packed axis only",
     "concat": "arrays whose different constants go in groups, where it joins them along the packed axis",
-    "reshape": "axes behind the packed one may not merge with it; repack(q) packs the last",
+    "reshape": "axes after the packed one may not merge with it; repack(q) packs the last",
     "where": "at most 256 levels of both arrays together; a mask of uint1",
     "prod": "integer levels whose product surely fits int64: those of floats depend on their order",
     **dict.fromkeys(("linalg.diagonal", "linalg.trace"), "constants that do not vary along the last axis"),

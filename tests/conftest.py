@@ -4,6 +4,8 @@
 code, peaks of memory, type checkers, kernels compiled from scratch. `--full` runs all, and so does naming files. Both
 take their tests from one queue, by two processes.
 
+`--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.
+
 Two hypothesis profiles: "ci", the default, tries 100 examples a test, the same ones every time. With the environment
 variable QUANTARRAY_EXAMPLES=2000 the profile "long" tries 2000, new ones every time; what it finds is kept in
 .hypothesis and tried again first. 20 is the profile "short", for kernels compiled for other CPUs than this one. No
@@ -15,6 +17,11 @@ import os
 import numba
 import pytest
 from hypothesis import HealthCheck, settings
+from suite_cost import pytest_runtest_logreport as pytest_runtest_logreport
+from suite_cost import pytest_runtest_makereport as pytest_runtest_makereport
+from suite_cost import pytest_sessionfinish as pytest_sessionfinish
+from suite_cost import pytest_terminal_summary as pytest_terminal_summary
+from suite_cost import pytest_testnodedown as pytest_testnodedown
 
 from quantarray.cpu.runtime.schedule import NOTHING, Kernel
 
@@ -34,6 +41,7 @@ settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked `full`, too")
+    parser.addoption("--cpu-seconds", action="store_true", help="print the CPU seconds of each folder of tests")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks

@@ -11,7 +11,7 @@ Forks wait while a function is compiled, for Numba's and LLVM's locks are held t
 from functools import partial
 
 import llvmlite.binding as llvm
-from numba import njit
+from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
@@ -58,7 +58,19 @@ class _PartCompiler(Compiler):
 def entry(function, _nrt=True, **options):
     """Compile a function that Python calls."""
     options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": _nrt}
-    return _with_forks_waiting(stored(njit(function, **options)))
+    return _with_forks_waiting(_without_literals(stored(njit(function, **options))))
+
+
+def _without_literals(function):
+    """Compile one version for integers, whether a caller writes a number or a variable: all are inlined in any case."""
+    template = getattr(function, "get_call_template", None)  # none where Numba compiles nothing
+    if template is not None:
+
+        def template_of(args, kws):
+            return template(tuple(map(types.unliteral, args)), {name: types.unliteral(of) for name, of in kws.items()})
+
+        function.get_call_template = template_of  # which Numba looks up by name
+    return function
 
 
 def _with_forks_waiting(function):

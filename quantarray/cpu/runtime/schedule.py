@@ -66,7 +66,7 @@ class Held:
     def __init__(self, arguments):
         self.arguments = arguments  # whose memory the copies point to
         with no_fork:
-            of = typeof(arguments)
+            of = _types_of(arguments)
             self.type = _HeldType(of)
             copy = version(_hold, (of,)).entry_point
         self._copies = copy(arguments)
@@ -122,13 +122,29 @@ class Kernel:
         the kernel's address.
         """
         with no_fork:
-            kinds = typeof(arguments)
+            kinds = _types_of(arguments)
             takes = (*held.of.types, *kinds.types, types.int64, types.int64)
             address = self.address(takes)
             entry = version(_call, (kinds, held, *_NUMBERS)).entry_point, address
             self.signatures = list(dict.fromkeys([*self.signatures, takes]))
         self._made[kind] = entry
         return entry
+
+
+def _types_of(arguments):
+    """Return Numba's type of a tuple, with read-only arrays as writable ones.
+
+    Kernels write to nothing but results, and a version for each mixture of the two made a third of all versions.
+    """
+    return _writable(typeof(arguments))
+
+
+def _writable(of):
+    if isinstance(of, types.Array):
+        return of.copy(readonly=False)
+    if isinstance(of, types.BaseTuple):
+        return types.BaseTuple.from_types(tuple(map(_writable, of.types)), getattr(of, "instance_class", None))
+    return of
 
 
 def version(function, takes):

@@ -1,0 +1,69 @@
+"""Count what a run of the suite costs: CPU seconds of each folder of tests, and versions of kernels.
+
+`--cpu-seconds` prints both. A whole run with `--full` fails where its processes have more than `VERSIONS`: each is 0.1 s
+of some user's first call (docs/measurements/suite.md).
+"""
+
+import gc
+import os
+from collections import Counter
+
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+VERSIONS = 1300
+_WHOLE = 10_000  # tests; fewer are a part
+_before = os.times()
+_seconds = Counter()
+_versions = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Note the CPU seconds since the report before: user and system, here and in processes that have ended."""
+    global _before
+    report = yield
+    now = os.times()
+    report.seconds = [now[i] + now[i + 1] - _before[i] - _before[i + 1] for i in (0, 2)]
+    report.full = item.get_closest_marker("full") is not None
+    _before = now
+    return report
+
+
+def pytest_runtest_logreport(report):
+    kind = os.path.dirname(report.nodeid.split("::")[0]) + " (full)" * report.full
+    for where, seconds in zip(("here", "started"), report.seconds, strict=True):
+        _seconds[kind, where] += seconds
+
+
+def versions():
+    """Return (function, types of arguments) of each version of a kernel that this process has compiled or loaded."""
+    functions = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+    kernels = [one for one in functions if one.py_func.__module__.startswith("quantarray.cpu.")]
+    return [(f"{one.py_func.__module__}.{one.__name__}", str(types)) for one in kernels for types in one.overloads]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _versions.update(map(tuple, getattr(node, "workeroutput", {}).get("versions", ())))
+
+
+def pytest_sessionfinish(session):
+    config = session.config
+    if hasattr(config, "workeroutput"):  # one of the processes of a run
+        config.workeroutput["versions"] = versions()
+    elif len(_versions) > VERSIONS and config.option.full and session.testscollected > _WHOLE:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.option.cpu_seconds:
+        kinds = Counter()
+        for (kind, _), seconds in _seconds.items():
+            kinds[kind] += seconds
+        terminalreporter.section("CPU seconds: in tests' processes, in processes that they started")
+        for kind, _ in kinds.most_common():
+            terminalreporter.line(f"{_seconds[kind, 'here']:8.0f} {_seconds[kind, 'started']:8.0f}  {kind}")
+        terminalreporter.line(f"{kinds.total():8.0f} in all; {len(_versions):,} versions of kernels")
+    if len(_versions) > VERSIONS:
+        terminalreporter.line(f"FAILED: {len(_versions):,} versions of kernels, more than {VERSIONS:,}", red=True)

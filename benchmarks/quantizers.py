@@ -159,7 +159,7 @@ def in_turns(calls, rounds, clock=time.perf_counter):
     """Time the calls in turns and return the least seconds of each."""
     least, counts = {}, {}
     for name, call in calls.items():
-        for _ in range(2):  # the first compiles, or makes ready
+        for _ in range(2):  # the first compiles, or prepares
             start = clock()
             call()
             least[name] = clock() - start

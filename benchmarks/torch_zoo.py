@@ -4,15 +4,15 @@
 
 All convolutions and linear layers but the first and the last get weights and inputs of sign or of 4 bits. Weights are
 random; steps of activations and running statistics come from images of noise. "equal" compares the codes of every
-quantiser with PyTorch's, each from PyTorch's codes before it: one may differ where PyTorch's value lies within 1e-5
+quantiser with PyTorch's, each from PyTorch's codes before it: one may differ where PyTorch's value is within 1e-5
 steps of a boundary.
 
---time makes a table of times in their place: the prepared graph, and the network of torchvision in float32 as it is,
+--time makes a table of times instead: the prepared graph, and the network of torchvision in float32 as it is,
 in turns in one process. NumPy's OpenBLAS has one thread, as its others spin where our threads would run; PyTorch has
 its own. A ratio is the median of those of pairs of calls, with the smallest and the largest.
 
 The kind int8 is PyTorch's own static quantisation of `torchvision.models.quantization`, with the settings of "x86"; all
-stored tensors are compared, and a code may differ where PyTorch's value lies within 5e-5 steps of a boundary.
+stored tensors are compared, and a code may differ where PyTorch's value is within 5e-5 steps of a boundary.
 """
 
 from __future__ import annotations

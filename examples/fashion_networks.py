@@ -72,7 +72,7 @@ def lenet(size=28, width=32):
 
 
 def vgg(size=28, width=32):
-    """Build two convolutions 3x3 of w, 2w and 4w channels each, with a pool behind each two, dense 10, w = 32."""
+    """Build two convolutions 3x3 of w, 2w and 4w channels each, with a pool after each two, dense 10, w = 32."""
     parts, before = [], 1
     for channels in (width, 2 * width, 4 * width):
         parts += normed(nn.Conv2d(before, channels, 3, padding=1, bias=False), channels)
@@ -115,7 +115,7 @@ NETWORKS = {"lenet": lenet, "vgg": vgg, "resnet": resnet}
 def quantise(model, scheme, samples=None):
     """Quantise a float network in place: inner layers by a scheme, the first and the last with 8 bits.
 
-    samples: batches of images over which batch norms average anew, for a network that was trained in floats.
+    samples: batches of images over which batch norms average again, for a network that was trained in floats.
     """
     if SCHEMES[scheme] is None:
         return model

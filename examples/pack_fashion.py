@@ -78,7 +78,7 @@ def at_boundary(scheme, x, got, unequal):
 def compare(model, x, y, batch=500):
     """Count the codes and answers of the packed network that differ from the module's.
 
-    Codes behind one that differs are not counted: codes of an image end with the first quantiser that has such.
+    Codes after one that differs are not counted: codes of an image end with the first quantiser that has such.
     """
     graph = packed(model, x, codes=True)
     counts = dict.fromkeys("codes codes_differ at_boundary images_with_such answers_differ".split(), 0)

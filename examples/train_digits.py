@@ -105,7 +105,7 @@ def to_tensor(images):
 
 
 def shift_images(x, reach=1):
-    """Move each image [n 1 h w] by -reach..reach pixels both ways; zeros come in at the edges."""
+    """Move each image [n 1 h w] by -reach..reach pixels along both axes; zeros come in at the edges."""
     n, _, h, w = x.shape
     padded = F.pad(x[:, 0], (reach,) * 4)
     top, left = torch.randint(0, 2 * reach + 1, (2, n, 1, 1))

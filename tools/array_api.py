@@ -47,7 +47,7 @@ ARRAYS = (
 
 _LEVELS = "integer dtypes only; from_codes makes arrays of real levels"
 _PAIR = "two arrays: at most 8 bits together, whose levels are all pairs; an array and a number or a vector: all laws"
-_DOMAIN = "laws whose levels all lie where it is finite; constants hold no NaN and no infinity"
+_DOMAIN = "laws for whose levels it is finite; constants hold no NaN and no infinity"
 _BITS = "uint1, the dtype of truth; other codes are no binary integers"
 _PRODUCT = "operands packed on the contracted axes; repack(q, axis) packs another"
 
@@ -91,7 +91,7 @@ What holds for all of them:
 
 - The laws of results are in [type rules](type-rules.md); NumPy arrays come out where results are no low-bit arrays.
 - Results that are packed have finite levels, at most 256 of them. Where levels would overflow float32, int32 or 8 bits,
-  or constants would have to vary in a way that packed arrays do not store, the call is refused by name, before anything
+  or constants would have to vary in a form that packed arrays do not store, the call is refused by name before anything
   is computed.
 - A packed array has at least one axis; indexing every axis gives a NumPy scalar.
 - Two packed arrays are packed on one axis, counted from the last; `repack(q, axis)` packs another.

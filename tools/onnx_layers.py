@@ -1,9 +1,9 @@
 """Compare a QONNX network layer by layer with QONNX's executor: `python -m tools.onnx_layers FILE ... [--images N]`.
 
 Needs `pip install qonnx`, whose wheel holds two trained super-resolution networks (data/onnx/bsd300x3-espcn). A layer
-is all between quantisers of activations. It gets the executor's own input codes; its output codes must be those of the
-executor, but where the value before rounding, computed in float64, lies within 1e-4 steps of a boundary. Sums of
-products must equal an int64 oracle in every integer. Then the whole network runs, from image to output.
+is everything between quantisers of activations. It gets the executor's own input codes; its output codes must be those
+of the executor, except where the value before rounding, computed in float64, is within 1e-4 steps of a boundary. Sums
+of products must equal an int64 oracle in every integer. Then the whole network runs, from image to output.
 """
 
 from __future__ import annotations

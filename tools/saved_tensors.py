@@ -8,9 +8,9 @@ _INTRODUCTION = """# What backward passes read
 
 Made by `python -m tools.saved_tensors` from the table in `quantarray/torch/reads.py`; the tests hold it to the code.
 
-`qa.torch.compressed_activations` keeps each tensor that autograd saves in a form of which the function's backward pass
-can read what it reads. Functions have the names of autograd's nodes, `ReluBackward0` is `Relu`, and tensors those of
-PyTorch's derivatives.yaml. **What is not listed is left alone**, as functions of a program are. Why:
+`qa.torch.compressed_activations` keeps each tensor that autograd saves in a form that has all that the function's
+backward pass reads. Functions have the names of autograd's nodes, `ReluBackward0` is `Relu`, and tensors those of
+PyTorch's derivatives.yaml. **Tensors that are not listed are left alone**, as functions of a program are. Why:
 [decision 28](decisions/0028-what-backward-passes-read.md).
 """
 

@@ -111,7 +111,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "isin": Rule("uint1, packed as q is", "uint1, packed as q is"),
         "where": Rule(
             "integers: the result_type of both",
-            "two of one law: that law; else table with the levels of a and, behind them, those of b",
+            "two of one law: that law; else table with the levels of a, followed by those of b",
         ),
         **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), _UINT1),
         **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "shift"), _ONLY_UINT1),
@@ -209,7 +209,7 @@ _INTRODUCTION = """\
 Made by `python -m tools.type_rules`; the tests hold it to the code.
 
 A rule depends on the operands' dtypes, on whether integer levels have a scale, on shapes, and on operands that are not
-packed (numbers, vectors, the results of a function that is given); never on codes. *Exact* operands have integer
+packed (numbers, vectors, the results of a function that is passed); never on codes. *Exact* operands have integer
 levels without a scale, and integers or none besides; all others are *real*. Two packed operands are exact if both are.
 int32, int64, float32, float64 and bool are NumPy arrays; all else is packed. *n* is how many elements a result is made
 of, *max|level|* the largest magnitude among the levels that the dtype has.

@@ -1,7 +1,7 @@
 """Measure whether two threads run on separate cores, and how near these are: virtual CPUs move between real ones.
 
-Its CPUs may share one core for seconds, and two threads then are as fast as one; or they lie under two third level
-caches, and what one thread writes takes six times as long to the other (docs/decisions/0015).
+Its CPUs may share one core for seconds, and two threads then are as fast as one; or they are under two third level
+caches, and data from one thread take six times as long to reach the other (docs/decisions/0015).
 """
 
 from concurrent.futures import ThreadPoolExecutor

@@ -187,7 +187,7 @@ def inner_loop():
 
 
 def _bands():
-    """Measure products of bits a second of the inner loop on a band of tiles, whose operands lie half in L2."""
+    """Measure products of bits a second of the inner loop on a band of tiles, half of whose operands are in L2."""
     rng, repeats = np.random.default_rng(0), 30
     words = rng.integers(0, 1 << 64, (1, BAND * TILE * _WORDS), np.uint64)
     weights = lay_out(rng.integers(0, 1 << 64, (1, BLOCKS, _WORDS, LANES), np.uint64))

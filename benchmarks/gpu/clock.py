@@ -3,7 +3,7 @@
     called  a call from Python after the other
     warm    a call within a CUDA graph of many, inputs and outputs in the caches as far as they fit
     cold    one call within a graph, after the L2 cache was overwritten; its launch is part of it
-    moved   a call with its input copied from the host before it, and its result to the host behind it
+    moved   a call with its input copied from the host before it, and its result to the host after it
 
 What cannot be captured has no graph: it is called for `cold` too, and has no `warm`.
 """

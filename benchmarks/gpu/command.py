@@ -2,7 +2,7 @@
 
 The image needs numba, numba-cuda, CuPy and NumPy, pytest and hypothesis for the tests, PyTorch for cuDNN and cuBLAS.
 Where a command may only take so long, run it in parts: --part, --suite, or again and again with the same --json OUT,
-which goes on behind the cases that OUT has.
+which continues after the cases that OUT has.
 """
 
 import sys
@@ -32,7 +32,7 @@ def parser(add):
     subparser.add_argument("--rounds", type=count, default=7, help="turns of each contender in a case")
     subparser.add_argument("--budget", type=count, default=540, help="seconds, after which no case begins")
     subparser.add_argument(
-        "--json", metavar="OUT", help="write rows to this file as they are made; go on behind its own"
+        "--json", metavar="OUT", help="write rows to this file as they are made; continue after its own"
     )
     subparser.add_argument("--plan", action="store_true", help="the first minutes on a GPU, step by step, to --json")
     subparser.add_argument("--seconds", type=count, default=1800, help="of the whole plan")

@@ -22,7 +22,7 @@ ROWS = 32  # of a product's first and last rows, which are compared: all of them
 
 
 class Entry(NamedTuple):
-    """`call` on an input that lies on the device, `moved` from an input on the host to a result on the host.
+    """`call` on an input on the device, `moved` from an input on the host to a result on the host.
 
     `read` makes either result comparable; `tolerance` is relative to the largest expected magnitude;
     `capture(call, count)` makes a graph of calls.
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 def entry(host, load, run, save, read, capture, tolerance=0.0):
-    """Time run(x) alone on x = load(host), and save(run(load(host))); weights lie on the device for both."""
+    """Time run(x) alone on x = load(host), and save(run(load(host))); weights are on the device for both."""
     x = load(host)
     return Entry(lambda: run(x), lambda: save(run(load(host))), read, capture, tolerance)
 

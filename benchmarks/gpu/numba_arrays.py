@@ -73,7 +73,7 @@ def _seconds(cuda, run, args):
 
 @contextmanager
 def on_cuda(names, times):
-    """Let public functions use the CUDA kernels `names` in place of the CPU's, within the context."""
+    """Let public functions use the CUDA kernels `names` instead of the CPU's, within the context."""
     twin = registry._twin
     chosen = import_module("quantarray.cuda.costs").integer_kernel
     cached = registry.kernel, registry.has_kernel, registry.integer_kernel

@@ -29,7 +29,7 @@ def profiled(xp):
 
 
 def call_of(name, xp):
-    """Return the call of a case, on arrays that lie on the GPU."""
+    """Return the call of a case, on arrays on the GPU."""
     rng = np.random.default_rng(0)
 
     def bits(*shape):

@@ -61,7 +61,7 @@ def stages(seconds):
 
 @contextmanager
 def without_fence():
-    """`wgmma` compiled anew with nothing in place of its proxy fence."""
+    """`wgmma` compiled again without its proxy fence."""
     from numba import cuda
 
     from quantarray.cuda.tensor_cores import warpgroup, wgmma

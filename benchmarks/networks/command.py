@@ -2,7 +2,7 @@
 
 Every peer is optional: `pip install ".[bench]" nncf` brings all (PyTorch writes the float32 networks that the others
 quantise). Networks are written to --folder and read again by a later run; --build writes them and times nothing. With
-the same --json OUT a run goes on behind the cases that OUT has.
+the same --json OUT a run continues after the cases that OUT has.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def parser(add):
     subparser.add_argument("--folder", help="where networks are written; a temporary one")
     subparser.add_argument("--build", action="store_true", help="write networks and compile kernels, time nothing")
     subparser.add_argument(
-        "--json", metavar="OUT", help="write rows to this file as they are made; go on behind its own"
+        "--json", metavar="OUT", help="write rows to this file as they are made; continue after its own"
     )
     subparser.add_argument("--markdown", action="store_true", help="print tables as Markdown")
     subparser.add_argument("--plot", metavar="OUT.png", help="draw the rows (needs matplotlib)")

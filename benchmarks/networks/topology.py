@@ -1,4 +1,4 @@
-"""The float32 network of a model in PyTorch: built by the model's function, with `Topology` in place of `Recipe`."""
+"""The float32 network of a model in PyTorch: built by the model's function, with `Topology` instead of `Recipe`."""
 
 import importlib
 from unittest import mock

@@ -151,7 +151,7 @@ def test_what_goes_in_and_out_is_a_copy():
 
 
 def broken():
-    """Arrays that break one invariant each, made behind the checks of the public functions."""
+    """Arrays that break one invariant each, made without the checks of the public functions."""
     q = example()
     words, law = q.words.copy(), q.constants
 
@@ -214,7 +214,7 @@ def test_digest_of_views_and_copies():
 
 
 def test_pickles_hold_what_the_array_shows():
-    """Not the words a view was cut from, and no layout that a kernel made."""
+    """A pickle has neither the words of the view's base nor the layouts that kernels made."""
     q = qa.encode(np.ones((64, 3, 3, 256), np.int8), (-1, 1))
     small = len(pickle.dumps(q))
     assert small < q.nbytes + 1000
@@ -288,7 +288,7 @@ def test_array_equal():
 
 
 def test_equal_values_of_different_codes():
-    """Codes that stand for the same value are equal: a table may repeat one, and a scale of 0 makes all the same."""
+    """Codes of the same value are equal: a table may repeat one, and a scale of 0 makes all the same."""
     repeated = [qa.from_codes([c], qa.table(2), table=[1, 2, 2, 3]) for c in (1, 2)]
     assert qa.array_equal(*repeated) and repeated[0].digest() != repeated[1].digest()
     assert qa.array_equal(*(qa.from_codes([c], qa.bipolar, scale=0) for c in (0, 1)))

@@ -66,7 +66,7 @@ def nothing_waits_yet():
 @pytest.mark.parametrize("stream", [None, 77])
 @pytest.mark.parametrize("tensor", [lambda: Tensor(X), lambda: Tensor(BITS, "<V2")], ids=["float32", "bfloat16"])
 def test_cupys_stream_waits_for_a_tensors(tensor, stream):
-    """On the GPU, before the tensor is read; the CPU waits for nothing."""
+    """CuPy's stream waits on the GPU before the tensor is read; the CPU does not wait."""
     x = tensor()
     with fake_cupy.gpu():
         if stream is None:
@@ -138,7 +138,7 @@ def test_what_a_library_refuses_is_said():
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_a_tensor_that_is_still_written(kind):
-    """On a stream of PyTorch's that sleeps first."""
+    """The tensor is written on a stream of PyTorch's that sleeps first."""
     torch = pytest.importorskip("torch")
     with a_gpu():
         x = torch.from_numpy(X).cuda().to(getattr(torch, kind))
@@ -160,7 +160,7 @@ def test_results_go_to_other_libraries():
 
 
 def test_a_class_is_no_array():
-    """It has the methods of its arrays, which ask for an object."""
+    """A class has the methods of its arrays, but these need an instance."""
     for call in (lambda x: qa.encode(x, values=(0, 1)), lambda x: qa.quantize(x, qa.Sign()), qa.pack_bits):
         with pytest.raises(TypeError, match="x must be an array, got the class ndarray; pass an object of it"):
             call(np.ndarray)

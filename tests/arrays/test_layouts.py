@@ -40,7 +40,7 @@ def test_a_ternary_layer(rows, scale):
 
 
 def test_a_chain_of_calls_keeps_one_layout():
-    """Whatever kernels they choose, in whatever order; results stay the same."""
+    """One layout is kept for any kernels in any order, and results stay the same."""
     w = array(qa.ternary, (1280, 3456))
     calls = [x for rows in (1, 8, 64) for x in (*layers(rows, 3456), *layers(rows, 3456, qa.ternary))]
     fresh = [qa.linear(x, w.copy()) for x in calls]
@@ -60,7 +60,7 @@ def test_weights_of_any_bits(bits):
 
 
 def test_a_search_table():
-    """Of rows of 128 bytes the sums alone are a tenth: some rows are laid out in each call."""
+    """The sums alone are a tenth of rows of 128 bytes, so some rows are laid out in each call."""
     table = array(qa.int8, (60000, 96))
     for rows in (1, 5):
         query = array(qa.int8, (rows, 96))

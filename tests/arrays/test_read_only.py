@@ -87,7 +87,7 @@ def assert_locked(a, name=""):
 
 
 def assert_locked_or_copied(thing):
-    """Each array is read-only for good, or made anew for each who asks."""
+    """Each array is read-only for good, or a new one each time."""
     for (name, a), (_, again) in zip(public_arrays(thing), public_arrays(thing), strict=True):
         if a is again or np.may_share_memory(a, again):
             assert_locked(a, name)
@@ -149,7 +149,7 @@ def test_other_objects(thing):
 
 
 def test_what_objects_share_is_private():
-    """Nothing that all arrays of a dtype share can be reached by a public name."""
+    """No public name reaches an object that all arrays of a dtype share."""
     assert list(public_arrays(qa.uint2)) == [] and not hasattr(qa.uint2, "term_rows")
     for ndim in (1, 4):
         law = qa.Thresholds([0, 1], into=qa.table(2, 3), table=[0.0, 1, 5])._law(ndim)
@@ -177,7 +177,7 @@ def test_arrays_of_callers_are_not_locked():
 
 
 def test_words_that_are_taken_over_are_locked():
-    """The class itself takes words as they are: the array that owns them is locked with them."""
+    """The class takes words without a copy, so the array that owns them becomes read-only too."""
     words = np.zeros((2, 3, 1), np.uint64)
     q = qa.QuantArray(words[:1], qa.uint1, (3, 5), 1)
     assert np.shares_memory(q.words, words) and not words.flags.writeable
@@ -185,7 +185,7 @@ def test_words_that_are_taken_over_are_locked():
 
 
 def test_words_in_foreign_memory(tmp_path):
-    """Of a buffer, a file and another library; these cannot be locked, so they are seen through a read-only buffer."""
+    """A buffer, a file and another library's memory cannot be locked, so words are a read-only view of them."""
     np.zeros((1, 3, 1), np.uint64).tofile(tmp_path / "words")
     mapped = np.memmap(tmp_path / "words", np.uint64, "r+", shape=(1, 3, 1))
     buffer = np.frombuffer(bytearray(24), np.uint64)

@@ -15,7 +15,7 @@ RUNTIME = fake_cupy.cuda.runtime
 
 @pytest.fixture
 def installed(monkeypatch):
-    """The versions of installed distributions, none of which matters until a test says so."""
+    """Replace the versions of installed distributions; none matters until a test names it."""
     found = {}
     monkeypatch.setattr(diagnosis, "version_of", found.get)
     return found
@@ -56,7 +56,7 @@ MINOR = r"the driver, for CUDA 13\.0, has to compile what CUDA 13\.2\.0 makes, .
     (12080, "12.8.1", None, None), (12080, None, None, None),
 ])  # fmt: skip
 def test_a_driver_older_than_the_toolkit(installed, monkeypatch, driver, toolkit, linker, message):
-    """Of the same major version it runs what nvJitLink has made, and compiles nothing newer than itself."""
+    """A driver of the same major version runs code of nvJitLink, but compiles nothing newer than itself."""
     installed.update({"cuda-toolkit": toolkit, "nvidia-nvjitlink": linker})
     monkeypatch.setattr(RUNTIME, "driverGetVersion", lambda: driver)
     if message:
@@ -139,7 +139,7 @@ def test_what_is_installed_here_is_read():
 @contextmanager
 def full(monkeypatch, *names):
     class OutOfMemoryError(MemoryError):
-        """CuPy's."""
+        """A stand-in for CuPy's error."""
 
     with monkeypatch.context() as patched:
         for name in names:

@@ -74,7 +74,7 @@ def test_a_network_moves_with_its_input(gpu):
 
 @GPUS
 def test_an_error_of_the_function(gpu):
-    """It is raised as it is, its arrays on the CPU, and new arrays are made on the CPU again."""
+    """The error is raised unchanged, its arrays are on the CPU, and new arrays are created on the CPU again."""
     x, _ = operands()
 
     def fails(x):

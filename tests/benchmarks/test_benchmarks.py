@@ -190,7 +190,7 @@ def test_a_busy_machine_is_waited_for_and_told(monkeypatch):
 
 
 def test_cores_that_are_worse_than_they_were_are_waited_for(monkeypatch):
-    """Others on the same core, then a cache line that goes far, then as good as at first."""
+    """After good cores come a shared core, then a slow cache line, then cores that are as good as at first."""
     found = iter([(1.0, 1.0), (1.9, 1.0), (1.0, 3.0), (1.1, 1.5), (1.0, 9.0)])
     monkeypatch.setattr(quiet, "ticks", lambda: None)
     monkeypatch.setattr(Cores, "measured", lambda self: next(found))
@@ -260,7 +260,7 @@ GPU_TIMES = ["gpu", "--part", "times", "--rounds", "1"]
 
 @pytest.fixture
 def gpu_suites(monkeypatch):
-    """The suites with tiny cases, on a stand-in for a GPU; no figure of it is kept."""
+    """The suites with tiny cases, on a stand-in for a GPU; no time is kept."""
     suites = {
         suite: [
             dataclasses.replace(case, **GPU_SMALL[type(case)])
@@ -299,7 +299,7 @@ def test_the_gpu_command_compares_and_tabulates(gpu_suites, capsys, tmp_path):
 
 
 def test_moved_calls_bring_inputs_and_results(gpu_suites):
-    """From the host and back to it each time, which a call alone does not."""
+    """A "moved" call copies inputs from the host and results back each time; a plain call does not."""
     with fake_cupy.gpu():
         for suite in gpu_command.SUITES.values():
             for title, make in contenders.makers(suite[0], fake_cupy).items():
@@ -322,7 +322,7 @@ def test_moved_calls_bring_inputs_and_results(gpu_suites):
     Conv(name="c", batch=2, size=6, channels=64, outputs=8), Product(name="p", m=70, k=64, n=40),
 ], ids=lambda case: case.name)  # fmt: skip
 def test_what_peers_on_a_gpu_make(case, monkeypatch):
-    """With PyTorch's functions on the CPU."""
+    """Results of the peers' code, run with PyTorch's functions on the CPU."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch.Tensor, "cuda", lambda self: self)
     for title, make in contenders.PEERS[type(case)].items():
@@ -388,7 +388,7 @@ def test_the_gpu_command_stops_when_nothing_runs_any_more(gpu_suites, monkeypatc
 
 
 def test_the_gpu_command_runs_tests_and_says_what_failed(monkeypatch, capsys):
-    """Those files alone that have tests for a GPU; a run that takes too long is ended."""
+    """Only files with tests for a GPU are run; a run that takes too long is ended."""
     assert {"tests/backends/test_device.py", "tests/nn/test_device_network.py", "tests/arrays/test_exchange.py"} <= set(
         checks.files()
     )

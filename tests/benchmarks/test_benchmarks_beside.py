@@ -26,7 +26,7 @@ def test_rounds_go_forth_and_back():
 
 
 def test_ratios_are_of_blocks_of_one_round():
-    """Not of medians: in both rounds two threads take half as long."""
+    """A ratio of medians would differ: in both rounds two threads take half as long."""
     one, two = [[[2.0, 3.0, 10.0]], [[8.0, 9.0, 4.0]]], [[[1.0, 5.0, 20.0]], [[4.0, 13.0, 8.0]]]
     made = summary.summarise("beside", {"1": one, "2": two})
     assert made["ratio of rates"] == (2.0, 2.0, 2.0) and made["p99 later by"].median == 3.0

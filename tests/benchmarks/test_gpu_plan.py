@@ -51,7 +51,7 @@ def test_every_step_says_that_there_is_no_device(path, monkeypatch):
 
 
 def test_every_step_may_fail(path, monkeypatch, capsys):
-    """The next one begins all the same; what later steps do without is set, and printed."""
+    """After a failed step the next one begins; what later steps do without is set and printed."""
     monkeypatch.setenv(steps.FAIL, "all")
     record = plan.run(path, 600)
     assert [step["status"] for step in record["steps"]] == [FAILED] * len(STEPS)
@@ -126,7 +126,7 @@ def test_an_error_of_a_step_is_kept(monkeypatch, tmp_path):
 
 
 def test_the_sanitizer_sees_large_tiles(monkeypatch):
-    """Its selection has a product whose grid fills a GPU in the largest tile of `bmma` and of `wgmma`."""
+    """The selected tests have a product whose grid fills a GPU in the largest tile of `bmma` and of `wgmma`."""
     from benchmarks.gpu import checks
     from quantarray.cuda.popcount.tiles import Shape
     from quantarray.cuda.tensor_cores import bmma, wgmma

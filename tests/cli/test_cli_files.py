@@ -56,7 +56,7 @@ def assert_one_line(done, *parts):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_reader_that_went_away(name, folder):
-    """As of `quantarray info | head -1`: silent, with the status that a shell gives to what SIGPIPE ends."""
+    """`quantarray info | head -1` is silent and ends with the status that a shell gives for SIGPIPE."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -75,7 +75,7 @@ def test_a_full_disk(name, folder):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_closed_stdout(name, folder):
-    """Nothing is computed for nobody."""
+    """With stdout closed, nothing is computed."""
     done = program(folder, *COMMANDS[name], stdout=None, preexec_fn=lambda: os.close(1))
     assert_one_line(done, "stdout is closed")
 
@@ -91,7 +91,7 @@ def test_without_a_buffer(name, folder):
 
 
 def test_nowhere_to_complain(folder):
-    """The status tells where stderr is closed or full; stdout stays empty."""
+    """If stderr is closed or full, the status tells of the error; stdout stays empty."""
     done = program(folder, "info", "missing.npz", stderr=None, preexec_fn=lambda: os.close(2))
     assert (done.returncode, done.stdout) == (2, "")
     if os.path.exists(FULL):
@@ -114,7 +114,7 @@ def truncated(path):
 
 
 def claiming(path):
-    """The header of an exabyte."""
+    """Write a header that claims an exabyte."""
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"shape": (2**57,), "fortran_order": False, "descr": "<f8"})
 
@@ -166,7 +166,7 @@ def refused(capsys, path, *args):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arrays(name, folder, tmp_path, capsys):
-    """Of each command that reads a .npy file."""
+    """Each command that reads a .npy file refuses a wrong one."""
     path = tmp_path / "wrong.npy"
     WRONG[name](path)
     for args in (["compare", path], ["compare", path, "--json"], ["run", folder / "net.npz", "--input", path]):
@@ -176,7 +176,7 @@ def test_wrong_arrays(name, folder, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_containers(name, tmp_path, capsys):
-    """Of each command that reads a network or a file of an array, under any ending."""
+    """Each command that reads a network or an array refuses a wrong file, under any ending."""
     for ending in (".npz", ".npy", ".safetensors"):
         path = tmp_path / f"wrong{ending}"
         WRONG[name](path)
@@ -206,7 +206,7 @@ def test_wrong_arrays_by_subprocess(folder, tmp_path):
     "name", [b"gr\xc3\xb6\xc3\x9fe.npz", "数.npz".encode(), b"\xff.npz"], ids=["ö", "数", "no text"]
 )
 def test_names_that_stdout_cannot_encode(name, encoding, folder, monkeypatch):
-    """They are written as escapes, as on stderr; JSON has escapes of its own."""
+    """Such names are written as escapes, as on stderr; JSON has escapes of its own."""
     path = os.path.join(os.fsencode(folder), name)
     qa.save(path, qa.encode([1, -1], values=(-1, 1)))
     monkeypatch.setenv("PYTHONIOENCODING", encoding)

@@ -57,7 +57,7 @@ def test_convert_arrays(tmp_path, capsys):
 
 
 def test_convert_to_qonnx(net, tmp_path, capsys):
-    """From .npz, from .qa and from .onnx: files that give the network's integers."""
+    """Files converted from .npz, .qa and .onnx give the network's integers."""
     pytest.importorskip("onnx")
     network = qa.nn.load(net)
     x = network.plain.input
@@ -200,7 +200,7 @@ def test_run_on_grey_images_without_class_names(tmp_path, capsys):
 
 
 def test_turned_photographs(tmp_path):
-    """An image whose file says that it lies on its side is turned upright."""
+    """An image that is rotated according to its file is turned upright."""
     turned = Image.Exif()
     turned[0x0112] = 6
     x = picture(tmp_path / "x.png", (6, 5), "L", exif=turned)
@@ -328,7 +328,7 @@ def test_info_and_tune_on_a_graph(graph, tmp_path, capsys):
 
 
 def test_demo_runs_the_packaged_file(tmp_path, capsys):
-    """The packaged `.qa` file is what `save` writes of the plain network beside it."""
+    """`save` of the plain network beside it writes the packaged `.qa` file."""
     data = Path(qa.__path__[0]) / "data"
     qa.nn.load_network(data / "digits.npz").save(tmp_path / "digits.qa")
     assert (tmp_path / "digits.qa").read_bytes() == (data / "digits.qa").read_bytes()

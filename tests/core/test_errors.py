@@ -57,7 +57,7 @@ def affine(channels):
 
 
 class Elsewhere(qa.QuantArray):
-    """An array that says it lies on a GPU."""
+    """An array that says it is on a GPU."""
 
     @property
     def device(self):
@@ -727,7 +727,7 @@ def test_message(op, case, monkeypatch):
 
 
 def test_numbers_of_float16():
-    """What is compared with float32's limit is the number, not the limit as a float16, which is infinite."""
+    """A float16 number is compared with float32's limit itself, which as a float16 would be infinite."""
     half = np.float16(0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

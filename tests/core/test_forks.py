@@ -52,7 +52,7 @@ def run(code):
 
 @pytest.mark.parametrize("milliseconds", [0, 5, 20, 50, 200, 600])
 def test_fork_during_a_first_call(milliseconds):
-    """The child hung on the lock of a module that the other thread was importing."""
+    """The child once hung on the lock of a module that the other thread was importing."""
     run(f"""
         thread = begin(call)
         time.sleep({milliseconds / 1000})
@@ -168,7 +168,7 @@ def test_a_fork_waits_no_longer_than_it_says():
 
 
 def test_a_fork_inside_a_first_call():
-    """By the thread that makes it."""
+    """The thread that makes the first call forks during it."""
     run("""
         with forks.no_fork:
             assert forked(call, 200) == 0

@@ -57,7 +57,7 @@ def _run(file, code):
 
 @pytest.mark.parametrize("milliseconds", [1, 30, 300])
 def test_handlers_during_a_first_call(run, milliseconds):
-    """Those that came while Numba was being imported raised ImportError in the call."""
+    """Handlers that ran while Numba was being imported once raised ImportError in the call."""
     run(f"""
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, {milliseconds / 1000}, {milliseconds / 1000})

@@ -46,13 +46,13 @@ def dotted(unit, codes, code, stride, pixels, weights, weight, apart, blocks, sp
 @pytest.mark.parametrize("blocks", [1, 2])
 @given(data=st.data())
 def test_rows(blocks, data):
-    """Rows of any distance from any byte on, in spans; what lies between, before and behind them is not touched."""
+    """Rows at any distance and from any byte on, in spans; bytes between, before and after them are not touched."""
     rng, fresh = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.booleans())
     pixels, words = data.draw(st.integers(1, 100)), data.draw(st.integers(0, 5))
     code, weight, gap, between, total = (data.draw(st.integers(0, 70)) for _ in range(5))
     pieces, stride = -(-pixels // 16), data.draw(st.sampled_from([64, 64 * words + gap]))
     cuts = [0, *sorted(data.draw(st.lists(st.integers(0, words), max_size=2))), words]
-    apart = data.draw(st.integers(0, 9))  # quads that lie between spans in a row, and not in the weights
+    apart = data.draw(st.integers(0, 9))  # quads between spans in a row, which the weights lack
     spans = [(16 * a + apart * i, 16 * a, 16 * (b - a)) for i, (a, b) in enumerate(pairwise(cuts))]
     codes = rng.integers(0, 256, code + 16 * pieces * stride + 64 * words + 4 * 3 * apart, np.uint8)
     weights = rng.integers(-128, 128, (2, 16 * words + between, LANES, QUAD))
@@ -118,7 +118,7 @@ def framed_rows(words, terms, plan, images, low, end, positions, behind):
 
 @given(data=st.data())
 def test_rows_between_zeros(data):
-    """Windows at all positions of a band are those of the padded image, and nothing is written behind them."""
+    """Windows at all positions of a band are those of the padded image, and nothing is written after them."""
     most = (1, 9), (0, 9), (0, 9), (1, 4), (1, 3)
     size, before, after, taps, spread = (data.draw(st.tuples(*[st.integers(*ends)] * 2)) for ends in most)
     window = Window(size, taps, (1, 1), tuple(zip(before, after, strict=True)), spread)
@@ -152,7 +152,7 @@ def pointer(array):
 
 
 def configured(changes):
-    """The state after a configuration in which some bytes are other ones."""
+    """The state after a configuration in which some bytes are changed."""
     config, state = np.frombuffer(amx_tiles.CONFIG, np.uint8).copy(), np.full(64 + 8 * 1024, 77, np.uint8)
     for i, value in changes.items():
         config[i] = value
@@ -232,7 +232,7 @@ def assembly():
 
 
 def loops(lines):
-    """The instructions of each loop without another in it: from a label to the jump back to it."""
+    """The instructions of each innermost loop: from a label to the jump back to it."""
     labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.LBB\w+:", line)}
     for i, line in enumerate(lines):
         target = re.fullmatch(r"\tj\w+\t(\.LBB\w+)", line)
@@ -310,7 +310,7 @@ def test_used_unasked_where_the_trial_was_right(monkeypatch, refused, found, cho
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
-    """Nothing is known of it yet; where it will be kept."""
+    """Store the results of trials in an empty folder, and return it."""
     monkeypatch.setenv("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "quantarray"
 
@@ -320,7 +320,7 @@ def tried(*code):
 
 
 def test_trial(machine):
-    """The real product, on tiles in memory: right, and remembered for this machine alone."""
+    """The real product, on tiles in memory, is right, and the result is stored for this machine only."""
     assert tried() == ""
     assert tried("raise SystemExit(1)") == ""
     assert amx_trial.verdict(isa.EMULATED, {"another"}, isa.VARIABLE, "raise ImportError").endswith("ImportError")
@@ -348,7 +348,7 @@ def test_trials_that_fail(machine, monkeypatch, code, said):
 
 
 def test_a_trial_finds_wrong_sums(machine, monkeypatch, tmp_path):
-    """The product that is tried, its rows of weights too far apart."""
+    """The trial's product with rows of weights too far apart is refused."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "broken"))
     broken = "from quantarray.cpu.int8 import dot_amx; dot_amx._WEIGHT_STRIDE += 4"
     assert tried(amx_trial._PRODUCT.replace("from quantarray", f"{broken}\nfrom quantarray", 1)).endswith(
@@ -363,7 +363,7 @@ def test_trials_where_nothing_can_be_kept(machine):
 
 @pytest.mark.parametrize("executable", ["", None, "/opt/app/editor"])
 def test_no_trial_in_an_application(machine, monkeypatch, executable):
-    """Its executable is no Python: it would start itself."""
+    """An application's executable is not Python: a trial would start the application."""
     monkeypatch.setattr(sys, "executable", executable)
     assert "no Python" in tried("raise SystemExit(1)")
     assert not machine.exists()
@@ -419,7 +419,8 @@ for kernel, where, unit in (
 
 
 def test_the_whole_kernel_compiles_for_a_cpu_with_amx(tmp_path):
-    """By Numba as it is; compiled and not run. With no unit nothing of it is there, and with one no other product."""
+    """Numba compiles the kernel, which is not run. Without a unit it has no tile instructions, and with one no other
+    products."""
     features = ",".join(f"+{name}" for name in isa.SETS["amx"][0])
     process = run(COMPILE, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES=features, NUMBA_CACHE_DIR=str(tmp_path))
     without, *with_unit = (list(map(int, line.split())) for line in process.stdout.splitlines())

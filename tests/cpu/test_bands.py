@@ -26,14 +26,14 @@ WAYS = ["tables", pytest.param("shuffles", marks=pytest.mark.skipif(not AVX512BW
 def operand(words):
     """Return an operand of which bands read the words alone.
 
-    A tuple of this file's own would stand in the cache on disk, and be looked for by processes without this file.
+    A tuple class of this file would be named in the cache on disk, and processes without this file would look for it.
     """
     return Left(words, None, None, None, 0, False)
 
 
 @cache
 def counter(way):
-    """The sums of one band, counted in some way."""
+    """The function that counts the sums of one band."""
     count_band, lanes, ready_size = {
         "tables": (bands.look_up_band, PAIR, lambda words: WORDS * TABLES),
         "shuffles": (bands.shuffle_band, SHUFFLED, lambda words: 2 * words * SPLIT),

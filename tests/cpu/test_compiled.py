@@ -204,7 +204,7 @@ print(len(list(filter(None, found.values()))), *(f.__name__ for f, given in foun
 
 @pytest.mark.full
 def test_functions_that_count_no_references_return_no_arrays(tmp_path, monkeypatch):
-    """Whose caller would take them for its own, and give their memory back once too often."""
+    """A caller would take a returned array for its own, and release its memory once too often."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NUMBA_OPT", "0")
     done = subprocess.run([sys.executable, "-c", OWNERS], capture_output=True, text=True, check=True)

@@ -58,7 +58,7 @@ def drawn_origins(rng):
 
 
 def check(name, differ, words, origins, weights, runs, first, last, dtype=np.int64):
-    """Every word of `words` and `weights` is behind one that must not be read."""
+    """Every word of `words` and `weights` follows one that must not be read."""
     count, lay_out = compiled(name)
     counts = np.full((TILE, LANES), -1, dtype)
     padded = np.concatenate([[~np.uint64(0)], words])
@@ -117,7 +117,7 @@ def drawn_planes(data, differ, blocks=1):
         ones = np.bitwise_count(np.bitwise_xor(*pairs) if differ else np.bitwise_and(*pairs)).sum(1, dtype=np.int64)
         counts += (ones - left_out) << i
     runs = np.array([[0, 0, length // 2], [length // 2, length // 2, length - length // 2]])
-    # A block behind the other, with one between that must not be read
+    # Two blocks, with one between that must not be read
     laid = np.stack([lay_out(part) for part in np.split(weights, blocks, axis=1) for _ in range(2)])[: 2 * blocks - 1]
     return (words, planes, apart, origins, laid, 2 * length * LANES, runs, -1 if differ else 0), counts, rng
 
@@ -279,7 +279,7 @@ def paired(codes, at, step, near, count, pairs, to):
 
 @given(data=st.data())
 def test_copy_bytes(data):
-    """Also where the array ends sooner than a vector does."""
+    """Bytes are copied up to an array's end, also where less than a vector is left."""
     rng, length = np.random.default_rng(data.draw(st.integers(0, 1000))), data.draw(st.integers(0, 200))
     words, base = rng.integers(0, 256, 200, np.uint8), data.draw(st.sampled_from([0, -128]))
     at = data.draw(st.integers(0, 200 - length))
@@ -298,7 +298,7 @@ def copied(words, at, size, length, base, codes, start):
 
 @given(data=st.data())
 def test_copy_windows(data):
-    """Spans of any number of units, each with zeros behind it up to half a line; later ones come over earlier ones."""
+    """Spans of any number of units, each followed by zeros up to half a line; later ones overwrite earlier ones."""
     unit, base = data.draw(st.sampled_from([1, QUAD])), data.draw(st.sampled_from([0, -128]))
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     codes, places = rng.integers(1, 256, 500, np.uint8), np.array([99, *rng.integers(0, 100, TILE)])

@@ -47,21 +47,21 @@ def test_short_runs(drawn):
 @pytest.mark.parametrize("step", [2, -2, 3, -5, 8, 9, -16, 17, 32, 50, 72, 73])
 @pytest.mark.parametrize("first", [0, 1, 13])
 def test_long_runs(step, first):
-    """Of whole words, up to the very end of the source, where nothing may be read beyond it."""
+    """Runs of whole words, up to the very end of the source, beyond which nothing may be read."""
     count = 64 * 130 + 5
     check(2, [(2, 7, 1, 0, 7), (2, first + abs(step) * (count - 1) + 1, step, first, count)], seed=step + 100)
 
 
 @pytest.mark.parametrize("step", [2, 3, 8, 9, 31, 63, 64, 65, 1000])
 def test_squeezing_takes_every_bit(step):
-    """What one table says of all first bits of a word is what counting them says."""
+    """The table has the number of elements in a word for each first bit."""
     taken = stride.squeezing(step)[7:]
     assert taken.tolist() == [len(range(first, 64, step)) for first in range(64)]
 
 
 @given(st.integers(1, 3), st.integers(1, 140), st.integers(1, 70), st.integers(0, 2**32 - 1))
 def test_spread(rows, words, times, seed):
-    """Up to the source's last word, behind which nothing may be read."""
+    """Spread up to the source's last word, after which nothing may be read."""
     bits = np.random.default_rng(seed).integers(0, 2, (rows, words * 64), dtype=np.uint8)
     out = np.empty((rows, words * times), np.uint64)
     kernel("cpu", "spread")(np.packbits(bits, axis=1, bitorder="little").view(np.uint64), times, out)

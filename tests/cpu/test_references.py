@@ -164,6 +164,6 @@ print(lost)
 
 
 def test_counts_in_registers_lose_no_memory(tmp_path):
-    """The kernels of AVX-512 with VPOPCNTDQ, on any CPU. `value_blocks` lost a block a task, 100 here."""
+    """The kernels of AVX-512 with VPOPCNTDQ, on any CPU. `value_blocks` once lost a block a task, 100 here."""
     lost = counted(EMULATED, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_OPT="0")
     assert len(lost) == 6 and set(lost.values()) == {0}, lost

@@ -96,7 +96,7 @@ def test_a_thread_that_another_call_has_is_left_alone(lines):
 
 
 def test_fewer_threads_after_a_stall():
-    """For twice as long as it lasted; a stall soon after has them for longer, one that comes alone not."""
+    """Fewer threads are used for twice as long as the stall, and for longer if another one follows soon."""
     run("""
         import numba
         from quantarray.cpu.runtime.thread_pool import LIMIT, UNTIL, note_wait, pool
@@ -164,7 +164,7 @@ def test_signals_are_for_the_main_thread():
 
 
 def test_a_process_ends_right_after_a_call():
-    """While its threads may still be in compiled code: 20 times, each with another pause."""
+    """The process ends while its threads may still run compiled code: 20 times, each after another pause."""
     for pause in range(20):
         run(f"""
             call()
@@ -188,7 +188,7 @@ def test_more_threads_than_processors():
 
 
 def test_a_system_that_starts_no_more_threads():
-    """The caller does all pieces."""
+    """If no thread can be started, the caller does all pieces."""
     run("""
         from quantarray.cpu.runtime.thread_pool import ThreadPool
         ThreadPool._start = lambda pool, i: False

@@ -123,7 +123,7 @@ def python(code, layer):
 
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_eight_python_threads(layer):
-    """At once, on the same arrays, with nothing compiled or cached before."""
+    """Eight threads call at once, on the same arrays, with nothing compiled or cached before."""
     done = python(f"LAYER = {layer!r}\n" + WORK + THREADS, layer)
     if "No threading layer could be loaded" in done.stderr:
         pytest.skip(f"this machine has no {layer}")
@@ -175,7 +175,7 @@ if __name__ == "__main__":
 def test_worker_pools(package, code, layer, tmp_path):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"needs {package}")
-    script = tmp_path / "pool.py"  # workers that are started anew import it
+    script = tmp_path / "pool.py"  # newly started workers import it
     script.write_text(WORK + code)
     done = python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')", layer)
     if "No threading layer could be loaded" in done.stderr:
@@ -264,7 +264,7 @@ def deal(request):
 
 @intrinsic
 def _thread(typingctx):
-    """A number that no other thread has: where its stack lies."""
+    """A number that no other thread has: the address of its stack."""
 
     def codegen(context, builder, signature, args):
         return builder.ptrtoint(cgutils.alloca_once(builder, I64), I64)
@@ -316,7 +316,7 @@ on_two_processors = pytest.mark.skipif(
 
 @on_two_processors
 def test_pieces_go_to_who_is_free(deal):
-    """Each piece once; whoever has the long one gets no other, where `prange` would have dealt out half of them."""
+    """Each piece once; the thread with the long one gets no other, where `prange` would give it half of them."""
     workers, pieces = min(2, numba.get_num_threads()), 1000
     times, takers, sums = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64), np.zeros(pieces)
     for _ in range(20):  # the system may give a second thread no processor for a while
@@ -428,7 +428,7 @@ def test_cutting_tiles_and_channels(workers, split, tiles, bands, work, weights,
 
 
 def test_where_products_are_cut():
-    """Few pieces where each makes all weights ready; whole bands where weights are made ready for each band anyway."""
+    """Few pieces where each prepares all weights; whole bands where weights are prepared for each band anyway."""
     chunks, parts = cut(2, 8, 1000, 1e6, 0, 0, 1, 0)
     assert chunks * parts >= 8  # pieces are free: a late thread holds up little
     assert cut(2, 8, 1000, 1e5, 1e5, 0, 1, 0)[1] == 1  # weights are dear: channels are split

@@ -65,7 +65,7 @@ def test_parameters_of_a_launch():
 
 
 def test_kernels_run_on_cupys_current_stream(monkeypatch):
-    """On the default stream by its own number: 0 may be another one in this process."""
+    """The default stream is named by its own number: 0 may be another one in this process."""
     core, driver = import_module("cuda.core"), import_module("quantarray.cuda.runtime.driver")
     started, stream = [], SimpleNamespace(ptr=0)
     monkeypatch.setattr(core, "launch", lambda *how: started.append(how))

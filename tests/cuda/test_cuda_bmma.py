@@ -42,7 +42,7 @@ def tiny(request):
 @few
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(0, 2), st.integers(1, 4), st.integers(1, 2))
 def test_pairs_of_words(kernel, stride, image, pad, words, groups):
-    """They are copied together where all that are inside the image lie in pairs, each from an even place on."""
+    """Words are copied in pairs if all words inside the image form pairs, each from an even place on."""
     image = max(image, kernel)
     found = windows.Window((image,) * 2, (kernel,) * 2, (stride,) * 2, ((pad, pad),) * 2, (1, 1))
     taps = tiles.taps(windows.plan(found, words, groups, 4))

@@ -41,7 +41,7 @@ def test_bounds(found):
 
 
 def test_the_page_has_the_table(found):
-    """To the number with the compiler that the page names; `python tests/support/cuda_budget.py` prints the table."""
+    """With the compiler that the page names, all numbers are equal; `tests/support/cuda_budget.py` prints them."""
     text, version = PAGE.read_text(), version_of("nvidia-cuda-nvcc")
     if f"ptxas {version}," not in text:
         pytest.skip(f"the page's table is of another ptxas than {version}")
@@ -64,7 +64,7 @@ def test_loops_are_read_from_branches_backwards():
 
 
 def test_no_tensor_cores_on_blackwell(monkeypatch):
-    """Its instruction is made of products of bytes: `conv` counts by popc there, whatever the shape."""
+    """The instruction is made of products of bytes there, so `conv` counts by popc, whatever the shape."""
     monkeypatch.delenv(isa.VARIABLE, raising=False)
     monkeypatch.setattr(launch, "capability", lambda: BLACKWELL)
     assert {isa.units(BLACKWELL, rows, words) for rows in (1, 16, 8192) for words in (1, 4, 128)} == {"popc"}

@@ -96,7 +96,7 @@ def encode(dtype, after=1, planes=2):
 
 
 def public(name, function):
-    """Return a call of a public function with the CUDA twin in place of its kernel `name`."""
+    """Return a call of a public function with the CUDA twin instead of its kernel `name`."""
 
     def run():
         def twin(device, asked):

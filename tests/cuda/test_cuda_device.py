@@ -101,7 +101,7 @@ def test_arrays_of_other_memory_are_refused(monkeypatch):
 
 
 def test_scratch_is_cupys(monkeypatch):
-    """So that it belongs to a graph that is captured, and names the stream of the kernels that take it."""
+    """Scratch memory of CuPy belongs to a graph that is captured, and names the stream of the kernels that use it."""
     from quantarray.cuda.runtime import launch
 
     made = []
@@ -113,7 +113,7 @@ def test_scratch_is_cupys(monkeypatch):
 
 
 def test_constants_have_arrived_before_a_kernel_is_launched(monkeypatch):
-    """A stream that does not wait for the default one would read what is still on its way."""
+    """A stream that does not wait for the default one would read data that have not arrived."""
     from quantarray.cuda.runtime import launch
 
     done = []
@@ -147,7 +147,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_nothing_is_launched_on_nothing(name):
-    """The simulator refuses grids without blocks, as a GPU does."""
+    """Empty arrays launch nothing: the simulator refuses grids without blocks, as a GPU does."""
     q = qa.from_codes(np.zeros((0, 5, 70), int), qa.ternary)
     expected = EMPTY[name](q)
     with twins():

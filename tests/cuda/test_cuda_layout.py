@@ -185,7 +185,7 @@ def test_avg_pool(law):
 
 
 def test_avg_pool_counts_padding():
-    """What a window of `ceil_mode` has behind the padding counts in no mean."""
+    """Places of a `ceil_mode` window after the padding count in no mean."""
     values = np.random.default_rng(0).choice([-1, 1], (2, 2, 3, 4, 65))
     geometry = {"stride": (1, 2, 3), "padding": ((0, 1), (1, 0), (1, 1)), "ceil_mode": True}
     _, _, total, _, counted = naive.pool(values, (2, 2, 3), **geometry)

@@ -164,7 +164,7 @@ def test_threshold(planes, count, channels, real):
 @pytest.mark.parametrize("other", [np.int8, np.int32, np.float32, 1, 3], ids=str)
 @pytest.mark.parametrize("stored", ["sums", "codes", "both"])
 def test_add_shortcut(stored, other, values, channels):
-    """Of values of each dtype and codes of 1 and 3 bits; a sum that does not fit int32 is noted."""
+    """Values of each dtype and codes of 1 and 3 bits are added; a sum that does not fit int32 sets a flag."""
     rng, lanes = np.random.default_rng(channels), GroupLanes(channels)
     real = np.float32 in (values, other)
     exact = np.float64 if real else np.int64

@@ -196,7 +196,7 @@ CALLS = {
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", CALLS)
 def test_public_functions(name, law):
-    """What functions make of their arguments, for every law: rows, folds, groups and tables of each."""
+    """Public functions give the kernels rows, folds, groups and tables of every law."""
     q = LAWS[law]
     for d in range(3):
         expected = CALLS[name](q, d)

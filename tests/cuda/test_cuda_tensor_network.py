@@ -35,7 +35,7 @@ def test_every_product_on_tensor_cores(path, monkeypatch):
 
 
 def test_a_graph_of_what_suits_each_layer(monkeypatch, moved):
-    """What is captured: windows of a word and a dense layer of one row by popc, the others on tensor cores."""
+    """A captured graph has popc for windows of one word and a dense layer of one row, tensor cores for the others."""
     network, names = load_network(PACKAGED), launched(monkeypatch)
     x = network.plain.input[:1]
     monkeypatch.setattr(fake_cupy.cuda.Stream, "begin_capture", lambda stream: (names.append("begin"), moved.clear()))

@@ -1,4 +1,4 @@
-"""Which products warpgroups take, how they are cut, where their words lie, and the tiles that are shipped."""
+"""Which products warpgroups take, how they are cut, the places of their words, and the tiles that are shipped."""
 
 import naive
 import numpy as np

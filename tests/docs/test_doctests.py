@@ -17,7 +17,7 @@ FUNCTIONS |= {f"linalg.{n}": getattr(qa.linalg, n) for n in qa.linalg.__all__}
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_has_an_example_that_is_found(name):
-    """Where pytest looks for it: in the function's module, under its name."""
+    """The example is where pytest looks for it: in the function's module, under its name."""
     function = FUNCTIONS[name]
     module = importlib.import_module(function.__module__)
     assert Path(module.__file__).is_relative_to(ROOT / "quantarray") and function.__name__ == name.rpartition(".")[2]

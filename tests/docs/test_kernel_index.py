@@ -22,7 +22,7 @@ ROWS = [dict(zip(COLUMNS, cells, strict=True)) for cells in LINES[1:]]
 
 
 def quoted(text):
-    """Return what stands between backticks."""
+    """Return the text between backticks."""
     return re.findall(r"`([^`]+)`", text)
 
 

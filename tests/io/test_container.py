@@ -73,7 +73,7 @@ def test_round_trip(ending, tmp_path):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_views(ending, tmp_path):
-    """What is saved of a view is what it shows, in one canonical order."""
+    """A view is saved as the elements that it shows, in one canonical order."""
     path = tmp_path / f"q{ending}"
     q = qa.quantize(np.arange(2.0 * 3 * 4 * 192).reshape(2, 3, 4, 192) % 7, qa.Uniform(3), scale_axis=0)
     for view in (
@@ -209,7 +209,7 @@ def test_permissions_are_the_umask(ending, tmp_path):
 
 
 def test_where_nothing_can_be_written(tmp_path):
-    """The errors are the system's, and name the file that was asked for."""
+    """The errors are the system's, and name the file that was passed."""
     (tmp_path / "d.npz").mkdir()
     for path in (tmp_path / "missing" / "q.npz", tmp_path / "d.npz", tmp_path / f"{'a' * 300}.npz"):
         with pytest.raises(OSError) as caught:
@@ -225,7 +225,7 @@ def test_where_nothing_can_be_written(tmp_path):
 
 
 def assert_whole_or_refused(path, q):
-    """The array that was saved, or FormatError; True where it was refused."""
+    """Assert that the file loads as the saved array or raises FormatError; return True if it was refused."""
     try:
         assert same(qa.load(path), q)
     except qa.FormatError as error:
@@ -405,7 +405,7 @@ def rewritten(path, change):
 
 
 def refusal(path):
-    """What `load` says of a file that it refuses, after the file's name."""
+    """Return the text after the file's name in the error of `load`."""
     with pytest.raises(qa.FormatError) as caught:
         qa.load(path)
     start = f"load: {path} is not a whole quantarray file: "
@@ -476,7 +476,7 @@ def test_groups_without_constants_are_refused(tmp_path):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_constants_are_stored_in_one_way(ending, tmp_path):
-    """Of the same values and digest, but in another dtype or shape, or with -0 for 0: refused by name."""
+    """Constants of the same values and digest in another dtype or shape, or with -0 for 0, are refused by name."""
     path = tmp_path / f"q{ending}"
     q = qa.from_codes([[3, 0, 1], [2, 2, 3]], qa.uniform(2), scale=[[0.5], [0.25]], offset=0.0)
     for name, other, reason in [

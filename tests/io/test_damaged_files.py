@@ -1,4 +1,4 @@
-"""Files that `python -m tests.long files` proved to be dealt with wrongly, each by the smallest of its kind."""
+"""Files that `python -m tests.long files` proved to be handled wrongly, each by the smallest of its kind."""
 
 import json
 import tracemalloc
@@ -28,7 +28,7 @@ def entries(path):
 
 @pytest.mark.parametrize("ending", [".npz", ".safetensors"])
 def test_a_full_disk(ending, tmp_path):
-    """The system's error, of the file that was asked for, whichever library writes it; the old file stays."""
+    """Every library's writer raises the system's error with the name of the file; the old file stays."""
     resource = pytest.importorskip("resource")
     path = tmp_path / f"q{ending}"
     qa.save(path, example())
@@ -71,7 +71,7 @@ def test_sizes_that_a_directory_claims(tmp_path):
 
 
 def test_entries_of_one_name(tmp_path):
-    """Which of them counts is nothing to guess."""
+    """Two entries of one name are refused: a reader cannot know which of them counts."""
     path, net = tmp_path / "q.npz", small().save(tmp_path / "net.npz")
     qa.save(path, example())
     for file in (path, net):
@@ -85,7 +85,7 @@ def test_entries_of_one_name(tmp_path):
 
 @pytest.mark.parametrize("at", [28, 30, 32])  # where the lengths of name, extra and comment are
 def test_a_directory_that_swallows_an_entry(at, tmp_path):
-    """zipfile reads the entries behind as a part of this one, and an optional array would be lost without a word."""
+    """zipfile reads the following entries as a part of this one, and an optional array would be lost silently."""
     path = small().save(tmp_path / "net.npz")
     zipped(path, [*entries(path), ("labels", npy(np.zeros(6, np.uint8)))])
     data = bytearray(path.read_bytes())

@@ -22,7 +22,7 @@ ONNX = b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\x00"
 
 
 def by(write):
-    """The bytes of what `write` writes to a file."""
+    """Return the bytes that `write` writes to a file."""
     file = io.BytesIO()
     write(file)
     return file.getvalue()
@@ -103,7 +103,7 @@ def test_readers_say_what_it_is(name, reader, tmp_path):
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_endings_that_are_not_read(name, tmp_path, capsys):
-    """The error of the ending says what the file is, too."""
+    """The error about the ending also says which format the file has."""
     data, said = FOREIGN[name]
     path = tmp_path / f"x.{name.split()[-1]}_"
     path.write_bytes(data)

@@ -156,7 +156,7 @@ def test_too_many_thresholds(good, tmp_path):
 
 
 def test_rows_take_no_images(tmp_path):
-    """conv2d and max_pool2d behind a dense layer that has thresholds."""
+    """conv2d and max_pool2d after a dense layer that has thresholds."""
 
     def change(op):
         def inner(meta, arrays):

@@ -212,7 +212,7 @@ def test_files_of_other_kinds(tmp_path):
 
 
 def test_unaligned_arrays_of_other_writers(tmp_path):
-    """Another order and an odd header: arrays that begin anywhere are copied."""
+    """Arrays that begin anywhere, after another order and an odd header, are copied."""
     q = bits(3, 70)
     qa.save(tmp_path / "a.qa", {"q": q, "flag": np.array([True])})
     meta, parts = content(tmp_path / "a.qa")

@@ -150,7 +150,7 @@ def test_a_folder_is_refused(writer, tmp_path):
 
 
 def test_other_names_of_a_file_keep_what_it_had(tmp_path):
-    """Of hard links: an array that is mapped from the file is not changed."""
+    """Hard links keep the old content: an array that is mapped from the file does not change."""
     path, other = tmp_path / "a.qa", tmp_path / "b.qa"
     qa.save(path, Q)
     os.link(path, other)
@@ -175,7 +175,7 @@ def test_a_fifo_gets_the_bytes_and_stays(tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name != "tuned.json"])
 def test_devices_are_written_to(name, tmp_path):
-    """By links, as the endings of files say what is written. All that goes into a full one is an error."""
+    """Devices are written through links, whose endings name the format. Any write to a full one is an error."""
     path = tmp_path / name
     path.symlink_to("/dev/null")
     if name == "convert.qa":
@@ -308,7 +308,7 @@ refused({{text!r}})
 
 @root
 def test_another_group_gets_no_more_than_all_others(opened):
-    """Where nobody replaces a file of a group that it does not belong to."""
+    """The user nobody replaces a file of a group to which it does not belong."""
     path = opened / "q.npz"
     qa.save(path, Q)
     os.chown(path, 1234, 2345)
@@ -323,7 +323,7 @@ def test_another_group_gets_no_more_than_all_others(opened):
 
 
 def test_two_processes_tune_one_file_by_two_links(tmp_path):
-    """They lock the folder of the file, not those of the links."""
+    """Processes lock the folder of the file, not the folders of the links."""
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()
     for name in ("a", "b"):

@@ -90,7 +90,7 @@ def test_plan_visits_every_pixel_and_word_once(window, words, groups, tile, plac
 
 @given(windows(2), st.integers(1, 2), st.integers(1, 3), st.integers(1, 4))
 def test_plan_of_taps_side_by_side(window, axes, words, tile):
-    """Pixels lie where outputs do along the last axes; those are counted that have a tap inside the image."""
+    """Pixels have the places of outputs along the last axes; those with a tap inside the image are counted."""
     axes = min(axes, len(window.size))
     left, made = along(window, axes), plan(window, words, 1, tile, axes)
     kept, beside = len(window.size) - axes, window.taps // left.taps

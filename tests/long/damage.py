@@ -1,4 +1,4 @@
-"""Ways to damage a file: bytes gone wrong anywhere, and parts rewritten so that the outer checksums fit again."""
+"""Damage to files: wrong bytes anywhere, and parts rewritten so that the outer checksums fit again."""
 
 from __future__ import annotations
 

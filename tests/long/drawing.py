@@ -118,7 +118,7 @@ class Draw:
         constants = self._constants(dtype, scaled, shape, at, along, group, interval)
         words = self._words(dtype, shape, at)
         q = qa.from_words(words, dtype, shape, at, **constants)
-        if self.flag(0.1) and q.ndim > 1:  # a view whose rows lie the other way round
+        if self.flag(0.1) and q.ndim > 1:  # a view whose rows are in reverse order
             q = q[tuple(slice(None) if d == q.axis else slice(None, None, -1) for d in range(q.ndim))]
         return self.operand(q)
 

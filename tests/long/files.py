@@ -1,9 +1,9 @@
-"""Files, damaged in every way: what is loaded is what was saved, or nothing is.
+"""Files with every kind of damage: what is loaded is what was saved, or nothing is.
 
 A case draws an array, saves and loads it, and loads copies that bytes or rewritten parts have made wrong; or it has a
 save interrupted; or it does the like to a network of plain integers, to a `.qa` file of arrays or of a network, to an
 ONNX file, or to a file of tuned kernels. A copy may load as what was saved, or be refused by an error that names the
-file. One whose meta text or arrays were changed and whose digest was then computed anew must be read where it is lawful
+file. One whose meta text or arrays were changed and whose digest was computed again must be read where it is lawful
 by docs/format.md, as what it holds, and refused elsewhere. No load may take more memory than a few times the file.
 """
 

@@ -39,7 +39,7 @@ def _w() -> qa.QuantArray:
 
 def _conv() -> bool:
     w = _w()
-    w.drop_cache()  # its layouts and preparations are made anew
+    w.drop_cache()  # its layouts and preparations are made again
     return bool((qa.conv2d(_x(), w) == _CONVOLVED).all())
 
 

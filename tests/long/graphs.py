@@ -175,7 +175,7 @@ def run(rng: np.random.Generator) -> str:
     near, most = False, 0.0
     for n in sizes:
         x = drawn(net, n)
-        each = n != batch and not net.general  # a node has the length of the batch, 1, which any batch stands for
+        each = n != batch and not net.general  # a node has the length of the batch, 1, and any batch may replace it
         parts = [{k: a[i : i + 1] for k, a in x.items()} for i in range(n)] if each else [x]
         expected = _joined([reference(m, part) for part in parts])
         if not exact:

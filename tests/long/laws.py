@@ -1,4 +1,4 @@
-"""Random laws and codes whose sums lie near a bound."""
+"""Random laws and codes whose sums are near a bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 2**31 - 1  # magnitude of an integer level
 
 @dataclass
 class Operand:
-    """A packed array, and what it stands for: int64 levels times a float64 scale, or float64 values."""
+    """A packed array and its values: int64 levels times a float64 scale, or float64 values."""
 
     packed: qa.QuantArray
     values: np.ndarray[Any, Any]  # int64 or float64, the array's shape

@@ -3,7 +3,7 @@
 A case draws two operands and makes four calls of linear, matmul, einsum or conv2d (dense, in groups, depthwise) of
 them: all of x to numbers, its first row or image alone, and all of it twice by thresholds to codes. Operands are
 integers, scaled integers or of real levels. Half of them have a sum, a count or a limit within a factor of 4 of a bound
-at which some kernel changes its ways.
+at which some kernel changes its technique.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .oracle import exactly
 from .proof import Proof
 from .shapes import Array, Call, draw
 
-# Where kernels change their ways: bytes, sums of 15 and 16 bits, of 32, of 32 with each of 8 planes, of 53, 62 and 63
+# Where kernels change technique: bytes, sums of 15 and 16 bits, of 32, of 32 with each of 8 planes, of 53, 62 and 63
 BOUNDS = (2**7, 2**8, 2**15, 2**16, 2**24, 2**31, 2**32, 2**39, 2**53, 2**62, 2**63)
 
 

@@ -82,7 +82,7 @@ def test_affine_functions_as_qonnx_files(tmp_path, integers):
 
 
 def test_constants_with_a_nan_are_no_chain():
-    """The kernel takes none; the nodes stay, and give what NumPy does."""
+    """The kernel refuses NaN, so the nodes stay, and give NumPy's results."""
     ends = [qa.nn.Value("x", (1, 2), "float32")], [qa.nn.Value("y", (1, 2), "float32")]
     nodes = [qa.nn.Node("Mul", ("x", "k"), ("m",)), qa.nn.Node("Relu", ("m",), ("y",))]
     constants = {"k": np.float32([[1, np.nan]])}

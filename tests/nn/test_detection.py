@@ -70,7 +70,7 @@ def test_boxes_equal_plain_loops(classes, cells, overlap):
 
 @pytest.mark.parametrize("shape", [(60, 90, 3), (90, 60, 3), (64, 64, 3)])
 def test_corners_are_pixels_of_the_photograph(shape):
-    """A white block of a photograph lies in its letterbox where `boxes` maps it from."""
+    """A white block of a photograph is in its letterbox where `boxes` maps it from."""
     photo = np.zeros(shape, np.uint8)
     photo[20:40, 30:50] = 255
     boxed = detection.letterbox(photo, 180)[0, 0].astype(int)

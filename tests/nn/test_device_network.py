@@ -75,7 +75,7 @@ def test_a_residual_network_moves_nothing():
 
 
 def test_what_weights_keep_is_ready_for_every_stream():
-    """The call that lays weights out waits for that once: the next call may come on a stream that does not."""
+    """The call that lays weights out waits for it once, since the next call may come on another stream."""
     x, w = (qa.encode(np.ones((n, 70), int), (-1, 1)) for n in (2, 3))
     with fake_cupy.gpu():
         x, w = x.to_device("cuda"), w.to_device("cuda")
@@ -120,7 +120,8 @@ def test_a_graph_is_captured_after_a_first_run_and_launched_in_one(name):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [*NAMES, "digits"])
 def test_on_a_gpu(name):
-    """The integers of its file, layer by layer and as one graph, of inputs that differ from the captured one."""
+    """The network gives the integers of its file, layer by layer and as one graph, for inputs other than the captured
+    one."""
     network = load_network(PACKAGED if name == "digits" else network_file(name))
     raw, expected = network.plain.input[:4], network.plain.expected[:4]
     with a_gpu():
@@ -186,7 +187,7 @@ def test_a_layer_that_raises_ends_its_range(marks):
 
 @pytest.mark.parametrize("nvtx", [None, SimpleNamespace(available=False)])
 def test_layers_run_without_nvtx(nvtx, monkeypatch):
-    """Where CuPy was built without it, it has a module that says so."""
+    """If CuPy was built without NVTX, its module says so, and layers run without ranges."""
     monkeypatch.setattr(fake_cupy.cuda, "nvtx", nvtx, raising=False)
     with fake_cupy.gpu():
         assert qa.asnumpy(Sequential([lambda x: x + 1])(fake_cupy.asarray(np.zeros(3)))).tolist() == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""A description of layers and a state dict give the network that other ways give, in a process without PyTorch."""
+"""A description of layers and a state dict give the network that other functions give, in a process without PyTorch."""
 
 import subprocess
 import sys
@@ -128,7 +128,7 @@ CONV = {"type": "conv", "name": "c"}
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize(("kernel", "dilation"), [(3, 1), (4, 1), (2, 3)])
 def test_padding_by_name(axes, kernel, dilation):
-    """An odd width has its last element behind the image, as PyTorch has it."""
+    """With an odd width the last element is after the image, as in PyTorch."""
     rng = np.random.default_rng(axes)
     state = {"c.weight": rng.integers(-2, 3, (2, 3, *[kernel] * axes)).astype(np.float32)}
     x = rng.integers(-3, 4, (2, 3, *[8] * axes)).astype(np.float32)

@@ -60,7 +60,7 @@ def test_reading_needs_no_onnx(tmp_path, monkeypatch):
 @given(networks())
 @settings(max_examples=15)
 def test_random_networks(tmp_path_factory, drawn):
-    """What is inferred of a graph is what running it gives, and its file is equal to it."""
+    """Inferred shapes and dtypes equal those of a run, and the graph's file gives an equal graph."""
     onnx_model, x = drawn
     graph = qa.nn.load(onnx_model)
     kinds, values = inferred(graph), graph.trace(x[:1])
@@ -110,7 +110,7 @@ def test_scalars_become_arrays(tmp_path):
 
 
 def small(path):
-    """A convolution with thresholds, a pool, a product, and floats behind it."""
+    """A convolution with thresholds, a pool, a product, and floats after it."""
     rng = np.random.default_rng(0)
     signs = [("w", rng.choice([-1, 1], (4, 3, 3, 3))), ("v", rng.choice([-1, 1], (36, 5)))]
     tensors = [("one", np.float32(1)), ("b", rng.normal(size=5).astype(np.float32))]
@@ -227,7 +227,7 @@ def test_what_a_graph_asks_for_is_not_allocated(shape, tmp_path):
 
 
 def test_an_undamaged_graph(tmp_path):
-    """The file that the tests above change is taken as it is, and refused with any byte of it changed."""
+    """The file that the tests above change loads unchanged, and is refused with any byte changed."""
     path = tmp_path / "net.qa"
     graph = small(path)
     x = np.random.default_rng(1).normal(size=(3, 3, 6, 6)).astype(np.float32)

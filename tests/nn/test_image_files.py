@@ -139,7 +139,7 @@ def test_bits_and_palettes(mode, transparent, tmp_path):
 
 @pytest.mark.parametrize(("mode", "most"), [("YCbCr", 4), ("LAB", 8)])
 def test_other_colour_spaces(mode, most, tmp_path):
-    """They come back but for the rounding of their own bytes; colours outside sRGB's LAB are not among the drawn."""
+    """Colours come back except for rounding to bytes; no colours outside sRGB's LAB are drawn."""
     a = np.clip(COLOUR, 96, 160)
     save(a, mode)(tmp_path / "x.tif")
     assert abs(read(tmp_path / "x.tif", 3).astype(int) - a).max() <= most
@@ -201,7 +201,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_images_without_clear_bytes(name, tmp_path):
-    """They are refused by name, in a folder and as single files, whatever the network takes."""
+    """Such images are refused by name, in a folder and as single files, by every network."""
     write, text = REFUSED[name]
     write(tmp_path / name)
     for path in (tmp_path, tmp_path / name, [tmp_path / name]):

@@ -50,7 +50,7 @@ SAME = [
 
 @pytest.mark.parametrize(("layer", "function", "of_layer", "of_call"), SAME, ids=[s[0].__name__ for s in SAME])
 def test_a_layer_takes_every_argument_of_its_function(layer, function, of_layer, of_call):
-    """With the defaults and, where it is no operand of the call, the types of the function."""
+    """A layer has the function's defaults and types, except for operands of the call."""
     taken = {n: p for n, p in inspect.signature(function).parameters.items() if n not in of_call}
     held = {f.name: f for f in fields(layer) if f.name not in of_layer}
     assert held.keys() == taken.keys()
@@ -297,7 +297,7 @@ def test_residual_block():
 
 
 def test_layers_on_a_gpu():
-    """By a stand-in: layers without weights take what lies there, and the bias goes with the weight."""
+    """By a stand-in: layers without weights accept arrays of the device, and the bias moves with the weight."""
     x = RNG.integers(0, 100, (2, 9, 8, 3)).astype(np.uint8)
     conv = Conv2d(signs(32, 3, 3, 3), bias=np.arange(32), stride=2)
     for last in (Threshold(T), AvgPool2d(2), GlobalAvgPool(), GlobalAvgPool(requantize=T)):

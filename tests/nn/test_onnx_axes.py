@@ -123,7 +123,7 @@ def test_pools(op, axes, data):
 
 
 def test_thresholds_are_fused_into_a_transposed_convolution(tmp_path):
-    """And a file holds it, with the parts of a split."""
+    """A file holds the fused convolution too, with the parts into which it is split."""
     rng = np.random.default_rng(0)
     nodes = [
         node("Quant", ["x", "step", "zero", "bits"], ["codes"], **UNSIGNED),
@@ -180,7 +180,7 @@ def test_codes_are_pooled_before_a_batch_norm(bias, between, gamma):
 @pytest.mark.parametrize("shortcut", ["codes", "sums"])
 @pytest.mark.parametrize("again", [False, True])
 def test_shortcuts_are_added_before_thresholds(shortcut, again, tmp_path):
-    """Of codes and of another convolution's sums; a sum that is read again is given beside its codes."""
+    """Shortcuts of codes and of another convolution's sums; a sum with another reader is returned beside its codes."""
     rng, c = np.random.default_rng(2), 5
     conv = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     other = "codes" if shortcut == "codes" else "second"
@@ -208,7 +208,7 @@ def test_shortcuts_are_added_before_thresholds(shortcut, again, tmp_path):
 
 @AXES
 def test_channels_are_shuffled(axes):
-    """By one operation, where exporters write a Reshape, a Transpose and a Reshape; other reshapes stay."""
+    """One operation replaces the Reshape, Transpose and Reshape of exporters; other reshapes stay."""
     image, c = (4, 3, 2)[:axes], 6
     swap = [0, 2, 1, *range(3, axes + 3)]
     for last, name in (((c, *image), "channel_shuffle"), ((c * 2, image[0] // 2, *image[1:]), "transpose")):

@@ -131,7 +131,7 @@ def test_operators_of_floats_give_nan_where_the_reference_does(name):
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 def test_a_window_with_a_nan_is_nan(op):
-    """The reference leaves NaN out, as it pads with it."""
+    """ONNX's reference ignores NaN, because it pads with NaN."""
     _, graph = loaded([node(op, ["x"], ["y"], kernel_shape=[1, 2])])
     x = np.zeros((1, 2, 2, 3), F)
     x[0, 1, 0, 0] = np.nan

@@ -74,7 +74,7 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("weight", SCALED)
 @pytest.mark.parametrize("options", CONVOLUTIONS)
 def test_integers_times_scales(first, weight, options, tmp_path):
-    """Their float results are equal to the last bit."""
+    """Float results of integers times scales are equal to the last bit."""
     net = Sequential([*FIRST[first], Conv2d(SCALED[weight], **CONVOLUTIONS[options])])
     assert_same(net, BYTES, tmp_path / "net.onnx")
 
@@ -115,7 +115,7 @@ def test_rows(name, tmp_path):
 
 @pytest.mark.parametrize("levels", [(0, 1), (-1, 0, 1), (-2, -1, 0, 1), (-3, -1, 1, 3), (0, 1, 4), range(256)])
 def test_inputs_of_any_levels(levels, tmp_path):
-    """The file holds their law: the first product is packed."""
+    """The file holds the law of the input, so the first product is packed."""
     x = qa.encode(RNG.choice(levels, (4, 70)), values=levels)
     dense, _ = assert_same(Sequential([Dense(qa.ones((3, 70), qa.bipolar))]), x, tmp_path / "net.onnx")
     assert dense.dtype == np.float32 and "linear" in [n.op for n in qa.nn.load(tmp_path / "net.onnx").nodes]

@@ -154,7 +154,7 @@ def test_folder_of_images(tmp_path):
 @pytest.mark.parametrize("shape", [(1, 1, 4, 6), (1, 4, 6, 1), (1, 4, 6), (1, 3, 4, 6), (1, 4, 6, 3)])
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "int8"])
 def test_layouts_and_ranges(shape, dtype, tmp_path):
-    """Floats are byte / 255, uint8 the bytes, int8 the bytes - 128; channels lie where the network has them."""
+    """Floats are byte / 255, uint8 the bytes, int8 the bytes - 128; channels are on the network's axis."""
     grey = 3 not in shape
     a = picture(tmp_path / "x.png", 0, (4, 6), "L" if grey else "RGB").reshape(1, 4, 6, -1)
     expected = a if shape[-1] == a.shape[3] else a.transpose(0, 3, 1, 2)

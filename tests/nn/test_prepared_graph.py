@@ -72,7 +72,7 @@ def small():
 
 
 def test_outputs_are_the_callers():
-    """Those that are views of a plan's memory are copied, unless `reuse` says that the next call may overwrite them."""
+    """Outputs that are views of a plan's memory are copied, unless `reuse` allows the next call to overwrite them."""
     net = small()
     prepared, reusing = net.prepared(), net.prepared(reuse=True)
     x = np.random.default_rng(1).integers(-100, 100, (4, 1, 70, 4, 4)).astype(np.int8)
@@ -99,7 +99,7 @@ def with_floats():
 def test_a_value_that_is_nan_is_still_an_error():
     net = with_floats()
     last = np.random.default_rng(0).standard_normal((1, 5, 5, 70)).astype(np.float32)
-    prepared, x = net.prepared(), last.transpose(0, 3, 1, 2)  # as the results of convolutions lie
+    prepared, x = net.prepared(), last.transpose(0, 3, 1, 2)  # in the memory order of a convolution's results
     for _ in range(3):
         assert qa.array_equal(prepared(x), net(x))
     assert "compiled, 1 launches" in prepared.summary(x)[0]
@@ -114,7 +114,7 @@ def test_a_value_that_is_nan_is_still_an_error():
 @pytest.mark.parametrize(("batch", "black"), [(1, False), (4, False), (2, True)])
 @pytest.mark.parametrize(("name", "arguments"), CASES)
 def test_networks_are_one_part(name, arguments, batch, black):
-    """From the images, which NumPy would put in another order, to the scores; large results begin anywhere."""
+    """A network is one part from the images, which NumPy would reorder, to the scores; large results begin anywhere."""
     net = getattr(models, name)(**arguments)
     lines = net.prepared().summary(images(net, batch, 0) * (not black))
     parted = [line for line in lines if "compiled" not in line]
@@ -126,7 +126,7 @@ def test_networks_are_one_part(name, arguments, batch, black):
 @pytest.mark.parametrize("image", [(64, 3, 2), (70, 2, 2), (5, 4), (3, 2, 2, 2)])
 @pytest.mark.parametrize("last", [False, True])
 def test_images_are_flattened_as_they_lie(bits, image, last):
-    """Before two products by weights, which share them or not, and before an output, whose order stays."""
+    """Images are flattened in place before two products by weights, shared or not, and before an ordered output."""
     rng, rows = np.random.default_rng(0), int(np.prod(image))
     w, v = (qa.encode(rng.integers(-3, 4, (o, rows)), values=range(-3, 4)) for o in (7, 66))
     constants = {"w": w, "v": v, "t": qa.Thresholds(np.arange(66), per_channel=True)}
@@ -155,7 +155,8 @@ STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min",
 
 @pytest.mark.parametrize("seed", range(40))
 def test_integers_are_pooled_before_functions(seed):
-    """To the bit, where functions rise or fall in a channel; not where one is constant, or the value is read twice."""
+    """Results are equal to the bit where functions rise or fall in a channel. A constant channel, or a second reader,
+    prevents it."""
     rng = np.random.default_rng(seed)
     steps = tuple(rng.choice(STEPS, rng.integers(1, 5)))
     table = rng.normal(size=(len(steps), 20)).astype(np.float32) * 3
@@ -199,7 +200,7 @@ CHAIN = {"steps": ("add",), "rank": 2}
 @pytest.mark.parametrize("first", [0.0, 1.0, 0.05, 1e6])  # with which all codes, or most, are the same
 @pytest.mark.parametrize("middle", ["unpack", "MatMul"])
 def test_what_numpy_computes_is_no_constant(first, middle):
-    """Between two kernels, of inputs that give the same in both recordings: few codes unpacked, a product by BLAS."""
+    """NumPy works between two kernels, on inputs equal in both recordings: few codes unpacked, a product by BLAS."""
     rng, wide = np.random.default_rng(0), middle == "MatMul"
     n, k, last = (100, 256, 8192) if wide else (4, 32, 32)
     constants = {"a": np.zeros((1, k), np.float32), "b": rng.normal(size=(1, last)).astype(np.float32)}
@@ -383,7 +384,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_rewritten_graphs(name):
-    """To the bit, with the sign of zero."""
+    """Results are equal to the bit, including the sign of zero."""
     net, rng = PLAIN[name], np.random.default_rng(0)
     prepared, batched = net.prepared(), net.inputs[0].batched
     for batch, order in ((1, "C"), (3, "C"), (3, "F")) * 4:
@@ -427,7 +428,7 @@ def test_axes_that_come_as_an_input_are_looked_at():
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float32"])
 def test_random_elements_differ_from_any(dtype):
-    """Of zeros and of the largest numbers too, and from seed to seed."""
+    """Random elements differ from zeros, from the largest numbers, and from seed to seed."""
     kind = np.dtype(dtype)
     ends = [0, 1] if dtype == "bool" else [0, np.finfo(kind).max if kind.kind == "f" else np.iinfo(kind).max]
     if kind.kind == "i":
@@ -440,7 +441,7 @@ def test_random_elements_differ_from_any(dtype):
 
 
 def test_memory_of_recorded_launches():
-    """It may begin elsewhere in a second recording, as far from what it shares memory with."""
+    """Arrays may have other addresses in a second recording, at equal distances within shared memory."""
 
     def recorded(*arrays):
         return [Launched("a kernel", arrays, 1, 1, 1, None)]
@@ -457,7 +458,7 @@ def test_memory_of_recorded_launches():
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("channels", [3, 40_000])
 def test_concatenated_arrays_keep_their_order_of_axes(axis, dtype, channels):
-    """The next kernel then takes them without a copy."""
+    """With the order of axes kept, the next kernel needs no copy."""
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-9, 9, (2, 5, 1, channels)).astype(dtype).transpose(0, 3, 1, 2) for _ in range(2))
     got = RUN["Concat"]({"axis": axis}, x, y, x[:, :0] if axis == 1 else x)

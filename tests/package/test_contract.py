@@ -1,4 +1,4 @@
-"""What holds the package together: kernels match their stubs, imports go one way, importing is cheap."""
+"""What holds the package together: kernels match their stubs, imports have one direction, importing is cheap."""
 
 import ast
 import inspect
@@ -48,7 +48,7 @@ TYPED_UP = {  # imports for type checkers that point up: methods that are attach
 
 
 def test_imports_go_one_way():
-    """The layers of pyproject.toml hold, late imports counted; imports for type checkers alone are listed below."""
+    """The layers of pyproject.toml hold, with late imports counted; imports only for type checkers are listed below."""
     out = subprocess.run([LINT], cwd=ROOT.parent, capture_output=True, text=True)
     assert out.returncode == 0, out.stdout + out.stderr
 

@@ -167,7 +167,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_no_indices_of_all_elements(name):
-    """Of one line of 16 million elements, beside the result."""
+    """A call on one line of 16 million elements makes no indices beside the result."""
     q = qa.from_words(RNG.integers(0, 2**64, (1, 2**18), np.uint64), qa.bipolar, (2**24,))
     LARGE[name](q[:128])
     nbytes = size(LARGE[name](q))

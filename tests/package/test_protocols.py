@@ -161,7 +161,7 @@ WITHOUT_AXIS = {
 @pytest.mark.parametrize("axis", range(3))
 @pytest.mark.parametrize("name", WITHOUT_AXIS)
 def test_default_axes(name, axis):
-    """Those of NumPy, whichever axis is packed, and in what order the levels are."""
+    """Default axes are NumPy's, whichever axis is packed, and for levels in any order."""
     call = WITHOUT_AXIS[name]
     codes = np.random.default_rng(1).integers(0, 3, (2, 4, 6))
     for dtype in (qa.ternary, qa.integers(1, -1, 0)):
@@ -198,7 +198,7 @@ def test_where_and_choices_of_dtype():
 
 
 def test_functions_without_a_signature(monkeypatch):
-    """Those that are written in C had none before NumPy 2.4: their arguments are taken as they come."""
+    """Functions written in C had no signature before NumPy 2.4, so their arguments are not checked."""
     known = inspect.signature
 
     def signature(f):
@@ -218,7 +218,7 @@ def numpy_functions(module):
 
 
 def test_every_twin_is_tried():
-    """What NumPy and quantarray both have by one meaning is above; what differs in meaning is known."""
+    """Names with one meaning in NumPy and quantarray are listed above; those with two meanings are known."""
     found = {n for n in numpy_functions(np) if numpy_protocol.of_function(getattr(np, n)) is not None}
     found |= {f.__name__ for f in numpy_protocol._ADAPTED if not isinstance(f, np.ufunc)}
     assert found == set(FUNCTIONS) | OTHERS

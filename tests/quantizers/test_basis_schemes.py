@@ -236,7 +236,7 @@ def test_equal_masks_add_nothing():
     q = quantize(x, qa.ABC(4))
     assert np.isfinite(q.scale).all() and (q.scale == 0).sum() >= 2
     np.testing.assert_array_equal(q.dequantize(), x)
-    even = quantize(np.float32([2, -2]), qa.ABC(2))  # both lie at one deviation: no code is +-(+1, +1)
+    even = quantize(np.float32([2, -2]), qa.ABC(2))  # both are at one deviation: no code is +-(+1, +1)
     assert np.isfinite(even.scale).all() and np.ptp(even.dequantize()) > 0
 
 

@@ -244,7 +244,7 @@ def test_variance_at_two_bits():
 @pytest.mark.parametrize("constants", ["bfloat16", "float32"])
 @pytest.mark.parametrize("shift", [0, 1000])
 def test_unbiased_and_of_that_variance(bits, constants, shift):
-    """Over seeds, every element by itself, the smallest and the largest of a group too, far from zero too."""
+    """Means over seeds, for every element: the smallest and the largest of a group too, and far from zero."""
     x, seeds = normal(2, 64) + np.float32(shift), 4000
     q = quantize(x, qa.Grouped(bits, 32, constants=constants))
     low, step = wide(q.offset, q), wide(q.scale, q)
@@ -263,7 +263,7 @@ def test_unbiased_and_of_that_variance(bits, constants, shift):
 
 
 def test_rounding_constants_to_nearest_would_be_biased():
-    """Why min is rounded down and step up: near 1000, bfloat16 numbers lie 4 apart."""
+    """Why min is rounded down and step up: near 1000, bfloat16 numbers are 4 apart."""
     x = normal(1, 256) + np.float32(1006)
     q = quantize(x, qa.Grouped(2))
     assert q.offset.item() <= x.min() and q.offset.item() + 3 * q.scale.item() >= x.max()
@@ -306,7 +306,7 @@ def test_codes_are_the_oracles(case):
     np.testing.assert_array_equal(q.codes(), expected_codes(x, q, u))
     assert q.constants.bfloat16 == (made.constants == "bfloat16")
     given_constants = Constants(*(wide(c, q).astype(np.float32) for c in (q.scale, q.offset)))
-    np.testing.assert_array_equal(made.encode(x, given_constants), q.codes())  # the protocol's own way
+    np.testing.assert_array_equal(made.encode(x, given_constants), q.codes())  # by the protocol itself
     t = (x.astype(np.float64) - wide(q.offset, q)) / wide(q.scale, q)
     assert (t >= 0).all() and (t <= (2**made.bits - 1) * (1 + 1e-15)).all()
     digits = 8 if q.constants.bfloat16 else 24
@@ -552,7 +552,7 @@ def test_dropout_masks_are_the_same_everywhere(monkeypatch):
 
 
 def test_dropout_is_independent_of_rounding():
-    """The same seed for both: their random numbers are of different streams."""
+    """With one seed for both, their random numbers come from different streams."""
     n = 100_000
     x = np.tile(np.float32([0, 0.5, 1, 0.5]), n // 4)
     up = quantize(x, qa.Grouped(1, n, seed=1)).codes()[1::2].astype(float)

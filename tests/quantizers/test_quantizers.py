@@ -104,7 +104,7 @@ def test_percentile():
     q = quantize(x, qa.Uniform(4, percentile=99), scale_axis=0)
     expected = np.percentile(np.abs(x), 99, axis=1, keepdims=True) / 7
     np.testing.assert_array_equal(q.scale, expected.astype(np.float32))
-    assert q.codes()[:, -1].tolist() == [14, 0]  # what lies beyond goes to the end
+    assert q.codes()[:, -1].tolist() == [14, 0]  # values beyond the ends get the end's code
     q = quantize(x, qa.Uniform(4, symmetric=False, percentile=99), scale_axis=0)
     low, high = np.percentile(x, [1, 99], axis=1)
     np.testing.assert_allclose(q.scale[:, 0], (high - low) / 15, rtol=2**-16)

@@ -149,7 +149,7 @@ def test_any_input(x, name, along):
 
 @given(hnp.arrays(np.float32, (3, 7), elements=anything), st.sampled_from(NAMES))
 def test_neighbours_do_not_matter(x, name):
-    """A channel alone is what it is among others, in whatever order they lie in memory."""
+    """A single channel gives the same as among others, in whatever order they are in memory."""
     scheme = BUILT[name]
     q = quantize(x, scheme, scale_axis=0)
     for row, values in zip(q, x, strict=True):
@@ -268,7 +268,8 @@ def test_empty(scheme, shape):
 @pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.0, 0.1, -3.7, TINY, -TINY, 1e-40, 3e38, -3e38, 2.0**24 + 2])
 @pytest.mark.parametrize("shape", [(1,), (3, 2)])
 def test_constant_arrays_decode_to_themselves(name, value, shape):
-    """Exactly. A Uniform of several levels keeps to float32 with all of them, which can cost one rounding."""
+    """Constant arrays decode exactly. A Uniform of several levels keeps all of them within float32, which can cost one
+    rounding."""
     x = np.full(shape, value, np.float32)
     rounding = 2.0**-23 if abs(value) > 1e38 and name.startswith("Uniform") else 0
     np.testing.assert_allclose(quantize(x, BUILT[name]).dequantize(), x, rtol=rounding)

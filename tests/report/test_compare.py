@@ -151,7 +151,7 @@ def test_json():
 
 
 class Picky(qa.Sign):
-    """Refuses everything."""
+    """A quantiser that refuses every array."""
 
     def __init__(self, error):
         super().__init__()

@@ -17,7 +17,7 @@ SIGNS = integer_dtypes(2).filter(lambda t: t.max_abs < 2)  # any number of them 
 
 @dataclass(frozen=True)
 class Case:
-    """`call`; the arrays it is tried on; the dtype of plain arrays; how far real results may lie from theirs.
+    """`call`; the arrays it is tried on; the dtype of plain arrays; how far real results may be from theirs.
 
     arrays: "any" law; "small" for pairs; "signs" -1, 0, 1; "bits" uint1; (low, high): levels in between.
     plain: "same" int64 or float32; "float" float64 or float32; "double" float64; "wide" int64 or float64; "bool".

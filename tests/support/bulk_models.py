@@ -16,7 +16,7 @@ class Barrier:
     """An mbarrier of one arrival a phase."""
 
     fenced: bool = False
-    parity: int = 0  # of the phase that is under way
+    parity: int = 0  # of the current phase
     announced: int | None = None
     copies: list = field(default_factory=list)
 

@@ -24,7 +24,7 @@ class Budget:
     """A case of `test_cuda_compiled.CASES`, its kernel, and the most that it may issue.
 
     `loop` are instructions of the main loop for 32 `product`s or, of packing, for 128 bytes of values, or of a `stage`;
-    `epilogue` those of a warp behind it, which finishes `results`.
+    `epilogue` those of a warp after it, which finishes `results`.
     """
 
     case: str
@@ -35,7 +35,7 @@ class Budget:
     epilogue: int = 0
     results: int = 64 * 64  # of a warp
     values: int = 0  # bytes of values that a lane reads in the main loop
-    stage: bool = False  # count the main loop as it is, a stage, in place of 32 products
+    stage: bool = False  # count the main loop as it is, a stage, instead of 32 products
 
 
 BOTH, ALL = (AMPERE, HOPPER), (AMPERE, HOPPER, BLACKWELL)

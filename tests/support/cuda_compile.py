@@ -1,7 +1,7 @@
 """CUDA kernels without a GPU: compiled to PTX for several targets, assembled by ptxas, and disassembled.
 
-What is compiled is what a twin would launch for the arguments it is given: the same kernel, the same types. `link` goes
-the way that Numba goes on a GPU, where nvJitLink optimises again and makes the machine code.
+The compiled kernel is the one that a twin would launch for its arguments: the same kernel, the same types. `link` does
+what Numba does on a GPU, where nvJitLink optimises again and makes the machine code.
 """
 
 import re
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-TARGETS = ((8, 0), (12, 0))  # by way of PTX; what is linked is for (9, 0)
+TARGETS = ((8, 0), (12, 0))  # through PTX; linked code is for (9, 0)
 _TOOLS = Path(sysconfig.get_path("purelib")) / "nvidia" / "cu13" / "bin"
 _INSTRUCTION = 16  # bytes
 _FOUND = find_spec("numba_cuda") is not None and all((_TOOLS / tool).exists() for tool in ("ptxas", "nvdisasm"))

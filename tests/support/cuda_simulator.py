@@ -41,7 +41,7 @@ class Thread(greenlet):
 
 
 class Block:
-    """A block of threads that runs them; used in place of numba.cuda.simulator.kernel.BlockManager."""
+    """A block of threads that runs them; used instead of numba.cuda.simulator.kernel.BlockManager."""
 
     def __init__(self, function, grid, shape, debug):
         self.function, self.shape = function, shape
@@ -130,7 +130,7 @@ class Shared(kernelapi.FakeCUDAShared):
     def __init__(self, size):
         super().__init__(0)
         room = np.full(size + 2048, 0xBA, np.uint8)
-        first = (16 - room.ctypes.data) % 1024  # right behind a multiple, where most is lost up to the next
+        first = (16 - room.ctypes.data) % 1024  # right after a multiple, where most is lost up to the next
         self.without_size = room[first : first + size]
 
     def array(self, shape, dtype, alignment=None):
@@ -143,7 +143,7 @@ class Shared(kernelapi.FakeCUDAShared):
 
 
 class InPlace(kernel.InOut):
-    """An array that lies where the kernel reads it: the simulator would copy all of them there and back."""
+    """An array in the memory that the kernel reads: the simulator would copy all of them there and back."""
 
     def to_device(self, retr, stream=0):
         return self.value
@@ -216,6 +216,6 @@ def _byte_perm(x, y, selector):
 
 
 def _put(module, models):
-    """Put the models' functions in place of the module's of the same name."""
+    """Replace the module's functions by the models' of the same name."""
     for name in models.NAMES:
         setattr(module, name, getattr(models, name))

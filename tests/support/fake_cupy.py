@@ -251,7 +251,7 @@ TWINS = frozenset(_device.KERNELS)
 
 @contextmanager
 def gpu(twins=TWINS):
-    """Put a GPU with the kernels `twins` in place of CuPy's."""
+    """Replace CuPy's GPU by one with the kernels `twins`."""
     real = _device.kernel
 
     def kernel(device, name):
@@ -280,7 +280,7 @@ def gpu(twins=TWINS):
 
 @contextmanager
 def arrays():
-    """Put the stand-in's arrays in place of CuPy's; kernels are those of the GPU."""
+    """Replace CuPy's arrays by the stand-in's; kernels are those of the GPU."""
     before = sys.modules.get("cupy")
     sys.modules["cupy"] = sys.modules[__name__]
     try:

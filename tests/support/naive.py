@@ -29,7 +29,7 @@ def out_size(n, k, stride, before, after, dilation):
 def pads(n, k, stride, dilation, padding):
     """(before, after) of one axis for `padding` = int, (before, after), "valid", or "same".
 
-    "same" makes ceil(n / stride) outputs; where the total is odd, the extra element goes behind:
+    "same" makes ceil(n / stride) outputs; where the total is odd, the extra element goes to the end:
     pads(5, k=2, stride=1, dilation=1, padding="same") == (0, 1)
     """
     if isinstance(padding, str):
@@ -45,7 +45,7 @@ def pads(n, k, stride, dilation, padding):
 
 
 def _taps(x, kernel, stride, padding, dilation, fill):
-    """List (tap, what it sees of `x`, `[n .. c]`, with `fill` where it lies outside) for each tap of any axes."""
+    """List (tap, what it reads of `x`, `[n .. c]`, with `fill` where it is outside) for each tap of any axes."""
     axes = len(kernel)
     if not isinstance(padding, (tuple, list)):  # one int or word for all axes
         padding = (padding,) * axes
@@ -145,7 +145,7 @@ def max_pool2d(x, window, stride, padding=((0, 0), (0, 0))):
 
 
 def avg_pool2d_sum(x, window, stride, padding=((0, 0), (0, 0))):
-    """Return the sum over each window, `[n oh ow c]`, and how many of its elements lie inside, `[oh ow 1]`."""
+    """Return the sum over each window, `[n oh ow c]`, and how many of its elements are inside, `[oh ow 1]`."""
     x = _widen(x)
     inside = np.ones((1, *x.shape[1:3], 1), np.int64)
     total = sum(seen for _, seen in _taps(x, window, stride, padding, (1, 1), 0))
@@ -156,7 +156,7 @@ def avg_pool2d_sum(x, window, stride, padding=((0, 0), (0, 0))):
 def pool_taps(n, k, stride, padding, dilation, ceil_mode):
     """List the places of each window of one axis, and which of them a mean counts where padding counts.
 
-    A place below 0 or from n on is outside. With `ceil_mode` one more window may end behind the padding, if it begins
+    A place below 0 or from n on is outside. With `ceil_mode` one more window may end after the padding, if it begins
     in the image or before it: pool_taps(5, 2, 2, 0, 1, True) == [([0, 1], 2), ([2, 3], 2), ([4, 5], 1)].
     """
     before, after = pads(n, k, stride, dilation, padding)

@@ -19,7 +19,7 @@ class Builder:
     def product(self, op, weights, kernel, values, thresholds, **keys):
         """Add a conv2d of `kernel` (o, kh, kw) or a dense of (o,), its weights drawn from `weights`.
 
-        Thresholds lie where accumulators do, so that codes differ; with `invert="mixed"` channels alternate.
+        Thresholds are in the range of accumulators, so that codes differ; with `invert="mixed"` channels alternate.
         """
         i = len(self.layers)
         inputs = self.shape[-1] if op == "conv2d" else int(np.prod(self.shape))

@@ -13,7 +13,7 @@ from quantarray.arrays.array import validate
 def thresholds(draw, values):
     """Draw Thresholds for results [.. channels], and the values it must decode to there.
 
-    Most thresholds occur among the results, so that > and >= differ; some lie beside them, between them, or at
+    Most thresholds occur among the results, so that > and >= differ; some are beside them, between them, or at
     infinity.
     """
     rng = np.random.default_rng(draw(seeds()))

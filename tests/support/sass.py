@@ -1,6 +1,6 @@
 """Machine code read as loops of instructions, to count what a kernel issues.
 
-A loop is what lies between a branch backwards and its target: compilers lay a loop's instructions out together.
+A loop is the code between a branch backwards and its target: compilers place a loop's instructions together.
 """
 
 import re
@@ -36,7 +36,7 @@ class Code(tuple):
     def read(cls, text):
         """Parse what the disassembler prints of one kernel, less what runs only where a warp has come apart.
 
-        Compilers lay that out behind all other code, and branch to it by BRA.DIV.
+        Compilers place that after all other code, and branch to it by BRA.DIV.
         """
         all_of = [Instruction(int(m[1], 16), m[2] or "", m[3], m[4]) for m in _LINE.finditer(text)]
         apart = min((one.target for one in all_of if one.name == "BRA.DIV"), default=all_of[-1].at + 1)
@@ -60,7 +60,7 @@ class Code(tuple):
         return min((loop for loop in self.loops() if 2 * loop.count(*opcodes) >= most), key=len)
 
     def after(self, part):
-        """Return what lies behind a part, to the end, less what only fills the code up."""
+        """Return the code after a part, to the end, without the padding."""
         rest = [one for one in self if one.at > part[-1].at]
         while rest and rest[-1].opcode in ("NOP", "BRA"):
             rest.pop()

@@ -123,7 +123,7 @@ class Sample:
         return self.law.exact
 
     def transpose(self, *order):
-        """Reorder the array's axes, to be packed anew."""
+        """Reorder the array's axes, to be packed again."""
 
         def moved(a):
             lead = a.ndim - len(order)

@@ -46,7 +46,7 @@ def test_ldmatrix_x4():
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**64, 128, np.uint64)
     elements = words.view(np.uint16)
-    # Rows of a matrix lie in different banks
+    # Rows of a matrix are in different banks
     at = np.concatenate([2 * (rng.permutation(8) + 8 * rng.integers(0, 8, 8)) for _ in range(4)])
     for lane in range(32):
         models = tensor_models.Models(None, lambda value, lane=lane: (lane, list(at)))

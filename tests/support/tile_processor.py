@@ -1,7 +1,7 @@
 """A processor with AMX where there is none: what imports this gets its tile instructions carried out one by one.
 
 A CPU without AMX traps at each of them. The handler of that signal decodes the instruction, has the text of
-`amx_emulated.py`, which follows Intel's manual, carry it out, and goes on behind it. So kernels for AMX run as LLVM
+`amx_emulated.py`, which follows Intel's manual, carry it out, and goes on after it. So kernels for AMX run as LLVM
 made them for a machine that has it: configurations, encodings, addresses and registers are theirs. What a processor
 would refuse ends the process.
 
@@ -53,7 +53,7 @@ configure, release, zero, load, store, dot = (
 )
 
 # A ucontext_t, in words: five that are something else, then registers, in which those that instructions number 0 .. 15
-# (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 ..) lie so
+# (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 ..) have these places
 REGISTERS, RIP = 5, 16
 PLACES = np.array([13, 14, 12, 11, 15, 10, 9, 8, *range(8)])
 NO_INDEX = 4

@@ -37,7 +37,7 @@ class Descriptor:
         return cls(bits(0, 13) << 4, bits(16, 29) << 4, bits(32, 45) << 4, bits(49, 51), bits(62, 63))
 
     def chunks(self, rows):
-        """Return where the two chunks of each row lie, int[rows 2]: K-major "Canonical Layouts" (9.7.15.5.1.2.1.3)."""
+        """Return where the two chunks of each row are, int[rows 2]: K-major "Canonical Layouts" (9.7.15.5.1.2.1.3)."""
         wide = _ROWS[self.mode]
         pattern = self.start - self.start % wide
         assert self.base == 0 and pattern % (8 * wide) == 0, "a pattern that begins between its multiples"

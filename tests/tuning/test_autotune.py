@@ -47,14 +47,14 @@ def operands(*, rows=3, k=70, outputs=5, bits=4):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """Nothing is known, and nothing stays known."""
+    """Run a test without earlier measurements."""
     monkeypatch.setattr(calls, "_tuners", [])
     monkeypatch.setattr(autotune, "state", autotune._State())
 
 
 @pytest.fixture
 def times(monkeypatch):
-    """What `timing.in_turns` finds, in place of times; and the names that it was asked for, call by call."""
+    """What `timing.in_turns` returns instead of times; and the names that it got, call by call."""
 
     class Times(dict):
         def __call__(self, runs, text="", began=None):
@@ -69,7 +69,7 @@ def times(monkeypatch):
 
 
 def kernels(w):
-    """Which kernels the weights are laid out for."""
+    """Return the kernels for which the weights are laid out."""
     return {key[1] for key in w._cache if isinstance(key, tuple) and key[0] == "linear" and isinstance(key[1], str)}
 
 
@@ -117,7 +117,7 @@ def test_choices_stay_and_nothing_is_timed_outside(times):
     qa.linear(x, w)
     assert kernels(w) == {LAYOUTS[model]} and not times.asked
     with qa.autotune():
-        qa.linear(x, w)  # made ready before the block
+        qa.linear(x, w)  # prepared before the block
     assert len(times.asked) == 1 and len(kernels(w)) == 2
     y, v = operands()
     qa.linear(y, v)
@@ -289,7 +289,7 @@ def test_convolutions(data, geometry, of_bytes):
 @FEW
 @given(st.data(), st.sampled_from(["integer", "scaled"]), st.sampled_from([1, 5, 33]))
 def test_products(data, kind, rows):
-    """With scales, results are float32: either kernel must round to the same bits."""
+    """With scales results are float32, and both kernels must round to the same bits."""
     outputs, k = (data.draw(st.sampled_from(v)) for v in ((1, 32, 70), (1, 64, 200)))
     law = data.draw(LAWS)
     x = data.draw(samples((rows, k), -1, Law(law.dtype, kind == "scaled"), (0,), (None,)))
@@ -316,7 +316,7 @@ def test_all_widths_at_their_limits(name, signed):
 
 
 def test_a_broken_choice_would_be_seen(times):
-    """The tests above force what they say: a kernel of no name is refused, one that is forced is the one that runs."""
+    """The tests above do force kernels: an unknown name is refused, and a forced kernel is the one that runs."""
     x, w = operands()
     for name in ("conv", "dot"):
         with kernel_choice.forced(name):
@@ -374,7 +374,7 @@ def test_kernels_that_not_all_can_do_have_a_column():
 
 
 def test_runs_take_turns_and_the_first_calls_do_not_count(monkeypatch):
-    """By a clock that the runs move: the first call of one compiles for a second."""
+    """The runs move the clock: the first call of one compiles for a second."""
     clock, order = [0.0], []
 
     def run(name, seconds):

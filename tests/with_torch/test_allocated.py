@@ -51,7 +51,7 @@ def exact(model, x=X, upstream=UPSTREAM):
 
 
 def drawn(model, context, count, **settings):
-    """Return `count` gradients [count parameters], of steps behind two that show gradient norms to the context."""
+    """Return `count` gradients [count parameters], of steps after two that show gradient norms to the context."""
     return torch.stack([gradients(model, context, **settings) for _ in range(count + 2)])[2:]
 
 
@@ -111,7 +111,7 @@ def test_one_object_holds_samples_of_different_bits():
 
 
 def test_samples_of_large_gradients_get_more_bits():
-    """Their norms are those of the samples, wherever they stand in a batch; who was not seen has the mean."""
+    """Their norms are those of the samples, wherever they are in a batch; a sample that was not seen has the mean."""
     layer, context = nn.Linear(1024, 4), compressed(3, allocate=True)
     x, ids = rand(8, 1024).clone(), torch.arange(8)
     weight = torch.where(ids == 5, 100.0, 0.1)[:, None]

@@ -75,7 +75,7 @@ def binary(weights=BINARY, act=SIGN):
 
 
 def of_bits(bits, **options):
-    """Return a network of k-bit weights and activations, behind 8-bit images."""
+    """Return a network of k-bit weights and activations, after 8-bit images."""
     relu = lambda: qnn.QuantReLU(bit_width=bits, return_quant_tensor=True)  # noqa: E731
     options = {"weight_bit_width": max(bits, 2), **options}
     first = [qnn.QuantIdentity(return_quant_tensor=True), conv(1, 16, **options), nn.BatchNorm2d(16), relu()]

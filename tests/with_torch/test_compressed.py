@@ -211,7 +211,7 @@ def test_one_tensor_is_packed_once():
 
 
 def test_memory_that_is_used_again_is_another_tensor():
-    """Storages of freed tensors have their addresses used anew."""
+    """New storages get the addresses of freed tensors."""
     w = torch.ones(1, 4096, requires_grad=True)
     outputs = []
     with compressed(8):
@@ -335,7 +335,7 @@ def test_adjoint_identities_of_convolutions(groups):
 
 @pytest.mark.parametrize("allocate", [False, True])
 def test_compiled_models(allocate):
-    """Their forward pass and loss are equal, and what autograd saves of them is packed or left alone, never wrong."""
+    """Forward pass and loss of compiled models are equal; tensors that autograd saves are packed or left alone."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10))
     x = rand(32, 1, 8, 8)

@@ -83,7 +83,7 @@ MASKS = {
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_piecewise_constant_derivatives_are_exact(name, dtype):
-    """At 2 bits they are equal to the bit, from a bit an element, with elements on the bounds, at 0 and beyond them."""
+    """Gradients at 2 bits are equal to the bit, from one bit an element, with elements on, at and beyond the bounds."""
     function, bits = MASKS[name]
     x = rand(3, 1024)
     x[:, ::7] = x[:, ::7].round(decimals=1)
@@ -324,7 +324,7 @@ def test_a_sparse_tensor_that_is_changed():
 
 
 def test_functions_that_a_mode_does_not_see():
-    """A function of a program and a change in place of a part, inside and at the end of a block."""
+    """A function of a program, and an in-place change of a part, inside and at the end of a block."""
     x = rand(8, 256)
 
     def function(x):

@@ -46,6 +46,6 @@ def test_a_saved_state_dict_gives_the_module(name, tmp_path):
         expected = model(x).numpy()
     got = net(x.numpy())
     alike = np.isclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max()).all(axis=1)
-    assert alike.mean() > 0.98  # a float32 convolution before a quantiser: a value may lie at a boundary
+    assert alike.mean() > 0.98  # a float32 convolution before a quantiser: a value may be at a boundary
     np.testing.assert_array_equal(got.argmax(axis=1)[alike], expected.argmax(axis=1)[alike])
     assert sum(row.op in ("Conv", "MatMul") for row in net.summary().numpy) == 1  # the first layer, of floats

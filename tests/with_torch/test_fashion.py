@@ -58,7 +58,7 @@ def test_packed_networks_are_equal(data, tmp_path, scheme):
     pack_fashion.main([str(tmp_path / "run.pt"), "--data", str(data)])
     results = json.loads((tmp_path / "run.packed.json").read_text())
     assert results["images"] == 100 and results["codes"] > 100 * 28 * 28
-    # How many lie at a boundary depends on the trained weights, which differ between CPUs: 0 to 3 of 270,400 seen
+    # How many are at a boundary depends on the trained weights, which differ between CPUs: 0 to 3 of 270,400 seen
     assert results["codes_differ"] == results["at_boundary"] <= 10
     assert results["answers_differ"] == 0 and results["scores_apart"] < 1e-4
 

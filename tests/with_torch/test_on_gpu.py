@@ -174,7 +174,7 @@ CLASSES = {
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("packed", [False, True])
 def test_layers(on_gpu, monkeypatch, name, packed):
-    """Quantised on the stand-in: CuPy's arrays in place of tensors go into `quantize`, and come back as tensors."""
+    """Quantised on the stand-in: CuPy's arrays instead of tensors go into `quantize`, and come back as tensors."""
 
     def passed():
         torch.manual_seed(0)

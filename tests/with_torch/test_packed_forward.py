@@ -83,7 +83,7 @@ WINDOWS = {
 
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_gradients_by_differences(kind):
-    """Of the product of which the value is known: its gradients in data and filter, their gradients, and adjoints."""
+    """Gradients of a known product in data and filter, their own gradients, and adjoints."""
     shape, filters, settings = WINDOWS[kind]
     x, w = rand(*shape).double().requires_grad_(), rand(*filters, seed=1).double().requires_grad_()
 

@@ -134,7 +134,7 @@ def test_convolutions_and_linear_layers(engine, fuse):
 
 @pytest.mark.skipif("qnnpack" not in torch.backends.quantized.supported_engines, reason="an engine of ARM builds")
 def test_qnnpack_rounds_biases():
-    """Codes differ by one level at most, where PyTorch's value lies at a boundary."""
+    """Codes differ by one level at most, where PyTorch's value is at a boundary."""
     net = converted(Quantised(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 16, 3)), (3, 16, 16), "qnnpack")
     x = torch.randn(8, 3, 16, 16)
     step, got = net.layers[2].scale, qa.nn.from_torch(net, x[:1])(x.numpy())

@@ -52,7 +52,7 @@ def test_trained_networks_are_equal(name):
 
 
 def test_sums_of_a_binary_network_are_equal():
-    model = trained(sign_weight, Bin)[:4]  # up to a convolution: a pool behind it would take its codes, not its sums
+    model = trained(sign_weight, Bin)[:4]  # up to a convolution: a pool after it would get its codes, not its sums
     x, _ = images(100, 7)
     graph = qa.nn.from_torch(model, x[:1])
     assert any(node.op == "conv2d" for node in graph.nodes)

@@ -1,4 +1,4 @@
-"""The tutorial of a network runs as it stands: its blocks in one session, then its shell commands."""
+"""The tutorial of a network runs as it is: its blocks in one session, then its shell commands."""
 
 import contextlib
 import io

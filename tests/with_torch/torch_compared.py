@@ -44,7 +44,7 @@ def plain(x):
 def compare(module, x, graph, kinds=QUANTISERS):
     """Assert that all codes and outputs are equal; return the quantisers by path, with how many of their codes differ.
 
-    A code may differ where the module's value lies within 1e-5 steps of a boundary. What follows such a code is
+    A code may differ where the module's value is within 1e-5 steps of a boundary. What follows such a code is
     computed from the module's.
     """
     expected, results = activations(module, x, kinds)
@@ -137,7 +137,7 @@ def _compared(path, got, whole, table, part, before, after):
 def compare_stored(module, x, graph, near=5e-5):
     """Assert that all stored codes of a statically quantised module are equal; return how many differ by path.
 
-    A code of a convolution or a linear layer may differ by a level where the module's value lies within `near` steps of
+    A code of a convolution or a linear layer may differ by a level where the module's value is within `near` steps of
     a boundary: float32 has no more digits. What follows is computed from the module's codes.
     """
     seen, handles = {}, []

@@ -129,7 +129,7 @@ def block(rng, channels, size):
 
 
 def head(rng, channels, size):
-    """Return linear layers behind the images."""
+    """Return linear layers after the images."""
     out = int(rng.integers(2, 20))
     if rng.random() < 0.4:
         parts, features = [nn.AdaptiveAvgPool2d(1), nn.Flatten()], channels

@@ -113,7 +113,7 @@ class Bases(Case):
 
     @lru_cache(1)  # noqa: B019
     def inputs(self):
-        """Draw bits, with the masks or steps outermost, and return them with the float32 values that they stand for."""
+        """Draw bits, with the masks or steps outermost, and return them with their float32 values."""
         rng = self.random()
         shapes = {"x": (1, 28, 28, 128), "w": (128, self.kernel, self.kernel, 128)}
         bits = {name: rng.integers(0, 2, (3, *shape), dtype=np.uint8) for name, shape in shapes.items()}

@@ -1,4 +1,4 @@
-"""NumKong: packed Hamming distances of bits, packed int8 products; rows are dealt to threads as its guide does it.
+"""NumKong: packed Hamming distances of bits, packed int8 products; rows are divided among threads as in its guide.
 
 What makes products of distances, k - 2 d, is left out in its favour.
 """

@@ -1,6 +1,6 @@
-"""Public calls by chapter: `OPS[name](draw)` draws operands and gives the call, or the call and NumPy's way.
+"""Public calls by chapter: `OPS[name](draw)` draws operands and gives the call, or the call and NumPy's equivalent.
 
-A name is that of the public function, perhaps with a note behind a space where there are several ways to call it.
+A name is that of the public function, perhaps with a note after a space where there are several forms of the call.
 """
 
 from . import layers, making, outside, products, reducing, refused, searching, shapes, values

@@ -123,7 +123,7 @@ def test_functions_of_two_arrays(pair, name):
 
 @given(any_samples(), st.sampled_from(sorted(COMPARED)), st.booleans(), st.data())
 def test_comparisons(x, name, swapped, data):
-    """With numbers, vectors, and a value that occurs."""
+    """Arrays are compared with numbers, vectors, and a value that occurs."""
     f = COMPARED[name]
     kinds = [NUMBERS, beside(x.codes.shape, x.axis)]
     if x.values.size:
@@ -145,7 +145,7 @@ def test_comparisons_of_two_arrays(pair, name):
 
 @given(shapes(), st.sampled_from(sorted(COMPARED)), st.data())
 def test_comparisons_of_many_bits(place, name, data):
-    """By ranks of levels, among them equal ones."""
+    """Arrays of many bits are compared by ranks of levels, some of which are equal."""
     p = data.draw(one_sample(*place))
     q = data.draw(st.one_of(one_sample(*place), st.just(p)))
     with within_memory():
@@ -154,7 +154,7 @@ def test_comparisons_of_many_bits(place, name, data):
 
 
 def test_comparisons_with_integers_of_many_bits():
-    """Beyond integer levels, and beyond float64; real levels may lie on either side of some."""
+    """Numbers beyond integer levels and beyond float64; real levels may be on either side of some."""
     q, u = qa.encode([1, -1], values=(-1, 1)), qa.from_codes([0, 1], qa.uint1, scale=1e30)
     for n in (2**63, 2**64, 2**70, 10**400):
         assert (q < n).all() and (-n < q).all() and not (q == n).any() and not (q > n).any()

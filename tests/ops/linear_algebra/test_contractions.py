@@ -17,7 +17,7 @@ SMALL = st.sampled_from([0, 1, 2, 3, 4])
 
 
 def unrounded(x):
-    """What products are made of: the law of a sample in full, as `matmul` has it; not its float32 values."""
+    """The values that products use: the law of a sample without rounding, as in `matmul`, not its float32 values."""
     return x.values if x.exact else x.offset + (x.scale.astype(np.longdouble) * x.terms).sum(axis=0)
 
 

@@ -40,7 +40,7 @@ def test_any_basic_index(data, x, many):
 
 @given(st.data(), arrays(groups=(None,)))
 def test_one_array_of_indices(data, x):
-    """Where NumPy puts the axes of the array too, also beside integers, None and '...'."""
+    """The array's axes are where NumPy puts them, also beside integers, None and '...'."""
     shape = x.values.shape
     at = data.draw(st.integers(0, len(shape) - 1))
     rng = np.random.default_rng(data.draw(seeds()))
@@ -79,7 +79,7 @@ def test_several_arrays_of_indices(data, x):
         first = data.draw(st.integers(0, len(shape) - 1))
         covered = shape[first : first + data.draw(st.integers(2, 3))]
         key[first : first + len(covered)] = [rng.random(covered) < data.draw(st.sampled_from([0, 0.3, 1]))]
-    for item in (None, ...):  # ... stands for no axis here, and yet parts the arrays on its sides
+    for item in (None, ...):  # ... means no axis here, but still separates the arrays beside it
         if data.draw(st.booleans()):
             key.insert(data.draw(st.integers(0, len(key))), item)
     try:
@@ -281,7 +281,7 @@ def test_tuples_and_ranges_are_indices():
 @pytest.mark.parametrize("key", [[], slice(0), np.zeros(130, bool)], ids=str)
 @pytest.mark.parametrize("dtype", [qa.uniform(2), qa.basis(2), qa.table(2), qa.uint2], ids=str)
 def test_no_elements_under_constants_in_groups(dtype, key):
-    """What no group is left of goes through every function that makes constants anew."""
+    """Arrays without groups go through every function that makes new constants."""
     draw = np.random.default_rng(0).normal
     lead = {"basis": (2,), "table": (4,)}.get(dtype.kind, ())
     name = "table" if dtype.kind == "table" else "scale"
@@ -333,7 +333,7 @@ def test_what_indexing_with_arrays_refuses():
 
 @given(st.data(), arrays(groups=(None,), vary=False))
 def test_packed_masks_are_numpys_masks(data, x):
-    """Of all axes or of some from any one on, packed on any axis, beside other items."""
+    """Masks of all axes or of some, packed on any axis, beside other items."""
     shape = x.values.shape
     first = data.draw(st.integers(0, len(shape) - 1))
     last = data.draw(st.integers(first + 1, len(shape)))

@@ -43,7 +43,7 @@ def test_transpose(data, x):
 
 @given(st.data(), arrays(vary=False, groups=(None,), length=lambda: lengths().filter(bool)))
 def test_reshape_where_constants_do_not_vary(data, x):
-    """The packed axis may take in the axes before it and be split; axes behind it stay behind."""
+    """The packed axis may merge with axes before it and be split; axes after it stay after it."""
     front, behind = x.codes.shape[: x.axis + 1], x.codes.shape[x.axis + 1 :]
     new = (*data.draw(factors(math.prod(front))), *(data.draw(factors(math.prod(behind))) if behind else ()))
     q = x.q
@@ -96,7 +96,7 @@ def test_reshape_of_a_packed_axis_of_length_1_into_one_along_which_constants_var
 
 
 def test_reshape_keeps_the_packed_axis_last():
-    """Also where its length of 1 could be any of several."""
+    """The packed axis stays last, also if its length of 1 could be any of several axes."""
     for old, new in (((3, 1), (3, 1, 1, 1)), ((1,), (1, 1)), ((1, 1, 1, 1), (1,) * 5), ((1, 3, 1), (3, 1, 1))):
         q = qa.from_codes(np.ones(old, int), qa.bipolar, scale=np.full((1,) * len(old), 2.0))
         assert q.reshape(new).axis == len(new) - 1

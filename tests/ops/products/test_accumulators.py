@@ -126,7 +126,7 @@ def test_a_bias_counts_in_the_bound():
 
 
 def test_scaled_levels_count_as_they_are():
-    """Levels of a wide span lie on a grid whose last number, which does not occur, is larger than any of them."""
+    """Levels of a wide span are on a grid whose last number, which does not occur, is larger than any of them."""
     x = qa.from_codes(np.zeros((1, 34), np.uint8), qa.integers(160534169, -160534160, 5, 9, 77))
     w = qa.from_codes(np.zeros((1, 34), np.uint8), qa.integers(853300276, -853300000, 3))
     exact = 34 * 160534169 * 853300276

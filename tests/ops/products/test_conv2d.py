@@ -87,7 +87,7 @@ def test_squares_that_see_padding_only():
     x, w = rng.integers(0, 16, (2, 1, 2, 65)), rng.integers(-8, 8, (33, 3, 3, 65))
     a, b = qa.encode(x, range(16)), qa.encode(w, range(-8, 8))
     expected = naive.conv2d(x, w, padding=((9, 9), (9, 9)), pad_value=-3)
-    dirt = [np.full(n, 255, np.uint8) for n in (64, 128, 256, 4096) for _ in range(99)]  # what empty buffers lie among
+    dirt = [np.full(n, 255, np.uint8) for n in (64, 128, 256, 4096) for _ in range(99)]  # reused by empty buffers
     dirt.clear()
     with threads(True), products_by("winograd"):
         np.testing.assert_array_equal(qa.conv2d(a, b, padding=9, pad_value=-3), expected)
@@ -133,7 +133,7 @@ def test_bands_between_zeros(images, size, channels, outputs, many):
 @pytest.mark.parametrize("channels", [1, 32, 33])
 @pytest.mark.parametrize("length", [4608, 4609, 6706, 9216])
 def test_windows_in_place_of_one_block_and_two_stretches(channels, length):
-    """Weights of one block are kept whole, in two stretches: the second once lay behind their memory."""
+    """Weights of one block are kept whole, in two stretches: the second was once written beyond their memory."""
     rng = np.random.default_rng(length)
     x, w = rng.choice((-1, 1), (2, 1, 3, length)), rng.choice((5, 0), (channels, 1, 1, length))
     packed = qa.encode(x, (-1, 1)), qa.encode(w, (5, 0))
@@ -166,7 +166,7 @@ def test_out_dtype(data, case, dtype):
 
 @given(st.data(), cases(pad_values=st.integers(-2, 2)))
 def test_large_integers(data, case):
-    """The result is int64 exactly where n * |x|max * |w|max asks for it."""
+    """The result is int64 exactly if n * |x|max * |w|max needs it."""
     x, w, *ours = arrays(data.draw, case, LARGE, LARGE)
     n = int(np.prod(case.kernel[1:]))
     bound = n * max(x.law.dtype.max_abs, abs(case.options["pad_value"])) * w.law.dtype.max_abs
@@ -269,7 +269,7 @@ def test_no_two_tasks_write_the_same_word(groups, outputs, module, name, scale, 
 def test_threads_take_all_chunks_of_channels_and_stretches_of_tiles(
     chunks, parts, threads, levels, name, scale, monkeypatch
 ):
-    """Make ready anew for each chunk what a kernel keeps for the channels of one; some of so many stretches
+    """Prepare again for each chunk what a kernel keeps for the channels of one; some of so many stretches
     have no tiles."""
     rng = np.random.default_rng(0)
     x, w = rng.choice(levels, (2, 9, 7, 70)), rng.choice((-1, 1), (400, 3, 3, 70))
@@ -428,7 +428,7 @@ def test_arrays_that_cannot_take_the_result(name):
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_thresholds_of_sums_that_int32_just_holds(sign):
-    """Add what is fixed where bits differ, 3000 * 2**20: it stands for a pixel of code 3, which these levels lack."""
+    """Add the fixed part where bits differ, 3000 * 2**20: it is that of a pixel of code 3, which these levels lack."""
     rng, levels, k = np.random.default_rng(0), np.array([0, 2**20, 2**21]), 1000
     x, w = rng.choice(levels, (1, 3, 3, k)), rng.choice([-1, 1], (40, 1, 1, k))
     x[0, 0, 0], w[0], w[1] = levels[-1], sign, -sign
@@ -442,6 +442,6 @@ def test_thresholds_of_sums_that_int32_just_holds(sign):
 
 
 def test_a_band_of_squares_is_whole_tiles():
-    """The rows of a tile are read, and what they name, if one of its squares is there."""
+    """If one square of a tile exists, all rows of the tile are read, and what they refer to."""
     for length in range(1, 5000):
         assert winograd.band_of(length) % 4 == 0 < winograd.band_of(length)

@@ -34,7 +34,7 @@ def values(seed, shape, special):
 
 @given(windows(), CHANNELS, seeds(), st.sampled_from(["values", "special", "integers"]), st.booleans())
 def test_largest(window, channels, seed, kind, many):
-    """And the smallest in some channels, of floats and of all int32."""
+    """The largest value of each window, or in some channels the smallest, of floats and of all int32."""
     rng, x = np.random.default_rng(seed), values(seed, (2, *window.image, channels), kind == "special")
     if kind == "integers":
         x = rng.integers(-(2**31), 2**31, x.shape).astype(np.int32)
@@ -52,7 +52,7 @@ def test_largest(window, channels, seed, kind, many):
 
 @given(windows(), CHANNELS, seeds(), st.booleans(), st.booleans())
 def test_mean(window, channels, seed, padding_too, many):
-    """Sums in float32, taps in order, divided once: as NumPy makes them of an image whose channels lie first."""
+    """Sums in float32, taps in order, divided once: as NumPy makes them of an image with channels first."""
     x = values(seed, (2, *window.image, channels), False)
     a = {
         "kernel_shape": window.size, "strides": window.stride, "dilations": window.dilation,

@@ -58,7 +58,7 @@ def test_convolution(data, axes, channels, outputs, seed, many):
     st.sampled_from([1, 2, 3, 8, 16, 19]), seeds(), st.booleans(),
 )  # fmt: skip
 def test_groups(data, axes, groups, channels, outputs, seed, many):
-    """Of one channel and of several, with one output and with several."""
+    """Groups of one channel and of several, with one output and with several."""
 
     def drawn(low, high):
         return tuple(data.draw(st.integers(low, high)) for _ in range(axes))
@@ -103,7 +103,7 @@ def test_padding_is_no_product():
 
 @pytest.mark.parametrize("pads", [(0, 2), (1, 0), (3, 1)])
 def test_padding_of_single_taps(pads):
-    """Behind the image too: nothing outside of x is read."""
+    """Nothing outside of x is read, also after the image."""
     x = np.arange(1, 7, dtype=np.float32).reshape(2, 1, 3)
     y = RUN["Conv"]({"pads": pads}, x, np.ones((1, 1, 1), np.float32))
     np.testing.assert_array_equal(y, np.pad(x, [(0, 0), (0, 0), pads]))

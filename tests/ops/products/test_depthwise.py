@@ -45,7 +45,7 @@ def test_two_levels_depthwise(data, case):
 
 @given(st.data(), cases(few=True))
 def test_two_levels_in_groups(data, case):
-    """The same of groups of few channels, an output a channel: each output's channels are turned to its place."""
+    """In groups of few channels, each with as many outputs, every output's channels are rotated to its place."""
     low, step, size = (data.draw(st.sampled_from(n)) for n in ([-1, 0, 3, -7], [1, 2, -5], [1, 1, 3]))
     x_law, w_law = Law(qa.integers((low, low + step))), Law(qa.integers(data.draw(st.permutations((-size, size)))))
     x, w, *ours = arrays(data.draw, case, x_law, w_law)
@@ -59,7 +59,7 @@ def test_two_levels_in_groups(data, case):
 )
 @pytest.mark.parametrize("channels", [64, 192, 320])
 def test_groups_are_counted_in_slices(n, size, planes, channels, monkeypatch):
-    """Whatever the number of differing bits, and with as few planes as hold them."""
+    """Groups are counted for every number of differing bits, with as few planes as possible."""
     made, prepare = [], bit_sliced.prepare
     monkeypatch.setattr(bit_sliced, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
     rng = np.random.default_rng(size)
@@ -79,7 +79,7 @@ def test_groups_are_counted_in_slices(n, size, planes, channels, monkeypatch):
 @pytest.mark.parametrize(("size", "planes"), [(1, 4), (3, 4), (4, 6), (7, 6), (8, 8), (15, 8), (16, None)])
 @pytest.mark.parametrize("channels", [1, 65, 577])
 def test_bits_are_counted_in_slices(size, planes, channels, monkeypatch):
-    """Up to 254 taps, for every number of differing bits that there can be."""
+    """Up to 254 taps, for every possible number of differing bits."""
     made, prepare = [], bit_sliced.prepare
     monkeypatch.setattr(bit_sliced, "prepare", lambda *args: made.append(prepare(*args)) or made[-1])
     rng = np.random.default_rng(size)
@@ -121,9 +121,8 @@ def test_codes_are_not_values(levels, used, n):
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 9])
 def test_where_runs_of_pixels_end(width, stride):
-    """With their border class: of two columns the left one's pixel has the right one's behind it, in the plan too. And
-    where the next pixel's words are not the next words.
-    """
+    """Runs end with their border class: of two columns, the left one's pixel is followed by the right one's in the plan
+    too. They also end if the next pixel's words are not the next words."""
     rng = np.random.default_rng(width)
     x, w = rng.choice((-1, 1), (3, 4, width, 70)), rng.choice((-1, 1), (70, 3, 3, 1))
     law, b = qa.Thresholds(rng.integers(-2, 3, (70, 1))), qa.encode(w, (-1, 1), axis=0)
@@ -157,7 +156,7 @@ def test_real_depthwise(data, case):
 
 
 def exact_sums(monkeypatch):
-    """The calls for exact sums that are made ready."""
+    """The calls for exact sums that are prepared."""
     found, original = [], depthwise_plan._sums
 
     def noted(job, *law):
@@ -185,7 +184,7 @@ def exact_sums(monkeypatch):
 )
 @pytest.mark.parametrize("copies", [1, 3])
 def test_depthwise_sums_of_16_and_32_bits(x_levels, w_levels, dtype, copies, monkeypatch):
-    """Where all taps have the largest sum that there can be, of either sign, and elsewhere."""
+    """In some places all taps give the largest possible sum, of either sign."""
     rng, calls = np.random.default_rng(3), exact_sums(monkeypatch)
     x, w = rng.choice(x_levels, (2, 9, 70, 65)), rng.choice(w_levels, (65 * copies, 3, 3, 1))
     x[0, :6, :40], w[:40], w[40 : 2 * 40] = x_levels[-1], max(w_levels), min(w_levels)
@@ -215,7 +214,7 @@ def test_a_dilation_of_one_tap_may_be_anything(size):
 
 @pytest.mark.parametrize("levels", [range(4), range(256), (3, 2, 1, 0)])
 def test_thresholds_that_no_sum_reaches(levels):
-    """Beyond what sums' 16 or 32 bits hold, before and behind those that some reach."""
+    """Thresholds beyond 16 or 32 bits of sums, before and after those that some sums reach."""
     rng, far = np.random.default_rng(5), [2**16 + 3, 2**31 - 1, 2**40]
     x, w = rng.choice(levels, (1, 5, 9, 70)), rng.integers(-99, 99, (70, 3, 3, 1))
     a, b = qa.encode(x, levels), qa.encode(w, range(-128, 128), axis=0)
@@ -232,7 +231,7 @@ def test_thresholds_that_no_sum_reaches(levels):
         {},
         {"stride": 2, "padding": 1},
         {"stride": (3, 1), "dilation": (1, 4), "padding": (0, 9)},
-        {"stride": (5, 19)},  # columns behind the last window
+        {"stride": (5, 19)},  # columns after the last window
     ],
 )
 @pytest.mark.parametrize("many", [False, True])

@@ -40,7 +40,7 @@ def around(centre, dtype):
 
 
 def some_thresholds(rng, dtype, count):
-    """Of every magnitude and both signs, some at the ends of the dtype and of others, some with a fraction."""
+    """Draw thresholds of all sizes and both signs, some at the ends of this or other dtypes, some with a fraction."""
     info = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else np.iinfo(np.int64)
     ends = [2**k + d for k in (0, 8, 24, 25, 31, 32, 53, 54, 60, 62, 63) for d in (-1, 0, 1)]
     drawn = [2 ** int(k) + int(rng.integers(0, 2 ** int(k))) for k in rng.integers(0, 62, count)]

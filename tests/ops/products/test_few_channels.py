@@ -83,8 +83,8 @@ def test_groups_are_merged_where_that_is_faster():
     ],
 )
 def test_windows_of_few_channels_are_rows_of_bits(x_levels, w_levels, channels, size, how, rows, monkeypatch):
-    """Borders, bits that lie over two words, rows of which a thread begins with any one, and of which vectors leave
-    some. Nine taps of 63 channels are nine words either way."""
+    """Borders, bits that span two words, threads that begin with any row, and rows of which vectors leave
+    some. Nine taps of 63 channels are nine words in both forms."""
     rng, seen = np.random.default_rng(3), []
     unroll = conv_plan.UnrolledBits.__call__
     monkeypatch.setattr(conv_plan.UnrolledBits, "__call__", lambda *given: seen.append(1) or unroll(*given))

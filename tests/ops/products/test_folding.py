@@ -110,7 +110,7 @@ TURNING = {
 @pytest.mark.parametrize("of", [RANGE, np.int32, np.int64, np.float32], ids=str)
 @pytest.mark.parametrize("name", TURNING)
 def test_functions_that_turn_are_refused(name, of):
-    """The message names the channel, and three values whose levels rise and fall: each as f and the quantiser say."""
+    """The message names the channel, and three values whose levels rise and fall, by f and by the quantiser."""
     turning, into = TURNING[name], qa.Uniform(3, step=1.0)
 
     def channelwise(v):

@@ -115,7 +115,7 @@ def test_large_integers_with_scales(data, rows, swap):
 
 
 def test_counts_beyond_int64_are_refused():
-    """With a scale the result is a float, but made of integer counts: k * (2**31 - 1)**2 must stay below 2**63."""
+    """A float result with a scale is still made of integer counts: k * (2**31 - 1)**2 must stay below 2**63."""
     levels = qa.integers(-(2**31 - 1), 2**31 - 1)
     for k in (2, 3):
         x, w = (qa.from_codes(np.ones((1, k), int), levels, scale=s) for s in (2.0**-31, 1.0))
@@ -214,7 +214,7 @@ def _matrix(s, at):
 @pytest.mark.parametrize(("m", "k", "n"), [(3, 0, 5), (3, 64, 0), (0, 0, 5), (0, 64, 0), (2, 0, 0)])
 @pytest.mark.parametrize("law", [{}, {"scale": 0.5}])
 def test_sums_of_nothing(m, k, n, law):
-    """They are zeros, or the bias, of the type that sums of elements would have."""
+    """Sums of nothing are zeros, or the bias, of the type that sums of elements would have."""
     x, w = (qa.from_codes(np.ones((rows, k), int), qa.bipolar, **law) for rows in (m, n))
     dtype = np.float32 if law else np.int32
     assert_bits(x @ w.T, np.zeros((m, n), dtype))
@@ -227,7 +227,7 @@ def test_sums_of_nothing(m, k, n, law):
 
 
 def test_requantize_needs_a_matrix_on_the_right():
-    """Its channels are the columns of the right operand: of a vector or a batch there is no one row of them."""
+    """Thresholds go by columns of the right operand; a vector or a batch does not have one row of them."""
     law = qa.Thresholds([0])
     a, b = (qa.from_codes(np.ones((2, 3, 3), int), qa.bipolar, axis) for axis in (-1, -2))
     for left, right in ((a, b), (a, b[0, :, :1].reshape(3)), (a[0, :1].reshape(3), b[0, :, :1].reshape(3))):
@@ -264,7 +264,7 @@ def test_contractions_longer_than_a_run(bits, w_dtype):
 
 @pytest.mark.parametrize("weights", [(0, 1), (0, -1), (-1, 1)])
 def test_limits_beyond_32_bits(weights):
-    """Sums near the end of int32, and thresholds beyond it: a limit on the count alone lies farther out."""
+    """Sums near the end of int32, and thresholds beyond it: a limit on the count alone is farther out."""
     rng = np.random.default_rng(0)
     x, w = rng.choice([0, 1], (9, 100)), rng.choice(weights, (70, 100))
     bias = rng.choice([-(2**31) + 101, 0, 2**31 - 101], 70)

@@ -40,7 +40,7 @@ def test_nearest(least, data):
 @pytest.mark.parametrize("length", LENGTHS)
 @given(seed=st.integers(0, 10**6))
 def test_every_bit_counts(length, seed):
-    """A row that differs in one bit, and behind it the query itself, anywhere: a wrong word in any lane hides it."""
+    """A row that differs in one bit, followed by the query itself, anywhere: a wrong word in any lane hides it."""
     rng, asked, rows = np.random.default_rng(seed), 12, 200
     queries = rng.integers(0, 2, (asked, length), np.uint8)
     codes = rng.integers(0, 2, (rows, length), np.uint8)
@@ -104,7 +104,7 @@ def test_errors(call, error, said):
 @pytest.mark.parametrize("precision", ["ubinary", "binary"])
 @pytest.mark.parametrize("side", ["queries", "database", "both", "one query"])
 def test_packed_bytes_of_other_libraries(side, precision, dtype):
-    """As sentence-transformers packs embeddings: the error has the call that reads them, which is run here."""
+    """For embeddings packed by sentence-transformers, the error has the call that reads them, which is run here."""
     rng = np.random.default_rng(0)
     embeddings, stored = rng.standard_normal((5, 72)), rng.standard_normal((9, 72))
     if side == "one query":
@@ -141,7 +141,7 @@ def test_other_bytes_are_no_packed_bits(x):
 
 
 def test_dtypes_that_differ_by_their_values_only():
-    """The error has the expression that makes them one."""
+    """The error has the expression that makes the dtypes equal."""
     codes = np.random.default_rng(0).integers(0, 2, (4, 70), np.uint8)
     one, two = qa.from_codes(codes, qa.uint1), qa.from_codes(codes, qa.bipolar)
     for queries, database, advice in ((one, two, "2 * queries - 1"), (two, one, "2 * database - 1")):

@@ -128,7 +128,7 @@ def in_format(x, options, copied):
 
 @given(st.data(), cases(), st.sampled_from(DTYPES), st.booleans(), seeds())
 def test_max_of_dense_arrays(data, case, dtype, copied, seed):
-    """As of packed ones, in every dtype; what is compared keeps its bits."""
+    """Dense arrays of every dtype are pooled like packed ones; comparisons keep all bits."""
     shape, size, options = case
     x = dense(np.random.default_rng(seed), shape, dtype)
     q, window = in_format(x, options, copied), geometry(size, options)

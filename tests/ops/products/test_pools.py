@@ -116,13 +116,13 @@ def test_dense_arrays(case, dtype, seed, counts):
 
 
 def test_windows_by_hand():
-    """PyTorch's and ONNX' rules: a last window of `ceil_mode` begins in the image, and what it has behind the padding
-    counts in no mean."""
+    """PyTorch's and ONNX' rules: a last window of `ceil_mode` begins in the image, and its places after the padding
+    count in no mean."""
     x = np.arange(1.0, 6, dtype=np.float32).reshape(1, 5, 1)
     assert qa.max_pool1d(x, 2).ravel().tolist() == [2, 4]
     assert qa.max_pool1d(x, 2, ceil_mode=True).ravel().tolist() == [2, 4, 5]
     assert qa.max_pool1d(x, 2, stride=3, ceil_mode=True).ravel().tolist() == [2, 5]
-    assert qa.max_pool1d(x, 1, stride=3, ceil_mode=True).ravel().tolist() == [1, 4]  # a third would begin behind
+    assert qa.max_pool1d(x, 1, stride=3, ceil_mode=True).ravel().tolist() == [1, 4]  # a third would begin after the end
     assert qa.max_pool1d(x, 2, dilation=3).ravel().tolist() == [4]
     assert qa.max_pool1d(x, 2, stride=1, dilation=3).ravel().tolist() == [4, 5]
     mean = {"padding": 1, "ceil_mode": True}
@@ -142,7 +142,7 @@ def test_the_first_of_equal_values_wins():
 
 
 def test_many_taps_have_numbers():
-    """Of a window of 17x19 taps, whose numbers have 9 bits, in images of few and of many words."""
+    """Windows of 17x19 taps, whose numbers have 9 bits, in images of few and of many words."""
     rng = np.random.default_rng(0)
     for depth in (3, 70, 2100):
         codes = rng.integers(0, 8, (1, 17, 20, depth))
@@ -176,7 +176,7 @@ def test_errors_name_the_layout(axes):
 
 @given(st.data(), cases(), laws(8), st.booleans())
 def test_the_smallest_of_some_channels(data, case, law, dense):
-    """Of codes and of dense arrays, with places: minima are maxima of negated values."""
+    """Minima of codes and dense arrays, with places, are maxima of negated values."""
     shape, size, oracle, ours = case
     axes, c = len(size), shape[-1]
     x = data.draw(samples(shape, -1, law, (0, axes + 1), (None, None, 5, 64)))

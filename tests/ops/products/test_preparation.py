@@ -1,4 +1,4 @@
-"""Calls made ready once, which are kept on the weights."""
+"""Calls prepared once, which are kept on the weights."""
 
 import naive
 import numpy as np

@@ -30,7 +30,7 @@ def with_ends(rng, thresholds):
 
 
 def near(thresholds):
-    """Integers at, before and behind each threshold, and far from all of them."""
+    """Integers at, before and after each threshold, and far from all of them."""
     ends, wide = np.iinfo(thresholds.dtype), thresholds.astype(np.int64)
     inside = np.where((wide == ends.min) | (wide == ends.max), 0, wide)
     far = np.array([[-(2**31) + 1], [2**31 - 1], [0]]) * np.ones(thresholds.shape[1], np.int64)
@@ -89,7 +89,7 @@ def test_thresholds_count(seed, bits, channels, dtype, spaced):
 @pytest.mark.parametrize("law", [qa.bipolar, qa.uint4, qa.int8])
 @pytest.mark.parametrize("op", ["conv2d", "linear"])
 def test_products_count(bits, spaced, law, op):
-    """Products of every way, whose results are codes of many bits."""
+    """Products by every kernel, whose results are codes of many bits."""
     rng, count = np.random.default_rng(bits), 2**bits - 1
     shapes = {"conv2d": ((3, 9, 9, 40), (70, 3, 3, 40)), "linear": ((150, 200), (70, 200))}[op]
     x, w = (qa.from_codes(rng.integers(0, law.n_levels, shape, dtype=np.uint8), law) for shape in shapes)

@@ -74,7 +74,7 @@ def test_convolutions(real, data, case):
 
 @given(st.data(), st.lists(st.integers(0, 5), min_size=1, max_size=3), st.integers(1, 130))
 def test_sums(data, lead, channels):
-    """Of dense values and of codes, along any axis."""
+    """Shortcuts of dense values and of codes, along any axis."""
     draw, shape = data.draw, (*lead, channels)
     other, shortcut = draw(shortcuts(shape))
     kind = draw(st.sampled_from(["int32", "int64", "int8", "float32", "packed"]))

@@ -66,7 +66,7 @@ def test_sparse_weights_keep_their_zeros():
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_within_a_decibel_of_all_candidates_and_never_a_table(name, bits):
-    """The sample is all of x here. Candidates are written down anew."""
+    """The sample is all of x here. The list of candidates is repeated in this test."""
     x = draw(name)
     candidates = [qa.Uniform(bits, symmetric=False, mse=True)]
     if x.min() >= 0:

@@ -131,7 +131,7 @@ def widened(x):
 
 
 def encoded(x, planes, count):
-    """What the kernel makes of x [before length after], and whether it met a NaN."""
+    """Return the kernel's words for x [before length after], and whether it met a NaN."""
     thresholds = np.linspace(-3, 3, count, dtype=np.float32)[None, None]
     out, nan = np.zeros((planes, len(x) * x.shape[2], -(-x.shape[1] // 64)), np.uint64), np.zeros(8, np.bool_)
     codes, row = np.arange(count + 1, dtype=np.uint8)[None, None], np.zeros(1, np.int64)
@@ -174,7 +174,7 @@ def test_all_floats_of_16_bits_are_widened(dtype):
 @pytest.mark.parametrize("tables", [1, 3])
 @pytest.mark.parametrize("planes, count", [(1, 1), (2, 1), (2, 2), (2, 3), (3, 7), (4, 9)])
 def test_codes_in_any_order(planes, count, tables):
-    """The kernel itself: codes that fall, or jump, as no scheme of the package has them."""
+    """The kernel itself: codes that fall or jump, which no scheme of the package has."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3, 200)).astype(np.float32)
     thresholds = np.sort(rng.standard_normal((tables, 1, count)).astype(np.float32))
@@ -203,20 +203,20 @@ FIXED = [
 
 @pytest.fixture
 def kept(monkeypatch):
-    """What is kept of calls, nothing at first."""
+    """Return what calls keep; it is empty at first."""
     monkeypatch.setattr(prepared, "_kept", Kept(256))
     return prepared._kept.entries
 
 
 def unaligned(x):
-    """The same, read-only and from an odd address on."""
+    """A read-only copy that begins at an odd address."""
     return np.frombuffer(b" " + x.tobytes(), x.dtype, offset=1).reshape(x.shape)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.uint8])
 @pytest.mark.parametrize("quantizer", FIXED, ids=repr)
 def test_a_call_that_is_known_gives_what_the_first_did(quantizer, dtype, kept):
-    """Whatever the memory order, and with other values in it."""
+    """A known call gives the first one's result, for any memory order and other values."""
     rng = np.random.default_rng(0)
     for axis in (-1, 0, 1):
         for laid_out in (np.copy, np.asfortranarray, np.flip, unaligned):
@@ -284,7 +284,7 @@ def any_float(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @given(data=st.data(), places=st.integers(1, 255))
 def test_the_least_float_that_passes(dtype, data, places):
-    """Wherever it is looked for first."""
+    """The least float is found, wherever the search begins."""
     numbers = st.lists(any_float(dtype), min_size=3, max_size=3)
     least = np.array(data.draw(numbers), dtype)
     with np.errstate(over="ignore"):

@@ -212,7 +212,7 @@ def test_calls_that_are_known_look_at_their_values():
 @pytest.mark.parametrize("shape", [(32, 4100), (40, 3, 2048), (1, 2**17), (3, 65, 64)])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_ranges_of_runs_are_fitted_and_encoded_by_one_kernel(shape, dtype, monkeypatch):
-    """On several threads too; the last word of a row and of x is a part of one."""
+    """Several threads work too; the last word of a row and of x is incomplete."""
     x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
     calls = [(q, {"scale_axis": 0}) for q in FITTED]
     calls += [(q, {"group": 64}) for q in (qa.Uniform(4), qa.Uniform(8, symmetric=False), qa.Grouped(3, seed=5))]
@@ -309,6 +309,6 @@ def test_extremes(data, dtype, many):
 @pytest.mark.parametrize("quantizer", [*FITTED, *FIXED, *TABLES, qa.Grouped(2), qa.Sign(scale=True)], ids=repr)
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
 def test_the_second_call_of_no_elements(quantizer, shape):
-    """What a call makes ready for the next is for arrays that have elements."""
+    """A call prepares the next one only for arrays that have elements."""
     first, second = (qa.quantize(np.zeros(shape, np.float32), quantizer) for _ in range(2))
     assert first.shape == second.shape == shape and first.digest() == second.digest()

@@ -173,7 +173,7 @@ def test_sums_do_not_depend_on_where_blocks_end(data):
 
 
 def test_a_dtype_that_is_asked_for():
-    """It holds what the type by the rules holds, or is refused; cumulative sums and products too."""
+    """The requested dtype has the values of the default one, or is refused; cumulative sums and products too."""
     q = qa.encode([[3, -2, 3], [1, 1, -2]], values=range(-2, 4))
     line = {"sum": qa.sum, "prod": qa.prod, "cumulative_sum": qa.cumulative_sum, "cumulative_prod": qa.cumulative_prod}
     for name, f in line.items():

@@ -57,7 +57,7 @@ def test_cumulative_sum(case, initial):
 
 @given(cases(law=laws(8, ["scaled", "uniform", "basis", "table"])), st.booleans())
 def test_cumulative_products_of_floats(case, initial):
-    """In float64, one after the other, each rounded once: also where a line is cut into blocks."""
+    """Products in float64, one after the other, each rounded once, also if a line is cut into blocks."""
     x, axis = case
     with np.errstate(over="ignore"), patch.object(searching, "blocks", partial(searching.blocks, size=37)):
         got = qa.cumulative_prod(x.q, axis=axis, include_initial=initial)

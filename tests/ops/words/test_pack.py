@@ -36,7 +36,7 @@ def test_codes_and_values_come_back(data, shape_axis, law, many):
 
 @given(st.data(), shapes(), st.integers(1, 7), st.booleans())
 def test_a_code_that_is_too_large_is_found_wherever_it_is(data, shape_axis, bits, many):
-    """It is looked for as codes are packed: in whole words, in what is left of a row, in each thread's rows."""
+    """Codes are checked while they are packed: in whole words, in the rest of a row, in each thread's rows."""
     shape, axis = shape_axis
     rng = np.random.default_rng(data.draw(seeds()))
     codes = rng.integers(0, 2**bits, shape).astype(np.uint8)
@@ -94,7 +94,7 @@ def test_recode_looks_every_code_up(data, shape_axis, bits, new_bits, group):
 
 
 def assert_tail(q):
-    """Nothing behind the last element: unpacking and packing anew gives the same words."""
+    """Nothing after the last element: unpacking and packing again gives the same words."""
     again = qa.from_codes(q.codes(), qa.uniform(q.bits), q.axis, scale=1.0)
     np.testing.assert_array_equal(q.words, again.words)
 
@@ -125,7 +125,7 @@ def test_many_words_begin_on_a_cache_line(length):
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint8, np.int64])
 def test_codes_of_any_type_and_order(dtype):
-    """Booleans and bytes are taken as they lie, here backwards and across."""
+    """Booleans and bytes are read in place, here backwards and across."""
     codes = np.random.default_rng(0).integers(0, 2, (70, 9, 130))
     lying = codes.astype(dtype)[:, ::-1].transpose(2, 0, 1)
     for axis in range(3):

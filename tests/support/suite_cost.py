@@ -1,7 +1,7 @@
 """Count what a run of the suite costs: CPU seconds of each folder of tests, and versions of kernels.
 
-`--cpu-seconds` prints both. A whole run with `--full` fails where its processes have more than `VERSIONS`: each is 0.1 s
-of some user's first call (docs/measurements/suite.md).
+`--cpu-seconds` prints both. A whole run with `--full` fails where its processes have more than `VERSIONS`: each one
+is 0.1 s of some user's first call (docs/measurements/suite.md).
 """
 
 import gc

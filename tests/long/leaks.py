@@ -126,6 +126,8 @@ def grown(first: int, last: int) -> int:
 
 
 def run(rng: np.random.Generator) -> str:
+    gc.collect()
+    gc.freeze()  # `blocks` collects 500 times: what is compiled is a million objects, 0.4 s each time
     seed = int(rng.integers(2**63))
     drawn = {name: OPS[name](Draw(seed, small=True)) for name in OPS}
     every = {name: lambda name=name, call=call: calls.attempt(name, call) for name, call in drawn.items()}

@@ -226,7 +226,7 @@ less is better. Schemes for activations have no level below 0 and lose half of t
 -1 .. 1 whatever the size of the weights, because networks are trained with it.
 """
 
-LEVELS = """What `qa.compare(units, bits=2, scale_axis=0, plot="levels.png")` draws of them:
+LEVELS = """What `qa.compare(weights[:, None], bits=2, scale_axis=0, plot="levels.png")` draws of them:
 
 ![Levels and errors](gallery/levels.png)
 """
@@ -259,8 +259,7 @@ def main():
         "Under each the relative squared error of all units: less is better."
     )
     draw(folder / "weights.png", title, w, panels, show_weights, caption)
-    units = w.reshape(64, 8, 8)
-    qa.compare(units, bits=2, scale_axis=0, plot=folder / "levels.png")
+    qa.compare(w[:, None], bits=2, scale_axis=0, plot=folder / "levels.png")
     page.append(f"## {title}\n\n{WEIGHTS.format(percent=100 * accuracy)}\n![{title}](gallery/weights.png)\n")
     page.append(f"{markdown(figures)}\n\nChosen for bits {taken(w)}.\n\n{LEVELS}")
     page.append(SOURCES)

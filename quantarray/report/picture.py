@@ -105,8 +105,8 @@ def _errors(axes: Any, drawn: list[tuple[Row, QuantArray]]) -> None:
     for i, e in enumerate(errors):
         cut = e > longest  # one hopeless scheme would leave no length to the others
         axes.barh(i, min(e, longest), color=BLUE if e == min(errors) else PALE, height=0.62)
-        label = f"{e:.3g}{'  (cut)' if cut else ''}"
-        axes.text(min(e, longest) + 0.02 * longest, i, label, va="center", size=9, color=INK)
+        at, side = (0.98, "right") if cut else (e / longest + 0.02, "left")
+        axes.text(at * longest, i, f"{e:.3g}{'  (cut)' * cut}", va="center", ha=side, size=9, color=INK)
     _bar_axes(axes, len(drawn), longest, "error")
 
 

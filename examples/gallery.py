@@ -211,25 +211,29 @@ def markdown(figures):
 
 INTRO = """# Choose a scheme
 
-Real images and real weights, quantised by every scheme at 1 to 4 bits; `python examples/gallery.py` draws it again.
+Real images and real weights, quantised by every scheme at 1 to 4 bits; `python examples/gallery.py` makes this page.
 
 Images have 112 x 112 pixels, grey or with three colours, and one set of constants for the whole array (`Grouped` has
-them for each run of 64). Under each is its peak signal-to-noise ratio, 10 log10(255**2 / mean squared error), in dB:
-more is better, and 3 dB are half the error. Schemes with negative levels see pixels as -1 .. 1, those for activations
-as 0 .. 1, `quantize(x, bits=b)` as the bytes they are; [its rule](decisions/0005-choosing-a-scheme.md) takes no tables.
-`ABCActivations`, whose steps are trained in its paper, has even ones here.
+them for each run of 64). Under each image is its peak signal-to-noise ratio, 10 log10(255**2 / mean squared error), in
+dB: more is better, and 3 dB are half the error. Schemes with negative levels get pixels as -1 .. 1, schemes for
+activations as 0 .. 1, and `quantize(x, bits=b)` as bytes; [the rule by which it chooses a
+scheme](decisions/0005-choosing-a-scheme.md) never chooses a table. In the paper of `ABCActivations` the steps are
+trained; here they are evenly spaced.
 """
 
-WEIGHTS = """The first layer of a scikit-learn `MLPClassifier` on the digits data, {percent:.1f} % right on held-out
-ones: 64 units of 64 weights, with constants for each unit (`scale_axis=0`). Under each is `sum (w - q)**2 / sum w**2`:
-less is better. Schemes for activations have no level below 0 and lose half of the weights. `DoReFa` has levels in
--1 .. 1 whatever the size of the weights, because networks are trained with it.
+WEIGHTS = """The first layer of a scikit-learn `MLPClassifier`, trained on the digits data and right on
+{percent:.1f} % of held-out digits. It has 64 units of 64 weights, with constants for each unit (`scale_axis=0`). Under
+each picture is `sum (w - q)**2 / sum w**2`: less is better. Schemes for activations have no level below 0 and lose half
+of the weights. `DoReFa` has levels in -1 .. 1, whatever the size of the weights: it is made for networks that are
+trained with it.
 """
 
-LEVELS = """What `qa.compare(weights[:, None], bits=2, scale_axis=0, plot="levels.png")` draws of them:
+LEVELS = """`qa.compare(weights[:, None], bits=2, scale_axis=0, plot="levels.png")` draws this picture of the weights:
 
 ![Levels and errors](gallery/levels.png)
 """
+
+CHOSEN = "`quantize(x, bits=b)` chooses for b ="
 
 SOURCES = """## Sources
 
@@ -250,7 +254,7 @@ def main():
         caption = "Peak signal-to-noise ratio under each: more is better."
         draw(folder / f"{name}.png", title, image, panels, show_image, caption)
         shown = f"![{title}](gallery/{name}.png)"
-        page.append(f"## {title}\n\n{shown}\n\n{markdown(figures)}\n\nChosen for bits {taken(image)}.\n")
+        page.append(f"## {title}\n\n{shown}\n\n{markdown(figures)}\n\n{CHOSEN} {taken(image)}.\n")
     w, accuracy = weights()
     panels, figures = every(w, of_weights, relative, "{:.4f}")
     title = "Weights of a digit classifier"
@@ -261,7 +265,7 @@ def main():
     draw(folder / "weights.png", title, w, panels, show_weights, caption)
     qa.compare(w[:, None], bits=2, scale_axis=0, plot=folder / "levels.png")
     page.append(f"## {title}\n\n{WEIGHTS.format(percent=100 * accuracy)}\n![{title}](gallery/weights.png)\n")
-    page.append(f"{markdown(figures)}\n\nChosen for bits {taken(w)}.\n\n{LEVELS}")
+    page.append(f"{markdown(figures)}\n\n{CHOSEN} {taken(w)}.\n\n{LEVELS}")
     page.append(SOURCES)
     (folder.parent / "gallery.md").write_text("\n".join(page))
     for picture in sorted(folder.glob("*.png")):

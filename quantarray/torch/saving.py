@@ -83,6 +83,9 @@ class Saved:
     )
 
     def __init__(self, tensor: torch.Tensor, layer: Any, call: Call | None) -> None:
+        if is_plain(tensor) and tensor.grad_fn is not None:
+            with torch._C.DisableTorchFunction():
+                tensor = tensor.detach()  # a node would own the result that it saves, and the result owns its node
         self.form, self.layer, self.version, self.witness = Form(Whole(tensor, 0)), layer, tensor._version, tensor
         self.call = "" if call is None else call.name
         self.of_product = self.call in PRODUCTS

@@ -54,7 +54,7 @@ class _Signals:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, Handler] = {}  # those that `_note` replaces, or replaced last
         self._arrived: dict[int, FrameType | None] = {}
 
     def hold(self) -> None:
@@ -65,7 +65,7 @@ class _Signals:
         try:
             for number in _NUMBERS:
                 handler = getsignal(number)
-                if callable(handler) and handler != signal.default_int_handler:
+                if callable(handler) and handler not in (signal.default_int_handler, self._note):
                     self._handlers[number] = handler
                     with suppress(ValueError):  # in an interpreter whose threads may set none
                         set_handler(number, self._note)
@@ -89,7 +89,6 @@ class _Signals:
         except BaseException:  # of a handler that is in force again
             self._restore()
             raise
-        self._handlers.clear()
 
     def deliver(self) -> None:
         """Call the handlers of the signals that came: each of them, also after one that raises."""
@@ -98,10 +97,8 @@ class _Signals:
                 number, frame = self._arrived.popitem()  # one step: a handler may come between any two, and deliver too
             except KeyError:
                 return
-            handler = getsignal(number)
             try:
-                if callable(handler):
-                    handler(number, frame)
+                self._handlers[number](number, frame)
             finally:
                 self.deliver()
 
@@ -110,7 +107,10 @@ class _Signals:
         self._arrived.clear()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._arrived[number] = frame
+        if self._depth:
+            self._arrived[number] = frame
+        else:  # called by a handler that was set meanwhile and took this one for the one before it
+            self._handlers[number](number, frame)
 
 
 class Uninterrupted:

@@ -241,3 +241,30 @@ def test_a_forked_child_does_not_run_the_handlers_of_its_parent(run):
         time.sleep(0.2)
         assert handled == [0]
     """)
+
+
+def test_handlers_that_are_set_while_a_lock_is_held(run):
+    """One that calls the handler before it, as set by an import, once was called without end; put back, it was lost."""
+    run("""
+        from quantarray.core import forks
+
+        def first(number, frame):
+            calls.append("first")
+
+        def second(number, frame):
+            calls.append("second")
+            before(number, frame)
+
+        signal.signal(signal.SIGUSR1, first)
+        with forks.no_fork:
+            before = signal.getsignal(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, second)
+        signal.raise_signal(signal.SIGUSR1)
+        assert calls == ["second", "first"], calls
+        signal.signal(signal.SIGUSR1, before)
+        signal.raise_signal(signal.SIGUSR1)
+        with forks.brief:
+            signal.raise_signal(signal.SIGUSR1)
+            assert calls == ["second", "first", "first"], calls
+        assert calls == ["second", "first", "first", "first"] and signal.getsignal(signal.SIGUSR1) is first, calls
+    """)

@@ -75,6 +75,17 @@ def test_code_that_holds_for_any_batch_is_not_held_to_one(code):
     assert right_at(Code(code).eval(), 1).inputs[0].batched
 
 
+def test_code_that_fails_for_some_batches_holds_for_the_example_alone():
+    def few(q):
+        if int(q.shape[0]) > 4:
+            raise RuntimeError("too many")
+        return q * 2
+
+    graph = qa.nn.from_torch(Code(few).eval(), X[:1])
+    with pytest.raises(ValueError, match=r"batches of 1 alone, as module \(Code\): it fails for a batch of 5"):
+        graph(X[:2].numpy())
+
+
 def test_a_learned_step_whose_gradient_is_scaled_by_the_batch_takes_any():
     net = nn.Sequential(LearnedStep(2, True), LowConv(4, 3, 1)).eval()
     graph = qa.nn.from_torch(net, X[:1])

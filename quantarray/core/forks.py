@@ -12,7 +12,7 @@ dictionary change. Locks are taken in one order everywhere: `no_fork`, those of 
 
 A signal handler of Python runs in the main thread, between any two of its steps. One that called the package while a
 module was half imported raised ImportError, one that came while `brief` was held waited for ever. So handlers wait
-while the main thread holds one of these locks.
+while the main thread holds one of these locks, or waits for one.
 """
 
 from __future__ import annotations
@@ -114,21 +114,24 @@ class _Signals:
 
 
 class Uninterrupted:
-    """A re-entrant lock. While the main thread holds it, signal handlers of Python wait."""
+    """A re-entrant lock. While the main thread holds it or waits for it, signal handlers of Python wait."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._holds = 0  # of signals, by the thread that has the lock
 
     def acquire(self, blocking: bool = True, timeout: float = -1, /) -> bool:
-        taken = self._lock.acquire(blocking, timeout)
-        if taken and threading.get_ident() == threading.main_thread().ident:
-            try:
-                _signals.hold()
-            except BaseException:
-                self._lock.release()
-                raise
-            self._holds += 1
+        if threading.get_ident() != threading.main_thread().ident:
+            return self._lock.acquire(blocking, timeout)
+        _signals.hold()  # first: a handler that raises just after the lock is taken would leave it so for good
+        taken = False
+        try:
+            taken = self._lock.acquire(blocking, timeout)
+            if taken:
+                self._holds += 1
+        finally:
+            if not taken:
+                self._let_signals()
         return taken
 
     def release(self) -> None:
@@ -137,9 +140,14 @@ class Uninterrupted:
             return
         self._holds -= 1
         try:
+            self._lock.release()
+        finally:
+            self._let_signals()
+
+    def _let_signals(self) -> None:
+        try:
             _signals.release()
         finally:
-            self._lock.release()
             _signals.deliver()
 
     def __enter__(self) -> bool:

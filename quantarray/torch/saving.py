@@ -145,6 +145,8 @@ class Node(NamedTuple):
         read = READS.get(f"{self.operator}.{name}", Read.EXACT)
         if read is Read.NEGATIVE and self.node.next_functions[1][0] is None:
             return Read.SIGN  # as its weights have no gradient
+        if read is Read.BEND and self.node._saved_input_scale != 1:
+            return Read.EXACT  # it may bend far below -20
         if name == "noise" and not self.node._saved_training:
             return Read.NOTHING  # RReLU's slopes are random in training alone
         saved = self.tensors[name]

@@ -69,7 +69,8 @@ def _finished(names: list[str], folder: Path) -> Iterator[tuple[int, dict[str, A
 
 
 def _run(name: str, folder: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", usual_calls.__name__, name, str(folder)]
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {usual_calls.__name__} import main; main(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, name, str(folder)]  # `-m` would import files of the working folder
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode:
         raise OSError(f"warm: the usual call {name!r} failed: {(ended.stderr.splitlines() or ['without a word'])[-1]}")

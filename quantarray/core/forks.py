@@ -12,7 +12,7 @@ dictionary change. Locks are taken in one order everywhere: `no_fork`, those of 
 
 A signal handler of Python runs in the main thread, between any two of its steps. One that called the package while a
 module was half imported raised ImportError, one that came while `brief` was held waited for ever. So handlers wait
-while the main thread holds one of these locks.
+while the main thread holds one of these locks, or waits for one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Signals:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, Handler] = {}  # those that `_note` replaces, or replaced last
         self._arrived: dict[int, FrameType | None] = {}
 
     def hold(self) -> None:
@@ -65,7 +65,7 @@ class _Signals:
         try:
             for number in _NUMBERS:
                 handler = getsignal(number)
-                if callable(handler) and handler != signal.default_int_handler:
+                if callable(handler) and handler not in (signal.default_int_handler, self._note):
                     self._handlers[number] = handler
                     with suppress(ValueError):  # in an interpreter whose threads may set none
                         set_handler(number, self._note)
@@ -89,7 +89,6 @@ class _Signals:
         except BaseException:  # of a handler that is in force again
             self._restore()
             raise
-        self._handlers.clear()
 
     def deliver(self) -> None:
         """Call the handlers of the signals that came: each of them, also after one that raises."""
@@ -98,10 +97,8 @@ class _Signals:
                 number, frame = self._arrived.popitem()  # one step: a handler may come between any two, and deliver too
             except KeyError:
                 return
-            handler = getsignal(number)
             try:
-                if callable(handler):
-                    handler(number, frame)
+                self._handlers[number](number, frame)
             finally:
                 self.deliver()
 
@@ -110,25 +107,31 @@ class _Signals:
         self._arrived.clear()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._arrived[number] = frame
+        if self._depth:
+            self._arrived[number] = frame
+        else:  # called by a handler that was set meanwhile and took this one for the one before it
+            self._handlers[number](number, frame)
 
 
 class Uninterrupted:
-    """A re-entrant lock. While the main thread holds it, signal handlers of Python wait."""
+    """A re-entrant lock. While the main thread holds it or waits for it, signal handlers of Python wait."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._holds = 0  # of signals, by the thread that has the lock
 
     def acquire(self, blocking: bool = True, timeout: float = -1, /) -> bool:
-        taken = self._lock.acquire(blocking, timeout)
-        if taken and threading.get_ident() == threading.main_thread().ident:
-            try:
-                _signals.hold()
-            except BaseException:
-                self._lock.release()
-                raise
-            self._holds += 1
+        if threading.get_ident() != threading.main_thread().ident:
+            return self._lock.acquire(blocking, timeout)
+        _signals.hold()  # first: a handler that raises just after the lock is taken would leave it so for good
+        taken = False
+        try:
+            taken = self._lock.acquire(blocking, timeout)
+            if taken:
+                self._holds += 1
+        finally:
+            if not taken:
+                self._let_signals()
         return taken
 
     def release(self) -> None:
@@ -137,9 +140,14 @@ class Uninterrupted:
             return
         self._holds -= 1
         try:
+            self._lock.release()
+        finally:
+            self._let_signals()
+
+    def _let_signals(self) -> None:
+        try:
             _signals.release()
         finally:
-            self._lock.release()
             _signals.deliver()
 
     def __enter__(self) -> bool:

@@ -131,6 +131,9 @@ class PackedTensor(torch.nn.Module):
         if law is not None and f"{prefix}words" in state_dict:
             tensors = {name: state_dict.get(prefix + name) for name in ("words", *_NAMES)}
             known = self._checked(law, prefix)
+            for name, tensor in tensors.items():
+                if not isinstance(tensor, torch.Tensor) and (tensor is not None or name == "words"):
+                    raise FormatError(f"load_state_dict: {prefix}{name} must be a tensor, got {checks.kind(tensor)}")
             try:
                 validate(_array(known, {k: None if t is None else t.cpu() for k, t in tensors.items()}))
             except (ValueError, TypeError, RuntimeError) as error:
@@ -141,7 +144,7 @@ class PackedTensor(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)  # type: ignore[arg-type]
 
     def _checked(self, law: Any, prefix: str) -> dict[str, Any]:
-        if not isinstance(law, dict) or set(law) != set(self._law):
+        if not isinstance(law, dict) or set(law) != set(self._law) or not isinstance(law["name"], str):
             raise FormatError(f"load_state_dict: {prefix}_extra_state is not the law of a PackedTensor")
         return law
 

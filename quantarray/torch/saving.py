@@ -83,6 +83,9 @@ class Saved:
     )
 
     def __init__(self, tensor: torch.Tensor, layer: Any, call: Call | None) -> None:
+        if is_plain(tensor) and tensor.grad_fn is not None:
+            with torch._C.DisableTorchFunction():
+                tensor = tensor.detach()  # a node would own the result that it saves, and the result owns its node
         self.form, self.layer, self.version, self.witness = Form(Whole(tensor, 0)), layer, tensor._version, tensor
         self.call = "" if call is None else call.name
         self.of_product = self.call in PRODUCTS
@@ -142,6 +145,8 @@ class Node(NamedTuple):
         read = READS.get(f"{self.operator}.{name}", Read.EXACT)
         if read is Read.NEGATIVE and self.node.next_functions[1][0] is None:
             return Read.SIGN  # as its weights have no gradient
+        if read is Read.BEND and self.node._saved_input_scale != 1:
+            return Read.EXACT  # it may bend far below -20
         if name == "noise" and not self.node._saved_training:
             return Read.NOTHING  # RReLU's slopes are random in training alone
         saved = self.tensors[name]

@@ -59,6 +59,15 @@ def test_a_call_that_fails_is_one_line(capsys, monkeypatch):
     assert err.startswith("quantarray: error: warm: the usual call 'no such call' failed: ")
 
 
+def test_modules_of_the_working_folder_are_not_imported(tmp_path):
+    """As where `quantarray` is a program: calls once ran a json.py of the folder that it was called in."""
+    (tmp_path / "json.py").write_text("raise SystemExit('json.py of the working folder')")
+    code = f"import sys; sys.path[:] = {[str(ROOT), *filter(None, sys.path)]!r}; from quantarray.cli import warm; "
+    code += f"print(warm._run({NAMES[0]!r}, {str(tmp_path)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 SOURCE = """
 import time
 from numba import njit

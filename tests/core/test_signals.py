@@ -241,3 +241,81 @@ def test_a_forked_child_does_not_run_the_handlers_of_its_parent(run):
         time.sleep(0.2)
         assert handled == [0]
     """)
+
+
+def test_handlers_that_are_set_while_a_lock_is_held(run):
+    """One that calls the handler before it, as set by an import, once was called without end; put back, it was lost."""
+    run("""
+        from quantarray.core import forks
+
+        def first(number, frame):
+            calls.append("first")
+
+        def second(number, frame):
+            calls.append("second")
+            before(number, frame)
+
+        signal.signal(signal.SIGUSR1, first)
+        with forks.no_fork:
+            before = signal.getsignal(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, second)
+        signal.raise_signal(signal.SIGUSR1)
+        assert calls == ["second", "first"], calls
+        signal.signal(signal.SIGUSR1, before)
+        signal.raise_signal(signal.SIGUSR1)
+        with forks.brief:
+            signal.raise_signal(signal.SIGUSR1)
+            assert calls == ["second", "first", "first"], calls
+        assert calls == ["second", "first", "first", "first"] and signal.getsignal(signal.SIGUSR1) is first, calls
+    """)
+
+
+def test_handlers_that_raise_at_any_step_of_a_lock(run):
+    """Whenever Python asks for signals, after a call or as a function begins, the lock is free again afterwards."""
+    run("""
+        import dis
+        from functools import cache
+        from quantarray.core import forks
+
+        left, checks = [0], ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "RESUME", "JUMP_BACKWARD")
+
+        def handler(number, frame):
+            raise TimeoutError
+
+        @cache
+        def places(code):
+            steps = list(dis.get_instructions(code))
+            return {after.offset for one, after in zip(steps, steps[1:]) if one.opname in checks}
+
+        def trace(frame, event, argument):
+            frame.f_trace_opcodes = frame.f_code.co_filename.endswith("forks.py")
+            if event == "opcode" and frame.f_lasti in places(frame.f_code):
+                left[0] -= 1
+                if left[0] == 0:
+                    signal.raise_signal(signal.SIGUSR1)
+            return trace
+
+        def traced(step):
+            left[0] = step
+            sys.settrace(trace)
+            try:
+                with forks.brief:
+                    pass
+            except TimeoutError:
+                return 0
+            finally:
+                sys.settrace(None)
+            return -left[0]
+
+        signal.signal(signal.SIGUSR1, handler)
+        steps = traced(0)
+        assert steps > 50
+        for step in range(1, steps):
+            traced(step)
+            taken = []
+            thread = threading.Thread(target=lambda: taken.append(forks.brief.acquire(False)) or forks.brief.release())
+            thread.start()
+            thread.join()
+            assert taken == [True], step
+            assert forks._signals._depth == 0 and signal.getsignal(signal.SIGUSR1) is handler, step
+    """)

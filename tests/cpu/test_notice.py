@@ -64,7 +64,9 @@ def test_others_and_quiet_and_no_stderr(clock, monkeypatch):
     compiled(clock, 5)
     assert clock.stderr.getvalue() == ""
     monkeypatch.delenv(notice.VARIABLE)
-    for nowhere in (None, SimpleNamespace(write=fail, flush=fail)):
+    closed = io.StringIO()
+    closed.close()
+    for nowhere in (None, SimpleNamespace(write=fail, flush=fail), closed):
         clock.notice.shown = False
         clock.stderr = nowhere
         compiled(clock, 5)

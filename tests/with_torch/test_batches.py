@@ -1,5 +1,7 @@
 """`from_torch` of code that computes with the batch: right for every batch, or for the example's alone, by name."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -49,6 +51,7 @@ def test_the_length_of_the_batch_in_code(name, example):
     assert graph.inputs[0].batched == (name in ANY)
 
 
+FOUR = np.int64(4)
 OTHERS = {
     "of an argument": lambda q: torch.add(q, q, alpha=q.shape[0]), "padding": lambda q: F.pad(q, (q.shape[0], 0)),
     "slice": lambda q: q[:, : q.shape[0]], "squeezed": lambda q: q.mean((2, 3)).squeeze(),
@@ -58,6 +61,15 @@ OTHERS = {
     "equal": lambda q: q if q.shape == (2, 4, 4, 4) else -q,
     "through int": lambda q: q * 2 if int(q.shape[0]) > 4 else q,
     "size of all": lambda q: q * (2 if q.numel() > 256 else 3),
+    "bytes of all": lambda q: q * (2 if q.nbytes > 1024 else 3), "half": lambda q: q * 2 if len(q) / 2 > 2 else q,
+    "shares": lambda q: q * 2 if q.shape[0] / 2 > 2 else q, "float": lambda q: q * 2 if float(q.shape[0]) > 4 else q,
+    "negative": lambda q: q * 2 if -q.shape[0] < -4 else q, "power": lambda q: q * 2 if q.shape[0] ** 2 > 16 else q,
+    "shift": lambda q: q * 2 if q.shape[0] >> 2 else q, "root": lambda q: q * 2 if math.sqrt(q.shape[0]) > 2 else q,
+    "bits": lambda q: q * 2 if q.shape[0].bit_length() > 2 else q, "flag": lambda q: q * 2 if q.shape[0] // 5 else q,
+    "parts": lambda q: q * 2 if divmod(q.shape[0], 5)[0] else q, "set": lambda q: q * 2 if q.shape[0] in {5, 6} else q,
+    "text": lambda q: q * 2 if f"{q.shape[0]}" in "56" else q, "array": lambda q: q * 2 if q.shape[0] > FOUR else q,
+    "first samples": lambda q: q[:5], "last samples": lambda q: q[-5:] * 2, "all samples": lambda q: q[:] * 2,
+    "rounds": lambda q: sum((q for _ in range(q.shape[0] // 5)), q),
 }  # fmt: skip
 
 
@@ -72,6 +84,17 @@ def test_other_uses_of_the_length_of_the_batch(name, example):
 )
 def test_code_that_holds_for_any_batch_is_not_held_to_one(code):
     assert right_at(Code(code).eval(), 1).inputs[0].batched
+
+
+def test_code_that_fails_for_some_batches_holds_for_the_example_alone():
+    def few(q):
+        if int(q.shape[0]) > 4:
+            raise RuntimeError("too many")
+        return q * 2
+
+    graph = qa.nn.from_torch(Code(few).eval(), X[:1])
+    with pytest.raises(ValueError, match=r"batches of 1 alone, as module \(Code\): it fails for a batch of 5"):
+        graph(X[:2].numpy())
 
 
 def test_a_learned_step_whose_gradient_is_scaled_by_the_batch_takes_any():

@@ -82,6 +82,11 @@ def test_a_foreign_state_is_refused():
     state = packed.state_dict() | {"_extra_state": {"bits": 3}}
     with pytest.raises(qa.FormatError, match="is not the law"):
         packed.load_state_dict(state)
+    with pytest.raises(qa.FormatError, match="is not the law"):
+        packed.load_state_dict(packed.state_dict() | {"_extra_state": packed.get_extra_state() | {"name": 3}})
+    for name, value in (("words", None), ("words", "text"), ("scale", [1.0])):
+        with pytest.raises(qa.FormatError, match=f"{name} must be a tensor, got"):
+            packed.load_state_dict(packed.state_dict() | {name: value})
     short = packed.state_dict()
     short["words"] = short["words"][:1]
     with pytest.raises(qa.FormatError, match="words"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 from torch_models import ResNet18, torchvision
 
@@ -467,6 +468,18 @@ def test_a_layer_that_raises_does_not_stay_the_current_one():
             nn.Linear(3, 3)(torch.ones(2, 2))
         F.linear(rand(8, 512), nn.Parameter(rand(2, 512)))
     assert context.report.layers["outside of modules"][0] == 8 * 512 * 4
+
+
+@pytest.mark.parametrize("function", [torch.sqrt, torch.tanh, torch.relu, lambda x: x.double().exp()])
+@pytest.mark.parametrize("least", [0, 1 << 20])
+def test_results_without_a_backward_pass_are_freed(function, least):
+    """A node that saves its result, left alone, once owned it, and the result owns the node."""
+    x = (rand(64, 64).abs() + 1).requires_grad_()
+    with compressed(2, least=least):
+        y = function(x)
+    memory = StorageWeakRef(y.untyped_storage())
+    del y
+    assert memory.expired()
 
 
 def test_a_second_backward_pass():

@@ -143,6 +143,7 @@ COMPARISONS = {
     "softplus": lambda x: F.softplus(100 * x, 3.0),
     "hardswish": lambda x: F.hardswish(4 * x),
     "celu": lambda x: F.celu(100 * x, 50.0),
+    "elu of scaled inputs": lambda x: torch.ops.aten.elu(100 * x, 1.0, 1.0, 0.02),
     "renorm": lambda x: x.renorm(2, 0, 1.0),
     "scatter_reduce": lambda x: torch.zeros(32, 8).scatter_reduce(1, torch.arange(64).repeat(32, 1) % 8, x, "amax"),
     "cdist": lambda x: torch.cdist(x, x[:4], p=torch.inf),

@@ -1,6 +1,7 @@
 """Optimizers whose states are packed between steps."""
 
 import copy
+import math
 import pickle
 
 import pytest
@@ -207,6 +208,22 @@ def test_every_optimizer_is_tested_or_refused():
     for refused in (torch.optim.LBFGS, torch.optim.Rprop):
         with pytest.raises(TypeError, match=f"compress_state: optimizer must be .* got {refused.__name__}"):
             qa.torch.compress_state(refused([nn.Parameter(torch.ones(2))]))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_gradient_scaler_leaves_out_steps(fused):
+    """A fused optimizer gets infinite gradients, and a note of them."""
+    w = nn.Parameter(torch.ones(64, 256))
+    optimizer = torch.optim.Adam([w], lr=0.1, fused=fused)
+    qa.torch.compress_state(optimizer)
+    scaler, values = torch.amp.GradScaler("cpu", init_scale=4.0), []
+    for factor in (1.0, math.inf, 1.0):
+        optimizer.zero_grad()
+        scaler.scale((w**2).sum() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        values.append(w[0, 0].item())
+    assert values == pytest.approx([0.9, 0.9, 0.8], abs=1e-3) and values[0] == values[1]
 
 
 def test_gradients_that_are_sparse():

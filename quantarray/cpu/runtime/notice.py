@@ -39,7 +39,7 @@ class Notice(event.Listener):
         if not self.shown and self.before + time.monotonic() - self.began > PATIENCE:
             self.shown = True
             if sys.stderr is not None and not os.environ.get(VARIABLE):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, ValueError):  # of a file that is closed
                     sys.stderr.write(TEXT)
                     sys.stderr.flush()
 

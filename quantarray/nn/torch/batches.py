@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -98,6 +99,8 @@ def mixing(first: Recording, second: Recording) -> Reason | None:
     for one, two in zip(first.calls, second.calls, strict=True):
         if one.op == "squeeze" and (len(one.args) < 2 or 0 in _axes(one.args[1], len(one.args[0].shape))):
             return one.path, "aten.squeeze takes away the axis of a batch of one sample; give the axes that it is for"
+        if one.op == "slice" and one.args[1:2] == (0,) and _cuts(one, two):
+            return one.path, "aten.slice takes some samples of a longer batch"
         if len(one.results) != len(two.results):
             return one.path, f"aten.{one.op} divides the batch"
         for a, b in zip(one.results, two.results, strict=True):
@@ -107,6 +110,12 @@ def mixing(first: Recording, second: Recording) -> Reason | None:
     if any(v.depends and v.shape[0] != n for v in first.outputs.values()):
         return "", "an output does not have the batch as its first axis"
     return None
+
+
+def _cuts(one: Call, two: Call) -> bool:
+    """Tell if a slice of samples begins or ends at a number that is the same for any batch."""
+    (start, end), (_, other) = ((*call.args[2:4], None, None)[:2] for call in (one, two))
+    return start not in (None, 0) or (end is not None and end == other and end < sys.maxsize)
 
 
 def _axes(axes: Any, ndim: int) -> set[int]:

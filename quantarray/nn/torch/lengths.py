@@ -11,8 +11,14 @@ from torch.overrides import TorchFunctionMode
 
 _BATCHES = (*range(1, 257), *(1 << k for k in range(9, 21)))  # for which the outcome of a comparison is tried
 _ARITHMETIC = "add sub mul floordiv mod and".split()
+_STEPPED = ("floordiv", "mod", "and")  # as equal for some batches as a number: what a loop makes of them is not seen
+_PLAIN = (  # operations whose results are plain numbers, of which nothing is known for other batches
+    "truediv rtruediv pow rpow divmod rdivmod lshift rlshift rshift rrshift or ror xor rxor rand neg pos abs invert "
+    "float round trunc floor ceil index repr format hash"
+).split()
 _COMPARED = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "ge": ">=", "gt": ">"}
-_READ = ("size", "shape", "numel", "nelement")
+_OF_ALL = ("numel", "nelement", "nbytes")
+_READ = ("size", "shape", *_OF_ALL)
 
 
 class Length(int):
@@ -22,7 +28,6 @@ class Length(int):
     of: Callable[[int], int]
     note: Callable[[str], None]
     count: Callable[[], None]
-    __hash__ = int.__hash__
 
     @classmethod
     def at(cls, batch: int, of: Callable[[int], int], other: Any) -> Length:
@@ -35,6 +40,10 @@ class Length(int):
         """Return a plain integer, whose comparisons nothing notes."""
         self.count()
         return int.__add__(self, 0)
+
+    def __bool__(self) -> bool:
+        """Return True unless it is 0."""
+        return bool(self != 0)
 
     @property
     def proportional(self) -> bool:
@@ -51,8 +60,10 @@ def _arithmetic(name: str, reflected: bool) -> Any:
 
     def compute(self: Length, other: Any) -> Any:
         divides = name in ("floordiv", "mod") and (reflected or isinstance(other, Length))
-        if divides or not isinstance(other, int):
+        plain = divides or not isinstance(other, int)
+        if plain or name in _STEPPED:
             self.count()
+        if plain:
             return getattr(int, f"__{'r' * reflected}{name}__")(self, other)
         if reflected:
             return Length.at(self.batch, lambda n: function(other, self.of(n)), self)
@@ -66,6 +77,7 @@ def _comparison(name: str) -> Any:
 
     def compare(self: Length, other: Any) -> Any:
         if not isinstance(other, (int, float)):
+            self.count()
             return getattr(int, f"__{name}__")(self, other)
         outcome = function(self.of(self.batch), _value(other, self.batch))
         near = range(max(1, int(other) - 1), int(other) + 2) if abs(other) < 1 << 62 else ()
@@ -78,6 +90,18 @@ def _comparison(name: str) -> Any:
     return compare
 
 
+def _plain(name: str) -> Any:
+    function = getattr(int, name)
+
+    def compute(self: Length, *others: Any) -> Any:
+        self.count()
+        return function(self, *others)
+
+    return compute
+
+
+for _name in (*[f"__{name}__" for name in _PLAIN], "bit_length", "bit_count", "to_bytes"):
+    setattr(Length, _name, _plain(_name))
 for _name in _ARITHMETIC:
     setattr(Length, f"__{_name}__", _arithmetic(_name, False))
     setattr(Length, f"__r{_name}__", _arithmetic(_name, True))
@@ -114,7 +138,7 @@ class Lengths(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         if name == "__len__":
             self.count()
         if isinstance(result, int):
-            first_axis = name in ("numel", "nelement") or args[0].ndim + self._axis(args, kwargs) in (0, args[0].ndim)
+            first_axis = name in _OF_ALL or args[0].ndim + self._axis(args, kwargs) in (0, args[0].ndim)
             return self._length(result) if first_axis else result
         return torch.Size([self._length(result[0]), *result[1:]]) if len(result) else result
 

@@ -15,7 +15,7 @@ import torch.backends.mha
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..onnx.tensors import Refused
-from .batches import difference, mixing, row_of_each
+from .batches import Reason, difference, mixing, row_of_each
 from .flattened import restore_axes
 from .lengths import Lengths
 from .recording import Elementwise, Recorder, Recording, _Stop, needed, storage_of
@@ -33,8 +33,7 @@ def traced(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) 
     first = recorded(module, example, forwards)
     if first.refused:
         return first
-    rows = len(example[0]) if example[0].ndim else 0
-    first.mixed = _mixed(module, example, forwards, first, rows + 1)
+    first.mixed = _mixed(module, example, forwards, first)
     if first.mixed is None:
         row_of_each(first)
         return first
@@ -46,21 +45,32 @@ def traced(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) 
     return first
 
 
-def _mixed(
-    module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any], first: Recording, rows: int
-) -> tuple[str, str] | None:
+def _mixed(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any], first: Recording) -> Reason | None:
     """Return why a recording does not hold for a batch of another length; None if it does."""
     lengths: list[Lengths] = []
+    reason = _mixed_by(1, module, example, forwards, first, lengths)
+    for more in _BATCHES if lengths and lengths[0].counted else ():  # the code may compare what it counted
+        reason = reason or _mixed_by(more, module, example, forwards, first)
+    return reason
+
+
+def _mixed_by(
+    more: int,
+    module: Any,
+    example: tuple[Any, ...],
+    forwards: Mapping[type, Any],
+    first: Recording,
+    lengths: list[Lengths] | None = None,
+) -> Reason | None:
+    """Return why a recording does not hold for a batch with more samples; None if it does."""
     try:
-        second = recorded(module, tuple(_other(x, 1) for x in example), forwards, lengths)
+        second = recorded(module, tuple(_other(x, more) for x in example), forwards, lengths)
     except Exception as error:  # whatever the module raises for a batch that its code does not foresee
-        return "", f"it fails for a batch of {rows}: {error}"
+        rows = len(example[0]) if example[0].ndim else 0
+        return "", f"it fails for a batch of {rows + more}: {error}"
     if second.refused:
         return second.refused[0]
-    reason = difference(first, second) or mixing(first, second) or second.mixed
-    for n in _BATCHES if lengths[0].counted else ():  # the code may compare what it counted
-        reason = reason or difference(first, recorded(module, tuple(_other(x, n) for x in example), forwards))
-    return reason
+    return difference(first, second) or mixing(first, second) or second.mixed
 
 
 def _other(x: Any, more: int) -> Any:

@@ -31,9 +31,9 @@ _ONLY_UINT1 = Rule("uint1 of uint1; others are refused", "refused")
 _WHOLE = Rule("the array itself", _SAME_TABLE)
 _SUM = Rule(
     f"integers; {_PAIRS}integers of all sums in ascending order",
-    "uniform and basis: the same law with another offset. Integers with a scale: uniform if their levels have one step, "
-    "and it is a power of two. Integers and a vector: uniform if they have one step, and it is a float32. Integers and a "
-    "float: uniform if they have one step, and each level is then rounded only once. Other integers: "
+    "uniform and basis: the same law with another offset. Integers with a scale: uniform if their levels have one "
+    "step, and it is a power of two. Integers and a vector: uniform if they have one step, and it is a float32. "
+    "Integers and a float: uniform if they have one step, and each level is then rounded only once. Other integers: "
     f"{_SAME_TABLE}. Table: the same law. {_PAIRS}table with one level a pair",
 )
 _LIKE = Rule("the dtype of q", "the law of q")

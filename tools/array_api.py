@@ -46,10 +46,11 @@ ARRAYS = (
 )  # fmt: skip
 
 _LEVELS = "integer dtypes only; from_codes makes arrays of real levels"
-_PAIR = "two arrays: at most 8 bits together, whose levels are all pairs; an array and a number or a vector: all laws"
-_DOMAIN = "laws for whose levels it is finite; constants hold no NaN and no infinity"
-_BITS = "uint1, the dtype of truth; other codes are no binary integers"
-_PRODUCT = "operands packed on the contracted axes; repack(q, axis) packs another"
+_PAIR = "two arrays: at most 8 bits together, as each pair of levels gives a level; "
+_PAIR += "an array and a number or a vector: all laws"
+_DOMAIN = "laws whose levels have finite results; constants cannot be NaN or infinity"
+_BITS = "uint1, the dtype of truth values; other codes are not binary integers"
+_PRODUCT = "operands packed on the contracted axes; repack(q, axis) packs another axis"
 
 PARTIAL: dict[str, str] = {
     "arange": _LEVELS + "; at most 256 numbers",
@@ -68,11 +69,11 @@ PARTIAL: dict[str, str] = {
     **dict.fromkeys(("bitwise_and", "bitwise_invert", "bitwise_or", "bitwise_xor"), _BITS),
     "matmul": _PRODUCT,
     "tensordot": _PRODUCT,
-    "vecdot": "float constants, and uneven levels of more than 8 bits together, over the packed axis only",
-    "concat": "arrays whose different constants go in groups, where it joins them along the packed axis",
-    "reshape": "axes after the packed one may not merge with it; repack(q) packs the last",
+    "vecdot": "with float constants, or with uneven levels of more than 8 bits together: over the packed axis only",
+    "concat": "if joined along the packed axis: arrays whose different constants are in whole groups",
+    "reshape": "axes after the packed one may not merge with it; repack(q) packs the last axis",
     "where": "at most 256 levels of both arrays together; a mask of uint1",
-    "prod": "integer levels whose product surely fits int64: those of floats depend on their order",
+    "prod": "integer levels whose product surely fits int64; products of floats would depend on their order",
     **dict.fromkeys(("linalg.diagonal", "linalg.trace"), "constants that do not vary along the last axis"),
     "linalg.matmul": _PRODUCT,
     "linalg.matrix_norm": "'fro', 1, -1, inf and -inf; the spectral norms need a decomposition",
@@ -83,18 +84,21 @@ PARTIAL: dict[str, str] = {
 _INTRODUCTION = """\
 # The array API standard, name by name
 
-Made by `python -m tools.array_api` for version {version} of the standard. *Supported*: what the standard says, on
-the values, for every law; *some types*: the note says which. Of the chapters on elementwise functions, indexing, linear
-algebra, manipulation, searching, sorting and statistics {share} of the names are supported.
+`python -m tools.array_api` writes this page for version {version} of the standard. *Supported* means that the function
+does what the standard says, on the values, for every [law](glossary.md). *Some types* means that it does so for the
+types that the note names. In the chapters on elementwise functions, indexing, linear algebra, manipulation, searching,
+sorting and statistics, {share} of the names are supported.
 
-What holds for all of them:
+These rules apply to all functions:
 
-- The laws of results are in [type rules](type-rules.md); NumPy arrays come out where results are no low-bit arrays.
-- Results that are packed have finite levels, at most 256 of them. Where levels would overflow float32, int32 or 8 bits,
-  or constants would have to vary in a form that packed arrays do not store, the call is refused by name before anything
-  is computed.
-- A packed array has at least one axis; indexing every axis gives a NumPy scalar.
-- Two packed arrays are packed on one axis, counted from the last; `repack(q, axis)` packs another.
+- [Type rules](type-rules.md) list the laws of results. Functions return NumPy arrays where results are not low-bit
+  arrays.
+- Packed results have finite levels, at most 256 of them. A call is refused before anything is computed if levels would
+  overflow float32, int32 or 8 bits, or if constants would have to vary in a form that packed arrays do not store. The
+  error names the function.
+- A packed array has at least one axis; indexing every axis returns a NumPy scalar.
+- Two packed operands must be packed on the same axis, counted from the last; `repack(q, axis)` packs along another
+  axis.
 - `device` is `quantarray.device`, `copy` is `q.copy()`, and `dtype` is a parameter of creation, sums and products.
 - There is no `__array_namespace__`: [why](decisions/0006-no-array-namespace.md).
 """

@@ -24,11 +24,13 @@ OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoi
     SpaceToDepth ArgMax ArgMin Softmax""".split()
 _INTRODUCTION = """# Operators of ONNX files
 
-`quantarray.nn.load` is run on the node tests of ONNX 1.23, each a model of one node
-(`python -m tools.onnx_operators > docs/onnx-operators.md`, which a test compares). Results must be equal, those of
-floats within the tolerance of the test. `with constants` counts cases that are taken once operands such as a shape or
-pads are constants, which `load(constants=...)` makes of inputs. QONNX's `Quant` (`IntQuant`), `BipolarQuant`,
-`MultiThreshold` and `Trunc` have no such tests; random networks of them are compared with ONNX's reference evaluator.
+This page shows which of ONNX's node tests `quantarray.nn.load` passes. A node test of ONNX 1.23 is a model of one
+node. `python -m tools.onnx_operators > docs/onnx-operators.md` writes the page, and a test compares it. Results must be
+equal; float results must be within the tolerance of the test.
+
+The column `with constants` counts cases that pass if operands such as a shape or pads are constants.
+`load(constants=...)` makes inputs constants. QONNX's `Quant` (`IntQuant`), `BipolarQuant`, `MultiThreshold` and `Trunc`
+have no such tests; instead, random networks of them are compared with ONNX's reference evaluator.
 """
 
 

@@ -6,18 +6,19 @@ from quantarray.torch.reads import READS, Read
 
 _INTRODUCTION = """# What backward passes read
 
-Made by `python -m tools.saved_tensors` from the table in `quantarray/torch/reads.py`; the tests hold it to the code.
+`python -m tools.saved_tensors` writes this page from the table in `quantarray/torch/reads.py`, and tests compare the
+table with the code.
 
-`qa.torch.compressed_activations` keeps each tensor that autograd saves in a form that has all that the function's
-backward pass reads. Functions have the names of autograd's nodes, `ReluBackward0` is `Relu`, and tensors those of
-PyTorch's derivatives.yaml. **Tensors that are not listed are left alone**, as functions of a program are. Why:
-[decision 28](decisions/0028-what-backward-passes-read.md).
+`qa.torch.compressed_activations` stores each tensor that autograd saves in a form that contains everything that the
+function's backward pass reads. Functions have the names of autograd's nodes: `ReluBackward0` is `Relu`. Tensors have
+the names in PyTorch's derivatives.yaml. **Tensors that are not listed are not packed**, and neither are tensors that
+functions of a program save. [Decision 28](decisions/0028-what-backward-passes-read.md) says why.
 """
 
 
 def page() -> str:
     """Return the page docs/saved-tensors.md as Markdown, with a row for each kind of reading."""
-    rows = ["| the backward pass reads, and the tensor is stored as | of |", "|---|---|"]
+    rows = ["| what the backward pass reads: how the tensor is stored | tensors |", "|---|---|"]
     for read in Read:
         names = " ".join(f"`{name}`" for name, each in READS.items() if each is read)
         rows.append(f"| {read.value} | {names} |")

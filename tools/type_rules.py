@@ -20,8 +20,8 @@ class Rule(NamedTuple):
 
 
 _SAME_TABLE = "table of the same bits and levels"
-_MERGED = "integers of the results' levels in ascending order, equal ones merged; in the order of codes, and the words "
-_MERGED += "untouched, where no two are equal and the bits stay"
+_MERGED = "integers of the results' levels in ascending order, equal levels merged; if no two levels are equal and the "
+_MERGED += "number of bits stays the same, in the order of codes, with the same words"
 _PAIRS = "two arrays, of 8 bits together at most: "
 _TABLE = Rule(_MERGED, f"{_SAME_TABLE}; {_PAIRS}table with one level a pair")
 _FLOAT = Rule(_SAME_TABLE, _SAME_TABLE)
@@ -31,9 +31,10 @@ _ONLY_UINT1 = Rule("uint1 of uint1; others are refused", "refused")
 _WHOLE = Rule("the array itself", _SAME_TABLE)
 _SUM = Rule(
     f"integers; {_PAIRS}integers of all sums in ascending order",
-    "uniform and basis: the same with another offset. Integers with a scale: uniform if their levels have one step, a "
-    "power of two; with a vector: if they have one step that is a float32; with a float: if they have one step and "
-    f"each level is rounded once so; else {_SAME_TABLE}. Table: the same. {_PAIRS}table with one level a pair",
+    "uniform and basis: the same law with another offset. Integers with a scale: uniform if their levels have one "
+    "step, and it is a power of two. Integers and a vector: uniform if they have one step, and it is a float32. "
+    "Integers and a float: uniform if they have one step, and each level is then rounded only once. Other integers: "
+    f"{_SAME_TABLE}. Table: the same law. {_PAIRS}table with one level a pair",
 )
 _LIKE = Rule("the dtype of q", "the law of q")
 _GIVEN = Rule(
@@ -42,10 +43,10 @@ _GIVEN = Rule(
 _GIVEN_UINT1 = Rule("the integer dtype given; uint1 if none is", "refused")
 _CODES = Rule("the dtype given", "the law given: dtype and constants")
 _VIEW = Rule("the dtype of q", "the law of q, with the constants of the elements that stay")
-_VIEWS = Rule("of each: its dtype", "of each: its law")
+_VIEWS = Rule("the dtype of each operand", "the law of each operand")
 _JOIN = Rule(
-    "the dtype of all; of different ones their result_type",
-    "one dtype: that one, with constants along the axis where they differ; else refused",
+    "the dtype that all have; of different dtypes their result_type",
+    "one dtype: that dtype, with constants along the axis where they differ; else refused",
 )
 _SUMMED = Rule("int32; int64 where n * max|level| >= 2**31; or the dtype given", "float32; or float64 if that is given")
 _INT64 = Rule("int64", "int64")
@@ -70,7 +71,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
     "Level algebra": {
         **dict.fromkeys(("positive", "conj", "real"), Rule("the array itself", "the array itself")),
         "negative": Rule(
-            "integers of the other sign in the same order of codes", "the same law, constants of the other sign"
+            "integers of opposite sign in the same order of codes", "the same law, constants of opposite sign"
         ),
         **dict.fromkeys(("add", "subtract"), _SUM),
         "multiply": Rule(
@@ -85,8 +86,8 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
     },
     "Functions of levels": {
         **dict.fromkeys(("abs", "relu", "square", "clip", "maximum", "minimum", "floor_divide", "remainder"), _TABLE),
-        "pow": Rule(f"integers for exponents from 0 on, equal ones merged; else {_TABLE.real}", _TABLE.real),
-        "sign": Rule("integers -1, 0, 1, those that the levels give", "ternary"),
+        "pow": Rule(f"integers for exponents from 0 on, equal levels merged; else {_TABLE.real}", _TABLE.real),
+        "sign": Rule("integers: the signs -1, 0, 1 that the levels have", "ternary"),
         "round": Rule(f"the array itself for decimals from 0 on; else {_MERGED}", _SAME_TABLE),
         **dict.fromkeys(("floor", "ceil", "trunc"), _WHOLE),
         **dict.fromkeys(
@@ -98,7 +99,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         **dict.fromkeys(("isfinite", "isinf", "isnan", "signbit"), _UINT1),
         "map": Rule(
             f"f's integers: {_MERGED}. Its bools: uint1. Its floats: {_SAME_TABLE}",
-            "as for exact operands; integers are those of the constants, ascending",
+            "as for exact operands; if f returns integers, these are computed with the constants, in ascending order",
         ),
         "map2": Rule(
             "f's integers: integers in ascending order. Its bools: uint1. Its floats: table with one level a pair",
@@ -111,7 +112,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "isin": Rule("uint1, packed as q is", "uint1, packed as q is"),
         "where": Rule(
             "integers: the result_type of both",
-            "two of one law: that law; else table with the levels of a, followed by those of b",
+            "two arrays of one law: that law; else table with the levels of a, followed by the levels of b",
         ),
         **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), _UINT1),
         **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_invert", "shift"), _ONLY_UINT1),
@@ -120,7 +121,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         "astype": Rule("the dtype given", "the dtype given"),
         "result_type": Rule(
             "the first dtype with all levels, else integers of all levels in ascending order",
-            "equal dtypes: that one; else refused",
+            "equal dtypes: that dtype; else refused",
         ),
     },
     "Making arrays": {
@@ -134,7 +135,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         **dict.fromkeys(("pack_bits", "from_packbits", "from_bitarray"), Rule("uint1", "refused")),
         **dict.fromkeys(("relu_mask", "dropout_mask"), _MASK),
         "load": Rule("the dtype that was saved", "the law that was saved"),
-        "asnumpy": Rule("the operand's", "the operand's"),
+        "asnumpy": Rule("the dtype of the operand", "the law of the operand"),
     },
     "Out of packed arrays": {
         "unpack_bits": Rule("bool of uint1; others are refused", "refused"),
@@ -149,7 +150,8 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         **dict.fromkeys("array_split broadcast_arrays meshgrid split unstack".split(), _VIEWS),
         **dict.fromkeys("concat concatenate hstack stack vstack".split(), _JOIN),
         "pad": Rule(
-            "the dtype of q, which must have the value that fills", "the law of q, whose every constant must give it"
+            "the dtype of q, which must have the padding value",
+            "the law of q, in which all constants must give that value",
         ),
     },
     "Reductions": {
@@ -182,7 +184,7 @@ CHAPTERS: dict[str, dict[str, Rule]] = {
         ),
         "outer": Rule("int32; int64 where max|a| * max|b| >= 2**31, OverflowError from 2**63 on", "float32"),
         "hamming": _INT64,
-        "top_k": Rule(*["distances and indices int64, of one bit an element; more are refused"] * 2),
+        "top_k": Rule(*["distances and indices int64, for one bit an element; more bits are refused"] * 2),
         **dict.fromkeys(("matmul", "linear", "conv1d", "conv2d", "conv3d"), _REQUANTIZED),
         **{f"conv_transpose{n}d": _REQUANTIZED for n in (1, 2, 3)},
     },
@@ -206,21 +208,26 @@ RULES: dict[str, Rule] = {name: rule for chapter in CHAPTERS.values() for name, 
 _INTRODUCTION = """\
 # Which law and dtype come out
 
-Made by `python -m tools.type_rules`; the tests hold it to the code.
+`python -m tools.type_rules` writes this page, and tests compare its rules with the code.
 
 A rule depends on the operands' dtypes, on whether integer levels have a scale, on shapes, and on operands that are not
-packed (numbers, vectors, the results of a function that is passed); never on codes. *Exact* operands have integer
-levels without a scale, and integers or none besides; all others are *real*. Two packed operands are exact if both are.
-int32, int64, float32, float64 and bool are NumPy arrays; all else is packed. *n* is how many elements a result is made
-of, *max|level|* the largest magnitude among the levels that the dtype has.
+packed (numbers, vectors, the results of a function that is passed). It never depends on codes. The tables have two
+columns of results:
+
+- Operands are *exact* if the packed ones have integer levels without a scale, and all others are integers.
+- Operands are *real* in all other cases.
+
+In the tables, int32, int64, float32, float64 and bool are NumPy arrays; everything else is packed. *n* is the number of
+elements that a result is computed from. *max|level|* is the largest magnitude among the levels of the dtype.
 """
 
 _ERRORS = """\
 ## The error of level algebra
 
-`+ - * /` with a number or a vector compute constants in float64 and round each to float32 once; `dequantize` computes
-a level in float64 and rounds it once more. The exact result is the law's formula on the operand's constants, and on
-the number or vector in float64, without any rounding. From it every level of the result is away by at most
+`+ - * /` with a number or a vector compute constants in float64 and round each constant to float32 once. `dequantize`
+computes a level in float64 and rounds it once more. The exact result is the law's formula without any rounding, applied
+to the operand's constants and to the number or vector in float64. Every level of the result differs from the exact
+result by at most
 
 | law of the result | `q + t` `q - t` `t - q` | `q * s` `q / s` |
 |---|---|---|
@@ -229,16 +236,18 @@ the number or vector in float64, without any rounding. From it every level of th
 | uniform, basis | 1 ulp of the largest level | `2**-22` of the largest level, 2 to 4 of its ulp |
 | table | half an ulp of the level | half an ulp of the level |
 
-An ulp is the spacing of float32 at a number; the largest level is that of the largest magnitude among those that the
-result has under the same constants (in one channel, one group), also if it does not occur. `-q` is exact. A product's
-constants below `2**-126`, where float32 has fewer digits, are within `2**-150` only. Levels beyond float32 are refused.
+An ulp is the spacing of float32 at a number. The largest level is the level of the largest magnitude under the same
+constants (in one channel, one group), even if no element has this level. `-q` is exact. A product's constants below
+`2**-126`, where float32 has fewer digits, are only within `2**-150`. Levels beyond float32 are refused.
 
-So an addend smaller than an ulp of the largest level may leave an array as it was, as in float32 itself:
-`from_codes([64, 65], int7, scale=1e6)` is [0, 1e6], its levels go from -64e6 to 63e6, where an ulp is 4, and 1.7936
-more gives [0, 1e6] again. `map(lambda v: v + 1.7936, q)` rounds each level at its own size, [1.7936, 1000001.8], and
-gives a table. Every step of a chain adds an error of its own, at the size of the levels it has: `q + 1e6 - 1e6`
-keeps of q what is above an ulp of 1e6. Two packed arrays, and functions of levels, start from float32 levels and round
-each result once. Why: [decision 19](decisions/0019-error-of-offsets.md).
+So an array may stay the same if the addend is smaller than an ulp of the largest level, as in float32 itself. For
+example, `q = from_codes([64, 65], int7, scale=1e6)` has the values [0, 1e6]. Its levels go from -64e6 to 63e6, where an
+ulp is 4. So adding 1.7936 gives [0, 1e6] again. `map(lambda v: v + 1.7936, q)` instead rounds each level at its own
+size: it returns a table with the values [1.7936, 1000001.8].
+
+Every step of a chain adds its own error, at the size of its levels: `q + 1e6 - 1e6` keeps only the part of q above an
+ulp of 1e6. Operations on two packed arrays, and functions of levels, start from float32 levels and round each result
+once. [Decision 19](decisions/0019-error-of-offsets.md) says why.
 """
 
 

@@ -40,11 +40,13 @@ BATCH, SECONDS = 64, 0.5
 SLOW = 2e-3  # seconds an image, from which on batches are not timed
 _INTRODUCTION = """# Validated networks
 
-Every trained network at hand, compared value by value (`python -m tools.validated_networks FOLDER ... >
-docs/validated-networks.md`). Each is also written as a `.qa` file and as a QONNX file and loaded again: `files` lists
-those that gave the same values, in every bit. Times are medians of one image at a time, a NumPy array in and a NumPy
-array out, and of an image in batches of 64, compilation not counted. Bytes are those of packed weights, and how many
-times less they are than those of float32.
+This table compares the results of trained networks with known results, value by value
+(`python -m tools.validated_networks FOLDER ... > docs/validated-networks.md`). Each network is also written as a `.qa`
+file and as a QONNX file, and loaded again: `files` lists the files that gave the same values, in every bit.
+
+Times are medians, from a NumPy array to a NumPy array, and do not include compilation. `one image` is the time of one
+image at a time, and `in batches` is the time of an image in batches of 64. `weight bytes` is the size of the packed
+weights, and how many times smaller it is than float32 weights.
 """
 _HEAD = ("network", "source", "bits", "compared", "equal", "right", "files", "one image", "in batches", "weight bytes")
 

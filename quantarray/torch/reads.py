@@ -9,21 +9,21 @@ class Read(Enum):
     """A kind of reading, which decides the form of a saved tensor; docs/saved-tensors.md has the texts."""
 
     VALUE = "the value, to which gradients are proportional: `bits` an element, unbiased"
-    NORM = "the value; gradients have products of it, whose mean is off by a share of 1 / elements: `bits` an element"
+    NORM = "the value, in products whose mean has a relative error of 1 / elements: `bits` an element"
     CURVE = "the value, which is bounded, in a smooth function of it: at least 8 bits"
     FLAT = "the value, in a smooth function that is constant beyond 20: at least 8 bits of the value clipped to +-20"
     DIFFERENCE = "the value, in a difference that may be small: at least 8 bits, unbiased"
     PROBABILITY = "exp(value), as rounded probabilities: at least 8 bits"
     NEGATIVE = "the sign, and the value where it is negative: a bit, and `bits` of min(value, 0)"
-    BEND = "the sign, and a smooth function of min(value, 0): a bit, and at least 8 of that, clipped to -20"
+    BEND = "the sign, and a smooth function of v = min(value, 0): a bit, and at least 8 bits of v clipped to -20"
     SIGN = "value > 0: a bit"
-    SIGNUM = "value > 0 and value < 0: a bit, 2 where there are zeros"
+    SIGNUM = "value > 0 and value < 0: a bit, or 2 bits where there are zeros"
     MASK = "on which side of constant bounds the value is: a bit"
-    ORDER = "how the value compares with another tensor, which stays: a bit, 2 where ties or both bounds count"
+    ORDER = "how the value compares with another tensor, which is kept: a bit, 2 bits where ties or both bounds count"
     INDEX = "an index into a window: a byte"
     NOTHING = "the shape: no bits"
-    EQUALITY = "where the value equals another saved one: left alone"
-    EXACT = "the value, where a rounded one would bias gradients or be divided by: left alone"
+    EQUALITY = "where the value equals another saved value: not packed"
+    EXACT = "the value, where rounding would bias gradients, or where it is a divisor: not packed"
 
 
 # Operators are named as autograd's nodes without "Backward" and number, tensors as in PyTorch's derivatives.yaml.

@@ -16,12 +16,8 @@ import os
 
 import numba
 import pytest
+import suite_cost
 from hypothesis import HealthCheck, settings
-from suite_cost import pytest_runtest_logreport as pytest_runtest_logreport
-from suite_cost import pytest_runtest_makereport as pytest_runtest_makereport
-from suite_cost import pytest_sessionfinish as pytest_sessionfinish
-from suite_cost import pytest_terminal_summary as pytest_terminal_summary
-from suite_cost import pytest_testnodedown as pytest_testnodedown
 
 from quantarray.cpu.runtime.schedule import NOTHING, Kernel
 
@@ -42,6 +38,10 @@ settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked `full`, too")
     parser.addoption("--cpu-seconds", action="store_true", help="print the CPU seconds of each folder of tests")
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(suite_cost)  # for doctests of the package too, which are not under this folder
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks

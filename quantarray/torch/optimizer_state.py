@@ -93,8 +93,8 @@ class CompressedState:
 
     def _step_each(self, original: Callable[[], Any]) -> None:
         """Step each parameter by itself, so that the states of one alone are unpacked at a time."""
-        found = getattr(self._optimizer, "found_inf", None)  # of a GradScaler, which leaves this to fused optimizers
-        if found is not None and bool(found):
+        infinite = getattr(self._optimizer, "found_inf", None)  # of a GradScaler, which leaves this to fused optimizers
+        if infinite is not None and bool(infinite):
             return
         groups = self._optimizer.param_groups
         _check_gradients(groups)

@@ -31,6 +31,8 @@ def pytest_runtest_makereport(item):
 
 
 def pytest_runtest_logreport(report):
+    if not hasattr(report, "seconds"):  # of a process that crashed
+        return
     kind = os.path.dirname(report.nodeid.split("::")[0]) + " (full)" * report.full
     for where, seconds in zip(("here", "started"), report.seconds, strict=True):
         _seconds[kind, where] += seconds

@@ -176,7 +176,7 @@ def broken():
         "finite read-only float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.ones((1,) * 4))),
         "must be finite": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, np.nan, np.float32))),
         "must be .*read-only": qa.QuantArray(words, q.dtype, q.shape, 3, changed),
-        "within float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, 3e38, np.float32))),
+        "fit in float32": qa.QuantArray(words, q.dtype, q.shape, 3, scale(np.full((1,) * 4, 3e38, np.float32))),
     }
 
 

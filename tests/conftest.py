@@ -1,15 +1,16 @@
 """Choose which tests run, by how many processes, and set up the property tests.
 
 `python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
-code, peaks of memory, type checkers, kernels compiled from scratch. `--full` runs all, and so does naming files. Both
+code, peaks of memory, type checkers, kernels compiled from scratch, threads, forks and signals in processes of their
+own. `--full` runs all, and so does naming files. Both
 take their tests from one queue, by two processes.
 
 `--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.
 
-Two hypothesis profiles: "ci", the default, tries 100 examples a test, the same ones every time. With the environment
-variable QUANTARRAY_EXAMPLES=2000 the profile "long" tries 2000, new ones every time; what it finds is kept in
-.hypothesis and tried again first. 20 is the profile "short", for kernels compiled for other CPUs than this one. No
-other number is taken.
+Three hypothesis profiles: "ci" of `--full` tries 100 examples a test, the same ones every time. "short" of other runs,
+and of kernels compiled for other CPUs than this one, tries 20. With the environment variable QUANTARRAY_EXAMPLES=2000
+the profile "long" tries 2000, new ones every time; what it finds is kept in .hypothesis and tried again first. 20 and
+100 choose the other two, and no other number is accepted.
 """
 
 import os
@@ -31,8 +32,6 @@ settings.register_profile("long", max_examples=2000, deadline=None, suppress_hea
 
 _PROCESSES = 2  # each of whose calls may take all cores
 os.environ.setdefault("QUANTARRAY_QUIET", "1")  # commands that tests start compile where no kernels are on disk
-examples = os.environ.get("QUANTARRAY_EXAMPLES", "100")
-settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
 
 
 def pytest_addoption(parser):
@@ -41,6 +40,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    examples = os.environ.get("QUANTARRAY_EXAMPLES", "100" if config.option.full else "20")
+    settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
     config.pluginmanager.register(suite_cost)  # for doctests of the package too, which are not under this folder
 
 

@@ -94,6 +94,7 @@ print(counted.compiled)
 """
 
 
+@pytest.mark.full
 def test_processes_compile_each_function_once(tmp_path):
     """Two types of two functions are four compilations, in three processes together."""
     (tmp_path / "shared.py").write_text(SOURCE)

@@ -10,7 +10,7 @@ from paths import ROOT
 
 from tests.long import fork_cases
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")]
 
 # `forked(work)` forks and says how the child ended: 0 where `work` was done, 14 where it hung
 PRELUDE = """

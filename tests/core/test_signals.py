@@ -9,7 +9,7 @@ import textwrap
 import pytest
 from paths import ROOT
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")]
 
 # `handler` makes calls that compile, import and fill caches, and checks their results; `check` makes the main ones
 PRELUDE = """

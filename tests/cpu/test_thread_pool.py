@@ -19,7 +19,7 @@ from quantarray.cpu.runtime.schedule import Kernel
 from quantarray.cpu.runtime.team import library_of
 from quantarray.cpu.runtime.thread_pool import ASLEEP, UNTIL, ThreadPool
 
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+pytestmark = [pytest.mark.full, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
 # Of a process with two threads: `call()` is divided, and `right(y)` says whether its result is as by one thread
 PRELUDE = """

@@ -121,6 +121,7 @@ def python(code, layer):
     )  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 def test_eight_python_threads(layer):
     """Eight threads call at once, on the same arrays, with nothing compiled or cached before."""
@@ -131,6 +132,7 @@ def test_eight_python_threads(layer):
     assert done.stdout.split() == [layer]
 
 
+@pytest.mark.full
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork here")
 @pytest.mark.parametrize("before", BEFORE_FORKS)
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
@@ -170,6 +172,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layer", ["omp", "workqueue"])
 @pytest.mark.parametrize(("package", "code"), [("joblib", JOBLIB), ("torch", LOADER)])
 def test_worker_pools(package, code, layer, tmp_path):
@@ -207,6 +210,7 @@ def test_numbers_of_threads_that_cannot_be(n, error, said):
     assert str(caught.value).startswith("set_num_threads: ") and said in str(caught.value), caught.value
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_compilation_is_announced_once(tmp_path):
     import pty

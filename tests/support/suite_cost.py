@@ -4,14 +4,14 @@
 is 0.1 s of some user's first call (docs/measurements/suite.md).
 """
 
-import gc
 import os
 from collections import Counter
 
 import pytest
-from numba.core.dispatcher import Dispatcher
 
-VERSIONS = 1300
+from quantarray.cpu.runtime.on_disk import KernelCache
+
+VERSIONS = 1000
 _WHOLE = 10_000  # tests; fewer are a part
 _before = os.times()
 _seconds = Counter()
@@ -38,11 +38,18 @@ def pytest_runtest_logreport(report):
         _seconds[kind, where] += seconds
 
 
-def versions():
-    """Return (function, types of arguments) of each version of a kernel that this process has compiled or loaded."""
-    functions = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
-    kernels = [one for one in functions if one.py_func.__module__.startswith("quantarray.cpu.")]
-    return [(f"{one.py_func.__module__}.{one.__name__}", str(types)) for one in kernels for types in one.overloads]
+def _noting(key_of):
+    """Wrap the method that makes a version's key, to be loaded or stored: note (function, key)."""
+
+    def noted(cache, *args):
+        key = key_of(cache, *args)
+        _versions.add((f"{cache._py_func.__module__}.{cache._py_func.__qualname__}", key))
+        return key
+
+    return noted
+
+
+KernelCache._index_key = _noting(KernelCache._index_key)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -53,7 +60,7 @@ def pytest_testnodedown(node):
 def pytest_sessionfinish(session):
     config = session.config
     if hasattr(config, "workeroutput"):  # one of the processes of a run
-        config.workeroutput["versions"] = versions()
+        config.workeroutput["versions"] = sorted(_versions)
     elif len(_versions) > VERSIONS and config.option.full and session.testscollected > _WHOLE:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

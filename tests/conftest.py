@@ -2,8 +2,7 @@
 
 `python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
 code, peaks of memory, type checkers, kernels compiled from scratch, threads, forks and signals in processes of their
-own. `--full` runs all, and so does naming files. Both
-take their tests from one queue, by two processes.
+own. `--full` runs all, and so does naming files. Two processes take their tests from one queue.
 
 `--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.
 
@@ -15,12 +14,11 @@ the profile "long" tries 2000, new ones every time; what it finds is kept in .hy
 
 import os
 
-import numba
 import pytest
 import suite_cost
 from hypothesis import HealthCheck, settings
 
-from quantarray.cpu.runtime.schedule import NOTHING, Kernel
+from quantarray.cpu.runtime.schedule import NOTHING, Kernel, types_of
 
 # What doctests would import: two make this a process of another CPU; proofs, which `python -m tests.long` runs;
 # scripts for type checkers, one of them wrong
@@ -70,8 +68,8 @@ def types_of_a_kind():
 
     def looked_at(kernel, arguments, kind, tasks, pieces, workers, deal, held=NOTHING):
         if kind is not None:
-            found = str((held.type, numba.typeof(arguments))).replace("readonly ", "")
-            assert types.setdefault((kernel, kind), found) == found
+            of = held.type, types_of(arguments)
+            assert types.setdefault((kernel, kind), of) == of
         called(kernel, arguments, kind, tasks, pieces, workers, deal, held)
 
     Kernel.__call__ = looked_at

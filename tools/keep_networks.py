@@ -2,16 +2,16 @@
 
     python -m tools.keep_networks  # with the extra `test`
 
-Writes `tests/data/networks/VERSION/NAME.qa`, `.npz` or `.onnx`, and for each `NAME.io.npz`: inputs by name, and of
-every output its values, or the codes and the dtype of a packed one. A later version adds a folder and leaves those
-that are there alone: files that people have saved do not change either.
+Writes `tests/data/networks/VERSION/NAME.qa`, `.npz` or `.onnx`. Beside each, `NAME.io.SUFFIX.npz` has the inputs, and
+the values of every output, or the codes and the dtype of a packed one. A later version adds a folder and leaves the
+others alone: files that people have saved do not change either.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ def inputs(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def layers() -> dict[str, tuple[Any, np.ndarray[Any, Any]]]:
-    """Return (layers, input) of every layer class, with each of its arguments in one of them at least."""
+    """Return (layers, input) by name: every layer class, and laws of weights."""
     line, image, volume = inputs(2, 11, 6), inputs(2, 7, 8, 6), inputs(2, 5, 4, 6, 6)
     bits, codes = nn.Threshold(cut(0)), nn.Threshold(cut(-3, 0, 4))
     scaled = nn.Threshold(cut(-3, 0, 4, into=qa.uniform(2), scale=0.25, offset=-1.0))
@@ -95,26 +95,35 @@ def layers() -> dict[str, tuple[Any, np.ndarray[Any, Any]]]:
     return drawn
 
 
-def results(network: Any, x: dict[str, Any]) -> dict[str, Any]:
+def read(path: Path) -> Any:
+    """Load the network of a file."""
+    return nn.load_network(path) if path.suffix == ".npz" else nn.load(path)
+
+
+def results(network: Any, x: Iterable[Any]) -> dict[str, Any]:
     """Run a network, and describe its outputs in arrays: values, or codes and the text of their dtype."""
-    y = network(*x.values())
+    y = network(*x)
     outputs = y.items() if isinstance(y, dict) else enumerate(y if isinstance(y, (tuple, list)) else [y])
     described: dict[str, Any] = {}
     for name, one in outputs:
-        packed = isinstance(one, qa.QuantArray)
-        described |= (
-            {f"codes.{name}": one.codes(), f"dtype.{name}": str(one.dtype)} if packed else {f"values.{name}": one}
-        )
+        if isinstance(one, qa.QuantArray):
+            described |= {f"codes.{name}": one.codes(), f"dtype.{name}": np.array(str(one.dtype))}
+        else:
+            described[f"values.{name}"] = one
     return described
+
+
+def example(path: Path) -> Path:
+    """Return the path of a network's inputs and outputs."""
+    return path.with_name(f"{path.stem}.io{path.suffix}.npz")
 
 
 def keep(folder: Path, name: str, save: Callable[[Path], Any], x: dict[str, Any]) -> None:
     """Write a file, and what the network that is read from it gives."""
     path = folder / name
     save(path)
-    network = nn.load_network(path) if path.suffix == ".npz" else nn.load(path)
-    outputs = results(network, x)
-    np.savez_compressed(folder / f"{path.stem}.io{path.suffix}.npz", **{f"x.{k}": v for k, v in x.items()}, **outputs)
+    outputs = results(read(path), x.values())
+    np.savez_compressed(example(path), **{f"x.{k}": v for k, v in x.items()}, **outputs)
 
 
 def main() -> None:
@@ -123,14 +132,15 @@ def main() -> None:
     folder = ROOT / "tests" / "data" / "networks" / qa.__version__
     folder.mkdir(parents=True)
     for name, (rows, x) in layers().items():
-        keep(folder, f"{name}.qa", nn.Sequential(rows).save, {"x": x})
-    for name in ONNX:
-        rows, x = layers()[name]
-        keep(folder, f"{name}.onnx", partial(nn.Sequential(rows).save, x=x), {"x": x})
+        network = nn.Sequential(rows)
+        keep(folder, f"{name}.qa", network.save, {"x": x})
+        if name in ONNX:
+            keep(folder, f"{name}.onnx", partial(network.save, x=x), {"x": x})
     for i in range(3):
-        keep(folder, f"plain{i}.npz", plain_files.small(i).save, {"x": plain_files.small(i).arrays["input"]})
-        network = nn.load_network(folder / f"plain{i}.npz")
-        keep(folder, f"plain{i}.qa", network.save, {"x": plain_files.small(i).arrays["input"]})
+        plain = plain_files.small(i)
+        x = {"x": plain.arrays["input"]}
+        keep(folder, f"plain{i}.npz", plain.save, x)
+        keep(folder, f"plain{i}.qa", nn.load_network(folder / f"plain{i}.npz").save, x)
     for i in range(_GRAPHS):
         net, outputs = graphs.graph(np.random.default_rng([20261127, i]))
         if net.rough:  # sums that round may differ in another version

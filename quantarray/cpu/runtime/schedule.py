@@ -66,7 +66,7 @@ class Held:
     def __init__(self, arguments):
         self.arguments = arguments  # whose memory the copies point to
         with no_fork:
-            of = _types_of(arguments)
+            of = types_of(arguments)
             self.type = _HeldType(of)
             copy = version(_hold, (of,)).entry_point
         self._copies = copy(arguments)
@@ -122,7 +122,7 @@ class Kernel:
         the kernel's address.
         """
         with no_fork:
-            kinds = _types_of(arguments)
+            kinds = types_of(arguments)
             takes = (*held.of.types, *kinds.types, types.int64, types.int64)
             address = self.address(takes)
             entry = version(_call, (kinds, held, *_NUMBERS)).entry_point, address
@@ -131,10 +131,10 @@ class Kernel:
         return entry
 
 
-def _types_of(arguments):
+def types_of(arguments):
     """Return Numba's type of a tuple, with read-only arrays as writable ones.
 
-    Kernels write to nothing but results, and a version for each mixture of the two made a third of all versions.
+    Kernels write to results alone. A version for each mixture of read-only and writable arrays made a third of all.
     """
     return _writable(typeof(arguments))
 

@@ -1,7 +1,7 @@
 """Count what a run of the suite costs: CPU seconds of each folder of tests, and versions of kernels.
 
 `--cpu-seconds` prints both. A run fails if its processes asked for more than `VERSIONS`, as only `--full` could: each
-is 0.1 s of some user's first call (docs/measurements/suite.md).
+costs some user's first call 0.2 s (docs/measurements/suite.md).
 """
 
 import os

@@ -213,22 +213,23 @@ INTRO = """# Choose a scheme
 
 Real images and real weights, quantised by every scheme at 1 to 4 bits; `python examples/gallery.py` makes this page.
 
-Images have 112 x 112 pixels, grey or with three colours, and one set of constants for the whole array (`Grouped` has
-them for each run of 64). Under each image is its peak signal-to-noise ratio, 10 log10(255**2 / mean squared error), in
-dB: more is better, and 3 dB are half the error. Schemes with negative levels get pixels as -1 .. 1, schemes for
-activations as 0 .. 1, and `quantize(x, bits=b)` as bytes; [the rule by which it chooses a
-scheme](decisions/0005-choosing-a-scheme.md) never chooses a table. In the paper of `ABCActivations` the steps are
-trained; here they are evenly spaced.
+Images have 112 x 112 pixels, grey or RGB, and one set of constants for the whole array (`Grouped` has one for each run
+of 64 elements). Under each image is its peak signal-to-noise ratio, 10 log10(255**2 / mean squared error), in dB: more
+is better, and 3 dB more is half the mean squared error. Pixels are scaled to -1 .. 1 for schemes with negative levels,
+and to 0 .. 1 for schemes for activations. `quantize(x, bits=b)` gets bytes. [The rule by which it chooses a
+scheme](decisions/0005-choosing-a-scheme.md) never chooses a table of levels such as `LloydMax`, because products of
+tables are slow. In the paper of `ABCActivations` the levels are trained; here they are evenly spaced ("even steps").
 """
 
-WEIGHTS = """The first layer of a scikit-learn `MLPClassifier`, trained on the digits data and right on
-{percent:.1f} % of held-out digits. It has 64 units of 64 weights, with constants for each unit (`scale_axis=0`). Under
-each picture is `sum (w - q)**2 / sum w**2`: less is better. Schemes for activations have no level below 0 and lose half
-of the weights. `DoReFa` has levels in -1 .. 1, whatever the size of the weights: it is made for networks that are
-trained with it.
+WEIGHTS = """The first layer of a scikit-learn `MLPClassifier` that was trained on the digits data: 64 units of 64
+weights, with constants for each unit (`scale_axis=0`). The classifier is right on {percent:.1f} % of held-out
+digits. Under each picture is the relative squared error, `sum (w - q)**2 / sum w**2`: less is better. Schemes for
+activations have no level below 0, so they lose the negative half of the weights. The levels of `DoReFa` span -1 .. 1
+even if the weights are much smaller: it is made for networks that are trained with it.
 """
 
-LEVELS = """`qa.compare(weights[:, None], bits=2, scale_axis=0, plot="levels.png")` draws this picture of the weights:
+LEVELS = """`qa.compare(weights[:, None], bits=2, scale_axis=0, plot="levels.png")` draws this picture, with the levels
+of each unit and the error of each scheme at 2 bits:
 
 ![Levels and errors](gallery/levels.png)
 """

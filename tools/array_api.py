@@ -45,21 +45,21 @@ ARRAYS = (
     "Searching functions", "Sorting functions", "Statistical functions",
 )  # fmt: skip
 
-_LEVELS = "integer dtypes only; from_codes makes arrays of real levels"
-_PAIR = "two arrays: at most 8 bits together, as each pair of levels gives a level; "
-_PAIR += "an array and a number or a vector: all laws"
-_DOMAIN = "laws whose levels have finite results; constants cannot be NaN or infinity"
-_BITS = "uint1, the dtype of truth values; other codes are not binary integers"
-_PRODUCT = "operands packed on the contracted axes; repack(q, axis) packs another axis"
+_LEVELS = "integer dtypes only; use from_codes for real levels"
+_PAIR = "two arrays: at most 8 bits together, because the result has a level for each pair of levels; "
+_PAIR += "an array with a number or a vector: all laws"
+_DOMAIN = "arrays for whose levels all results are finite: packed arrays hold no NaN and no infinity"
+_BITS = "uint1 only, the dtype of truth values: codes of other dtypes are not binary integers"
+_PRODUCT = "operands that are packed on the contracted axes; repack(q, axis) packs along another axis"
 
 PARTIAL: dict[str, str] = {
     "arange": _LEVELS + "; at most 256 numbers",
-    "astype": "dtypes that hold all levels, see can_cast; quantize(q.dequantize(), quantizer) rounds",
+    "astype": "dtypes that hold all levels, see can_cast; to round, use quantize(q.dequantize(), quantizer)",
     **dict.fromkeys(("empty", "eye", "full", "ones", "zeros"), _LEVELS),
-    **dict.fromkeys(("full_like", "ones_like", "zeros_like"), "laws that have the level"),
-    "from_dlpack": "integers that are levels of an integer dtype",
-    "iinfo": "integer dtypes, of levels in any order",
-    "result_type": "integer dtypes, and equal real ones: real levels are an array's constants",
+    **dict.fromkeys(("full_like", "ones_like", "zeros_like"), "arrays that have the fill value as a level"),
+    "from_dlpack": "arrays of integers that are all levels of one integer dtype",
+    "iinfo": "integer dtypes; their levels may be in any order",
+    "result_type": "integer dtypes, or equal real dtypes: real levels depend on an array's constants",
     **dict.fromkeys("acos acosh asin atanh log log10 log1p log2 reciprocal sqrt".split(), _DOMAIN),
     **dict.fromkeys(
         """add atan2 copysign divide floor_divide hypot logaddexp maximum minimum multiply pow remainder
@@ -69,37 +69,39 @@ PARTIAL: dict[str, str] = {
     **dict.fromkeys(("bitwise_and", "bitwise_invert", "bitwise_or", "bitwise_xor"), _BITS),
     "matmul": _PRODUCT,
     "tensordot": _PRODUCT,
-    "vecdot": "with float constants, or with uneven levels of more than 8 bits together: over the packed axis only",
-    "concat": "if joined along the packed axis: arrays whose different constants are in whole groups",
-    "reshape": "axes after the packed one may not merge with it; repack(q) packs the last axis",
-    "where": "at most 256 levels of both arrays together; a mask of uint1",
-    "prod": "integer levels whose product surely fits int64; products of floats would depend on their order",
-    **dict.fromkeys(("linalg.diagonal", "linalg.trace"), "constants that do not vary along the last axis"),
+    "vecdot": "over the packed axis; over other axes only without float constants, and with at most 8 bits together if "
+    "levels are uneven",
+    "concat": "along the packed axis: if constants differ, each of them must apply to whole groups of elements",
+    "reshape": "axes after the packed axis cannot be merged with it; repack(q) packs the last axis",
+    "where": "a mask of uint1, and two arrays that together have at most 256 levels",
+    "prod": "integer levels with max abs(level) ** elements below 2**63; float products would depend on the order",
+    **dict.fromkeys(("linalg.diagonal", "linalg.trace"), "arrays whose constants do not vary along the last axis"),
     "linalg.matmul": _PRODUCT,
-    "linalg.matrix_norm": "'fro', 1, -1, inf and -inf; the spectral norms need a decomposition",
+    "linalg.matrix_norm": "ord 'fro', 1, -1, inf and -inf; the spectral norms need a matrix decomposition",
     "linalg.tensordot": _PRODUCT,
-    "linalg.vecdot": "as vecdot",
+    "linalg.vecdot": "the same as for vecdot",
 }
 
 _INTRODUCTION = """\
 # The array API standard, name by name
 
 `python -m tools.array_api` writes this page for version {version} of the standard. *Supported* means that the function
-does what the standard says, on the values, for every [law](glossary.md). *Some types* means that it does so for the
-types that the note names. In the chapters on elementwise functions, indexing, linear algebra, manipulation, searching,
-sorting and statistics, {share} of the names are supported.
+computes what the standard says from an array's values (its levels, not its codes), for every [law](glossary.md). *Some
+types* means that it does so only for what the note names. *Refused* means that the package does not have the function;
+the note gives the reason or an alternative. In the chapters on elementwise functions, indexing, linear algebra,
+manipulation, searching, sorting and statistics, {share} of the names are supported.
 
 These rules apply to all functions:
 
-- [Type rules](type-rules.md) list the laws of results. Functions return NumPy arrays where results are not low-bit
-  arrays.
-- Packed results have finite levels, at most 256 of them. A call is refused before anything is computed if levels would
-  overflow float32, int32 or 8 bits, or if constants would have to vary in a form that packed arrays do not store. The
-  error names the function.
+- [Type rules](type-rules.md) list the laws of results. Results that are not low-bit arrays are NumPy arrays.
+- A packed result has at most 256 levels, all of them finite. A function raises an error that names it, before it
+  computes anything, if levels of the result would overflow float32 or int32 or need more than 8 bits, or if its
+  constants would vary in a pattern that packed arrays cannot store.
 - A packed array has at least one axis; indexing every axis returns a NumPy scalar.
 - Two packed operands must be packed on the same axis, counted from the last; `repack(q, axis)` packs along another
   axis.
-- `device` is `quantarray.device`, `copy` is `q.copy()`, and `dtype` is a parameter of creation, sums and products.
+- The standard's parameters `device` and `copy` are not parameters here: use `with quantarray.device(name):` and
+  `q.copy()`. Functions that create, sum or multiply have a parameter `dtype`.
 - There is no `__array_namespace__`: [why](decisions/0006-no-array-namespace.md).
 """
 
@@ -140,7 +142,7 @@ def page() -> str:
         lines += [f"| `{name}` | {kind} | {note} |" for c, name, kind, note in rows if c == chapter]
     lines += [
         "",
-        "The extension `fft` is refused: transforms have no low-bit results; use NumPy's on `.dequantize()`.",
+        "The extension `fft` is refused: transforms have no low-bit results; use `numpy.fft` on `q.dequantize()`.",
         "",
     ]
     return "\n".join(lines)

@@ -4,7 +4,8 @@
 
 Each Python of the classifiers is tried with the oldest and with the newest NumPy and Numba that the package allows. A
 Python that is not on this machine (on PATH or of pyenv) is named and left out. Every trial has an empty home and an
-empty folder, so that neither the checkout nor compiled kernels of another run are used.
+empty folder, so that neither the checkout nor compiled kernels of another run are used. `--build-only` leaves these
+trials out.
 """
 
 from __future__ import annotations
@@ -111,12 +112,13 @@ def main() -> None:
     """Print a line for each trial, and for each Python that is not here."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trials at once")
-    jobs = parser.parse_args().jobs
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+    parser.add_argument("--build-only", action="store_true", help="build and check the archives, and try nothing")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         wheel = build(Path(folder))
         print(f"{wheel.name} and its source archive: built, all files there, descriptions valid", flush=True)
         trials: dict[Future[str], str] = {}
-        for version in PYTHONS:
+        for version in () if arguments.build_only else PYTHONS:
             python = interpreter(version)
             if python is None:
                 print(f"Python {version}: not on this machine, not tried")

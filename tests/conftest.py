@@ -2,17 +2,21 @@
 
 `python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
 code, peaks of memory, type checkers, kernels compiled from scratch, threads, forks and signals in processes of their
-own. `--full` runs all, and so does naming files. Two processes take their tests from one queue.
+own. Of a test function with many cases it runs a sample, the same one every time, unless the cases are the functions,
+kernels, pages or errors that there are. `--full` runs all, and so does naming files. Two processes take their tests
+from one queue.
 
 `--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.
 
 Three hypothesis profiles: "ci" of `--full` tries 100 examples a test, the same ones every time. "short" of other runs,
-and of kernels compiled for other CPUs than this one, tries 20. With the environment variable QUANTARRAY_EXAMPLES=2000
-the profile "long" tries 2000, new ones every time; what it finds is kept in .hypothesis and tried again first. 20 and
+and of kernels compiled for other CPUs than this one, tries 10. With the environment variable QUANTARRAY_EXAMPLES=2000
+the profile "long" tries 2000, new ones every time; what it finds is kept in .hypothesis and tried again first. 10 and
 100 choose the other two, and no other number is accepted.
 """
 
 import os
+import random
+from collections import defaultdict
 
 import pytest
 import suite_cost
@@ -24,11 +28,13 @@ from quantarray.cpu.runtime.schedule import NOTHING, Kernel, types_of
 # scripts for type checkers, one of them wrong
 collect_ignore = ["support/tile_processor.py", "support/avx512_emulated.py", "long", "typed"]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
-settings.register_profile("short", max_examples=20, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("short", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 
 _PROCESSES = 2  # each of whose calls may take all cores
+_SAMPLE = 16  # cases of a test function that a run without --full takes
+_WHOLE = tuple(f"tests/{folder}/" for folder in ("backends", "core", "cuda", "docs", "package"))  # cases are names
 os.environ.setdefault("QUANTARRAY_QUIET", "1")  # commands that tests start compile where no kernels are on disk
 
 
@@ -38,8 +44,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    examples = os.environ.get("QUANTARRAY_EXAMPLES", "100" if config.option.full else "20")
-    settings.load_profile({"20": "short", "100": "ci", "2000": "long"}[examples])
+    examples = os.environ.get("QUANTARRAY_EXAMPLES", "100" if config.option.full else "10")
+    settings.load_profile({"10": "short", "100": "ci", "2000": "long"}[examples])
     config.pluginmanager.register(suite_cost)  # for doctests of the package too, which are not under this folder
 
 
@@ -56,9 +62,20 @@ def pytest_cmdline_main(config):
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.get_closest_marker("full") is None)  # the longest first
     if not config.option.full:
-        first = sum(item.get_closest_marker("full") is not None for item in items)
-        config.hook.pytest_deselected(items=items[:first])
-        del items[:first]
+        taken = _sampled(item for item in items if item.get_closest_marker("full") is None)
+        config.hook.pytest_deselected(items=[item for item in items if item not in taken])
+        items[:] = [item for item in items if item in taken]
+
+
+def _sampled(items):
+    """Return the tests of a run without --full."""
+    cases, taken = defaultdict(list), set()
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    for function, found in cases.items():
+        whole = len(found) <= _SAMPLE or function.startswith(_WHOLE)
+        taken.update(found if whole else random.Random(function).sample(found, _SAMPLE))
+    return taken
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -28,6 +28,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(command, "CASES", TINY)
 
 
+@pytest.mark.full
 def test_command(tiny, tmp_path, capsys):
     out, picture = tmp_path / "rows.json", tmp_path / "rows.png"
     arguments = [*COMMAND, "--json", str(out), "--folder", str(tmp_path / "files")]
@@ -83,6 +84,7 @@ def test_our_results_are_the_same_each_time(monkeypatch):
         worker.prepare(varying, "stem", (1, 4), [2, 1])
 
 
+@pytest.mark.full
 def test_a_peer_that_fails_is_named_and_the_others_are_timed(tiny, monkeypatch, capsys, tmp_path):
     """An interpreter without a peer, or a peer that raises, leaves a row without it."""
     monkeypatch.setattr(command, "_versions", lambda names: ({OURS: "1", "no such library": "2"}, {}))

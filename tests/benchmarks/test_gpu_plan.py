@@ -34,6 +34,7 @@ def start_with(monkeypatch):
     return replace
 
 
+@pytest.mark.full
 def test_every_step_says_that_there_is_no_device(path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)

@@ -36,6 +36,9 @@ COMMANDS = {
 }
 
 
+SOME = [pytest.param(name, marks=[] if name in ("help", "run") else pytest.mark.full) for name in COMMANDS]
+
+
 def program(folder, *args, buffered=True, **streams):
     """The finished process `quantarray ARGS`; stderr is read unless it is among the streams."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(p) for p in sys.path if p])}
@@ -54,7 +57,7 @@ def assert_one_line(done, *parts):
     assert not [part for part in parts if part not in lines[0]], lines[0]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", SOME)
 def test_a_reader_that_went_away(name, folder):
     """`quantarray info | head -1` is silent and ends with the status that a shell gives for SIGPIPE."""
     reader, writer = os.pipe()
@@ -67,13 +70,13 @@ def test_a_reader_that_went_away(name, folder):
 
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason="this system has no /dev/full")
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", SOME)
 def test_a_full_disk(name, folder):
     with open(FULL, "w") as full:
         assert_one_line(program(folder, *COMMANDS[name], stdout=full), "No space left on device")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", SOME)
 def test_a_closed_stdout(name, folder):
     """With stdout closed, nothing is computed."""
     done = program(folder, *COMMANDS[name], stdout=None, preexec_fn=lambda: os.close(1))
@@ -201,6 +204,7 @@ def test_wrong_arrays_by_subprocess(folder, tmp_path):
 # names and numbers that a stream or JSON does not have
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.parametrize(
     "name", [b"gr\xc3\xb6\xc3\x9fe.npz", "数.npz".encode(), b"\xff.npz"], ids=["ö", "数", "no text"]

@@ -31,6 +31,7 @@ from quantarray.cpu.runtime import amx_trial, isa
 from quantarray.kernels.operands import Forms
 from quantarray.kernels.windows import Window, frame, tile_count
 
+pytestmark = pytest.mark.full
 TRIPLE = "x86_64-unknown-linux-gnu"
 TILES = dot_amx.EmulatedTiles()
 UNIT = amx_unit.UNIT or TILES

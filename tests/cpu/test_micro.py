@@ -406,7 +406,7 @@ def test_other_cpus(name, chapter):
     """Tests of products, moved bits and trained networks, in a process that compiles for less than this CPU has, for
     a matrix unit whose instructions are carried out by a handler of their traps, or for one in memory."""
     options, environment = MORE.get(name, ([], {}))
-    more = {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "20"} | environment
+    more = {"QUANTARRAY_CPU": name, "QUANTARRAY_EXAMPLES": "10"} | environment
     done = pytest_of([*options, path_of(f"test_{chapter}.py")], more)
     assert done.returncode == 0, done.stdout[-3000:]
 

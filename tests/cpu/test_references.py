@@ -11,6 +11,7 @@ import textwrap
 import types
 
 import numpy as np
+import pytest
 from numba.core.registry import CPUDispatcher
 from paths import ROOT, SUPPORT
 
@@ -138,6 +139,7 @@ print(lost | {"a list that grows": leaks.lost(lambda: held.append(Held((1, 2))),
 """
 
 
+@pytest.mark.full
 def test_kernels_of_all_families_lose_no_memory():
     lost = counted(FAMILIES)
     assert len(lost) > 15 and {name: n for name, n in lost.items() if n} == {"a list that grows": 20}
@@ -163,6 +165,7 @@ print(lost)
 """
 
 
+@pytest.mark.full
 def test_counts_in_registers_lose_no_memory(tmp_path):
     """The kernels of AVX-512 with VPOPCNTDQ, on any CPU. `value_blocks` once lost a block a task, 100 here."""
     lost = counted(EMULATED, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_OPT="0")

@@ -25,6 +25,7 @@ import quantarray as qa
 from quantarray.nn import Conv2d, Sequential, load_network
 from quantarray.ops.words import conversion
 
+pytestmark = pytest.mark.full
 CONSTANTS = 64 * 128  # elements; float constants a channel may be there, and are fewer
 
 

@@ -8,6 +8,7 @@ from paths import DOCS
 from tools import onnx_operators
 
 PAGE = DOCS / "onnx-operators.md"
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

@@ -220,6 +220,7 @@ def called_by_python(kernel):
     return numba.njit(error_model="numpy")(kernel.compiled.py_func)
 
 
+@pytest.mark.full  # compiles each kernel again
 @pytest.mark.parametrize(
     "module, name, scale",
     [

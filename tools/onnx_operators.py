@@ -2,8 +2,8 @@
 
     python -m tools.onnx_operators > docs/onnx-operators.md
 
-Each case is a model of one node with its inputs and results. It is loaded as it is; where `load` needs an operand to be
-a constant, as trained networks have it, all inputs but the first are passed as `constants`. A test compares the page.
+Each case is a model of one node with its inputs and results. It is loaded unchanged. If `load` refuses it, it is loaded
+again with all inputs except the first passed as `constants`, as in trained networks. A test compares the page.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoi
     SpaceToDepth ArgMax ArgMin Softmax""".split()
 _INTRODUCTION = """# Operators of ONNX files
 
-This page shows which of ONNX's node tests `quantarray.nn.load` passes. A node test of ONNX 1.23 is a model of one
-node. `python -m tools.onnx_operators > docs/onnx-operators.md` writes the page, and a test compares it. Results must be
-equal; float results must be within the tolerance of the test.
+This page shows which node tests of ONNX 1.23 `quantarray.nn.load` passes. A node test is a model with a single node,
+its inputs and the expected outputs. Float results must be within the tolerance of the test; all other results must be
+equal. `python -m tools.onnx_operators > docs/onnx-operators.md` generates the page, and a test checks that it is up to
+date.
 
-The column `with constants` counts cases that pass if operands such as a shape or pads are constants.
-`load(constants=...)` makes inputs constants. QONNX's `Quant` (`IntQuant`), `BipolarQuant`, `MultiThreshold` and `Trunc`
-have no such tests; instead, random networks of them are compared with ONNX's reference evaluator.
+The column `passed` counts cases that pass unchanged. The column `with constants` counts cases that pass only if some
+inputs, such as a shape or pads, are constants; `load(constants=...)` makes them constants. ONNX has no node tests for
+QONNX's `Quant` (`IntQuant`), `BipolarQuant`, `MultiThreshold` and `Trunc`. Random networks of these operators are
+compared with ONNX's reference evaluator instead.
 """
 
 

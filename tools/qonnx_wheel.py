@@ -11,7 +11,7 @@ import numpy as np
 
 import quantarray as qa
 
-EXECUTED = "output codes of 1 image and QONNX's executor"
+EXECUTED = "output codes of 1 image, with those of QONNX's executor"
 
 
 def networks() -> Iterator[tuple[str, Any, Any, Any, str]]:

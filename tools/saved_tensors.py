@@ -9,10 +9,11 @@ _INTRODUCTION = """# What backward passes read
 `python -m tools.saved_tensors` writes this page from the table in `quantarray/torch/reads.py`, and tests compare the
 table with the code.
 
-`qa.torch.compressed_activations` stores each tensor that autograd saves in a form that contains everything that the
-function's backward pass reads. Functions have the names of autograd's nodes: `ReluBackward0` is `Relu`. Tensors have
-the names in PyTorch's derivatives.yaml. **Tensors that are not listed are not packed**, and neither are tensors that
-functions of a program save. [Decision 28](decisions/0028-what-backward-passes-read.md) says why.
+Autograd saves tensors for the backward pass. `qa.torch.compressed_activations` stores each of them in a form that still
+has all that the function's backward pass reads. Functions have the names of autograd's nodes: `ReluBackward0` is
+`Relu`. Tensors have the names in PyTorch's derivatives.yaml. **Tensors that are not listed are not packed**, and
+neither are tensors that your own `autograd.Function`s save. [Decision
+28](decisions/0028-what-backward-passes-read.md) says why.
 """
 
 

@@ -42,11 +42,13 @@ _INTRODUCTION = """# Validated networks
 
 This table compares the results of trained networks with known results, value by value
 (`python -m tools.validated_networks FOLDER ... > docs/validated-networks.md`). Each network is also written as a `.qa`
-file and as a QONNX file, and loaded again: `files` lists the files that gave the same values, in every bit.
+file and as a QONNX file, and loaded again: `files` lists the files that gave the same values, bit for bit. `equal`
+counts the values that agree with the known ones, and `right` the images that are classified correctly.
 
-Times are medians, from a NumPy array to a NumPy array, and do not include compilation. `one image` is the time of one
-image at a time, and `in batches` is the time of an image in batches of 64. `weight bytes` is the size of the packed
-weights, and how many times smaller it is than float32 weights.
+Times are medians, from a NumPy array to a NumPy array, and do not include compilation. `one image` is the time of a
+call with one image. `in batches` is the time per image of calls with 64 images; it is not measured if one image takes 2
+ms or more. `weight bytes` is the size of the packed weights; how many times smaller that is than float32 weights
+follows in brackets.
 """
 _HEAD = ("network", "source", "bits", "compared", "equal", "right", "files", "one image", "in batches", "weight bytes")
 

@@ -1,4 +1,4 @@
 """Numba CUDA kernels: the twin of `quantarray.cpu`, file by file.
 
-All have one but `dot` and `rescale`, products of bytes by a CPU's vector instructions: `costs` never chooses them.
+`docs/kernels/index.md` says which kernels have a twin. `costs` never chooses one that has none.
 """

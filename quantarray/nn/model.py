@@ -95,9 +95,9 @@ class Model:
     def plot(self, file: str | os.PathLike[str], x: Any = None) -> None:
         """Draw the network to an SVG file, whole or not at all: operations in order, branches beside each other.
 
-        A box has the operation, its output's shape, dtype and bits, its weights and their bytes. Packed operations and
-        those in NumPy have two colours. x: an input, for whose batch shapes are shown. A `Sequential` does not describe
-        its input, and is drawn without shapes unless x is passed.
+        A box has the operation, its output's shape, dtype and bits, its weights and their bytes. Packed operations,
+        those with a float result and those in NumPy have different colours. x: an input, for whose batch shapes are
+        shown. A `Sequential` does not describe its input, and is drawn without shapes unless x is passed.
 
         Raises ValueError if the file does not end in .svg.
 

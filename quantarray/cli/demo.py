@@ -83,17 +83,16 @@ def memory(network: Network) -> dict[str, Any]:
 
 def _print(network: Network, facts: dict[str, Any]) -> None:
     right, met, used = facts["accuracy"], facts["agreement"], facts["memory"]
-    scores = "all equal to" if met["equal"] == met["total"] else "NOT all equal to"
     print(f"{facts['images']} held-out images for {network.plain.name}, {network.layers!r}")
     print(f"accuracy:     {right['right']} of {right['total']} right, {right['percent']:.2f} %")
-    print(f"exactness:    {met['equal']:,} of {met['total']:,} integer scores {scores} the training framework's")
+    print(f"exactness:    {met['equal']:,} of {met['total']:,} integer scores equal the training framework's")
     for name in ("weights", "activations"):
         packed, full = used[name]["packed"], used[name]["float32"]
         packed_text, full_text = output.amount(packed), output.amount(full)
         print(f"{name + ':':13} {packed_text} packed, {full_text} as float32: {ratio(packed, full)}")
     print(
-        f"              besides, thresholds take {output.amount(used['thresholds'])}, "
-        f"and the layouts that kernels keep of the weights {output.amount(used['kernel_layouts'])}"
+        f"              Besides, thresholds take {output.amount(used['thresholds'])}, "
+        f"and copies of the weights in the order of kernels {output.amount(used['kernel_layouts'])}"
     )
     print(f"time:         {1e6 * facts['seconds_per_image']:.3g} microseconds an image, compilation not counted")
     if facts["picture"]:

@@ -23,6 +23,8 @@ _MISSING = {
 }
 # Functions that the package imports when they are asked for
 _LATER = {"compare": "compare(q, quantizers)", "explain": "explain(function, q, ..)"}
+_PLANES = ".words[k] has bit-plane k, 64 elements a word"
+_OTHER_WORDS = {"plane": _PLANES, "planes": _PLANES, "law": ".dtype names it, .constants has its numbers"}
 
 
 class Elements:
@@ -176,6 +178,8 @@ def _function(name: str) -> str:
     """Return a hint at the function that has the name of a missing method of NumPy's, or does what that does."""
     if name in ("item", "tolist"):
         return f"; .dequantize().{name}() gives values"
+    if name in _OTHER_WORDS:
+        return f"; {_OTHER_WORDS[name]}"
     if name in _LATER:
         return f"; quantarray.{_LATER[name]} is a function"
     ours = numpy_protocol.NAMES.get(name, name)

@@ -315,7 +315,7 @@ def test_demo(tmp_path, capsys):
     status, out, _ = call(capsys, "demo", "--out", path)
     assert status == 0 and path.read_bytes().startswith(b"\x89PNG")
     assert "446 of 450 right, 99.11 %" in out
-    assert "4,500 of 4,500 integer scores all equal to the training framework's" in out
+    assert "4,500 of 4,500 integer scores equal the training framework's" in out
     assert f"picture:      {path}" in out
 
 

@@ -333,13 +333,13 @@ def test_demo_runs_the_packaged_file(tmp_path, capsys):
     qa.nn.load_network(data / "digits.npz").save(tmp_path / "digits.qa")
     assert (tmp_path / "digits.qa").read_bytes() == (data / "digits.qa").read_bytes()
     out = call(capsys, "demo", "--limit", "50", "--out", tmp_path / "a.png")[1]
-    assert out.startswith("50 held-out images for digits-w1a1") and "all equal to the training" in out
+    assert out.startswith("50 held-out images for digits-w1a1") and "integer scores equal the training" in out
 
 
 def test_demo_of_a_file(net, tmp_path, capsys):
     digits = qa.nn.load_network(qa.__path__[0] + "/data/digits.npz")
     digits.save(tmp_path / "digits.qa")
     out = call(capsys, "demo", tmp_path / "digits.qa", "--limit", "50", "--out", tmp_path / "a.png")[1]
-    assert out.startswith("50 held-out images for digits-w1a1") and "all equal to the training" in out
+    assert out.startswith("50 held-out images for digits-w1a1") and "integer scores equal the training" in out
     assert (tmp_path / "a.png").exists()
     assert "must hold images, their labels" in error(capsys, "demo", net)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,14 @@ from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
 from ..ops.products.chain import takes
 from .graph import Graph, Node, free_name, names_of
+from .operators import OPERATORS
+from .operators.record import Step
 
 Shapes = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
-Step = tuple[str, Any]
 _FLOAT = np.dtype(np.float32)
 _MOST_CODES = 16  # levels of fused thresholds: each compares a row once more
 _IMAGE = 4
 _RANKS = (2, _IMAGE)
-_EACH_CHANNEL = (1, -1, 1, 1)
 
 
 @dataclass(eq=False)
@@ -129,8 +129,8 @@ def _extended(
     operands = [None if n == x else constants[n] if n else None for n in node.inputs]
     if node.op == "scale":
         return _scaled(x, operands[1], node, shape) if _starts(x, shape, shapes) else None
-    build = _STEPS.get(node.op)
-    steps = None if build is None else build(node, node.inputs.index(x) == 0, operands)
+    build = OPERATORS[node.op].steps
+    steps = None if build is None else build(dict(node.attributes), node.inputs.index(x) == 0, operands)
     if not steps or any(_by_channel(k, shape) is None for _, k in steps) or not _starts(x, shape, shapes):
         return None
     group = groups[x] if x in groups and uses[x] == 1 else _Group(x, x, shape)
@@ -162,60 +162,6 @@ def _by_channel(k: Any, shape: tuple[int, ...], dtype: Any = np.float32) -> Arra
     if wide is None or wide.size != wide.shape[1] or wide.shape[1] not in (1, shape[1]):
         return None
     return np.broadcast_to(wide.reshape(-1), shape[1]).astype(dtype)
-
-
-def _norm(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
-    gamma, beta, mean, var = operands[1:]
-    if not first or any(a.dtype != _FLOAT for a in operands[1:]):
-        return None
-    deviation = np.sqrt(var + var.dtype.type(node.attributes.get("epsilon", 1e-5)))
-    values = (("subtract", mean), ("multiply", gamma), ("divide", deviation), ("add", beta))
-    return [(step, a.reshape(_EACH_CHANNEL)) for step, a in values]
-
-
-def _affine(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
-    if not first or any(a is None or a.dtype != _FLOAT for a in operands[1:]):
-        return None
-    return [("affine", operands[1]), ("offset", operands[2])]
-
-
-def _binary(step: str, reverse: str | None) -> Callable[..., list[Step] | None]:
-    def build(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
-        k = operands[1] if first else operands[0]
-        name = step if first else reverse
-        return [(name, k)] if name is not None and k.dtype == _FLOAT else None
-
-    return build
-
-
-def _clip(node: Node, first: bool, operands: list[Any]) -> list[Step] | None:
-    low, high = [*operands[1:], None, None][:2]
-    steps: list[Step] = [] if low is None else [("max", low)]
-    return [*steps, *([] if high is None else [("min", high)])] if first else None
-
-
-def _constant(step: str, attribute: str | None, default: float) -> Callable[..., list[Step] | None]:
-    return lambda node, first, operands: [
-        (step, np.float32(node.attributes.get(attribute, default) if attribute else default))
-    ]
-
-
-_STEPS: dict[str, Callable[..., list[Step] | None]] = {
-    "BatchNormalization": _norm,
-    "affine": _affine,
-    "Add": _binary("add", "add"),
-    "Sub": _binary("subtract", "subtract from"),
-    "Mul": _binary("multiply", "multiply"),
-    "Div": _binary("divide", None),
-    "Relu": _constant("max", None, 0.0),
-    "LeakyRelu": _constant("slope", "alpha", 0.01),
-    "PRelu": _binary("slope", None),
-    "Clip": _clip,
-    "HardTanh": lambda node, first, operands: [
-        ("max", np.float32(node.attributes.get("min_val", -1.0))),
-        ("min", np.float32(node.attributes.get("max_val", 1.0))),
-    ],
-}
 
 
 def _attach_thresholds(

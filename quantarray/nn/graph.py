@@ -19,7 +19,7 @@ from ..core.progress import Progress
 from .graph_summary import Row, Summary
 from .inputs import checked, name_nan
 from .model import Model
-from .operations import OPERATIONS, PACKED
+from .operators import OPERATORS
 
 if TYPE_CHECKING:
     from .drawing.svg import Drawing
@@ -66,7 +66,7 @@ class Node:
     @property
     def packed(self) -> bool:
         """Return True if the node runs on packed arrays, False if it runs in NumPy."""
-        return self.op in PACKED
+        return OPERATORS[self.op].packed
 
 
 def names_of(nodes: Iterable[Node]) -> set[str]:
@@ -126,7 +126,7 @@ class Graph(Model):
         self._initial = [*self.constants.values(), *[None] * (len(self._slots) - len(self.constants))]
 
     def _step(self, node: Node) -> tuple[Any, dict[str, Any], tuple[int, ...], tuple[int, ...]]:
-        if node.op not in OPERATIONS:
+        if node.op not in OPERATORS:
             raise ValueError(f"Graph: {node.op!r} is no operation")
         for name in node.inputs:
             if name and name not in self._slots:
@@ -136,7 +136,7 @@ class Graph(Model):
             if name in self._slots:
                 raise ValueError(f"Graph: {name!r} is given twice")
             self._slots[name] = len(self._slots)
-        return OPERATIONS[node.op], dict(node.attributes), operands, tuple(self._slots[n] for n in node.outputs)
+        return OPERATORS[node.op].run, dict(node.attributes), operands, tuple(self._slots[n] for n in node.outputs)
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -309,7 +309,7 @@ class Graph(Model):
     def _row(self, node: Node, values: Mapping[str, Any], seconds: float | None = None) -> Row:
         operands = [self.constants[n] for n in node.inputs if n in self.constants]
         weight: Any = next((a for a in operands if isinstance(a, QuantArray)), None)
-        if weight is None and node.op in ("MatMul", "Conv", "ConvTranspose", "Gemm"):
+        if weight is None and OPERATORS[node.op].weights is not None:
             weight = next((a for a in operands if isinstance(a, np.ndarray)), None)
         thresholds = any(isinstance(a, Thresholds) for a in operands)
         results = [values[name] for name in node.outputs]

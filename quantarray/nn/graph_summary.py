@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arrays.size_text import beside_float32
 from ..core.dtypes import DType
+from .operators import OPERATORS
 
 if TYPE_CHECKING:
     from .graph import Node
@@ -34,9 +35,8 @@ class Row(NamedTuple):
         """Return the row of a node with its results; shape and bits are those of the first."""
         result = results[0]
         bits = result.dtype.bits if isinstance(result.dtype, DType) else 8 * result.dtype.itemsize
-        per_output = math.prod(weight.shape[1:]) if weight is not None else 0
-        if weight is not None and node.op in ("MatMul", "Gemm"):
-            per_output = weight.shape[0]
+        outputs = OPERATORS[node.op].weights or 0  # the axis of them
+        per_output = math.prod(weight.shape) // (weight.shape[outputs] or 1) if weight is not None else 0
         op = node.op + (" + thresholds" if thresholds and node.op != "threshold" else "")
         return cls(
             op,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ from ..arrays.thresholds import Thresholds
 from ..core.format import MAX_AXES
 from ..ops.creation.creation import from_codes
 from ..ops.manipulation.reshaping import packed_axis
-from . import dense
-from .dense.movement import reshaped
-from .dense.quantizing import ROUNDING
 from .graph import Graph, Node
-from .operations import OPERATIONS, PACKED, merged
+from .operators import OPERATORS
+from .operators.movement import reshaped
+from .operators.packed import merged
+from .operators.quantizing import ROUNDING
 
 MOST_INPUT = 2**28  # elements of an input
 ROOM = 1 << 22  # elements of a value that any file may have
@@ -92,7 +91,8 @@ def _results(node: Node, operands: list[Any]) -> list[Kind]:
         return _chained(a, operands)
     if node.op == "split":
         return _parts(a, operands)
-    if node.packed:
+    operator = OPERATORS[node.op]
+    if operator.packed:
         kinds = [_packed(node.op, a, operands)]
         if node.op == "add_residual" and a.get("return_sum"):  # before the codes, of their shape
             kinds.insert(0, Kind(kinds[0].shape, _sums(a, operands).dtype))
@@ -100,20 +100,18 @@ def _results(node: Node, operands: list[Any]) -> list[Kind]:
     arrays = [Kind(x.shape, x.dtype) if isinstance(x, np.ndarray) else x for x in operands]
     if any(x is not None and (not isinstance(x, Kind) or x.axis is not None) for x in arrays):
         raise TypeError("it takes dense arrays")
-    for name in (*_NEEDED.get(node.op, ()), *sorted(a.keys() & _CHECKED)):
+    for name in (*operator.needs, *sorted(a.keys() & _CHECKED)):
         _check_attribute(name, a[name])
     shapes = [x.shape if x is not None else None for x in arrays]
     values = [x if isinstance(x, np.ndarray) else None for x in operands]
-    results = [tuple(int(n) for n in s) for s in _SHAPE[node.op](a, shapes, values)]
-    dtypes = [x.dtype for x in arrays if x is not None]
-    rule: Callable[..., Any] = _DTYPE.get(node.op, _same)
-    first = np.dtype(rule(a, dtypes))
+    results = [tuple(int(n) for n in s) for s in operator.shape(a, shapes, values)]
+    first = np.dtype(operator.dtype(a, [x.dtype for x in arrays if x is not None]))
     return [Kind(s, first if i == 0 or node.op != "MaxPool" else np.dtype(np.int64)) for i, s in enumerate(results)]
 
 
 def _check_count(node: Node, a: Attributes, operands: list[Any]) -> None:
     """Raise TypeError for operands that are too many, too few, or left out where the operation needs them."""
-    bound = inspect.signature(OPERATIONS[node.op]).bind(a, *operands)
+    bound = inspect.signature(OPERATORS[node.op].run).bind(a, *operands)
     for name, parameter in bound.signature.parameters.items():
         x = bound.arguments.get(name)
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -142,14 +140,14 @@ def _packed(op: str, a: Attributes, operands: list[Any]) -> Kind:
     kinds = [x if isinstance(x, Kind) else _kind(x) for x in operands if not isinstance(x, (Thresholds, type(None)))]
     if op == "linear" and len(first.shape) == 1:
         whole: list[Any] = [_example(first._replace(shape=(0, *first.shape), axis=1 if first.axis == 0 else None))]
-        result = PACKED[op](a, *whole, *operands[1:])
+        result = OPERATORS[op].run(a, *whole, *operands[1:])
         return Kind(result.shape[1:], result.dtype, 0 if isinstance(result, QuantArray) else None)
     if op == "add_residual":
         a = {**a, "return_sum": False}
-    result = _kind(PACKED[op](a, *[_example(x) if isinstance(x, Kind) else x for x in operands]))
+    result = _kind(OPERATORS[op].run(a, *[_example(x) if isinstance(x, Kind) else x for x in operands]))
     if op in ("transpose", "concat"):
         shapes = [k.shape for k in kinds]
-        return result._replace(shape=tuple(dense.SHAPE[op.capitalize()](a, shapes, [])[0]))
+        return result._replace(shape=tuple(OPERATORS[op.capitalize()].shape(a, shapes, [])[0]))
     return result._replace(shape=(*first.shape[:1], *result.shape[1:]))
 
 
@@ -160,7 +158,7 @@ def _chained(a: Attributes, operands: list[Any]) -> list[Kind]:
         raise TypeError("it takes dense arrays")
     if any(isinstance(x, Kind) and x.shape != first.shape for x in operands):
         raise ValueError("its operands differ in shape")
-    results = PACKED["chain"](a, *[_example(x) if isinstance(x, Kind) else x for x in operands])
+    results = OPERATORS["chain"].run(a, *[_example(x) if isinstance(x, Kind) else x for x in operands])
     kinds = [_kind(x) for x in (results if isinstance(results, tuple) else (results,))]
     return [kind._replace(shape=first.shape) for kind in kinds]
 
@@ -174,7 +172,7 @@ def _parts(a: Attributes, operands: list[Any]) -> list[Kind]:
     first = operands[0]
     if not isinstance(first, Kind) or first.axis is None:
         raise TypeError("it takes a packed array")
-    shapes = dense.SHAPE["Split"]({**a, "outputs": len(a["split"])}, [first.shape], [])
+    shapes = OPERATORS["Split"].shape({**a, "outputs": len(a["split"])}, [first.shape], [])
     return [first._replace(shape=tuple(int(n) for n in shape)) for shape in shapes]
 
 
@@ -197,84 +195,7 @@ def _kind(x: Any) -> Kind:
     return Kind(x.shape, x.dtype, x.axis)
 
 
-# operators in NumPy
-
-
-def _pooled(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
-    windows: list[Shape] = dense.SHAPE["MaxPool"](a, shapes, values)
-    return windows[:1]
-
-
-def _shape(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
-    return [(len(shapes[0][slice(a.get("start"), a.get("end"))]),)]
-
-
-def _counted(a: Attributes, shapes: Any, values: Any) -> list[Shape]:
-    """Return the shape of x, which thresholds [channels or 1, T] fit."""
-    x, thresholds = shapes
-    if len(x) < 2 or len(thresholds) != 2 or thresholds[0] not in (1, x[1]):
-        raise ValueError(f"thresholds {thresholds} do not fit {x}")
-    return [x]
-
-
-_SHAPE: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(
-        ("quantize", "quantize_linear", "bipolar", "bipolar_of", "sign", "dequantize_linear", "truncate"),
-        dense.SHAPE["Add"],
-    ),
-    "multi_threshold": _counted,
-    "sum_pool": _pooled,
-    "Shape": _shape,
-    **dense.SHAPE,
-}
-
-
-def _same(a: Attributes, dtypes: list[Any]) -> Any:
-    return dtypes[0]
-
-
-def _common(a: Attributes, dtypes: list[Any]) -> Any:
-    return np.result_type(*dtypes)
-
-
-def _named(name: str, default: Any = None) -> Callable[..., Any]:
-    """Return the function that gives the dtype that an attribute names, by default another or that of x."""
-    return lambda a, dtypes: a.get(name, dtypes[0] if default is None else default)
-
-
-def _always(dtype: str) -> Callable[..., Any]:
-    return lambda a, dtypes: dtype
-
-
-def _divided(a: Attributes, dtypes: list[Any]) -> Any:
-    return np.result_type(*dtypes) if dtypes[0].kind == "f" else dtypes[0]
-
-
-_DTYPE: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Max", "Min", "Sum", "Concat", "PRelu"), _common),
-    "Div": _divided,
-    "scale": _named("to", "float32"),
-    **dict.fromkeys("Cast quantize quantize_linear dequantize_linear MatMul Conv ConvTranspose".split(), _named("to")),
-    **dict.fromkeys(("QLinearConv", "QLinearMatMul", "QuantizeLinear", "DequantizeLinear"), _named("held")),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger"), _always("int32")),
-    **dict.fromkeys(("bipolar", "bipolar_of", "sign"), _always("int8")),
-    **dict.fromkeys(("ArgMax", "ArgMin", "Shape"), _always("int64")),
-    "multi_threshold": _named("to", "int32"),
-    "truncate": _named("to", "int64"),
-    "sum_pool": lambda a, dtypes: dtypes[0] if dtypes[0].kind == "f" else "int64",
-}
 _CHECKED = {"alpha", "beta", "epsilon", "extrapolation_value", "held", "max_val", "min_val", "to", "value"}
-_NEEDED = {
-    "Cast": ("to",),
-    "quantize": ("low", "high", "rounding", "to"),
-    "quantize_linear": ("low", "high", "to"),
-    "dequantize_linear": ("to",),
-    "truncate": ("low", "high", "rounding"),
-    "QuantizeLinear": ("low", "high", "held"),
-    "DequantizeLinear": ("held",),
-    "QLinearConv": ("low", "high", "held"),
-    "QLinearMatMul": ("low", "high", "held"),
-}
 
 
 def _check_attribute(name: str, value: Any) -> None:

@@ -16,18 +16,9 @@ from ..ops.manipulation.taking import take
 from .chains import chained
 from .graph import Graph, Node, free_name, names_of
 from .inference import Kind, kinds_of
-
-# Operations whose results do not depend on the order of their operands in memory, and those that keep it
-_BY_KERNELS = frozenset(
-    "chain threshold linear dequantized_linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
-    "max_pool1d max_pool2d max_pool3d AveragePool GlobalAveragePool add_residual Conv MatMul".split()
-)
-_BY_ELEMENTS = frozenset(
-    "scale affine Add Sub Mul Div Relu LeakyRelu PRelu Clip HardTanh BatchNormalization Concat Identity".split()
-)
+from .operators import OPERATORS
 
 _LEAST_FACTOR = 1e-9
-_OF_ROWS = frozenset({"MatMul", "dequantized_linear"})  # by kernels or in C order where they take rows [n c]
 
 
 def rewritten(graph: Graph) -> Graph:
@@ -58,11 +49,11 @@ def _may_move(nodes: list[Node], kinds: Mapping[str, Kind]) -> dict[str, tuple[t
         name
         for node in nodes
         for name in node.inputs
-        if node.op not in _BY_KERNELS | _BY_ELEMENTS
-        or (node.op in _OF_ROWS and len(kinds[name].shape if name in kinds else ()) != 2)
+        if (order := OPERATORS[node.op].order) == "seen"
+        or (order == "rows" and len(kinds[name].shape if name in kinds else ()) != 2)
     }
     for node in reversed(nodes):
-        if node.op in _BY_ELEMENTS and ordered.intersection(node.outputs):
+        if OPERATORS[node.op].order == "kept" and ordered.intersection(node.outputs):
             ordered.update(node.inputs)
     return {
         name: (kind.shape, kind.dtype) for name, kind in kinds.items() if kind.axis is None and name not in ordered

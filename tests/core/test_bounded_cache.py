@@ -8,7 +8,7 @@ import pytest
 from quantarray.core.bounded_cache import Kept, cached
 from quantarray.kernels import windows
 from quantarray.kernels.windows import Window
-from quantarray.nn.dense import pooling
+from quantarray.nn.operators import pooling
 
 
 def test_the_oldest_entries_make_room():

@@ -13,7 +13,7 @@ import numpy as np
 
 import quantarray as qa
 from quantarray.nn import Graph, Node, Value
-from quantarray.nn.operations import OPERATIONS
+from quantarray.nn.operators import OPERATORS
 
 from .proof import Proof
 
@@ -39,7 +39,7 @@ class _Drawn:
 
     def add(self, op: str, name: str, operands: tuple[Any, ...] = (), **attributes: Any) -> bool:
         """Add an operation on a value and constants, if it takes them."""
-        if op not in OPERATIONS:  # of so many axes
+        if op not in OPERATORS:  # of so many axes
             return False
         inputs = [name]
         for a in operands:
@@ -49,7 +49,7 @@ class _Drawn:
             inputs.append(constant)
         arrays = [None if n == "" else self.values.get(n, self.constants.get(n)) for n in inputs]
         try:
-            result = OPERATIONS[op](dict(attributes), *arrays)
+            result = OPERATORS[op].run(dict(attributes), *arrays)
         except _ERRORS:
             return False
         if isinstance(result, tuple) or 0 in result.shape:

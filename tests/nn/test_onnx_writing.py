@@ -13,7 +13,7 @@ from trained_networks import network_file
 
 import quantarray as qa
 from quantarray.nn.onnx.writing.graphs import WRITE
-from quantarray.nn.operations import OPERATIONS
+from quantarray.nn.operators import OPERATORS
 from tools import onnx_operators
 
 
@@ -126,4 +126,4 @@ def test_operators_of_onnx(tmp_path):
 
 
 def test_all_operations_have_a_form():
-    assert set(WRITE) == set(OPERATIONS) - {"chain"}  # written as its steps
+    assert set(WRITE) == set(OPERATORS) - {"chain"}  # written as its steps

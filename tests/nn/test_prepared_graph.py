@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from onnx_models import networks
 
 import quantarray as qa
-from quantarray.nn.dense import RUN
+from quantarray.nn.operators import OPERATORS
 from quantarray.nn.plan import prepared_graph
 from quantarray.nn.plan.part import others
 from quantarray.nn.plan.recording import Launched, alike
@@ -461,7 +461,7 @@ def test_concatenated_arrays_keep_their_order_of_axes(axis, dtype, channels):
     """With the order of axes kept, the next kernel needs no copy."""
     rng = np.random.default_rng(0)
     x, y = (rng.integers(-9, 9, (2, 5, 1, channels)).astype(dtype).transpose(0, 3, 1, 2) for _ in range(2))
-    got = RUN["Concat"]({"axis": axis}, x, y, x[:, :0] if axis == 1 else x)
+    got = OPERATORS["Concat"].run({"axis": axis}, x, y, x[:, :0] if axis == 1 else x)
     np.testing.assert_array_equal(got, np.concatenate([x, y, x[:, :0] if axis == 1 else x], axis))
     assert got.transpose(0, 2, 3, 1).flags.c_contiguous and got.dtype == dtype
 

@@ -93,16 +93,16 @@ class Oracle:
         return Value(windows(raw, size, stride, padding, least).max(axis=(-2, -1)), scale)
 
     def avg_pool(self, x, size, stride):
-        from quantarray.nn.dense import RUN
+        from quantarray.nn.operators import OPERATORS
 
         a = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": (0,) * 4, "ceil_mode": 1}
-        return Value(RUN["AveragePool"](a, x.floats))
+        return Value(OPERATORS["AveragePool"].run(a, x.floats))
 
     def global_pool(self, x):
         if x.scale is None:
-            from quantarray.nn.dense import RUN
+            from quantarray.nn.operators import OPERATORS
 
-            return Value(RUN["GlobalAveragePool"]({}, x.raw).reshape(len(x.raw), -1))
+            return Value(OPERATORS["GlobalAveragePool"].run({}, x.raw).reshape(len(x.raw), -1))
         return Value(x.raw.sum(axis=(2, 3)), x.scale / np.prod(x.shape[1:]))
 
     def flatten(self, x):
@@ -146,10 +146,10 @@ def convolved(x, w, stride, padding, groups):
         sums = summed(rows, w.transpose(2, 3, 1, 0).reshape(-1, len(w)))
         return sums.reshape(n, height, width, len(w)).transpose(0, 3, 1, 2)
     if x.dtype.kind == "f":
-        from quantarray.nn.dense import RUN
+        from quantarray.nn.operators import OPERATORS
 
         a = {"kernel_shape": w.shape[2:], "strides": (stride, stride), "pads": (padding,) * 4, "group": groups}
-        return RUN["Conv"](a, x, w)
+        return OPERATORS["Conv"].run(a, x, w)
     seen = seen.reshape(n, groups, -1, *seen.shape[2:])
     taps = w.reshape(groups, -1, *w.shape[1:])
     out = np.einsum("ngchwij,gocij->ngohw", seen, taps, optimize=True)

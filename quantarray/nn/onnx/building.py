@@ -11,13 +11,12 @@ import numpy as np
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
 from ...kernels.windows import Window
-from .. import dense
-from ..dense.windows import grid
 from ..graph import Node
 from ..inference import GROWTH, ROOM
+from ..operators import OPERATORS
+from ..operators.windows import grid
 from .folding import direction, falling, thresholds
 from .laws import Constant, Link, NotPerSample, Operand, Shape, Source, Tensor
-from .passes import PRODUCTS
 from .reading import Step
 from .tensors import Refused
 
@@ -266,10 +265,11 @@ class Builder:
                 plain = packed_pool(link.attributes, shape) is None
                 if plain and any(sign is None or (sign < 0).any() for sign in map(direction, after)):
                     return None  # the smallest codes of a window that packed pools do not have
-                shape = dense.SHAPE["MaxPool"](link.attributes, [shape], [])[0]
+                shape = OPERATORS["MaxPool"].shape(link.attributes, [shape], [])[0]
         if not x.source.whole and (x.source.dtype != np.float32 or not few):
             return None
-        if not few and (self.maker(x.source.name) not in PRODUCTS or x.source.shape[1] < _FEW_CHANNELS):
+        maker = OPERATORS.get(self.maker(x.source.name))
+        if not few and (maker is None or not maker.requantizes or x.source.shape[1] < _FEW_CHANNELS):
             return None  # what compares beside a product, or for few channels, tries one threshold after the other
         return thresholds(x, last, levels)
 
@@ -289,7 +289,7 @@ class Builder:
 
         `falling`: channels of which the smallest is taken, by a packed pool.
         """
-        shape = dense.SHAPE["MaxPool"](attributes, [source.shape], [])[0]
+        shape = OPERATORS["MaxPool"].shape(attributes, [source.shape], [])[0]
         packed = packed_pool(attributes, source.shape)
         if packed is not None:
             names = [source.name]
@@ -309,7 +309,7 @@ def _before_pools(x: Tensor) -> Shape:
     shape = x.source.shape
     for link in x.chain[:-1]:
         if link.op == "MaxPool":
-            shape = dense.SHAPE["MaxPool"](link.attributes, [shape], [])[0]
+            shape = OPERATORS["MaxPool"].shape(link.attributes, [shape], [])[0]
     return shape
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import dense
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .reading import Step
@@ -14,7 +13,7 @@ from .tensors import dtype_of
 
 _MOST = 2**53
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53}  # up to which integers are exact
-OPERATORS = tuple(
+_FUNCTIONS = tuple(
     "Identity Relu LeakyRelu PRelu HardTanh Clip Sigmoid HardSigmoid Elu Softplus Tanh Abs Neg Floor Ceil Round Sqrt "
     "Exp Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
 )
@@ -137,5 +136,4 @@ def _unscaled(x: Tensor, to: np.dtype[Any]) -> Tensor | None:
     return Tensor(x.shape, to, x.source, (scaling(1.0, to),)) if to.kind in "iuf" else None
 
 
-LOWER: dict[str, Any] = {**dict.fromkeys(OPERATORS, _lower), "Cast": _cast}
-SHAPE = {name: dense.SHAPE[name] for name in LOWER}
+LOWER: dict[str, Any] = {**dict.fromkeys(_FUNCTIONS, _lower), "Cast": _cast}

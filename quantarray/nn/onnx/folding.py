@@ -13,50 +13,14 @@ from ...ops.products.folding import Domain, last_before
 from .laws import Link, Tensor
 
 MOST_LEVELS = 256
-_RISING = frozenset(
-    "Identity Relu Sigmoid HardTanh Clip Tanh Floor Ceil Round Softplus Exp Add bipolar sign multi_threshold Max Min "
-    "Sum Sign MaxPool".split()
-)
-_SLOPES = {"LeakyRelu": 0.01, "HardSigmoid": 0.2, "Elu": 1.0}
 
 
 def direction(link: Link) -> Array | None:
     """1 where the function rises or stays, -1 where it falls; None where it does neither or is not known."""
-    others = [a for a in link.operands if a is not None]
-    if any(a.dtype.kind == "f" and np.isnan(a).any() for a in others):
+    if any(a is not None and a.dtype.kind == "f" and np.isnan(a).any() for a in link.operands):
         return None
-    first = link.operands[0] is None
-    if link.op in _RISING:
-        return np.ones((), int)
-    if link.op in _SLOPES:
-        return np.ones((), int) if link.attributes.get("alpha", _SLOPES[link.op]) >= 0 else None
-    if link.op == "PRelu":
-        return np.ones((), int) if first and (others[0] >= 0).all() else None
-    if link.op == "Neg":
-        return -np.ones((), int)
-    if link.op == "Sub":
-        return np.ones((), int) if first else -np.ones((), int)
-    if link.op == "BatchNormalization":
-        gamma, _, _, var = others
-        rank = link.attributes["rank"]
-        ok = (var + link.attributes.get("epsilon", 1e-5) > 0).all() and all(np.isfinite(a).all() for a in others)
-        return _sign(gamma).reshape(1, -1, *(1,) * (rank - 2)) if ok else None
-    if link.op in ("Mul", "scale", "Div", "affine") or link.op in (
-        "quantize",
-        "bipolar_of",
-        "quantize_linear",
-        "dequantize_linear",
-        "truncate",
-    ):
-        factor = others[0]
-        divides = link.op not in ("Mul", "scale", "affine", "dequantize_linear")
-        fine = np.isfinite(factor).all() and first | (link.op == "Mul") and not (divides and (factor == 0).any())
-        return _sign(factor) if fine else None
-    return None
-
-
-def _sign(a: Array) -> Array:
-    return np.where(a < 0, -1, 1)
+    rule = link.operator.direction
+    return None if rule is None else rule(link.attributes, link.operands)
 
 
 def thresholds(x: Tensor, last: Link, levels: Sequence[int]) -> tuple[Thresholds, int] | None:
@@ -157,9 +121,7 @@ def _rising(chain: tuple[Link, ...], ndim: int) -> tuple[Array | None, int]:
 def _shapes(link: Link, ndim: int) -> list[tuple[int, ...]]:
     """Return the shapes of a function's constants as they broadcast to a value of `ndim` axes."""
     others = [a.shape for a in link.operands if a is not None]
-    if link.op == "BatchNormalization":
-        return [(s[0], *(1,) * (ndim - 2)) for s in others]
-    if link.op == "multi_threshold":
+    if link.operator.of_images:
         return [(s[0], *(1,) * (ndim - 2)) for s in others]
     return others
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from .. import dense
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Tensor, scaling
 from .products import Weights, check_batch, integer_conv, product
@@ -102,4 +101,3 @@ def _qlinear(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
 
 
 LOWER = {"ConvInteger": _integer, "MatMulInteger": _integer, "QLinearConv": _qlinear, "QLinearMatMul": _qlinear}
-SHAPE = {name: dense.SHAPE[name] for name in LOWER}

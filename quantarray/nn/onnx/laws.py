@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from .. import dense
+from ..operators import OPERATORS, Operator
 from .tensors import Refused
 
 Shape = tuple[int, ...]
@@ -62,10 +62,6 @@ class Source:
         return self.low, self.high
 
 
-OF_IMAGES = frozenset({"MaxPool", "BatchNormalization", "multi_threshold"})  # whose value has its channels on axis 1
-_BY_AXIS = frozenset({"Gather", "BatchNormalization", "multi_threshold"})  # operands that do not broadcast
-
-
 @dataclass(frozen=True, eq=False)
 class Link:
     """A function of a chain: an operator with its constant operands, None instead of the value.
@@ -79,12 +75,17 @@ class Link:
     source: str = ""  # the node of the file that it comes from
 
     def __post_init__(self) -> None:
-        if self.op not in _BY_AXIS:
+        if self.operator.broadcasts:
             plain = tuple(a.reshape(()) if a is not None and a.size == 1 else a for a in self.operands)
             object.__setattr__(self, "operands", plain)
 
+    @property
+    def operator(self) -> Operator:
+        """Return the record of its operator."""
+        return OPERATORS[self.op]
+
     def __call__(self, v: Array) -> Array:
-        return np.asarray(dense.RUN[self.op](self.attributes, *(v if a is None else a for a in self.operands)))
+        return np.asarray(self.operator.run(self.attributes, *(v if a is None else a for a in self.operands)))
 
 
 def scaling(scale: Any, to: np.dtype[Any]) -> Link:
@@ -126,7 +127,7 @@ class Tensor:
     def uniform(self) -> bool:
         """Return True if all elements go through the same functions, one by one."""
         each = (a for link in self.chain for a in link.operands if a is not None and link.op != "Gather")
-        return all(link.op not in OF_IMAGES for link in self.chain) and all(a.ndim == 0 for a in each)
+        return not any(link.operator.of_images for link in self.chain) and all(a.ndim == 0 for a in each)
 
     def then(self, link: Link, shape: Shape | None = None, dtype: Any = None) -> Tensor:
         """Return the value with one more function in its chain."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import FormatError
-from .. import dense
 from ..chains import chained
 from ..graph import Graph, Node, Value
 from ..inference import MOST_INPUT
+from ..operators import OPERATORS
 from . import elementwise, integer_operators, movement, pooling, products, quantizers, transposed
 from .building import Builder
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
@@ -24,8 +24,8 @@ from .tensors import RANGES, Refused, dtype_of, range_of
 _LOWER: dict[str, Any] = {}
 for family in (elementwise, integer_operators, movement, pooling, products, quantizers, transposed):
     _LOWER.update(family.LOWER)
-_SHAPED = {op: dense.SHAPE[op] for op in _LOWER if op in dense.SHAPE}
-OPERATORS = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
+_SHAPED = {op: OPERATORS[op].shape for op in _LOWER if op in OPERATORS}
+_TAKEN = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
 
 
 def load_onnx(source: Any, shapes: Mapping[str, Any] | None, constants: Mapping[str, Any] | None) -> Graph:
@@ -144,7 +144,7 @@ class _Import:
 
     def _lowered(self, step: Step) -> list[Operand]:
         b = self.builder
-        if step.op not in OPERATORS:
+        if step.op not in _TAKEN:
             raise Refused("the operator is not known")
         missing = [n for n in step.inputs if n and n not in self.environment]
         if missing:
@@ -199,7 +199,7 @@ class _Import:
         of_shape = any(isinstance(x, Constant) and x.of_shape for x in operands)
         if step.op == "Transpose" and isinstance(operands[0], Constant):
             perm = tuple(step.attributes.get("perm", range(operands[0].value.ndim)[::-1]))
-            dense.SHAPE["Transpose"]({"perm": perm}, [operands[0].shape], [])
+            OPERATORS["Transpose"].shape({"perm": perm}, [operands[0].shape], [])
             return [products.transposed(operands[0], perm)]
         if step.op == "ConstantOfShape":
             shape, fill = (
@@ -214,7 +214,7 @@ class _Import:
         shapes = self._shapes(step, operands)
         self.builder.check_fold(shapes)
         with np.errstate(all="ignore"):
-            got = dense.RUN[step.op](attributes, *values)
+            got = OPERATORS[step.op].run(attributes, *values)
         results = got if isinstance(got, tuple) else (got,)
         return [self._kept(step, operands[0], np.asarray(a), of_shape) for a in results]
 

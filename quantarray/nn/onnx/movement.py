@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dense
-from ..dense.movement import axes_of, axis_of, pads_of
+from ..operators.movement import axes_of, axis_of, pads_of
 from .building import Builder, Moved
-from .laws import OF_IMAGES, Constant, Operand, Shape, Source, Tensor, check_dtypes
+from .laws import Constant, Operand, Shape, Source, Tensor, check_dtypes
 from .reading import Step
 from .tensors import Refused
 
@@ -88,7 +87,7 @@ def _reshape(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
 
 def _per_channel(x: Tensor, out: Shape) -> bool:
     """Return True if a chain with constants for each channel still applies once [n c 1 1] has become [n c]."""
-    plain = all(link.op not in OF_IMAGES for link in x.chain)
+    plain = not any(link.operator.of_images for link in x.chain)
     return not x.uniform and plain and len(x.shape) > 2 and out == x.shape[:2] and math.prod(x.shape[2:]) == 1
 
 
@@ -266,4 +265,3 @@ LOWER: dict[str, Any] = {
     **dict.fromkeys(("Slice", "Pad", "Resize", "DepthToSpace", "SpaceToDepth"), _other),
     "Gather": _gather,
 }
-SHAPE = {name: dense.SHAPE[name] for name in LOWER}

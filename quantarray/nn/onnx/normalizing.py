@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from .. import dense
+from ..operators import OPERATORS
 from .laws import Constant, Operand
 from .reading import Step
 from .tensors import Refused, dtype_of, range_of
@@ -113,7 +113,7 @@ def check_operands(op: str, operands: list[Operand]) -> None:
 
 def _counted(op: str) -> tuple[int, int]:
     """Return the least and most operands of an operator, from the signature of its function on arrays."""
-    named = list(inspect.signature(dense.RUN[op]).parameters.values())[1:]
+    named = list(inspect.signature(OPERATORS[op].run).parameters.values())[1:]
     if any(p.kind is p.VAR_POSITIONAL for p in named):
         return 1, _ANY
     return sum(p.default is p.empty for p in named), len(named)

@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ..graph import Node, free_name, names_of
-
-PRODUCTS = ("linear", "add_residual", *(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3)))
+from ..operators import OPERATORS
 
 
 class _Step(Protocol):
@@ -78,7 +77,7 @@ def _pooled_codes(
         pool, sums = nodes[at], nodes[at].inputs[0]
         product = nodes[makers[sums]] if sums in makers else None
         alone = uses[sums] == uses[pool.outputs[0]] == 1 and not {sums, pool.outputs[0]} & set(outputs)
-        if product is None or product.op not in PRODUCTS or len(product.outputs) > 1:
+        if product is None or not OPERATORS[product.op].requantizes or len(product.outputs) > 1:
             continue
         if not alone or not _same_axis(product, node):
             continue
@@ -107,7 +106,7 @@ def sums_pooled(nodes: list[Node], constants: Mapping[str, Any], outputs: list[s
         if (
             at is None
             or product is None
-            or product.op not in PRODUCTS
+            or not OPERATORS[product.op].requantizes
             or len(product.inputs) < 3
             or not product.inputs[2]
         ):
@@ -138,7 +137,7 @@ def _fused(nodes: list[Node], outputs: list[str]) -> list[Node]:
             continue
         at = makers.get(node.inputs[0])
         product = fused[at] if at is not None else None
-        if at is None or product is None or product.op not in PRODUCTS or not _same_axis(product, node):
+        if at is None or product is None or not OPERATORS[product.op].requantizes or not _same_axis(product, node):
             continue
         if uses[node.inputs[0]] > 1 or node.inputs[0] in outputs:
             if product.op == "add_residual" and len(product.outputs) == 1:  # which gives the sum and its codes

@@ -10,10 +10,9 @@ import numpy as np
 
 from ...core.dtypes import uint1
 from ...ops.creation.creation import from_codes
-from .. import dense
-from ..dense.movement import axis_of
-from ..dense.pooling import counts
-from ..dense.windows import grid
+from ..operators.movement import axis_of
+from ..operators.pooling import counts
+from ..operators.windows import grid
 from .building import Builder, packed_pool
 from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
 from .reading import Step
@@ -114,4 +113,3 @@ LOWER: dict[str, Any] = {
     "GlobalMaxPool": _global_max,
     **dict.fromkeys("Softmax ArgMax ArgMin ReduceMean ReduceSum ReduceMax ReduceMin".split(), _along),
 }
-SHAPE = {name: dense.SHAPE[name] for name in LOWER}

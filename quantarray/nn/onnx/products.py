@@ -8,8 +8,7 @@ import numpy as np
 
 from ...core.dtypes import Array, integers
 from ...ops.creation.creation import from_codes
-from .. import dense
-from ..dense.windows import Windows, grid
+from ..operators.windows import Windows, grid
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .reading import Step
@@ -272,4 +271,3 @@ def _batch_norm(b: Builder, step: Step, operands: list[Operand], shapes: list[Sh
 
 
 LOWER = {"MatMul": _matmul, "Conv": _conv, "Gemm": _gemm, "BatchNormalization": _batch_norm}
-SHAPE = {name: dense.SHAPE[name] for name in LOWER}

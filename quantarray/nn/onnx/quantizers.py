@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from .. import dense
-from ..dense.integer_operators import spread
-from ..dense.quantizing import ROUNDING
+from ..operators import OPERATORS
+from ..operators.integer_operators import spread
+from ..operators.quantizing import ROUNDING
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Tensor, scaling
 from .reading import Step
@@ -201,7 +201,7 @@ def _reached(x: Tensor | Constant, scale: Array, zero: Array, step: Array, round
         return None
     attributes = {"low": -math.inf, "high": math.inf, "rounding": rounding, "to": "float64"}
     scale, zero = scale.reshape(()), zero.reshape(())
-    low, high = dense.RUN["truncate"](attributes, ends, scale, zero, step.astype(np.float32))
+    low, high = OPERATORS["truncate"].run(attributes, ends, scale, zero, step.astype(np.float32))
     return (int(low), int(max(high, low + 1))) if max(-low, high) < _MOST_TRUNCATED else None
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dense
-from ..dense.transposed import scattered
+from ..operators.transposed import scattered
 from .building import Builder
 from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .products import Weights, operand, packed_weights, summed, weights_of
@@ -72,4 +71,3 @@ def _by_outputs(w: Weights, groups: int) -> Weights:
 
 
 LOWER = {"ConvTranspose": _conv_transpose}
-SHAPE = {name: dense.SHAPE[name] for name in LOWER}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.dtypes import Array
-from ..dense.movement import order_in_memory
+from ..operators.movement import order_in_memory
 from .recording import Launched, address, replaced, root
 
 _LINE = 128  # bytes to which the places of blocks are rounded

@@ -12,7 +12,7 @@ from ...core.dtypes import Array
 from ...core.notes import listing
 from ...ops.products.channels import put
 from ...ops.words.conversion import pack_codes
-from ..dense.movement import order_in_memory
+from ..operators.movement import order_in_memory
 from .memory import Memory, blocks_of
 from .recording import Launched, alike, recording, root, runtime
 

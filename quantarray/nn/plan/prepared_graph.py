@@ -11,8 +11,9 @@ import numpy as np
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array
 from ...ops.products import calls
-from ..dense.movement import order_in_memory
-from ..dense.products import laid_out
+from ..operators import OPERATORS
+from ..operators.movement import order_in_memory
+from ..operators.products import laid_out
 from .part import Compiled, compiled, elements, form, like, others
 from .recording import root, runtime
 
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
 
 _MOST = 4  # forms of inputs that are planned for a thread
 # Operations that can only launch kernels and reorder axes, and whose errors about elements are notes of kernels
-_LAUNCHING = frozenset(
-    "chain linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d add_residual max_pool1d "
-    "max_pool2d max_pool3d AveragePool GlobalAveragePool reshape transpose relabel unpack Conv MatMul Concat concat "
-    "Reshape Flatten Squeeze Unsqueeze Transpose".split()
-)
-# Operations whose kernels take dense images with the channels last, and how many of their operands are images
-_BY_PIXELS = dict.fromkeys(
-    "conv1d conv2d conv3d Conv max_pool1d max_pool2d max_pool3d AveragePool GlobalAveragePool threshold".split(), 1
-) | {"chain": 2}  # fmt: skip
-_BY_SHAPE = frozenset("Reshape Flatten Squeeze Unsqueeze".split())  # whose other operands are shapes and axes
-_OF_INTEGERS = frozenset({"threshold"})  # those of floats look for a NaN in NumPy
 
 
 class Step(NamedTuple):
@@ -97,7 +87,7 @@ class Segment:
         images = _images(steps).difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
-        launching = launching and all(_launches(step.op) for step in steps)
+        launching = launching and all(OPERATORS[step.op].launches != "never" for step in steps)
         launching = launching and all(form(x) is not None for x in inputs)
         self.call: Compiled | None = compiled(self._results, inputs) if launching else None
 
@@ -136,7 +126,7 @@ class Segment:
 
 def _images(steps: Sequence[Step]) -> set[int]:
     """Return the places of values that steps read as images alone: others keep their order, for sums by NumPy."""
-    count = [_BY_PIXELS.get(step.op, 0) for step in steps]
+    count = [OPERATORS[step.op].images for step in steps]
     images = {at for step, n in zip(steps, count, strict=True) for at in step.operands[:n]}
     return images.difference(at for step, n in zip(steps, count, strict=True) for at in step.operands[n:])
 
@@ -205,7 +195,7 @@ def _compiled_segments(
 ) -> list[Segment]:  # fmt: skip
     """Return a compiled segment of steps, or where there is none those of its halves, down to single steps."""
     segment = Segment(steps, initial, values, wanted)
-    if segment.call is not None or len(steps) == 1 or not _launches(steps[0].op):
+    if segment.call is not None or len(steps) == 1 or OPERATORS[steps[0].op].launches == "never":
         return [segment]
     first, second = steps[: len(steps) // 2], steps[len(steps) // 2 :]
     between = values.copy()
@@ -229,7 +219,8 @@ def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[
     inside: set[int] = set()  # places of the results of the row
     for step in steps:
         integers = all(_is_integer(known[at]) for at in step.operands if at >= 0)
-        launches = _launches(step.op) and (integers or step.op not in _OF_INTEGERS)
+        when = OPERATORS[step.op].launches  # thresholds of floats look for a NaN in NumPy
+        launches = when == "always" or (when == "integers" and integers)
         launches = launches and _only_launches(step, initial, known, inside)
         if not rows or rows[-1][0] != launches:
             rows.append((launches, []))
@@ -248,7 +239,7 @@ def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set
     NumPy computes from it may be the same in both, and would be taken for a constant.
     """
     variable = [at for at in step.operands if at >= 0 and initial[at] is None]
-    if any(form(known[at]) is None for at in variable) or (step.op in _BY_SHAPE and variable != [step.operands[0]]):
+    if any(form(known[at]) is None for at in variable) or (OPERATORS[step.op].views and variable != [step.operands[0]]):
         return False
     for wide in (True, False):  # numbers of any size may be more than an operation takes
         random = known.copy()
@@ -261,10 +252,6 @@ def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set
             continue
         return alone.call is not None or alone.gives_views(random)
     return False
-
-
-def _launches(op: str) -> bool:
-    return op in _LAUNCHING or op in _OF_INTEGERS
 
 
 def _is_integer(x: Any) -> bool:

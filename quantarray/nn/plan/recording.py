@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from ...core.forks import no_fork
-from ..dense.movement import order_in_memory
+from ..operators.movement import order_in_memory
 
 
 @cache

@@ -10,11 +10,11 @@ from ...arrays.array import QuantArray
 from ...core.dtypes import Array, Constants, basis
 from ...ops.creation.creation import from_codes
 from .. import levels
-from ..dense.windows import grid
 from ..onnx.building import Builder
 from ..onnx.laws import Constant, Operand, Shape, Tensor
 from ..onnx.products import Weights, conv_arguments, operand, packed_weights
 from ..onnx.reading import Step
+from ..operators.windows import grid
 
 _MOST = 1 << 26  # weights whose levels are looked for
 

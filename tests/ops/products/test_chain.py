@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import quantarray as qa
-from quantarray.nn.operations import OPERATIONS, STEPS
+from quantarray.nn.operators.packed import OPERATORS, STEPS
 from quantarray.ops.products.chain import _below
 
 FUNCTIONS = {
@@ -52,7 +52,7 @@ def operand(rng, shape, dtype):
 
 def run(x, other, steps, constants, scale, other_scale, thresholds, gives):
     attributes = {"steps": tuple(steps), "gives": gives}
-    return OPERATIONS["chain"](attributes, x, other, constants, scale, other_scale, thresholds)
+    return OPERATORS["chain"].run(attributes, x, other, constants, scale, other_scale, thresholds)
 
 
 @settings(max_examples=150, deadline=None)

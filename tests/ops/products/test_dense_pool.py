@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from strategies import seeds, threads
 
 from quantarray.kernels.windows import Window
-from quantarray.nn.dense import pooling
-from quantarray.nn.dense.windows import grid
+from quantarray.nn.operators import pooling
+from quantarray.nn.operators.windows import grid
 from quantarray.ops.products import dense_pooling
 
 CHANNELS = st.sampled_from([1, 5, 16, 17, 63, 64, 65, 130])
@@ -63,8 +63,8 @@ def test_mean(window, channels, seed, padding_too, many):
     divisors = pooling.counts(a, window.image).astype(np.float32)
     assert grid(a, window.image, window.size).output == window.output
     with threads(many), np.errstate(invalid="ignore", divide="ignore"):
-        got = pooling.RUN["AveragePool"](a, first)
-        expected = pooling.RUN["sum_pool"](a, first) / divisors
+        got = pooling.OPERATORS["AveragePool"].run(a, first)
+        expected = pooling.OPERATORS["sum_pool"].run(a, first) / divisors
     np.testing.assert_array_equal(got, expected)
     assert got.dtype == np.float32
 
@@ -83,7 +83,7 @@ def test_mean_of_whole_images(axes, channels, seed, last, many):
     x[0].reshape(-1, channels)[:3, 0] = 2**24, 1, -(2**24)
     first = np.moveaxis(x, -1, 1)
     with threads(many):
-        got = pooling.RUN["GlobalAveragePool"]({}, first if last else np.ascontiguousarray(first))
+        got = pooling.OPERATORS["GlobalAveragePool"].run({}, first if last else np.ascontiguousarray(first))
     pixels = x.reshape(2, -1, channels).astype(np.float64)
     expected = (np.add.accumulate(pixels, axis=1)[:, -1] / pixels.shape[1]).astype(np.float32)
     np.testing.assert_array_equal(got.reshape(2, channels), expected)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 from strategies import seeds, threads
 
-from quantarray.nn.dense.products import RUN, laid_out
+from quantarray.nn.operators.products import OPERATORS, laid_out
 from quantarray.ops.products import dense_product
 
 ROWS = st.sampled_from([1, 2, 3, 4, 7, 11, 12, 13, 24, 37])
@@ -28,7 +28,7 @@ def values(seed, *shapes):
 def test_matrix_product(rows, depth, columns, seed, many):
     x, w = values(seed, (rows, depth), (depth, columns))
     with threads(many):
-        got = RUN["MatMul"]({}, x, w)
+        got = OPERATORS["MatMul"].run({}, x, w)
     np.testing.assert_array_equal(got, summed(x, w))
     np.testing.assert_array_equal(np.signbit(got), np.signbit(summed(x, w)))
 
@@ -49,7 +49,7 @@ def test_convolution(data, axes, channels, outputs, seed, many):
     if data.draw(st.booleans(), "every second column"):
         x = np.repeat(x, 2, axis=-1)[..., ::2]
     with threads(many):
-        got = RUN["Conv"](a, x, laid_out(w) if data.draw(st.booleans(), "laid out") else w, bias)
+        got = OPERATORS["Conv"].run(a, x, laid_out(w) if data.draw(st.booleans(), "laid out") else w, bias)
     np.testing.assert_array_equal(got, expected)
 
 
@@ -73,7 +73,9 @@ def test_groups(data, axes, groups, channels, outputs, seed, many):
     if data.draw(st.booleans(), "channels last"):
         x = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
     with threads(many):
-        got = RUN["Conv"]({**a, "group": groups}, x, laid_out(w) if data.draw(st.booleans(), "laid out") else w, bias)
+        got = OPERATORS["Conv"].run(
+            {**a, "group": groups}, x, laid_out(w) if data.draw(st.booleans(), "laid out") else w, bias
+        )
     np.testing.assert_array_equal(got, expected)
 
 
@@ -92,12 +94,12 @@ def convolved(x, w, bias, strides, dilations, pads):
 
 def test_infinities_and_nan():
     x, w = np.float32([[np.inf, 1], [1, np.nan], [1, 2]]), np.float32([[1, 0], [1, 1]])
-    np.testing.assert_array_equal(RUN["MatMul"]({}, x, w), [[np.inf, np.nan], [np.nan, np.nan], [3, 2]])
+    np.testing.assert_array_equal(OPERATORS["MatMul"].run({}, x, w), [[np.inf, np.nan], [np.nan, np.nan], [3, 2]])
 
 
 def test_padding_is_no_product():
     """A tap outside is left at 0 even where its weight is infinite: 0 times it would be NaN in a sum of floats too."""
-    y = RUN["Conv"]({"pads": (1, 1)}, np.ones((1, 1, 2), np.float32), np.float32([[[1, 1, 2]]]))
+    y = OPERATORS["Conv"].run({"pads": (1, 1)}, np.ones((1, 1, 2), np.float32), np.float32([[[1, 1, 2]]]))
     np.testing.assert_array_equal(y, [[[3, 2]]])
 
 
@@ -105,7 +107,7 @@ def test_padding_is_no_product():
 def test_padding_of_single_taps(pads):
     """Nothing outside of x is read, also after the image."""
     x = np.arange(1, 7, dtype=np.float32).reshape(2, 1, 3)
-    y = RUN["Conv"]({"pads": pads}, x, np.ones((1, 1, 1), np.float32))
+    y = OPERATORS["Conv"].run({"pads": pads}, x, np.ones((1, 1, 1), np.float32))
     np.testing.assert_array_equal(y, np.pad(x, [(0, 0), (0, 0), pads]))
 
 
@@ -116,12 +118,12 @@ def test_padding_of_single_taps(pads):
 def test_operands_that_do_not_go_together(channels, w, bias, groups):
     operands = [np.ones(shape, np.float32) for shape in ((1, channels, 5), w, *[bias] * (bias is not None))]
     with pytest.raises(ValueError, match=f"Conv: .* do not go together in {groups} groups"):
-        RUN["Conv"]({"group": groups}, *operands)
+        OPERATORS["Conv"].run({"group": groups}, *operands)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
 def test_nothing_to_multiply(shape):
-    got = RUN["MatMul"]({}, np.ones(shape, np.float32), np.ones((shape[1], 5), np.float32))
+    got = OPERATORS["MatMul"].run({}, np.ones(shape, np.float32), np.ones((shape[1], 5), np.float32))
     np.testing.assert_array_equal(got, np.zeros((shape[0], 5)))
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...inference import Kind
+from ...operators import OPERATORS
 from ..tensors import Refused
 from .laws import shifted
 from .writer import DOUBLE, SINGLE, Held, Writer, range_of
-
-Interval = tuple[int, int]
 
 
 def fits(dtype: Any, low: int, high: int) -> bool:
@@ -22,40 +21,12 @@ def fits(dtype: Any, low: int, high: int) -> bool:
     return first is not None and last is not None and first <= low and high <= last
 
 
-def _sum(bounds: list[Interval]) -> Interval:
-    return sum(low for low, _ in bounds), sum(high for _, high in bounds)
-
-
-def _product(bounds: list[Interval]) -> Interval:
-    ends = [i * j for i in bounds[0] for j in bounds[1]]
-    return min(ends), max(ends)
-
-
-def _monotone(f: Callable[..., Any]) -> Callable[[list[Interval]], Interval]:
-    """Return the bounds of a function that rises in each of its operands."""
-    return lambda bounds: (int(f(*(low for low, _ in bounds))), int(f(*(high for _, high in bounds))))
-
-
-_BOUNDS: dict[str, Callable[[list[Interval]], Interval]] = {
-    "Identity": lambda b: b[0],
-    "Add": _sum,
-    "Sum": _sum,
-    "Sub": lambda b: (b[0][0] - b[1][1], b[0][1] - b[1][0]),
-    "Mul": _product,
-    "Max": _monotone(lambda *v: max(v)),
-    "Min": _monotone(lambda *v: min(v)),
-    "Relu": _monotone(lambda v: max(v, 0)),
-    "Neg": lambda b: (-b[0][1], -b[0][0]),
-    "Abs": lambda b: (max(b[0][0], -b[0][1], 0), max(-b[0][0], b[0][1])),
-    "Sign": _monotone(lambda v: (v > 0) - (v < 0)),
-}
-
-
 def elementwise(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kind]) -> list[Held]:
     """Write an operator: of integers as floats that hold them and the result exactly, if there are such."""
     shape, dtype = kinds[0].shape, np.dtype(kinds[0].dtype)
-    if op in _BOUNDS and dtype.kind in "iu" and all(v.whole for v in x):
-        low, high = _BOUNDS[op]([(v.low, v.high) for v in x])
+    bounds = OPERATORS[op].bounds
+    if bounds is not None and dtype.kind in "iu" and all(v.whole for v in x):
+        low, high = bounds([(v.low, v.high) for v in x])
         reach = max(-low, high, *(v.reach for v in x))
         if op in ("Add", "Sub") and (moved := _moved(w, op, x, dtype)) is not None and moved.shape == shape:
             return [moved]

@@ -8,8 +8,8 @@ import numpy as np
 
 from ....core.dtypes import Array
 from ....ops.products import geometry
-from ...dense.pooling import counts
-from ...dense.windows import grid
+from ...operators.pooling import counts
+from ...operators.windows import grid
 from ..tensors import Refused
 from .products import ends
 from .writer import DOUBLE, SINGLE, Held, Writer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -11,11 +10,9 @@ import numpy as np
 
 from ...core.dtypes import Array
 from ...ops.products import dense_product
+from .record import Attributes, Constants, Operands, Operator, Shapes, Step, named, sign
 from .windows import Windows, grid, tap
 
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
 _AXES = 3  # of an image that the kernel of float products takes
 
 
@@ -94,15 +91,8 @@ def _batch_norm(a: Attributes, x: Array, gamma: Array, beta: Array, mean: Array,
     return np.asarray((g * (x - m) / deviation + b).astype(x.dtype))
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "MatMul": matmul,
-    "Conv": conv,
-    "Gemm": _gemm,
-    "BatchNormalization": _batch_norm,
-}
-
-
-def _matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+def matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    """Return the shape of a matrix product; raise ValueError if inner lengths differ."""
     x, y = shapes[0], shapes[1]
     if not x or not y:
         raise ValueError("a scalar has no matrix product")
@@ -131,7 +121,7 @@ def _gemm_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     if len(x) != 2 or len(y) != 2:
         raise ValueError(f"{x} and {y} must be matrices")
     x, y = x[::-1] if a.get("transA") else x, y[::-1] if a.get("transB") else y
-    out = _matmul_shape(a, [x, y], [])[0]
+    out = matmul_shape(a, [x, y], [])[0]
     if len(shapes) > 2 and shapes[2] is not None and np.broadcast_shapes(shapes[2], out) != out:
         raise ValueError(f"c {shapes[2]} must broadcast to {out}")
     return [out]
@@ -144,9 +134,35 @@ def _norm_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     return [x]
 
 
-SHAPE: dict[str, Callable[..., Any]] = {
-    "MatMul": _matmul_shape,
-    "Conv": conv_shape,
-    "Gemm": _gemm_shape,
-    "BatchNormalization": _norm_shape,
+def _norm_direction(a: Attributes, operands: Operands) -> Array | None:
+    gamma, _, _, var = (k for k in operands if k is not None)
+    finite = all(np.isfinite(k).all() for k in operands if k is not None)
+    ok = finite and (var + a.get("epsilon", 1e-5) > 0).all()
+    return sign(gamma).reshape(1, -1, *(1,) * (a["rank"] - 2)) if ok else None
+
+
+def _norm_steps(a: Attributes, first: bool, operands: list[Any]) -> list[Step] | None:
+    gamma, beta, mean, var = operands[1:]
+    if not first or any(k.dtype != np.float32 for k in operands[1:]):
+        return None
+    deviation = np.sqrt(var + var.dtype.type(a.get("epsilon", 1e-5)))
+    values = (("subtract", mean), ("multiply", gamma), ("divide", deviation), ("add", beta))
+    return [(step, k.reshape(1, -1, 1, 1)) for step, k in values]
+
+
+OPERATORS = {
+    "MatMul": Operator(run=matmul, shape=matmul_shape, dtype=named("to"), weights=-1, order="rows", launches="always"),
+    "Conv": Operator(
+        run=conv, shape=conv_shape, dtype=named("to"), weights=0, order="any", launches="always", images=1
+    ),
+    "Gemm": Operator(run=_gemm, shape=_gemm_shape, weights=-1),
+    "BatchNormalization": Operator(
+        run=_batch_norm,
+        shape=_norm_shape,
+        direction=_norm_direction,
+        steps=_norm_steps,
+        of_images=True,
+        broadcasts=False,
+        order="kept",
+    ),
 }

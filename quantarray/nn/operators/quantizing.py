@@ -9,10 +9,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...core.dtypes import Array
-
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
+from .record import Attributes, Constants, Operator, Shapes, always, by_factor, named, rises
 
 
 def numbers(op: str, x: Array, name: str = "x") -> Array:
@@ -89,14 +86,32 @@ def _trunc(a: Attributes, x: Array, scale: Array, zero: Array, step: Array) -> A
     return np.asarray(np.clip(ROUNDING[a["rounding"]](y), a["low"], a["high"]).astype(a.get("to", "int64")))
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "quantize": _quantize,
-    "quantize_linear": _quantize_linear,
-    "bipolar": _bipolar,
-    "bipolar_of": _bipolar_of,
-    "sign": _sign,
-    "dequantize_linear": _dequantize,
-    "multi_threshold": _multi_threshold,
-    "truncate": _trunc,
+def _counted(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    """Return the shape of x, which thresholds [channels or 1, T] fit."""
+    x, thresholds = shapes
+    if len(x) < 2 or len(thresholds) != 2 or thresholds[0] not in (1, x[1]):
+        raise ValueError(f"thresholds {thresholds} do not fit {x}")
+    return [x]
+
+
+def _quantizer(run: Callable[..., Any], **known: Any) -> Operator:
+    return Operator(run=run, direction=by_factor(divides=True), **known)
+
+
+OPERATORS = {
+    "quantize": _quantizer(_quantize, dtype=named("to"), needs=("low", "high", "rounding", "to")),
+    "quantize_linear": _quantizer(_quantize_linear, dtype=named("to"), needs=("low", "high", "to")),
+    "bipolar": Operator(run=_bipolar, dtype=always("int8"), direction=rises),
+    "bipolar_of": _quantizer(_bipolar_of, dtype=always("int8")),
+    "sign": Operator(run=_sign, dtype=always("int8"), direction=rises),
+    "dequantize_linear": Operator(run=_dequantize, dtype=named("to"), needs=("to",), direction=by_factor()),
+    "multi_threshold": Operator(
+        run=_multi_threshold,
+        shape=_counted,
+        dtype=named("to", "int32"),
+        direction=rises,
+        of_images=True,
+        broadcasts=False,
+    ),
+    "truncate": _quantizer(_trunc, dtype=named("to", "int64"), needs=("low", "high", "rounding")),
 }
-SHAPE: dict[str, Callable[..., Any]] = {}

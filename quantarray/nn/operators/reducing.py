@@ -9,10 +9,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from .movement import axes_of, axis_of
-
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
+from .record import Attributes, Constants, Operator, Shapes, always
 
 
 def _softmax(a: Attributes, x: Array) -> Array:
@@ -52,17 +49,6 @@ def _reduce(f: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "Softmax": _softmax,
-    "ArgMax": lambda a, x: _extreme(a, x, True),
-    "ArgMin": lambda a, x: _extreme(a, x, False),
-    "ReduceMean": _reduce(np.mean),
-    "ReduceSum": _reduce(np.sum),
-    "ReduceMax": _reduce(np.max),
-    "ReduceMin": _reduce(np.min),
-}
-
-
 def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: Any) -> tuple[int, ...]:
     if keep:
         return tuple(1 if i in axes else n for i, n in enumerate(shape))
@@ -86,9 +72,12 @@ def _reduce_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
     return [_reduced(shapes[0], _axes(a, len(shapes[0]), axes), a.get("keepdims", 1))]
 
 
-SHAPE: dict[str, Callable[..., Any]] = {
-    "Softmax": _softmax_shape,
-    "ArgMax": _extreme_shape,
-    "ArgMin": _extreme_shape,
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce_shape),
+OPERATORS = {
+    "Softmax": Operator(run=_softmax, shape=_softmax_shape),
+    "ArgMax": Operator(run=lambda a, x: _extreme(a, x, True), shape=_extreme_shape, dtype=always("int64")),
+    "ArgMin": Operator(run=lambda a, x: _extreme(a, x, False), shape=_extreme_shape, dtype=always("int64")),
+    "ReduceMean": Operator(run=_reduce(np.mean), shape=_reduce_shape),
+    "ReduceSum": Operator(run=_reduce(np.sum), shape=_reduce_shape),
+    "ReduceMax": Operator(run=_reduce(np.max), shape=_reduce_shape),
+    "ReduceMin": Operator(run=_reduce(np.min), shape=_reduce_shape),
 }

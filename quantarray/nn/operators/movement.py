@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...backends.registry import kernel
 from ...core.dtypes import Array
-
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
+from .record import Attributes, Constants, Operator, Shapes, always, common
 
 
 def order_in_memory(x: Array) -> tuple[int, ...]:
@@ -195,23 +191,6 @@ def _joined(parts: list[Array], axis: int) -> Array:
     return out
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "Reshape": _reshape,
-    "Flatten": lambda a, x: x.reshape(flat_shape(x.shape, a.get("axis", 1))),
-    "Transpose": lambda a, x: x.transpose(_permutation(a, x.ndim)),
-    "Squeeze": lambda a, x, axes=None: x.reshape(squeezed(x.shape, a.get("axes") if axes is None else axes)),
-    "Unsqueeze": lambda a, x, axes=None: x.reshape(unsqueezed(x.shape, a["axes"] if axes is None else axes)),
-    "Concat": _concat,
-    "Split": _split,
-    "Slice": _slice,
-    "Pad": _pad,
-    "Gather": _gather,
-    "DepthToSpace": _depth_to_space,
-    "SpaceToDepth": _space_to_depth,
-    "Shape": lambda a, x: np.array(x.shape[slice(a.get("start"), a.get("end"))], np.int64),
-}
-
-
 def _concat_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     axis = axis_of(a.get("axis", 1), len(shapes[0]))
     rest = {(len(s), s[:axis], s[axis + 1 :]) for s in shapes}
@@ -271,17 +250,46 @@ def _operand(a: Attributes, name: str, constants: Constants, at: int = 1) -> Any
     return constants[at] if len(constants) > at and constants[at] is not None else a.get(name)
 
 
-SHAPE: dict[str, Callable[..., Any]] = {
-    "Reshape": lambda a, s, c: [reshaped(s[0], _operand(a, "shape", c), a.get("allowzero", 0))],
-    "Flatten": lambda a, s, c: [flat_shape(s[0], a.get("axis", 1))],
-    "Transpose": lambda a, s, c: [tuple(s[0][i] for i in _permutation(a, len(s[0])))],
-    "Squeeze": lambda a, s, c: [squeezed(s[0], _operand(a, "axes", c))],
-    "Unsqueeze": lambda a, s, c: [unsqueezed(s[0], _operand(a, "axes", c))],
-    "Concat": _concat_shape,
-    "Split": _split_shape,
-    "Slice": _slice_shape,
-    "Pad": _pad_shape,
-    "Gather": _gather_shape,
-    "DepthToSpace": _depth_shape,
-    "SpaceToDepth": _space_shape,
+OPERATORS = {
+    "Reshape": Operator(
+        run=_reshape,
+        shape=lambda a, s, c: [reshaped(s[0], _operand(a, "shape", c), a.get("allowzero", 0))],
+        launches="always",
+        views=True,
+    ),
+    "Flatten": Operator(
+        run=lambda a, x: x.reshape(flat_shape(x.shape, a.get("axis", 1))),
+        shape=lambda a, s, c: [flat_shape(s[0], a.get("axis", 1))],
+        launches="always",
+        views=True,
+    ),
+    "Transpose": Operator(
+        run=lambda a, x: x.transpose(_permutation(a, x.ndim)),
+        shape=lambda a, s, c: [tuple(s[0][i] for i in _permutation(a, len(s[0])))],
+        launches="always",
+    ),
+    "Squeeze": Operator(
+        run=lambda a, x, axes=None: x.reshape(squeezed(x.shape, a.get("axes") if axes is None else axes)),
+        shape=lambda a, s, c: [squeezed(s[0], _operand(a, "axes", c))],
+        launches="always",
+        views=True,
+    ),
+    "Unsqueeze": Operator(
+        run=lambda a, x, axes=None: x.reshape(unsqueezed(x.shape, a["axes"] if axes is None else axes)),
+        shape=lambda a, s, c: [unsqueezed(s[0], _operand(a, "axes", c))],
+        launches="always",
+        views=True,
+    ),
+    "Concat": Operator(run=_concat, shape=_concat_shape, dtype=common, order="kept", launches="always"),
+    "Split": Operator(run=_split, shape=_split_shape),
+    "Slice": Operator(run=_slice, shape=_slice_shape),
+    "Pad": Operator(run=_pad, shape=_pad_shape),
+    "Gather": Operator(run=_gather, shape=_gather_shape, broadcasts=False),
+    "DepthToSpace": Operator(run=_depth_to_space, shape=_depth_shape),
+    "SpaceToDepth": Operator(run=_space_to_depth, shape=_space_shape),
+    "Shape": Operator(
+        run=lambda a, x: np.array(x.shape[slice(a.get("start"), a.get("end"))], np.int64),
+        shape=lambda a, s, c: [(len(s[0][slice(a.get("start"), a.get("end"))]),)],
+        dtype=always("int64"),
+    ),
 }

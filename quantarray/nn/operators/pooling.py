@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from ...core.bounded_cache import cached
 from ...core.dtypes import Array
 from ...ops.products import dense_pooling
+from .record import Attributes, Constants, Operator, Shapes, rises
 from .windows import Windows, grid, tap
-
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
 
 
 def _max_pool(a: Attributes, x: Array) -> Array | tuple[Array, Array]:
@@ -97,15 +92,6 @@ def _global_max(a: Attributes, x: Array) -> Array:
     return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True))
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "MaxPool": _max_pool,
-    "AveragePool": _average_pool,
-    "GlobalAveragePool": _global_average,
-    "GlobalMaxPool": _global_max,
-    "sum_pool": _sum_pool,
-}
-
-
 def _pool_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     x = shapes[0]
     if len(x) < 3 or 0 in x or "kernel_shape" not in a:
@@ -123,9 +109,14 @@ def _global_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
     return [(*shapes[0][:2], *(1,) * (len(shapes[0]) - 2))]
 
 
-SHAPE: dict[str, Callable[..., Any]] = {
-    "MaxPool": _pool_shape,
-    "AveragePool": _pool_shape,
-    "GlobalAveragePool": _global_shape,
-    "GlobalMaxPool": _global_shape,
+OPERATORS = {
+    "MaxPool": Operator(run=_max_pool, shape=_pool_shape, direction=rises, of_images=True),
+    "AveragePool": Operator(run=_average_pool, shape=_pool_shape, order="any", launches="always", images=1),
+    "GlobalAveragePool": Operator(run=_global_average, shape=_global_shape, order="any", launches="always", images=1),
+    "GlobalMaxPool": Operator(run=_global_max, shape=_global_shape),
+    "sum_pool": Operator(
+        run=_sum_pool,
+        shape=lambda a, shapes, constants: _pool_shape(a, shapes, constants)[:1],
+        dtype=lambda a, dtypes: dtypes[0] if dtypes[0].kind == "f" else "int64",
+    ),
 }

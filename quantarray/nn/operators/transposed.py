@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.dtypes import Array
+from .record import Attributes, Constants, Operator, Shapes, named
 
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
 _MOST = 2**24  # of a length, stride, dilation or pad
 
 
@@ -81,9 +78,6 @@ def _conv_transpose(a: Attributes, x: Array, w: Array, bias: Array | None = None
     return y.astype(a.get("to", x.dtype), copy=False)
 
 
-RUN: dict[str, Callable[..., Any]] = {"ConvTranspose": _conv_transpose}
-
-
 def _shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     x, w, groups = shapes[0], shapes[1], a.get("group", 1)
     if len(x) < 3 or len(w) != len(x) or 0 in (*x, *w):
@@ -95,4 +89,6 @@ def _shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     return [(x[0], w[1] * groups, *scattered(a, tuple(x[2:]), tuple(w[2:])).output)]
 
 
-SHAPE: dict[str, Callable[..., Any]] = {"ConvTranspose": _shape}
+OPERATORS = {
+    "ConvTranspose": Operator(run=_conv_transpose, shape=_shape, dtype=named("to"), weights=0),
+}

@@ -1,8 +1,4 @@
-"""Operations of a graph: those on packed arrays, and those that run in NumPy.
-
-An operation takes attributes, then its operands, and returns what it gives. Images are [n c ..], codes of them are
-packed on c. Products take `levels` if those of x are uneven.
-"""
+"""Operations on packed arrays, and between packed and dense ones. Products take `levels` if those of x are uneven."""
 
 from __future__ import annotations
 
@@ -15,30 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import checks
-from ..arrays.array import QuantArray
-from ..arrays.thresholds import Thresholds
-from ..core.dtypes import Array, DType, integers
-from ..ops.creation.creation import from_codes
-from ..ops.manipulation.joining import concat
-from ..ops.manipulation.padding import pad
-from ..ops.manipulation.rearranging import split
-from ..ops.manipulation.repacking import repack
-from ..ops.manipulation.shuffling import channel_shuffle
-from ..ops.products import geometry
-from ..ops.products.chain import apply_chain, chain_of
-from ..ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from ..ops.products.convolution import conv2d
-from ..ops.products.convolution_1d_3d import conv1d, conv3d
-from ..ops.products.matrix_product import linear
-from ..ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
-from ..ops.products.residual import add_residual
-from ..ops.words.conversion import codes, dequantize
-from . import dense
-from .dense.movement import reshaped
-from .levels import of_levels
+from ...arrays import checks
+from ...arrays.array import QuantArray
+from ...arrays.thresholds import Thresholds
+from ...core.dtypes import Array, DType, integers
+from ...ops.creation.creation import from_codes
+from ...ops.manipulation.joining import concat
+from ...ops.manipulation.padding import pad
+from ...ops.manipulation.rearranging import split
+from ...ops.manipulation.repacking import repack
+from ...ops.manipulation.shuffling import channel_shuffle
+from ...ops.products import geometry
+from ...ops.products.chain import apply_chain, chain_of
+from ...ops.products.conv_transpose import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from ...ops.products.convolution import conv2d
+from ...ops.products.convolution_1d_3d import conv1d, conv3d
+from ...ops.products.matrix_product import linear
+from ...ops.products.pooling import max_pool1d, max_pool2d, max_pool3d
+from ...ops.products.residual import add_residual
+from ...ops.words.conversion import codes, dequantize
+from ..levels import of_levels
+from . import movement
+from .movement import reshaped
+from .record import Attributes, Operator
 
-Attributes = dict[str, Any]
 Operation = Callable[..., Any]
 _OUTPUTS = 256  # of float weights in memory
 
@@ -158,20 +154,10 @@ def merged(q: Any, new: tuple[int, ...]) -> bool:
     return math.prod(q.shape[: q.axis + 1]) not in accumulate(new, operator.mul)
 
 
-def _moved(name: str) -> Operation:
-    """Return an operation that moves the elements of dense arrays and of packed ones alike."""
-    run = dense.RUN[name]
-
-    def move(a: Attributes, x: Any, *rest: Any) -> Any:
-        return run(a, x, *rest)
-
-    return move
-
-
 def _concat(a: Attributes, *x: Any) -> Any:
     if all(isinstance(q, QuantArray) for q in x):
         return concat([repack(q, x[0].axis) if q.axis != x[0].axis else q for q in x], axis=a["axis"])
-    return dense.RUN["Concat"](a, *x)
+    return movement.OPERATORS["Concat"].run(a, *x)
 
 
 def _chain(
@@ -197,30 +183,36 @@ def _chain(
 STEPS = ("add", "subtract", "subtract from", "multiply", "divide", "max", "min", "slope", "add other",
          "affine", "offset")  # fmt: skip
 
-PACKED: dict[str, Operation] = {
-    "chain": _chain,
-    "linear": _linear,
-    "dequantized_linear": _dequantized_linear,
-    "conv1d": _convolution(conv1d, 1),
-    "conv2d": _convolution(conv2d, 2),
-    "conv3d": _convolution(conv3d, 3),
-    "conv_transpose1d": _convolution(conv_transpose1d, 1),
-    "conv_transpose2d": _convolution(conv_transpose2d, 2),
-    "conv_transpose3d": _convolution(conv_transpose3d, 3),
-    "add_residual": _add_residual,
-    "max_pool1d": _max_pool(max_pool1d, 1),
-    "max_pool2d": _max_pool(max_pool2d, 2),
-    "max_pool3d": _max_pool(max_pool3d, 3),
-    "pad": _pad,
-    "threshold": _threshold,
-    "pack": _pack,
-    "relabel": _relabel,
-    "unpack": _integers,
-    "codes": lambda a, q: codes(q),
-    "reshape": _reshape,
-    "transpose": _moved("Transpose"),
-    "concat": _concat,
-    "split": _split,
-    "channel_shuffle": lambda a, q: channel_shuffle(q, a["groups"], 1),
+_CONVOLUTIONS: tuple[Operation, ...] = conv1d, conv2d, conv3d
+_TRANSPOSED: tuple[Operation, ...] = conv_transpose1d, conv_transpose2d, conv_transpose3d
+_POOLS: tuple[Operation, ...] = max_pool1d, max_pool2d, max_pool3d
+_PRODUCT: dict[str, Any] = {"requantizes": True, "order": "any", "launches": "always"}
+
+
+def _packed(run: Operation, **known: Any) -> Operator:
+    return Operator(run=run, packed=True, **known)
+
+
+OPERATORS = {
+    "chain": _packed(_chain, order="any", launches="always", images=2),
+    "linear": _packed(_linear, **_PRODUCT),
+    "dequantized_linear": _packed(_dequantized_linear, order="rows"),
+    **{f"conv{n}d": _packed(_convolution(run, n), images=1, **_PRODUCT) for n, run in enumerate(_CONVOLUTIONS, 1)},
+    **{f"conv_transpose{n}d": _packed(_convolution(run, n), **_PRODUCT) for n, run in enumerate(_TRANSPOSED, 1)},
+    "add_residual": _packed(_add_residual, **_PRODUCT),
+    **{
+        f"max_pool{n}d": _packed(_max_pool(run, n), order="any", launches="always", images=1)
+        for n, run in enumerate(_POOLS, 1)
+    },
+    "pad": _packed(_pad),
+    "threshold": _packed(_threshold, order="any", launches="integers", images=1),
+    "pack": _packed(_pack),
+    "relabel": _packed(_relabel, launches="always"),
+    "unpack": _packed(_integers, launches="always"),
+    "codes": _packed(lambda a, q: codes(q)),
+    "reshape": _packed(_reshape, launches="always"),
+    "transpose": _packed(movement.OPERATORS["Transpose"].run, launches="always"),
+    "concat": _packed(_concat, launches="always"),
+    "split": _packed(_split),
+    "channel_shuffle": _packed(lambda a, q: channel_shuffle(q, a["groups"], 1)),
 }
-OPERATIONS: dict[str, Operation] = {**dense.RUN, **PACKED}

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from ...core.dtypes import Array
 from . import products
 from .quantizing import numbers
-
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
+from .record import Attributes, Constants, Operator, Shapes, always, named
 
 
 def spread(v: Array, shape: tuple[int, ...], axis: int, block: int) -> Array:
@@ -88,16 +82,6 @@ def _dequantize_linear(a: Attributes, x: Array, scale: Array, zero: Array | None
     return np.asarray(((x.astype(np.int64) - z) * s.astype(np.float64)).astype(a["held"]))
 
 
-RUN: dict[str, Callable[..., Any]] = {
-    "ConvInteger": _conv_integer,
-    "MatMulInteger": _matmul_integer,
-    "QLinearConv": _qlinear_conv,
-    "QLinearMatMul": _qlinear_matmul,
-    "QuantizeLinear": _quantize_linear,
-    "DequantizeLinear": _dequantize_linear,
-}
-
-
 def _linear_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     for s in shapes[1:3]:
         if s is not None:
@@ -105,9 +89,9 @@ def _linear_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
     return [shapes[0]]
 
 
-def _matmul_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+def _matmul_integer_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     at = [i for i in (2, 3) if i < len(shapes) and shapes[i] is not None]
-    out: Shapes = products.SHAPE["MatMul"](a, shapes[:2], constants[:2])
+    out: Shapes = products.matmul_shape(a, shapes[:2], constants[:2])
     x, w = shapes[:2]
     for i in at:
         most = x[-2] if i == 2 and len(x) > 1 else w[-1]
@@ -121,11 +105,19 @@ def _qconv_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     return products.conv_shape(a, [shapes[0], shapes[3], *bias], [])
 
 
-SHAPE: dict[str, Callable[..., Any]] = {
-    "ConvInteger": lambda a, s, c: products.conv_shape(a, s[:2], c),
-    "MatMulInteger": _matmul_shape,
-    "QLinearConv": _qconv_shape,
-    "QLinearMatMul": lambda a, s, c: products.SHAPE["MatMul"](a, [s[0], s[3]], []),
-    "QuantizeLinear": _linear_shape,
-    "DequantizeLinear": _linear_shape,
+_HELD = ("low", "high", "held")
+OPERATORS = {
+    "ConvInteger": Operator(
+        run=_conv_integer, shape=lambda a, s, c: products.conv_shape(a, s[:2], c), dtype=always("int32")
+    ),
+    "MatMulInteger": Operator(run=_matmul_integer, shape=_matmul_integer_shape, dtype=always("int32")),
+    "QLinearConv": Operator(run=_qlinear_conv, shape=_qconv_shape, dtype=named("held"), needs=_HELD),
+    "QLinearMatMul": Operator(
+        run=_qlinear_matmul,
+        shape=lambda a, s, c: products.matmul_shape(a, [s[0], s[3]], []),
+        dtype=named("held"),
+        needs=_HELD,
+    ),
+    "QuantizeLinear": Operator(run=_quantize_linear, shape=_linear_shape, dtype=named("held"), needs=_HELD),
+    "DequantizeLinear": Operator(run=_dequantize_linear, shape=_linear_shape, dtype=named("held"), needs=("held",)),
 }

@@ -10,10 +10,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from .movement import axes_of
-
-Attributes = dict[str, Any]
-Shapes = list[tuple[int, ...]]
-Constants = list[Array | None]
+from .record import Attributes, Constants, Operator, Shapes
 
 
 def _targets(a: Attributes, shape: tuple[int, ...], scales: Any, sizes: Any) -> tuple[list[int], list[float]]:
@@ -125,5 +122,6 @@ def _resize_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
     return [tuple(lengths)]
 
 
-RUN: dict[str, Callable[..., Any]] = {"Resize": _resize}
-SHAPE: dict[str, Callable[..., Any]] = {"Resize": _resize_shape}
+OPERATORS = {
+    "Resize": Operator(run=_resize, shape=_resize_shape),
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ...kernels.windows import Window, lifted
 from . import dense_pooling, depthwise_plan, epilogue, geometry, pool_windows
 from .depthwise_job import DepthwiseJob, Weights
 from .operand import lower, reach
+from .options import AvgPoolOptions
 from .pool_windows import Pool
 
 _FEW = 1 << 20  # weights of 1, 10 MiB as kernels have them, that are kept for the next call
@@ -35,39 +36,24 @@ def avg_pool1d(
     x: QuantArray | Array,
     size: Single,
     *,
-    stride: Single | None = None,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: None = None,
-    data_format: LineFormat = "NWC",
+    **options: Unpack[AvgPoolOptions[Single, LinePadding, LineFormat]],
 ) -> Array: ...
 @overload
 def avg_pool1d(
     x: QuantArray | Array,
     size: Single,
     *,
-    stride: Single | None = None,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: Thresholds,
-    data_format: LineFormat = "NWC",
+    **options: Unpack[AvgPoolOptions[Single, LinePadding, LineFormat]],
 ) -> QuantArray: ...
 @overload
 def avg_pool1d(
     x: QuantArray | Array,
     size: Single,
     *,
-    stride: Single | None = None,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: Thresholds | None,
-    data_format: LineFormat = "NWC",
+    **options: Unpack[AvgPoolOptions[Single, LinePadding, LineFormat]],
 ) -> Array | QuantArray: ...
 def avg_pool1d(
     x: QuantArray | Array,
@@ -101,39 +87,24 @@ def avg_pool2d(
     x: QuantArray | Array,
     size: Pair,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: None = None,
-    data_format: DataFormat = "NHWC",
+    **options: Unpack[AvgPoolOptions[Pair, Padding, DataFormat]],
 ) -> Array: ...
 @overload
 def avg_pool2d(
     x: QuantArray | Array,
     size: Pair,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: Thresholds,
-    data_format: DataFormat = "NHWC",
+    **options: Unpack[AvgPoolOptions[Pair, Padding, DataFormat]],
 ) -> QuantArray: ...
 @overload
 def avg_pool2d(
     x: QuantArray | Array,
     size: Pair,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: Thresholds | None,
-    data_format: DataFormat = "NHWC",
+    **options: Unpack[AvgPoolOptions[Pair, Padding, DataFormat]],
 ) -> Array | QuantArray: ...
 def avg_pool2d(
     x: QuantArray | Array,
@@ -173,39 +144,24 @@ def avg_pool3d(
     x: QuantArray | Array,
     size: Triple,
     *,
-    stride: Triple | None = None,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: None = None,
-    data_format: VolumeFormat = "NDHWC",
+    **options: Unpack[AvgPoolOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> Array: ...
 @overload
 def avg_pool3d(
     x: QuantArray | Array,
     size: Triple,
     *,
-    stride: Triple | None = None,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: Thresholds,
-    data_format: VolumeFormat = "NDHWC",
+    **options: Unpack[AvgPoolOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> QuantArray: ...
 @overload
 def avg_pool3d(
     x: QuantArray | Array,
     size: Triple,
     *,
-    stride: Triple | None = None,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    ceil_mode: bool = False,
-    count_include_pad: bool = False,
     requantize: Thresholds | None,
-    data_format: VolumeFormat = "NDHWC",
+    **options: Unpack[AvgPoolOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> Array | QuantArray: ...
 def avg_pool3d(
     x: QuantArray | Array,

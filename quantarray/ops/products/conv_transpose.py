@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
@@ -22,6 +22,7 @@ from ...core.hints import (
     VolumePadding,
 )
 from .conv_transpose_prepare import Transposed, convolve_transposed
+from .options import TransposedOptions
 
 
 @overload
@@ -29,48 +30,24 @@ def conv_transpose1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    output_padding: Single = 0,
-    dilation: Single = 1,
-    groups: int = 1,
     requantize: None = None,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Single, LinePadding, LineFormat]],
 ) -> Array: ...
 @overload
 def conv_transpose1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    output_padding: Single = 0,
-    dilation: Single = 1,
-    groups: int = 1,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Single, LinePadding, LineFormat]],
 ) -> QuantArray: ...
 @overload
 def conv_transpose1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    output_padding: Single = 0,
-    dilation: Single = 1,
-    groups: int = 1,
     requantize: Thresholds | None,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Single, LinePadding, LineFormat]],
 ) -> Array | QuantArray: ...
 def conv_transpose1d(
     x: Any,
@@ -103,48 +80,24 @@ def conv_transpose2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    output_padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
     requantize: None = None,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Pair, Padding, DataFormat]],
 ) -> Array: ...
 @overload
 def conv_transpose2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    output_padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Pair, Padding, DataFormat]],
 ) -> QuantArray: ...
 @overload
 def conv_transpose2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    output_padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
     requantize: Thresholds | None,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Pair, Padding, DataFormat]],
 ) -> Array | QuantArray: ...
 def conv_transpose2d(
     x: Any,
@@ -191,48 +144,24 @@ def conv_transpose3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    output_padding: Triple = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
     requantize: None = None,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> Array: ...
 @overload
 def conv_transpose3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    output_padding: Triple = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> QuantArray: ...
 @overload
 def conv_transpose3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    output_padding: Triple = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
     requantize: Thresholds | None,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    out: Array | None = None,
+    **options: Unpack[TransposedOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> Array | QuantArray: ...
 def conv_transpose3d(
     x: Any,

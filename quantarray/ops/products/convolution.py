@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from ...arrays import checks, likely_fix
 from ...arrays.array import QuantArray
@@ -16,6 +16,7 @@ from .conv_job import Options, Shortcut
 from .conv_plan import Prepared
 from .conv_prepare import PREPARE
 from .operand import bias_values, operand
+from .options import ConvOptions
 
 
 @overload
@@ -23,76 +24,40 @@ def conv2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: None = None,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Pair, Padding, DataFormat]],
 ) -> Array: ...
 @overload
 def conv2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Pair, Padding, DataFormat]],
 ) -> QuantArray: ...
 @overload
 def conv2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array,
     return_sum: Literal[True],
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Pair, Padding, DataFormat]],
 ) -> tuple[Array, QuantArray]: ...
 @overload
 def conv2d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Pair = 1,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds | None,
-    out_dtype: OutType = None,
-    data_format: DataFormat = "NHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Pair, Padding, DataFormat]],
 ) -> Array | QuantArray: ...
 def conv2d(
     x: Any,

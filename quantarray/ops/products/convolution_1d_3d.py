@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 from ...arrays.array import QuantArray
 from ...arrays.thresholds import Thresholds
@@ -10,6 +10,7 @@ from ...core.dtypes import Array
 from ...core.hints import Bytes, LineFormat, LinePadding, OutType, Single, Triple, Values, VolumeFormat, VolumePadding
 from .conv_job import Options, Shortcut
 from .convolution import convolve
+from .options import ConvOptions
 
 
 @overload
@@ -17,76 +18,40 @@ def conv1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: None = None,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Single, LinePadding, LineFormat]],
 ) -> Array: ...
 @overload
 def conv1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Single, LinePadding, LineFormat]],
 ) -> QuantArray: ...
 @overload
 def conv1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array,
     return_sum: Literal[True],
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Single, LinePadding, LineFormat]],
 ) -> tuple[Array, QuantArray]: ...
 @overload
 def conv1d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Single = 1,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds | None,
-    out_dtype: OutType = None,
-    data_format: LineFormat = "NWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Single, LinePadding, LineFormat]],
 ) -> Array | QuantArray: ...
 def conv1d(
     x: Any,
@@ -129,76 +94,40 @@ def conv3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: None = None,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> Array: ...
 @overload
 def conv3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> QuantArray: ...
 @overload
 def conv3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array,
     return_sum: Literal[True],
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> tuple[Array, QuantArray]: ...
 @overload
 def conv3d(
     x: QuantArray | Bytes,
     w: QuantArray,
     *,
-    bias: Values | None = None,
-    stride: Triple = 1,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    groups: int = 1,
-    pad_value: float = 0,
     requantize: Thresholds | None,
-    out_dtype: OutType = None,
-    data_format: VolumeFormat = "NDHWC",
-    flip_kernel: bool = False,
     residual: QuantArray | Array | None = None,
     return_sum: Literal[False] = False,
-    out: Array | None = None,
+    **options: Unpack[ConvOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> Array | QuantArray: ...
 def conv3d(
     x: Any,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ...core.hints import (
 from ...kernels.windows import Window, classes, plan, tap_offsets
 from ..words.conversion import recode
 from . import dense_pooling, epilogue, geometry, pool_windows
+from .options import MaxPoolOptions
 from .pool_windows import Pool
 
 _T = TypeVar("_T", QuantArray, Array)
@@ -38,42 +39,27 @@ def max_pool1d(
     x: _T,
     size: Single,
     *,
-    stride: Single | None = None,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[False] = False,
-    falling: Flags = False,
     requantize: None = None,
-    data_format: LineFormat = "NWC",
+    **options: Unpack[MaxPoolOptions[Single, LinePadding, LineFormat]],
 ) -> _T: ...
 @overload
 def max_pool1d(
     x: _T,
     size: Single,
     *,
-    stride: Single | None = None,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[True],
-    falling: Flags = False,
     requantize: None = None,
-    data_format: LineFormat = "NWC",
+    **options: Unpack[MaxPoolOptions[Single, LinePadding, LineFormat]],
 ) -> tuple[_T, Array]: ...
 @overload
 def max_pool1d(
     x: Array,
     size: Single,
     *,
-    stride: Single | None = None,
-    padding: LinePadding = 0,
-    dilation: Single = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[False] = False,
-    falling: Flags = False,
     requantize: Thresholds,
-    data_format: LineFormat = "NWC",
+    **options: Unpack[MaxPoolOptions[Single, LinePadding, LineFormat]],
 ) -> QuantArray: ...
 def max_pool1d(
     x: Any,
@@ -108,42 +94,27 @@ def max_pool2d(
     x: _T,
     size: Pair,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[False] = False,
-    falling: Flags = False,
     requantize: None = None,
-    data_format: DataFormat = "NHWC",
+    **options: Unpack[MaxPoolOptions[Pair, Padding, DataFormat]],
 ) -> _T: ...
 @overload
 def max_pool2d(
     x: _T,
     size: Pair,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[True],
-    falling: Flags = False,
     requantize: None = None,
-    data_format: DataFormat = "NHWC",
+    **options: Unpack[MaxPoolOptions[Pair, Padding, DataFormat]],
 ) -> tuple[_T, Array]: ...
 @overload
 def max_pool2d(
     x: Array,
     size: Pair,
     *,
-    stride: Pair | None = None,
-    padding: Padding = 0,
-    dilation: Pair = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[False] = False,
-    falling: Flags = False,
     requantize: Thresholds,
-    data_format: DataFormat = "NHWC",
+    **options: Unpack[MaxPoolOptions[Pair, Padding, DataFormat]],
 ) -> QuantArray: ...
 def max_pool2d(
     x: Any,
@@ -197,42 +168,27 @@ def max_pool3d(
     x: _T,
     size: Triple,
     *,
-    stride: Triple | None = None,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[False] = False,
-    falling: Flags = False,
     requantize: None = None,
-    data_format: VolumeFormat = "NDHWC",
+    **options: Unpack[MaxPoolOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> _T: ...
 @overload
 def max_pool3d(
     x: _T,
     size: Triple,
     *,
-    stride: Triple | None = None,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[True],
-    falling: Flags = False,
     requantize: None = None,
-    data_format: VolumeFormat = "NDHWC",
+    **options: Unpack[MaxPoolOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> tuple[_T, Array]: ...
 @overload
 def max_pool3d(
     x: Array,
     size: Triple,
     *,
-    stride: Triple | None = None,
-    padding: VolumePadding = 0,
-    dilation: Triple = 1,
-    ceil_mode: bool = False,
     return_indices: Literal[False] = False,
-    falling: Flags = False,
     requantize: Thresholds,
-    data_format: VolumeFormat = "NDHWC",
+    **options: Unpack[MaxPoolOptions[Triple, VolumePadding, VolumeFormat]],
 ) -> QuantArray: ...
 def max_pool3d(
     x: Any,

@@ -1,6 +1,7 @@
 """Layers, the packed network, and graphs from ONNX files and PyTorch modules."""
 
 from . import detection, models
+from . import faces as faces  # attaches methods to the classes below
 from .convolutions import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .described import from_state
 from .graph import Graph, Node, Value

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,16 +12,18 @@ from ..arrays import checks
 from ..arrays.array import QuantArray
 from ..arrays.thresholds import Thresholds
 from ..core.dtypes import Array
-from ..core.progress import Progress
-from .graph_summary import Row, Summary
 from .inputs import checked, name_nan
 from .model import Model
 from .operators import OPERATORS
 
 if TYPE_CHECKING:
-    from .drawing.svg import Drawing
+    from .faces import GraphFace
     from .images import Layout
-    from .plan.prepared_graph import PreparedGraph
+else:
+
+    class GraphFace(Model):
+        """A class with the methods of a graph that `faces`, above all that they call, attaches here."""
+
 
 _ROUNDS = 5  # of which `profile` takes the fastest
 
@@ -87,7 +86,7 @@ def _in_order(a: Any) -> Any:
     return np.asarray(a, order="C") if isinstance(a, (np.ndarray, np.generic)) else a
 
 
-class Graph(Model):
+class Graph(GraphFace):
     """A network of operations on named values, such as `load` reads from an ONNX file.
 
         scores = graph(x)                     # one input, one output
@@ -174,22 +173,6 @@ class Graph(Model):
             return result if isinstance(result, QuantArray) else np.asarray(result)
         return {value.name: values[at] for value, at in zip(self.outputs, self._output_slots, strict=True)}
 
-    def prepared(self, *, reuse: bool = False) -> PreparedGraph:
-        """Return the graph with its packed operations in compiled calls, for the CPU; results equal the graph's.
-
-        With `reuse` an output is valid until the thread's next call, which overwrites it.
-
-        >>> import quantarray as qa, numpy as np
-        >>> net = qa.nn.models.cnv(seed=1)
-        >>> fast, images = net.prepared(), np.zeros((1, 3, 32, 32), np.uint8)
-        >>> bool((fast(images) == net(images)).all() and (fast(images) == net(images)).all())
-        True
-        """
-        from .plan.prepared_graph import PreparedGraph
-        from .rewriting import rewritten
-
-        return PreparedGraph(rewritten(self), reuse)
-
     def trace(self, *x: Any, **named: Any) -> dict[str, Any]:
         """Return every value by name, in order: inputs, then the results of each node; packed arrays stay packed."""
         values = self._run(self._ready(x, named))
@@ -228,63 +211,6 @@ class Graph(Model):
             values[self._slots[value.name]] = array
         return values
 
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the graph to a `.qa` file (docs/qa-format.md) or as QONNX to a `.onnx` file, whole or not at all.
-
-        `quantarray.nn.load` reads both, to equal values; reading a `.qa` file needs no `onnx`. A `.onnx` file has the
-        quantisers of QONNX and the operators of ONNX: products sum integers in float32, or in float64 where they may
-        pass 2**24.
-
-        Raises TypeError or ValueError for a graph whose operands do not go together, ValueError that lists all
-        operations that ONNX cannot hold and why, ImportError for a `.onnx` file without `onnx`.
-
-        >>> import quantarray as qa, os, tempfile
-        >>> x, y = qa.nn.Value("x", (1, 4), "float32"), qa.nn.Value("y", (1, 4), "float32")
-        >>> path = os.path.join(tempfile.mkdtemp(), "net.qa")
-        >>> qa.nn.Graph([x], [y], [qa.nn.Node("Relu", ("x",), ("y",))], {}).save(path)
-        >>> qa.nn.load(path)
-        Graph(x: float32 (n, 4) -> y: float32 (n, 4); 0 of 1 operations packed, 0 bytes of constants)
-        """
-        from .graph_file import save_graph
-        from .onnx.writing.saving import is_onnx, save_onnx
-
-        if is_onnx(file):
-            save_onnx(self, file)
-        else:
-            save_graph(self, file)
-
-    def summary(self, *x: Any, **named: Any) -> Summary:
-        """Return a table of the nodes: packed, float result or NumPy, shapes, bits, weights, MACs, bytes.
-
-        The graph runs once, on x or on zeros of the inputs' shapes.
-        """
-        values = self.trace(*(x or self._zeros() if not named else x), **named)
-        return Summary(self.name, [self._row(node, values) for node in self.nodes])
-
-    def profile(self, *x: Any, **named: Any) -> Summary:
-        """Return the table of `summary` with the time of each node, the fastest of five runs."""
-        values = self._ready(x or self._zeros() if not named else x, named)
-        times = [math.inf] * len(self._steps)
-        with Progress(_ROUNDS * len(times), "runs of a node") as bar:
-            for done in range(_ROUNDS * len(times)):
-                bar.update(done)
-                i = done % len(times)
-                run, attributes, operands, results = self._steps[i]
-                start = time.perf_counter()
-                got = run(attributes, *[values[j] if j >= 0 else None for j in operands])
-                times[i] = min(times[i], time.perf_counter() - start)
-                for at, array in zip(results, (got,) if len(results) == 1 else got, strict=True):
-                    values[at] = array
-        known = {name: values[at] for name, at in self._slots.items()}
-        rows = [self._row(node, known, t) for node, t in zip(self.nodes, times, strict=True)]
-        return Summary(self.name, rows)
-
-    def _drawing(self, x: Any) -> Drawing:
-        from .drawing.boxes import of_graph
-        from .inference import kinds_of
-
-        return of_graph(self, kinds_of(self) if x is None else self.trace(x))
-
     _named_inputs = True
 
     @property
@@ -302,18 +228,6 @@ class Graph(Model):
         if len(self.inputs) != 1 or not self.inputs[0].shape:
             return None, None, takes
         return len(self.inputs[0].shape), of_value(self.inputs[0]), takes
-
-    def _zeros(self) -> tuple[Array, ...]:
-        return tuple(np.zeros(v.shape, v.dtype) + np.asarray(v.low or 0, v.dtype) for v in self.inputs)
-
-    def _row(self, node: Node, values: Mapping[str, Any], seconds: float | None = None) -> Row:
-        operands = [self.constants[n] for n in node.inputs if n in self.constants]
-        weight: Any = next((a for a in operands if isinstance(a, QuantArray)), None)
-        if weight is None and OPERATORS[node.op].weights is not None:
-            weight = next((a for a in operands if isinstance(a, np.ndarray)), None)
-        thresholds = any(isinstance(a, Thresholds) for a in operands)
-        results = [values[name] for name in node.outputs]
-        return Row.of(node, results, weight, thresholds, seconds)
 
     @property
     def nbytes(self) -> int:

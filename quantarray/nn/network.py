@@ -34,14 +34,19 @@ from .sequential import Layer, Sequential, on_device_of
 if TYPE_CHECKING:
     from ..cuda.runtime.graph import Graph
     from .drawing.svg import Drawing
+    from .faces import NetworkFace
     from .images import Layout
-    from .plan.prepared import Prepared
+else:
+
+    class NetworkFace(Model):
+        """A class with the methods of a network that `faces`, above all that they call, attaches here."""
+
 
 MAX_PACKED_LEVELS = 16  # inputs of more levels stay 8-bit integers: packing would save less than half
 
 
 @dataclass(frozen=True, eq=False)
-class Network(Model):
+class Network(NetworkFace):
     """A trained network: packed `layers`, and in `plain` what its file holds besides (samples, labels)."""
 
     layers: Sequential
@@ -76,20 +81,6 @@ class Network(Model):
         self.layers.compact()
         return self
 
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the network to a `.qa` file, whole or not at all: weights packed, thresholds, samples and class names.
-
-        `quantarray.nn.load` reads it; the network that it gives has the same integers. A name that ends in `.onnx`
-        writes a QONNX file of raw inputs, uint8, without samples and names; it loads as a `Graph` of the same integers.
-        """
-        from .file import save_network
-        from .onnx.writing.saving import is_onnx, save_onnx
-
-        if is_onnx(file):
-            save_onnx(self, file)
-        else:
-            save_network(self, file)
-
     def graph(self, x: Any) -> Graph:
         """Capture the network, with the encoding of raw inputs, as one CUDA graph for inputs of x's shape and dtype.
 
@@ -98,13 +89,6 @@ class Network(Model):
         """
         encoded = self._is_encoded(x)
         return graph(self.layers if encoded else lambda raw: self.layers(self._looked_up(raw)), x)
-
-    def prepared(self, *, reuse: bool = False) -> Prepared:
-        """Return the network as one compiled call on the CPU, as `Sequential.prepared` does."""
-        from .plan.prepared import Prepared
-
-        encode = lambda x: x if self._is_encoded(x) else self.encode_input(x)  # noqa: E731
-        return Prepared(lambda: self.layers._layers_run, encode, reuse)
 
     def summary(self, x: Any = None) -> Summary:
         """Return a table of the layers: output, bits, weights, MACs, bytes; packed, float result or NumPy.

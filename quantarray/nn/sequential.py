@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,12 @@ from .named import OF_INPUTS, say_first
 if TYPE_CHECKING:
     from ..cuda.runtime.graph import Graph
     from .drawing.svg import Drawing
-    from .plan.prepared import Prepared
+    from .faces import SequentialFace
+else:
+
+    class SequentialFace(Model):
+        """A class with the methods of layers in a row that `faces`, above all that they call, attaches here."""
+
 
 Layer = Callable[[Any], Any]
 _MOST_NAMES = 8  # that a repr lists
@@ -53,7 +57,7 @@ def _shown(marks: Any, i: int, layer: Layer, x: Any) -> Any:
         return layer(x)
 
 
-class Sequential(Model):
+class Sequential(SequentialFace):
     """A list of layers, applied in order; any callables will do, such as the `Affine` of a last batch norm.
 
     A convolution without thresholds, a max pool and thresholds in a row run as a convolution to codes and a pool of
@@ -112,42 +116,9 @@ class Sequential(Model):
                 layer.compact()
         return self
 
-    def save(self, file: str | os.PathLike[str], x: Any = None) -> None:
-        """Write the layers to a `.qa` file (docs/qa-format.md), or as QONNX to a `.onnx` file, whole or not at all.
-
-        x: a batch that the first layer takes, needed for a `.onnx` file alone, which states shapes and dtypes. A packed
-        x becomes an input of its values, float32, that the file quantises. `quantarray.nn.load` reads `.qa` files to
-        equal layers, and `.onnx` files to a `Graph` that gives the same values as the layers.
-
-        Raises TypeError or ValueError for layers that have no form in a file, such as functions; `Map(f, of=dtype)`
-        has one.
-
-        >>> import quantarray as qa, os, tempfile
-        >>> net = qa.nn.Sequential([qa.nn.MaxPool2d(2), qa.nn.Dense(qa.encode([[1, -1]], values=(-1, 1)))])
-        >>> path = os.path.join(tempfile.mkdtemp(), "net.qa")
-        >>> net.save(path)
-        >>> qa.nn.load(path)
-        Sequential(max_pool2d 2x2, dense 2 -> 1; 8 bytes of weights)
-        """
-        from .file import save_sequential
-        from .onnx.writing.saving import is_onnx, save_onnx
-
-        if is_onnx(file):
-            save_onnx(self, file, x)
-        elif x is not None:
-            raise ValueError(f"save: x is for a .onnx file, which states the input; got the file {os.fspath(file)!r}")
-        else:
-            save_sequential(self, file)
-
     def graph(self, x: Any) -> Graph:
         """Capture the layers as one CUDA graph for inputs like x, which must be on the layers' GPU; see `Graph`."""
         return graph(self, x)
-
-    def prepared(self, *, reuse: bool = False) -> Prepared:
-        """Return the layers as one compiled call on the CPU; with `reuse` a result is valid until the next call."""
-        from .plan.prepared import Prepared
-
-        return Prepared(lambda: self._layers_run, lambda x: x, reuse)
 
     def trace(self, x: Any) -> list[Record]:
         """Run the layers and keep what each of them returned."""

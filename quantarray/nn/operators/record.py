@@ -1,4 +1,4 @@
-"""What an operation of a graph is: one record that all passes, readers and writers look it up in."""
+"""A record of an operation of graphs, in which all passes, readers and writers look it up."""
 
 from __future__ import annotations
 

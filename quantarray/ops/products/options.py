@@ -16,7 +16,7 @@ F = TypeVar("F")
 
 
 class ConvOptions(TypedDict, Generic[S, P, F], total=False):
-    """The arguments of `conv1d`, `conv2d` and `conv3d`."""
+    """A dict of arguments of `conv1d`, `conv2d` and `conv3d`."""
 
     bias: Values | None
     stride: S
@@ -31,7 +31,7 @@ class ConvOptions(TypedDict, Generic[S, P, F], total=False):
 
 
 class TransposedOptions(TypedDict, Generic[S, P, F], total=False):
-    """The arguments of `conv_transpose1d`, `conv_transpose2d` and `conv_transpose3d`."""
+    """A dict of arguments of `conv_transpose1d`, `conv_transpose2d` and `conv_transpose3d`."""
 
     bias: Values | None
     stride: S
@@ -45,7 +45,7 @@ class TransposedOptions(TypedDict, Generic[S, P, F], total=False):
 
 
 class PoolOptions(TypedDict, Generic[S, P, F], total=False):
-    """The arguments of all pools."""
+    """A dict of arguments of all pools."""
 
     stride: S | None
     padding: P
@@ -55,12 +55,12 @@ class PoolOptions(TypedDict, Generic[S, P, F], total=False):
 
 
 class MaxPoolOptions(PoolOptions[S, P, F], total=False):
-    """The arguments of `max_pool1d`, `max_pool2d` and `max_pool3d`."""
+    """A dict of arguments of `max_pool1d`, `max_pool2d` and `max_pool3d`."""
 
     falling: Flags
 
 
 class AvgPoolOptions(PoolOptions[S, P, F], total=False):
-    """The arguments of `avg_pool1d`, `avg_pool2d` and `avg_pool3d`."""
+    """A dict of arguments of `avg_pool1d`, `avg_pool2d` and `avg_pool3d`."""
 
     count_include_pad: bool

@@ -153,9 +153,9 @@ def test_casts(dtype, to, tmp_path):
     check(graph, x, tmp_path)
 
 
-ROUNDING = {"Sigmoid": {}, "HardSigmoid": {}, "Elu": {}, "Softplus": {}, "Tanh": {}, "Sqrt": {}, "Exp": {}, "Log": {},
-            "Reciprocal": {}, "Softmax": {"axis": 1}, "AveragePool": {"kernel_shape": (2, 2)}, "GlobalAveragePool": {},
-            "ReduceMean": {"axes": (2,)}, "ReduceSum": {"axes": (2,)}}  # fmt: skip
+ROUNDING = {"Sigmoid": {}, "HardSigmoid": {}, "HardSwish": {}, "Elu": {}, "Softplus": {}, "Tanh": {}, "Sqrt": {},
+            "Exp": {}, "Log": {}, "Reciprocal": {}, "Softmax": {"axis": 1}, "AveragePool": {"kernel_shape": (2, 2)},
+            "GlobalAveragePool": {}, "ReduceMean": {"axes": (2,)}, "ReduceSum": {"axes": (2,)}}  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -47,6 +47,11 @@ def _hard_sigmoid(a: Attributes, x: Array) -> Array:
     return np.asarray(np.minimum(np.maximum(y, kind(0)), kind(1)))
 
 
+def _hard_swish(a: Attributes, x: Array) -> Array:
+    kind = x.dtype.type
+    return np.asarray(x * np.maximum(kind(0), np.minimum(kind(1), x * kind(1 / 6) + kind(0.5))))
+
+
 def _elu(a: Attributes, x: Array) -> Array:
     wide = x.astype(np.float64)
     return np.asarray(np.where(wide < 0, a.get("alpha", 1.0) * np.expm1(np.minimum(wide, 0)), wide).astype(x.dtype))
@@ -192,6 +197,7 @@ OPERATORS = {
     "Sign": Operator(run=_unary(np.sign), direction=rises, bounds=_rising_bounds(lambda v: (v > 0) - (v < 0))),
     "Sigmoid": Operator(run=_sigmoid, direction=rises),
     "HardSigmoid": Operator(run=_hard_sigmoid, direction=_slope_rises(0.2)),
+    "HardSwish": Operator(run=_hard_swish),  # it falls, then rises
     "Elu": Operator(run=_elu, direction=_slope_rises(1.0)),
     "Softplus": Operator(run=_softplus, direction=rises),
     "Tanh": Operator(run=_unary(np.tanh), direction=rises),

@@ -119,6 +119,51 @@ def test_numbers_of_the_input_in_code_are_refused():
         qa.nn.from_torch(Code(lambda q: q + torch.rand(4)), X[:1])
 
 
+def _signs_by_numpy(q):
+    return torch.from_numpy(np.where(q.numpy() >= 0, 1, -1).astype(np.float32))
+
+
+EXAMPLES = {
+    "zeros": torch.zeros(1, 4, 4, 4),
+    "ones": torch.ones(1, 4, 4, 4),
+    "positive": torch.rand(1, 4, 4, 4, generator=torch.Generator().manual_seed(0)) + 5,
+    "two zeros": torch.zeros(2, 4, 4, 4),
+    "bytes": torch.zeros(1, 4, 4, 4, dtype=torch.uint8),
+    "bools": torch.zeros(1, 4, 4, 4, dtype=torch.bool),
+}
+
+
+class Plain(nn.Module):
+    """A function of the input, as the forward of a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_what_numpy_computes_is_seen_whatever_the_example(name):
+    """Zeros once gave a network that returned the scores of zeros, whatever it was called with."""
+    one = Plain(lambda x: _signs_by_numpy(x.float() - 0.5))
+    signs, floats = Plain(_signs_by_numpy), Plain(lambda x: x.float())
+    between = nn.Sequential(floats, nn.Conv2d(4, 4, 3, bias=False), signs, nn.Flatten(), nn.Linear(16, 3))
+    for net in (one, between, Plain(lambda x: x.float() * float(x.float().numpy().sum()))):
+        with pytest.raises(ValueError, match="it depends on the numbers of the input"):
+            qa.nn.from_torch(net.eval(), EXAMPLES[name])
+
+
+def test_a_module_that_takes_some_numbers_only_is_tried_on_near_ones():
+    def of_positive(x):
+        assert x.numpy().min() > 0
+        return x * 2
+
+    graph = qa.nn.from_torch(Plain(of_positive), EXAMPLES["positive"])
+    assert graph.inputs[0].batched and (graph(X.numpy()) == 2 * X.numpy()).all()
+
+
 @pytest.mark.parametrize("case", range(12))
 def test_random_modules(case):
     net, x, mixes = wide(np.random.default_rng([9, case]))

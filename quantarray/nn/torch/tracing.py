@@ -37,7 +37,7 @@ def traced(module: Any, example: tuple[Any, ...], forwards: Mapping[type, Any]) 
     if first.mixed is None:
         row_of_each(first)
         return first
-    second = recorded(module, tuple(_other(x, 0) for x in example), forwards)
+    second = _again(module, example, 0, forwards)
     first.refused += second.refused
     differs = None if second.refused else difference(first, second)
     if differs is not None:
@@ -64,7 +64,7 @@ def _mixed_by(
 ) -> Reason | None:
     """Return why a recording does not hold for a batch with more samples; None if it does."""
     try:
-        second = recorded(module, tuple(_other(x, more) for x in example), forwards, lengths)
+        second = _again(module, example, more, forwards, lengths)
     except Exception as error:  # whatever the module raises for a batch that its code does not foresee
         rows = len(example[0]) if example[0].ndim else 0
         return "", f"it fails for a batch of {rows + more}: {error}"
@@ -73,13 +73,46 @@ def _mixed_by(
     return difference(first, second) or mixing(first, second) or second.mixed
 
 
-def _other(x: Any, more: int) -> Any:
-    """Return another example, with more samples."""
-    rows = torch.cat([x, *[x[:1]] * more]).flip(0) if x.ndim else x
-    if not x.is_floating_point():
-        return rows
-    noise = np.random.default_rng(0).standard_normal(tuple(rows.shape))
-    return rows * 0.75 + 0.25 * torch.from_numpy(noise).to(rows.dtype) * (rows.std() if rows.numel() > 1 else 1.0)
+def _again(
+    module: Any, example: tuple[Any, ...], more: int, forwards: Mapping[type, Any], lengths: list[Lengths] | None = None
+) -> Recording:
+    """Record a call on other numbers, with more samples: on any numbers, or if it fails for these, on near ones."""
+    try:
+        return recorded(module, tuple(_any(x, more) for x in example), forwards, lengths)
+    except Exception:  # whatever the module raises for numbers that it is not made for
+        if lengths is not None:
+            lengths.clear()
+        return recorded(module, tuple(_near(x, more) for x in example), forwards, lengths)
+
+
+def _rows(x: Any, more: int) -> Any:
+    return torch.cat([x, *[x[:1]] * more]).flip(0) if x.ndim else x
+
+
+def _noise(x: Any) -> Any:
+    return torch.from_numpy(np.asarray(np.random.default_rng(0).standard_normal(tuple(x.shape)))).to(x.dtype)
+
+
+def _any(x: Any, more: int) -> Any:
+    """Return an example of other numbers: floats of both signs, also of an example of zeros; integers beside its own.
+
+    What is computed outside of PyTorch, such as signs by NumPy, has to differ for them.
+    """
+    rows = _rows(x, more)
+    if x.is_floating_point():
+        largest = torch.nan_to_num(rows, 0.0, 0.0, 0.0).abs().max()
+        return _noise(rows) * 4 * (largest if largest > 0 else 1.0)
+    moved = rows.reshape(-1).roll(1).reshape(rows.shape)
+    if x.is_complex() or not (moved == rows).all():
+        return moved
+    return rows.logical_not() if x.dtype == torch.bool else rows ^ 1
+
+
+def _near(x: Any, more: int) -> Any:
+    """Return an example of numbers near those of x."""
+    rows = _rows(x, more)
+    spread = rows.std() if x.is_floating_point() and rows.numel() > 1 else 1.0
+    return rows * 0.75 + 0.25 * _noise(rows) * spread if x.is_floating_point() else rows
 
 
 def recorded(

@@ -103,13 +103,13 @@ def has_kernel(device: str, name: str) -> bool:
     return hasattr(_twin(backend, f"quantarray.{backend}.{_FILES[name]}", name), name)
 
 
-def _on(device: str, run: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a kernel to be launched on one of several GPUs, whichever is the current one."""
+def _on(device: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a kernel, or the choice of one, to be for one of several GPUs, whichever is the current one."""
 
     @wraps(run)
-    def on_device(*args: Any) -> None:
+    def on_device(*args: Any) -> Any:
         with current(device):
-            run(*args)
+            return run(*args)
 
     return on_device
 
@@ -133,7 +133,8 @@ def _twin(backend: str, path: str, name: str) -> ModuleType | None:
 @cache
 def integer_kernel(device: str) -> Callable[..., str]:
     """Return the function that names the kernel of an integer product; each backend has its own `costs`."""
-    return partial(kernel_choice.chosen, _costs(device))
+    choose = partial(kernel_choice.chosen, _costs(device))
+    return _on(device, choose) if ":" in device else choose
 
 
 def product_costs(device: str) -> Any:

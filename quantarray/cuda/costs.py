@@ -1,20 +1,25 @@
-"""Choose the kernel of a product of integers: `conv` always, since `dot`, `winograd` and `framed` have no twins."""
+"""Choose the kernel of a product of integers: `conv`, or `dot` for bytes where there are tensor cores for them.
+
+Which units `conv` takes is decided when it is launched, by `runtime/isa.py`.
+"""
 
 from __future__ import annotations
 
 from ..core.dtypes import Array
 from ..kernels.operands import Forms
+from .runtime import isa, launch
 
 
 def candidates(
     x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> tuple[str, ...]:
     """Name the kernels that can make a product."""
-    return ("conv",)
+    fits = of_bytes and isa.multiplies_bytes(launch.capability(), int(w_terms[0, 1]))
+    return ("conv", "dot") if fits else ("conv",)
 
 
 def integer_kernel(
     x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> str:
-    """Return "conv", whatever the operands of one term are."""
-    return "conv"
+    """Return the kernel of operands of one term: `dot` wherever it can make the product, since it packs nothing."""
+    return candidates(x_terms, w_terms, rows, channels, words, forms, of_bytes)[-1]

@@ -110,17 +110,20 @@ def public(name, function):
     return run
 
 
-def product(values, outputs, requantize=None, name="conv", channels=64):
+WEIGHTS = {1: (-1, 1), 4: range(-8, 8), 8: range(-128, 128)}  # levels, by bits
+
+
+def product(values, outputs, requantize=None, name="conv", channels=64, bits_w=1):
     """Return a call of a 3x3 convolution of 64 channels."""
-    x, w = (qa.encode(np.ones((n, 3, 3, channels), int), v) for n, v in ((1, values), (outputs, (-1, 1))))
+    x, w = (qa.encode(np.ones((n, 3, 3, channels), int), v) for n, v in ((1, values), (outputs, WEIGHTS[bits_w])))
     if name == "conv_real":
         w = w * np.float32(0.5) + np.float32(0.25)  # an offset of w keeps the product with floats
     return public(name, lambda: qa.conv2d(x, w, padding=1, requantize=requantize))
 
 
-def dense(values, outputs, requantize=None, length=512):
+def dense(values, outputs, requantize=None, length=512, bits_w=1, rows=30):
     """Return a call of a matrix product."""
-    x, w = (qa.encode(np.ones((n, length), int), v) for n, v in ((30, values), (outputs, (-1, 1))))
+    x, w = (qa.encode(np.ones((n, length), int), v) for n, v in ((rows, values), (outputs, WEIGHTS[bits_w])))
     return public("conv", lambda: qa.linear(x, w, requantize=requantize))
 
 
@@ -139,7 +142,14 @@ def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
     return run
 
 
+def image(channels, outputs, requantize=None):
+    """Return a call of a 7x7 convolution of bytes by weights of 4 bits, which the CPU's kernel can multiply, too."""
+    x, w = np.ones((1, 9, 9, channels), np.uint8), qa.encode(np.ones((outputs, 7, 7, channels), int), WEIGHTS[4])
+    return public("dot", lambda: qa.conv2d(x, w, padding=3, stride=2, requantize=requantize))
+
+
 bmma, wgmma = partial(on_tensor_cores, "bmma", (8, 0)), partial(on_tensor_cores, "wgmma", (9, 0))
+imma = partial(on_tensor_cores, "imma", (8, 0))
 BMMA = {"needs": ("BMMA", "LDSM", "LDGSTS"), "lacks": ("DSETP", "IMMA"), "targets": ((8, 0),)}
 CODES = BMMA | {"needs": (*BMMA["needs"], "SHFL")}
 WGMMA = {
@@ -147,6 +157,8 @@ WGMMA = {
     "lacks": ("DSETP", "BMMA", "IMMA"),
     "targets": ((9, 0, "a"),),
 }
+IMMA = {"needs": ("IMMA", "LDSM", "STS"), "lacks": ("DSETP", "BMMA"), "targets": ((8, 0), (9, 0, "a"), (12, 0))}
+IMMA_CODES = IMMA | {"needs": (*IMMA["needs"], "SHFL")}
 WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "SHFL")}
 
 
@@ -225,6 +237,20 @@ CASES = [
     Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51584),
     Case("wgmma to codes, 64 x 32", wgmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
          shared=51584),
+    Case("imma of 2 by 8 bits to int32, dense", imma(0, range(4), 128, call=dense, bits_w=8), 128, **IMMA,
+         shared=68608),
+    Case("imma of 4 by 4 bits to codes", imma(0, range(16), 128, qa.Thresholds([0, 5, 9]), bits_w=4), 128, **IMMA_CODES,
+         shared=68608),
+    Case("imma of 8 by 8 bits to int32", imma(0, range(256), 128, bits_w=8), 255, **IMMA, shared=68608),
+    Case("imma of 4 by 4 bits to int32, 128 x 64", imma(1, range(16), 64, bits_w=4), 200, **IMMA, shared=52224),
+    Case("imma of 4 by 4 bits to codes, 64 x 64", imma(2, range(16), 64, qa.Thresholds([0, 5, 9]), bits_w=4), 128,
+         **IMMA_CODES, shared=34304),
+    Case("imma of 4 by 4 bits to codes, 64 x 32", imma(3, range(16), 32, qa.Thresholds([0, 5, 9]), bits_w=4), 128,
+         **IMMA_CODES, shared=26112),
+    Case("imma of images of 3 channels to 1 bit, 128 x 64", imma(1, 3, 64, qa.Thresholds([0]), call=image), 255,
+         **IMMA_CODES, shared=52224),
+    Case("imma of images of 4 channels to int32, 64 x 64", imma(2, 4, 64, call=image), 255, **IMMA, shared=34304),
+    Case("dot_weights", call("dot_weights", words(2, 65, 9), 1, words(2, 3, 9, 32)), 64, ("LDS", "LOP3"), shared=8448),
     *[Case(f"conv_real to float32, {outputs} channels", product(range(4), outputs, name="conv_real"), 128,
            ("POPC", "DMUL", "DADD"), ("DFMA",), 40064, floats=True) for outputs in (32, 64)],
     Case("conv_real to codes", product(range(4), 64, qa.Thresholds([0.0, 5.0, 9.0]), "conv_real"), 160,
@@ -277,6 +303,7 @@ def made(case, target, monkeypatch):
     """Return each kernel that the case launches, with its machine code for `target`."""
     with launches(monkeypatch) as kernels:
         case.call()
+    assert kernels, "a call that launches nothing"
     make = link if target == LINKED else assemble
     return [(launched, make(launched.kernel, launched.signature, target)) for launched in kernels]
 

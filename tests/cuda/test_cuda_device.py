@@ -35,8 +35,6 @@ def test_twins_have_the_arguments_of_their_stubs():
         "decode_mixed",
         "depthwise_bytes",
         "depthwise_codes",
-        "dot",
-        "dot_weights",
         "dot_words",
         "elementwise",
         "encode_grid",
@@ -66,9 +64,12 @@ def test_twins_have_the_arguments_of_their_stubs():
 
 
 @pytest.mark.parametrize("planes", range(1, 9))
-def test_kernels_that_have_no_twin_are_never_chosen(planes):
+def test_kernels_that_have_no_twin_are_never_chosen(planes, monkeypatch):
     terms = np.array([[0, planes, 0, 1]])
-    assert {costs.integer_kernel(terms, terms, n, n, n, n) for n in (1, 32, 4096)} == {"conv"}
+    for capability, of_bytes in (((7, 5), "conv"), ((8, 0), "dot"), ((12, 0), "dot")):
+        monkeypatch.setattr("quantarray.cuda.runtime.launch.capability", lambda capability=capability: capability)
+        assert {costs.integer_kernel(terms, terms, n, n, n, n) for n in (1, 32, 4096)} == {"conv"}
+        assert {costs.integer_kernel(terms, terms, n, n, n, n, True) for n in (1, 32, 4096)} == {of_bytes}
 
 
 def test_small_arrays_are_moved_once_and_dropped_with_their_owner():

@@ -50,7 +50,11 @@ def twins(packing=True):
             return module
         return original(backend, path.replace(".cuda.", ".cpu."), name)
 
-    with patch.object(device, "_twin", twin), patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel):
+    with (
+        patch.object(device, "_twin", twin),
+        patch.object(cpu_costs, "integer_kernel", cuda_costs.integer_kernel),
+        patch.object(cpu_costs, "candidates", cuda_costs.candidates),
+    ):
         caches = kernel, device.has_kernel, device.integer_kernel, average_pooling._means
         for cached in caches:
             cached.cache_clear()

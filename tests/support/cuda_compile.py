@@ -140,8 +140,9 @@ def _lowered(kernel, signature):
     device = SimpleNamespace(compute_capability=TARGETS[0])
     dispatcher.get_current_device = lambda: device
     library, _ = compiler._compile_pyfunc_with_fixup(
-        kernel.py_func, signature, device=False, abi="numba", cc=TARGETS[0]
-    )
+        kernel.py_func, signature, device=False, abi="numba", cc=TARGETS[0],
+        launch_bounds=kernel.targetoptions.get("launch_bounds"),
+    )  # fmt: skip
     return library
 
 

@@ -1,7 +1,8 @@
 """A model of `quantarray.cuda.tensor_cores.ptx` for the simulator: its instructions as the PTX manual describes them.
 
-"Matrix fragments for mma.m16n8k256": a lane holds 4 registers of A, 2 of B, 4 of C and D. Copies arrive when they are
-waited for, and what they will overwrite is spoilt when they begin: so late and so early at once is no GPU.
+"Matrix fragments for mma.m16n8k256" and "m16n8k32": a lane holds 4 registers of A, 2 of B, 4 of C and D. Copies arrive
+when they are waited for, and what they will overwrite is spoilt when they begin: so late and so early at once is no
+GPU.
 """
 
 import numpy as np
@@ -39,18 +40,36 @@ def mma_and_popc(a, b, c):
     return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
 
 
-def _multiply(registers):
-    c, a, b = (np.array([one[part] for one in registers]) for part in (slice(4), slice(4, 8), slice(8, 10)))
-    assert (c.dtype, a.dtype, b.dtype) == (np.int32, np.uint32, np.uint32)
-    return mma_and_popc(a, b, c)
+def mma_u8(a, b, c):
+    """Compute D = A B + C of a warp in the bytes of the same registers, modulo 2^32."""
+    left, right, sums = np.zeros((M, 32), np.int64), np.zeros((32, N), np.int64), np.zeros((M, N), np.int64)
+    lane, i = np.arange(32)[:, None], np.arange(4)
+    group, k = lane >> 2, lane % 4 * 4 + i
+    for register in range(4):
+        codes = np.ascontiguousarray(a[:, register, None]).view(np.uint8)
+        left[group + (8 if register % 2 else 0), k + (16 if register >= 2 else 0)] = codes
+        sums[_of_c(register)] = c[:, register, None]
+    for register in range(2):
+        right[k + 16 * register, group] = np.ascontiguousarray(b[:, register, None]).view(np.uint8)
+    sums += left @ right
+    return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
+
+
+def _multiply(mma):
+    def multiply(registers):
+        c, a, b = (np.array([one[part] for one in registers]) for part in (slice(4), slice(4, 8), slice(8, 10)))
+        assert (c.dtype, a.dtype, b.dtype) == (np.int32, np.uint32, np.uint32)
+        return mma(a, b, c)
+
+    return multiply
 
 
 class Models:
     """A model of the functions of `tensor`, for threads that are `current()` and exchange values in their warp."""
 
     NAMES = (
-        "mma", "load_matrix", "address", "read", "read_half", "read_bytes4", "read_bytes16", "read_pair", "write",
-        "write_pair", "copy_word", "copy_pair", "commit", "wait",
+        "mma", "mma_bytes", "add_bytes", "merge", "plus", "load_matrix", "address", "read", "read_half", "read_bytes4",
+        "read_bytes16", "read_pair", "write", "write_pair", "write_words", "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 
     def __init__(self, current, exchange):
@@ -59,7 +78,26 @@ class Models:
 
     def mma(self, *registers):
         lane, shown = self.exchange(registers)
-        return tuple(shown.once(_multiply)[lane])
+        return tuple(shown.once(_multiply(mma_and_popc))[lane])
+
+    def mma_bytes(self, *registers):
+        lane, shown = self.exchange(registers)
+        return tuple(shown.once(_multiply(mma_u8))[lane])
+
+    @staticmethod
+    def add_bytes(total, four):
+        assert four.dtype == np.uint32
+        return np.int32(int(total) + sum(int(four).to_bytes(4, "little")))
+
+    @staticmethod
+    def merge(mask, one, other):
+        assert 0 < mask < 1 << 32
+        both = np.uint64(mask << 32 | mask)
+        return (one & both) | (other & ~both)
+
+    @staticmethod
+    def plus(place, words):
+        return place + words
 
     def load_matrix(self, array, at):
         lane, shown = self.exchange(at)
@@ -124,6 +162,9 @@ class Models:
 
     def write_pair(self, array, at, *values):
         self._pair(array, at)[:] = values
+
+    def write_words(self, array, at, *values):
+        self._words(array, 2, at)[:] = values
 
     def copy_word(self, into, at, source, start, inside):
         self._copy(1, into, at, source, start, inside)

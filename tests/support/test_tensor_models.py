@@ -38,6 +38,35 @@ def test_mma_wraps():
     assert result.dtype == np.int32 and (result == -(2**31) + 255).all()
 
 
+def test_mma_m16n8k32():
+    """ "Matrix Fragments for mma.m16n8k32" with .u8: rows and columns of a_i, b_i and c_i as the manual gives them."""
+    rng = np.random.default_rng(0)
+    left, right = rng.integers(0, 256, (16, 32)), rng.integers(0, 256, (32, 8))
+    sums = rng.integers(-(2**30), 2**30, (16, 8))
+    a, b = np.zeros((32, 16), np.uint8), np.zeros((32, 8), np.uint8)
+    c, d = np.zeros((32, 4), np.int32), np.zeros((32, 4), np.int32)
+    expected = sums + left @ right
+    for laneid in range(32):
+        group_id, thread_in_group = laneid >> 2, laneid % 4
+        for i in range(16):
+            row = group_id if 0 <= i < 4 or 8 <= i < 12 else group_id + 8
+            a[laneid, i] = left[row, thread_in_group * 4 + (i & 0x3) + (0 if i < 8 else 16)]
+        for i in range(8):
+            b[laneid, i] = right[thread_in_group * 4 + (i & 0x3) + (0 if i < 4 else 16), group_id]
+        for i in range(4):
+            row = group_id if i < 2 else group_id + 8
+            col = thread_in_group * 2 + (i & 0x1)
+            c[laneid, i], d[laneid, i] = sums[row, col], expected[row, col]
+    np.testing.assert_array_equal(tensor_models.mma_u8(a.view(np.uint32), b.view(np.uint32), c), d)
+
+
+def test_mma_of_bytes_wraps():
+    every = np.full((32, 4), 0xFFFFFFFF, np.uint32)
+    most = np.full((32, 4), 2**31 - 1, np.int32)
+    result = tensor_models.mma_u8(every, every[:, :2], most)
+    assert result.dtype == np.int32 and (result == -(2**31) - 1 + 32 * 255**2).all()
+
+
 def test_ldmatrix_x4():
     """Compare with the manual: lane l gets elements 2 * (l % 4) and the next one of row l / 4 of each 8 x 8 matrix.
 

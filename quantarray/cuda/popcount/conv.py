@@ -17,11 +17,11 @@ from numba import cuda
 from ..epilogue.finish import changes, store_codes, store_values
 from ..runtime import isa, launch
 from ..runtime.launch import LANES
-from ..tensor_cores import bmma, wgmma
+from ..tensor_cores import bmma, imma, wgmma
 from . import tiles
 from .tiles import column_at, columns, counter, locator, sum_codes
 
-_ON_TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma}
+_ON_TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma, "imma": imma}
 _ROW = LANES + 1  # words of a row of the square that transposes weights: columns are then in different banks
 
 
@@ -74,22 +74,40 @@ def _lay_out(words, groups, out):
         block += cuda.gridDim.y
 
 
-def conv(x, fixed, out):
+class Job(NamedTuple):
+    """A product as kernels take it."""
+
+    shape: tiles.Shape
+    terms: Terms
+    last: Last
+    out: object  # int32 or int64 [rows channels], or uint32[planes rows halves] of codes
+
+
+def job(x, fixed, out):
+    """Return a product's `Job`, or None where there is nothing to compute."""
     w, plan, finish = fixed[:3]
     shape = tiles.shape_of(x, w, plan)
     if not out.size or not shape.rows:
-        return
+        return None
     (first_x, planes_x, _, step_x), (first_w, planes_w, base_w, step_w) = x.terms[0].tolist(), w.terms[0].tolist()
     terms = Terms(first_x, planes_x, first_w, planes_w, step_x * base_w, step_x * step_w)
-    codes, taps = out.dtype == np.uint64, tiles.taps(plan)
     last = launch.all_resident(Last(finish.extra, finish.thresholds, finish.flip, changes(finish)))
-    result, total = launch.halves(out) if codes else out, finish.extra.dtype.type
-    units = isa.units(launch.capability(), shape.rows, w.words.shape[2]) if total is np.int32 else "popc"
+    return Job(shape, terms, last, launch.halves(out) if out.dtype == np.uint64 else out)
+
+
+def conv(x, fixed, out):
+    asked = job(x, fixed, out)
+    if asked is None:
+        return
+    shape, terms, last, result = asked
+    w, plan, total = fixed.w, fixed.plan, fixed.finish.extra.dtype.type
+    taps, planes = tiles.taps(plan), (terms.planes_x, terms.planes_w)
+    units = isa.units(launch.capability(), shape.rows, w.words.shape[2], *planes) if total is np.int32 else "popc"
     if units in _ON_TENSOR_CORES:
         _ON_TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, result)
         return
     tile = tiles.tile_for(shape.group_blocks)
-    kernel = _kernel(tile, codes, total)
+    kernel = _kernel(tile, out.dtype == np.uint64, total)
     tiles.run(kernel, tile, shape, terms, x.words, w.words, taps.places, taps.offsets, last, result)
 
 

@@ -58,9 +58,7 @@ def taps(plan):
 
 
 def _taps(pixels, counts, classes, origin, first_run, runs, parts):
-    used = np.arange(pixels.shape[1]) < counts[:, None]
-    kinds = np.broadcast_to(classes[:, None], used.shape)[used]
-    places = np.stack([pixels[used], kinds, origin[pixels[used]]], axis=1)
+    places = places_of(pixels, counts, classes, origin)
     words = int((runs[:, 1] + runs[:, 2]).max(initial=0))
     offsets = np.full(((len(first_run) - 1) // parts, max(words, 1)), OUTSIDE, np.int32)
     bounds = [[words, 0] for _ in range(parts)]
@@ -76,6 +74,13 @@ def _taps(pixels, counts, classes, origin, first_run, runs, parts):
     paired = follow and not (starts[starts != OUTSIDE] % 2).any() and not (places[:, 2] % 2).any()
     dense = (offsets == np.arange(offsets.shape[1])).all() and words > 0
     return Taps(launch.resident(places), launch.resident(offsets), launch.resident(bounds), bool(paired), bool(dense))
+
+
+def places_of(pixels, counts, classes, origin):
+    """Return `Taps.places` of a plan."""
+    used = np.arange(pixels.shape[1]) < counts[:, None]
+    kinds = np.broadcast_to(classes[:, None], used.shape)[used]
+    return np.stack([pixels[used], kinds, origin[pixels[used]]], axis=1)
 
 
 def shape_of(x, w, plan):
@@ -108,6 +113,13 @@ def run(kernel, tile, shape, *args):
 def grid(shape, pixels, blocks):
     """Return a grid of thread blocks of so many pixels along x, of so many blocks of channels, a column, along y."""
     return -(-shape.rows // pixels), min(shape.groups * -(-shape.group_blocks // blocks), launch.MOST_ROWS)
+
+
+def whole_grid(shape, pixels, blocks):
+    """Return a grid as `grid` does, with a thread block for each column: along y, and where these are many along z."""
+    across, down = -(-shape.rows // pixels), shape.groups * -(-shape.group_blocks // blocks)
+    deep = -(-down // launch.MOST_ROWS)
+    return across, -(-down // deep), deep
 
 
 @inline

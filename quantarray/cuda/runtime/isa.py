@@ -2,7 +2,8 @@
 
 Tensor cores multiply bits by `and` from compute capability 8.0 on. 7.5 has exclusive or only; since 10.0 the
 instruction is made of 8 to 16 products of bytes. 9.0 alone has one for four warps too, which is faster where windows
-are long. This file needs no CUDA package: `quantarray info` asks it.
+are long. Bits are multiplied a pair of planes at a time, bytes once for all pairs: from some number of pairs on, codes
+are expanded to bytes. This file needs no CUDA package: `quantarray info` asks it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,23 @@ UNITS = {
     "popc": "words are anded and their ones counted, on the ordinary units",
     "bmma": "products of integers on binary tensor cores, where they fill one",
     "wgmma": "products of integers on binary tensor cores, four warps at once where windows are long",
+    "imma": "codes of up to 8 bits become bytes, and are multiplied on int8 tensor cores, where planes have many pairs",
 }
 _BMMA = (8, 0), (10, 0)  # the first compute capability, and the first after the last
 _WGMMA = (9, 0)
-_ROWS, _WORDS = 16, 4  # of one instruction
+_IMMA = (8, 0)
+PLANES = 8  # that a byte holds
+# Clocks of a quarter of a multiprocessor for 16 pixels by 8 channels by 256 elements, by the first number of the
+# compute capability: of a pair of planes, or for `imma` of all pairs. 8 and 10 are from the published rates of an A100
+# and an RTX 5090 [derived]; 9 is from what an H200 reaches at 8192^3 (docs/measurements/gpu.md), but for `imma`, which
+# nobody has timed: it is put at 8 pairs of `wgmma`
+_CLOCKS = {
+    7: {"popc": 256},
+    8: {"popc": 256, "bmma": 8, "imma": 64},
+    9: {"popc": 256, "bmma": 19, "wgmma": 11, "imma": 88},
+    10: {"popc": 256, "imma": 128},
+}
+_ROWS, _WORDS = 16, 4  # of one instruction on bits
 # Words of a window from which `wgmma` wins, on an H200 (docs/measurements/gpu.md): 64 words 1.24 to 2.4 times, 36 words
 # 1.01 to 1.08, 32 words 0.83 to 0.87. With one row it takes a quarter of the time of `popc` too.
 _LONG = 33
@@ -51,7 +65,22 @@ def best(capability: tuple[int, int]) -> str:
         raise _lacking(name, "8.0 to 9.x, whose tensor cores multiply bits", capability)
     if name == "wgmma" and capability != _WGMMA:
         raise _lacking(name, "9.0, the only one with its instruction", capability)
-    return name or ("wgmma" if capability == _WGMMA else "bmma" if has_bmma else "popc")
+    if name == "imma" and not _has_imma(capability):
+        raise _lacking(name, "8.0 or above, whose tensor cores multiply bytes", capability)
+    if name:
+        return name
+    if capability == _WGMMA:
+        return "wgmma"
+    return "bmma" if has_bmma else "imma" if _has_imma(capability) else "popc"
+
+
+def _has_imma(capability: tuple[int, int]) -> bool:
+    return capability >= _IMMA
+
+
+def multiplies_bytes(capability: tuple[int, int], planes: int) -> bool:
+    """True where images of bytes are multiplied as they are, by weights of so many planes."""
+    return asked() in ("", "imma") and _has_imma(capability) and planes <= PLANES
 
 
 def _lacking(name: str, needed: str, capability: tuple[int, int]) -> DeviceError:
@@ -61,16 +90,21 @@ def _lacking(name: str, needed: str, capability: tuple[int, int]) -> DeviceError
     )
 
 
-def units(capability: tuple[int, int], rows: int, words: int) -> str:
-    """Return the units for a product of `rows` pixels by windows of `words` words.
+def units(capability: tuple[int, int], rows: int, words: int, planes_x: int = 1, planes_w: int = 1) -> str:
+    """Return the units for a product of `rows` pixels by windows of `words` words, of so many planes a side.
 
-    One that does not fill an instruction stays with popc: it waits for memory and its launch, whoever counts.
+    One that does not fill an instruction stays with popc: it waits for memory and its launch, whoever counts. So do
+    more planes than a byte holds where `imma` is asked for.
     """
-    name = best(capability)
+    name, fits = best(capability), max(planes_x, planes_w) <= PLANES
     if asked():
-        return name
-    if name == "wgmma":
-        if words >= _LONG:
-            return name
-        name = "bmma"
-    return name if rows >= _ROWS and words >= _WORDS else "popc"
+        return name if name != "imma" or fits else "popc"
+    filled = {
+        "popc": True,
+        "bmma": rows >= _ROWS and words >= _WORDS,
+        "wgmma": words >= _LONG,
+        "imma": rows >= _ROWS and fits,
+    }
+    clocks = _CLOCKS[min(capability[0], max(_CLOCKS))]
+    costs = {units: n * (1 if units == "imma" else planes_x * planes_w) for units, n in clocks.items() if filled[units]}
+    return min(costs, key=lambda units: (costs[units], units != "imma"))

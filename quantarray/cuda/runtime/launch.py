@@ -37,6 +37,11 @@ def inline(function):
     return cuda.jit(device=True, **options)(function)
 
 
+def together(blocks, threads):
+    """Make kernels so many of whose blocks, of so many threads, have registers enough to share a multiprocessor."""
+    return cuda.jit() if config.ENABLE_CUDASIM else cuda.jit(launch_bounds=(threads, blocks))
+
+
 def run(kernel, grid, block, *args, shared=0, tiled=False):
     """Launch a kernel on arrays of GPU memory, numbers, and named tuples of both; nothing waits for it.
 

@@ -1,4 +1,4 @@
-"""Instructions of binary tensor cores and of asynchronous copies, one PTX instruction a function.
+"""Instructions of tensor cores and of asynchronous copies, one PTX instruction a function.
 
 Numba has no words for them, so each is written out as PTX. The simulator cannot run that: tests put models of what the
 PTX manual says in their places, so kernels must call them through this module.
@@ -11,25 +11,64 @@ from numba.cuda.extending import intrinsic
 
 _BIT32, _VOID = ir.IntType(32), ir.VoidType()
 _SHARED = 3  # the address space
-_MMA = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
 
 
-@intrinsic
-def mma(typing, c0, c1, c2, c3, a0, a1, a2, a3, b0, b1):
-    """Multiply 16 rows by 8 columns by 256 bits: the sums + |row & column|, by all lanes of a warp together.
+def _mma(form):
+    """Make a product of 16 rows by 8 columns by 8 half-words of each, by all lanes of a warp together.
 
     Of lane 4 * g + t, a0 and a2 are half-words t and 4 + t of row g, a1 and a3 of row g + 8; b0 and b1 are half-words t
     and 4 + t of column g; c0 and c1 are the sums of row g with columns 2t and 2t + 1, c2 and c3 of row g + 8.
     """
+    operands = "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13}"
+
+    @intrinsic
+    def mma(typing, c0, c1, c2, c3, a0, a1, a2, a3, b0, b1):
+        def generate(context, builder, signature, args):
+            kind = ir.FunctionType(ir.LiteralStructType([_BIT32] * 4), [_BIT32] * 10)
+            code, places = f"mma.sync.aligned.{form} {operands};", "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3"
+            asm = ir.InlineAsm(kind, code, places, side_effect=True)  # or it might move where some lanes do not come by
+            return _four(builder, builder.call(asm, [*args[4:], *args[:4]]))
+
+        return types.UniTuple(types.int32, 4)(*[types.int32] * 4, *[types.uint32] * 6), generate
+
+    return mma
+
+
+mma = _mma("m16n8k256.row.col.s32.b1.b1.s32.and.popc")  # the sums + |row & column|
+mma_bytes = _mma("m16n8k32.row.col.s32.u8.u8.s32")  # the sums + products of bytes without a sign, modulo 2^32
+
+
+@intrinsic
+def add_bytes(typing, total, four):
+    """Return an int32 plus the four bytes of a uint32, modulo 2^32."""
 
     def generate(context, builder, signature, args):
-        four_words = ir.LiteralStructType([_BIT32] * 4)
-        code = f"{_MMA} {{$0, $1, $2, $3}}, {{$4, $5, $6, $7}}, {{$8, $9}}, {{$10, $11, $12, $13}};"
-        kind, places = ir.FunctionType(four_words, [_BIT32] * 10), "=r,=r,=r,=r,r,r,r,r,r,r,0,1,2,3"
-        asm = ir.InlineAsm(kind, code, places, side_effect=True)  # or it might move to where some lanes do not come by
-        return _four(builder, builder.call(asm, [*args[4:], *args[:4]]))
+        kind = ir.FunctionType(_BIT32, [_BIT32] * 2)
+        return builder.call(ir.InlineAsm(kind, f"dp4a.u32.u32 $0, $1, {0x01010101}, $2;", "=r,r,r"), args[::-1])
 
-    return types.UniTuple(types.int32, 4)(*[types.int32] * 4, *[types.uint32] * 6), generate
+    return types.int32(types.int32, types.uint32), generate
+
+
+@intrinsic
+def merge(typing, mask, one, other):
+    """Return the bits of `one` where a constant mask of 32 bits has ones, in both halves of a word, else of `other`.
+
+    Written out the compiler takes two instructions a half instead of one.
+    """
+    if not isinstance(mask, types.IntegerLiteral):
+        raise RequireLiteralValue(mask)
+    bits = mask.literal_value
+
+    def generate(context, builder, signature, args):
+        halves = []
+        for shift in (0, 32):
+            one, other = (builder.trunc(builder.lshr(word, ir.Constant(word.type, shift)), _BIT32) for word in args[1:])
+            kind = ir.FunctionType(_BIT32, [_BIT32] * 2)
+            asm = ir.InlineAsm(kind, f"lop3.b32 $0, $1, $2, {bits}, 0xE4;", "=r,r,r")
+            halves.append(builder.zext(builder.call(asm, [one, other]), ir.IntType(64)))
+        return builder.or_(halves[0], builder.shl(halves[1], ir.Constant(halves[1].type, 32)))
+
+    return types.uint64(mask, types.uint64, types.uint64), generate
 
 
 @intrinsic
@@ -64,6 +103,17 @@ def read(typing, array, at):
         return builder.load(pointer(context, builder, signature.args[0], *args))
 
     return array.dtype(array, types.int64), generate
+
+
+@intrinsic
+def plus(typing, place, words):
+    """Return a sum that is computed where it is written; the compiler would keep sums in registers for a whole loop."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)] * 2)
+        return builder.call(ir.InlineAsm(kind, "add.s64 $0, $1, $2;", "=l,l,l"), args)
+
+    return types.int64(types.int64, types.int64), generate
 
 
 @intrinsic
@@ -144,6 +194,23 @@ def write_pair(typing, array, at, first, second):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int32, types.int32), generate
+
+
+@intrinsic
+def write_words(typing, array, at, first, second):
+    """Set elements `at` and `at` + 1 of a uint64 array seen flat, aligned to 16 bytes, by one store."""
+
+    def generate(context, builder, signature, args):
+        array, at, first, second = args
+        kind = ir.VectorType(ir.IntType(64), 2)
+        place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), kind.as_pointer())
+        pair = ir.Constant(kind, ir.Undefined)
+        for i, value in enumerate((first, second)):
+            pair = builder.insert_element(pair, value, ir.Constant(_BIT32, i))
+        builder.store(pair, place, align=16)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.uint64, types.uint64), generate
 
 
 def _copy(words, cached):

@@ -95,11 +95,11 @@ def form_of(shape, terms, left, taps, out):
     )  # fmt: skip
 
 
-def run(make, tile, shape, terms, left, right, taps, last, out, shared=0):
+def run(make, tile, shape, terms, left, right, taps, last, out, shared=0, grid=tiles.grid):
     """Launch make(tile, form) on words as `conv` has them."""
-    kernel, grid = make(tile, form_of(shape, terms, left, taps, out)), tiles.grid(shape, tile.pixels, tile.all_blocks)
+    kernel, blocks = make(tile, form_of(shape, terms, left, taps, out)), grid(shape, tile.pixels, tile.all_blocks)
     args = shape, terms, left, right, taps.places, taps.offsets, last, out
-    launch.run(kernel, grid, (LANES, tile.warps), *args, shared=shared, tiled=True)
+    launch.run(kernel, blocks, (LANES, tile.warps), *args, shared=shared, tiled=True)
 
 
 @inline

@@ -1,0 +1,1 @@
+"""Products of bytes that are not packed."""

@@ -73,7 +73,7 @@ def tests_of_popc(seconds):
 
 
 def tests_of_bmma(seconds):
-    return _tests("bmma and not wgmma", "tests/cuda/test_gpu_products.py", seconds)
+    return _tests("(bmma or imma or bytes) and not wgmma", "tests/cuda/test_gpu_products.py", seconds)
 
 
 def tests_of_wgmma(seconds):

@@ -31,3 +31,20 @@ def test_all_units_agree_with_the_cpu(name, units, gpu, monkeypatch):
         p, q = x.to_device("cuda"), w.to_device("cuda")
         np.testing.assert_array_equal(qa.asnumpy(multiply(p, q, **how)), dense)
         assert qa.array_equal(qa.asnumpy(multiply(p, q, requantize=cut, **how)), codes)
+
+
+@GPUS
+@pytest.mark.parametrize("dtype", (np.uint8, np.int8))
+@pytest.mark.parametrize("bits", (1, 4, 8))
+def test_images_of_bytes_agree_with_the_cpu(bits, dtype, gpu):
+    rng = np.random.default_rng(bits)
+    limits, levels = np.iinfo(dtype), range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+    x = rng.integers(limits.min, limits.max, (2, 9, 9, 3), dtype, endpoint=True)
+    w = qa.encode(rng.choice(levels, (40, 7, 7, 3)), levels)
+    how = {"padding": 3, "stride": 2, "pad_value": 1}
+    cut = qa.Thresholds([-4000, 0, 900])
+    dense, codes = qa.conv2d(x, w, **how), qa.conv2d(x, w, requantize=cut, **how)
+    with gpu() as xp:
+        p, q = xp.asarray(x), w.to_device("cuda")
+        np.testing.assert_array_equal(qa.asnumpy(qa.conv2d(p, q, **how)), dense)
+        assert qa.array_equal(qa.asnumpy(qa.conv2d(p, q, requantize=cut, **how)), codes)

@@ -12,7 +12,7 @@ from quantarray.backends.registry import KERNELS
 PAGES = DOCS / "kernels"
 COLUMNS = ["kernel", "what it is", "called by", "file", "oracle test", "micro test", "page", "what it bought"]
 PARTS = ["What it computes", "The exact algebra", "How the kernel does it", "Why not otherwise"]
-CUDA = {"cuda", "bmma", "wgmma"}  # ordered by instruction, not in four parts
+CUDA = {"cuda", "bmma", "wgmma", "imma"}  # ordered by instruction, not in four parts
 LINES = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in (PAGES / "index.md").read_text().splitlines()

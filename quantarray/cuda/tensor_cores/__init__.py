@@ -1,1 +1,1 @@
-"""Integer products on binary tensor cores: bmma and wgmma."""
+"""Integer products on tensor cores: bmma and wgmma of bits, imma of bytes."""

@@ -354,23 +354,47 @@ def test_instructions(target, monkeypatch):
     assert wrong == []
 
 
-def test_operands_of_mma():
+@pytest.mark.parametrize(("name", "form"), [("mma", "m16n8k256"), ("mma_bytes", "m16n8k32")])
+def test_operands_of_mma(name, form):
     """Check that registers of sums, rows and columns reach the instruction in the order of `tensor.mma`'s arguments."""
+    from numba import cuda, types
+
+    from quantarray.cuda.tensor_cores import ptx as tensor
+
+    mma = getattr(tensor, name)
+
+    @cuda.jit
+    def once(out):
+        out[0], out[1], out[2], out[3] = mma(101, 102, 103, 104, 105, 106, 107, 108, 109, 110)
+
+    ptx = assemble(once, (types.int32[::1],), (8, 0)).ptx
+    held = dict(re.findall(r"mov\.[bsu]32\s+(%r\d+), (\d+);", ptx))
+    operands = re.findall(r"%r\d+", re.search(rf"mma\.sync\.aligned\.{form}\.row\.col.*?;", ptx, re.DOTALL)[0])
+    d, constants = operands[:4], [held[register] for register in operands[4:]]
+    assert constants == ["105", "106", "107", "108", "109", "110", "101", "102", "103", "104"]
+    stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
+    assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))
+
+
+def test_operands_of_merge_and_of_sums_of_bytes():
+    """Check the operands of LOP3, whose table 0xE4 takes the first where the third has ones, else the second."""
     from numba import cuda, types
 
     from quantarray.cuda.tensor_cores import ptx as tensor
 
     @cuda.jit
     def once(out):
-        out[0], out[1], out[2], out[3] = tensor.mma(101, 102, 103, 104, 105, 106, 107, 108, 109, 110)
+        out[0] = tensor.merge(0x55555555, np.uint64(101 << 32 | 102), np.uint64(103 << 32 | 104))
+        out[1] = np.uint64(tensor.add_bytes(np.int32(105), np.uint32(106)))
 
-    ptx = assemble(once, (types.int32[::1],), (8, 0)).ptx
+    ptx = assemble(once, (types.uint64[::1],), (8, 0)).ptx
     held = dict(re.findall(r"mov\.[bsu]32\s+(%r\d+), (\d+);", ptx))
-    operands = re.findall(r"%r\d+", re.search(r"mma\.sync\.aligned\.m16n8k256\.row\.col.*?;", ptx, re.DOTALL)[0])
-    d, constants = operands[:4], [held[register] for register in operands[4:]]
-    assert constants == ["105", "106", "107", "108", "109", "110", "101", "102", "103", "104"]
-    stored = re.findall(r"st\.global\.[bsu]32\s+\[%rd\d+(?:\+(\d+))?\], (%r\d+);", ptx)
-    assert {int(at or 0) // 4: register for at, register in stored} == dict(enumerate(d))
+    merged = re.findall(rf"lop3\.b32 %r\d+, (%r\d+), (%r\d+), {0x55555555}, 0xE4;", ptx)
+    assert [[held[register] for register in pair] for pair in merged] == [["102", "104"], ["101", "103"]]
+    four, total = re.search(rf"dp4a\.u32\.u32 %r\d+, (%r\d+), {0x01010101}, (%r\d+);", ptx).groups()
+    assert (held[four], held[total]) == ("106", "105")
+    truth = [(0xE4 >> i) & 1 for i in range(8)]
+    assert truth == [(i >> 2 if i & 1 else i >> 1) & 1 for i in range(8)]
 
 
 def test_operands_of_wgmma():

@@ -83,11 +83,11 @@ def _move_bits(weights, bits, out):
     rows, words = out.shape[1] * out.shape[2], out.shape[2]
     while row < out.shape[0] * rows and lane < LANES:
         plane, block, word = row // rows, row // words % out.shape[1], row % words
-        made = np.uint64(0)
+        word_bits = np.uint64(0)
         for i in range(_BITS):
             of = bits[word * _BITS + i]
             if of != _NONE:
                 bit = (weights[plane, block, of // _BITS, lane] >> np.uint64(of % _BITS)) & np.uint64(1)
-                made |= bit << np.uint64(i)
-        out[plane, block, word, lane] = made
+                word_bits |= bit << np.uint64(i)
+        out[plane, block, word, lane] = word_bits
         row += cuda.gridDim.y * cuda.blockDim.y

@@ -82,7 +82,7 @@ def _code_writer(planes):
 
 
 class Packed(NamedTuple):
-    """Pixels that are packed. A thread expands a word of each plane for a row, or for `turns` rows."""
+    """Take pixels that are packed. A thread expands a word of each plane, for one row or for several."""
 
     planes: int
 
@@ -128,7 +128,7 @@ class Packed(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """Pixels that are bytes. Of a window's bytes in fours, offsets has the first one's place, then masks by class."""
+    """Take pixels that are bytes: a window's, in fours. Offsets has the place of each first one, then masks by class."""
 
     flip: int  # 128 where bytes have a sign: their codes are 128 more
     skew: int  # bytes from a multiple of 4 to where the array begins

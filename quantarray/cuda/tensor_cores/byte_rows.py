@@ -128,7 +128,7 @@ class Packed(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """Take pixels that are bytes: a window's, in fours. Offsets has the place of each first one, then masks by class."""
+    """Take pixels that are bytes: a window's, in fours. Offsets has each first one's place, then masks by class."""
 
     flip: int  # 128 where bytes have a sign: their codes are 128 more
     skew: int  # bytes from a multiple of 4 to where the array begins

@@ -17,7 +17,7 @@ from strategies import PRODUCTS, products_by
 
 import quantarray as qa
 from quantarray.backends.registry import kernel
-from quantarray.ops.products import calls, depthwise_taps, epilogue, pooling, select
+from quantarray.ops.products import bit_sliced, calls, depthwise_taps, epilogue, pooling, select
 from quantarray.ops.products.lanes import GroupLanes
 
 pytestmark = [
@@ -102,9 +102,15 @@ def public(name, function):
         def twin(device, asked):
             return kernel("cuda" if asked == name else device, asked)
 
-        none = [patch.object(module, "has_kernel", lambda device, name: False) for module in (depthwise_taps, select)]
+        none = [
+            patch.object(module, "has_kernel", lambda device, name: False)
+            for module in (bit_sliced, depthwise_taps, select)
+        ]
         chosen = products_by(name) if name in PRODUCTS else nullcontext()
-        with patch.object(calls, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1], chosen:
+        with (
+            patch.object(calls, "kernel", twin), patch.object(pooling, "kernel", twin), none[0], none[1], none[2],
+            chosen,
+        ):  # fmt: skip
             function()
 
     return run
@@ -162,11 +168,21 @@ IMMA_CODES = IMMA | {"needs": (*IMMA["needs"], "SHFL")}
 WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "SHFL")}
 
 
-def depthwise(scale=None, requantize=None):
-    x, w = qa.encode(np.ones((1, 3, 3, 64), int), range(4)), qa.encode(np.ones((64, 3, 3, 1), int), (-1, 1), axis=0)
+def depthwise(scale=None, requantize=None, levels=range(4), capability=(7, 0)):
+    x, w = qa.encode(np.ones((1, 3, 3, 64), int), levels), qa.encode(np.ones((64, 3, 3, 1), int), (-1, 1), axis=0)
     if scale is not None:
         w = w * np.float32(scale) + np.float32(0.25)  # an offset of w keeps thresholds of floats
-    return public("depthwise", lambda: qa.conv2d(x, w, padding=1, groups=64, requantize=requantize))
+    run = public("depthwise", lambda: qa.conv2d(x, w, padding=1, groups=64, requantize=requantize))
+
+    def on_gpu():
+        with patch("quantarray.cuda.runtime.launch.capability", lambda: capability):
+            run()
+
+    return on_gpu
+
+
+by_bytes = partial(depthwise, capability=(8, 0))
+BY_BYTES = {"needs": ("IMMA", "LDSM"), "shared": 65536, "targets": (*TARGETS, (9, 0, "a"))}
 
 
 def max_pool(bits, places=False):
@@ -259,6 +275,14 @@ CASES = [
     Case("depthwise to codes", depthwise(requantize=qa.Thresholds([0, 5, 9])), 80, ("VOTE",), ("DSETP", "DADD")),
     Case("depthwise to float32", depthwise(0.5), 128, ("DMUL", "DADD"), floats=True),
     Case("depthwise to codes of floats", depthwise(0.5, qa.Thresholds([0.5])), 128, ("DMUL", "DADD", "VOTE")),
+    Case("depthwise of 1 bit to int32 by bytes", by_bytes(levels=(-1, 1)), 128, lacks=("DADD",), **BY_BYTES),
+    Case("depthwise of 4 bits to int32 by bytes", by_bytes(levels=range(16)), 128, lacks=("DADD",), **BY_BYTES),
+    Case("depthwise of 1 bit to 1 bit by bytes", by_bytes(requantize=qa.Thresholds([0]), levels=(-1, 1)), 128,
+         lacks=("DADD",), **BY_BYTES),
+    Case("depthwise of 4 bits to 4 bits by bytes", by_bytes(requantize=qa.Thresholds(range(15)), levels=range(16)),
+         128, lacks=("DADD",), **BY_BYTES),
+    Case("depthwise to float32 by bytes", by_bytes(0.5), 208, floats=True, **BY_BYTES),
+    Case("depthwise to codes of floats by bytes", by_bytes(0.5, qa.Thresholds([0.5])), 208, **BY_BYTES),
     Case("max_pool of 1 bit", max_pool(1), 48, ("LOP3",)),
     Case("max_pool of 8 bits", max_pool(8), 96, ("LOP3",)),
     Case("max_pool of 1 bit with places", max_pool(1, places=True), 56, ("LOP3",)),
@@ -354,7 +378,9 @@ def test_instructions(target, monkeypatch):
     assert wrong == []
 
 
-@pytest.mark.parametrize(("name", "form"), [("mma", "m16n8k256"), ("mma_bytes", "m16n8k32")])
+@pytest.mark.parametrize(
+    ("name", "form"), [("mma", "m16n8k256"), ("mma_bytes", "m16n8k32"), ("mma_signed", "m16n8k32")]
+)
 def test_operands_of_mma(name, form):
     """Check that registers of sums, rows and columns reach the instruction in the order of `tensor.mma`'s arguments."""
     from numba import cuda, types

@@ -207,6 +207,7 @@ def install():
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
     libdevice.dmul_rn, libdevice.dadd_rn, libdevice.byte_perm = np.multiply, np.add, _byte_perm
     libdevice.floor, libdevice.ceil = np.floor, np.ceil
+    libdevice.float_as_int = lambda x: np.float32(x).view(np.int32)
 
 
 def _byte_perm(x, y, selector):

@@ -5,6 +5,8 @@ when they are waited for, and what they will overwrite is spoilt when they begin
 GPU.
 """
 
+from functools import partial
+
 import numpy as np
 
 M, N, K = 16, 8, 256
@@ -40,8 +42,8 @@ def mma_and_popc(a, b, c):
     return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
 
 
-def mma_u8(a, b, c):
-    """Compute D = A B + C of a warp in the bytes of the same registers, modulo 2^32."""
+def mma_u8(a, b, c, right_type=np.uint8):
+    """Compute D = A B + C of a warp in the bytes of the same registers, modulo 2^32; those of B may have a sign."""
     left, right, sums = np.zeros((M, 32), np.int64), np.zeros((32, N), np.int64), np.zeros((M, N), np.int64)
     lane, i = np.arange(32)[:, None], np.arange(4)
     group, k = lane >> 2, lane % 4 * 4 + i
@@ -50,7 +52,7 @@ def mma_u8(a, b, c):
         left[group + (8 if register % 2 else 0), k + (16 if register >= 2 else 0)] = codes
         sums[_of_c(register)] = c[:, register, None]
     for register in range(2):
-        right[k + 16 * register, group] = np.ascontiguousarray(b[:, register, None]).view(np.uint8)
+        right[k + 16 * register, group] = np.ascontiguousarray(b[:, register, None]).view(right_type)
     sums += left @ right
     return np.concatenate([sums[_of_c(register)] for register in range(4)], axis=1).astype(np.int32)
 
@@ -68,8 +70,8 @@ class Models:
     """A model of the functions of `tensor`, for threads that are `current()` and exchange values in their warp."""
 
     NAMES = (
-        "mma", "mma_bytes", "add_bytes", "merge", "plus", "load_matrix", "address", "read", "read_half", "read_bytes4",
-        "read_bytes16", "read_pair", "write", "write_pair", "write_words", "copy_word", "copy_pair", "commit", "wait",
+        "mma", "mma_bytes", "mma_signed", "add_bytes", "merge", "plus", "load_matrix", "load_rows", "address", "read", "read_half", "read_bytes4",
+        "read_bytes16", "read_pair", "write", "write_pair", "write_words", "write_four", "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 
     def __init__(self, current, exchange):
@@ -83,6 +85,10 @@ class Models:
     def mma_bytes(self, *registers):
         lane, shown = self.exchange(registers)
         return tuple(shown.once(_multiply(mma_u8))[lane])
+
+    def mma_signed(self, *registers):
+        lane, shown = self.exchange(registers)
+        return tuple(shown.once(_multiply(partial(mma_u8, right_type=np.int8)))[lane])
 
     @staticmethod
     def add_bytes(total, four):
@@ -103,6 +109,12 @@ class Models:
         lane, shown = self.exchange(at)
         for m in range(0, 32, 8):
             assert len({row // 2 % 8 for row in shown[m : m + 8]}) == 8, "rows that meet in a bank"
+        return self._loaded(array, lane, shown)
+
+    def load_rows(self, array, at):
+        return self._loaded(array, *self.exchange(at))
+
+    def _loaded(self, array, lane, shown):
         rows = [self._words(array, 2, shown[8 * m + lane // 4]).view(np.uint32) for m in range(4)]
         return tuple(row[lane % 4] for row in rows)
 
@@ -138,7 +150,7 @@ class Models:
     def _bytes(array, at, count):
         """Load words that have at least one byte of the array; bytes outside of it are undefined, here 0xFF."""
         assert array.dtype == np.uint8 and -count < at < array.size, "words without a byte of the array"
-        assert (array.ctypes.data + at) % count == 0, "words that are not aligned"
+        assert (array.ctypes.data + int(at)) % count == 0, "words that are not aligned"
         inside = np.arange(max(at, 0), min(at + count, array.size))
         loaded = np.full(count, 0xFF, np.uint8)
         loaded[inside - at] = array.reshape(-1)[inside]
@@ -157,7 +169,7 @@ class Models:
 
     @staticmethod
     def write(array, at, value):
-        assert 0 <= at < array.size and array.dtype == np.int32
+        assert 0 <= at < array.size
         array.reshape(-1)[at] = value
 
     def write_pair(self, array, at, *values):
@@ -165,6 +177,13 @@ class Models:
 
     def write_words(self, array, at, *values):
         self._words(array, 2, at)[:] = values
+
+    @staticmethod
+    def write_four(array, at, *values):
+        view = array.reshape(-1)[at : at + 16 // array.itemsize]
+        assert at >= 0 and view.nbytes == 16, "16 bytes that are not there"
+        assert view.ctypes.data % 16 == 0, "16 bytes that are not aligned"
+        view.view(np.uint32)[:] = np.array(values).astype(np.uint32)
 
     def copy_word(self, into, at, source, start, inside):
         self._copy(1, into, at, source, start, inside)

@@ -1,6 +1,8 @@
 """Depthwise convolution, one input channel an output channel; average pooling is one with weights of 1.
 
-A warp's lanes are 32 output channels of a pixel: whatever the multiplier, their codes are half a word of the result.
+This kernel takes what products of bytes on tensor cores (`tensor_cores.py`) do not: sums that pass 32 bits, windows
+that span more pixels than shared memory holds, and GPUs without the instruction. A warp's lanes are 32 output channels
+of a pixel: whatever the multiplier, their codes are half a word of the result.
 """
 
 from functools import cache
@@ -14,9 +16,10 @@ from ..epilogue.finish import changes, code_of
 from ..popcount import tiles
 from ..popcount.conv_real import plus
 from ..popcount.tiles import OUTSIDE
-from ..runtime import launch
+from ..runtime import isa, launch
 from ..runtime.launch import LANES, inline
 from ..runtime.warp import place_of_lane, put_code
+from . import tensor_cores
 
 
 class Weights(NamedTuple):
@@ -56,6 +59,10 @@ class Shape(NamedTuple):
 def depthwise(x, fixed, divisor, out):
     w, plan, finish = fixed[:3]
     if not out.size:
+        return
+    tile = tensor_cores.tile_for(x, w, plan, finish, out) if isa.multiplies_windows(launch.capability()) else None
+    if tile:
+        tensor_cores.run(tile, x, w, plan, finish, divisor, out)
         return
     taps, codes, real = tiles.taps(plan), out.dtype == np.uint64, finish.thresholds.dtype == np.float64
     inner = taps.offsets.shape[1] // w.group_words

@@ -108,3 +108,8 @@ def units(capability: tuple[int, int], rows: int, words: int, planes_x: int = 1,
     clocks = _CLOCKS[min(capability[0], max(_CLOCKS))]
     costs = {units: n * (1 if units == "imma" else planes_x * planes_w) for units, n in clocks.items() if filled[units]}
     return min(costs, key=lambda units: (costs[units], units != "imma"))
+
+
+def multiplies_windows(capability: tuple[int, int]) -> bool:
+    """True if depthwise products run on tensor cores, which multiply bytes; unless popc is asked for."""
+    return _has_imma(capability) and asked() != "popc"

@@ -36,6 +36,7 @@ def _mma(form):
 
 mma = _mma("m16n8k256.row.col.s32.b1.b1.s32.and.popc")  # the sums + |row & column|
 mma_bytes = _mma("m16n8k32.row.col.s32.u8.u8.s32")  # the sums + products of bytes without a sign, modulo 2^32
+mma_signed = _mma("m16n8k32.row.col.s32.u8.s8.s32")  # the same, of bytes by bytes with a sign
 
 
 @intrinsic
@@ -86,6 +87,9 @@ def load_matrix(typing, array, at):
         return _four(builder, builder.call(asm, [place]))
 
     return types.UniTuple(types.uint32, 4)(array, types.int64), generate
+
+
+load_rows = load_matrix  # of rows wherever they are, which may meet in banks
 
 
 def _four(builder, four):
@@ -170,14 +174,14 @@ def read_pair(typing, array, at):
 
 @intrinsic
 def write(typing, array, at, value):
-    """Set one element of an int32 array seen flat."""
+    """Set one element of an array seen flat."""
 
     def generate(context, builder, signature, args):
         array, at, value = args
         builder.store(value, pointer(context, builder, signature.args[0], array, at))
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, types.int32), generate
+    return types.void(array, types.int64, array.dtype), generate
 
 
 @intrinsic
@@ -211,6 +215,100 @@ def write_words(typing, array, at, first, second):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.uint64, types.uint64), generate
+
+
+def _copy(words, cached):
+    """Make cp.async of so many words; `ca`, the only form for less than 16 bytes, keeps them in L1 too.
+
+    copy(into, at, source, start, inside) begins to copy from `start` of global memory to element `at` of shared memory,
+    both seen flat. Where it is not inside, zeros are written and nothing is read.
+    """
+
+    @intrinsic
+    def copy(typing, into, at, source, start, inside):
+        def generate(context, builder, signature, args):
+            into, at, source, start, inside = args
+            to = shared_address(context, builder, signature.args[0], into, at)
+            of = pointer(context, builder, signature.args[2], source, start)
+            size = builder.select(inside, ir.Constant(_BIT32, 8 * words), ir.Constant(_BIT32, 0))
+            code = f"cp.async.{cached}.shared.global [$0], [$1], {8 * words}, $2;"
+            kind = ir.FunctionType(_VOID, [_BIT32, of.type, _BIT32])
+            builder.call(ir.InlineAsm(kind, code, "r,l,r,~{memory}", side_effect=True), [to, of, size])
+            return context.get_dummy_value()
+
+        return types.void(into, types.int64, source, types.int64, types.boolean), generate
+
+    return copy
+
+
+copy_word, copy_pair = _copy(1, "ca"), _copy(2, "cg")
+
+
+def pointer(context, builder, kind, array, at):
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.gep(data, [at])
+
+
+@intrinsic
+def address(typing, array, at):
+    """Return the place of element `at` of an array within shared memory, in bytes."""
+
+    def generate(context, builder, signature, args):
+        return builder.zext(shared_address(context, builder, signature.args[0], *args), ir.IntType(64))
+
+    return types.int64(array, types.int64), generate
+
+
+def shared_address(context, builder, kind, array, at):
+    place = pointer(context, builder, kind, array, at)
+    return builder.ptrtoint(builder.addrspacecast(place, ir.PointerType(ir.IntType(64), _SHARED)), _BIT32)
+
+
+@intrinsic
+def commit(typing):
+    """Close the group of copies started since the last commit; it may be empty."""
+
+    def generate(context, builder, signature, args):
+        plain(builder, "cp.async.commit_group;")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def wait(typing, groups):
+    """Wait until all but the latest `groups` groups of this thread have arrived; a barrier waits for other threads."""
+    if not isinstance(groups, types.IntegerLiteral):
+        raise RequireLiteralValue(groups)  # Numba then names the number
+    count = groups.literal_value
+
+    def generate(context, builder, signature, args):
+        plain(builder, f"cp.async.wait_group {count};")
+        return context.get_dummy_value()
+
+    return types.void(groups), generate
+
+
+def plain(builder, code):
+    """Emit an instruction without operands; no memory access moves across it."""
+    builder.call(ir.InlineAsm(ir.FunctionType(_VOID, []), code, "~{memory}", side_effect=True), [])
+
+
+@intrinsic
+def write_four(typing, array, at, first, second, third, fourth):
+    """Set 16 bytes from element `at` of an array seen flat, aligned to 16 bytes, to four 32-bit numbers."""
+    kind = ir.VectorType(_BIT32, 4)
+
+    def generate(context, builder, signature, args):
+        array, at, *values = args
+        place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), kind.as_pointer())
+        four = ir.Constant(kind, ir.Undefined)
+        for i, value in enumerate(values):
+            four = builder.insert_element(four, value, ir.Constant(_BIT32, i))
+        builder.store(four, place, align=16)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, first, second, third, fourth), generate
 
 
 def _copy(words, cached):

@@ -15,16 +15,18 @@ pytest.importorskip("numba_cuda")
 import fake_cupy
 from device_calls import STAY, operands
 
+import quantarray as qa
 
-@pytest.fixture
-def launches(monkeypatch):
-    """List the arguments of each launch of a twin; device arrays are the stand-in's, all of zeros."""
+
+@pytest.fixture(params=[(7, 0), (8, 0)], ids=["sm_70", "sm_80"])
+def launches(request, monkeypatch):
+    """List kernels and arguments of each launch of a twin; device arrays are the stand-in's, all of zeros."""
     from quantarray.cuda.runtime import driver, launch
 
     listed = []
 
     def run(kernel, grid, block, *args, shared=0, tiled=False):
-        listed.append(args)
+        listed.append((kernel.py_func.__name__, *args))
         for a in args:
             _check(a)
 
@@ -36,6 +38,7 @@ def launches(monkeypatch):
             assert isinstance(a, fake_cupy.ndarray), f"a launch got {type(a).__name__} {a.dtype} {a.shape}"
 
     monkeypatch.setattr(launch, "run", run)
+    monkeypatch.setattr(launch, "capability", lambda: request.param)
     monkeypatch.setattr(launch, "array", lambda a: a)
     monkeypatch.setattr(launch, "address", lambda a: a.held.ctypes.data)
     monkeypatch.setattr(launch, "_move", lambda a: fake_cupy.ndarray(a.copy()))
@@ -49,6 +52,31 @@ def launches(monkeypatch):
 def test_no_host_array_reaches_a_launch(name, launches):
     with fake_cupy.arrays():
         STAY[name](*(q.to_device("cuda") for q in operands()))
+
+
+def test_launches_and_memory_of_a_search(launches):
+    """On tensor cores: queries laid out, bounds, products, order; for candidates there is a fixed room."""
+    from quantarray.cuda.runtime import launch
+
+    if launch.capability() < (8, 0):
+        pytest.skip("has no tensor cores for bits")
+    with fake_cupy.arrays():
+        codes = qa.from_codes(np.zeros((3000, 130), np.uint8), qa.uint1).to_device("cuda")
+        for asked, room in ((1, 1 << 14), (3000, (1 << 23) // 3000)):
+            del launches[:]
+            qa.top_k(codes[:asked], codes, 10)
+            assert [name for name, *_ in launches] == ["_lay_out", "_count", "bmma_tile", "_settle"]
+            assert launches[2][-1].shape == (asked, room)
+
+
+@pytest.mark.parametrize("name", ["depthwise", "avg_pool2d"])
+def test_launches_of_depthwise_products(name, launches):
+    from quantarray.cuda.runtime import launch
+
+    with fake_cupy.arrays():
+        STAY[name](*(q.to_device("cuda") for q in operands()))
+    kernel = "depthwise_tile" if launch.capability() >= (8, 0) else "lane_a_channel"
+    assert [name for name, *_ in launches if name not in ("pack_codes", "repack")][-1] == kernel
 
 
 def test_parameters_of_a_launch():

@@ -185,6 +185,16 @@ by_bytes = partial(depthwise, capability=(8, 0))
 BY_BYTES = {"needs": ("IMMA", "LDSM"), "shared": 65536, "targets": (*TARGETS, (9, 0, "a"))}
 
 
+def search(capability, length, asked=9, rows=50):
+    """Return a call of `nearest` on tensor cores."""
+
+    def run():
+        with patch("quantarray.cuda.runtime.launch.capability", lambda: capability):
+            call("nearest", words(rows, length), words(asked, length), np.zeros((2, asked, 5), int))()
+
+    return run
+
+
 def max_pool(bits, places=False):
     x = qa.from_codes(np.ones((1, 4, 4, 64), int), getattr(qa, f"uint{bits}"))
     return public("max_pool", lambda: qa.max_pool2d(x, 2, return_indices=places))
@@ -297,6 +307,10 @@ CASES = [
          56, ("VOTE",)),
     Case("nearest", call("nearest", words(50, 3), words(9, 3), np.zeros((2, 9, 5), int)), 64,
          ("POPC", "ATOMS", "ATOMG"), ("DSETP",), 1024),
+    Case("nearest by bmma", search((8, 0), 16, 64, 1 << 14), 168, ("BMMA", "LDSM", "ATOMG", "ATOMS"), ("DSETP", "IMMA"), 44800,
+         targets=((8, 0), (9, 0, "a"))),
+    Case("nearest by wgmma", search((9, 0), 64), 168, ("BGMMA", "ATOMG", "ATOMS"), ("DSETP", "BMMA"), 200320,
+         targets=((9, 0, "a"),)),
     Case("encode_grouped float32", encode_grouped(np.float32), 64, ("VOTE", "DADD")),
     Case("encode_grouped float64", encode_grouped(np.float64), 64, ("VOTE", "DADD")),
     Case("encode_groups float32", encode_groups(np.float32), 64, ("VOTE", "SHFL", "DADD"), floats=True),

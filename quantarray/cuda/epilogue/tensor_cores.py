@@ -21,10 +21,10 @@ _COLUMNS = LANES // CHANNELS  # of instructions in a block
 
 
 @cache
-def finisher(tile, along, planes, paired, part=0):
+def finisher(tile, form, part=0):
     """Build the epilogue of a warp's sums from part `part` on; a part is one side of a row of instructions by 4 blocks.
 
-    It stores `planes` planes of codes, or for 0 integers, in pairs where `paired`. Each part is a function that calls
+    It stores what a `stages.Form` says: planes of codes, integers, or what is near. Each part is a function that calls
     the next one: registers have no indices that vary, and the compiler would keep a loop over all this code.
     """
     chunks = -(-tile.blocks // BLOCKS)
@@ -34,9 +34,12 @@ def finisher(tile, along, planes, paired, part=0):
     rows, across, size, of_warp = tile.rows, tile.across, tile.pixels, tile.blocks
     blocks = min(of_warp - skip, BLOCKS)
     columns = blocks * _COLUMNS
-    evaluate = _evaluator(along, r, side, skip * _COLUMNS, columns)
-    store = _code_storer(blocks, planes) if planes else _value_storer(blocks, paired)
-    finish_rest = finisher(tile, along, planes, paired, part + 1)
+    evaluate = _evaluator(form.along, r, side, skip * _COLUMNS, columns)
+    if form.near:
+        store = _near_storer(blocks)
+    else:
+        store = _code_storer(blocks, form.planes) if form.planes else _value_storer(blocks, form.paired)
+    finish_rest = finisher(tile, form, part + 1)
 
     @inline
     def finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out):
@@ -100,6 +103,34 @@ def _value_storer(blocks, paired):
                     for e in range(2):
                         if n * CHANNELS + e < left:
                             ptx.write(out, at + n * CHANNELS + e, values[n, e])
+
+    return store
+
+
+@cache
+def _near_storer(blocks):
+    columns = blocks * _COLUMNS
+
+    @inline
+    def store(shape, last, group, block, end, inside, values, out, row):
+        """Append row and value, as one number, to out int64[channels room] where it is at most the channel's bound.
+
+        All that are near are counted, and those for which there is room are stored.
+        """
+        first, beyond = block * LANES + 2 * place_in_fragment()[1], np.int32(1)
+        for n in range(columns):
+            bounds = ptx.read_pair(last.bounds, lane_of(block, end, n))
+            for e in range(2):
+                beyond = min(beyond, np.int32(values[n, e] - bounds[e]))
+        if inside and beyond <= 0:  # few rows are near a query
+            for n in range(columns):
+                bounds = ptx.read_pair(last.bounds, lane_of(block, end, n))
+                for e in range(2):
+                    channel = first + n * CHANNELS + e
+                    if values[n, e] <= bounds[e] and channel < shape.group_lanes:
+                        at = cuda.atomic.add(last.counts, channel, 1)
+                        if at < out.shape[1]:
+                            out[channel, at] = (np.int64(values[n, e]) << last.row_bits) | row
 
     return store
 

@@ -44,7 +44,7 @@ def _kernel(tile, form):
     locate, seek, seek_weights = tiles.locator(size), seeker(tile, WORDS, form.words, form.dense), weight_seeker(tile)
     copy, copy_weights = copier(tile, WORDS, form.words, form.dense, swizzled), weight_copier(tile)
     multiply, clear, double = multiplier(tile, form.along), clearer(tile), doubler(tile)
-    finish = finisher(tile, form.along, form.planes, form.paired)
+    finish = finisher(tile, form)
 
     @cuda.jit
     def bmma_tile(shape, terms, left, right, places, offsets, last, out):

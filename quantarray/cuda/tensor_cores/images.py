@@ -18,11 +18,17 @@ def image(weights):
 
 
 def _image(weights):
+    out = lay_stages(weights)
+    launch.wait()
+    return out
+
+
+def lay_stages(weights):
+    """Make the image of weights that no later call has, and for which nothing waits."""
     planes, blocks, length, _ = weights.shape
     out = launch.scratch((planes, max(1, -(-length // DEPTH)), blocks * LANES, DEPTH), np.uint64)
     grid, block = launch.rows_by_items(out.shape[0] * out.shape[1], out.shape[2] * DEPTH)
     launch.run(_lay_stages, grid, block, weights, out)
-    launch.wait()
     return out
 
 

@@ -82,16 +82,18 @@ class Form(NamedTuple):
     along: bool  # the pixels' own bits count
     planes: int  # of codes, 0 for integers
     paired: bool  # integers are stored in pairs, all of which begin at 8 bytes
+    near: bool  # only rows near a channel are stored
 
 
 def form_of(shape, terms, left, taps, out):
-    """Return the form of a product of `conv`'s words; out uint32 [planes rows halves] or int32 [rows channels]."""
+    """Return the form of a product of `conv`'s words; out uint32 [planes rows halves], int32 [rows channels], or int64
+    [channels room] for what is near."""
     evenly = taps.paired and shape.image_words % 2 == shape.group_words % 2 == 0 and launch.address(left) % 16 == 0
-    planes = out.shape[0] if out.dtype == np.uint32 else 0
-    paired = not planes and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
+    planes, near = out.shape[0] if out.dtype == np.uint32 else 0, out.dtype == np.int64
+    paired = not planes and not near and out.shape[1] % 2 == 0 and (shape.groups == 1 or shape.group_lanes % 2 == 0)
     return Form(
         2 if evenly else 1, taps.dense, terms.planes_x == terms.planes_w == 1, terms.along != 0, planes,
-        paired and launch.address(out) % 8 == 0,
+        paired and launch.address(out) % 8 == 0, near,
     )  # fmt: skip
 
 

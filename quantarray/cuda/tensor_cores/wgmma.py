@@ -31,9 +31,9 @@ def tile_for(shape, words):
     return stages.choose(TILES, shape, words)
 
 
-def run(shape, terms, left, right, *args):
+def run(shape, terms, left, right, *args, images=image):
     tile = tile_for(shape, right.shape[2])
-    stages.run(_kernel, tile, shape, terms, left, image(right), *args, shared=shared_bytes(tile))
+    stages.run(_kernel, tile, shape, terms, left, images(right), *args, shared=shared_bytes(tile))
 
 
 def shared_bytes(tile):
@@ -106,7 +106,7 @@ def _kernel(tile, form):
     pending, along, turns = ahead - 1, form.along, windows.copies(tile, DEPTH, form.words)
     fence_sums, collect = warpgroup.fence_sums(CHANNELS * wide), warpgroup.collect(CHANNELS * wide)
     locate, multiply, clear, double = tiles.locator(size), multiplier(tile), clearer(tile), doubler(tile)
-    (begin, fetch), finish = _fetcher(tile, form), finisher(tile, along, form.planes, form.paired)
+    (begin, fetch), finish = _fetcher(tile, form), finisher(tile, form)
 
     @cuda.jit
     def wgmma_tile(shape, terms, left, right, places, offsets, last, out):

@@ -195,6 +195,16 @@ def search(capability, length, asked=9, rows=50):
     return run
 
 
+def sliced(threshold=0):
+    x, w = qa.encode(np.ones((1, 3, 3, 64), int), (-1, 1)), qa.encode(np.ones((64, 3, 3, 1), int), (-1, 1), axis=0)
+
+    def run():
+        with patch.object(bit_sliced, "kernel", lambda device, name: kernel("cuda", name)):
+            qa.conv2d(x, w.copy(), padding=1, groups=64, requantize=qa.Thresholds([threshold]))
+
+    return run
+
+
 def max_pool(bits, places=False):
     x = qa.from_codes(np.ones((1, 4, 4, 64), int), getattr(qa, f"uint{bits}"))
     return public("max_pool", lambda: qa.max_pool2d(x, 2, return_indices=places))
@@ -293,6 +303,8 @@ CASES = [
          128, lacks=("DADD",), **BY_BYTES),
     Case("depthwise to float32 by bytes", by_bytes(0.5), 208, floats=True, **BY_BYTES),
     Case("depthwise to codes of floats by bytes", by_bytes(0.5, qa.Thresholds([0.5])), 208, **BY_BYTES),
+    Case("sliced, 4 planes", sliced(), 64, ("LOP3",), ("POPC",)),
+    Case("turn", call("turn", words(2, 3), 4, words(2, 4, 3)), 40, ("SHF",)),
     Case("max_pool of 1 bit", max_pool(1), 48, ("LOP3",)),
     Case("max_pool of 8 bits", max_pool(8), 96, ("LOP3",)),
     Case("max_pool of 1 bit with places", max_pool(1, places=True), 56, ("LOP3",)),
@@ -307,8 +319,8 @@ CASES = [
          56, ("VOTE",)),
     Case("nearest", call("nearest", words(50, 3), words(9, 3), np.zeros((2, 9, 5), int)), 64,
          ("POPC", "ATOMS", "ATOMG"), ("DSETP",), 1024),
-    Case("nearest by bmma", search((8, 0), 16, 64, 1 << 14), 168, ("BMMA", "LDSM", "ATOMG", "ATOMS"), ("DSETP", "IMMA"), 44800,
-         targets=((8, 0), (9, 0, "a"))),
+    Case("nearest by bmma", search((8, 0), 16, 64, 1 << 14), 168, ("BMMA", "LDSM", "ATOMG", "ATOMS"),
+         ("DSETP", "IMMA"), 44800, targets=((8, 0), (9, 0, "a"))),
     Case("nearest by wgmma", search((9, 0), 64), 168, ("BGMMA", "ATOMG", "ATOMS"), ("DSETP", "BMMA"), 200320,
          targets=((9, 0, "a"),)),
     Case("encode_grouped float32", encode_grouped(np.float32), 64, ("VOTE", "DADD")),

@@ -53,8 +53,6 @@ def test_twins_have_the_arguments_of_their_stubs():
         "put_channels_last",
         "range_constants",
         "rescale",
-        "sliced",
-        "turn",
         "unroll",
         "winograd",
     }

@@ -1,5 +1,7 @@
 """CUDA twins of what moves, looks up and pools codes, bit for bit what the CPU's kernels make."""
 
+from unittest.mock import patch
+
 import naive
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from strategies import laws
 
 import quantarray as qa
 from quantarray.core.format import tail_mask, word_count
+from quantarray.cuda.depthwise import bit_sliced
 from quantarray.cuda.runtime import launch
 
 LENGTHS = (1, 31, 32, 33, 64, 65, 129)
@@ -192,3 +195,29 @@ def test_avg_pool_counts_padding():
     with twins():
         got = qa.avg_pool3d(qa.encode(values, (-1, 1)), (2, 2, 3), count_include_pad=True, **geometry)
     assert_bits(got, (total / counted[..., None]).astype(np.float32))
+
+
+@pytest.mark.parametrize("field", [1, 2, 8, 32])
+def test_turn(field):
+    x = np.random.default_rng(field).integers(0, 1 << 64, (3, 5), np.uint64)
+    equal("turn", x, field, out=np.zeros((3, field, 5), np.uint64))
+
+
+@pytest.mark.parametrize("channels, per_group, size", [(70, 1, 1), (130, 1, 3), (130, 1, 6), (64, 4, 2), (96, 8, 3)])
+@pytest.mark.parametrize("signs", [(-1, 1), (0, 1)])
+def test_bits_in_groups_of_few_channels(channels, per_group, size, signs):
+    """Counters of 4, 6 and 8 planes; thresholds that rise and fall; x with a step of 2 and of 1."""
+    rng = np.random.default_rng(channels)
+    x = qa.encode(rng.choice(signs, (2, 3, 4, channels)), signs)
+    w = rng.choice((-1, 1), (channels, size, size, per_group))
+    law = qa.Thresholds(rng.integers(-2, 3, (channels, 1)), greater=rng.integers(0, 2, channels).astype(bool))
+
+    def run():
+        packed = qa.encode(w, (-1, 1), axis=0 if per_group == 1 else -1)
+        groups = channels // per_group
+        return qa.conv2d(x, packed, padding=size // 2, groups=groups, requantize=law).words
+
+    on_cpu = run()
+    with twins(), patch.object(bit_sliced, "sliced", wraps=bit_sliced.sliced) as ran:
+        np.testing.assert_array_equal(run(), on_cpu)
+    assert ran.call_count

@@ -70,8 +70,8 @@ class Models:
     """A model of the functions of `tensor`, for threads that are `current()` and exchange values in their warp."""
 
     NAMES = (
-        "mma", "mma_bytes", "mma_signed", "add_bytes", "merge", "plus", "load_matrix", "load_rows", "address",
-        "read", "read_half", "read_bytes4", "read_bytes16", "read_pair", "write", "write_pair", "write_words", "write_four",
+        "mma", "mma_bytes", "mma_signed", "add_bytes", "merge", "plus", "load_matrix", "load_rows", "address", "read",
+        "read_half", "read_bytes4", "read_bytes16", "read_pair", "write", "write_pair", "write_words", "write_four",
         "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 

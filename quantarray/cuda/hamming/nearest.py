@@ -41,7 +41,8 @@ def nearest(words, queries, out):
     if not out.size:
         return
     (rows, length), most = words.shape, out.shape[2]
-    if not words.size or most > MOST or isa.best(launch.capability()) == "popc":
+    capability = launch.capability()
+    if not words.size or most > MOST or isa.best(capability) not in ("bmma", "wgmma"):
         by_digits.search(words, queries, out)
         return
     room = max(LEAST + 4 * most, min(PLENTY, ROOM // len(queries)))
@@ -57,7 +58,7 @@ def nearest(words, queries, out):
         near = Near(ones, bounds, launch.scratch((blocks * LANES,), np.int32), max(1, (rows - 1).bit_length()))
         candidates = launch.scratch((len(asked), room), np.int64)
         find_bounds(words, asked, sample, most, near)
-        multiply = _PRODUCTS[isa.units(launch.capability(), rows, length)]
+        multiply = _PRODUCTS[isa.units_of_bits(capability, rows, length)]
         multiply(shape, Terms(0, 1, 0, 1, 1, -2), words.reshape(1, -1), right, taps, near, candidates)
         settle(words, asked, near, candidates, first, out)
 

@@ -96,7 +96,16 @@ def units(capability: tuple[int, int], rows: int, words: int, planes_x: int = 1,
     One that does not fill an instruction stays with popc: it waits for memory and its launch, whoever counts. So do
     more planes than a byte holds where `imma` is asked for.
     """
-    name, fits = best(capability), max(planes_x, planes_w) <= PLANES
+    return _cheapest(capability, rows, words, planes_x, planes_w, max(planes_x, planes_w) <= PLANES)
+
+
+def units_of_bits(capability: tuple[int, int], rows: int, words: int) -> str:
+    """Return the units for a product of bits that stay bits: `units` without `imma`."""
+    return _cheapest(capability, rows, words, 1, 1, False)
+
+
+def _cheapest(capability: tuple[int, int], rows: int, words: int, planes_x: int, planes_w: int, fits: bool) -> str:
+    name = best(capability)
     if asked():
         return name if name != "imma" or fits else "popc"
     filled = {

@@ -65,7 +65,7 @@ def _kernel(tile, form, pixels, planes_w):
     multiply, multiply_rest = multiplier(tile, (0, 1)), multiplier(tile, (2, 3))
     seek, read, put = pixels.steps(tile, form.dense, along)
     seek_weights, read_weights, put_weights = weight_steps(tile, planes_w)
-    share, finish = _sharer(tile), finisher(tile, along, form.planes, form.paired)
+    share, finish = _sharer(tile), finisher(tile, form)
 
     @launch.together(2 if planes_x + planes_w <= MOST_TOGETHER else 1, tile.warps * LANES)
     def imma_tile(shape, terms, left, right, places, offsets, last, out):

@@ -39,7 +39,8 @@ class GraphFace(Model):
     def prepared(self: Any, *, reuse: bool = False) -> PreparedGraph:
         """Return the graph with its packed operations in compiled calls, for the CPU; results equal the graph's.
 
-        With `reuse` an output is valid until the thread's next call, which overwrites it.
+        The second call with inputs of one form plans it, which takes up to some seconds. With `reuse` an output is
+        valid until the thread's next call, which overwrites it.
 
         >>> import quantarray as qa, numpy as np
         >>> net = qa.nn.models.cnv(seed=1)

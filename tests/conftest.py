@@ -44,14 +44,21 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    if hasattr(config, "workerinput"):  # whose options are those of the command line
+        config.option.full = config.workerinput["full"]
     examples = os.environ.get("QUANTARRAY_EXAMPLES", "100" if config.option.full else "10")
     settings.load_profile({"10": "short", "100": "ci", "2000": "long"}[examples])
     config.pluginmanager.register(suite_cost)  # for doctests of the package too, which are not under this folder
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["full"] = node.config.option.full
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks
 def pytest_cmdline_main(config):
-    if hasattr(config, "workerinput"):  # one of the processes, whose options are those of the first
+    if hasattr(config, "workerinput"):
         return
     if config.args_source != pytest.Config.ArgsSource.TESTPATHS:
         config.option.full = True

@@ -6,6 +6,7 @@ On a GPU the bits are read in place; on the CPU all are widened to float32 at on
 from __future__ import annotations
 
 import ctypes
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,7 +54,16 @@ def is_bfloat16(x: Any) -> bool:
 
 def of_cpu(x: Any) -> Array:
     """Convert an array of bfloat16 on the CPU to float32, the same values: ml_dtypes', or one that has DLPack."""
-    return _widened(x.view(np.uint16) if isinstance(x, np.ndarray) else np.from_dlpack(_Bits(x)))
+    return _widened(bits_of_cpu(x))
+
+
+def bits_of_cpu(x: Any) -> Array:
+    """View an array of bfloat16 on the CPU as uint16, which may be written to if it is NumPy's or PyTorch's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):  # of whose memory DLPack would give a read-only array
+        x = x.detach().view(torch.int16).numpy()
+    bits: Array = x.view(np.uint16) if isinstance(x, np.ndarray) else np.from_dlpack(_Bits(x))
+    return bits
 
 
 def _widened(bits: Any) -> Array:

@@ -25,3 +25,13 @@ def bfloat16_values(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array([ 1.        , -0.10009766], dtype=float32)
     """
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def narrowed(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Round float32 values to another type of floats, of which uint16 are bits of bfloat16; too large ones to infinity.
+
+    >>> narrowed(np.float32([1, 1e9]), np.dtype(np.float16)), narrowed(np.float32([1]), np.dtype(np.uint16))
+    (array([ 1., inf], dtype=float16), array([16256], dtype=uint16))
+    """
+    with np.errstate(over="ignore"):
+        return bfloat16_bits(values) if dtype == np.uint16 else values.astype(dtype, copy=False)

@@ -118,18 +118,22 @@ def decode_mixed(words: Array, rows: Array, low: Array, step: Array, group: int,
 def decode_uniform(words: Array, low: Array, step: Array, group: int, out: Array) -> None:
     """out[r, i] = low[r, i // group] + step[r, i // group] * code, in float64, rounded to float32 once.
 
-    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length]."""
+    words uint64[planes rows words]; low, step float32[rows groups]; out float32[rows length], or float16, or
+    uint16, the bits of bfloat16, to which the float32 is rounded."""
 
 
-def decode_levels(words: Array, levels: Array, out: Array) -> None:
-    """out[r, i] = levels[code]; words uint64[planes rows words], out [rows length] of the levels' dtype. CPU only."""
+def decode_levels(words: Array, levels: Array, row: Array, group: int, out: Array) -> None:
+    """out[r, i] = levels[row[r], i // group, code]; words uint64[planes rows words], out [rows length].
+
+    levels [row_tables groups codes] of out's dtype, of 16 or 32 bits. row int64[rows], or its one entry for all."""
 
 
 def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:
     """Map each code through a table: out planes of tables[row[r], i // group, code].
 
-    words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows]; out
-    uint64[planes rows words] is zero on entry. Tails are filled with what code 0 becomes: the caller clears them."""
+    words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows], or its
+    one entry for all; out uint64[planes rows words] is zero on entry. Tails are filled with what code 0 becomes: the
+    caller clears them."""
 
 
 def rebit(words: Array, length: int, start: int, new_length: int, out: Array) -> None:

@@ -44,8 +44,9 @@ class Elements:
     def dequantize(self: Any, out: Any = None) -> Array:
         """Return the values: int32 where the levels are integers without a scale, else float32.
 
-        out: a writeable array on the CPU of that type and of q's shape, NumPy's or a PyTorch tensor, that takes them;
-        a view of it as a NumPy array is returned. Raises TypeError for another.
+        out: a writeable array of q's shape on its device, NumPy's, CuPy's or a PyTorch tensor, that takes them: of that
+        type, float32, float16 or bfloat16, to which they are rounded as float32. Its memory is returned, as an array of
+        NumPy or CuPy; of bfloat16, which these lack, as bits in uint16. Raises TypeError for another.
 
         >>> import quantarray as qa, numpy as np
         >>> qa.quantize(np.float32([0.5, -1.5, 1.0]), qa.Sign(scale=True)).dequantize()

@@ -40,7 +40,8 @@ def quantize(x: torch.Tensor, quantizer: Quantizer | None = None, axis: int = -1
 def dequantize(q: QuantArray, out: torch.Tensor | None = None) -> torch.Tensor:
     """Return the values as a tensor, float32, or int32 where levels are integers without a scale.
 
-    out: a tensor on the CPU of that type and of q's shape, which takes them and is returned; TypeError for another.
+    out: a tensor of q's shape and on its device, which takes them and is returned: of that type, float32, float16 or
+    bfloat16. TypeError for another.
 
     >>> import quantarray as qa, torch
     >>> out = torch.empty(3)

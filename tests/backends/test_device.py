@@ -13,6 +13,7 @@ from gpus import GPUS
 
 import quantarray as qa
 from quantarray.arrays.array import validate
+from quantarray.core.bfloat16 import bfloat16_bits
 
 
 def on_cpu(x):
@@ -115,6 +116,32 @@ class Tensor:
 
     def __init__(self, x, typestr="<V2"):
         self.x, self.__cuda_array_interface__ = x, x.__array_interface__ | {"typestr": typestr}
+
+
+@pytest.mark.parametrize("law", ["uniform", "integers", "a scale", "groups", "an axis in front"])
+def test_out_is_on_the_gpu_of_the_words(law):
+    """In its own type, float16 and bfloat16; a strided one too. One on the CPU is refused."""
+    rng = np.random.default_rng(0)
+    q = {
+        "uniform": lambda x: qa.quantize(x, qa.Uniform(4, symmetric=False), scale_axis=0),
+        "integers": lambda x: qa.encode(np.sign(x), (-1, 0, 1)),
+        "a scale": lambda x: qa.quantize(x, qa.Sign(scale=True), scale_axis=0),
+        "groups": lambda x: qa.quantize(x, qa.Grouped(2, group=40)),
+        "an axis in front": lambda x: qa.quantize(x, qa.LloydMax(2), axis=0, scale_axis=1),
+    }[law](rng.normal(size=(5, 70)).astype(np.float32))
+    values = q.dequantize()
+    with fake_cupy.gpu() as xp:
+        there = q.to_device("cuda")
+        for kind in (values.dtype, np.float16):
+            out, apart = xp.zeros((5, 70), kind), xp.zeros((5, 140), kind)
+            assert there.dequantize(out=out) is out and np.array_equal(out.held, values.astype(kind))
+            there.dequantize(out=apart[:, ::2])
+            assert np.array_equal(apart.held[:, ::2], values.astype(kind)) and not apart.held[:, 1::2].any()
+        bits = np.zeros((5, 70), np.uint16)
+        there.dequantize(out=Tensor(bits))
+        assert np.array_equal(bits, bfloat16_bits(values.astype(np.float32)))
+        with pytest.raises(TypeError, match=r"out must be a writeable array on cuda:0 of shape \(5, 70\)"):
+            there.dequantize(out=np.zeros((5, 70), values.dtype))
 
 
 @pytest.mark.parametrize("scheme", [qa.Uniform(2, step=0.5), qa.Uniform(6, step=0.1), qa.Grouped(2, seed=1)], ids=repr)

@@ -31,7 +31,6 @@ def test_twins_have_the_arguments_of_their_stubs():
     assert set(KERNELS) - set(twins) == {
         "add_planes",
         "conv_words",
-        "decode_levels",
         "decode_mixed",
         "depthwise_bytes",
         "depthwise_codes",

@@ -1,5 +1,7 @@
 """CUDA twins of packing: pack, unpack, encode, threshold, bit for bit what the CPU's kernels make."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from cuda_backend import both
@@ -49,6 +51,21 @@ def test_pack_wherever_codes_begin(rows, length, first):
     assert codes.ctypes.data % 16 == first
     cpu, cuda = both("pack", codes, out=words(3, rows, length))
     np.testing.assert_array_equal(cuda, cpu)
+
+
+@pytest.mark.parametrize("first", [0, 1, 8, 16])
+@pytest.mark.parametrize(("rows", "length"), [(3, 64), (1, 1400), (2, 1040), (4, 34), (1, 2048)])
+def test_unpack_wherever_codes_go(rows, length, first):
+    """By lines of 16 bytes where rows are whole lines, else one by one; bytes around them stay as they are."""
+    rng = np.random.default_rng(first)
+    codes, packed = rng.integers(0, 8, (rows, length), np.uint8), words(3, rows, length)
+    kernel("cpu", "pack")(codes, packed)
+    room = np.full(rows * length + 64, 77, np.uint8)
+    begin = 16 + -room.ctypes.data % 16 + first
+    out = room[begin : begin + rows * length].reshape(rows, length)
+    kernel("cuda", "unpack")(packed, out)
+    np.testing.assert_array_equal(out, codes)
+    assert (room[:begin] == 77).all() and (room[begin + out.size :] == 77).all()
 
 
 def test_empty():
@@ -255,14 +272,54 @@ def test_encode_groups_sees_what_no_grid_holds(value, at):
         assert wrong[0], device
 
 
-@pytest.mark.parametrize("length, group", [(1, 1), (33, 8), (65, 64), (300, 100), (700, 256), (64, 64)])
+DECODED = [(1, 1), (33, 8), (65, 64), (300, 100), (700, 256), (64, 64), (1100, 3), (130, 1), (256, 4), (1024, 40)]
+
+
+@pytest.mark.parametrize("length, group", DECODED)
 @pytest.mark.parametrize("planes", [1, 2, 3, 8])
-def test_decode_uniform(planes, length, group):
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint16], ids=["float32", "float16", "bfloat16"])
+def test_decode_uniform(dtype, planes, length, group):
+    """Groups that end inside of what a lane stores, and rows that are joined where none does."""
     rng = np.random.default_rng(length)
     codes, out = rng.integers(0, 2**planes, (3, length), np.uint8), words(planes, 3, length)
     kernel("cpu", "pack")(codes, out)
     low, step = (
         (rng.normal(size=(3, -(-length // group))) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for _ in range(2)
     )
-    cpu, cuda = both("decode_uniform", out, low, step, group, out=np.zeros((3, length), np.float32))
-    np.testing.assert_array_equal(cuda, cpu)
+    expected, got = np.zeros((3, length), np.float32), np.zeros((3, length), dtype)
+    kernel("cpu", "decode_uniform")(out, low, step, group, expected)
+    kernel("cuda", "decode_uniform")(out, low, step, group, got)
+    np.testing.assert_array_equal(got, narrowed(expected, dtype))
+
+
+def narrowed(x, dtype):
+    """Round float32 to a narrower type; uint16 are bits of bfloat16."""
+    if dtype is not np.uint16:
+        return x.astype(dtype)
+    exact = [Fraction(float(v)) for v in x.flat]  # the even one of the two neighbours, where both are as near
+    low = x.view(np.uint32) >> 16
+    ends = [(bits << 16).astype(np.uint32).view(np.float32).ravel().tolist() for bits in (low, low + 1)]
+    up = [
+        (abs(v - Fraction(b)), bits % 2 == 0) < (abs(v - Fraction(a)), bits % 2 == 1)
+        for v, a, b, bits in zip(exact, *ends, low.flat, strict=True)
+    ]
+    return (low + np.reshape(up, x.shape)).astype(np.uint16)
+
+
+@pytest.mark.parametrize("tables, groups", [(1, 1), (3, 1), (1, 5), (3, 5)])
+@pytest.mark.parametrize("length, group", [(65, 13), (320, 64), (40, 8), (1050, 210)])
+@pytest.mark.parametrize("planes", [1, 3, 8])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float16, np.uint16])
+def test_decode_levels(dtype, planes, length, group, tables, groups):
+    """One table in shared memory, a table a row, a table a group; codes that have no level do not occur."""
+    rng = np.random.default_rng(length)
+    count = max(2, 2**planes - 1)
+    codes, packed = rng.integers(0, count, (4, length), np.uint8), words(planes, 4, length)
+    kernel("cpu", "pack")(codes, packed)
+    levels = rng.integers(0, 2**15, (tables, groups, count)).astype(dtype)
+    row = rng.integers(0, tables, 4) if tables > 1 else np.zeros(1, np.int64)
+    part = np.arange(length) // group if groups > 1 else np.zeros(length, int)
+    expected = levels[np.broadcast_to(row, 4)[:, None], part, codes]
+    cpu, cuda = both("decode_levels", packed, levels, row, group, out=np.zeros((4, length), dtype))
+    np.testing.assert_array_equal(cpu, expected)
+    np.testing.assert_array_equal(cuda, expected)

@@ -71,8 +71,8 @@ class Models:
 
     NAMES = (
         "mma", "mma_bytes", "mma_signed", "add_bytes", "merge", "plus", "load_matrix", "load_rows", "address", "read",
-        "read_half", "read_bytes4", "read_bytes16", "read_pair", "write", "write_pair", "write_words", "write_four",
-        "copy_word", "copy_pair", "commit", "wait",
+        "read_half", "read_bytes4", "read_bytes8", "read_bytes16", "write_bytes16", "read_pair", "write", "write_pair",
+        "write_words", "write_four", "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 
     def __init__(self, current, exchange):
@@ -144,17 +144,30 @@ class Models:
     def read_bytes4(self, array, at):
         return self._bytes(array, at, 4)[0]
 
+    def read_bytes8(self, array, at):
+        return tuple(self._bytes(array, at, 8))
+
     def read_bytes16(self, array, at):
         return tuple(self._bytes(array, at, 16))
 
     @staticmethod
+    def write_bytes16(array, at, *words):
+        flat = array.reshape(-1)
+        place = flat[at : at + 16 // array.itemsize]
+        assert at >= 0 and place.nbytes == 16 and place.ctypes.data % 16 == 0, "16 bytes that are not there"
+        place.view(np.uint32)[:] = words
+
+    @staticmethod
     def _bytes(array, at, count):
         """Load words that have at least one byte of the array; bytes outside of it are undefined, here 0xFF."""
-        assert array.dtype == np.uint8 and -count < at < array.size, "words without a byte of the array"
-        assert (array.ctypes.data + int(at)) % count == 0, "words that are not aligned"
-        inside = np.arange(max(at, 0), min(at + count, array.size))
+        flat = array.reshape(-1).view(np.uint8)
+        at = int(at) * array.itemsize
+        assert -count < at < flat.size, "words without a byte of the array"
+        assert array.dtype == np.uint8 or 0 <= at <= flat.size - count, "words that are not there"
+        assert (flat.ctypes.data + at) % count == 0, "words that are not aligned"
+        inside = np.arange(max(at, 0), min(at + count, flat.size))
         loaded = np.full(count, 0xFF, np.uint8)
-        loaded[inside - at] = array.reshape(-1)[inside]
+        loaded[inside - at] = flat[inside]
         return loaded.view(np.uint32)
 
     @staticmethod

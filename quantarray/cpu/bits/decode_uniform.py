@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ...core.bfloat16 import narrowed
 from ..llvm.masks import put_plane
 from ..runtime import threads
 from ..runtime.jit import inline
@@ -13,6 +14,11 @@ _LEAST = 1 << 15  # values that are worth a parallel region
 
 def decode_uniform(words, low, step, group, out):
     if not out.size:
+        return
+    if out.dtype != np.float32:
+        values = np.empty(out.shape, np.float32)
+        decode_uniform(words, low, step, group, values)
+        out[:] = narrowed(values, out.dtype)
         return
     arguments = words, low, step, group, out
     threads.run(_decode_words, arguments, words.shape[1] * words.shape[2], threads.workers(out.size, _LEAST))

@@ -70,6 +70,6 @@ def _recode_tasks(words, tables, row, group, by_words, out, first, last):
         r, begin = task // blocks, task % blocks * _BLOCK
         read, written = words[:, r, begin : begin + _BLOCK], out[:, r, begin : begin + _BLOCK]
         if by_words:
-            _recode_words(read, tables[row[r], 0], written)
+            _recode_words(read, tables[row[min(r, row.size - 1)], 0], written)
         else:
-            _recode_codes(read, tables[row[r]], begin * 64, group, written)
+            _recode_codes(read, tables[row[min(r, row.size - 1)]], begin * 64, group, written)

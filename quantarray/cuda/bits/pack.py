@@ -1,4 +1,4 @@
-"""Codes to words and back: a thread packs 32 codes into half a word of each plane, and unpacks one.
+"""Codes to words and back: a thread packs 32 codes into half a word of each plane; `unpacking` has the rest.
 
 Codes are read by aligned loads of 4 or 16 bytes, of which at least one is a code. The others may be before or after the
 array, but within its memory, whose ends are multiples of 256 bytes.
@@ -10,10 +10,12 @@ import numpy as np
 from numba import cuda
 from numba.cuda import libdevice
 
+from ...core.format import WORD_BITS
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
-from ..runtime.warp import low_bits, place_of_lane
+from ..runtime.warp import low_bits
 from ..tensor_cores import ptx
+from . import unpacking
 
 _LINE = 16  # bytes of the widest load
 _WORDS = LANES // 4  # words of 4 codes
@@ -33,8 +35,20 @@ def pack(codes, out):
 def unpack(words, out):
     if not out.size:
         return
-    halves = launch.halves(words)
-    launch.run(_unpack, *launch.rows_by_halves(out.shape[0], -(-out.shape[1] // LANES)), halves, out)
+    if out.shape[1] % WORD_BITS == 0:
+        words, out = unpacking.in_one_row(words, out)
+    none = np.zeros(1, np.uint32)
+    unpacking.run(words, out, none, none, 0, _nothing, _code)
+
+
+@inline
+def _nothing(a, b, row, part):
+    return 0, 0
+
+
+@inline
+def _code(code, first, second, a, shown):
+    return code
 
 
 @cache
@@ -91,17 +105,3 @@ def _read_shifted(codes, at, left, skew, words):
     selector = np.int32(0x3210 + 0x1111 * skip)
     for k in range(_WORDS):
         words[k] = np.uint32(libdevice.byte_perm(np.int32(words[k]), np.int32(words[k + 1]), selector))
-
-
-@cuda.jit
-def _unpack(words, out):
-    lane, half, row, step = place_of_lane()
-    rows, length = out.shape
-    element = half * LANES + lane
-    while row < rows:
-        if element < length:
-            code = np.uint32(0)
-            for plane in range(words.shape[0]):
-                code |= ((words[plane, row, half] >> np.uint32(lane)) & np.uint32(1)) << np.uint32(plane)
-            out[row, element] = code
-        row += step

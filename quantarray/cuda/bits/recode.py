@@ -27,5 +27,5 @@ def _recode(words, tables, row, group, out):
         code = np.uint32(0)
         for plane in range(planes):
             code |= ((words[plane, r, at] >> np.uint32(lane)) & np.uint32(1)) << np.uint32(plane)
-        put_code(tables[row[r], part, code], lane, out, r, half)
+        put_code(tables[row[min(r, row.shape[0] - 1)], part, code], lane, out, r, half)
         r += step

@@ -134,7 +134,7 @@ def read_half(typing, array, at):
 
 @intrinsic
 def read_bytes4(typing, array, at):
-    """Read elements `at` to `at` + 3 of a uint8 array seen flat, aligned to 4 bytes, by one load."""
+    """Read elements `at` on of an array seen flat, 4 bytes of them at a place aligned to 4, by one load."""
 
     def generate(context, builder, signature, args):
         place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _BIT32.as_pointer())
@@ -143,17 +143,39 @@ def read_bytes4(typing, array, at):
     return types.uint32(array, types.int64), generate
 
 
+def _read_bytes(count):
+    """Make a load of `count` words of 32 bits from a place that is aligned to as many."""
+
+    def read_words(typing, array, at):
+        def generate(context, builder, signature, args):
+            kind = ir.VectorType(_BIT32, count)
+            place = builder.bitcast(pointer(context, builder, signature.args[0], *args), kind.as_pointer())
+            words = builder.load(place, align=4 * count)
+            each = [builder.extract_element(words, ir.Constant(_BIT32, i)) for i in range(count)]
+            return cgutils.pack_array(builder, each)
+
+        return types.UniTuple(types.uint32, count)(array, types.int64), generate
+
+    return intrinsic(read_words)
+
+
+read_bytes8, read_bytes16 = _read_bytes(2), _read_bytes(4)  # elements `at` on of an array seen flat, as words
+
+
 @intrinsic
-def read_bytes16(typing, array, at):
-    """Read elements `at` to `at` + 15 of a uint8 array seen flat as 4 words, aligned to 16 bytes, by one load."""
+def write_bytes16(typing, array, at, w0, w1, w2, w3):
+    """Set elements `at` on of an array seen flat, 16 bytes of them at a place aligned to 16, by one store."""
 
     def generate(context, builder, signature, args):
         kind = ir.VectorType(_BIT32, 4)
-        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), kind.as_pointer())
-        words = builder.load(place, align=16)
-        return cgutils.pack_array(builder, [builder.extract_element(words, ir.Constant(_BIT32, i)) for i in range(4)])
+        words = ir.Constant(kind, ir.Undefined)
+        for i, word in enumerate(args[2:]):
+            words = builder.insert_element(words, word, ir.Constant(_BIT32, i))
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args[:2]), kind.as_pointer())
+        builder.store(words, place, align=16)
+        return context.get_dummy_value()
 
-    return types.UniTuple(types.uint32, 4)(array, types.int64), generate
+    return types.void(array, types.int64, *[types.uint32] * 4), generate
 
 
 _PAIR = ir.VectorType(_BIT32, 2)

@@ -10,12 +10,13 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...arrays.bfloat16 import bits_of_cpu, is_bfloat16, of_gpu
 from ...arrays.blocks import SIZE, blocks
-from ...arrays.exchange import is_on_gpu
-from ...backends.registry import contiguous, device_of, empty, has_kernel, kernel, moveaxis, namespace, zeros
+from ...arrays.exchange import as_cupy, is_on_gpu
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, namespace, zeros
+from ...core.bfloat16 import narrowed
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
-from ...core.errors import DeviceError
 from ...core.format import WORD_BITS, tail_mask, word_count
 
 _SMALL = 1 << 10  # elements below which NumPy is as fast as a kernel
@@ -60,29 +61,29 @@ def codes(q: QuantArray) -> Array:
 
 
 def dequantize(q: QuantArray, out: Any = None) -> Array:
-    """int32 or float32 values in the logical shape, written to `out` if that is given.
+    """int32 or float32 values in the logical shape, written to `out` if that is given, in its type of floats.
 
-    One pass of a kernel if the law is uniform and packed along its last axis, or if all elements have the same levels:
-    the result is then stored like the words, with the packed axis last. In blocks otherwise: NumPy looks codes up by
-    indices of 8 bytes an element, which are twice the result, and levels that vary may be 2**bits times the constants.
+    One pass of a kernel on a GPU, and where the law is uniform and packed along its last axis, or all elements have the
+    same levels: the result is then stored like the words, with the packed axis last. In blocks otherwise: NumPy looks
+    codes up by indices of 8 bytes an element, which are twice the result, and levels that vary may be 2**bits times the
+    constants.
     """
-    kind = np.int32 if q.dtype.is_integer and q.scale is None else np.float32
-    decode = _decoder(q)
+    kind: np.dtype[Any] = np.dtype(np.int32 if q.dtype.is_integer and q.scale is None else np.float32)
     if out is not None:
         values = destination("dequantize", out, q, kind)
-    elif decode is not None:
-        outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
-        values = moveaxis(empty(q.device, (*outer, q.shape[q.axis]), kind), -1, q.axis)
-    elif q.size <= SIZE or q.device != "cpu":
+    elif q.size <= SIZE and _decoder(q) is None:
         return _values(q)
     else:
-        values = np.empty(q.shape, kind)
-    rows = moveaxis(values, q.axis, -1)
+        outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+        values = moveaxis(empty(q.device, (*outer, q.shape[q.axis]), kind), -1, q.axis)
+    decode, rows = _decoder(q), moveaxis(values, q.axis, -1)
     if decode is not None and rows.flags.c_contiguous:
         decode(q, rows)
-        return values
-    for block in blocks(q.shape, arrays=(q,)):
-        values[block] = _values(q[block])
+    elif q.device != "cpu":
+        rows[...] = _decoded(q, values.dtype)
+    else:
+        for block in blocks(q.shape, arrays=(q,)):
+            values[block] = _as(_values(q[block]), values.dtype)
     return values
 
 
@@ -92,36 +93,80 @@ def _decoder(q: QuantArray) -> Callable[[QuantArray, Array], None] | None:
     `decode_uniform` takes rows that are long enough to have constants of their own.
     """
     if q.dtype.kind == "uniform" and q.axis == q.ndim - 1 and q.shape[-1] >= _LONG:
-        return _decode_uniform if has_kernel(q.device, "decode_uniform") else None
-    return _decode_levels if q.device == "cpu" and q.size >= _SMALL and _count(q) == 1 else None
+        return _decode_uniform
+    return _decode_levels if q.device != "cpu" or (q.size >= _SMALL and _count(q) == 1) else None
+
+
+def _decoded(q: QuantArray, kind: np.dtype[Any]) -> Array:
+    """Return the values as rows [.. packed axis] of a GPU."""
+    outer, decode = q.shape[: q.axis] + q.shape[q.axis + 1 :], _decoder(q)
+    rows = empty(q.device, (*outer, q.shape[q.axis]), kind)
+    assert decode is not None
+    decode(q, rows)
+    return rows
+
+
+def _as(values: Array, kind: np.dtype[Any]) -> Array:
+    """Return int32 values as they are, and others rounded to float32 and then to a type of `narrowed`."""
+    return values.astype(np.int32, copy=False) if kind == np.int32 else narrowed(values.astype(np.float32), kind)
 
 
 def _decode_levels(q: QuantArray, rows: Array) -> None:
-    """Store the values of q, which all have the same levels, to rows [.. packed axis]."""
+    """Store the values of q to rows [.. packed axis], by the levels of each row and group."""
     if rows.size:
-        levels, words = level_values(q.dtype, q.constants).reshape(-1), contiguous(q.words)
-        kernel("cpu", "decode_levels")(
-            words.reshape(q.bits, -1, words.shape[-1]), levels.astype(rows.dtype), rows.reshape(-1, rows.shape[-1])
-        )
+        levels, words = level_values(q.dtype, q.constants), contiguous(q.words)
+        levels = levels.reshape(len(levels), *(levels.shape[1:] or (1,) * q.ndim))
+        tables, row = by_row(_as(levels, rows.dtype), q)
+        kernel(q.device, "decode_levels")(
+            words.reshape(q.bits, -1, words.shape[-1]), tables, row, q.group or rows.shape[-1],
+            rows.reshape(-1, rows.shape[-1]),
+        )  # fmt: skip
 
 
-def destination(op: str, out: Any, q: QuantArray, kind: Any) -> Array:
-    """View `out` as the NumPy array that values are written to: it shares memory, and has q's shape and this dtype."""
+def by_row(tables: Array, q: QuantArray) -> tuple[Array, Array]:
+    """Return tables [codes, *q's axes] as [tables groups codes], and int64[rows]: which of them each row of q has.
+
+    One entry for all rows if they have the same.
+    """
+    last = np.moveaxis(np.moveaxis(tables, 0, -1), q.axis, -2)
+    row = np.arange(math.prod(last.shape[:-2]))
+    if row.size > 1:
+        outer = q.shape[: q.axis] + q.shape[q.axis + 1 :]
+        row = np.array(np.broadcast_to(row.reshape(last.shape[:-2]), outer)).reshape(-1)
+    return np.ascontiguousarray(last.reshape(-1, *last.shape[-2:])), row
+
+
+def destination(op: str, out: Any, q: QuantArray, kind: np.dtype[Any]) -> Array:
+    """View `out` as the array that values are written to: it shares memory, and has q's shape and device.
+
+    It has q's own type, or float32, float16 or bfloat16, whose view is of its bits, uint16.
+    """
     if getattr(out, "requires_grad", False) is True:
         raise TypeError(f"{op}: out requires a gradient, which is not followed through codes; pass out.detach()")
-    if q.device != "cpu":
-        raise DeviceError(f"{op}: out= needs words on the CPU, and q is on {q.device}; leave it out")
-    shares = isinstance(out, np.ndarray) or hasattr(out, "__dlpack__")
-    try:
-        array = np.asarray(out) if shares and not is_on_gpu(out) else None
-    except (TypeError, RuntimeError):  # such as a tensor on PyTorch's meta device
-        array = None
-    if array is None or array.shape != q.shape or array.dtype != kind or not array.flags.writeable:
+    array, *types = _memory(op, out, kind)
+    fits = array is not None and device_of(array) == q.device and array.shape == q.shape and array.dtype in types
+    if array is None or not fits or not getattr(array.flags, "writeable", True):  # all arrays of CuPy are writeable
+        where, first = "the CPU" if q.device == "cpu" else q.device, "" if kind == np.float32 else "int32, "
         raise TypeError(
-            f"{op}: out must be a writeable array on the CPU of shape {q.shape} and type {np.dtype(kind)}, got "
-            f"{checks.kind(out)}"
+            f"{op}: out must be a writeable array on {where} of shape {q.shape} and type {first}float32, float16 or "
+            f"bfloat16, got {checks.kind(out)}"
         )
-    return array
+    memory: Array = array
+    return memory
+
+
+def _memory(op: str, out: Any, kind: np.dtype[Any]) -> tuple[Any, ...]:
+    """View the memory of an array or tensor; return it, None if it has none, and types that it may be of."""
+    usual = kind, np.float32, np.float16
+    if is_on_gpu(out):
+        bfloat16 = of_gpu(op, out)
+        return (as_cupy(op, "out", out), *usual) if bfloat16 is None else (bfloat16.bits, np.uint16)
+    if not (isinstance(out, np.ndarray) or hasattr(out, "__dlpack__")):
+        return (None,)
+    try:
+        return (bits_of_cpu(out), np.uint16) if is_bfloat16(out) else (np.asarray(out), *usual)
+    except (TypeError, RuntimeError, BufferError):  # such as a tensor on PyTorch's meta device
+        return (None,)
 
 
 def _decode_uniform(q: QuantArray, rows: Array) -> None:
@@ -186,19 +231,13 @@ def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) ->
     """
     full = np.zeros((2**q.bits, *tables.shape[1:]), np.uint32)
     full[: len(tables)] = tables
-    by_row = np.moveaxis(np.moveaxis(full, 0, -1), q.axis, -2)  # [*outer, groups, codes]
-    outer = by_row.shape[:-2]
     words = contiguous(q.words)
     out = zeros(q.device, (bits, *words.shape[1:]))
     if out.size:
-        one = math.prod(by_row.shape[:-1]) == 1  # one table: all words are one row, and need no list of rows' tables
+        flat, row = by_row(full, q)
+        one = flat.size == full.shape[0]  # one table: all words are one row
         count = words[0].size if one else words.shape[-1]
-        rows = np.zeros(1, np.int64)
-        if not one:
-            rows = np.arange(math.prod(outer)).reshape(outer)
-            rows = np.broadcast_to(rows, words.shape[1:-1]).reshape(-1).astype(np.int64, copy=False)
-        flat = np.ascontiguousarray(by_row.reshape(-1, *by_row.shape[-2:]))
         group = count * WORD_BITS if one else group or q.group or q.shape[q.axis]
-        kernel(q.device, "recode")(words.reshape(q.bits, -1, count), flat, rows, group, out.reshape(bits, -1, count))
+        kernel(q.device, "recode")(words.reshape(q.bits, -1, count), flat, row, group, out.reshape(bits, -1, count))
         out[..., -1] &= np.uint64(tail_mask(q.shape[q.axis]))
     return out

@@ -94,6 +94,33 @@ def test_out_takes_the_values_of_any_law(q):
     assert np.array_equal(apart[..., ::2], expected) and not apart[..., 1::2].any()
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("axis", range(3))
+def test_out_of_another_float_takes_what_the_values_round_to(axis, kind):
+    """Of integers, of one table, of a scale for each row; integers beyond float16 become infinities."""
+    codes = RNG.integers(0, 4, (6, 70, 40))
+    shape = [n if d == (axis + 1) % 3 else 1 for d, n in enumerate(codes.shape)]
+    scale = RNG.normal(size=shape).astype(np.float32)
+    for q in (
+        qa.from_codes(codes, qa.integers(-70000, -1, 3, 2047), axis),
+        qa.from_codes(codes, qa.table(2), axis, table=RNG.normal(size=(4, 1, 1, 1)).astype(np.float32)),
+        qa.from_codes(codes, qa.uniform(2), axis, scale=scale, offset=-scale),
+    ):
+        out = np.full(q.shape, 7, kind)
+        with np.errstate(over="ignore"):
+            expected = q.dequantize().astype(np.float32).astype(kind)
+        assert q.dequantize(out=out) is out and out.tobytes() == expected.tobytes()
+
+
+def test_out_of_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    q = packed((3, 200), "a row", 4)
+    out = np.zeros((3, 200), ml_dtypes.bfloat16)
+    bits = q.dequantize(out=out)
+    assert bits.dtype == np.uint16 and np.shares_memory(bits, out)
+    np.testing.assert_array_equal(out, q.dequantize().astype(ml_dtypes.bfloat16))
+
+
 READ_ONLY = np.zeros((2, 64), np.float32)
 READ_ONLY.setflags(write=False)
 

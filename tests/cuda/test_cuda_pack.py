@@ -125,14 +125,41 @@ def test_encode(planes, count, length, after, dtype):
     np.testing.assert_array_equal(one[1], one[0])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.uint8, np.int8, np.uint16])
+@pytest.mark.parametrize(("rows", "length", "after", "group"), [
+    (1, 1, 1, None), (3, 1100, 1, None), (2, 1184, 1, 128), (20, 64, 1, None), (1, 5000, 1, None), (4, 1024, 1, 64),
+    (2, 70, 5, None), (1, 130, 40, 64),
+])  # fmt: skip
+@pytest.mark.parametrize(("planes", "count"), [(3, 5), (3, 7), (4, 15), (8, 100), (8, 255), (8, 1)])
+def test_encode_of_many_bits(planes, count, rows, length, after, group, dtype):
+    """Warps' tiles of 1,024 values, whole and cut, of lines of 4 values and of others; codes that are ranks."""
+    if length > 2000 and (count != 15 or dtype is np.int8):
+        return
+    rng = np.random.default_rng(length + count)
+    kind = np.float64 if dtype is np.float64 else np.float32
+    groups = -(-length // group) if group else 1
+    x, limits = some(rng, dtype, (rows, length, after)), some(rng, dtype, (1, groups, count))
+    thresholds = np.sort(widened(limits), axis=-1).astype(kind)
+    codes = np.broadcast_to(np.arange(count + 1, dtype=np.uint8), (1, groups, count + 1)).copy()
+    x[0, length // 2, 0] = limits[0, 0, 0]
+    nan, made = np.zeros(4, bool), []
+    for device in ("cpu", "cuda"):
+        made.append(words(planes, rows * after, length))
+        kernel(device, "encode")(x, thresholds, codes, np.zeros(1, np.int64), group or length, nan, made[-1])
+    assert not nan.any()
+    np.testing.assert_array_equal(made[1], made[0])
+
+
 @pytest.mark.parametrize("place", [(0, 0), (2, 64), (1, 33)])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.uint16])
 @pytest.mark.parametrize("after", [1, 3])
-def test_encode_reports_nan(place, dtype, after):
+@pytest.mark.parametrize("count", [1, 7])
+def test_encode_reports_nan(count, place, dtype, after):
     x = np.zeros((3, 65, after), dtype)
     found = np.zeros(3, bool)
-    table = np.zeros((1, 1, 1), np.float64 if dtype is np.float64 else np.float32)
-    args = table, np.array([[[0, 1]]], np.uint8), np.zeros(3 * after, np.int64), 65, found, words(1, 3 * after, 65)
+    table, planes = np.zeros((1, 1, count), np.float64 if dtype is np.float64 else np.float32), count.bit_length()
+    codes = np.arange(count + 1, dtype=np.uint8)[None, None]
+    args = table, codes, np.zeros(3 * after, np.int64), 65, found, words(planes, 3 * after, 65)
     kernel("cuda", "encode")(x, *args)
     assert not found.any()
     x[(*place, after - 1)] = 0x7FC0 if dtype is np.uint16 else np.nan

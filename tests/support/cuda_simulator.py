@@ -208,6 +208,7 @@ def install():
     libdevice.dmul_rn, libdevice.dadd_rn, libdevice.byte_perm = np.multiply, np.add, _byte_perm
     libdevice.floor, libdevice.ceil = np.floor, np.ceil
     libdevice.float_as_int = lambda x: np.float32(x).view(np.int32)
+    libdevice.half2float = lambda bits: np.float32(np.int16(bits).view(np.float16))
     libdevice.float2half_rn = lambda x: np.float16(x).view(np.int16)
 
 

@@ -1,42 +1,63 @@
 """Values to packed codes in one pass, by how many ascending thresholds each value is at least.
 
-Codes of one and two bits are packed 8 half-words at a time, by a ballot a threshold. Of more bits, each lane finds its
-value's place by bisection in which every lane takes the same steps, so nothing diverges before a ballot: 8 bits are 8
-compares, where one for each threshold would be 255. Values of 8 and 16 bits are widened in a register, where the
-compare is exact.
+Codes of one and two bits are packed 8 half-words at a time, by a ballot a threshold. Of more bits, a lane reads 16 bytes
+of values and finds their ranks in a tree of thresholds, so that all lanes take the same steps: 8 bits are 8 compares,
+where one for each threshold would be 255. A warp's codes are bytes in shared memory until each lane packs 32 of them.
+Values of 8 and 16 bits are widened in a register, where the compare is exact.
 """
 
 from functools import cache
 
 import numpy as np
 from numba import cuda
+from numba.cuda import libdevice
 
+from ...core.format import WORD_BITS
 from ..runtime import launch
 from ..runtime.launch import LANES, inline
-from ..runtime.warp import ballot, everywhere, lanes_left, low_bits, place_of_batch, place_of_lane, put_code
+from ..runtime.warp import ballot, everywhere, lanes_left, low_bits, place_of_batch, place_of_lane
 from ..tensor_cores import ptx
+from .pack import WORDS, take_bits
 
 BATCH = 8  # half-words that a warp packs at a time, whose values it reads before it looks at the first: a sector out
 ROWS = 8  # that a warp strides over
+_LINE = 16  # bytes of the widest load
+_FAR = 1 << 20  # elements, more than a lane looks at
+_TOP = 3  # levels of a tree in registers
+_AHEAD = 4  # groups of 4 values that a lane reads before it looks at the first
+_VALUES, _NODES = 4 * _AHEAD, 1 << _TOP
 
 
 def encode(x, thresholds, codes, row, group, nan, out):
     if not out.size:
         return
-    halves = launch.halves(out)
+    halves, planes = launch.halves(out), out.shape[0]
     tables = tuple(launch.resident(a) for a in (thresholds, codes, row))
-    before, _, after = x.shape
-    if _is_short(x, thresholds, out.shape[0]):
+    before, length, after = x.shape
+    if _is_short(x, thresholds, planes):
         x, halves = _joined(x, halves, row)
         grid, block = launch.rows_by_halves(halves.shape[1], -(-halves.shape[2] // BATCH), ROWS)
-        launch.run(_short(out.shape[0], thresholds.shape[2], _reader(x)), grid, block, x, *tables, nan, halves)
+        launch.run(_short(planes, thresholds.shape[2], _reader(x)), grid, block, x, *tables, nan, halves)
         return
+    one = thresholds.size == thresholds.shape[2]
+    form = planes, thresholds.shape[2].bit_length(), one, _is_plain(codes), _reader(x)
     if after == 1:
-        kernel, (grid, block) = _along(_reader(x)), launch.rows_by_halves(*halves.shape[1:])
+        if one and length % WORD_BITS == 0:
+            x, halves = x.reshape(1, -1, 1), halves.reshape(planes, 1, -1)
+        rows, length, _ = x.shape
+        fours = launch.address(x) % _LINE == 0 and (rows == 1 or length % 4 == 0)
+        (wide, high), block = launch.rows_by_halves(rows, -(-halves.shape[2] // LANES), ROWS)
+        grid = min(wide, launch.BUSY), high
+        kernel = _along(*form, _fours[x.dtype] if fours else None, launch.WARPS)
     else:
-        kernel = _across(out.shape[0], _reader(x))
+        kernel = _across(*form)
         grid, block = launch.rows_by_items(before * halves.shape[2], after)
     launch.run(kernel, grid, block, x, *tables, group, nan, halves)
+
+
+def _is_plain(codes):
+    """True if the code of a value is its rank."""
+    return isinstance(codes, np.ndarray) and bool((codes == np.arange(codes.shape[2])).all())
 
 
 def _is_short(x, thresholds, planes):
@@ -78,18 +99,103 @@ def _of_bfloat16(value):
 
 
 @inline
-def _count_at_least(value, thresholds, table, part):
-    """Count how many of the ascending thresholds[table, part] a value is at least; NaN is at least none."""
-    count = thresholds.shape[2]
-    passed, step = 0, 128
-    while step > count:
-        step >>= 1
-    while step > 0:
-        at = passed + step
-        if at <= count and value >= thresholds[table, part, min(at, count) - 1]:
+def _four_float32(x, at, values, first):
+    words = ptx.read_bytes16(x, at)
+    for k in range(4):
+        values[first + k] = words[k].view(np.float32)
+
+
+@inline
+def _four_float64(x, at, values, first):
+    for k in range(0, 4, 2):
+        words = ptx.read_bytes16(x, at + k)
+        for i in range(2):
+            bits = np.uint64(words[2 * i + 1]) << np.uint64(32) | np.uint64(words[2 * i])
+            values[first + k + i] = bits.view(np.float64)
+
+
+@inline
+def _four_float16(x, at, values, first):
+    words = ptx.read_bytes8(x, at)
+    for k in range(4):
+        values[first + k] = libdevice.half2float(np.int16(words[k // 2] >> np.uint32(16 * (k % 2))))
+
+
+@inline
+def _four_bfloat16(x, at, values, first):
+    words = ptx.read_bytes8(x, at)
+    for k in range(4):
+        values[first + k] = _of_bfloat16(np.uint16(words[k // 2] >> np.uint32(16 * (k % 2))))
+
+
+@inline
+def _four_uint8(x, at, values, first):
+    word = ptx.read_bytes4(x, at)
+    for k in range(4):
+        values[first + k] = np.float32(np.uint8(word >> np.uint32(8 * k)))
+
+
+@inline
+def _four_int8(x, at, values, first):
+    word = ptx.read_bytes4(x, at)
+    for k in range(4):
+        values[first + k] = np.float32(np.int8(word >> np.uint32(8 * k)))
+
+
+_fours = {
+    np.dtype(np.float32): _four_float32, np.dtype(np.float64): _four_float64, np.dtype(np.float16): _four_float16,
+    np.dtype(np.uint16): _four_bfloat16, np.dtype(np.uint8): _four_uint8, np.dtype(np.int8): _four_int8,
+}  # fmt: skip
+
+
+@inline
+def _plant(thresholds, depth, tree, top):
+    """Lay ascending thresholds out as a tree in shared memory, its top in registers too: the nodes below n are 2 n and 2 n + 1, the root is 1.
+
+    Lanes that are as far down read nodes side by side, so that up to 32 nodes are in different banks. Nodes without a
+    threshold are NaN, which no value is at least.
+    """
+    node = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    while node < 1 << depth:
+        level = np.int32(31) - np.int32(cuda.clz(np.int32(node)))
+        place = (2 * (node - (1 << level)) + 1 << depth - 1 - level) - 1
+        tree[node] = np.nan
+        if 0 <= place < thresholds.shape[2]:
+            tree[node] = thresholds[0, 0, place]
+        node += cuda.blockDim.x * cuda.blockDim.y
+    cuda.syncthreads()
+    if depth >= _TOP:
+        for node in range(1, 1 << _TOP):
+            top[node] = tree[node]
+
+
+@inline
+def _rank_in_tree(value, top, tree, depth):
+    """Count the thresholds that a value is at least, in a tree of `_plant`; NaN is at least none.
+
+    The first three of its levels are read from registers.
+    """
+    node, levels = np.uint32(1), depth
+    if depth >= _TOP:
+        first = value >= top[1]
+        second = value >= (top[3] if first else top[2])
+        low, high = (top[5] if second else top[4]), (top[7] if second else top[6])
+        third = value >= (high if first else low)
+        node, levels = np.uint32(8 + 4 * first + 2 * second + third), depth - _TOP
+    for _ in range(levels):
+        node = np.uint32(node << np.uint32(1)) + np.uint32(value >= tree[node])
+    return np.uint32(node - np.uint32(1 << depth))
+
+
+@inline
+def _rank_in_table(value, thresholds, begin, depth):
+    """Count the thresholds that a value is at least, of those from place `begin` on."""
+    count, passed = np.int32(thresholds.shape[2]), np.int32(0)
+    for down in range(depth):
+        at = np.int32(passed + np.int32(1 << depth - 1 - down))
+        if value >= ptx.read(thresholds, begin + min(at, count) - 1) and at <= count:
             passed = at
-        step >>= 1
-    return passed
+    return np.uint32(passed)
 
 
 @cache
@@ -137,31 +243,97 @@ def _short(planes, count, read):
 
 
 @cache
-def _along(read):
+def _coder(depth, one, plain):
+    """Make the function that finds the codes of four values, as the bytes of a word."""
+
+    @inline
+    def four_codes(values, first, top, tree, thresholds, codes, table):
+        word, count = np.uint32(0), thresholds.shape[2]
+        for k in range(4):
+            if one:
+                rank = _rank_in_tree(values[first + k], top, tree, depth)
+            else:
+                rank = _rank_in_table(values[first + k], thresholds, table * count, depth)
+            if not plain:
+                rank = np.uint32(ptx.read(codes, (0 if one else table * (count + 1)) + rank))
+            word |= np.uint32(rank << np.uint32(8 * k))
+        return word
+
+    return four_codes
+
+
+@cache
+def _along(planes, depth, one, plain, read, read_four, warps):
+    """Make a kernel for x[rows length 1]: a warp takes 32 half-words, its lanes 4 neighbours at a time."""
+    kind = np.float64 if read is _as_float64 else np.float32
+    four_codes, nodes, room = _coder(depth, one, plain), 1 << depth if one else 1, (warps, WORDS * LANES)
+
     @cuda.jit
     def encode_along(x, thresholds, codes, row, group, nan, out):
-        """x[rows length 1]: a lane is an element, and ballots pack the codes."""
-        lane, half, r, step = place_of_lane()
+        tree, values = cuda.shared.array(nodes, kind), cuda.local.array(_VALUES, kind)
+        top = cuda.local.array(_NODES, kind)
+        tiles = cuda.shared.array(room, np.uint32, alignment=_LINE)
+        words = cuda.local.array(WORDS, np.uint32)
+        if one:
+            _plant(thresholds, depth, tree, top)
+        lane, number, r, step = place_of_lane()
+        warp = (cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x) // LANES
         rows, length, _ = x.shape
-        element = half * LANES + lane
-        inside = element < length
-        at = element if inside else 0
-        part = at // group if thresholds.shape[1] > 1 else 0
+        halves, parts, unordered = out.shape[2], thresholds.shape[1], False
         while r < rows:
-            value = read(x[r, at, 0])
-            if value != value and inside:
-                nan[0] = True
-            table = row[min(r, row.shape[0] - 1)]
-            code = codes[table, part, _count_at_least(value, thresholds, table, part)]
-            put_code(code if inside else 0, lane, out, r, half)
+            first = number * LANES
+            while first < halves:
+                element = first * LANES + 4 * lane
+                part, rest = np.int64(0), np.int32(0)
+                if parts > 1:
+                    part = element // group
+                    rest = np.int32(min((part + 1) * group - element, _FAR))
+                table = row[min(r, row.shape[0] - 1)] * parts
+                left, whole = np.int32(min(length - element, _FAR)), (first + LANES) * LANES <= length
+                for begin in range(0, WORDS, _AHEAD):
+                    for k in range(_AHEAD):
+                        skip = np.int32(4 * LANES * (begin + k))
+                        if read_four is not None and whole:
+                            read_four(x, r * length + element + skip, values, 4 * k)
+                        else:
+                            for i in range(4):
+                                values[4 * k + i] = 0
+                                if skip + i < left:
+                                    values[4 * k + i] = read(ptx.read(x, r * length + element + skip + i))
+                    for k in range(_AHEAD):
+                        for i in range(4):
+                            unordered |= values[4 * k + i] != values[4 * k + i]
+                        tiles[warp, (begin + k) * LANES + lane] = four_codes(
+                            values, 4 * k, top, tree, thresholds, codes, table + part
+                        )
+                        if parts > 1:
+                            rest -= np.int32(4 * LANES)
+                            while rest <= 0:
+                                part, rest = min(part + 1, parts - 1), np.int32(rest + min(group, _FAR))
+                cuda.syncwarp()
+                half = first + lane
+                if half < halves:
+                    for k in range(0, WORDS, 4):
+                        words[k], words[k + 1], words[k + 2], words[k + 3] = ptx.read_bytes16(
+                            tiles, (warp * LANES + lane) * WORDS + k
+                        )
+                    inside = low_bits(length - half * LANES)
+                    for plane in range(planes):
+                        out[plane, r, half] = take_bits(words) & inside
+                cuda.syncwarp()
+                first += cuda.gridDim.x * (cuda.blockDim.x // LANES) * LANES
             r += step
+        if unordered:
+            nan[0] = True
 
     return encode_along
 
 
 @cache
-def _across(planes, read):
+def _across(planes, depth, one, plain, read):
     """Make a kernel for each number of planes, so that what a thread makes stays in registers."""
+    kind = np.float64 if read is _as_float64 else np.float32
+    four_codes, nodes = _coder(depth, one, plain), 1 << depth if one else 1
 
     @cuda.jit
     def encode_across(x, thresholds, codes, row, group, nan, out):
@@ -170,28 +342,34 @@ def _across(planes, read):
         So a warp reads 32 neighbours each time, and a thread has its own half a word of each plane: packing along an
         earlier axis transposes without a ballot or shared memory.
         """
-        bits = cuda.local.array(planes, np.uint32)
+        tree, values, top = cuda.shared.array(nodes, kind), cuda.local.array(4, kind), cuda.local.array(_NODES, kind)
+        words = cuda.local.array(WORDS, np.uint32)
+        if one:
+            _plant(thresholds, depth, tree, top)
         a, item = cuda.grid(2)
         before, length, after = x.shape
-        halves = out.shape[2]
+        halves, parts, unordered = out.shape[2], thresholds.shape[1], False
         while item < before * halves and a < after:
             b = item // halves
             half = item - b * halves
             first, r = half * LANES, b * after + a
-            end = min(first + LANES, length)
-            part = min(first, length - 1) // group if thresholds.shape[1] > 1 else 0
-            table = row[min(r, row.shape[0] - 1)]
+            left = np.int32(min(length - first, LANES))
+            table = row[min(r, row.shape[0] - 1)] * parts
+            if parts > 1:
+                table += min(first, length - 1) // group
+            for k in range(WORDS):
+                for i in range(4):
+                    values[i] = 0
+                    if 4 * k + i < left:
+                        values[i] = read(ptx.read(x, (b * length + first + 4 * k + i) * after + a))
+                for i in range(4):
+                    unordered |= values[i] != values[i]
+                words[k] = four_codes(values, 0, top, tree, thresholds, codes, table)
+            inside = low_bits(np.int64(left))
             for plane in range(planes):
-                bits[plane] = 0
-            for i in range(first, end):
-                value = read(x[b, i, a])
-                if value != value:
-                    nan[0] = True
-                code = np.uint32(codes[table, part, _count_at_least(value, thresholds, table, part)])
-                for plane in range(planes):
-                    bits[plane] |= np.uint32(((code >> np.uint32(plane)) & np.uint32(1)) << np.uint32(i - first))
-            for plane in range(planes):
-                out[plane, r, half] = bits[plane]
+                out[plane, r, half] = take_bits(words) & inside
             item += cuda.gridDim.y * cuda.blockDim.y
+        if unordered:
+            nan[0] = True
 
     return encode_across

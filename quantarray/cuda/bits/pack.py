@@ -18,8 +18,8 @@ from ..tensor_cores import ptx
 from . import unpacking
 
 _LINE = 16  # bytes of the widest load
-_WORDS = LANES // 4  # words of 4 codes
-_PIECES = _WORDS + 1  # aligned words that hold so many codes, wherever they begin
+WORDS = LANES // 4  # words of 4 codes
+_PIECES = WORDS + 1  # aligned words that hold so many codes, wherever they begin
 
 
 def pack(codes, out):
@@ -65,20 +65,20 @@ def _pack(planes, read):
         while row < rows and half < out.shape[2]:
             read(codes, row * length + half * LANES, left, skew, words)
             for plane in range(planes):
-                out[plane, row, half] = _take_bits(words) & low_bits(left)
+                out[plane, row, half] = take_bits(words) & low_bits(left)
             row += cuda.gridDim.y * cuda.blockDim.y
 
     return pack_codes
 
 
 @inline
-def _take_bits(words):
+def take_bits(words):
     """Shift 32 codes in 8 words down by a bit and join the bits that leave them.
 
     A product moves bits 0, 8, 16 and 24 of a word to bits 28 to 31, where no other sum of shifts has a carry.
     """
     bits = np.uint32(0)
-    for k in range(_WORDS - 1, -1, -1):
+    for k in range(WORDS - 1, -1, -1):
         moved = np.uint32(np.uint64(words[k] & np.uint32(0x01010101)) * np.uint64(0x10204080))
         bits = np.uint32(bits << np.uint32(4)) | (moved >> np.uint32(28))
         words[k] >>= np.uint32(1)
@@ -88,7 +88,7 @@ def _take_bits(words):
 @inline
 def _read_aligned(codes, at, left, skew, words):
     """words[k] = codes `at` + 4 k on, aligned to 16 bytes; words without any of `left` codes stay as they are."""
-    for k in range(0, _WORDS, 4):
+    for k in range(0, WORDS, 4):
         if 4 * k < left:
             words[k], words[k + 1], words[k + 2], words[k + 3] = ptx.read_bytes16(codes, at + 4 * k)
 
@@ -103,5 +103,5 @@ def _read_shifted(codes, at, left, skew, words):
         if np.int32(4 * k) < end:
             words[k] = ptx.read_bytes4(codes, at - skip + 4 * k)
     selector = np.int32(0x3210 + 0x1111 * skip)
-    for k in range(_WORDS):
+    for k in range(WORDS):
         words[k] = np.uint32(libdevice.byte_perm(np.int32(words[k]), np.int32(words[k + 1]), selector))

@@ -48,7 +48,7 @@ def encode(x, thresholds, codes, row, group, nan, out):
         fours = launch.address(x) % _LINE == 0 and (rows == 1 or length % 4 == 0)
         (wide, high), block = launch.rows_by_halves(rows, -(-halves.shape[2] // LANES), ROWS)
         grid = min(wide, launch.BUSY), high
-        kernel = _along(*form, _fours[x.dtype] if fours else None, launch.WARPS)
+        kernel = _along(*form, fours[x.dtype] if fours else None, launch.WARPS)
     else:
         kernel = _across(*form)
         grid, block = launch.rows_by_items(before * halves.shape[2], after)
@@ -142,7 +142,7 @@ def _four_int8(x, at, values, first):
         values[first + k] = np.float32(np.int8(word >> np.uint32(8 * k)))
 
 
-_fours = {
+fours = {
     np.dtype(np.float32): _four_float32, np.dtype(np.float64): _four_float64, np.dtype(np.float16): _four_float16,
     np.dtype(np.uint16): _four_bfloat16, np.dtype(np.uint8): _four_uint8, np.dtype(np.int8): _four_int8,
 }  # fmt: skip
@@ -150,10 +150,10 @@ _fours = {
 
 @inline
 def _plant(thresholds, depth, tree, top):
-    """Lay ascending thresholds out as a tree in shared memory, its top in registers too: the nodes below n are 2 n and 2 n + 1, the root is 1.
+    """Lay ascending thresholds out as a tree in shared memory: the nodes below n are 2 n and 2 n + 1, the root is 1.
 
     Lanes that are as far down read nodes side by side, so that up to 32 nodes are in different banks. Nodes without a
-    threshold are NaN, which no value is at least.
+    threshold are NaN, which no value is at least. The first levels are copied to the registers `top`.
     """
     node = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
     while node < 1 << depth:

@@ -32,7 +32,7 @@ class ndarray:
         if name.startswith("__") or name == "ctypes":
             raise AttributeError(name)
         value = getattr(self.held, name)
-        return _wrapped(value) if not callable(value) else lambda *a, **k: _wrapped(value(*_held(a), **_held(k)))
+        return _wrapped(value) if not callable(value) else _noted(name, value, self)
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")
@@ -40,15 +40,16 @@ class ndarray:
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         if method != "__call__" and ufunc not in (np.add, np.multiply):
             raise NotImplementedError(f"`{ufunc.__name__}.{method}` is not supported yet")
-        return _wrapped(getattr(ufunc, method)(*_held(inputs), **_held(kwargs)))
+        return _noted(ufunc.__name__, getattr(ufunc, method))(*inputs, **kwargs)
 
     def __array_function__(self, func, types, args, kwargs):
-        return _wrapped(func(*_held(args), **_held(kwargs)))
+        return _noted(func.__name__, func)(*args, **kwargs)
 
     def __getitem__(self, key):
-        return _wrapped(self.held[_held(key)])
+        return _noted("take", operator.getitem)(self, key)
 
     def __setitem__(self, key, value):
+        launches.append("copy")
         self.held[_held(key)] = _held(value)
 
     def __len__(self):
@@ -69,6 +70,7 @@ class ndarray:
 def _operation(name):
     def method(self, *others):
         result = getattr(operator, name)(self.held, *_held(others))
+        launches.append(name)
         return self if result is self.held else _wrapped(result)
 
     return method
@@ -97,6 +99,21 @@ def _held(x):
     return {k: _held(v) for k, v in x.items()} if isinstance(x, dict) else x
 
 
+def _noted(name, function, *inputs):
+    """Wrap a function of device arrays: what is no view of its operands is written by a launch."""
+
+    def call(*args, **kwargs):
+        result = function(*_held(args), **_held(kwargs))
+        memory = [x.held for x in (*inputs, *args) if isinstance(x, ndarray)]
+        made = [x for x in (result if isinstance(result, (list, tuple)) else (result,)) if isinstance(x, np.ndarray)]
+        if any(x.size and not any(np.may_share_memory(x, m) for m in memory) for x in made):
+            launches.append(name)
+        return _wrapped(result)
+
+    return call
+
+
+launches = []  # names of the kernels and of CuPy's functions that write to a GPU's memory, in order
 waits = []  # what made the CPU and the GPU wait for each other, in order
 events = []  # what a capture is made of, in order
 
@@ -129,7 +146,7 @@ def from_dlpack(x):
 
 
 def ascontiguousarray(x, dtype=None):
-    return ndarray(np.ascontiguousarray(asarray(x).held, dtype))
+    return _noted("copy", np.ascontiguousarray)(asarray(x), dtype)
 
 
 def asnumpy(x):
@@ -139,7 +156,9 @@ def asnumpy(x):
 
 def __getattr__(name):
     value = getattr(np, name)
-    return (lambda *a, **k: _wrapped(value(*_held(a), **_held(k)))) if callable(value) else value
+    if name == "empty":
+        return lambda *a, **k: ndarray(np.empty(*a, **k))
+    return _noted(name, value) if callable(value) and not isinstance(value, type) else value
 
 
 class Event:
@@ -263,6 +282,7 @@ def gpu(twins=TWINS):
 
         def call(*args):
             events.append(name)
+            launches.append(name)
             value(*(_on_host(a) for a in args))
 
         return call

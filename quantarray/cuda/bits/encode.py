@@ -45,10 +45,10 @@ def encode(x, thresholds, codes, row, group, nan, out):
         if one and length % WORD_BITS == 0:
             x, halves = x.reshape(1, -1, 1), halves.reshape(planes, 1, -1)
         rows, length, _ = x.shape
-        fours = launch.address(x) % _LINE == 0 and (rows == 1 or length % 4 == 0)
+        lines = launch.address(x) % _LINE == 0 and (rows == 1 or length % 4 == 0)
         (wide, high), block = launch.rows_by_halves(rows, -(-halves.shape[2] // LANES), ROWS)
         grid = min(wide, launch.BUSY), high
-        kernel = _along(*form, fours[x.dtype] if fours else None, launch.WARPS)
+        kernel = _along(*form, fours[x.dtype] if lines else None, launch.WARPS)
     else:
         kernel = _across(*form)
         grid, block = launch.rows_by_items(before * halves.shape[2], after)

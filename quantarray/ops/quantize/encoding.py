@@ -15,7 +15,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.bfloat16 import Bfloat16
-from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, zeros
+from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis, to_host, zeros
 from ...core.bounded_cache import Kept
 from ...core.code_values import level_ranks, level_values
 from ...core.dtypes import Array, Constants
@@ -30,6 +30,7 @@ _ZERO = np.uint64(2**63)
 PIECES = 8  # ranges of words in which a NaN is looked for
 _MOST_BYTES = 1 << 12  # of constants that may be met again
 _kept = Kept(256)
+_flags: dict[str, Array] = {}  # of a GPU: one that is False, which a call takes away while it may be set
 
 
 def fit(op: str, quantizer: Quantizer, x: Array, axes: tuple[int, ...]) -> Constants:
@@ -108,11 +109,16 @@ class Encoder(NamedTuple):
 
     def __call__(self, x: Array) -> Array | None:
         """Return words [bits, *outer, word] of x packed along the axis; None where x holds a NaN."""
-        out, nan = empty(self.device, self.words), zeros(self.device, (PIECES,), np.bool_)
-        runs = in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
+        out, runs = empty(self.device, self.words), in_runs(x.bits if isinstance(x, Bfloat16) else x, self.axis)
+        nan = _flags.pop(self.device, None) if self.device != "cpu" else np.zeros(PIECES, np.bool_)
+        nan = zeros(self.device, (1,), np.bool_) if nan is None else nan
         constants = self.thresholds, self.codes, self.row, self.group
         kernel(self.device, "encode")(runs, *constants, nan, out.reshape(self.rows))
-        return None if met(nan) else out
+        if met(nan):
+            return None
+        if self.device != "cpu":
+            _flags[self.device] = nan
+        return out
 
     def fixed(self, quantizer: Quantizer, law: Constants) -> Search:
         """Return the kernel's operands but for x and its results."""
@@ -125,8 +131,8 @@ class Encoder(NamedTuple):
 
 
 def met(nan: Array) -> bool:
-    """True where a kernel has met a NaN. bool[pieces], of which NumPy's `any` takes 1.2 us."""
-    return True in nan.tolist() if isinstance(nan, np.ndarray) else bool(nan.any())
+    """True where a kernel has met a NaN. bool[pieces], of which NumPy's `any` takes 1.2 us, and on a GPU a kernel."""
+    return True in to_host(nan).tolist()
 
 
 def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Encoder:

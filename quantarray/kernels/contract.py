@@ -128,12 +128,12 @@ def decode_levels(words: Array, levels: Array, row: Array, group: int, out: Arra
     levels [row_tables groups codes] of out's dtype, of 16 or 32 bits. row int64[rows], or its one entry for all."""
 
 
-def recode(words: Array, tables: Array, row: Array, group: int, out: Array) -> None:
-    """Map each code through a table: out planes of tables[row[r], i // group, code].
+def recode(words: Array, others: Array, tables: Array, row: Array, group: int, length: int, out: Array) -> None:
+    """Map each code through a table: out planes of tables[row[r], i // group, code], tails zero.
 
-    words uint64[planes rows words], tables uint32[row_tables group_tables 2**planes], row int64[rows], or its
-    one entry for all; out uint64[planes rows words] is zero on entry. Tails are filled with what code 0 becomes: the
-    caller clears them."""
+    A code has the bits of words uint64[planes rows words], then above them those of others, of as many rows and words
+    and perhaps no plane. tables uint32[row_tables group_tables 2**planes], row int64[rows], or its one entry for all;
+    a row has `length` elements; out uint64[planes rows words]."""
 
 
 def rebit(words: Array, length: int, start: int, new_length: int, out: Array) -> None:

@@ -44,13 +44,30 @@ def equal(name, *args, out):
 
 
 @pytest.mark.parametrize("length", (1, 33, 64, 129))
-@pytest.mark.parametrize("bits, new_bits, group", [(1, 1, 1000), (2, 3, 1000), (3, 2, 20), (8, 15, 64)])
-def test_recode(bits, new_bits, group, length):
+@pytest.mark.parametrize("bits, more, new_bits, group", [
+    (1, 0, 1, 1000), (2, 0, 3, 1000), (1, 2, 2, 20), (8, 0, 15, 64), (3, 4, 8, 64),
+])  # fmt: skip
+@pytest.mark.parametrize("row", [[1, 0, 1], [0]], ids=["a table a row", "one for all"])
+def test_recode(row, bits, more, new_bits, group, length):
+    """Codes of one array or of two, through tables whose code 0 becomes another one; tails are zero."""
     rng = np.random.default_rng(length)
     groups = max(1, -(-length // group))
-    tables = rng.integers(0, 2**new_bits, (2, groups, 2**bits), np.uint32)
-    x, row = words(rng, bits, 3, length=length), np.array([1, 0, 1])
-    equal("recode", x, tables, row, group, out=np.zeros((new_bits, *x.shape[1:]), np.uint64))
+    tables = rng.integers(0, 2**new_bits, (max(row) + 1, groups, 2 ** (bits + more)), np.uint32)
+    x, above = words(rng, bits, 3, length=length), words(rng, more, 3, length=length)
+    tables[..., 0] = 1
+    args, out = (x, above, tables, np.array(row), group, length), np.full((new_bits, *x.shape[1:]), 77, np.uint64)
+    equal("recode", *args, out=out)
+    got = both("recode", *args, out=out)[1]
+    assert not (got[..., -1] & ~np.uint64(tail_mask(length))).any()
+    part = np.arange(length) // group if groups > 1 else np.zeros(length, int)
+    expected = tables[np.broadcast_to(row, 3)[:, None], part, codes_of(np.concatenate([x, above]), length)]
+    np.testing.assert_array_equal(codes_of(got, length), expected)
+
+
+def codes_of(packed, length):
+    """Codes [rows length] of words [planes rows words]."""
+    bits = np.unpackbits(packed.view(np.uint8), axis=-1, bitorder="little", count=length)
+    return np.tensordot(1 << np.arange(len(bits)), bits.astype(int), 1)
 
 
 @pytest.mark.parametrize("length, segments, new_length, new_segments, start", [

@@ -5,6 +5,7 @@
 
 import numpy as np
 
+from ...core.format import WORD_BITS, tail_mask
 from ..runtime import threads
 from ..runtime.jit import inner
 from ..runtime.schedule import Kernel
@@ -13,15 +14,20 @@ _LEAST = 1 << 13  # words that are worth a parallel region
 _BLOCK = 4096  # words of a row in one task
 
 
-def recode(words, tables, row, group, out):
+def recode(words, others, tables, row, group, length, out):
     if not out.size:
         return
+    words, result = np.concatenate([words, others]) if len(others) else words, out
+    if tables.size == tables.shape[2]:  # one table: all words are one row
+        words, out = words.reshape(len(words), 1, -1), out.reshape(len(out), 1, -1)
+        group = out.shape[2] * WORD_BITS
     planes, new_planes = words.shape[0], out.shape[0]
     # A word costs 0.75 ns for each code and plane made; 64 codes cost 24 ns and 2.4 for each plane
     by_words = tables.shape[1] == 1 and new_planes << planes <= 32 + 3 * (planes + new_planes)
     tasks = words.shape[1] * -(-words.shape[2] // _BLOCK)
     workers = threads.workers(max(words.size, out.size), _LEAST)
     threads.run(_recode_tasks, (words, tables, row, group, by_words, out), tasks, workers)
+    result[..., -1] &= np.uint64(tail_mask(length))
 
 
 @inner
@@ -51,7 +57,7 @@ def _recode_codes(words, tables, first, group, out):
             for i in range(64):
                 codes[i] |= np.uint32((bits >> np.uint64(i)) & np.uint64(1)) << np.uint32(plane)
         at = first + word * 64
-        # the tail of the last word may be past the last group; the caller clears what is written there
+        # the tail of the last word may be past the last group; `recode` clears what is written there
         begin, end = min(at // group, groups - 1), min((at + 63) // group, groups - 1)
         for i in range(64):
             table = begin if begin == end else min((at + i) // group, groups - 1)

@@ -8,24 +8,26 @@ from ..runtime.launch import LANES
 from ..runtime.warp import place_of_lane, put_code
 
 
-def recode(words, tables, row, group, out):
+def recode(words, others, tables, row, group, length, out):
     if not out.size:
         return
-    read, result = launch.halves(words), launch.halves(out)
+    read, above, result = (launch.halves(a) for a in (words, others, out))
     grid, block = launch.rows_by_halves(*result.shape[1:])
-    launch.run(_recode, grid, block, read, launch.resident(tables), launch.resident(row), group, result)
+    launch.run(_recode, grid, block, read, above, launch.resident(tables), launch.resident(row), group, length, result)
 
 
 @cuda.jit
-def _recode(words, tables, row, group, out):
+def _recode(words, others, tables, row, group, length, out):
     lane, half, r, step = place_of_lane()
     planes, rows, halves = words.shape
-    # The tail may be past the last group; the caller clears what is written there
-    part = min((half * LANES + lane) // group, tables.shape[1] - 1)
-    at = min(half, halves - 1)
+    element, at = half * LANES + lane, min(half, halves - 1)
+    part = min(element, length - 1) // group if tables.shape[1] > 1 else 0
     while r < rows:
         code = np.uint32(0)
         for plane in range(planes):
             code |= ((words[plane, r, at] >> np.uint32(lane)) & np.uint32(1)) << np.uint32(plane)
-        put_code(tables[row[min(r, row.shape[0] - 1)], part, code], lane, out, r, half)
+        for plane in range(others.shape[0]):
+            code |= ((others[plane, r, at] >> np.uint32(lane)) & np.uint32(1)) << np.uint32(planes + plane)
+        mapped = tables[row[min(r, row.shape[0] - 1)], part, code]
+        put_code(mapped if element < length else np.uint32(0), lane, out, r, half)
         r += step

@@ -11,9 +11,9 @@ from ...arrays import checks
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array
 from ...core.format import MAX_BITS, bits_for
-from ..words.conversion import recode
+from ..words.conversion import Pair, recode
 from ..words.levels import affordable, checked, is_exact, levels_of, operand, pointwise, with_table, with_values
-from .pairs import aligned, common_group, joined, pair_codes
+from .pairs import aligned, common_group, pair_codes
 
 
 def map(f: Callable[[Array], Any], q: QuantArray) -> QuantArray:
@@ -64,7 +64,7 @@ def of_pairs(op: str, f: Callable[[Array, Array], Any], p: QuantArray, q: QuantA
     affordable(op, p, shape)
     with np.errstate(all="ignore"):  # what is not finite is refused by name
         values = checked(op, f(left, right), shape, left, right)
-    both = joined(p, q, group)
+    both = Pair(p, q, group)
     pairs = p.dtype.n_levels * q.dtype.n_levels
     if values.dtype.kind != "f" or pairs == len(values):
         return with_values(op, both, values, group)

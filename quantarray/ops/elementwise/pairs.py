@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...backends.registry import common_device, empty
-from ...core.dtypes import Array, Constants, table
+from ...backends.registry import common_device
+from ...core.dtypes import Array
 from ..manipulation.views import broadcast_to
 
 
@@ -38,19 +38,7 @@ def common_group(p: QuantArray, q: QuantArray) -> int | None:
     return math.gcd(p.group, q.group)
 
 
-def joined(p: QuantArray, q: QuantArray, group: int | None) -> QuantArray:
-    """Join codes to pairs, p's in the low bits, as planes of both: a carrier of codes and groups without a law of its
-    own.
-
-    Where n_levels is no power of two some of its codes do not occur.
-    """
-    bits = p.bits + q.bits
-    words = empty(p.device, (bits, *p.words.shape[1:]))
-    words[: p.bits], words[p.bits :] = p.words, q.words
-    return QuantArray(words, table(bits), p.shape, p.axis, Constants(group=group))
-
-
 def pair_codes(p: QuantArray, q: QuantArray) -> tuple[Array, Array]:
-    """Return the codes of p and q in each of the 2**bits codes of `joined`; codes that don't occur repeat the last."""
+    """Return the codes of p and q in each of the 2**bits codes of `Pair`; codes that don't occur repeat the last."""
     code = np.arange(2 ** (p.bits + q.bits))
     return np.minimum(code % 2**p.bits, p.dtype.n_levels - 1), np.minimum(code >> p.bits, q.dtype.n_levels - 1)

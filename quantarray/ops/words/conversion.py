@@ -17,7 +17,7 @@ from ...backends.registry import contiguous, device_of, empty, kernel, moveaxis,
 from ...core.bfloat16 import narrowed
 from ...core.code_values import constant_dims, level_values, values_of_codes
 from ...core.dtypes import Array
-from ...core.format import WORD_BITS, tail_mask, word_count
+from ...core.format import word_count
 
 _SMALL = 1 << 10  # elements below which NumPy is as fast as a kernel
 _FEW = 1 << 12  # levels that are few, whatever the size of an array
@@ -123,7 +123,7 @@ def _decode_levels(q: QuantArray, rows: Array) -> None:
         )  # fmt: skip
 
 
-def by_row(tables: Array, q: QuantArray) -> tuple[Array, Array]:
+def by_row(tables: Array, q: QuantArray | Pair) -> tuple[Array, Array]:
     """Return tables [codes, *q's axes] as [tables groups codes], and int64[rows]: which of them each row of q has.
 
     One entry for all rows if they have the same.
@@ -223,7 +223,26 @@ def expand(constant: Array, lead: int, q: QuantArray) -> Array:
     return np.asarray(np.take(constant, index, axis=at))
 
 
-def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) -> Array:
+class Pair:
+    """Two arrays of one shape and packed axis as an array of pairs of codes, those of p in the low bits.
+
+    It has no law of its own. Where the number of p's levels is no power of two, some of its codes don't occur.
+    """
+
+    def __init__(self, p: QuantArray, q: QuantArray, group: int | None) -> None:
+        self.p, self.q, self.group = p, q, group
+        self.bits, self.shape, self.axis, self.ndim, self.device = p.bits + q.bits, p.shape, p.axis, p.ndim, p.device
+
+    @property
+    def words(self) -> Array:
+        """Return the planes of both, in one array."""
+        if self.device != "cpu":  # where copies are launches
+            return recode(self, np.arange(2**self.bits).reshape(-1, *(1,) * self.ndim), self.bits)
+        joined: Array = np.concatenate([self.p.words, self.q.words])
+        return joined
+
+
+def recode(q: QuantArray | Pair, tables: Array, bits: int, group: int | None = None) -> Array:
     """Replace each code c of q by tables[c]; return words of `bits` planes.
 
     tables has the codes first, then q's axes, each 1, the axis' length, or along the packed axis its groups: those of
@@ -231,13 +250,12 @@ def recode(q: QuantArray, tables: Array, bits: int, group: int | None = None) ->
     """
     full = np.zeros((2**q.bits, *tables.shape[1:]), np.uint32)
     full[: len(tables)] = tables
-    words = contiguous(q.words)
-    out = zeros(q.device, (bits, *words.shape[1:]))
+    words = contiguous(q.p.words if isinstance(q, Pair) else q.words)
+    others = contiguous(q.q.words) if isinstance(q, Pair) else words[:0]
+    out = empty(q.device, (bits, *words.shape[1:]))
     if out.size:
         flat, row = by_row(full, q)
-        one = flat.size == full.shape[0]  # one table: all words are one row
-        count = words[0].size if one else words.shape[-1]
-        group = count * WORD_BITS if one else group or q.group or q.shape[q.axis]
-        kernel(q.device, "recode")(words.reshape(q.bits, -1, count), flat, row, group, out.reshape(bits, -1, count))
-        out[..., -1] &= np.uint64(tail_mask(q.shape[q.axis]))
+        length, rows = q.shape[q.axis], math.prod(words.shape[1:-1])
+        read, above, result = (a.reshape(len(a), rows, a.shape[-1]) for a in (words, others, out))
+        kernel(q.device, "recode")(read, above, flat, row, group or q.group or length, length, result)
     return out

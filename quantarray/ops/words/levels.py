@@ -27,7 +27,7 @@ from ...arrays.array import QuantArray
 from ...arrays.constants import make_constants
 from ...core.code_values import level_values
 from ...core.dtypes import Array, DType, integers, table, uint1
-from .conversion import recode
+from .conversion import Pair, recode
 
 FARTHEST = 2**31 - 1
 _LEAST = 1 << 16  # bytes of constants that no array is too small for
@@ -127,7 +127,7 @@ def checked(op: str, values: Any, shape: tuple[int, ...], *inputs: Any) -> Array
     return a
 
 
-def with_values(op: str, q: QuantArray, values: Array, group: int | None) -> QuantArray:
+def with_values(op: str, q: QuantArray | Pair, values: Array, group: int | None) -> QuantArray:
     """Return the array whose code c has the value values[c], [n_levels, *axes of q] in groups of `group`; see the table
     above."""
     if values.dtype == np.bool_:
@@ -138,13 +138,15 @@ def with_values(op: str, q: QuantArray, values: Array, group: int | None) -> Qua
 
 
 def with_table(
-    op: str, words: Array, values: Array, q: QuantArray, group: int | None, dtype: DType | None = None
+    op: str, words: Array, values: Array, q: QuantArray | Pair, group: int | None, dtype: DType | None = None
 ) -> QuantArray:
     """Wrap words of q's shape, and a float32 table for their codes."""
     return with_law(op, words, dtype or table(len(words), len(values)), q, group, table=values)
 
 
-def with_law(op: str, words: Array, dtype: DType, q: QuantArray, group: int | None, **constants: Any) -> QuantArray:
+def with_law(
+    op: str, words: Array, dtype: DType, q: QuantArray | Pair, group: int | None, **constants: Any
+) -> QuantArray:
     """Wrap words of q's shape under another law."""
     constants_of_law = make_constants(op, dtype, q.shape, q.axis, **constants, group=group)
     return QuantArray(words, dtype, q.shape, q.axis, constants_of_law)
@@ -156,7 +158,7 @@ def with_levels(op: str, q: QuantArray, levels: Sequence[int]) -> QuantArray:
     return _with_integers(op, q, np.array(levels, np.int64).reshape(-1, *(1,) * q.ndim), q.group)
 
 
-def _with_integers(op: str, q: QuantArray, values: Array, group: int | None) -> QuantArray:
+def _with_integers(op: str, q: QuantArray | Pair, values: Array, group: int | None) -> QuantArray:
     if not values.size:  # constants along an axis of length 0
         values = np.zeros((1,) * values.ndim, np.int64)
     different = np.unique(values)

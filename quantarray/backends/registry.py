@@ -77,6 +77,7 @@ _FILES = {
     "turn": "bits.rotate",
     "count": "reduction.reduce",
     "count_lanes": "reduction.reduce",
+    "total": "reduction.total",
     "argmax": "reduction.scan",
     "cumulate": "reduction.scan",
     "argsort": "reduction.scan",

@@ -363,6 +363,14 @@ def count_lanes(words: Array, sets: Array, out: Array) -> None:
     words and sets as in `count`, fewer than 2**32 folds; out int64[sets rows length]."""
 
 
+def total(words: Array, length: int, levels: Array, row: Array, over: int, out: Array) -> None:
+    """out[r] = sum of the values of row r, of codes in ascending order each times its number; divided by `over` if > 0.
+
+    words uint64[planes rows folds words], folds of `length` elements; levels int64 or float64[tables codes], in which
+    the sum runs; row int64[rows] names each row's table, or its one entry that of all; out [rows]. The quotient is of
+    float64. For a GPU, where it is one launch."""
+
+
 def argmax(
     words: Array, length: int, levels: Array, row: Array, group: int, floor: float, lanes: bool, out: Array
 ) -> None:

@@ -27,6 +27,7 @@ def launches(request, monkeypatch):
 
     def run(kernel, grid, block, *args, shared=0, tiled=False):
         listed.append((kernel.py_func.__name__, *args))
+        fake_cupy.launches.append(kernel.py_func.__name__)
         for a in args:
             _check(a)
 
@@ -43,8 +44,10 @@ def launches(request, monkeypatch):
     monkeypatch.setattr(launch, "address", lambda a: a.held.ctypes.data)
     monkeypatch.setattr(launch, "_move", lambda a: fake_cupy.ndarray(a.copy()))
     monkeypatch.setattr(launch, "scratch", lambda shape, dtype: fake_cupy.ndarray(np.zeros(shape, dtype)))
+    monkeypatch.setattr(launch, "arrivals", lambda count: fake_cupy.ndarray(np.zeros(count, np.uint32)))
     monkeypatch.setattr(launch, "_equal", {})
-    monkeypatch.setattr(fake_cupy, "empty", fake_cupy.zeros, raising=False)  # results that no kernel writes are codes 0
+    blank = lambda *args: fake_cupy.ndarray(np.zeros(*args))  # noqa: E731  # results that no kernel writes are codes 0
+    monkeypatch.setattr(fake_cupy, "empty", blank, raising=False)
     return listed
 
 
@@ -77,6 +80,46 @@ def test_launches_of_depthwise_products(name, launches):
         STAY[name](*(q.to_device("cuda") for q in operands()))
     kernel = "depthwise_tile" if launch.capability() >= (8, 0) else "lane_a_channel"
     assert [name for name, *_ in launches if name not in ("pack_codes", "repack")][-1] == kernel
+
+
+X = np.random.default_rng(0).normal(size=(4, 320)).astype(np.float32)
+ONE = {
+    "quantize to 1 bit": lambda x, q, b: qa.quantize(x, qa.Sign()),
+    "quantize to 4 bits": lambda x, q, b: qa.quantize(x, qa.Uniform(4, step=0.1)),
+    "quantize along an axis in front": lambda x, q, b: qa.quantize(x, qa.Uniform(8, step=0.1), axis=0),
+    "codes": lambda x, q, b: q.codes(),
+    "dequantize integers": lambda x, q, b: q.dequantize(),
+    "dequantize a table": lambda x, q, b: qa.map(np.tanh, q).dequantize(),
+    "dequantize a law of each row": lambda x, q, b: (q * np.arange(1.0, 5).reshape(4, 1, 1)).dequantize(),
+    "dequantize to float16": lambda x, q, b: q.dequantize(out=fake_cupy.ndarray(OUT)),
+    "sum": lambda x, q, b: qa.sum(q),
+    "sum of rows": lambda x, q, b: qa.sum(q * 0.3, axis=2),
+    "mean": lambda x, q, b: qa.mean(q),
+    "mean of images": lambda x, q, b: qa.mean(q * np.arange(1.0, 5).reshape(4, 1, 1), axis=(1, 2)),
+    "argmax": lambda x, q, b: qa.argmax(q, 2),
+    "argmin along an axis in front": lambda x, q, b: qa.argmin(q, 1),
+    "cumulative_sum": lambda x, q, b: qa.cumulative_sum(q, axis=2),
+    "cumulative_sum of floats": lambda x, q, b: qa.cumulative_sum(q * 0.3, axis=1),
+    "q + p": lambda x, q, b: q + b,
+    "q * p of floats": lambda x, q, b: (q * 0.3) * b,
+    "q > c": lambda x, q, b: q > 0,
+    "q > vector": lambda x, q, b: q > np.arange(-2.0, 3).reshape(5, 1),
+    "q == p": lambda x, q, b: q == q,
+}  # fmt: skip
+OUT = np.zeros((4, 5, 130), np.float16)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_one_launch(name, launches):
+    """A second call is one launch, without a memset, and copies nothing but the flag that quantize waits for."""
+    with fake_cupy.arrays() as xp:
+        operands_there = xp.asarray(X), *(q.to_device("cuda") for q in operands())
+        ONE[name](*operands_there)
+        for noted in (launches, fake_cupy.launches, fake_cupy.waits):
+            noted.clear()
+        ONE[name](*operands_there)
+    assert len(launches) == len(fake_cupy.launches) == 1, fake_cupy.launches
+    assert fake_cupy.waits == ["an array is moved to the CPU"] * name.startswith("quantize")
 
 
 def test_parameters_of_a_launch():

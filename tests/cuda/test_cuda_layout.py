@@ -65,7 +65,7 @@ def test_recode(row, bits, more, new_bits, group, length):
 
 
 def codes_of(packed, length):
-    """Codes [rows length] of words [planes rows words]."""
+    """Return the codes [rows length] of words [planes rows words]."""
     bits = np.unpackbits(packed.view(np.uint8), axis=-1, bitorder="little", count=length)
     return np.tensordot(1 << np.arange(len(bits)), bits.astype(int), 1)
 

@@ -1,15 +1,17 @@
 """CUDA twins of what counts codes and of what needs them in order, bit for bit what the CPU's kernels make."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from cuda_backend import both, twins
 from results import assert_bits
-from test_cuda_layout import words
+from test_cuda_layout import codes_of, words
 
 import quantarray as qa
 from quantarray.backends.registry import kernel
 from quantarray.core.format import word_count
-from quantarray.cuda.reduction import counting_sort, reduce, scan
+from quantarray.cuda.reduction import counting_sort, reduce, scan, total
 from quantarray.cuda.runtime import launch
 from quantarray.ops.quantize import encoding
 
@@ -27,6 +29,7 @@ def few_warps(request):
         patched.setattr(reduce, "FOLDS", 2)
         patched.setattr(scan, "STRETCH", stretch)
         patched.setattr(counting_sort, "STRETCH", stretch)
+        patched.setattr(total, "STRETCH", stretch)
         patched.setattr(counting_sort, "_ROOM", 500)
         yield
 
@@ -97,6 +100,35 @@ def test_argmax(planes, length, group, one, along_folds):
     out = np.full((3, length if along_folds else 1), 77, np.int64)
     for floor in (-np.inf, 1.0, 5.0):  # above which there is something, not everywhere, and nothing
         equal("argmax", x, length, levels, row, group, floor, along_folds, out=out)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("planes", [1, 2, 4, 5, 8])
+@pytest.mark.parametrize("kind, made, over", [
+    (np.int64, np.int32, 0), (np.int64, np.int64, 0), (np.int64, np.float32, 7), (np.float64, np.float32, 0),
+    (np.float64, np.float64, 65),
+])  # fmt: skip
+@pytest.mark.parametrize("tables", [1, 3])
+def test_total(tables, kind, made, over, planes, length):
+    """Sums that are beyond float64's integers, floats whose order counts, and an infinity of a code that is not there.
+
+    The counters by which the last warp of a row is known are left as they were, for the next launch.
+    """
+    rng = np.random.default_rng(length)
+    x = words(rng, planes, 3, 4, length=length)
+    levels = rng.integers(-9, 9, (tables, 2**planes)).astype(kind)
+    if made is np.int64:
+        levels = levels * 2**52 + 1
+    if kind is np.float64:
+        levels = levels * 10.0 ** rng.integers(-8, 9, levels.shape) / 3
+        if planes == 8:
+            absent = np.setdiff1d(np.arange(256), codes_of(x.reshape(8, 12, -1), length))
+            levels[:, absent] = np.inf
+    arrived = np.zeros(8, np.uint32)
+    with patch.object(launch, "arrivals", lambda count: arrived):
+        for _ in range(2):
+            equal("total", x, length, levels, np.arange(tables), over, out=np.full(3, 77, made))
+    assert not arrived.any()
 
 
 @pytest.mark.parametrize("along_folds", FORMS)

@@ -65,6 +65,7 @@ def launches(monkeypatch):
         patched.setattr(launch, "array", lambda a: a)
         patched.setattr(launch, "_move", lambda a: a)
         patched.setattr(launch, "scratch", np.empty)
+        patched.setattr(launch, "arrivals", lambda count: np.zeros(count, np.uint32))
         yield listed
 
 

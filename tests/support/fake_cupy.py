@@ -197,6 +197,9 @@ class _Stream:
         _waits("a stream is waited for")
         events.append("synchronize")
 
+    def is_capturing(self):
+        return _Stream.capturing
+
     def begin_capture(self):
         _Stream.capturing = True
         events.append("begin")

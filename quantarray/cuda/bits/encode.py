@@ -1,9 +1,9 @@
 """Values to packed codes in one pass, by how many ascending thresholds each value is at least.
 
-Codes of one and two bits are packed 8 half-words at a time, by a ballot a threshold. Of more bits, a lane reads 16 bytes
-of values and finds their ranks in a tree of thresholds, so that all lanes take the same steps: 8 bits are 8 compares,
-where one for each threshold would be 255. A warp's codes are bytes in shared memory until each lane packs 32 of them.
-Values of 8 and 16 bits are widened in a register, where the compare is exact.
+Codes of one and two bits are packed 8 half-words at a time, by a ballot a threshold. Of more bits, a lane reads 16
+bytes of values and finds their ranks in a tree of thresholds, so that all lanes take the same steps: 8 bits are 8
+compares, where one for each threshold would be 255. A warp's codes are bytes in shared memory until each lane packs 32
+of them. Values of 8 and 16 bits are widened in a register, where the compare is exact.
 """
 
 from functools import cache

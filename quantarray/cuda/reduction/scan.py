@@ -7,7 +7,7 @@ from numba import cuda
 
 from ..runtime import launch
 from ..runtime.launch import LANES, WARPS
-from ..runtime.warp import ALL, place_of_lane
+from ..runtime.warp import ALL, ballot, place_of_lane
 from . import counting_sort
 from .lines import value_at
 
@@ -19,14 +19,15 @@ def argmax(words, length, levels, row, group, floor, lanes, out):
         return
     read, tables = launch.halves(words), (launch.resident(levels), launch.resident(row), group)
     stretches = max(1, -(-(words.shape[2] if lanes else length) // STRETCH))
-    best, places = (launch.scratch((*out.shape, stretches), dtype) for dtype in (np.float64, np.int64))
+    shape = (*out.shape, stretches) if stretches > 1 else (1, 1, 1)
+    best, places = (launch.scratch(shape, dtype) for dtype in (np.float64, np.int64))
+    scratch = best, places, launch.arrivals(out.size if stretches > 1 else 1)
     if lanes:
         grid, block = launch.rows_by_items(out.shape[0] * stretches, out.shape[1])
-        launch.run(_best_of_lanes, grid, block, read, *tables, float(floor), best, places)
+        launch.run(_best_of_lanes, grid, block, read, *tables, float(floor), *scratch, out)
     else:
         grid, block = launch.rows_by_halves(out.shape[0], stretches)
-        launch.run(_best_of_rows, grid, block, read, length, *tables, float(floor), best, places)
-    launch.run(_best_of_all, *launch.rows_by_halves(*out.shape), best, places, float(floor), out)
+        launch.run(_best_of_rows, grid, block, read, length, *tables, float(floor), *scratch, out)
 
 
 def cumulate(words, length, levels, row, group, lanes, out):
@@ -51,11 +52,11 @@ def sort(words, length, order, row, group, lanes, out):
 
 
 @cuda.jit
-def _best_of_rows(words, length, levels, row, group, floor, best, places):
-    """Find the largest value of each stretch of a row, and its first place: a warp a stretch."""
+def _best_of_rows(words, length, levels, row, group, floor, best, places, arrived, out):
+    """Find the largest value of each stretch of a row, and its first place: a warp a stretch, the last one of all."""
     lane, stretch, r, step = place_of_lane()
-    end = min((stretch + 1) * STRETCH, length)
-    while r < words.shape[1]:
+    end, stretches = min((stretch + 1) * STRETCH, length), best.shape[2]
+    while r < words.shape[1] and stretch < stretches:
         value, place, i = floor, np.int64(-1), stretch * STRETCH + lane
         while i < end:
             candidate = value_at(words, r, 0, i, levels, row, group)
@@ -63,18 +64,33 @@ def _best_of_rows(words, length, levels, row, group, floor, best, places):
                 value, place = candidate, np.int64(i)
             i += LANES
         value, place = _first_largest(value, place)
-        if lane == 0 and stretch < best.shape[2]:
+        last = False
+        if lane == 0 and stretches == 1:
+            out[r, 0] = place
+        elif lane == 0:
             best[r, 0, stretch], places[r, 0, stretch] = value, place
+            cuda.threadfence()
+            last = cuda.atomic.inc(arrived, r, np.uint32(stretches - 1)) == stretches - 1
+        if ballot(last):
+            cuda.threadfence()
+            value, place, k = floor, np.int64(-1), lane
+            while k < stretches:
+                if best[r, 0, k] > value:
+                    value, place = best[r, 0, k], places[r, 0, k]
+                k += LANES
+            value, place = _first_largest(value, place)
+            if lane == 0:
+                out[r, 0] = place
         r += step
 
 
 @cuda.jit
-def _best_of_lanes(words, levels, row, group, floor, best, places):
-    """Find the largest value of each stretch of folds: a thread an element of the packed axis."""
+def _best_of_lanes(words, levels, row, group, floor, best, places, arrived, out):
+    """Find the largest value of each stretch of folds: a thread an element of the packed axis, the last one of all."""
     i, item = cuda.grid(2)
     _, rows, folds, _ = words.shape
     stretches = best.shape[2]
-    while item < rows * stretches and i < best.shape[1]:
+    while item < rows * stretches and i < out.shape[1]:
         r = item // stretches
         stretch = item - r * stretches
         value, place, f = floor, np.int64(-1), stretch * STRETCH
@@ -84,25 +100,19 @@ def _best_of_lanes(words, levels, row, group, floor, best, places):
             if candidate > value:
                 value, place = candidate, np.int64(f)
             f += 1
-        best[r, i, stretch], places[r, i, stretch] = value, place
+        if stretches == 1:
+            out[r, i] = place
+        else:
+            best[r, i, stretch], places[r, i, stretch] = value, place
+            cuda.threadfence()
+            if cuda.atomic.inc(arrived, r * out.shape[1] + i, np.uint32(stretches - 1)) == stretches - 1:
+                cuda.threadfence()
+                value, place = floor, np.int64(-1)
+                for k in range(stretches):
+                    if best[r, i, k] > value:
+                        value, place = best[r, i, k], places[r, i, k]
+                out[r, i] = place
         item += cuda.gridDim.y * cuda.blockDim.y
-
-
-@cuda.jit
-def _best_of_all(best, places, floor, out):
-    """Find the largest of a line's stretches: a warp a line."""
-    lane, line, r, step = place_of_lane()
-    at = min(line, out.shape[1] - 1)
-    while r < out.shape[0]:
-        value, place, stretch = floor, np.int64(-1), lane
-        while stretch < best.shape[2]:
-            if best[r, at, stretch] > value:
-                value, place = best[r, at, stretch], places[r, at, stretch]
-            stretch += LANES
-        value, place = _first_largest(value, place)
-        if lane == 0 and line < out.shape[1]:
-            out[r, line] = place
-        r += step
 
 
 @launch.inline

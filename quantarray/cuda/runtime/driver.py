@@ -34,6 +34,15 @@ def current_gpu():
     return runtime[0].getDevice() if runtime else cuda.current_context().device.id
 
 
+def current_stream():
+    """Return CuPy's current stream, by its number, and whether it is captured."""
+    runtime = _runtime()
+    if not runtime:
+        return 0, False
+    stream = runtime[1]()
+    return stream.ptr, stream.is_capturing()
+
+
 def enter(gpu):
     """Make the GPU's context current in this thread once: a thread that has allocated nothing yet has none."""
     gpus = _entered.__dict__.setdefault("gpus", set())

@@ -15,7 +15,7 @@ from numba import cuda
 from numba.core import config
 
 from ...backends import diagnosis
-from ...backends.registry import empty, settle
+from ...backends.registry import empty, settle, zeros
 from ...core.errors import DeviceError
 from . import driver
 from . import target as target  # checks Numba's CUDA target before the first kernel is compiled
@@ -28,7 +28,8 @@ BUSY = 2048  # blocks of that many warps that fill every GPU some times over
 _GIVEN = 48 << 10  # bytes of shared memory that a thread block gets unasked
 _ALL = 100  # percent of L1
 _SMALL, _MOST_EQUAL = 1 << 12, 1 << 12  # bytes of an array, and how many are kept by what they hold
-_kept, _equal, _holders, _ready = {}, {}, [], {}
+_COUNTERS = 1 << 12  # at least, of a stream
+_kept, _equal, _holders, _ready, _arrivals = {}, {}, [], {}, {}
 
 
 def inline(function):
@@ -149,6 +150,23 @@ def scratch(shape, dtype):
     in a captured graph of the graph's own, which keeps it; and it names the stream that its kernels are launched on.
     """
     return np.empty(shape, dtype) if config.ENABLE_CUDASIM else empty(f"cuda:{_gpu()}", shape, dtype)
+
+
+def arrivals(count):
+    """Return so many uint32 counters that are zero, of which kernels count up and leave zeros: `cuda.atomic.inc`.
+
+    Launches of a stream come one after the other, and share them. A captured graph may run beside its stream, so it
+    has its own.
+    """
+    if config.ENABLE_CUDASIM:
+        return np.zeros(count, np.uint32)
+    gpu, (stream, captured) = _gpu(), driver.current_stream()
+    device, key = f"cuda:{gpu}", (gpu, stream)
+    if captured:
+        return zeros(device, (count,), np.uint32)
+    if key not in _arrivals or _arrivals[key].size < count:
+        _arrivals[key] = zeros(device, (max(count, _COUNTERS),), np.uint32)
+    return _arrivals[key]
 
 
 def array(a):

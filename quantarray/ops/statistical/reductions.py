@@ -17,6 +17,7 @@ Integers are exact. Floats are computed in float64 from exact counts and the flo
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any, Literal, cast, overload
 
@@ -24,11 +25,12 @@ import numpy as np
 
 from ...arrays import checks
 from ...arrays.array import QuantArray
+from ...backends.registry import contiguous, empty, kernel
 from ...core.dtypes import Array
 from ...core.hints import Axes, OutType
 from ..counting.histograms import Job, field, fold
 from ..counting.reducers import Extreme, IntegerSum, Occurrences, Product, RealSum, Variance
-from ..words.level_tables import level_table, mapped
+from ..words.level_tables import LevelTable, level_table, mapped
 
 
 def axes(op: str, ndim: int, axis: Any) -> tuple[int, ...]:
@@ -122,8 +124,7 @@ def sum(
     op = "sum"
     q = checks.packed(op, "q", q)
     over = axes(op, q.ndim, axis)
-    kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(level_table(q), sum_type(op, q, elements(q, over), dtype)))
+    return _summed(op, q, over, keepdims, sum_type(op, q, elements(q, over), dtype))
 
 
 @overload
@@ -146,8 +147,30 @@ def mean(q: QuantArray, axis: Axes | None = None, *, keepdims: bool = False) -> 
     sum_type(op, q, n)
     if not n:
         return _nan(op, q, over, keepdims)
-    kind = IntegerSum if exact(q) else RealSum
-    return _reduced(op, q, over, keepdims, kind(level_table(q), np.float32, n))
+    return _summed(op, q, over, keepdims, np.float32, n)
+
+
+def _summed(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any, dtype: Any, n: int | None = None) -> Array:
+    """Sum up values in the type `dtype`, and divide by n if that is given."""
+    table = level_table(q)
+    of_rows = q.device != "cpu" and q.axis in over and not isinstance(table, LevelTable) and q.size > 0
+    if not of_rows or builtins.any(table.shape[1 + d] > 1 for d in over):
+        kind = IntegerSum if exact(q) else RealSum
+        return _reduced(op, q, over, keepdims, kind(table, dtype, n))
+    assert not isinstance(table, LevelTable)
+    keep = checks.flag(op, "keepdims", keepdims)
+    left, rest = ([d for d in range(q.ndim) if d != q.axis and (d in over) == inside] for inside in (False, True))
+    place = [1 + (d if d < q.axis else d - 1) for d in left + rest]
+    shape, tables = tuple(q.shape[d] for d in left), table.transpose(*(1 + d for d in left + rest), 1 + q.axis, 0)
+    tables = np.ascontiguousarray(tables.reshape(-1, len(table)))
+    row = np.arange(len(tables))
+    if row.size > 1:
+        row = np.array(np.broadcast_to(row.reshape([table.shape[1 + d] for d in left]), shape)).reshape(-1)
+    words = contiguous(q.words.transpose(0, *place, q.words.ndim - 1))
+    out = empty(q.device, shape, dtype)
+    flat = words.reshape(q.bits, math.prod(shape), -1, words.shape[-1])
+    kernel(q.device, "total")(flat, q.shape[q.axis], tables, row, n or 0, out.reshape(-1))
+    return restored(out, over, keep)
 
 
 def _nan(op: str, q: QuantArray, over: tuple[int, ...], keepdims: Any) -> Array:

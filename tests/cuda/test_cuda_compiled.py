@@ -51,11 +51,12 @@ def words(*shape):
     return np.zeros(shape, np.uint64)
 
 
-def codes(rows, length):
-    """Return packed words that begin at a multiple of 16 bytes."""
-    room = np.zeros(rows * length + 16, np.uint8)
+def lined(dtype, *shape):
+    """Return zeros that begin at a multiple of 16 bytes."""
+    size = np.dtype(dtype).itemsize * int(np.prod(shape))
+    room = np.zeros(size + 16, np.uint8)
     first = -room.ctypes.data % 16
-    return room[first : first + rows * length].reshape(rows, length)
+    return room[first : first + size].view(dtype).reshape(shape)
 
 
 def finish(channels, count, planes, real):
@@ -84,15 +85,26 @@ def encode_grouped(dtype):
 
 
 def encode_groups(dtype):
-    return call("encode_groups", np.zeros((1, 700), dtype), 256, 8, np.zeros(3, np.uint32), np.zeros(1, bool),
+    return call("encode_groups", lined(dtype, 1, 700), 256, 8, np.zeros(3, np.uint32), np.zeros(1, bool),
                 np.zeros((2, 3), np.float32), words(2, 1, 11))  # fmt: skip
 
 
-def encode(dtype, after=1, planes=2):
-    table = np.zeros((1, 1, 2**planes - 1), np.float64 if dtype is np.float64 else np.float32)
-    codes, row = np.zeros((1, 1, 2**planes), np.uint8), np.zeros(2 * after, np.int64)
-    x = np.zeros((2, 65, after), dtype)
-    return call("encode", x, table, codes, row, 65, np.zeros(1, bool), words(planes, 2 * after, 2))
+def encode(dtype, after=1, planes=2, length=65, groups=1):
+    table = np.zeros((1, groups, 2**planes - 1), np.float64 if dtype is np.float64 else np.float32)
+    codes, row = np.arange(2**planes, dtype=np.uint8)[None, None].repeat(groups, 1), np.zeros(2 * after, np.int64)
+    x, out = lined(dtype, 2, length, after), words(planes, 2 * after, -(-length // 64))
+    return call("encode", x, table, codes, row, -(-length // groups), np.zeros(1, bool), out)
+
+
+def decode(bits, dtype, groups=1):
+    tables = np.zeros((1, groups, 2**bits), dtype)
+    return call("decode_levels", lined(np.uint64, bits, 3, 4), tables, np.zeros(1, int), 256 // groups,
+                lined(dtype, 3, 256))  # fmt: skip
+
+
+def decode_uniform(bits, dtype, group=256):
+    constants = np.ones((3, -(-256 // group)), np.float32)
+    return call("decode_uniform", lined(np.uint64, bits, 3, 4), constants, constants, group, lined(dtype, 3, 256))
 
 
 def public(name, function):
@@ -212,16 +224,23 @@ def max_pool(bits, places=False):
 
 SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
-    *[Case(f"pack to {planes} bits{which}", call("pack", codes(3, length), words(planes, 3, 2)), 48, (), ("VOTE",))
+    *[Case(f"pack to {planes} bits{which}", call("pack", lined(np.uint8, 3, length), words(planes, 3, 2)), 48, (), ("VOTE",))
       for planes in (1, 2, 8) for length, which in ((65, ""), (64, ", whole lines"))],
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
-    *[Case(f"encode {name} to {planes} bits", encode(dtype, planes=planes), 64, ("VOTE", "FSETP"), ("DSETP",))
+    *[Case(f"unpack {planes} bits, whole lines", call("unpack", lined(np.uint64, planes, 3, 2),
+           lined(np.uint8, 3, 128)), 72, ("LDG", "STG"), ("VOTE",)) for planes in (1, 8)],
+    *[Case(f"encode {name} to {planes} bits", encode(dtype, planes=planes), 80, needs, ("DSETP",), shared)
       for name, dtype in (("float32", np.float32), ("float16", np.float16), ("bfloat16", np.uint16),
-                          ("uint8", np.uint8)) for planes in (1, 2, 3)],
-    *[Case(f"encode float64 to {planes} bits", encode(np.float64, planes=planes), 80, ("VOTE", "DSETP"))
-      for planes in (1, 2, 3)],
-    Case("encode float32 across", encode(np.float32, 50), 64, ("FSETP",), ("DSETP", "VOTE")),
-    Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 64, ("FSETP",), ("DSETP", "VOTE")),
+                          ("uint8", np.uint8))
+      for planes, needs, shared in ((1, ("VOTE", "FSETP"), 0), (2, ("VOTE", "FSETP"), 0), (3, ("FSETP", "LDS"), 8224))],
+    *[Case(f"encode float64 to {planes} bits", encode(np.float64, planes=planes), 80, ("DSETP",), (), shared)
+      for planes, shared in ((1, 0), (2, 0), (3, 8256))],
+    *[Case(f"encode float32 to {planes} bits, whole lines", encode(np.float32, planes=planes, length=128), 80,
+           ("FSETP", "STS", "LDS"), ("DSETP", "VOTE"), 8192 + (4 << planes)) for planes in (4, 8)],
+    Case("encode float32 to 8 bits, in groups", encode(np.float32, planes=8, length=128, groups=2), 96, ("FSETP", "STS"),
+         ("DSETP", "VOTE"), 8192),
+    Case("encode float32 across", encode(np.float32, 50), 64, ("FSETP",), ("DSETP", "VOTE"), 16),
+    Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 64, ("FSETP",), ("DSETP", "VOTE"), 1024),
     Case("threshold int64", call("threshold", np.zeros((3, 65), np.int64), finish(65, 3, 2, False), words(2, 3, 2)),
          48, ("VOTE",), ("DSETP", "FSETP")),
     Case("threshold float64", call("threshold", np.zeros((3, 65)), finish(65, 3, 2, True), words(2, 3, 2)),
@@ -329,10 +348,16 @@ CASES = [
          targets=((9, 0, "a"),)),
     Case("encode_grouped float32", encode_grouped(np.float32), 64, ("VOTE", "DADD")),
     Case("encode_grouped float64", encode_grouped(np.float64), 64, ("VOTE", "DADD")),
-    Case("encode_groups float32", encode_groups(np.float32), 64, ("VOTE", "SHFL", "DADD"), floats=True),
-    Case("encode_groups float64", encode_groups(np.float64), 64, ("VOTE", "SHFL", "DADD"), floats=True),
-    Case("decode_uniform", call("decode_uniform", words(2, 3, 11), np.ones((3, 3), np.float32),
-         np.ones((3, 3), np.float32), 256, np.zeros((3, 700), np.float32)), 56, ("DADD",), floats=True),
+    Case("encode_groups float32", encode_groups(np.float32), 96, ("STS", "SHFL", "DADD"), ("VOTE",), 8192, True),
+    Case("encode_groups float64", encode_groups(np.float64), 96, ("STS", "SHFL", "DADD"), ("VOTE",), 8192, True),
+    Case("decode_uniform to float32", decode_uniform(2, np.float32), 64, ("DMUL", "DADD")),
+    Case("decode_uniform to float32, in groups", decode_uniform(2, np.float32, 128), 64, ("DMUL", "DADD")),
+    Case("decode_uniform to bfloat16, in groups of 12", decode_uniform(2, np.uint16, 12), 72, ("DMUL", "DADD")),
+    Case("decode_uniform to float16", decode_uniform(8, np.float16), 80, ("DMUL", "DADD", "F2FP")),
+    *[Case(f"decode_levels of {bits} bits to float32", decode(bits, np.float32), 80, ("LDS",), ("DMUL",), 1024)
+      for bits in (1, 4, 8)],
+    Case("decode_levels of 8 bits to float16", decode(8, np.float16), 80, ("LDS",), ("DMUL",), 1024),
+    Case("decode_levels in groups", decode(4, np.float32, groups=2), 80, ("LDG",), ("DMUL", "LDS")),
     Case("count", call("count", words(2, 3, 5, 2), 0, 100, 40, SETS, np.zeros((2, 3, 3), int)), 64,
          ("POPC", "SHFL"), ("DSETP",)),
     Case("count_lanes", call("count_lanes", words(2, 3, 5, 2), SETS, np.zeros((2, 3, 65), int)), 64, ("LOP3",)),

@@ -58,6 +58,13 @@ BUDGETS = (
     Budget("depthwise of 4 bits to 4 bits by bytes", "depthwise_tile", ALL, "IMMA", 250, 1400, 32 * 32),
     Budget("encode float32 to 1 bits", "encode_short", ALL, "VOTE", 40, values=32),
     Budget("encode float32 to 2 bits", "encode_short", ALL, "VOTE", 40, values=32),
+    Budget("encode float32 to 4 bits, whole lines", "encode_along", ALL, "LDS", 1200, values=32, stage=True),
+    Budget("encode float32 to 8 bits, whole lines", "encode_along", ALL, "LDS", 1900, values=32, stage=True),
+    Budget("encode_groups float32", "encode_groups_of", ALL, "STS", 600, stage=True),
+    Budget("decode_levels of 1 bits to float32", "unpack_codes", ALL, "LDS", 220, stage=True),
+    Budget("decode_levels of 8 bits to float32", "unpack_codes", ALL, "LDS", 130, stage=True),
+    Budget("decode_uniform to float32, in groups", "unpack_codes", ALL, "DMUL", 200, stage=True),
+    Budget("unpack 8 bits, whole lines", "unpack_codes", ALL, "STG", 250, stage=True),
     Budget("pack to 1 bits", "pack_codes", ALL, "LDG", 40, values=32),
     Budget("pack to 1 bits, whole lines", "pack_codes", ALL, "LDG", 40, values=32),
 )
@@ -103,11 +110,13 @@ def _row(budget, launched, target):
     assembled = assemble(launched.kernel, launched.signature, target)
     code = Code.read(disassemble(assembled.code, target))
     main = code.loop_of(budget.product)
-    if budget.values:
+    in_flight = _in_flight(main) if budget.values else 0
+    if budget.stage:
+        loop = len(main)
+    elif budget.values:
         loop = len(main) * 128 / (budget.values * LANES)
-        in_flight = _in_flight(main)
     else:
-        loop, in_flight = len(main) if budget.stage else len(main) * 32 / main.count(budget.product), 0
+        loop = len(main) * 32 / main.count(budget.product)
     epilogue = len(code.after(main)) if budget.epilogue else 0
     return Row(budget, target, loop, epilogue, in_flight, assembled, launched.shared)
 

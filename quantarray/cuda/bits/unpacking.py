@@ -29,7 +29,7 @@ def in_one_row(words, out):
 def run(words, out, a, b, group, begin, value, table=0):
     """Set out[r, i] to value(code, *begin(a, b, r, i // group), table), bits of which out keeps the lowest.
 
-    With `table`, so many numbers of a[0, 0] are in shared memory, and begin is called once a row, as with group 0.
+    Values of 8 bits are the codes. With `table`, so many numbers of a[0, 0] are in shared memory, and begin is called once a row, as with group 0.
     """
     (rows, length), size, halves = out.shape, out.dtype.itemsize, launch.halves(words)
     lines_in = halves.shape[2] % _HALVES == 0 and launch.address(halves) % _LINE == 0
@@ -96,7 +96,7 @@ def _kernel(planes, size, lines_in, lines_out, parts, table, begin, value):
             if parts:
                 part = element // group
                 rest = np.int32(min((part + 1) * group - element, _FAR))
-            for i in range(_HALVES):
+            for _ in range(_HALVES):
                 left = np.int32(min(length - element, each))
                 if left > 0:
                     held = begin(a, b, row, part)
@@ -105,9 +105,12 @@ def _kernel(planes, size, lines_in, lines_out, parts, table, begin, value):
                     for four in range(each // 4):
                         codes = np.uint32(0)
                         for plane in range(planes):
-                            field = (bits[plane, i] >> (shift + np.uint32(4 * four))) & np.uint32(15)
+                            field = (bits[plane, 0] >> (shift + np.uint32(4 * four))) & np.uint32(15)
                             spread = np.uint32(field * np.uint32(0x00204081)) & np.uint32(0x01010101)
                             codes |= np.uint32(spread << np.uint32(plane))
+                        if size == 1:
+                            line[four] = codes
+                            continue
                         for k in range(4):
                             if parts == _OF_VALUES:
                                 if rest == 0:
@@ -120,6 +123,8 @@ def _kernel(planes, size, lines_in, lines_out, parts, table, begin, value):
                             n = 4 * four + k
                             line[n // per_word] |= np.uint32(v << np.uint32(n % per_word * 8 * size))
                     store(out, row * length + element, left, line, lines_out)
+                for plane in range(planes):  # no index of registers that a loop has: it may stay a loop
+                    bits[plane, 0], bits[plane, 1], bits[plane, 2] = bits[plane, 1], bits[plane, 2], bits[plane, 3]
                 element += LANES
                 if parts:
                     rest -= np.int32(LANES - (each if parts == _OF_VALUES else 0))

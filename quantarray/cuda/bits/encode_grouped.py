@@ -84,7 +84,7 @@ def _code(value, low, step, inverse, word, top, random):
     """Return floor((value - low) / step + u) of float64, clipped: rounded constants may leave a value beyond the end.
 
     u is word * 2**-32. In float32 the sum t is off by at most (top + 3) * 2**-22: two roundings and those of the
-    inverse and of u. So its floor is right unless t is that near to an integer, about once in 2**20 / top values;
+    inverse and of u. So its floor is right unless t is that near to an integer, about once in 2**20 / (top + 3) values;
     then, and where t is far out or NaN, float64 has to tell.
     """
     u = np.float32(np.float32(word) * np.float32(2.0**-32)) if random else np.float32(0.5)

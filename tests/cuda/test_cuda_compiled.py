@@ -224,7 +224,8 @@ def max_pool(bits, places=False):
 
 SETS = np.array([[-1, 0], [0, 1]])
 CASES = [
-    *[Case(f"pack to {planes} bits{which}", call("pack", lined(np.uint8, 3, length), words(planes, 3, 2)), 48, (), ("VOTE",))
+    *[Case(f"pack to {planes} bits{which}", call("pack", lined(np.uint8, 3, length), words(planes, 3, 2)), 48, (),
+           ("VOTE",))
       for planes in (1, 2, 8) for length, which in ((65, ""), (64, ", whole lines"))],
     Case("unpack", call("unpack", words(2, 3, 2), np.zeros((3, 65), np.uint8)), 40, ("STG",)),
     *[Case(f"unpack {planes} bits, whole lines", call("unpack", lined(np.uint64, planes, 3, 2),
@@ -237,10 +238,10 @@ CASES = [
       for planes, shared in ((1, 0), (2, 0), (3, 8256))],
     *[Case(f"encode float32 to {planes} bits, whole lines", encode(np.float32, planes=planes, length=128), 80,
            ("FSETP", "STS", "LDS"), ("DSETP", "VOTE"), 8192 + (4 << planes)) for planes in (4, 8)],
-    Case("encode float32 to 8 bits, in groups", encode(np.float32, planes=8, length=128, groups=2), 96, ("FSETP", "STS"),
-         ("DSETP", "VOTE"), 8192),
-    Case("encode float32 across", encode(np.float32, 50), 64, ("FSETP",), ("DSETP", "VOTE"), 16),
-    Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 64, ("FSETP",), ("DSETP", "VOTE"), 1024),
+    Case("encode float32 to 8 bits, in groups", encode(np.float32, planes=8, length=128, groups=2), 96,
+         ("FSETP", "STS"), ("DSETP", "VOTE"), 8192),
+    Case("encode float32 across", encode(np.float32, 50), 96, ("FSETP",), ("DSETP", "VOTE"), 16),
+    Case("encode uint8 across, 8 bits", encode(np.uint8, 50, 8), 96, ("FSETP",), ("DSETP", "VOTE"), 1024),
     Case("threshold int64", call("threshold", np.zeros((3, 65), np.int64), finish(65, 3, 2, False), words(2, 3, 2)),
          48, ("VOTE",), ("DSETP", "FSETP")),
     Case("threshold float64", call("threshold", np.zeros((3, 65)), finish(65, 3, 2, True), words(2, 3, 2)),
@@ -350,8 +351,9 @@ CASES = [
     Case("encode_grouped float64", encode_grouped(np.float64), 64, ("VOTE", "DADD")),
     Case("encode_groups float32", encode_groups(np.float32), 96, ("STS", "SHFL", "DADD"), ("VOTE",), 8192, True),
     Case("encode_groups float64", encode_groups(np.float64), 96, ("STS", "SHFL", "DADD"), ("VOTE",), 8192, True),
-    Case("decode_uniform to float32", decode_uniform(2, np.float32), 64, ("DMUL", "DADD")),
-    Case("decode_uniform to float32, in groups", decode_uniform(2, np.float32, 128), 64, ("DMUL", "DADD")),
+    Case("decode_uniform to float32", decode_uniform(2, np.float32), 64, ("DMUL", "DADD"), floats=True),
+    Case("decode_uniform to float32, in groups", decode_uniform(2, np.float32, 128), 64, ("DMUL", "DADD"),
+         floats=True),
     Case("decode_uniform to bfloat16, in groups of 12", decode_uniform(2, np.uint16, 12), 72, ("DMUL", "DADD")),
     Case("decode_uniform to float16", decode_uniform(8, np.float16), 80, ("DMUL", "DADD", "F2FP")),
     *[Case(f"decode_levels of {bits} bits to float32", decode(bits, np.float32), 80, ("LDS",), ("DMUL",), 1024)

@@ -206,6 +206,7 @@ def install():
     _put(bulk, BulkModels(models))
     _put(warpgroup, WarpgroupModels(models, lambda: kernel._get_kernel_context().shared.without_size))
     libdevice.dmul_rn, libdevice.dadd_rn, libdevice.byte_perm = np.multiply, np.add, _byte_perm
+    libdevice.fmul_rn, libdevice.fadd_rn = np.multiply, np.add
     libdevice.floor, libdevice.ceil = np.floor, np.ceil
     libdevice.float_as_int = lambda x: np.float32(x).view(np.int32)
     libdevice.half2float = lambda bits: np.float32(np.int16(bits).view(np.float16))

@@ -105,8 +105,10 @@ def _noted(name, function, *inputs):
     def call(*args, **kwargs):
         result = function(*_held(args), **_held(kwargs))
         memory = [x.held for x in (*inputs, *args) if isinstance(x, ndarray)]
-        made = [x for x in (result if isinstance(result, (list, tuple)) else (result,)) if isinstance(x, np.ndarray)]
-        if any(x.size and not any(np.may_share_memory(x, m) for m in memory) for x in made):
+        arrays_of = [
+            x for x in (result if isinstance(result, (list, tuple)) else (result,)) if isinstance(x, np.ndarray)
+        ]
+        if any(x.size and not any(np.may_share_memory(x, m) for m in memory) for x in arrays_of):
             launches.append(name)
         return _wrapped(result)
 

@@ -12,9 +12,9 @@ _LEAST = 1 << 15  # values that are worth a parallel region
 def decode_levels(words, levels, row, group, out):
     if not out.size:
         return
-    bits, kept = out.view(f"u{out.itemsize}"), levels.view(f"u{levels.itemsize}")  # Numba has no floats of 16 bits
+    bits, read = out.view(f"u{out.itemsize}"), levels.view(f"u{levels.itemsize}")  # Numba has no floats of 16 bits
     tasks = words.shape[1] * words.shape[2]
-    threads.run(_decode_words, (words, kept, row, group, bits), tasks, threads.workers(out.size, _LEAST))
+    threads.run(_decode_words, (words, read, row, group, bits), tasks, threads.workers(out.size, _LEAST))
 
 
 @Kernel

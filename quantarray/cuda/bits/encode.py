@@ -247,13 +247,13 @@ def _coder(depth, one, plain):
     """Make the function that finds the codes of four values, as the bytes of a word."""
 
     @inline
-    def four_codes(values, first, top, tree, thresholds, codes, table):
+    def four_codes(values, top, tree, thresholds, codes, table):
         word, count = np.uint32(0), thresholds.shape[2]
         for k in range(4):
             if one:
-                rank = _rank_in_tree(values[first + k], top, tree, depth)
+                rank = _rank_in_tree(values[k], top, tree, depth)
             else:
-                rank = _rank_in_table(values[first + k], thresholds, table * count, depth)
+                rank = _rank_in_table(values[k], thresholds, table * count, depth)
             if not plain:
                 rank = np.uint32(ptx.read(codes, (0 if one else table * (count + 1)) + rank))
             word |= np.uint32(rank << np.uint32(8 * k))
@@ -302,10 +302,12 @@ def _along(planes, depth, one, plain, read, read_four, warps):
                                     values[4 * k + i] = read(ptx.read(x, r * length + element + skip + i))
                     for k in range(_AHEAD):
                         for i in range(4):
-                            unordered |= values[4 * k + i] != values[4 * k + i]
+                            unordered |= values[i] != values[i]
                         tiles[warp, (begin + k) * LANES + lane] = four_codes(
-                            values, 4 * k, top, tree, thresholds, codes, table + part
+                            values, top, tree, thresholds, codes, table + part
                         )
+                        for i in range(4, _VALUES):  # no index of registers that a loop has: it may stay a loop
+                            values[i - 4] = values[i]
                         if parts > 1:
                             rest -= np.int32(4 * LANES)
                             while rest <= 0:
@@ -364,7 +366,9 @@ def _across(planes, depth, one, plain, read):
                         values[i] = read(ptx.read(x, (b * length + first + 4 * k + i) * after + a))
                 for i in range(4):
                     unordered |= values[i] != values[i]
-                words[k] = four_codes(values, 0, top, tree, thresholds, codes, table)
+                for i in range(1, WORDS):
+                    words[i - 1] = words[i]
+                words[WORDS - 1] = four_codes(values, top, tree, thresholds, codes, table)
             inside = low_bits(np.int64(left))
             for plane in range(planes):
                 out[plane, r, half] = take_bits(words) & inside

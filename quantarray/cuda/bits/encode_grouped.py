@@ -87,8 +87,8 @@ def _code(value, low, step, inverse, word, top, random):
     inverse and of u. So its floor is right unless t is that near to an integer, about once in 2**20 / (top + 3) values;
     then, and where t is far out or NaN, float64 has to tell.
     """
-    u = np.float32(np.float32(word) * np.float32(2.0**-32)) if random else np.float32(0.5)
-    t = np.float32(np.float32(np.float32(value - low) * inverse) + u)
+    u = libdevice.fmul_rn(np.float32(word), np.float32(2.0**-32)) if random else np.float32(0.5)
+    t = np.float32(libdevice.fadd_rn(libdevice.fmul_rn(np.float32(value - low), inverse), u))
     shifted = np.float32(t + _ROUND)
     apart = np.float32(t - np.float32(shifted - _ROUND))
     code = np.int32(shifted.view(np.int32) - _ROUND_BITS) - np.int32(apart < 0)

@@ -29,7 +29,8 @@ def in_one_row(words, out):
 def run(words, out, a, b, group, begin, value, table=0):
     """Set out[r, i] to value(code, *begin(a, b, r, i // group), table), bits of which out keeps the lowest.
 
-    Values of 8 bits are the codes. With `table`, so many numbers of a[0, 0] are in shared memory, and begin is called once a row, as with group 0.
+    Values of 8 bits are the codes. With `table`, so many numbers of a[0, 0] are in shared memory, and begin is called
+    once a row, as with group 0.
     """
     (rows, length), size, halves = out.shape, out.dtype.itemsize, launch.halves(words)
     lines_in = halves.shape[2] % _HALVES == 0 and launch.address(halves) % _LINE == 0

@@ -50,7 +50,7 @@ def _total(planes, kind, alone, warps):
 
     @cuda.jit
     def total_of_rows(words, length, levels, row, over, counts, arrived, out):
-        shown, own = cuda.shared.array(room, np.int64), cuda.local.array(codes if planes <= _MASKS else 1, np.uint32)
+        shown, ones = cuda.shared.array(room, np.int64), cuda.local.array(codes if planes <= _MASKS else 1, np.uint32)
         lane, stretch, r, step = place_of_lane()
         warp = (cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x) // LANES
         _, rows, folds, halves = words.shape
@@ -59,17 +59,17 @@ def _total(planes, kind, alone, warps):
             first, end = stretch * STRETCH + lane, min((stretch + 1) * STRETCH, folds * halves)
             if planes <= _MASKS:
                 for code in range(1, codes):
-                    own[code] = 0
+                    ones[code] = 0
                 while first < end:
                     for code in range(1, codes):
                         mask = np.uint32(0xFFFFFFFF)
                         for plane in range(planes):
                             bits = ptx.read(words, (plane * rows + r) * folds * halves + first)
                             mask &= bits if code >> plane & 1 else ~bits
-                        own[code] += np.uint32(cuda.popc(np.uint32(mask)))
+                        ones[code] += np.uint32(cuda.popc(np.uint32(mask)))
                     first += LANES
                 for code in range(1, codes):
-                    count = warp_sum(np.int64(own[code]))
+                    count = warp_sum(np.int64(ones[code]))
                     if lane == 0:
                         if alone:
                             shown[warp, code] = count

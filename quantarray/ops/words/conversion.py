@@ -224,7 +224,7 @@ def expand(constant: Array, lead: int, q: QuantArray) -> Array:
 
 
 class Pair:
-    """Hold two arrays of one shape and packed axis as an array of pairs of codes, those of p in the low bits.
+    """A pair of arrays of one shape and packed axis, as an array of pairs of codes, those of p in the low bits.
 
     It has no law of its own. Where the number of p's levels is no power of two, some of its codes don't occur.
     """

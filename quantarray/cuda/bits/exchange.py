@@ -7,7 +7,7 @@ from ..runtime.launch import inline
 
 @inline
 def exchange(words):
-    """Bit p of byte b of word i, uint32 words[8], and bit i of byte b of word p change places.
+    """Transpose words uint32[8]: bit p of byte b of word i and bit i of byte b of word p change places.
 
     Of half-words of 8 planes, word i becomes the codes of elements i, 8 + i, 16 + i and 24 + i, a byte each; and back.
     """
@@ -18,7 +18,7 @@ def exchange(words):
 
 @inline
 def _exchange(words, apart, low):
-    """Exchange between words i and i + apart: the high bits of each field of the one, the low bits of the other."""
+    """Swap the high bits of each field of word i with the low bits of word i + apart."""
     shift = np.uint32(apart)
     for i in range(8):
         if i & apart == 0:

@@ -11,7 +11,7 @@ _MOST = 2**31 - 1
 
 
 class Integers(NamedTuple):
-    """The last step of integers."""
+    """A last step of integers."""
 
     terms: object
     extra: object  # int32[classes lanes]
@@ -20,7 +20,7 @@ class Integers(NamedTuple):
 
 
 class Reals(NamedTuple):
-    """The constants and the last step of real results."""
+    """A set of constants and the last step of real results."""
 
     terms: object
     x_scale: object  # float64[terms, images or 1, channels or 1]

@@ -1,5 +1,8 @@
-"""From sums of depthwise products in registers to results: lane 4 * g + t has outputs 8t to 8t + 7 of a half-word, of
-pixels g and g + 8 of each fragment of 16. Loops over them have constant bounds and become straight code."""
+"""Last steps of depthwise products, from sums in registers to results.
+
+Lane 4 * g + t has outputs 8t to 8t + 7 of a half-word, of pixels g and g + 8 of each fragment of 16. Loops over
+them have constant bounds and become straight code.
+"""
 
 from functools import cache
 

@@ -113,7 +113,7 @@ def _near_storer(blocks):
 
     @inline
     def store(shape, last, group, block, end, inside, values, out, row):
-        """Append row and value, as one number, to out int64[channels room] where it is at most the channel's bound.
+        """Add row and value, as one number, to out int64[channels room] where it is at most the channel's bound.
 
         All that are near are counted, and those for which there is room are stored.
         """

@@ -29,7 +29,7 @@ _SAFE = 4  # times as many candidates as are expected fit
 
 
 class Near(NamedTuple):
-    """The last step of products that keep what is near; a lane is a query."""
+    """A last step of products that keeps what is near; a lane is a query."""
 
     extra: object  # int32[1 lanes]: ones of the query
     bounds: object  # int32[1 lanes]: distances up to here are kept

@@ -1,4 +1,4 @@
-"""From candidates of a query to its nearest rows, in order: a block for each query.
+"""Selection of the nearest rows of a query among its candidates, in order: a block for each query.
 
 A candidate is a distance with a row's index in the bits below, so no two are equal and their order is the one that is
 asked for. Where a query had more candidates than there was room for, the block searches all rows again: it keeps what
@@ -26,10 +26,10 @@ def settle(words, queries, near, candidates, first, out):
 
 
 @inline
-def _last_kept(keys, count, kept, top, digits, state):
-    """Return the kept-th smallest of `count` keys int64[], found digit by digit from bit `top` down; all if fewer."""
-    thread, threads, chosen, left = cuda.threadIdx.x, cuda.blockDim.x, np.int64(0), kept
-    shift = top if count > kept else -1
+def _last_near(keys, count, wanted, top, digits, state):
+    """Return the wanted-th smallest of `count` keys int64[], found digit by digit from bit `top` down; all if fewer."""
+    thread, threads, chosen, left = cuda.threadIdx.x, cuda.blockDim.x, np.int64(0), wanted
+    shift = top if count > wanted else -1
     while shift >= 0:
         digit = thread
         while digit < _DIGITS:
@@ -54,7 +54,7 @@ def _last_kept(keys, count, kept, top, digits, state):
         chosen, left = (chosen << _DIGIT) | state[0], state[1]
         cuda.syncthreads()
         shift -= _DIGIT
-    return chosen if count > kept else _FAR
+    return chosen if count > wanted else _FAR
 
 
 @inline
@@ -72,18 +72,18 @@ def _keep(keys, count, last, state):
             keys[cuda.atomic.add(state, 0, 1)] = key
         start += threads
     cuda.syncthreads()
-    kept = state[0]
+    left = state[0]
     cuda.syncthreads()
-    return kept
+    return left
 
 
 @inline
-def _search_again(words, query, keys, kept, row_bits, top, digits, state):
-    """Collect at least the `kept` nearest of all rows in keys, and return how many there are."""
+def _search_again(words, query, keys, wanted, row_bits, top, digits, state):
+    """Collect at least the `wanted` nearest of all rows in keys, and return how many there are."""
     thread, threads, start, count, last = cuda.threadIdx.x, cuda.blockDim.x, 0, np.int64(0), np.int64(_FAR)
     while start < words.shape[0]:
         if count + threads > keys.shape[0]:
-            last = _last_kept(keys, count, kept, top, digits, state)
+            last = _last_near(keys, count, wanted, top, digits, state)
             count = _keep(keys, count, last, state)
         if thread == 0:
             state[0] = count
@@ -109,10 +109,10 @@ def _settle(words, queries, near, candidates, top, first, out):
     state = cuda.shared.array(2, np.int64)
     thread, threads, q = cuda.threadIdx.x, cuda.blockDim.x, cuda.blockIdx.x
     keys, most, row_bits = candidates[q], out.shape[2], near.row_bits
-    kept, count = min(words.shape[0], most), np.int64(near.counts[q])
+    wanted, count = min(words.shape[0], most), np.int64(near.counts[q])
     if count > keys.shape[0]:
-        count = _search_again(words, queries[q], keys, kept, row_bits, top, digits, state)
-    count = _keep(keys, count, _last_kept(keys, count, kept, top, digits, state), state)
+        count = _search_again(words, queries[q], keys, wanted, row_bits, top, digits, state)
+    count = _keep(keys, count, _last_near(keys, count, wanted, top, digits, state), state)
     i = thread
     while i < most:
         if i < count:

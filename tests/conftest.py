@@ -8,10 +8,10 @@ from one queue.
 
 `--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.
 
-Three hypothesis profiles: "ci" of `--full` tries 100 examples a test, the same ones every time. "short" of other runs,
+Three hypothesis profiles: "ci" of `--full` tries 50 examples a test, the same ones every time. "short" of other runs,
 and of kernels compiled for other CPUs than this one, tries 10. With the environment variable QUANTARRAY_EXAMPLES=2000
 the profile "long" tries 2000, new ones every time; what it finds is kept in .hypothesis and tried again first. 10 and
-100 choose the other two, and no other number is accepted.
+50 choose the other two, and no other number is accepted.
 """
 
 import os
@@ -29,7 +29,7 @@ from quantarray.cpu.runtime.schedule import NOTHING, Kernel, types_of
 collect_ignore = ["support/tile_processor.py", "support/avx512_emulated.py", "long", "typed"]
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # the first example of a test may compile kernels
 settings.register_profile("short", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_SLOW)
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=_SLOW)
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_SLOW)
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 
 _PROCESSES = 2  # each of whose calls may take all cores
@@ -46,8 +46,8 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if hasattr(config, "workerinput"):  # whose options are those of the command line
         config.option.full = config.workerinput["full"]
-    examples = os.environ.get("QUANTARRAY_EXAMPLES", "100" if config.option.full else "10")
-    settings.load_profile({"10": "short", "100": "ci", "2000": "long"}[examples])
+    examples = os.environ.get("QUANTARRAY_EXAMPLES", "50" if config.option.full else "10")
+    settings.load_profile({"10": "short", "50": "ci", "2000": "long"}[examples])
     config.pluginmanager.register(suite_cost)  # for doctests of the package too, which are not under this folder
 
 

@@ -63,7 +63,7 @@ def test_loops_are_read_from_branches_backwards():
     assert [one.opcode for one in code.after(loop)] == ["STG", "EXIT"]
 
 
-@pytest.mark.parametrize(("rows", "kernel", "opcode"), [(30, "imma_tile", "IMMA"), (15, "integer_tile", "POPC")])
+@pytest.mark.parametrize(("rows", "kernel", "opcode"), [(30, "imma_tile", "IMMA"), (15, "few_rows", "POPC")])
 def test_bits_on_blackwell(rows, kernel, opcode, monkeypatch):
     """The instruction on bits is made of products of bytes there, so bits become bytes, or few rows are counted."""
     monkeypatch.delenv(isa.VARIABLE, raising=False)
@@ -71,7 +71,7 @@ def test_bits_on_blackwell(rows, kernel, opcode, monkeypatch):
     with launches(monkeypatch) as found:
         dense((-1, 1), 128, rows=rows)()
     names = [one.kernel.py_func.__name__ for one in found]
-    assert kernel in names and len(set(names) & {"integer_tile", "bmma_tile", "imma_tile"}) == 1
+    assert kernel in names and len(set(names) & {"few_rows", "bmma_tile", "imma_tile"}) == 1
     one = found[names.index(kernel)]
     (used,) = opcodes([assemble(one.kernel, one.signature, BLACKWELL).code], BLACKWELL)
     assert opcode in used and "BMMA" not in used and ("IMMA" in used) == (opcode == "IMMA")

@@ -129,7 +129,7 @@ def public(name, function):
     return run
 
 
-WEIGHTS = {1: (-1, 1), 4: range(-8, 8), 8: range(-128, 128)}  # levels, by bits
+WEIGHTS = {1: (-1, 1), 2: range(-2, 2), 4: range(-8, 8), 8: range(-128, 128)}  # levels, by bits
 
 
 def product(values, outputs, requantize=None, name="conv", channels=64, bits_w=1):

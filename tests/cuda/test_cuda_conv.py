@@ -18,7 +18,7 @@ from results import assert_bits
 from strategies import laws
 
 import quantarray as qa
-from quantarray.cuda.popcount import tiles
+from quantarray.cuda.popcount import few_rows, tiles
 from quantarray.cuda.popcount.tiles import Tile
 from quantarray.cuda.runtime import launch
 
@@ -35,6 +35,7 @@ def tiny(request):
     with pytest.MonkeyPatch.context() as patched:
         for choice in ("tile_for", "real_tile_for"):
             patched.setattr(tiles, choice, lambda blocks: request.param)
+        patched.setattr(few_rows, "MOST", 0)
         patched.setattr(launch, "MOST_ROWS", 2)
         with twins(packing=False):
             yield

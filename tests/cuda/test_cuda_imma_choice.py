@@ -31,9 +31,10 @@ def test_what_becomes_bytes(monkeypatch):
         assert_bits(qa.linear(x, w), np.full((16, 3), 300, np.int32))
         assert names.pop() == name
         assert_bits(qa.linear(x, w, out_dtype=np.int64), np.full((16, 3), 300))
-        assert names.pop() == "integer_tile"
-        assert_bits(qa.linear(x[:15], w), np.full((15, 3), 300, np.int32))
-        assert names.pop() == "integer_tile"
+        assert names.pop() == "few_rows"
+        for rows, few in ((15, "imma_tile"), (8, "few_rows")):
+            assert_bits(qa.linear(x[:rows], w), np.full((rows, 3), 300, np.int32))
+            assert names.pop() == few
 
 
 def test_images_of_bytes_are_not_packed(monkeypatch):

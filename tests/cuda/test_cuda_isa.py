@@ -28,14 +28,23 @@ def test_by_compute_capability(capability, chosen):
 def test_products_that_do_not_fill_an_instruction_stay():
     shapes = (16, 4), (15, 4), (16, 3), (1, 100)
     assert [isa.units((8, 0), *shape) for shape in shapes] == ["bmma", "popc", "imma", "popc"]
-    assert [isa.units((9, 0), *shape) for shape in shapes] == ["bmma", "popc", "imma", "wgmma"]
+    assert [isa.units((9, 0), *shape) for shape in shapes] == ["bmma", "popc", "imma", "popc"]
     assert [isa.units((12, 0), *shape) for shape in shapes] == ["imma", "popc", "imma", "popc"]
 
 
 def test_warpgroups_take_long_windows():
-    assert [isa.units((9, 0), rows, words) for rows in (1, 64) for words in (32, 33)] == [
-        "popc", "wgmma", "bmma", "wgmma",
+    assert [isa.units((9, 0), rows, words) for rows in (15, 16) for words in (32, 33)] == [
+        "popc", "popc", "bmma", "wgmma",
     ]  # fmt: skip
+    assert [isa.units((9, 0), 1, words, 1, 9) for words in (32, 33)] == ["popc", "wgmma"], "9 planes of weights"
+
+
+@pytest.mark.parametrize("capability", ((8, 0), (9, 0), (12, 0)))
+def test_few_rows_of_many_pairs_become_bytes(capability):
+    for rows, pairs, units in ((1, (8, 8), "popc"), (2, (8, 4), "popc"), (2, (8, 5), "imma"), (15, (2, 2), "popc"),
+                               (15, (8, 1), "imma"), (3, (8, 8), "imma")):  # fmt: skip
+        assert isa.units(capability, rows, 64, *pairs) == units
+    assert isa.units((7, 5), 3, 64, 8, 8) == "popc"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +57,11 @@ def test_bytes_take_many_pairs_of_planes(capability, words, counting, pairs):
         for planes_w in range(1, 9):
             units = "imma" if planes_x * planes_w >= pairs else counting
             assert isa.units(capability, 16, words, planes_x, planes_w) == units
-            assert isa.units(capability, 15, words, planes_x, planes_w) == ("wgmma" if counting == "wgmma" else "popc")
+            if planes_x * planes_w * 15 <= 64 or capability < (8, 0):
+                units = "popc"
+            elif units == "bmma":
+                units = "imma"
+            assert isa.units(capability, 15, words, planes_x, planes_w) == units
 
 
 def test_more_planes_than_a_byte_holds_are_counted(monkeypatch):

@@ -13,7 +13,7 @@ from quantarray.cuda.runtime.graph import Graph
 from quantarray.nn import load_network
 
 FILES = [PACKAGED, *(SHARED / "networks" / f"{name}.npz" for name in ("lfc-w1a1", "cnv-w1a1"))]
-PRODUCTS = "integer_tile", "bmma_tile"
+PRODUCTS = "integer_tile", "bmma_tile", "imma_tile", "few_rows"
 
 __all__ = ["moved"]
 
@@ -35,7 +35,7 @@ def test_every_product_on_tensor_cores(path, monkeypatch):
 
 
 def test_a_graph_of_what_suits_each_layer(monkeypatch, moved):
-    """A captured graph has popc for windows of one word and a dense layer of one row, tensor cores for the others."""
+    """A captured graph multiplies the image as bytes, and counts a dense layer of one row."""
     network, names = load_network(PACKAGED), launched(monkeypatch)
     x = network.plain.input[:1]
     monkeypatch.setattr(fake_cupy.cuda.Stream, "begin_capture", lambda stream: (names.append("begin"), moved.clear()))
@@ -43,8 +43,8 @@ def test_a_graph_of_what_suits_each_layer(monkeypatch, moved):
         graph = Graph(network, x, fake_cupy)
     begin = names.index("begin")
     captured = names[begin + 1 :]
-    assert captured == [name for name in names[:begin] if name not in ("_rebit", "_lay_out")]  # weights, once
-    assert [name for name in captured if name in PRODUCTS] == ["integer_tile", "bmma_tile", "bmma_tile", "integer_tile"]
+    assert captured == [name for name in names[:begin] if name not in ("_rebit", "_lay_out", "_move_bits")]  # weights, once
+    assert [name for name in captured if name in PRODUCTS] == ["imma_tile", "bmma_tile", "bmma_tile", "few_rows"]
     assert moved == []
     del names[:], fake_cupy.events[:]
     np.testing.assert_array_equal(graph(x), network.plain.expected[:1])

@@ -35,7 +35,7 @@ def test_what_takes_which_kernel(monkeypatch):
     assert_bits(qa.linear(x, w), np.full((16, 3), 256, np.int32))
     assert names.pop() == "wgmma_tile"
     assert_bits(qa.linear(x, w, out_dtype=np.int64), np.full((16, 3), 256))
-    assert names.pop() == "integer_tile"
+    assert names.pop() == "few_rows"
     monkeypatch.delenv("QUANTARRAY_CUDA")
     qa.linear(x, w)
     assert names.pop() == "bmma_tile"

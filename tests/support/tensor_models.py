@@ -71,8 +71,8 @@ class Models:
 
     NAMES = (
         "mma", "mma_bytes", "mma_signed", "add_bytes", "merge", "plus", "load_matrix", "load_rows", "address", "read",
-        "read_half", "read_bytes4", "read_bytes8", "read_bytes16", "write_bytes16", "read_pair", "write", "write_pair",
-        "write_words", "write_four", "copy_word", "copy_pair", "commit", "wait",
+        "read_half", "read_bytes4", "read_bytes8", "read_bytes16", "write_bytes16", "read_pair", "read_words", "write",
+        "write_pair", "write_words", "write_four", "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 
     def __init__(self, current, exchange):
@@ -180,6 +180,9 @@ class Models:
 
     def read_pair(self, array, at):
         return tuple(self._pair(array, at))
+
+    def read_words(self, array, at):
+        return tuple(self._words(array, 2, at))
 
     @staticmethod
     def write(array, at, value):

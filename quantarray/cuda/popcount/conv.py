@@ -18,7 +18,7 @@ from ..epilogue.finish import changes, store_codes, store_values
 from ..runtime import isa, launch
 from ..runtime.launch import LANES
 from ..tensor_cores import bmma, imma, wgmma
-from . import tiles
+from . import few_rows, tiles
 from .tiles import column_at, columns, counter, locator, sum_codes
 
 _ON_TENSOR_CORES = {"bmma": bmma, "wgmma": wgmma, "imma": imma}
@@ -105,6 +105,9 @@ def conv(x, fixed, out):
     units = isa.units(launch.capability(), shape.rows, w.words.shape[2], *planes) if total is np.int32 else "popc"
     if units in _ON_TENSOR_CORES:
         _ON_TENSOR_CORES[units].run(shape, terms, x.words, w.words, taps, last, result)
+        return
+    if few_rows.fits(shape, terms):
+        few_rows.run(shape, terms, x.words, w.words, taps, last, result)
         return
     tile = tiles.tile_for(shape.group_blocks)
     kernel = _kernel(tile, out.dtype == np.uint64, total)

@@ -36,8 +36,11 @@ _CLOCKS = {
 }
 _ROWS, _WORDS = 16, 4  # of one instruction on bits
 # Words of a window from which `wgmma` wins, on an H200 (docs/measurements/gpu.md): 64 words 1.24 to 2.4 times, 36 words
-# 1.01 to 1.08, 32 words 0.83 to 0.87. With one row it takes a quarter of the time of `popc` too.
+# 1.01 to 1.08, 32 words 0.83 to 0.87.
 _LONG = 33
+# Pairs of planes times rows, of fewer rows than an instruction has, that are counted (docs/kernels/few_rows.md). One
+# takes 16 of the clocks above, so 64 take as many as 2 or 3 of the least tiles of `imma`, which have 64 rows [derived]
+_FEW = 64
 
 
 def asked() -> str:
@@ -93,8 +96,8 @@ def _lacking(name: str, needed: str, capability: tuple[int, int]) -> DeviceError
 def units(capability: tuple[int, int], rows: int, words: int, planes_x: int = 1, planes_w: int = 1) -> str:
     """Return the units for a product of `rows` pixels by windows of `words` words, of so many planes a side.
 
-    One that does not fill an instruction stays with popc: it waits for memory and its launch, whoever counts. So do
-    more planes than a byte holds where `imma` is asked for.
+    Few rows of few planes stay with popc: they wait for memory and their launch, whoever counts. So do more planes
+    than a byte holds where `imma` is asked for.
     """
     return _cheapest(capability, rows, words, planes_x, planes_w, max(planes_x, planes_w) <= PLANES)
 
@@ -108,14 +111,15 @@ def _cheapest(capability: tuple[int, int], rows: int, words: int, planes_x: int,
     name = best(capability)
     if asked():
         return name if name != "imma" or fits else "popc"
-    filled = {
+    pairs, clocks = planes_x * planes_w, _CLOCKS[min(capability[0], max(_CLOCKS))]
+    few = rows < _ROWS and planes_w <= PLANES and rows * pairs <= _FEW
+    worth = {
         "popc": True,
         "bmma": rows >= _ROWS and words >= _WORDS,
-        "wgmma": words >= _LONG,
-        "imma": rows >= _ROWS and fits,
+        "wgmma": words >= _LONG and not few,
+        "imma": fits and not few,
     }
-    clocks = _CLOCKS[min(capability[0], max(_CLOCKS))]
-    costs = {units: n * (1 if units == "imma" else planes_x * planes_w) for units, n in clocks.items() if filled[units]}
+    costs = {units: n * (1 if units == "imma" else pairs) for units, n in clocks.items() if worth[units]}
     return min(costs, key=lambda units: (costs[units], units != "imma"))
 
 

@@ -195,6 +195,19 @@ def read_pair(typing, array, at):
 
 
 @intrinsic
+def read_words(typing, array, at):
+    """Read elements `at`, even, and `at` + 1 of a uint64 array seen flat, aligned to 16 bytes, by one load."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.VectorType(ir.IntType(64), 2)
+        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), kind.as_pointer())
+        words = builder.load(place, align=16)
+        return cgutils.pack_array(builder, [builder.extract_element(words, ir.Constant(_BIT32, i)) for i in range(2)])
+
+    return types.UniTuple(types.uint64, 2)(array, types.int64), generate
+
+
+@intrinsic
 def write(typing, array, at, value):
     """Set one element of an array seen flat."""
 

@@ -134,7 +134,7 @@ WEIGHTS = {1: (-1, 1), 2: range(-2, 2), 4: range(-8, 8), 8: range(-128, 128)}  #
 
 def product(values, outputs, requantize=None, name="conv", channels=64, bits_w=1):
     """Return a call of a 3x3 convolution of 64 channels."""
-    x, w = (qa.encode(np.ones((n, 3, 3, channels), int), v) for n, v in ((1, values), (outputs, WEIGHTS[bits_w])))
+    x, w = (qa.encode(np.ones((n, 3, 3, channels), int), v) for n, v in ((2, values), (outputs, WEIGHTS[bits_w])))
     if name == "conv_real":
         w = w * np.float32(0.5) + np.float32(0.25)  # an offset of w keeps the product with floats
     return public(name, lambda: qa.conv2d(x, w, padding=1, requantize=requantize))
@@ -144,6 +144,11 @@ def dense(values, outputs, requantize=None, length=512, bits_w=1, rows=30):
     """Return a call of a matrix product."""
     x, w = (qa.encode(np.ones((n, length), int), v) for n, v in ((rows, values), (outputs, WEIGHTS[bits_w])))
     return public("conv", lambda: qa.linear(x, w, requantize=requantize))
+
+
+def few_windows():
+    x, w = qa.encode(np.ones((1, 2, 2, 64), int), range(4)), qa.encode(np.ones((64, 3, 3, 64), int), WEIGHTS[4])
+    public("conv", lambda: qa.conv2d(x, w, padding=1))()
 
 
 def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
@@ -260,6 +265,14 @@ CASES = [
     *[Case(f"conv to int32, {outputs} channels", product(range(4), outputs), 128, ("POPC",), ("DSETP",), 43648)
       for outputs in (32, 64, 128)],
     Case("conv to codes", product(range(4), 128, qa.Thresholds([0, 5, 9])), 128, ("POPC", "VOTE"), ("DSETP",), 43648),
+    Case("few rows: 1 of bits to int32", dense((-1, 1), 4096, rows=1), 128, ("POPC", "SHFL"), ("DSETP",), 4352),
+    Case("few rows: 1 of 8 bits by 4 to int32", dense(range(256), 4096, rows=1, bits_w=4), 128, ("POPC", "SHFL"),
+         ("DSETP",), 4352),
+    Case("few rows: 8 of bits to 1 bit", dense((-1, 1), 4096, qa.Thresholds([0]), rows=8), 128, ("POPC", "VOTE"),
+         ("DSETP",), 8448),
+    Case("few rows: 8 of 2 bits by 8 to codes", dense(range(4), 32, qa.Thresholds([0, 5, 9]), rows=8, bits_w=8), 128,
+         ("POPC", "VOTE"), ("DSETP",), 8448),
+    Case("few rows: 4 of windows, 2 bits by 4, to int32", few_windows, 128, ("POPC",), ("DSETP",), 8448),
     Case("bmma of bits to int32, dense", bmma(0, (-1, 1), 128, call=dense), 255, **BMMA, shared=44800),
     Case("bmma of bits to 1 bit, dense", bmma(0, (-1, 1), 128, qa.Thresholds([0]), call=dense), 255, **CODES,
          shared=44800),

@@ -43,7 +43,8 @@ def test_a_graph_of_what_suits_each_layer(monkeypatch, moved):
         graph = Graph(network, x, fake_cupy)
     begin = names.index("begin")
     captured = names[begin + 1 :]
-    assert captured == [name for name in names[:begin] if name not in ("_rebit", "_lay_out", "_move_bits")]  # weights, once
+    once = "_rebit", "_lay_out", "_move_bits"  # of weights
+    assert captured == [name for name in names[:begin] if name not in once]
     assert [name for name in captured if name in PRODUCTS] == ["imma_tile", "bmma_tile", "bmma_tile", "few_rows"]
     assert moved == []
     del names[:], fake_cupy.events[:]

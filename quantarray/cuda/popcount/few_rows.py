@@ -1,4 +1,4 @@
-"""Products of few pixels: every weight word is read once, by 16 bytes a lane. `docs/kernels/few_rows.md` has the layout.
+"""Products of few pixels, whose weights are read once, by 16 bytes a lane. `docs/kernels/few_rows.md` has the layout.
 
 A thread block has all words of its channels, so that blocks need not add to each other's sums. The sums are those of
 `conv`, in the type of the result: int32 ones may wrap, what is right modulo 2^32 is right.
@@ -19,6 +19,7 @@ from ..tensor_cores import ptx
 from .tiles import OUTSIDE, locator, sum_codes
 
 MOST = 16  # pixels
+TOGETHER = 8  # pixels of a block: more have no registers for their sums, and another block finds the weights in L2
 EACH = 2  # channels of a lane, whose words are side by side
 WIDTHS = (32, 16, 8)  # channels of a block: words of 8 are two sectors of 32 bytes
 ENOUGH = 256  # blocks that a grid should have, some two a multiprocessor
@@ -45,7 +46,7 @@ def fits(shape, terms):
 
 def tile_for(shape, planes_w):
     """Return the tile of the widest columns that make enough blocks."""
-    pixels = 1 << (shape.rows - 1).bit_length()
+    pixels = min(1 << (shape.rows - 1).bit_length(), TOGETHER)
     channels = next((width for width in WIDTHS if _columns(shape, width) >= ENOUGH), WIDTHS[-1])
     return Tile(8, pixels, channels, max(1, IN_FLIGHT // planes_w))
 
@@ -53,7 +54,7 @@ def tile_for(shape, planes_w):
 def run(shape, terms, left, right, taps, last, out):
     tile = tile_for(shape, terms.planes_w)
     kernel = _kernel(tile, terms.planes_w, taps.dense, out.dtype == np.uint32, last.extra.dtype.type)
-    grid = 1, min(_columns(shape, tile.channels), launch.MOST_ROWS)
+    grid = -(-shape.rows // tile.pixels), min(_columns(shape, tile.channels), launch.MOST_ROWS)
     args = shape, terms, left, right, taps.places, taps.offsets, last, out
     launch.run(kernel, grid, (LANES, tile.warps), *args)
 
@@ -70,7 +71,7 @@ def _kernel(tile, planes_w, dense, codes, total):
     locate, store = locator(pixels), store_codes if codes else store_values
     load, count, gather = _loader(tile, planes_w), _counter(tile, planes_w, dense, total), _gatherer(tile)
 
-    @cuda.jit
+    @launch.together(2, warps * LANES)
     def few_rows(shape, terms, left, right, places, offsets, last, out):
         begins = cuda.shared.array(pixels, np.int64)
         kinds = cuda.shared.array(pixels, np.int32)
@@ -99,13 +100,14 @@ def _kernel(tile, planes_w, dense, codes, total):
             for p in range(warp, pixels, warps):
                 ones, value = np.int64(0), total(0)
                 if terms.along != 0:
-                    ones = sum_codes(left, terms.first_x, terms.planes_x, begins[p] + shift, kinds[p], offsets, 0, length)
+                    begin = begins[p] + shift
+                    ones = sum_codes(left, terms.first_x, terms.planes_x, begin, kinds[p], offsets, 0, length)
                 used = lane < channels and channel + lane < shape.group_lanes
                 if used:
                     for w in range(warps):
                         value += shared[w, p, lane]
                     value = last.extra[kinds[p], at + lane] + terms.along * ones + terms.step * value
-                if p < shape.rows:
+                if cuda.blockIdx.x * pixels + p < shape.rows:
                     store(
                         total(value), used, last.thresholds, last.flip, last.changed, at + lane,
                         group * shape.group_lanes + channel, shape.alone and channels == LANES, out, rows[p],
@@ -128,7 +130,7 @@ def _loader(tile, planes_w):
         for d in range(depth):
             for j in range(planes_w):
                 weights[d, j, 0], weights[d, j, 1] = np.uint64(0), np.uint64(0)
-                if word + d * step < length:
+                if d * step < np.int32(length - word):
                     words = ptx.read_words(right, place + j * blocks * lanes + (word + d * step) * LANES)
                     weights[d, j, 0], weights[d, j, 1] = words[0], words[1]
 
@@ -145,7 +147,7 @@ def _counter(tile, planes_w, dense, total):
         i, plane = np.int32(0), terms.first_x * left.shape[1] + shift
         while i < terms.planes_x:
             for d in range(depth):
-                k = min(word + d * step, length - 1)
+                k = min(np.int32(word + d * step), np.int32(length - 1))
                 for p in range(pixels):
                     offset = k if dense else offsets[kinds[p], k]
                     a = np.uint64(0)

@@ -39,7 +39,7 @@ _ROWS, _WORDS = 16, 4  # of one instruction on bits
 # 1.01 to 1.08, 32 words 0.83 to 0.87.
 _LONG = 33
 # Pairs of planes times rows, of fewer rows than an instruction has, that are counted (docs/kernels/few_rows.md). One
-# takes 16 of the clocks above, so 64 take as many as 2 or 3 of the least tiles of `imma`, which have 64 rows [derived]
+# takes 16 of the clocks above, so 64 take as many as 2 to 4 of the least tiles of `imma`, which have 64 rows [derived]
 _FEW = 64
 
 

@@ -36,6 +36,8 @@ class Launch(NamedTuple):
     signature: tuple
     threads: int  # of a block
     shared: int  # bytes of arrays without a size
+    blocks: int  # of the grid
+    args: tuple  # as the twin gave them
 
 
 class Assembled(NamedTuple):
@@ -58,7 +60,8 @@ def launches(monkeypatch):
 
     def note(kernel, grid, block, *args, shared=0, tiled=False):
         threads = prod(np.atleast_1d(block).tolist())
-        listed.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared))
+        blocks = prod(np.atleast_1d(grid).tolist())
+        listed.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared, blocks, args))
 
     with monkeypatch.context() as patched:
         patched.setattr(launch, "run", note)
@@ -72,6 +75,7 @@ def launches(monkeypatch):
 def _type_of(a):
     from numba import from_dtype, typeof, types
 
+    a = getattr(a, "held", a)  # of the stand-in for CuPy
     if isinstance(a, np.ndarray):
         return types.Array(from_dtype(a.dtype), a.ndim, "C")
     if isinstance(a, tuple):

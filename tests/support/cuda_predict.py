@@ -1,0 +1,446 @@
+"""Predict the time of kernels as they are built: the table of `docs/measurements/gpu-predicted.md`. Nothing runs.
+
+A call of a public function, on the stand-in for CuPy, gives its launches with their grids and arrays; ptxas gives
+registers and machine code. The time of a launch is the greatest of these, after 2 us for the launch itself:
+
+    bytes       bytes of its arrays / bandwidth of memory, or of L2 where all arrays of the call fit
+    tiles       bytes that tiles read from L2 / its bandwidth
+    products    products of the main loop * trips * clocks of one
+    issue       instructions of all warps of a quarter of a multiprocessor
+    one warp    instructions of one warp * clocks between two of them * rounds of blocks
+
+python tests/support/cuda_predict.py            prints both tables: rows that were measured, and goals
+python tests/support/cuda_predict.py WORD ..    prints the rows whose names contain a word, with each launch
+"""
+
+import re
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import getclosurevars
+from pathlib import Path
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fake_cupy
+import numpy as np
+import pytest
+from cuda_compile import assemble, disassemble, launches
+from sass import Code
+
+import quantarray as qa
+from quantarray.cuda.runtime import launch as runtime
+
+TARGET, CAPABILITY = (9, 0, "a"), (9, 0)
+# An H200
+SMS, QUARTERS, CLOCK = 132, 4, 1.98e9
+MEMORY, L2_RATE, L2_BYTES = 4.8e12, 5.5e12, 50e6  # bytes a second, bytes
+THREADS, BLOCKS, REGISTERS, SHARED = 2048, 32, 65536, 227 << 10  # of a multiprocessor
+RESERVED = 1024  # bytes of shared memory that each block takes besides its own
+LAUNCH = 2e-6  # seconds, in a graph
+# Clocks between two instructions of a warp that waits for no other: Nsight Compute saw one every 3.2 clocks of a
+# scheduler with 1.5 warps (28x28x128, batch 32)
+APART = 4.8
+LANES, BITS = 32, 64
+# Clocks of a quarter of a multiprocessor, and products of two bits (two bytes of IMMA) of one instruction of a warp.
+# Dense int8 is 1,979 TOPS of an H100; `mma` reaches 0.63 of it on 9.0 [R, arXiv 2402.13499], b1 is 8 times int8 by
+# wgmma and half of that by mma (`benchmarks/gpu/limits.py`); 16 popcounts are counted a clock.
+CLOCKS = {"POPC": 8, "BMMA": 8, "IMMA": 4 / 0.63, "BGMMA": 128}
+PRODUCTS = {"POPC": 32 * LANES, "BMMA": 16 * 8 * 256, "IMMA": 16 * 8 * 32, "BGMMA": 16 * 256 * 256}
+OF_TILES = {"integer_tile": "POPC", "bmma_tile": "BMMA", "wgmma_tile": "BGMMA", "imma_tile": "IMMA"}
+STEP = {"POPC": 8, "BMMA": 4, "BGMMA": 4, "IMMA": 2}  # words of the contraction, up to a multiple of which it goes
+
+
+def ceil(a, b):
+    return -(-a // b)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A launch, what it takes of the machine, and the seconds of each limit."""
+
+    launched: object
+    fits: bool  # in L2, all arrays of the call
+
+    @property
+    def name(self):
+        return self.launched.kernel.py_func.__name__
+
+    @cached_property
+    def assembled(self):
+        return assemble(self.launched.kernel, self.launched.signature, TARGET)
+
+    @cached_property
+    def code(self):
+        return Code.read(disassemble(self.assembled.code, TARGET))
+
+    @property
+    def warps(self):
+        return ceil(self.launched.threads, LANES)
+
+    @property
+    def together(self):
+        """Count the blocks that share a multiprocessor."""
+        registers = self.warps * ceil(self.assembled.registers, 8) * 8 * LANES
+        shared = self.assembled.shared + self.launched.shared + RESERVED
+        by_threads, by_shared = THREADS // self.launched.threads, (SHARED + RESERVED) // shared
+        return max(1, min(BLOCKS, by_threads, REGISTERS // registers, by_shared))
+
+    @cached_property
+    def nbytes(self):
+        return sum(a.nbytes for a in arrays_of(self.launched.args))
+
+    @cached_property
+    def work(self):
+        """Return (loop, trips of a warp through it, opcode of products or "", bytes that the tiles of a block read)."""
+        if self.name in OF_TILES:
+            return self._of_tile(OF_TILES[self.name])
+        if self.name == "depthwise_tile":
+            shape, loop = self.launched.args[0], self.code.loop_of("IMMA")
+            walked = ceil(shape.halves, max(1, self.launched.blocks // ceil(shape.rows, shape.tile)))
+            return loop, shape.pairs * shape.digits * walked, "IMMA", 0
+        return self._of_stream()
+
+    def _of_tile(self, opcode):
+        """Count the stages of a tile of `size` pixels by `all_blocks` of 32 channels, over all pairs of planes."""
+        shape, terms, _, right, _, offsets = self.launched.args[:6]
+        of = getclosurevars(self.launched.kernel.py_func).nonlocals
+        size, blocks = of["size"], of.get("all_blocks", of.get("blocks"))
+        columns = shape.groups * ceil(shape.group_blocks, blocks)
+        walked = ceil(columns, self.launched.blocks // ceil(shape.rows, size))
+        # wgmma reads images of stages, and bytes of an image have offsets of another unit
+        words = ceil(offsets.shape[1] if opcode == "BGMMA" else right.shape[2], STEP[opcode]) * STEP[opcode]
+        loop, read = self.code.loop_of(opcode), 8 * words * (size + blocks * LANES)
+        pairs = terms.planes_x * terms.planes_w
+        if opcode == "IMMA":
+            pairs, read = 1, 8 * words * (size * terms.planes_x + blocks * LANES * terms.planes_w)
+        of_loop = PRODUCTS[opcode] * loop.count(opcode) * self.warps
+        if opcode == "BGMMA":  # the loop has the products of a whole stage of 16 words, and those of a part of one
+            of_loop, words = size * blocks * LANES * BITS * 16, ceil(words, 16) * 16
+        trips = size * blocks * LANES * words * BITS * pairs * walked / of_loop
+        return loop, trips, opcode, read * (1 if opcode == "IMMA" else pairs) * walked
+
+    def _of_stream(self):
+        """Count the trips of the loop that moves most bytes, at least one, if it moves those of the largest array."""
+        loop = max(self.code.loops(), key=_bytes_moved, default=self.code)
+        if not _bytes_moved(loop):
+            return self.code, 1, "", 0
+        largest = max(a.nbytes for a in arrays_of(self.launched.args))
+        once = _bytes_moved(loop) * LANES * self.warps * self.launched.blocks
+        return loop, max(1, largest / once), "", 0
+
+    @property
+    def is_rough(self):
+        """True if loops inside a loop that streams are counted once, whether they run more often or not at all."""
+        loop, _, opcode, _ = self.work
+        inside = (loop[0].at <= other[0].at and other[-1].at < loop[-1].at for other in self.code.loops())
+        return not opcode and self.limit != "bytes" and any(inside)
+
+    @property
+    def issued(self):
+        """Count the instructions of a warp: those of its loop, and the code before it; of products, after it too.
+
+        Loops inside a loop that streams are counted once, and subroutines, which divide 64-bit integers, not at all.
+        """
+        loop, trips, opcode, _ = self.work
+        ends = [one.at for one in self.code if one.opcode == "EXIT"]
+        rest = [one for one in self.code if one.at <= ends[-1] and not loop[0].at <= one.at <= loop[-1].at]
+        if not opcode:
+            others = {one.at for other in self.code.loops() for one in other}
+            rest = [one for one in rest if one.at < loop[0].at and one.at not in others]
+        return trips * len(loop) + len(rest)
+
+    @cached_property
+    def products(self):
+        """Clocks of a quarter of a multiprocessor for the products of a warp."""
+        loop, trips, opcode, _ = self.work
+        return trips * _of_trip(loop, opcode) * CLOCKS[opcode] if opcode else 0
+
+    @cached_property
+    def limits(self):
+        """Seconds by limit."""
+        busiest = ceil(self.launched.blocks, SMS)
+        of_quarter = busiest * ceil(self.warps, QUARTERS)
+        return {
+            "bytes": self.nbytes / (L2_RATE if self.fits else MEMORY),
+            "tiles": self.work[3] * busiest / (L2_RATE / SMS),
+            "products": of_quarter * self.products / CLOCK,
+            "issue": of_quarter * self.issued / CLOCK,
+            "one warp": ceil(busiest, self.together) * self.issued * APART / CLOCK,
+        }
+
+    @property
+    def bound(self):
+        """Seconds of its bytes or of its products alone, whichever is more, on multiprocessors that are all busy."""
+        products = self.launched.blocks * self.warps * self.products / (SMS * QUARTERS * CLOCK)
+        return max(self.limits["bytes"], products)
+
+    @property
+    def limit(self):
+        return max(self.limits, key=self.limits.get)
+
+    @property
+    def seconds(self):
+        return LAUNCH + self.limits[self.limit]
+
+
+def _of_trip(loop, opcode):
+    """Count the products of a trip; of wgmma 4, of n channels each, where a part of a stage has a branch of its own."""
+    if opcode != "BGMMA":
+        return loop.count(opcode)
+    first = next(one for one in loop if one.opcode == opcode)
+    return 4 * int(re.search(r"64x(\d+)x256", first.name + first.operands)[1]) / 256
+
+
+def _bytes_moved(code):
+    """Count the bytes that a lane loads from global memory in some code, or stores there if these are more."""
+    sizes = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+    moved = {"LDG": 0, "STG": 0}
+    for one in code:
+        if one.opcode in moved:
+            moved[one.opcode] += next((sizes[part] for part in one.name.split(".") if part in sizes), 4)
+    return max(moved.values())
+
+
+def arrays_of(args):
+    """List the arrays of arguments, those of named tuples too, each once."""
+    listed = {}
+    for a in args:
+        if isinstance(a, tuple):
+            listed |= {id(one): one for one in arrays_of(a)}
+        elif getattr(a, "ndim", 0):
+            listed[id(a)] = a
+    return list(listed.values())
+
+
+@contextmanager
+def stand_in(units=""):
+    """Give the list of launches of calls inside, on the stand-in for CuPy, as an H200 would have them."""
+    with pytest.MonkeyPatch.context() as patched:
+        if units:
+            patched.setenv("QUANTARRAY_CUDA", units)
+        with launches(patched) as listed, fake_cupy.arrays():
+            with (
+                patch.object(runtime, "capability", lambda: CAPABILITY),
+                patch.object(runtime, "address", lambda a: getattr(a, "held", a).ctypes.data),
+                patch.object(runtime, "_move", lambda a: fake_cupy.ndarray(np.array(a))),
+                patch.object(runtime, "scratch", lambda shape, dtype: fake_cupy.zeros(shape, dtype)),
+                patch.object(runtime, "_equal", {}),
+                patch.object(fake_cupy, "empty", fake_cupy.zeros, create=True),
+            ):
+                yield listed
+
+
+def predict(make, units=""):
+    """Return a `Predicted` for each launch of the second of two calls: the first lays weights out."""
+    with stand_in(units) as listed:
+        call = make()
+        call()
+        del listed[:]
+        call()
+        fits = sum(a.nbytes for a in arrays_of(one.args for one in listed)) <= L2_BYTES
+        return [Predicted(one, fits) for one in listed]
+
+
+# Work
+
+
+LAWS = {1: qa.bipolar, 2: qa.uint2, 4: qa.uint4, 8: qa.uint8}
+SIGNED = {1: qa.bipolar, 2: qa.int2, 4: qa.int4, 8: qa.int8}
+
+
+def codes(shape, dtype):
+    return qa.empty(shape, dtype).to_device("cuda")
+
+
+def conv(batch, size, channels, outputs, taps=3, bits_x=1, bits_w=1, stride=1, groups=1, to_codes=True):
+    """Make a convolution whose results have the bits of x, or are int32."""
+
+    def make():
+        x = codes((batch, size, size, channels), LAWS[bits_x])
+        w = codes((outputs, taps, taps, channels // groups), SIGNED[bits_w])
+        cuts = np.tile(np.arange((1 << bits_x) - 1), (outputs, 1))
+        law = qa.Thresholds(cuts, into=LAWS[bits_x]) if to_codes else None
+        return lambda: qa.conv2d(x, w, padding=taps // 2, stride=stride, groups=groups, requantize=law)
+
+    return make
+
+
+def depthwise(batch, size, channels, bits, to_codes=True):
+    def make():
+        x = codes((batch, size, size, channels), LAWS[bits])
+        w = qa.empty((channels, 3, 3, 1), SIGNED[bits], axis=0).to_device("cuda")
+        cuts = np.tile(np.arange((1 << bits) - 1), (channels, 1))
+        law = qa.Thresholds(cuts, into=LAWS[bits]) if to_codes else None
+        return lambda: qa.conv2d(x, w, padding=1, groups=channels, requantize=law)
+
+    return make
+
+
+def product(m, k, n, bits_w=1, bits_x=1):
+    def make():
+        x, w = codes((m, k), SIGNED[bits_x]), codes((n, k), SIGNED[bits_w])
+        return lambda: qa.linear(x, w)
+
+    return make
+
+
+def first_layer():
+    x = fake_cupy.zeros((64, 224, 224, 3), np.uint8)
+    w = codes((64, 7, 7, 3), qa.int8)
+    law = qa.Thresholds(np.zeros((64, 1), np.int64), into=qa.bipolar)
+    return lambda: qa.conv2d(x, w, padding=3, stride=2, requantize=law)
+
+
+def packing(bits):
+    def make():
+        x = fake_cupy.zeros((1 << 13, 1 << 13), np.float32)
+        return lambda: qa.quantize(x, qa.Sign() if bits == 1 else qa.Uniform(bits, step=0.1))
+
+    return make
+
+
+def unpacking(bits):
+    def make():
+        q = codes((1 << 13, 1 << 13), LAWS[bits])
+        return lambda: q.dequantize()
+
+    return make
+
+
+def search(asked):
+    def make():
+        base = codes((10**6, 1024), qa.uint1)
+        queries = base[:asked]
+        return lambda: qa.top_k(queries, base, 10)
+
+    return make
+
+
+@dataclass(frozen=True)
+class Work:
+    """A row: a call, and its microseconds, measured on an H200 or a goal."""
+
+    name: str
+    make: object
+    us: float
+    units: str = ""  # that are asked for, as at the time of the measurement
+    kernel: str = ""  # of which alone the time is
+
+
+MEASURED = (
+    Work("pack 256 MB to 1 bit", packing(1), 68),
+    Work("pack 256 MB to 2 bits", packing(2), 84),
+    Work("pack 256 MB to 4 bits", packing(4), 1304, kernel="encode_along"),
+    Work("pack 256 MB to 8 bits", packing(8), 1451, kernel="encode_along"),
+    Work("unpack 256 MB from 1 bit", unpacking(1), 398, kernel="_unpack"),
+    Work("first layer, 64 images", first_layer, 26329, "popc"),
+    Work("3x3 40x40x96->160, 16", conv(16, 40, 96, 160), 19.4, "bmma"),
+    Work("3x3 20x20x320, 8, int32", conv(8, 20, 320, 320, to_codes=False), 8.6, "wgmma"),
+    Work("3x3 12x12x384, 64", conv(64, 12, 384, 384), 17.9, "wgmma"),
+    Work("1x1 28x28x512->128, 32", conv(32, 28, 512, 128, 1), 11.3, "bmma"),
+    Work("3x3/2 56x56x128->256, 16", conv(16, 56, 128, 256, stride=2), 10.6, "bmma"),
+    Work("5x5 24x24x100->75, 7", conv(7, 24, 100, 75, 5), 7.8, "wgmma"),
+    Work("3x3 28x28x128, 32", conv(32, 28, 128, 128), 11.5, "bmma"),
+    Work("3x3 W2A2 12x12x384, 64", conv(64, 12, 384, 384, bits_x=2, bits_w=2), 46.6, "wgmma"),
+    Work("3x3 W4A4 20x20x320, 8", conv(8, 20, 320, 320, bits_x=4, bits_w=4), 70.9, "wgmma"),
+    Work("depthwise 56x56x192, 16, W4A4", depthwise(16, 56, 192, 4), 1313, "popc"),
+    Work("3000x5000x3000 W1A1", product(3000, 5000, 3000), 31, "wgmma"),
+    Work("3000x5000x3000 W2A8", product(3000, 5000, 3000, 2, 8), 218, "wgmma"),
+    Work("3000x5000x3000 W4A8", product(3000, 5000, 3000, 4, 8), 383, "wgmma"),
+    Work("64x4096x11008 W1A1", product(64, 4096, 11008), 14, "wgmma"),
+    Work("64x4096x11008 W2A8", product(64, 4096, 11008, 2, 8), 92, "wgmma"),
+    Work("64x4096x11008 W4A8", product(64, 4096, 11008, 4, 8), 165, "wgmma"),
+    Work("1x4096x4096 W1A1", product(1, 4096, 4096), 9.8, "wgmma"),
+    Work("1x4096x4096 W2A8", product(1, 4096, 4096, 2, 8), 83, "wgmma"),
+    Work("1x4096x4096 W4A8", product(1, 4096, 4096, 4, 8), 141, "wgmma"),
+    Work("8x4096x4096 W1A1", product(8, 4096, 4096), 9.3, "wgmma"),
+    Work("8192^3 W1A1 by wgmma", product(8192, 8192, 8192), 197, "wgmma"),
+    Work("8192^3 W1A1 by bmma", product(8192, 8192, 8192), 346, "bmma"),
+    Work("8192^3 W1A1 by popc", product(8192, 8192, 8192), 6420, "popc"),
+)
+GOALS = (
+    Work("first layer 7x7/2x3->64, 224x224, 64 images to bits", first_layer, 100),
+    Work("3000x5000x3000 W1A1", product(3000, 5000, 3000), 15),
+    Work("3000x5000x3000 W2A8", product(3000, 5000, 3000, 2, 8), 75),
+    Work("3000x5000x3000 W4A8", product(3000, 5000, 3000, 4, 8), 75),
+    Work("64x4096x11008 W2A8", product(64, 4096, 11008, 2, 8), 10),
+    Work("64x4096x11008 W4A8", product(64, 4096, 11008, 4, 8), 12),
+    Work("1x4096x4096 W1A1", product(1, 4096, 4096), 4),
+    Work("1x4096x4096 W2A8", product(1, 4096, 4096, 2, 8), 5),
+    Work("1x4096x4096 W4A8", product(1, 4096, 4096, 4, 8), 6),
+    Work("3x3 W2A2 12x12x384, 64 images", conv(64, 12, 384, 384, bits_x=2, bits_w=2), 20),
+    Work("3x3 W4A4 20x20x320, 8 images", conv(8, 20, 320, 320, bits_x=4, bits_w=4), 10),
+    Work("depthwise 3x3 56x56x192, 16 images, W1A1", depthwise(16, 56, 192, 1), 6),
+    Work("depthwise 3x3 56x56x192, 16 images, W4A4", depthwise(16, 56, 192, 4), 10),
+    Work("1x1 28x28x512->128, 32 images", conv(32, 28, 512, 128, 1), 6),
+    Work("3x3 28x28x128 W1A1, 32 images", conv(32, 28, 128, 128), 7),
+    *(Work(f"pack 256 MB of float32 as {bits}-bit codes", packing(bits), us)
+      for bits, us in ((1, 75), (2, 80), (4, 85), (8, 95))),
+    *(Work(f"unpack {bits}-bit codes to 256 MB of float32", unpacking(bits), us)
+      for bits, us in ((1, 75), (2, 80), (4, 85), (8, 95))),
+    *(Work(f"products of top_k, 1M x 1024 bits, {asked:,} asked", search(asked), us, kernel="bmma_tile")
+      for asked, us in ((1, 100), (100, 200), (10_000, 20_000))),
+)  # fmt: skip
+
+
+def total(work):
+    """Return the launches of a row, of one kernel where it names one, and their microseconds."""
+    launched = [one for one in predict(work.make, work.units) if work.kernel in ("", one.name)]
+    return launched, 1e6 * sum(one.seconds for one in launched)
+
+
+def cell(us):
+    return f"{us:,.0f}" if us >= 100 else f"{us:.1f}"
+
+
+def factor(a, b):
+    return max(a, b) / min(a, b)
+
+
+def row(work):
+    """Return the cells of a row: its name, microseconds measured or asked for, bound, prediction, limit and result."""
+    launched, us = total(work)
+    longest = max(launched, key=lambda one: one.seconds)
+    bound, limit = 1e6 * sum(one.bound for one in launched), f"{longest.limit} of `{longest.name}`"
+    if work in MEASURED:
+        result = f"{us / work.us:.2f}" + ("" if factor(us, work.us) <= WITHIN else ", missed")
+    else:
+        met = "open" if any(one.is_rough for one in launched) else "met"
+        result = f"missed, {us / work.us:.2f} times" if us > work.us else met
+    return work.name, f"{work.us:,}", cell(bound), cell(us), limit, len(launched), result
+
+
+def table(works, head):
+    """Format rows as Markdown."""
+    lines = [head, ["---"] * len(head), *map(row, works)]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def show(work):
+    """Print each launch of a row, and its limits."""
+    launched, us = total(work)
+    print(f"{work.name}: {work.us:,} us, predicted {cell(us)}")
+    for one in launched:
+        loop, trips, *_ = one.work
+        limits = ", ".join(f"{name} {1e6 * seconds:.2f}" for name, seconds in one.limits.items())
+        print(
+            f"    {one.name}: {one.launched.blocks} blocks of {one.launched.threads} threads, {one.together} at once, "
+            f"{one.assembled.registers} registers, {trips:.1f} trips of {len(loop)}, {one.nbytes:,} bytes; us: {limits}"
+        )
+
+
+WITHIN = 1.5
+COMMON = "bound, us", "predicted, us", "limit of the longest launch", "launches"
+HEADS = ("work", "measured, us", *COMMON, "predicted / measured"), ("work", "goal, us", *COMMON, "result")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        for work in (*MEASURED, *GOALS):
+            if any(word in work.name for word in sys.argv[1:]):
+                show(work)
+    else:
+        print(table(MEASURED, HEADS[0]), table(GOALS, HEADS[1]), sep="\n\n")

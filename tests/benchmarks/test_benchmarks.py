@@ -314,8 +314,10 @@ def test_moved_calls_bring_inputs_and_results(gpu_suites):
                 fake_cupy.waits.clear()
                 one.moved()
                 assert fake_cupy.waits.count("an array is moved to the GPU") == 1, title
-                assert fake_cupy.waits.count("an array is moved to the CPU") == 1, title
-                assert not any("is moved" in why for why in alone), title
+                flags = alone.count("an array is moved to the CPU")  # for NaN, which quantize waits for
+                assert fake_cupy.waits.count("an array is moved to the CPU") == 1 + flags, title
+                assert flags <= 1, title
+                assert not any("moved to the GPU" in why for why in alone), title
 
 
 @pytest.mark.parametrize("case", [

@@ -704,7 +704,7 @@ CASES = {
         (lambda: signs(2, 3) @ [1, 2], TypeError, "unsupported operand", "QuantArray", "list"),
         (lambda: qa.conv2d(elsewhere(2, 5, 5, 64), elsewhere(8, 3, 3, 64)),
          qa.DeviceError, "arrays on a GPU need CuPy", "pip install 'quantarray[cuda13]'"),
-        (lambda: kernel("cuda:0", "dot"), qa.DeviceError, "no kernel for device 'cuda:0'", ".to_device('cpu')"),
+        (lambda: kernel("cuda:0", "winograd"), qa.DeviceError, "no kernel for device 'cuda:0'", ".to_device('cpu')"),
         (lambda: qa.uniform(2).max_abs, TypeError, "uniform(2) has real levels", "constants"),
     ],
 }  # fmt: skip

@@ -348,7 +348,7 @@ CASES = [
     *[Case(f"total of {kind.__name__}, {planes} bits",
            call("total", words(planes, 3, 5, 2), 65, np.zeros((1, 2**planes), kind), np.zeros(1, int), 325,
                 np.zeros(3, np.float32)), 96, needs, shared=16384, floats=True)
-      for kind, needs in ((np.int64, ("SHFL",)), (np.float64, ("ATOMG", "DMUL", "DADD"))) for planes in (2, 8)],
+      for kind, needs in ((np.int64, ()), (np.float64, ("DMUL", "DADD"))) for planes in (2, 8)],
     Case("rebit", call("rebit", words(3, 2, 2), 65, 0, 26, words(3, 5, 1)), 64, ("SHF",)),
     Case("place of a run", call("place", [(words(3, 2), 5, 1, 70)], words(3, 2)), 40, ("SHF",)),
     Case("place of a step", call("place", [(words(3, 2), 5, 2, 30)], words(3, 1)), 40, ("VOTE",)),
@@ -370,7 +370,7 @@ CASES = [
     Case("decode_uniform to float32, in groups", decode_uniform(2, np.float32, 128), 64, ("DMUL", "DADD"),
          floats=True),
     Case("decode_uniform to bfloat16, in groups of 12", decode_uniform(2, np.uint16, 12), 72, ("DMUL", "DADD")),
-    Case("decode_uniform to float16", decode_uniform(8, np.float16), 80, ("DMUL", "DADD", "F2FP")),
+    Case("decode_uniform to float16", decode_uniform(8, np.float16), 80, ("DMUL", "DADD")),
     *[Case(f"decode_levels of {bits} bits to float32", decode(bits, np.float32), 80, ("LDS",), ("DMUL",), 1024)
       for bits in (1, 4, 8)],
     Case("decode_levels of 8 bits to float16", decode(8, np.float16), 80, ("LDS",), ("DMUL",), 1024),

@@ -15,8 +15,9 @@ import numpy as np
 np.__dict__.pop("row_stack", None)
 from cuda_compile import assemble
 from numba import types
-from quantarray.cuda.bits import pack
-assemble(pack._unpack, (types.Array(types.uint32, 3, "C"), types.Array(types.uint8, 2, "C")), (8, 0))
+from quantarray.cuda.bits import gather
+rows, places = types.Array(types.uint32, 2, "C"), types.Array(types.int64, 2, "C")
+assemble(gather._gather, (rows, types.int64, places, rows), (8, 0))
 print(hasattr(np, "row_stack"))
 """
 

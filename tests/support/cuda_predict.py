@@ -154,13 +154,13 @@ class Predicted:
 
     @cached_property
     def products(self):
-        """Clocks of a quarter of a multiprocessor for the products of a warp."""
+        """Return the clocks of a quarter of a multiprocessor for the products of a warp."""
         loop, trips, opcode, _ = self.work
         return trips * _of_trip(loop, opcode) * CLOCKS[opcode] if opcode else 0
 
     @cached_property
     def limits(self):
-        """Seconds by limit."""
+        """Return the seconds of each limit."""
         busiest = ceil(self.launched.blocks, SMS)
         of_quarter = busiest * ceil(self.warps, QUARTERS)
         return {
@@ -173,7 +173,7 @@ class Predicted:
 
     @property
     def bound(self):
-        """Seconds of its bytes or of its products alone, whichever is more, on multiprocessors that are all busy."""
+        """Return the seconds of its bytes or of its products, whichever is more, on busy multiprocessors."""
         products = self.launched.blocks * self.warps * self.products / (SMS * QUARTERS * CLOCK)
         return max(self.limits["bytes"], products)
 
@@ -217,7 +217,7 @@ def arrays_of(args):
 
 @contextmanager
 def stand_in(units=""):
-    """Give the list of launches of calls inside, on the stand-in for CuPy, as an H200 would have them."""
+    """Yield the list of launches of calls inside, on the stand-in for CuPy, as an H200 would have them."""
     with pytest.MonkeyPatch.context() as patched:
         if units:
             patched.setenv("QUANTARRAY_CUDA", units)

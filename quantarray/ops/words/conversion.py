@@ -250,8 +250,11 @@ def recode(q: QuantArray | Pair, tables: Array, bits: int, group: int | None = N
     """
     full = np.zeros((2**q.bits, *tables.shape[1:]), np.uint32)
     full[: len(tables)] = tables
-    words = contiguous(q.p.words if isinstance(q, Pair) else q.words)
-    others = contiguous(q.q.words) if isinstance(q, Pair) else words[:0]
+    if isinstance(q, Pair) and q.device != "cpu":  # where copies are launches; on a CPU one copy takes less memory
+        words, others = contiguous(q.p.words), contiguous(q.q.words)
+    else:
+        words = contiguous(q.words)
+        others = words[:0]
     out = empty(q.device, (bits, *words.shape[1:]))
     if out.size:
         flat, row = by_row(full, q)

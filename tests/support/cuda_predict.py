@@ -333,9 +333,6 @@ class Work:
 MEASURED = (
     Work("pack 256 MB to 1 bit", packing(1), 68),
     Work("pack 256 MB to 2 bits", packing(2), 84),
-    Work("pack 256 MB to 4 bits", packing(4), 1304, kernel="encode_along"),
-    Work("pack 256 MB to 8 bits", packing(8), 1451, kernel="encode_along"),
-    Work("unpack 256 MB from 1 bit", unpacking(1), 398, kernel="_unpack"),
     Work("first layer, 64 images", first_layer, 26329, "popc"),
     Work("3x3 40x40x96->160, 16", conv(16, 40, 96, 160), 19.4, "bmma"),
     Work("3x3 20x20x320, 8, int32", conv(8, 20, 320, 320, to_codes=False), 8.6, "wgmma"),

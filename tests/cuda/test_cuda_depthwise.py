@@ -3,16 +3,14 @@
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import naive
 import numpy as np
 import pytest
-from conv_cases import arrays, check, integer_bias, real_bias, real_depthwise
 from cuda_backend import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from results import assert_bits
-from strategies import laws
-from test_cuda_layout import cases
+from test_cuda_layout import test_floats_depthwise as test_floats_depthwise  # by the kernel of this file
+from test_cuda_layout import test_integers_depthwise as test_integers_depthwise
 
 import quantarray as qa
 from quantarray.cuda.depthwise import tensor_cores
@@ -37,27 +35,6 @@ def small(request):
         tensor_cores._kernel.cache_clear()
         yield
     tensor_cores._kernel.cache_clear()
-
-
-@few
-@given(st.data(), cases())
-def test_integers(data, case):
-    law = laws(3, kinds=["integer"])
-    x, w, *ours = arrays(data.draw, case, law, law, w_axis=0)
-    bias = integer_bias(data.draw, len(w.codes))
-    expected = naive.conv2d(x.values, w.values, **case.naive()) + (0 if bias is None else bias)
-    with twins():
-        check(data.draw, case, *ours, expected.astype(np.int32), bias)
-
-
-@few
-@given(st.data(), cases())
-def test_floats(data, case):
-    law = laws(2, ["scaled", "uniform", "basis", "table"])
-    x, w, *ours = arrays(data.draw, case, law, law, x_vary=(0, 3), w_axis=0)
-    bias, expected = real_bias(data.draw, lambda b: real_depthwise(case, x, w, b))
-    with twins():
-        check(data.draw, case, *ours, expected, bias)
 
 
 @pytest.mark.parametrize("law", [(-1, 1), range(8)])

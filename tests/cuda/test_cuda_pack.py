@@ -125,16 +125,23 @@ def test_encode(planes, count, length, after, dtype):
     np.testing.assert_array_equal(one[1], one[0])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.uint8, np.int8, np.uint16])
-@pytest.mark.parametrize(("rows", "length", "after", "group"), [
+LINES = [
     (1, 1, 1, None), (3, 1100, 1, None), (2, 1184, 1, 128), (20, 64, 1, None), (1, 5000, 1, None), (4, 1024, 1, 64),
     (2, 70, 5, None), (1, 130, 40, 64),
-])  # fmt: skip
-@pytest.mark.parametrize(("planes", "count"), [(3, 5), (4, 15), (8, 255), (8, 1)])
+]  # fmt: skip
+ONE_OF_EACH = [(3, np.float32), (4, np.float64), (4, np.uint16), (8, np.int8)]  # for the long ones
+MANY_BITS = [
+    (planes, count, *line, dtype)
+    for planes, count in [(3, 5), (4, 15), (8, 255), (8, 1)]
+    for line in LINES
+    for dtype in [np.float32, np.float64, np.float16, np.uint8, np.int8, np.uint16]
+    if line[0] * line[1] <= 1100 or (planes, dtype) in ONE_OF_EACH
+]
+
+
+@pytest.mark.parametrize(("planes", "count", "rows", "length", "after", "group", "dtype"), MANY_BITS)
 def test_encode_of_many_bits(planes, count, rows, length, after, group, dtype):
     """Warps' tiles of 1,024 values, whole and cut, of lines of 4 values and of others; codes that are ranks."""
-    if rows * length > 1100 and (planes, dtype) not in ((3, np.float32), (4, np.float64), (4, np.uint16), (8, np.int8)):
-        pytest.skip("one number of bits for each type")
     rng = np.random.default_rng(length + count)
     kind = np.float64 if dtype is np.float64 else np.float32
     groups = -(-length // group) if group else 1

@@ -72,7 +72,7 @@ class Models:
     NAMES = (
         "mma", "mma_bytes", "mma_signed", "add_bytes", "merge", "plus", "load_matrix", "load_rows", "address", "read",
         "read_half", "read_bytes4", "read_bytes8", "read_bytes16", "write_bytes16", "read_pair", "read_words", "write",
-        "write_pair", "write_words", "write_four", "copy_word", "copy_pair", "commit", "wait",
+        "write_pair", "write_words", "copy_word", "copy_pair", "commit", "wait",
     )  # fmt: skip
 
     def __init__(self, current, exchange):
@@ -155,7 +155,7 @@ class Models:
         flat = array.reshape(-1)
         place = flat[at : at + 16 // array.itemsize]
         assert at >= 0 and place.nbytes == 16 and place.ctypes.data % 16 == 0, "16 bytes that are not there"
-        place.view(np.uint32)[:] = words
+        place.view(np.uint32)[:] = np.array(words).astype(np.uint32)
 
     @staticmethod
     def _bytes(array, at, count):
@@ -194,13 +194,6 @@ class Models:
 
     def write_words(self, array, at, *values):
         self._words(array, 2, at)[:] = values
-
-    @staticmethod
-    def write_four(array, at, *values):
-        view = array.reshape(-1)[at : at + 16 // array.itemsize]
-        assert at >= 0 and view.nbytes == 16, "16 bytes that are not there"
-        assert view.ctypes.data % 16 == 0, "16 bytes that are not aligned"
-        view.view(np.uint32)[:] = np.array(values).astype(np.uint32)
 
     def copy_word(self, into, at, source, start, inside):
         self._copy(1, into, at, source, start, inside)

@@ -149,7 +149,7 @@ def _value_storer(form):
                     for i in range(0, CHANNELS, 4):
                         if whole:
                             if first + i < outputs:
-                                ptx.write_four(out, at + i, bits[i], bits[i + 1], bits[i + 2], bits[i + 3])
+                                ptx.write_bytes16(out, at + i, bits[i], bits[i + 1], bits[i + 2], bits[i + 3])
                         else:
                             for e in range(4):
                                 if first + i + e < outputs:

@@ -140,8 +140,8 @@ def _expander(form):
                     words[j] = read(shape, left, first + j, begin + slot, half)
             exchange(words)
             at = np.int32(SLOT * slot + _turn(slot))
-            ptx.write_four(held, at, words[0], words[1], words[2], words[3])
-            ptx.write_four(held, at ^ 2, words[4], words[5], words[6], words[7])
+            ptx.write_bytes16(held, at, words[0], words[1], words[2], words[3])
+            ptx.write_bytes16(held, at ^ 2, words[4], words[5], words[6], words[7])
             slot += np.int32(WARPS * LANES)
 
     return expand
@@ -280,7 +280,7 @@ def _kernel(form):
                 images[r, side] = image_at(shape, at)
                 kinds[r, side] = places[at - images[r, side] * shape.pixels, KIND]
         if cuda.threadIdx.x < 2 and cuda.threadIdx.y == 0:
-            ptx.write_four(held, SLOT * shape.zero + 2 * cuda.threadIdx.x, nothing, nothing, nothing, nothing)
+            ptx.write_bytes16(held, SLOT * shape.zero + 2 * cuda.threadIdx.x, nothing, nothing, nothing, nothing)
         half = cuda.blockIdx.y
         while half < shape.halves:
             compute(shape, left, weights, offsets, c, begin, end, row, seen, images, kinds, half, held, sums, out)

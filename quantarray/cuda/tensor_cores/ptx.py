@@ -164,7 +164,7 @@ read_bytes8, read_bytes16 = _read_bytes(2), _read_bytes(4)  # elements `at` on o
 
 @intrinsic
 def write_bytes16(typing, array, at, w0, w1, w2, w3):
-    """Set elements `at` on of an array seen flat, 16 bytes of them at a place aligned to 16, by one store."""
+    """Set elements `at` on of an array seen flat, 16 bytes of them at a place aligned to 16, to four 32-bit numbers."""
 
     def generate(context, builder, signature, args):
         kind = ir.VectorType(_BIT32, 4)
@@ -175,36 +175,49 @@ def write_bytes16(typing, array, at, w0, w1, w2, w3):
         builder.store(words, place, align=16)
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, *[types.uint32] * 4), generate
+    return types.void(array, types.int64, w0, w1, w2, w3), generate
 
 
-_PAIR = ir.VectorType(_BIT32, 2)
+def _read_two(kind, bits):
+    @intrinsic
+    def read_two(typing, array, at):
+        """Read elements `at` and `at` + 1 of an array seen flat, aligned to both, by one load."""
+
+        def generate(context, builder, signature, args):
+            two = ir.VectorType(ir.IntType(bits), 2)
+            place = builder.bitcast(pointer(context, builder, signature.args[0], *args), two.as_pointer())
+            values = builder.load(place, align=bits // 4)
+            return cgutils.pack_array(
+                builder, [builder.extract_element(values, ir.Constant(_BIT32, i)) for i in (0, 1)]
+            )
+
+        return types.UniTuple(kind, 2)(array, types.int64), generate
+
+    return read_two
 
 
-@intrinsic
-def read_pair(typing, array, at):
-    """Read elements `at`, even, and `at` + 1 of an int32 array seen flat, by one load; the array begins at 8 bytes."""
+def _write_two(kind, bits):
+    @intrinsic
+    def write_two(typing, array, at, first, second):
+        """Set elements `at` and `at` + 1 of an array seen flat, aligned to both, by one store."""
 
-    def generate(context, builder, signature, args):
-        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), _PAIR.as_pointer())
-        pair = builder.load(place)
-        pair.align = 8
-        return cgutils.pack_array(builder, [builder.extract_element(pair, ir.Constant(_BIT32, i)) for i in range(2)])
+        def generate(context, builder, signature, args):
+            array, at, *values = args
+            two = ir.VectorType(ir.IntType(bits), 2)
+            place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), two.as_pointer())
+            pair = ir.Constant(two, ir.Undefined)
+            for i, value in enumerate(values):
+                pair = builder.insert_element(pair, value, ir.Constant(_BIT32, i))
+            builder.store(pair, place, align=bits // 4)
+            return context.get_dummy_value()
 
-    return types.UniTuple(types.int32, 2)(array, types.int64), generate
+        return types.void(array, types.int64, kind, kind), generate
+
+    return write_two
 
 
-@intrinsic
-def read_words(typing, array, at):
-    """Read elements `at`, even, and `at` + 1 of a uint64 array seen flat, aligned to 16 bytes, by one load."""
-
-    def generate(context, builder, signature, args):
-        kind = ir.VectorType(ir.IntType(64), 2)
-        place = builder.bitcast(pointer(context, builder, signature.args[0], *args), kind.as_pointer())
-        words = builder.load(place, align=16)
-        return cgutils.pack_array(builder, [builder.extract_element(words, ir.Constant(_BIT32, i)) for i in range(2)])
-
-    return types.UniTuple(types.uint64, 2)(array, types.int64), generate
+read_pair, read_words = _read_two(types.int32, 32), _read_two(types.uint64, 64)
+write_pair, write_words = _write_two(types.int32, 32), _write_two(types.uint64, 64)
 
 
 @intrinsic
@@ -217,39 +230,6 @@ def write(typing, array, at, value):
         return context.get_dummy_value()
 
     return types.void(array, types.int64, array.dtype), generate
-
-
-@intrinsic
-def write_pair(typing, array, at, first, second):
-    """Set elements `at` and `at` + 1 of an int32 array seen flat, aligned to 8 bytes, by one store."""
-
-    def generate(context, builder, signature, args):
-        array, at, first, second = args
-        place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), _PAIR.as_pointer())
-        pair = ir.Constant(_PAIR, ir.Undefined)
-        for i, value in enumerate((first, second)):
-            pair = builder.insert_element(pair, value, ir.Constant(_BIT32, i))
-        builder.store(pair, place, align=8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.int32, types.int32), generate
-
-
-@intrinsic
-def write_words(typing, array, at, first, second):
-    """Set elements `at` and `at` + 1 of a uint64 array seen flat, aligned to 16 bytes, by one store."""
-
-    def generate(context, builder, signature, args):
-        array, at, first, second = args
-        kind = ir.VectorType(ir.IntType(64), 2)
-        place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), kind.as_pointer())
-        pair = ir.Constant(kind, ir.Undefined)
-        for i, value in enumerate((first, second)):
-            pair = builder.insert_element(pair, value, ir.Constant(_BIT32, i))
-        builder.store(pair, place, align=16)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, types.uint64, types.uint64), generate
 
 
 def _copy(words, cached):
@@ -327,20 +307,3 @@ def wait(typing, groups):
 def plain(builder, code):
     """Emit an instruction without operands; no memory access moves across it."""
     builder.call(ir.InlineAsm(ir.FunctionType(_VOID, []), code, "~{memory}", side_effect=True), [])
-
-
-@intrinsic
-def write_four(typing, array, at, first, second, third, fourth):
-    """Set 16 bytes from element `at` of an array seen flat, aligned to 16 bytes, to four 32-bit numbers."""
-    kind = ir.VectorType(_BIT32, 4)
-
-    def generate(context, builder, signature, args):
-        array, at, *values = args
-        place = builder.bitcast(pointer(context, builder, signature.args[0], array, at), kind.as_pointer())
-        four = ir.Constant(kind, ir.Undefined)
-        for i, value in enumerate(values):
-            four = builder.insert_element(four, value, ir.Constant(_BIT32, i))
-        builder.store(four, place, align=16)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, first, second, third, fourth), generate

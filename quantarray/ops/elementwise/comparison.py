@@ -131,9 +131,8 @@ def _compared(op: str, f: np.ufunc, a: Any, b: Any, of_ranks: Callable[[Array, A
     """f(a, b) through a table of levels or pairs, or of_ranks(ranks less, ranks equal) of two arrays."""
     if isinstance(a, QuantArray) and isinstance(b, QuantArray):
         a, b = aligned(op, a=a, b=b)
-        same = (
-            a.device == "cpu" and a.dtype == b.dtype and is_exact(a) and is_exact(b)
-        )  # on a GPU a table is one launch
+        ranked = a.dtype == b.dtype and is_exact(a) and is_exact(b)
+        same = ranked and a.device == "cpu"  # on a GPU a table is one launch
         if a.bits + b.bits <= MAX_BITS and not same:
             return of_pairs(op, f, a, b)
         words = clear_tail(of_ranks(*order(*_ranked(op, a, b))), a.shape[a.axis])

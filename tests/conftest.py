@@ -3,8 +3,8 @@
 `python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
 code, peaks of memory, type checkers, kernels compiled from scratch, threads, forks and signals in processes of their
 own. Of a test function with many cases it runs a sample, the same one every time, unless the cases are the functions,
-kernels, pages or errors that there are. `--full` runs all, and so does naming files. Two processes take their tests
-from one queue.
+kernels, pages or errors that there are. `--full` runs all, and so does naming files; with QUANTARRAY_CASES=48
+at most so many cases of a function. Two processes take their tests from one queue.
 
 `--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.
 
@@ -68,20 +68,24 @@ def pytest_cmdline_main(config):
 
 def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.get_closest_marker("full") is None)  # the longest first
-    if not config.option.full:
-        taken = _sampled(item for item in items if item.get_closest_marker("full") is None)
+    most = os.environ.get("QUANTARRAY_CASES")
+    if most or not config.option.full:
+        if most:
+            taken = _sampled(items, int(most), ())
+        else:
+            taken = _sampled([item for item in items if item.get_closest_marker("full") is None], _SAMPLE, _WHOLE)
         config.hook.pytest_deselected(items=[item for item in items if item not in taken])
         items[:] = [item for item in items if item in taken]
 
 
-def _sampled(items):
-    """Return the tests of a run without --full."""
+def _sampled(items, most, whole):
+    """Return tests, of each function at most so many cases, but for those in folders whose cases are names."""
     cases, taken = defaultdict(list), set()
     for item in items:
         cases[item.nodeid.partition("[")[0]].append(item)
     for function, found in cases.items():
-        whole = len(found) <= _SAMPLE or function.startswith(_WHOLE)
-        taken.update(found if whole else random.Random(function).sample(found, _SAMPLE))
+        all_of = len(found) <= most or function.startswith(whole)
+        taken.update(found if all_of else random.Random(function).sample(found, most))
     return taken
 
 

@@ -3,7 +3,7 @@
 `python -m pytest` leaves out tests marked `full`: other instruction sets, CUDA in its simulator and by its machine
 code, peaks of memory, type checkers, kernels compiled from scratch, threads, forks and signals in processes of their
 own. Of a test function with many cases it runs a sample, the same one every time, unless the cases are the functions,
-kernels, pages or errors that there are. `--full` runs all, and so does naming files; with QUANTARRAY_CASES=48
+kernels, pages or errors that there are. `--full` runs all, and so does naming files; with QUANTARRAY_CASES=16
 at most so many cases of a function. Two processes take their tests from one queue.
 
 `--cpu-seconds` prints what each folder of tests took of the CPU, in its own process and in those that it started.

@@ -9,7 +9,7 @@ from processors import pytest_of
 
 THERE = find_spec("numba_cuda") is not None and "NUMBA_ENABLE_CUDASIM" not in os.environ
 FILES = {f.name: f for f in sorted(TESTS.rglob("test_cuda_*.py")) if "\nfrom cuda_backend import " in f.read_text()}
-SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "QUANTARRAY_EXAMPLES": "10", "QUANTARRAY_CASES": "48"}
+SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "QUANTARRAY_EXAMPLES": "10", "QUANTARRAY_CASES": "16"}
 
 
 @pytest.mark.full

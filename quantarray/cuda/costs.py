@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from ..core.dtypes import Array
 from ..kernels.operands import Forms
-from .runtime import isa, launch
+from .runtime import isa
 
 
 def candidates(
     x_terms: Array, w_terms: Array, rows: int, channels: int, words: int, forms: Forms, of_bytes: bool = False
 ) -> tuple[str, ...]:
     """Name the kernels that can make a product."""
-    fits = of_bytes and isa.multiplies_bytes(launch.capability(), int(w_terms[0, 1]))
-    return ("conv", "dot") if fits else ("conv",)
+    if not of_bytes:
+        return ("conv",)
+    from .runtime import launch  # here, as only this needs the CUDA packages
+
+    return ("conv", "dot") if isa.multiplies_bytes(launch.capability(), int(w_terms[0, 1])) else ("conv",)
 
 
 def integer_kernel(

@@ -39,7 +39,13 @@ def test_values_as_tensors(kind):
 
 
 @pytest.mark.parametrize(
-    "out", [torch.empty(3, 71, dtype=torch.int32), torch.empty(3, 70), torch.empty(3, 70, device="meta"), np.empty(3)]
+    "out",
+    [
+        torch.empty(3, 71, dtype=torch.int32),
+        torch.empty(3, 70, dtype=torch.float64),
+        torch.empty(3, 70, device="meta"),
+        np.empty(3),
+    ],
 )
 def test_another_out_is_refused(out):
     with pytest.raises((TypeError, qa.DeviceError), match=r"^dequantize: out"):

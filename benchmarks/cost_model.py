@@ -1,4 +1,4 @@
-"""Count how often the cost model picks a kernel that is not the fastest, by timing everything twice with `autotune`.
+"""Count how often the cost model picks a kernel that is not the fastest, by timing every kernel twice.
 
     python -m benchmarks.cost_model [--cases common|drawn] [--threads N] [--json OUT]
     python -m benchmarks.cost_model --unit
@@ -15,10 +15,12 @@ import statistics
 import sys
 import time
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 import quantarray as qa
+from quantarray.backends import kernel_choice
 from quantarray.cpu.runtime import isa
 
 BITS = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (4, 1), (3, 3), (4, 4), (8, 1), (8, 8)]
@@ -30,6 +32,27 @@ CONVS = [
 ]  # fmt: skip
 DENSE = [(1, 4096, 4096), (8, 1024, 1024), (64, 1024, 1024), (256, 256, 256), (1, 512, 1000), (128, 4096, 512)]
 DRAWN = 150
+SAMPLE = 2e-4  # seconds of a sample: short calls are repeated, so that the clock and cold caches weigh little
+BUDGET = 0.2  # seconds that the samples of a call may take, unless the least number of rounds takes longer
+LEAST, MOST = 5, 25  # rounds
+LEAST_GAIN, LEAST_WON = 1.02, 0.8
+
+
+class Case(NamedTuple):
+    """A call, as a function of its weights: a view of them prepares it again."""
+
+    text: str
+    w: qa.QuantArray
+    call: object
+
+
+class Row(NamedTuple):
+    """Microseconds of a call by kernel, the fastest of them, and the one that the cost model takes."""
+
+    case: str
+    us: dict[str, float]
+    kernel: str
+    model: str
 
 
 def levels(bits, signed):
@@ -41,14 +64,15 @@ def convolution(rng, bits, images, size, channels, outputs, window, stride, grou
     x = qa.encode(rng.choice(levels(bits[0], False), (images, size, size, channels)), levels(bits[0], False))
     shape = outputs, window, window, channels // groups
     w = qa.encode(rng.choice(levels(bits[1], True), shape), levels(bits[1], True))
-    law = qa.Thresholds([0]) if threshold else None
-    return lambda: qa.conv2d(x, w, padding=window // 2, stride=stride, groups=groups, requantize=law)
+    options = {"padding": window // 2, "stride": stride, "groups": groups}
+    options["requantize"] = qa.Thresholds([0]) if threshold else None
+    return Case(f"conv2d {x.dtype} {x.shape} {w.dtype} {w.shape} {options}", w, lambda w: qa.conv2d(x, w, **options))
 
 
 def dense(rng, bits, rows, k, outputs):
     x = qa.encode(rng.choice(levels(bits[0], False), (rows, k)), levels(bits[0], False))
     w = qa.encode(rng.choice(levels(bits[1], True), (outputs, k)), levels(bits[1], True))
-    return lambda: qa.linear(x, w)
+    return Case(f"linear {x.dtype} {x.shape} {w.dtype} {w.shape}", w, lambda w: qa.linear(x, w))
 
 
 def common(rng):
@@ -70,17 +94,60 @@ def drawn(rng):
 
 
 def timed(cases):
-    """Run each case under `autotune` and return its row of times, or None if only one kernel was possible."""
+    """Return the row of each case, or None if only one kernel is possible."""
     rows = []
-    for n, call in enumerate(cases):
+    for n, case in enumerate(cases):
         if sys.stderr.isatty():
             print(f"\r{n + 1} calls timed", end="", file=sys.stderr)
-        with qa.autotune(again=True) as tuned:
-            call()
-        rows.append(next(iter(tuned), None))
+        rows.append(row(case))
     if sys.stderr.isatty():
         print(file=sys.stderr)
     return rows
+
+
+def row(case):
+    """Time a call by each kernel, each with a view of the weights, whose layout is freed afterwards.
+
+    The model's kernel stays unless another is surely faster: by 2 % at the median, and in more than four rounds of
+    five. Beside other work medians alone are a lottery: samples are then as long as the scheduler's slices.
+    """
+    with kernel_choice.heard() as questions:
+        case.call(case.w._view())
+    names = list(dict.fromkeys(name for question in questions for name in question.candidates))
+    if len(names) < 2:
+        return None
+    samples = in_turns({name: prepared(case, name) for name in names})
+    us = {name: round(statistics.median(times), 2) for name, times in samples.items()}
+    model, fastest = questions[-1].model, min(us, key=us.__getitem__)
+    won = sum(a < b for a, b in zip(samples[fastest], samples[model], strict=True))
+    faster = us[model] > LEAST_GAIN * us[fastest] and won > LEAST_WON * len(samples[model])
+    return Row(case.text, us, fastest if faster else model, model)
+
+
+def prepared(case, name):
+    """Return a function that makes a call by one kernel."""
+    w = case.w._view()
+    with kernel_choice.forced(name):
+        case.call(w)
+    return lambda: case.call(w)
+
+
+def in_turns(runs):
+    """Time calls in turns, so that a change of the machine's speed affects all: microseconds of each by round."""
+    calls = {name: (once := seconds(run, 1), max(1, int(SAMPLE / max(once, 1e-7)))) for name, run in runs.items()}
+    rounds = min(MOST, max(LEAST, int(BUDGET / sum(once * n for once, n in calls.values()))))
+    samples = {name: [] for name in runs}
+    for done in range(rounds):
+        for name in runs if done % 2 else reversed(runs):
+            samples[name].append(1e6 * seconds(runs[name], calls[name][1]))
+    return samples
+
+
+def seconds(run, calls):
+    began = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - began) / calls
 
 
 def summary(first, second):
@@ -140,9 +207,9 @@ def main():
     print(f"{args.cases}, {args.threads} threads:", ", ".join(f"{name} {n}" for name, n in numbers.items()))
     for by, row in slower[:10]:
         times = ", ".join(f"{name} {us:.0f}" for name, us in row.us.items())
-        print(f"  {by:.2f}x  {row.problem}: {times} us, the model's is {row.model}")
+        print(f"  {by:.2f}x  {row.case}: {times} us, the model's is {row.model}")
     if args.json:
-        rows = [[row and {**row._asdict(), "problem": str(row.problem)} for row in timings] for timings in rounds]
+        rows = [[row and row._asdict() for row in timings] for timings in rounds]
         with open(args.json, "w") as file:
             json.dump({"numbers": numbers, "rounds": rows}, file, indent=1)
 

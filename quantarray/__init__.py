@@ -192,7 +192,6 @@ from .quantizers import (
     Ternary,
     Uniform,
 )
-from .tuning.autotune import autotune
 
 if TYPE_CHECKING:
     from . import nn
@@ -270,7 +269,6 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
-    "autotune",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

@@ -19,7 +19,7 @@ import quantarray as qa
 ROOT = Path(__file__).parents[1]
 PAGES = ("docs/blocks.md", "docs/summary.md", "docs/deploying.md", "docs/nearest-codes.md")
 DEMO = "from quantarray.cli import main\nassert main(['demo', '--json', '--out', 'demo.png']) == 0\n"
-NOT_USUAL = {"autotune", "compare", "explain"}  # which try every kernel or scheme
+NOT_USUAL = {"compare", "explain"}  # which try every kernel or scheme
 PARTS = 4  # of the examples, for as many cores
 
 

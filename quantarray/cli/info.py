@@ -20,7 +20,6 @@ from ..core.machine import cpu_name
 from ..cpu import isa
 from ..cpu.runtime import threads
 from ..cuda.runtime import isa as cuda_isa
-from ..tuning import autotune
 from . import output, stored
 
 FEATURES = ("popcnt", "avx2", "avx512f", "avx512vpopcntdq", "amx-int8", "neon")
@@ -60,7 +59,6 @@ def machine() -> dict[str, Any]:
             "features": [name for name in FEATURES if features.get(name)],
         },
         "kernels": kernels(isa.NAME, {name for name in FEATURES if features.get(name)}),
-        "autotune": autotuned(),
         "threads": {
             "count": numba.get_num_threads(),
             "pool": str(threads.described()),  # type: ignore[no-untyped-call]
@@ -89,14 +87,6 @@ def kernels(name: str, features: set[str]) -> str:
         why = f"{isa.VARIABLE} asks for none" if os.environ.get(isa.VARIABLE) else isa.why_no_matrix_unit()
         how += f"; its matrix unit is not used: {why}"
     return f"{name}: {how}; QUANTARRAY_CPU={', '.join(isa.SETS)} forces one"
-
-
-def autotuned() -> str:
-    """Say whether kernels are chosen by measurements."""
-    named, measured = os.environ.get(autotune.VARIABLE), autotune.known()
-    if not named:
-        return f"no table: the cost model chooses; {autotune.VARIABLE}=PATH takes one, `quantarray tune NET` makes one"
-    return f"{measured} calls measured on this CPU, from {autotune.VARIABLE}={named}; the cost model chooses for others"
 
 
 def gpu() -> dict[str, str] | str:

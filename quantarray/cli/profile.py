@@ -6,10 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..nn import Network
+import numpy as np
+
+from ..core.dtypes import Array
+from ..nn import Graph, Network
 from . import output
 from .run import network_of
-from .tune import batch_of
+
+_SEED = 0
 
 
 def add_parser(commands: Any) -> None:
@@ -33,3 +37,27 @@ def profile(args: argparse.Namespace) -> int:
     print(summary)
     print(f"sum:       {1e6 * seconds:,.1f} us for a batch of {args.batch}, each layer the fastest of five runs")
     return 0
+
+
+def batch_of(op: str, path: Path, network: Network | Graph, size: int) -> list[Array]:
+    """Return inputs for a batch: a network's own samples, again from the first where they are few, or drawn ones."""
+    if isinstance(network, Graph):
+        return _drawn(network, size)
+    x = network.plain.input
+    if not len(x):
+        raise ValueError(f"{op}: there are no inputs in {path}")
+    return [x[[i % len(x) for i in range(size)]]]
+
+
+def _drawn(graph: Graph, batch: int) -> list[Array]:
+    """Draw inputs of a graph, as many as a batch has; kernels take as long on any values."""
+    rng = np.random.default_rng(_SEED)
+    arrays = []
+    for value in graph.inputs:
+        shape, dtype = ((batch, *value.shape[1:]) if value.batched else value.shape), np.dtype(value.dtype)
+        if dtype.kind == "f":
+            arrays.append(rng.random(shape).astype(dtype))
+        else:
+            low, high = (0, 1) if value.low is None or value.high is None else (value.low, value.high)
+            arrays.append(rng.integers(low, high, shape, endpoint=True).astype(dtype))
+    return arrays

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,8 +20,6 @@ from typing import Any
 
 from numba.core import event
 from numba.core.dispatcher import Dispatcher
-
-from ..tuning.file import alone
 
 
 def listed() -> list[dict[str, str]]:
@@ -63,6 +62,25 @@ def _share_compilation(folder: Path) -> None:
                 held.remove(lock)
 
     Dispatcher.compile = compile_alone  # type: ignore[assignment, method-assign]
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let other processes that compile in the folder wait, where the system has such locks; else the last one wins."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked child has the descriptor too
+        os.close(descriptor)
 
 
 def main(name: str, folder: str) -> None:

@@ -52,7 +52,7 @@ def error(capsys, *args):
     return err
 
 
-COMMANDS = ("run", "info", "profile", "convert", "tune", "compare", "demo", "warm")
+COMMANDS = ("run", "info", "profile", "convert", "compare", "demo", "warm")
 
 
 # the program

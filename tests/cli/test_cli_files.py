@@ -29,7 +29,6 @@ COMMANDS = {
     "help": ["compare", "--help"],
     "demo": ["demo", "--limit", "1", "--out", "d.png"],
     "run": ["run", "net.npz"],
-    "tune": ["tune", "net.npz", "--batch", "1"],
     "info": ["info"],
     "info of an array": ["info", "q.npz"],
     "compare": ["compare", "x.npy", "--bits", "1"],
@@ -183,7 +182,7 @@ def test_wrong_containers(name, tmp_path, capsys):
     for ending in (".npz", ".npy", ".safetensors"):
         path = tmp_path / f"wrong{ending}"
         WRONG[name](path)
-        for command in ("info", "run", "tune"):
+        for command in ("info", "run"):
             refused(capsys, path, command, path)
 
 

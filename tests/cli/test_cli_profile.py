@@ -82,7 +82,7 @@ def test_a_network_without_samples(tmp_path, capsys):
     assert len(network.plain.input)  # the builder stores some: those of a file without are refused by name
     none = network.plain.input[:0]
     object.__setattr__(network.plain, "input", none)
-    from quantarray.cli.tune import batch_of
+    from quantarray.cli.profile import batch_of
 
     with pytest.raises(ValueError, match=r"profile: there are no inputs in n\.npz"):
         batch_of("profile", "n.npz", network, 3)

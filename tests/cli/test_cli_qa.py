@@ -224,7 +224,7 @@ def test_run_on_images_refuses(net, tmp_path, capsys, monkeypatch):
     codes = Builder(0, (4, 4, 3)).conv((5, 3, 3)).save(tmp_path / "codes.npz")
     assert "returns no class scores" in error(capsys, "run", codes, tmp_path / "x.png")
     qa.nn.Sequential([qa.nn.MaxPool2d(2)]).save(tmp_path / "layers.qa")
-    for command in ("run", "tune", "demo"):
+    for command in ("run", "demo"):
         assert "without a description of their inputs" in error(capsys, command, tmp_path / "layers.qa")
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     assert "pip install 'quantarray[images]'" in error(capsys, "run", net, tmp_path / "x.png")
@@ -315,13 +315,10 @@ def test_run_a_graph_refuses(graph, tmp_path, capsys):
     assert "there are no inputs in" in error(capsys, "run", graph, "--input", tmp_path / "x.npy")
 
 
-def test_info_and_tune_on_a_graph(graph, tmp_path, capsys):
+def test_info_of_a_graph(graph, capsys):
     said = facts(capsys, "info", graph)
     assert said["network"] == "faces" and [n["op"] for n in said["nodes"]] == ["Reshape", "threshold", "linear"]
     assert "144 weights in 32 bytes" in call(capsys, "info", graph)[1]
-    said = facts(capsys, "tune", graph, "--batch", "1", "3", "--save", tmp_path / "tuned.json")
-    assert said["network"] == "faces" and {row["x"] for row in said["rows"]} == {"bipolar 1x36", "bipolar 3x36"}
-    assert (tmp_path / "tuned.json").exists()
 
 
 # demo

@@ -652,12 +652,6 @@ CASES = {
     ],
     "to_device": [(lambda d=d: signs(2).to_device(d), qa.DeviceError, repr(d), "cpu") for d in ("tpu", np.ones(2))],
     "device": [(lambda d=d: qa.device(d).__enter__(), qa.DeviceError, repr(d), "cpu") for d in ("tpu", np.ones(2))],
-    "autotune": [
-        (lambda: qa.autotune(3).__enter__(), TypeError, "file must be a path, got int"),
-        (lambda: qa.autotune("a\0.json").__enter__(), ValueError, "without null characters"),
-        (lambda: qa.autotune("no/such/t.json").__enter__(), FileNotFoundError, "no folder 'no/such' for 't.json'"),
-        (lambda: qa.autotune(again="yes").__enter__(), TypeError, "again must be", "'yes'"),
-    ],
     "save": [
         (lambda: qa.save("q.npz", np.ones(2)),
          TypeError, "needs a QuantArray or a dict of arrays, got ndarray", "quantize"),

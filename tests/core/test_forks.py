@@ -101,7 +101,7 @@ def test_fork_during_the_lock_of_a_file(tmp_path):
     """A child has the descriptors of its parent, and a lock of a file belongs to all copies of one."""
     run(f"""
         from pathlib import Path
-        from quantarray.tuning.file import alone
+        from quantarray.cli.usual_calls import alone
 
         folder, inside, leave = Path({str(tmp_path)!r}), threading.Event(), threading.Event()
 

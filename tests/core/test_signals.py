@@ -107,11 +107,10 @@ def test_handlers_while_a_lock_is_held(run):
         from quantarray.arrays import layouts
         from quantarray.core import forks
         from quantarray.cpu.runtime import inspection, threads
-        from quantarray.tuning import autotune
 
         check()
         signal.signal(signal.SIGUSR1, handler)
-        locks = forks.no_fork, forks.brief, layouts._lock, inspection._lock, threads._lock, autotune.state.lock
+        locks = forks.no_fork, forks.brief, layouts._lock, inspection._lock, threads._lock
         for i, lock in enumerate(locks):
             with lock:
                 signal.raise_signal(signal.SIGUSR1)

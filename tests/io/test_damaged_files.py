@@ -1,6 +1,5 @@
 """Files that `python -m tests.long files` proved to be handled wrongly, each by the smallest of its kind."""
 
-import json
 import tracemalloc
 import zipfile
 
@@ -11,8 +10,6 @@ from test_container import claim, example, forge, npy, refusal, same
 
 import quantarray as qa
 from quantarray.io.plain import read_plain
-from quantarray.tuning import file as tuned
-from quantarray.tuning.results import Problem, Row
 
 
 def zipped(path, pairs, compression=zipfile.ZIP_STORED):
@@ -128,17 +125,6 @@ def test_errors_are_one_short_line(tmp_path):
     with pytest.raises(qa.FormatError, match=r"net\.npz is not a plain network: File name in directory") as caught:
         read_plain(net)
     assert len(str(caught.value)) < 600
-
-
-def test_times_that_no_float_holds(tmp_path):
-    """JSON has integers of any length; a table of them could not be shown."""
-    path = tmp_path / "tuned.json"
-    tuned.merge("autotune", path, [Row(Problem("linear", "x", "w", ""), 1, {"conv": 1.0}, "conv", "conv")])
-    stored = json.loads(path.read_text())
-    stored["tables"][0]["rows"][0]["us"]["conv"] = 10**400
-    path.write_text(json.dumps(stored))
-    with pytest.raises(qa.FormatError, match=r"tuned\.json is not a whole file of tuned kernels: .*; delete it"):
-        tuned.read("autotune", path)
 
 
 def test_empty_entries(tmp_path):

@@ -42,11 +42,6 @@ def compare(path):
     command("compare", path.with_name("x.npy"), "--plot", path)
 
 
-def tuned(path):
-    with qa.autotune(path):
-        qa.linear(Q[None], Q[None])
-
-
 def drawn(path):
     boxes = qa.nn.detection.Boxes(np.array([[1, 2, 5, 6]]), np.array([0.9]), np.array([7]))
     qa.nn.detection.draw(path, np.zeros((8, 10, 3), np.uint8), boxes)
@@ -63,14 +58,13 @@ WRITERS = {
     "plot.svg": lambda path: graph().plot(path),
     "boxes.png": drawn,
     "compare.png": lambda path: qa.compare(np.arange(8.0), [qa.XNOR()], plot=path),
-    "tuned.json": tuned,
     "convert.qa": convert,
     "run.npy": run,
     "compared.png": compare,
     "demo.svg": lambda path: command("demo", "--limit", "1", "--out", path),
 }
-# One that writes at once, one whose library makes a file of its own, one that reads the old content first
-SOME = ["save.npz", "save.safetensors", "save.qa", "tuned.json"]
+# One that writes at once, one whose library makes a file of its own
+SOME = ["save.npz", "save.safetensors", "save.qa"]
 
 
 @pytest.fixture(params=WRITERS)
@@ -97,7 +91,7 @@ def test_modes_are_kept(writer, tmp_path):
     name, write = writer
     for old in (0o600, 0o640, 0o666, 0o755):
         path = tmp_path / name
-        write(path)  # a table of tuned kernels must be a table
+        write(path)
         path.chmod(old)
         before = path.stat().st_ino
         write(path)
@@ -173,7 +167,7 @@ def test_a_fifo_gets_the_bytes_and_stays(tmp_path):
     assert qa.load(tmp_path / "read.npz").digest() == Q.digest()
 
 
-@pytest.mark.parametrize("name", [name for name in WRITERS if name != "tuned.json"])
+@pytest.mark.parametrize("name", WRITERS)
 def test_devices_are_written_to(name, tmp_path):
     """Devices are written through links, whose endings name the format. Any write to a full one is an error."""
     path = tmp_path / name
@@ -320,25 +314,6 @@ def test_another_group_gets_no_more_than_all_others(opened):
     path.chmod(0o664)
     as_nobody("qa.save('q.npz', q)", opened)
     assert mode(path) == 0o644 and path.stat().st_gid == NOBODY
-
-
-def test_two_processes_tune_one_file_by_two_links(tmp_path):
-    """Processes lock the folder of the file, not the folders of the links."""
-    for name in ("a", "b", "c"):
-        (tmp_path / name).mkdir()
-    for name in ("a", "b"):
-        (tmp_path / name / "tuned.json").symlink_to(tmp_path / "c" / "tuned.json")
-    import fcntl
-
-    locked = os.open(tmp_path / "c", os.O_RDONLY)
-    fcntl.flock(locked, fcntl.LOCK_EX)
-    writer = threading.Thread(target=tuned, args=[tmp_path / "a" / "tuned.json"], daemon=True)
-    writer.start()
-    writer.join(2)
-    waits = writer.is_alive()
-    os.close(locked)
-    writer.join(60)
-    assert waits and is_whole(tmp_path / "c" / "tuned.json")
 
 
 def test_a_picture_needs_a_format(tmp_path):

@@ -1,8 +1,8 @@
 """Files with every kind of damage: what is loaded is what was saved, or nothing is.
 
 A case draws an array, saves and loads it, and loads copies that bytes or rewritten parts have made wrong; or it has a
-save interrupted; or it does the like to a network of plain integers, to a `.qa` file of arrays or of a network, to an
-ONNX file, or to a file of tuned kernels. A copy may load as what was saved, or be refused by an error that names the
+save interrupted; or it does the like to a network of plain integers, to a `.qa` file of arrays or of a network, or to
+an ONNX file. A copy may load as what was saved, or be refused by an error that names the
 file. One whose meta text or arrays were changed and whose digest was computed again must be read where it is lawful
 by docs/format.md, as what it holds, and refused elsewhere. No load may take more memory than a few times the file.
 """
@@ -36,10 +36,8 @@ COPIES = 2  # damaged ones of an array
 
 def run(rng: np.random.Generator) -> str:
     way = rng.random()
-    if way < 0.2:
-        return other_files.network(rng, folder(), attempt)
     if way < 0.3:
-        return other_files.table(rng, folder(), attempt)
+        return other_files.network(rng, folder(), attempt)
     if way < 0.45:
         return onnx_files.onnx_file(rng)
     if way < 0.6:

@@ -73,12 +73,6 @@ def _file() -> bool:
         return qa.load(Path(folder) / "q.npz").digest() == q.digest()
 
 
-def _tuned() -> bool:
-    q = qa.encode(_CODES, range(8))
-    with tempfile.TemporaryDirectory() as folder, qa.autotune(Path(folder) / "tuned.json"):
-        return bool((qa.linear(q, q) == _CODES @ _CODES.T).all())
-
-
 def _seldom() -> bool:
     """Test parts of the package that other calls do not import."""
     try:
@@ -89,7 +83,7 @@ def _seldom() -> bool:
 
 
 CALLS: tuple[Callable[[], bool], ...] = (
-    _conv, _thresholded, _linear, _sums, _quantized, _file, _tuned, _seldom,
+    _conv, _thresholded, _linear, _sums, _quantized, _file, _seldom,
 )  # fmt: skip
 
 

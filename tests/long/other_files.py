@@ -1,4 +1,4 @@
-"""Networks of plain integers and files of tuned kernels, damaged."""
+"""Networks of plain integers, damaged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import numpy as np
 
 import quantarray as qa
 from quantarray.io.plain import PlainNetwork, read_plain
-from quantarray.tuning import file as tuned
-from quantarray.tuning.results import Problem, Row
 
 from . import damage
 from .stored import Array, npy, zipped
@@ -127,43 +125,6 @@ def _consistent(network: PlainNetwork) -> None:
         assert type(layer.stride) is int and layer.stride >= 1 and min(layer.pad) >= 0
 
 
-def table(rng: np.random.Generator, folder: Path, attempt: Attempt) -> str:
-    """Damage a file of tuned kernels: reading must give sound rows, or raise and leave the file as it is.
-
-    Rows can be added to a file that is read.
-    """
-    path = folder / "tuned.json"
-    path.unlink(missing_ok=True)
-    rows = [_row(rng) for _ in range(int(rng.integers(1, 5)))]
-    tuned.merge("autotune", path, rows)
-    stored = json.loads(path.read_bytes())
-    if rng.random() < 0.5:
-        path.write_bytes(damage.anywhere(rng, path.read_bytes()))
-    else:
-        change(rng, stored)
-        path.write_text(json.dumps(stored))
-    before = path.read_bytes()
-    measured = rng.random() < 0.25
-    loaded = attempt(path, lambda file: tuned.read("autotune", file), qa.FormatError, "autotune", measured)
-    more = _row(rng)
-    done = attempt(path, lambda file: tuned.merge("autotune", file, [more]) or True, qa.FormatError, "autotune", False)
-    assert (done is None) == (loaded is None)
-    if loaded is None:
-        assert path.read_bytes() == before, "a damaged file is overwritten"
-        return "tuned kernels"
-    for row in loaded.values():
-        assert 0 < min(row.us.values()) and sum(row.us.values()) < float("inf") and str(row.problem) and f"{row}"
-        assert all(f"{us:.1f}" for us in row.us.values()) and {row.kernel, row.model} <= row.us.keys()
-    assert tuned.read("autotune", path) == loaded | {(more.threads, more.problem): more}
-    return "tuned kernels"
-
-
-def _row(rng: np.random.Generator) -> Row:
-    problem = Problem("linear", f"uint2 {rng.integers(9)}x64", "uint2 8x64", damage.pick(rng, ("", "größe", "\ud800")))
-    us = {name: float(rng.random() + 1e-3) for name in ("conv", "dot")}
-    return Row(problem, int(rng.integers(1, 4)), us, "conv", "dot")
-
-
 def change(rng: np.random.Generator, stored: Any) -> None:
     """Change or remove one value somewhere in a JSON object."""
     while True:
@@ -178,6 +139,5 @@ def change(rng: np.random.Generator, stored: Any) -> None:
 
 
 def prepare() -> None:
-    """Build the networks, and ask what machine this is."""
+    """Build the networks."""
     networks()
-    tuned.this_machine()

@@ -17,7 +17,7 @@ PAGE = DOCS / "type-rules.md"
 
 # What these take and give is no array: dtypes, shapes, files, quantisers, devices
 NO_ARRAY = set(
-    """allocate_bits autotune basis broadcast_shapes can_cast choose compare device explain fold fold_batchnorm
+    """allocate_bits basis broadcast_shapes can_cast choose compare device explain fold fold_batchnorm
     get_num_threads iinfo
     integers isdtype on save set_num_threads table uniform""".split()
 )

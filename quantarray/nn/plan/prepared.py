@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from ...ops.products import calls
 from ..convolutions import Conv2d
 from ..layers import Dense
 from ..named import OF_INPUTS, say_first
@@ -141,8 +140,7 @@ class Prepared:
 
     def _plan(self, key: Any, layers: tuple[Any, ...], x: Any) -> Plan | None:
         """Return the plan for inputs of a form, or None at the first of them."""
-        tuner = calls._tuners[0].mark() if calls._tuners else None
-        whole = key, runtime().threads.allowed(), tuner
+        whole = key, runtime().threads.allowed()
         plans: dict[Any, tuple[Any, Plan | None]] = self._of_thread.__dict__.setdefault("plans", {})
         of, plan = plans.get(whole, (None, None))
         if of is not layers or plan is None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from ...arrays.array import QuantArray
 from ...core.dtypes import Array
-from ...ops.products import calls
 from ..operators import OPERATORS
 from ..operators.movement import order_in_memory
 from ..operators.products import laid_out
@@ -293,8 +292,7 @@ class PreparedGraph:
 
     def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
         """Return the plan for inputs of some forms, or None at the first of them."""
-        tuner = calls._tuners[0].mark() if calls._tuners else None
-        whole = forms, runtime().threads.allowed(), tuner
+        whole = forms, runtime().threads.allowed()
         plans: dict[Any, Plan | None] = self._of_thread.__dict__.setdefault("plans", {})
         plan = plans.get(whole)
         if plan is None:

@@ -173,27 +173,6 @@ class OfNothing(NamedTuple):
 # Calls made ready once
 
 
-class Tuner(Protocol):
-    """A chooser of kernels by measurement: `autotune` installs itself as the one there is."""
-
-    def mark(self) -> Any:
-        """Return what a prepared call depends on besides its operands."""
-
-    def prepared(
-        self, op: str, device: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None,
-        build: Callable[..., Any],
-    ) -> Any:  # fmt: skip
-        """Return `build(device, x, w, bias, *options)`, made with the kernel that was measured as the fastest."""
-
-
-_tuners: list[Tuner] = []
-
-
-def install(tuner: Tuner) -> None:
-    """Ask `tuner` about every call that is prepared from now on."""
-    _tuners[:] = [tuner]
-
-
 @dataclass(frozen=True, slots=True)
 class _Latest:
     """A record of the latest call by some weights: the next is most often the same, which is seen without a hash of its
@@ -212,10 +191,8 @@ def prepared(
     DeviceError if x and w are on different devices.
     """
     shift = None if bias is None else (bias.dtype, bias.tobytes())
-    tuner = _tuners[0] if _tuners else None
-    mark = None if tuner is None else tuner.mark()
     form = x._form if isinstance(x, QuantArray) else (x.dtype, x.shape, device_of(x))
-    rest = mark, form, shift
+    rest = form, shift
     layouts = w._cache
     latest: _Latest | None = None if layouts is None else layouts.entries.get(op)
     if latest is not None and all(map(is_, options, latest.options)) and rest == latest.rest:
@@ -225,16 +202,7 @@ def prepared(
     try:
         hash(key)
     except TypeError:  # an argument has no hash
-        return _prepared(tuner, op, device, x, w, options, bias, build)
-    call = w._cached(key, _prepared, tuner, op, device, x, w, options, bias, build)
+        return build(device, x, w, bias, *options)
+    call = w._cached(key, build, device, x, w, bias, *options)
     layouts_of(w).alias(op, _Latest(options, rest, call), key)
     return call
-
-
-def _prepared(
-    tuner: Tuner | None, op: str, device: str, x: Any, w: QuantArray, options: tuple[Any, ...], bias: Array | None,
-    build: Callable[..., Any],
-) -> Any:  # fmt: skip
-    if tuner is None:
-        return build(device, x, w, bias, *options)
-    return tuner.prepared(op, device, x, w, options, bias, build)

@@ -329,7 +329,7 @@ class ProductJob(NamedTuple):
 
     @property
     def kernel(self) -> str:
-        """Name the kernel of the product: that of the cost model, or of `autotune`, for sums of int32."""
+        """Name the kernel of the product: that of the cost model for sums of int32."""
         if self.dtype == np.float32:
             return "conv_real"
         return "conv" if self.dtype == np.int64 else integer_kernel(self.device)(*self.problem)

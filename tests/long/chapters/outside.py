@@ -73,7 +73,7 @@ def _settings(d: Draw) -> Any:
 
     def call() -> Any:
         qa.set_num_threads(qa.get_num_threads())
-        with qa.device("cpu"), qa.autotune(False):
+        with qa.device("cpu"):
             return q.sum(0)
 
     return call
@@ -87,6 +87,6 @@ def _assertions(d: Draw) -> Any:
 OPS = {
     "quantize": _quantize, "quantize by bits": _quantize_by_bits, "choose": _choose, "compare": _compare,
     "allocate_bits": _allocate_bits, "save": _save, "load": _save, "set_num_threads": _settings,
-    "get_num_threads": _settings, "device": _settings, "autotune": _settings, "testing": _assertions,
+    "get_num_threads": _settings, "device": _settings, "testing": _assertions,
 }  # fmt: skip
 WEIGHTS = {"compare": 0.1, "choose": 0.1, "quantize by bits": 0.2, "save": 0.3, "load": 0.2, "quantize": 4.0}

@@ -1,1 +1,0 @@
-"""`autotune`: kernels chosen by measuring."""

@@ -26,8 +26,7 @@ from .inference import kinds_of
 from .model import Model
 from .onnx.writing.saving import is_onnx, save_onnx
 from .operators import OPERATORS
-from .plan.prepared import Prepared
-from .plan.prepared_graph import PreparedGraph
+from .plan.prepared import LayersInRow, Prepared
 from .rewriting import rewritten
 
 _ROUNDS = 5  # of which `profile` takes the fastest
@@ -36,7 +35,7 @@ _ROUNDS = 5  # of which `profile` takes the fastest
 class GraphFace(Model):
     """A mixin of methods of `Graph`."""
 
-    def prepared(self: Any, *, reuse: bool = False) -> PreparedGraph:
+    def prepared(self: Any, *, reuse: bool = False) -> Prepared:
         """Return the graph with its packed operations in compiled calls, for the CPU; results equal the graph's.
 
         The second call with inputs of one form plans it, which takes up to some seconds. With `reuse` an output is
@@ -48,7 +47,7 @@ class GraphFace(Model):
         >>> bool((fast(images) == net(images)).all() and (fast(images) == net(images)).all())
         True
         """
-        return PreparedGraph(rewritten(self), reuse)
+        return Prepared(self.name, rewritten(self), reuse)
 
     def save(self: Any, file: str | os.PathLike[str]) -> None:
         """Write the graph to a `.qa` file (docs/qa-format.md) or as QONNX to a `.onnx` file, whole or not at all.
@@ -88,12 +87,9 @@ class GraphFace(Model):
             for done in range(_ROUNDS * len(times)):
                 bar.update(done)
                 i = done % len(times)
-                run, attributes, operands, results = self._steps[i]
                 start = time.perf_counter()
-                got = run(attributes, *[values[j] if j >= 0 else None for j in operands])
+                self._steps[i](values)
                 times[i] = min(times[i], time.perf_counter() - start)
-                for at, array in zip(results, (got,) if len(results) == 1 else got, strict=True):
-                    values[at] = array
         known = {name: values[at] for name, at in self._slots.items()}
         rows = [self._row(node, known, t) for node, t in zip(self.nodes, times, strict=True)]
         return Summary(self.name, rows)
@@ -144,7 +140,7 @@ class SequentialFace(Model):
 
     def prepared(self: Any, *, reuse: bool = False) -> Prepared:
         """Return the layers as one compiled call on the CPU; with `reuse` a result is valid until the next call."""
-        return Prepared(lambda: self._layers_run, lambda x: x, reuse)
+        return Prepared("Sequential", LayersInRow(self._fused, lambda x: x), reuse)
 
 
 class NetworkFace(Model):
@@ -164,7 +160,7 @@ class NetworkFace(Model):
     def prepared(self: Any, *, reuse: bool = False) -> Prepared:
         """Return the network as one compiled call on the CPU, as `Sequential.prepared` does."""
         encode = lambda x: x if self._is_encoded(x) else self.encode_input(x)  # noqa: E731
-        return Prepared(lambda: self.layers._layers_run, encode, reuse)
+        return Prepared(self.plain.name, LayersInRow(self.layers._fused, encode), reuse)
 
 
 def _attach() -> None:

@@ -15,6 +15,7 @@ from ..core.dtypes import Array
 from .inputs import checked, name_nan
 from .model import Model
 from .operators import OPERATORS
+from .steps import Step
 
 if TYPE_CHECKING:
     from .faces import GraphFace
@@ -124,7 +125,7 @@ class Graph(GraphFace):
         self._output_slots = [self._slots[value.name] for value in self.outputs]
         self._initial = [*self.constants.values(), *[None] * (len(self._slots) - len(self.constants))]
 
-    def _step(self, node: Node) -> tuple[Any, dict[str, Any], tuple[int, ...], tuple[int, ...]]:
+    def _step(self, node: Node) -> Step:
         if node.op not in OPERATORS:
             raise ValueError(f"Graph: {node.op!r} is no operation")
         for name in node.inputs:
@@ -135,7 +136,8 @@ class Graph(GraphFace):
             if name in self._slots:
                 raise ValueError(f"Graph: {name!r} is given twice")
             self._slots[name] = len(self._slots)
-        return OPERATORS[node.op].run, dict(node.attributes), operands, tuple(self._slots[n] for n in node.outputs)
+        results = tuple(self._slots[name] for name in node.outputs)
+        return Step(node.op, OPERATORS[node.op], dict(node.attributes), operands, results)
 
     @property
     def classes(self) -> tuple[str, ...] | None:
@@ -179,13 +181,8 @@ class Graph(GraphFace):
         return {name: values[at] for name, at in self._slots.items() if name not in self.constants}
 
     def _run(self, values: list[Any]) -> list[Any]:
-        for run, attributes, operands, results in self._steps:
-            got = run(attributes, *[values[i] if i >= 0 else None for i in operands])
-            if len(results) == 1:
-                values[results[0]] = got
-            else:
-                for at, array in zip(results, got, strict=True):
-                    values[at] = array
+        for step in self._steps:
+            step(values)
         return values
 
     def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:

@@ -78,7 +78,6 @@ class Sequential(SequentialFace):
             if not callable(layer):
                 raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
         self._fused = fused(self.layers)
-        self._layers_run = tuple(layer for _, layer in self._fused)
 
     def __call__(self, x: Any) -> Any:
         marks = ranges.nvtx() if device_of(x) != "cpu" else None

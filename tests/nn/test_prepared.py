@@ -82,8 +82,8 @@ def digits():
 
 def _calls(prepared):
     """Return the compiled calls of this thread's plans."""
-    plans = [plan for _, plan in prepared._of_thread.plans.values() if plan is not None]
-    return [one.call for plan in plans for one in plan.parts if one.call is not None]
+    plans = [plan for plan in prepared._of_thread.plans.values() if plan is not None]
+    return [one.call for plan in plans for one in plan.segments if one.call is not None]
 
 
 def test_all_layers_are_one_call(digits):
@@ -92,7 +92,7 @@ def test_all_layers_are_one_call(digits):
         _same(prepared(x), digits(x))
     assert len(_calls(prepared)) == 1
     launches = _calls(prepared)[0].launches
-    assert prepared.summary(x) == [f"layers 0 to {len(digits.layers) - 1}: compiled, {launches} launches"]
+    assert prepared.summary(x) == [f"operations 0 to {len(digits.layers) - 1}: compiled, {launches} launches"]
 
 
 def test_a_function_runs_between_two_calls():
@@ -105,11 +105,11 @@ def test_a_function_runs_between_two_calls():
     for _ in range(4):
         _same(prepared(x), net(x))
     assert len(_calls(prepared)) == 2
-    assert len(seen) == 9  # and once to plan
+    assert len(seen) == 10  # and twice to plan
     assert prepared.summary(x) == [
-        "layers 0 to 0: compiled, 1 launches",
-        "layers 1 to 1: one by one",
-        "layers 2 to 3: compiled, 2 launches",
+        "operations 0 to 0: compiled, 1 launches",
+        "operations 1 to 1: one by one, <lambda>",
+        "operations 2 to 3: compiled, 2 launches",
     ]
 
 
@@ -231,7 +231,7 @@ def test_a_call_inside_a_call_runs_by_itself(digits):
     prepared, x = digits.layers.prepared(reuse=True), digits.encode_input(digits.plain.input[:1])
     for _ in range(3):
         prepared(x)
-    ((_, plan),) = prepared._of_thread.plans.values()
+    (plan,) = prepared._of_thread.plans.values()
     plan._busy = True  # as in a signal's handler
     _same(prepared(x), digits.layers(x))
     plan._busy = False

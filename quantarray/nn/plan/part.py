@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from .recording import Launched, alike, recording, root, runtime
 Function = Callable[..., tuple[Any, ...]]
 _TRIES = 3  # of a recording: another thread's first call may put weights of its layout in a cache meanwhile
 _POISONS = 0xA5, 0x3C  # bytes that fill a plan's memory before it is tried
+_seeds = count(1)  # the same elements again would be written to memory of an earlier recording, and change none of it
 
 
 def form(x: Any) -> tuple[Any, ...] | None:
@@ -43,12 +45,12 @@ def like(x: Any, memory: Array) -> Any:
     return QuantArray(memory, x.dtype, x.shape, x.axis, x.constants, x._scheme)
 
 
-def others(x: Any, seed: int = 0, wide: bool = False) -> Any:
+def others(x: Any, wide: bool = False) -> Any:
     """Return x with random elements: any codes or bytes, numbers up to a few times its largest, or `wide` of any size.
 
     Comparisons with a constant have one result for all numbers that are too small.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(next(_seeds))
     if isinstance(x, QuantArray):
         outer = x.shape[: x.axis] + x.shape[x.axis + 1 :]
         codes = random.integers(x.dtype.n_levels, size=(*outer, x.shape[x.axis]), dtype=np.uint8)
@@ -67,7 +69,8 @@ def others(x: Any, seed: int = 0, wide: bool = False) -> Any:
     if x.dtype.kind == "f":
         most = np.abs(x).max(initial=0, where=np.isfinite(x))
         return (random.standard_normal(x.shape) * (1 + 4 * min(float(most), 1e30))).astype(x.dtype)
-    return ~x if seed == 0 else random.random(x.shape).round().astype(x.dtype)  # bool
+    flipped: Array = x ^ (random.random(x.shape) < 0.5)  # bool
+    return ~x if np.array_equal(flipped, x) else flipped
 
 
 def _unequal(one: Array, other: Array) -> Array:
@@ -145,7 +148,8 @@ def _alike_runs(function: Function, inputs: Sequence[Any]) -> tuple[_Run, _Run] 
     for _ in range(_TRIES):
         first = _recorded(function, copies[0])
         try:
-            second = _recorded(function, copies[1])
+            with np.errstate(all="ignore"):  # of numbers that no user passed
+                second = _recorded(function, copies[1])
         except (ValueError, ArithmeticError):  # of these elements
             return None
         forms = [tuple(map(form, run.results)) for run in (first, second)]

@@ -1,113 +1,104 @@
-"""Networks whose layers run from one compiled call."""
+"""Networks that run from compiled calls."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from ..convolutions import Conv2d
 from ..layers import Dense
 from ..named import OF_INPUTS, say_first
+from ..operators.movement import order_in_memory
+from ..operators.record import Operator
 from ..pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
-from .part import Compiled, compiled, form, others
+from ..steps import Step
+from .part import elements, form
 from .recording import runtime
+from .segments import Plan
 
 _MOST = 8  # forms of inputs that are planned for a thread
-_TYPES = Conv2d, Dense, MaxPool2d, AvgPool2d, GlobalAvgPool  # layers that cannot change, and look at no elements
+_LAUNCHING = Conv2d, Dense, MaxPool2d, AvgPool2d, GlobalAvgPool  # layers that cannot change, and look at no elements
 
 
-class Layers:
-    """A row of layers that run one by one, the first of which is layer `first` of a network."""
+class Program(Protocol):
+    """A network as its steps on a list of values: a graph, or layers in a row."""
 
-    def __init__(self, layers: Sequence[Any], first: int) -> None:
-        self.layers, self.first = layers, first
+    _steps: list[Step]
+    _initial: list[Any]  # values that are constant, None for the others
+    _input_slots: list[int]
+    _output_slots: list[int]
 
-    def __call__(self, x: Any) -> Any:
-        for i, layer in enumerate(self.layers, self.first):
-            try:
-                x = layer(x)
-            except OF_INPUTS as error:
-                say_first(error, f"layer {i}, ")
-                raise
-        return x
+    def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """Return a list of all values, in which only constants and checked inputs are set yet."""
 
-    def results(self, x: Any) -> tuple[Any]:
-        """Return the result of a call as a tuple."""
-        return (self(x),)
+    def _run(self, values: list[Any]) -> list[Any]:
+        """Take all steps, one by one."""
 
+    def _outputs_of(self, values: list[Any]) -> Any:
+        """Return what a call returns."""
 
-class Part:
-    """A row of layers of a network: `call` runs them for inputs of its form, `layers` for all others."""
+    def _name_nan(self, error: ValueError, values: list[Any]) -> None:
+        """Let an error say which input has a NaN."""
 
-    def __init__(self, layers: Layers, call: Compiled | None) -> None:
-        self.layers, self.call = layers, call
-
-    def __call__(self, x: Any, reuse: bool, checked: bool) -> Any:
-        """Return the result for x; `checked` says that it has the form that the plan is for."""
-        if self.call is not None and (checked or form(x) == self.call.forms[0]):
-            results = self.call([x], reuse)
-            if results is not None:
-                return results[0]
-        return self.layers(x)
+    def _zeros(self) -> tuple[Any, ...]:
+        """Return inputs to plan for where nobody passed any."""
 
 
-class Plan:
-    """A list of the parts of a network for inputs of one form, in one thread."""
+class LayersInRow:
+    """Layers in a row as steps: value i is what layer i takes. `encode` makes the first of an input."""
 
-    def __init__(self, layers: Sequence[Any], x: Any) -> None:
-        self.parts = list(_parts(layers, x))
-        self._busy = False
+    def __init__(self, layers: Sequence[tuple[int, Callable[[Any], Any]]], encode: Callable[[Any], Any]) -> None:
+        self._steps = [_step(at, i, layer) for at, (i, layer) in enumerate(layers)]
+        self._initial: list[Any] = [None] * (len(layers) + 1)
+        self._input_slots, self._output_slots = [0], [len(layers)]
+        self._encode = encode
 
-    def __call__(self, x: Any, reuse: bool) -> Any:
-        """Return (result,), or None where a call of this thread is interrupted by another, such as a signal's."""
-        if self._busy:
-            return None
-        self._busy = True
+    def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        if len(x) != 1 or named:
+            raise TypeError(f"a network of layers takes one input, without a name; got {len(x) + len(named)}")
+        return [self._encode(x[0]), *self._initial[1:]]
+
+    def _run(self, values: list[Any]) -> list[Any]:
+        for step in self._steps:
+            step(values)
+        return values
+
+    def _outputs_of(self, values: list[Any]) -> Any:
+        return values[-1]
+
+    def _name_nan(self, error: ValueError, values: list[Any]) -> None:
+        pass  # the layer that refuses it has
+
+    def _zeros(self) -> tuple[Any, ...]:
+        return ()
+
+
+def _step(at: int, i: int, layer: Callable[[Any], Any]) -> Step:
+    """Return the step of layer i of a network, from value `at` to the next."""
+
+    def run(attributes: dict[str, Any], x: Any) -> Any:
         try:
-            for i, part in enumerate(self.parts):
-                x = part(x, reuse, checked=i == 0)
-            return (x,)
-        finally:
-            self._busy = False
+            return layer(x)
+        except OF_INPUTS as error:
+            say_first(error, f"layer {i}, ")
+            raise
 
-
-def _is_recorded(layer: Any) -> bool:
-    return type(layer) in _TYPES and not getattr(layer, "return_indices", False)
-
-
-def _tried(layers: Sequence[Any], x: Any) -> Iterator[tuple[bool, Any]]:
-    """Run each layer once; tell if it only launches kernels, and what it takes.
-
-    A layer that may is tried alone on random elements, as the steps of a graph are.
-    """
-    for i, layer in enumerate(layers):
-        one = Layers((layer,), i)
-        result = one(x)  # first calls prepare what later ones take from caches
-        takes = _is_recorded(layer) and form(x) is not None
-        yield takes and compiled(one.results, [others(x, 1)]) is not None, x
-        x = result
-
-
-def _parts(layers: Sequence[Any], x: Any) -> Iterator[Part]:
-    first = 0
-    for takes, group in groupby(_tried(layers, x), lambda pair: pair[0]):
-        inputs = [taken for _, taken in group]
-        row = Layers(tuple(layers[first : first + len(inputs)]), first)
-        yield Part(row, compiled(row.results, inputs[:1]) if takes else None)
-        first += len(inputs)
+    launching = type(layer) in _LAUNCHING and not getattr(layer, "return_indices", False)
+    name = getattr(layer, "__name__", type(layer).__name__)
+    return Step(name, Operator(run=run, launches="always" if launching else "never"), {}, (at,), (at + 1,))
 
 
 class Prepared:
-    """A network that runs its layers from one compiled call: `prepared(x)` equals `network(x)`.
+    """A network that runs from compiled calls: `prepared(x)` equals `network(x)`.
 
-    The second call with inputs of one form (dtype, shape, constants) records what the layers launch, and plans their
-    memory; later ones launch the same on other elements without Python in between. Layers that do more than launch
-    kernels run as always, between two compiled parts; `summary` says which.
+    The second call with inputs of some forms (dtype, shape, constants) records what the operations launch, and plans
+    their memory; later ones launch the same on other elements, without Python between two operations. What does more
+    than launch kernels, such as what runs in NumPy, runs as always between two compiled calls, and what depends on
+    constants alone is kept; `summary` says which is which.
 
     Any threads may call it; each has its own plans and memory, for the last forms of its inputs. With `reuse=True`
-    results are in a plan's memory, and the next call of the thread overwrites them.
+    outputs may be in a plan's memory, and the next call of the thread overwrites them.
 
     >>> import quantarray as qa, numpy as np
     >>> w = qa.encode(np.ones((64, 64), int), values=(-1, 1))
@@ -117,39 +108,59 @@ class Prepared:
     (array([[64, 64]], dtype=int32), np.True_)
     """
 
-    def __init__(self, layers: Callable[[], tuple[Any, ...]], encode: Callable[[Any], Any], reuse: bool) -> None:
-        self._layers, self._encode, self._reuse = layers, encode, reuse
+    def __init__(self, name: str, program: Program, reuse: bool) -> None:
+        self._name, self._program, self._reuse = name, program, reuse
         self._of_thread = threading.local()
 
-    def __call__(self, x: Any) -> Any:
-        x, layers = self._encode(x), self._layers()
-        key = form(x)
-        plan = None if key is None else self._plan(key, layers, x)
-        result = None if plan is None else plan(x, self._reuse)
-        return Layers(layers, 0)(x) if result is None else result[0]
+    def __call__(self, *x: Any, **named: Any) -> Any:
+        program = self._program
+        values = program._ready(x, named)
+        forms = [_form_and_order(values[at]) for at in program._input_slots]
+        try:
+            plan = None if None in forms else self._plan(tuple(forms), values)
+            done = None if plan is None else plan(values, self._reuse)
+            return program._outputs_of(program._run(values) if done is None else done)
+        except ValueError as error:
+            program._name_nan(error, values)
+            raise
 
-    def summary(self, x: Any) -> list[str]:
-        """Return a line for each part of the plan for x: its layers, and whether they are one compiled call."""
-        x, layers = self._encode(x), self._layers()
-        lines = []
-        for part in _parts(layers, x):
-            first, last = part.layers.first, part.layers.first + len(part.layers.layers) - 1
-            how = "one by one" if part.call is None else f"compiled, {part.call.launches} launches"
-            lines.append(f"layers {first} to {last}: {how}")
-        return lines
-
-    def _plan(self, key: Any, layers: tuple[Any, ...], x: Any) -> Plan | None:
-        """Return the plan for inputs of a form, or None at the first of them."""
-        whole = key, runtime().threads.allowed()
-        plans: dict[Any, tuple[Any, Plan | None]] = self._of_thread.__dict__.setdefault("plans", {})
-        of, plan = plans.get(whole, (None, None))
-        if of is not layers or plan is None:
-            plan = Plan(layers, x) if of is layers else None
+    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
+        """Return the plan for inputs of some forms, or None at the first of them."""
+        whole = forms, runtime().threads.allowed()
+        plans: dict[Any, Plan | None] = self._of_thread.__dict__.setdefault("plans", {})
+        plan = plans.get(whole)
+        if plan is None:
+            plan = self._planned(values) if whole in plans else None
             plans.pop(whole, None)
             if len(plans) >= _MOST:
                 del plans[next(iter(plans))]
-            plans[whole] = layers, plan
+            plans[whole] = plan
         return plan
 
+    def _planned(self, values: list[Any]) -> Plan:
+        program = self._program
+        return Plan(program._steps, program._initial, program._output_slots, values.copy())
+
+    def summary(self, *x: Any, **named: Any) -> list[str]:
+        """Return a line for each part of the plan for inputs like these: its operations, and how they run.
+
+        Without inputs, a graph is planned for zeros of its inputs' shapes.
+        """
+        values = self._program._ready(x or (self._program._zeros() if not named else x), named)
+        lines, first = [], 0
+        for segment in self._planned(values).segments:
+            last = first + len(segment.steps) - 1
+            names = ", ".join(step.name for step in segment.steps)
+            how = f"one by one, {names}" if segment.call is None else f"compiled, {segment.call.launches} launches"
+            lines.append(f"operations {first} to {last}: {how}")
+            first = last + 1
+        return lines
+
     def __repr__(self) -> str:
-        return f"Prepared({len(self._layers())} layers)"
+        return f"Prepared({self._name}: {len(self._program._steps)} operations)"
+
+
+def _form_and_order(x: Any) -> Any:
+    """Return what a plan is for: `form`, and the order in memory, in which NumPy's operators sum floats."""
+    one = form(x)
+    return one if one is None or elements(x).flags.c_contiguous else (one, order_in_memory(elements(x)))

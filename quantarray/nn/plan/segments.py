@@ -1,45 +1,18 @@
-"""A graph whose packed operations run from compiled calls, NumPy's between them."""
+"""Plan: steps of a network in rows, those that only launch kernels as compiled calls, the others one by one."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.array import QuantArray
-from ...core.dtypes import Array
-from ..operators import OPERATORS
 from ..operators.movement import order_in_memory
 from ..operators.products import laid_out
+from ..steps import Step
 from .part import Compiled, compiled, elements, form, like, others
-from .recording import root, runtime
-
-if TYPE_CHECKING:
-    from ..graph import Graph
-
-_MOST = 4  # forms of inputs that are planned for a thread
-# Operations that can only launch kernels and reorder axes, and whose errors about elements are notes of kernels
-
-
-class Step(NamedTuple):
-    """A node of a graph as it runs: the places of its operands and results, and the constants among the operands."""
-
-    op: str
-    run: Callable[..., Any]
-    attributes: dict[str, Any]
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
-
-    def __call__(self, values: list[Any]) -> None:
-        """Compute the results from the values and put them there."""
-        got = self.run(self.attributes, *[values[i] if i >= 0 else None for i in self.operands])
-        if len(self.results) == 1:
-            values[self.results[0]] = got
-        else:
-            for at, array in zip(self.results, got, strict=True):
-                values[at] = array
+from .recording import root
 
 
 class _View(NamedTuple):
@@ -86,7 +59,7 @@ class Segment:
         images = _images(steps).difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
-        launching = launching and all(OPERATORS[step.op].launches != "never" for step in steps)
+        launching = launching and all(step.operator.launches != "never" for step in steps)
         launching = launching and all(form(x) is not None for x in inputs)
         self.call: Compiled | None = compiled(self._results, inputs) if launching else None
 
@@ -125,13 +98,13 @@ class Segment:
 
 def _images(steps: Sequence[Step]) -> set[int]:
     """Return the places of values that steps read as images alone: others keep their order, for sums by NumPy."""
-    count = [OPERATORS[step.op].images for step in steps]
+    count = [step.operator.images for step in steps]
     images = {at for step, n in zip(steps, count, strict=True) for at in step.operands[:n]}
     return images.difference(at for step, n in zip(steps, count, strict=True) for at in step.operands[n:])
 
 
 class Plan:
-    """A list of the segments of a graph for inputs of some forms, in one thread.
+    """A list of the segments of a network for inputs of some forms, in one thread.
 
     What depends on constants alone is computed once, and kept.
     """
@@ -184,7 +157,7 @@ def _folded(steps: Sequence[Step], initial: list[Any]) -> list[Step]:
         else:
             left.append(step)
     for step in left:
-        if step.op == "Conv" and initial[step.operands[1]] is not None:
+        if step.name == "Conv" and initial[step.operands[1]] is not None:
             initial[step.operands[1]] = laid_out(initial[step.operands[1]])
     return left
 
@@ -194,7 +167,7 @@ def _compiled_segments(
 ) -> list[Segment]:  # fmt: skip
     """Return a compiled segment of steps, or where there is none those of its halves, down to single steps."""
     segment = Segment(steps, initial, values, wanted)
-    if segment.call is not None or len(steps) == 1 or OPERATORS[steps[0].op].launches == "never":
+    if segment.call is not None or len(steps) == 1 or steps[0].operator.launches == "never":
         return [segment]
     first, second = steps[: len(steps) // 2], steps[len(steps) // 2 :]
     between = values.copy()
@@ -218,7 +191,7 @@ def _rows(steps: Sequence[Step], initial: list[Any], values: list[Any]) -> list[
     inside: set[int] = set()  # places of the results of the row
     for step in steps:
         integers = all(_is_integer(known[at]) for at in step.operands if at >= 0)
-        when = OPERATORS[step.op].launches  # thresholds of floats look for a NaN in NumPy
+        when = step.operator.launches  # thresholds of floats look for a NaN in NumPy
         launches = when == "always" or (when == "integers" and integers)
         launches = launches and _only_launches(step, initial, known, inside)
         if not rows or rows[-1][0] != launches:
@@ -238,15 +211,16 @@ def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set
     NumPy computes from it may be the same in both, and would be taken for a constant.
     """
     variable = [at for at in step.operands if at >= 0 and initial[at] is None]
-    if any(form(known[at]) is None for at in variable) or (OPERATORS[step.op].views and variable != [step.operands[0]]):
+    if any(form(known[at]) is None for at in variable) or (step.operator.views and variable != [step.operands[0]]):
         return False
     for wide in (True, False):  # numbers of any size may be more than an operation takes
         random = known.copy()
         for at in variable:
             view = _View.of(known[at])
-            random[at] = view.back(others(view.laid(known[at]), 1, wide))
+            random[at] = view.back(others(view.laid(known[at]), wide))
         try:
-            alone = Segment([step], initial, random, set(step.results), inside)
+            with np.errstate(all="ignore"):  # of numbers that no user passed
+                alone = Segment([step], initial, random, set(step.results), inside)
         except (ValueError, ArithmeticError):
             continue
         return alone.call is not None or alone.gives_views(random)
@@ -256,72 +230,3 @@ def _only_launches(step: Step, initial: list[Any], known: list[Any], inside: set
 def _is_integer(x: Any) -> bool:
     """Return True but for floats, which may be NaN, and for int64, of which thresholds refuse the least in NumPy."""
     return not isinstance(x, np.ndarray) or (x.dtype.kind in "iub" and x.dtype != np.int64)
-
-
-def _form_and_order(x: Any) -> Any:
-    """Return what a plan is for: `form`, and the order in memory, in which NumPy's operators sum floats."""
-    one = form(x)
-    return one if one is None or elements(x).flags.c_contiguous else (one, order_in_memory(elements(x)))
-
-
-class PreparedGraph:
-    """A graph that runs its packed operations from compiled calls: `prepared(x)` equals `graph(x)`.
-
-    The second call with inputs of some forms (dtype and shape) records what the operations launch, and plans their
-    memory; later ones launch the same on other elements, without Python between two operations. What runs in NumPy runs
-    as always, between two compiled calls, and what depends on constants alone is kept; `summary` says which is which.
-
-    Any threads may call it; each has its own plans and memory, for the last forms of its inputs. With `reuse=True`
-    outputs may be in a plan's memory, and the next call of the thread overwrites them.
-    """
-
-    def __init__(self, graph: Graph, reuse: bool) -> None:
-        self._graph, self._reuse = graph, reuse
-        self._of_thread = threading.local()
-
-    def __call__(self, *x: Array, **named: Array) -> Any:
-        values = self._graph._ready(x, named)
-        forms = [_form_and_order(values[at]) for at in self._graph._input_slots]
-        try:
-            plan = None if None in forms else self._plan(tuple(forms), values)
-            done = None if plan is None else plan(values, self._reuse)
-            return self._graph._outputs_of(self._graph._run(values) if done is None else done)
-        except ValueError as error:
-            self._graph._name_nan(error, values)
-            raise
-
-    def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
-        """Return the plan for inputs of some forms, or None at the first of them."""
-        whole = forms, runtime().threads.allowed()
-        plans: dict[Any, Plan | None] = self._of_thread.__dict__.setdefault("plans", {})
-        plan = plans.get(whole)
-        if plan is None:
-            plan = self._planned(values) if whole in plans else None
-            plans.pop(whole, None)
-            if len(plans) >= _MOST:
-                del plans[next(iter(plans))]
-            plans[whole] = plan
-        return plan
-
-    def _planned(self, values: list[Any]) -> Plan:
-        graph = self._graph
-        steps = [Step(node.op, *step) for node, step in zip(graph.nodes, graph._steps, strict=True)]
-        return Plan(steps, graph._initial, graph._output_slots, values.copy())
-
-    def summary(self, *x: Array, **named: Array) -> list[str]:
-        """Return a line for each part of the plan for inputs like these: its operations, and how they run.
-
-        Without inputs, for zeros of the inputs' shapes.
-        """
-        values = self._graph._ready(x or (self._graph._zeros() if not named else x), named)
-        lines, first = [], 0
-        for segment in self._planned(values).segments:
-            last = first + len(segment.steps) - 1
-            ops = ", ".join(step.op for step in segment.steps)
-            how = f"one by one, {ops}" if segment.call is None else f"compiled, {segment.call.launches} launches"
-            lines.append(f"operations {first} to {last}: {how}")
-            first = last + 1
-        return lines
-
-    def __repr__(self) -> str:
-        return f"PreparedGraph({self._graph.name}: {len(self._graph.nodes)} operations)"

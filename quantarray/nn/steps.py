@@ -1,0 +1,26 @@
+"""A step of a network as it runs: an operation on values that have numbers instead of names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .operators.record import Operator
+
+
+class Step(NamedTuple):
+    """An operation as it runs, with the places of its operands (-1 for one that is left out) and of its results."""
+
+    name: str
+    operator: Operator
+    attributes: dict[str, Any]
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+    def __call__(self, values: list[Any]) -> None:
+        """Compute the results from the values and put them there."""
+        got = self.operator.run(self.attributes, *[values[i] if i >= 0 else None for i in self.operands])
+        if len(self.results) == 1:
+            values[self.results[0]] = got
+        else:
+            for at, array in zip(self.results, got, strict=True):
+                values[at] = array

@@ -13,12 +13,10 @@ from ..arrays import checks
 from ..core.dtypes import Array
 from .graph import Graph
 from .models.recipe import integers_of
-from .onnx.loading import graph_of
-from .onnx.reading import Model, Place, Step
+from .onnx.draft import Draft
 from .torch.grids import constant
 
-_OPSET = 20
-_INPUTS = {"float32": 1, "uint8": 2}  # ONNX's numbers of types
+_INPUTS = "float32", "uint8"
 _IGNORED = "num_batches_tracked"
 _NAMED = ("sign", "int8")
 
@@ -50,14 +48,10 @@ def from_state(
         raise TypeError(f"from_state: state must be a dict of arrays, such as dict(np.load(file)), got {type(state)}")
     lengths = _lengths(shape)
     d = _Description(state)
-    x = d.step("DequantizeLinear", "x", np.float32(1 / 255)) if dtype == "uint8" else "x"
-    x = d.run(layers, x, "layer ")
-    d.steps.append(Step("Identity", "scores", (x,), ("scores",), {}, _OPSET))
+    x = d.run(layers, d.input_of("x", lengths, dtype), "layer ")
     d.check_used()
-    inputs = [Place("x", ("n", *lengths), _INPUTS[dtype])]
-    nbytes = sum(a.nbytes for a in d.constants.values())
     try:
-        return graph_of(Model(d.steps, inputs, [Place("scores", None, 1)], d.constants, {}, nbytes))
+        return d.graph_of(x, "scores")
     except ValueError as error:
         raise ValueError(str(error).replace("load: ", "from_state: ").replace("of the file", "of the layers")) from None
 
@@ -73,12 +67,12 @@ def _lengths(shape: Any) -> tuple[int, ...]:
     return tuple(checks.integer("from_state", "shape", n, 1) for n in listed)
 
 
-class _Description:
-    """A description being built: operators of ONNX, constants, and the names of the state that it used."""
+class _Description(Draft):
+    """A draft of described layers, and the names of the state that they used."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
-        self.state, self.steps, self.label = state, list[Step](), ""
-        self.constants: dict[str, Array] = {}
+        super().__init__()
+        self.state, self.label = state, ""
         self.used: set[str] = set()
 
     def run(self, layers: Any, x: str, where: str) -> str:
@@ -104,18 +98,9 @@ class _Description:
             x = build(self, x, **options)
         return x
 
-    def step(self, op: str, *operands: Any, **attributes: Any) -> str:
-        """Add an operator on names and arrays; return the name of its result."""
-        names = tuple(o if isinstance(o, str) else self.constant(o) for o in operands)
-        name = f"{self.label or 'input'}.{len(self.steps)}"
-        self.steps.append(Step(op, self.label, names, (name,), attributes, _OPSET))
-        return name
-
-    def constant(self, a: Any) -> str:
-        """Add a constant; return its name."""
-        name = f"constant.{len(self.constants)}"
-        self.constants[name] = np.asarray(a)
-        return name
+    def add(self, op: str, *operands: Any, **attributes: Any) -> str:
+        """Add an operator of the layer; return the name of its result."""
+        return self.step(op, self.label, *operands, **attributes)
 
     def array(self, name: str, required: bool = True) -> Array | None:
         """Return an array of the state as float32; None if it is missing and not required."""
@@ -138,7 +123,7 @@ class _Description:
         assert w is not None
         if kind in _NAMED or (type(kind) is int and 1 <= kind <= 7):
             whole, scale = integers_of(w, kind)
-            return self.step("DequantizeLinear", whole, scale.astype(np.float32), axis=0)
+            return self.add("DequantizeLinear", whole, scale.astype(np.float32), axis=0)
         if callable(kind):
             w = np.asarray(kind(w), np.float32)
         elif kind is not None:
@@ -148,7 +133,7 @@ class _Description:
         if held.integers is None or held.scale is None:
             return self.constant(w)
         scale = np.broadcast_to(held.scale.reshape(-1), len(w)).astype(np.float32)
-        return self.step("DequantizeLinear", held.integers.astype(np.int32), scale, axis=0)
+        return self.add("DequantizeLinear", held.integers.astype(np.int32), scale, axis=0)
 
     def number(self, x: Any) -> Array:
         """Return a number, an array, or the array of the state by its name."""
@@ -188,13 +173,13 @@ def _conv(
         pads = _pair(d, "padding", padding, n, 0) * 2
     window = {"strides": strides, "dilations": dilations, "kernel_shape": w.shape[2:]}
     a = {**window, "pads": pads, "group": _pair(d, "groups", groups, 1)[0]}
-    y, bias = d.step("Conv", x, d.weights(name, weights), **a), d.array(f"{name}.bias", False)
-    return y if bias is None else d.step("Add", y, bias.reshape(-1, *(1,) * n))
+    y, bias = d.add("Conv", x, d.weights(name, weights), **a), d.array(f"{name}.bias", False)
+    return y if bias is None else d.add("Add", y, bias.reshape(-1, *(1,) * n))
 
 
 def _linear(d: _Description, x: str, name: str, weights: Any = None) -> str:
-    y, bias = d.step("Gemm", x, d.weights(name, weights), transB=1), d.array(f"{name}.bias", False)
-    return y if bias is None else d.step("Add", y, bias)
+    y, bias = d.add("Gemm", x, d.weights(name, weights), transB=1), d.array(f"{name}.bias", False)
+    return y if bias is None else d.add("Add", y, bias)
 
 
 def _norm(d: _Description, x: str, name: str, epsilon: float = 1e-5) -> str:
@@ -203,18 +188,18 @@ def _norm(d: _Description, x: str, name: str, epsilon: float = 1e-5) -> str:
     factor, offset = d.array(f"{name}.weight", False), d.array(f"{name}.bias", False)
     factor = np.ones_like(mean) if factor is None else factor
     offset = np.zeros_like(mean) if offset is None else offset
-    return d.step("BatchNormalization", x, factor, offset, mean, var, epsilon=float(epsilon))
+    return d.add("BatchNormalization", x, factor, offset, mean, var, epsilon=float(epsilon))
 
 
 def _sign(d: _Description, x: str) -> str:
-    return d.step("BipolarQuant", x, np.float32(1))
+    return d.add("BipolarQuant", x, np.float32(1))
 
 
 def _quantize(
     d: _Description, x: str, bits: int, scale: Any, zero: Any = 0, signed: bool = True, narrow: bool = False
 ) -> str:
     a = {"signed": int(signed), "narrow": int(narrow), "rounding_mode": "ROUND"}
-    return d.step("Quant", x, d.number(scale), d.number(zero), np.float32(bits), **a)
+    return d.add("Quant", x, d.number(scale), d.number(zero), np.float32(bits), **a)
 
 
 def _dorefa(d: _Description, x: str, bits: int) -> str:
@@ -222,17 +207,17 @@ def _dorefa(d: _Description, x: str, bits: int) -> str:
 
 
 def _clip(d: _Description, x: str, low: float, high: float) -> str:
-    return d.step("Clip", x, np.float32(low), np.float32(high))
+    return d.add("Clip", x, np.float32(low), np.float32(high))
 
 
 def _relu(d: _Description, x: str) -> str:
-    return d.step("Relu", x)
+    return d.add("Relu", x)
 
 
 def _prelu(d: _Description, x: str, name: str, axes: int = 2) -> str:
     slope = d.array(f"{name}.weight")
     assert slope is not None
-    return d.step("PRelu", x, slope.reshape(-1, *(1,) * axes))
+    return d.add("PRelu", x, slope.reshape(-1, *(1,) * axes))
 
 
 def _pool(op: str) -> Callable[..., str]:
@@ -240,24 +225,24 @@ def _pool(op: str) -> Callable[..., str]:
         kernel, pads = _pair(d, "size", size, axes), _pair(d, "padding", padding, axes, 0) * 2
         strides = kernel if stride is None else _pair(d, "stride", stride, axes)
         counted = {"count_include_pad": 1} if op == "AveragePool" else {}
-        return d.step(op, x, kernel_shape=kernel, strides=strides, pads=pads, **counted)
+        return d.add(op, x, kernel_shape=kernel, strides=strides, pads=pads, **counted)
 
     return build
 
 
 def _global_pool(d: _Description, x: str) -> str:
-    return d.step("Flatten", d.step("GlobalAveragePool", x), axis=1)
+    return d.add("Flatten", d.add("GlobalAveragePool", x), axis=1)
 
 
 def _flatten(d: _Description, x: str) -> str:
-    return d.step("Flatten", x, axis=1)
+    return d.add("Flatten", x, axis=1)
 
 
 def _residual(d: _Description, x: str, layers: Any, shortcut: Any = ()) -> str:
     label = d.label
     inner, around = d.run(layers, x, f"{label}, layer "), d.run(shortcut, x, f"{label}, shortcut ")
     d.label = label
-    return d.step("Add", inner, around)
+    return d.add("Add", inner, around)
 
 
 _LAYERS: dict[str, Callable[..., str]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +10,9 @@ import numpy as np
 from ...arrays import checks
 from ...core.dtypes import Array
 from ..graph import Graph, Node
-from ..onnx.loading import graph_of
-from ..onnx.reading import Model, Place, Step
+from ..onnx.draft import Draft
 from .parameters import Parameters, gammas, normal, variances
 
-_OPSET = 20
-_FLOAT32, _UINT8 = 1, 2  # ONNX's numbers of types
 _BYTE_LEVELS = 127  # of int8 weights on each side of 0
 
 
@@ -28,29 +24,25 @@ class Tensor(NamedTuple):
     spread: float = 1.0
 
 
-class Recipe:
+class Recipe(Draft):
     """A list of operators and parameters, from which a graph is built: thresholds folded, products on packed integers.
 
     An input is uint8 [n ..], and its values are bytes / 255.
     """
 
     def __init__(self, model: str, parameters: Parameters) -> None:
+        super().__init__()
         self.model, self.parameters = model, parameters
-        self._steps: list[Step] = []
-        self._constants: dict[str, Array] = {}
-        self._inputs: list[Place] = []
         self._bytes: dict[str, tuple[Array, Array]] = {}  # int8 weights of float products, and their scales
 
     def input(self, shape: tuple[int, ...], name: str = "images") -> Tensor:
         """Add an input of bytes; its values are a 255th of them."""
-        self._inputs.append(Place(name, ("n", *shape), _UINT8))
-        x = self._step("DequantizeLinear", [name, self._constant(np.float32(1 / 255))], f"{name}.values")
-        return Tensor(x, shape, 0.5)
+        return Tensor(self.input_of(name, shape, "uint8"), shape, 0.5)
 
     def centred(self, x: Tensor) -> Tensor:
         """2 x - 1, from -1 to 1."""
-        doubled = self._step("Mul", [x.name, self._constant(np.float32(2))], f"{x.name}.doubled")
-        return Tensor(self._step("Sub", [doubled, self._constant(np.float32(1))], f"{x.name}.centred"), x.shape)
+        doubled = self.step("Mul", f"{x.name}.doubled", x.name, np.float32(2))
+        return Tensor(self.step("Sub", f"{x.name}.centred", doubled, np.float32(1)), x.shape)
 
     # Products
 
@@ -72,12 +64,12 @@ class Recipe:
         a = {"kernel_shape": (kernel, kernel), "strides": (stride, stride), "pads": (padding,) * 4, "group": groups}
         size = tuple((n + 2 * padding - kernel) // stride + 1 for n in (height, width))
         spread = x.spread * rms * math.sqrt(math.prod(shape[1:]))
-        out = self._step("Conv", [x.name, w], name, **a)
+        out = self.step("Conv", name, x.name, w, **a)
         return Tensor(self._biased(out, name, (outputs, 1, 1)) if bias else out, (outputs, *size), spread)
 
     def _biased(self, out: str, name: str, shape: tuple[int, ...]) -> str:
         b = self.parameters(f"{name}.bias", shape[:1], normal(0.1)).reshape(shape)
-        return self._step("Add", [out, self._constant(b)], f"{name}.sum")
+        return self.step("Add", f"{name}.sum", out, b)
 
     def linear(self, x: Tensor, name: str, outputs: int, weights: int | str = 1, bias: bool = False) -> Tensor:
         """x @ weight.T, of the parameter `name`.weight [o k], plus `name`.bias; x is flattened."""
@@ -85,7 +77,7 @@ class Recipe:
             x = self.flatten(x)
         w, rms = self._weights(name, (outputs, x.shape[0]), weights)
         floats = weights in ("bytes", "float")
-        out = self._step("MatMul", [x.name, w], name) if floats else self._step("Gemm", [x.name, w], name, transB=1)
+        out = self.step("MatMul", name, x.name, w) if floats else self.step("Gemm", name, x.name, w, transB=1)
         out = self._biased(out, name, (outputs,)) if bias else out
         return Tensor(out, (outputs,), x.spread * rms * math.sqrt(x.shape[0]))
 
@@ -93,17 +85,16 @@ class Recipe:
         """Return (name of the weights as values, about their standard deviation); float matrices are [k o]."""
         w = self.parameters(f"{name}.weight", shape, normal(1 / math.sqrt(math.prod(shape[1:]))))
         if kind == "float":
-            return self._constant(np.ascontiguousarray(w.T) if w.ndim == 2 else w), float(w.std())
+            return self.constant(np.ascontiguousarray(w.T) if w.ndim == 2 else w), float(w.std())
         whole, scale = integers_of(w, kind)
         each = scale.reshape(-1, *(1,) * (w.ndim - 1))
         values = (whole * each).astype(np.float32)
         if kind == "bytes":
             bytes_of = (whole, each) if w.ndim > 2 else (np.ascontiguousarray(whole.T), each.T)
-            constant = self._constant(np.ascontiguousarray(values.T) if w.ndim == 2 else values)
+            constant = self.constant(np.ascontiguousarray(values.T) if w.ndim == 2 else values)
             self._bytes[constant] = bytes_of
             return constant, float(values.std())
-        operands = [self._constant(whole), self._constant(scale)]
-        return self._step("DequantizeLinear", operands, f"{name}.values", axis=0), float(values.std())
+        return self.step("DequantizeLinear", f"{name}.values", whole, scale, axis=0), float(values.std())
 
     # Functions of elements
 
@@ -119,19 +110,18 @@ class Recipe:
         ]
         if (operands[3] < 0).any():
             raise ValueError(f"{self.model}: {name}.running_var has a negative variance")
-        out = self._step("BatchNormalization", [x.name, *map(self._constant, operands)], name, epsilon=epsilon)
+        out = self.step("BatchNormalization", name, x.name, *operands, epsilon=epsilon)
         return Tensor(out, x.shape)
 
     def sign(self, x: Tensor) -> Tensor:
         """x >= 0 ? 1 : -1, packed as one bit."""
-        return Tensor(self._step("BipolarQuant", [x.name, self._constant(np.float32(1))], f"{x.name}.sign"), x.shape)
+        return Tensor(self.step("BipolarQuant", f"{x.name}.sign", x.name, np.float32(1)), x.shape)
 
     def codes(self, x: Tensor, bits: int) -> Tensor:
         """Clip x to 0 .. 1 and round it to 2**bits levels, as DoReFa-Net's activations are; 1 bit is its sign."""
         if bits == 1:
             return self.sign(x)
-        low, high = (self._constant(np.float32(v)) for v in (0, 1))
-        clipped = self._step("Clip", [x.name, low, high], f"{x.name}.clipped")
+        clipped = self.step("Clip", f"{x.name}.clipped", x.name, np.float32(0), np.float32(1))
         return Tensor(self._quant(clipped, 1 / (2**bits - 1), bits, False), x.shape, 0.35)
 
     def narrow(self, x: Tensor, bits: int) -> Tensor:
@@ -141,13 +131,13 @@ class Recipe:
         return Tensor(self._quant(x.name, 1 / (2 ** (bits - 1) - 1), bits, True), x.shape, 0.7)
 
     def _quant(self, name: str, scale: float, bits: int, signed: bool) -> str:
-        operands = [self._constant(np.float32(v)) for v in (scale, 0, bits)]
+        operands = [np.float32(v) for v in (scale, 0, bits)]
         a = {"signed": int(signed), "narrow": int(signed), "rounding_mode": "ROUND"}
-        return self._step("Quant", [name, *operands], f"{name}.codes", **a)
+        return self.step("Quant", f"{name}.codes", name, *operands, **a)
 
     def relu(self, x: Tensor) -> Tensor:
         """max(x, 0)."""
-        return Tensor(self._step("Relu", [x.name], f"{x.name}.relu"), x.shape, 0.6 * x.spread)
+        return Tensor(self.step("Relu", f"{x.name}.relu", x.name), x.shape, 0.6 * x.spread)
 
     # Pools and joins
 
@@ -165,59 +155,44 @@ class Recipe:
         a = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": pads, **more}
         up = stride - 1 if more else 0
         shape = tuple((n + before + after - size + up) // stride + 1 for n in x.shape[1:])
-        return Tensor(self._step(op, [x.name], f"{x.name}.pool", **a), (x.shape[0], *shape), x.spread)
+        return Tensor(self.step(op, f"{x.name}.pool", x.name, **a), (x.shape[0], *shape), x.spread)
 
     def global_pool(self, x: Tensor) -> Tensor:
         """Take the mean of each channel."""
-        return self.flatten(Tensor(self._step("GlobalAveragePool", [x.name], f"{x.name}.mean"), (x.shape[0], 1, 1)))
+        return self.flatten(Tensor(self.step("GlobalAveragePool", f"{x.name}.mean", x.name), (x.shape[0], 1, 1)))
 
     def flatten(self, x: Tensor) -> Tensor:
         """Reshape to [n k]."""
-        return Tensor(self._step("Flatten", [x.name], f"{x.name}.flat", axis=1), (math.prod(x.shape),), x.spread)
+        return Tensor(self.step("Flatten", f"{x.name}.flat", x.name, axis=1), (math.prod(x.shape),), x.spread)
 
     def add(self, x: Tensor, y: Tensor) -> Tensor:
         """x + y in float32, a shortcut's sum."""
-        return Tensor(self._step("Add", [x.name, y.name], f"{x.name}.sum"), x.shape, math.hypot(x.spread, y.spread))
+        return Tensor(self.step("Add", f"{x.name}.sum", x.name, y.name), x.shape, math.hypot(x.spread, y.spread))
 
     def concat(self, *x: Tensor) -> Tensor:
         """Join channels."""
         shape = (sum(t.shape[0] for t in x), *x[0].shape[1:])
-        return Tensor(self._step("Concat", [t.name for t in x], f"{x[0].name}.joined", axis=1), shape, x[0].spread)
+        return Tensor(self.step("Concat", f"{x[0].name}.joined", *[t.name for t in x], axis=1), shape, x[0].spread)
 
     def pad(self, x: Tensor, width: int, value: float) -> Tensor:
         """Extend images by `width` pixels of a value."""
-        operands = [self._constant(np.array([0, 0, width, width] * 2)), self._constant(np.float32(value))]
         c, h, w = x.shape
-        out = self._step("Pad", [x.name, *operands], f"{x.name}.padded")
+        out = self.step("Pad", f"{x.name}.padded", x.name, np.array([0, 0, width, width] * 2), np.float32(value))
         return Tensor(out, (c, h + 2 * width, w + 2 * width), x.spread)
 
     # The graph
 
-    def _constant(self, a: Any) -> str:
-        name = f"constant.{len(self._constants)}"
-        self._constants[name] = np.asarray(a)
-        return name
-
-    def _step(self, op: str, inputs: Sequence[str], hint: str, **attributes: Any) -> str:
-        name = f"{hint}.{len(self._steps)}"
-        self._steps.append(Step(op, hint, tuple(inputs), (name,), attributes, _OPSET))
-        return name
-
     def graph(self, output: Tensor, name: str = "scores") -> Graph:
         """Build the graph with one output, `name`."""
         self.parameters.check()
-        self._steps.append(Step("Identity", name, (output.name,), (name,), {}, _OPSET))
-        nbytes = sum(a.nbytes for a in self._constants.values())
-        place = Place(name, ("n", *output.shape), _FLOAT32)
-        graph = graph_of(Model(self._steps, self._inputs, [place], self._constants, {}, nbytes), name=self.model)
-        return self._with_bytes(graph)
+        return self._with_bytes(self.graph_of(output.name, name, self.model))
 
     def _with_bytes(self, graph: Graph) -> Graph:
         """Return the graph with int8 weights of float products as bytes, which a node of each call dequantises."""
         constants, nodes = dict(graph.constants), []
         for name, a in graph.constants.items():
             for held, (whole, scale) in self._bytes.items():
-                if self._constants[held] is a:
+                if self.constants[held] is a:
                     constants[f"{name}.int8"], constants[f"{name}.scale"] = whole, scale
                     del constants[name]
                     operands = (f"{name}.int8", f"{name}.scale")

@@ -26,8 +26,8 @@ from .inference import kinds_of
 from .model import Model
 from .onnx.writing.saving import is_onnx, save_onnx
 from .operators import OPERATORS
+from .passes import for_plan
 from .plan.prepared import LayersInRow, Prepared
-from .rewriting import rewritten
 
 _ROUNDS = 5  # of which `profile` takes the fastest
 
@@ -47,7 +47,7 @@ class GraphFace(Model):
         >>> bool((fast(images) == net(images)).all() and (fast(images) == net(images)).all())
         True
         """
-        return Prepared(self.name, rewritten(self), reuse)
+        return Prepared(self.name, for_plan(self), reuse)
 
     def save(self: Any, file: str | os.PathLike[str]) -> None:
         """Write the graph to a `.qa` file (docs/qa-format.md) or as QONNX to a `.onnx` file, whole or not at all.

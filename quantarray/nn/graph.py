@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,30 @@ def free_name(name: str, taken: set[str]) -> str:
         name += "'"
     taken.add(name)
     return name
+
+
+def names_in(graph: Graph) -> set[str]:
+    """Return the names of all values and constants of a graph."""
+    return set(graph._slots)
+
+
+def readers(graph: Graph) -> Counter[str]:
+    """Count how often each value is read, by nodes and as an output."""
+    return Counter([*(name for node in graph.nodes for name in node.inputs), *(v.name for v in graph.outputs)])
+
+
+def makers(graph: Graph) -> dict[str, int]:
+    """Return the place of the node that gives each value first among its results."""
+    return {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
+
+
+def with_nodes(graph: Graph, nodes: Sequence[Node], constants: Mapping[str, Any] | None = None) -> Graph:
+    """Return a graph of other nodes, and of those of the constants (by default the graph's) that are used."""
+    used = {name for node in nodes for name in node.inputs} | {value.name for value in graph.outputs}
+    kept = {name: a for name, a in (graph.constants if constants is None else constants).items() if name in used}
+    changed = Graph(graph.inputs, graph.outputs, nodes, kept, graph.name, graph.classes)
+    changed.batch_note = graph.batch_note
+    return changed
 
 
 def _in_order(a: Any) -> Any:

@@ -6,7 +6,7 @@ from onnx_models import model, node
 from qonnx_reference import evaluator
 
 import quantarray as qa
-from quantarray.nn.chains import chained, unchained
+from quantarray.nn.passes.chains import chained, unchained
 
 models = qa.nn.models
 ARGUMENTS = {"size": 32, "classes": 10}
@@ -52,7 +52,7 @@ def test_a_value_that_several_read_stays_in_its_chain():
     constants = {**numbers, "T": qa.Thresholds([-0.5, 0.1, 0.7], per_channel=False)}
     shapes = {name: (shape, np.dtype(np.float32)) for name in "xyasr"}
     ends = [Value(name, shape, "float32") for name in "xy"], [Value("c", shape, "uint2"), Value("r", shape, "float32")]
-    fused = qa.nn.Graph(*ends, *chained(nodes, constants, "cr", shapes))
+    fused = chained(qa.nn.Graph(*ends, nodes, constants), shapes)
     again = unchained(fused)
     assert [node.op for node in fused.nodes] == ["chain", "chain"] and "affine" in {node.op for node in again.nodes}
     x, y = (rng.normal(size=(2, *shape[1:])).astype(np.float32) * 100 for _ in range(2))
@@ -87,7 +87,7 @@ def test_constants_with_a_nan_are_no_chain():
     nodes = [qa.nn.Node("Mul", ("x", "k"), ("m",)), qa.nn.Node("Relu", ("m",), ("y",))]
     constants = {"k": np.float32([[1, np.nan]])}
     shapes = {name: ((1, 2), np.dtype(np.float32)) for name in "xmy"}
-    fused = qa.nn.Graph(*ends, *chained(nodes, constants, "y", shapes))
+    fused = chained(qa.nn.Graph(*ends, nodes, constants), shapes)
     x = np.float32([[3, 4], [-3, 4]])
     assert np.array_equal(fused(x), qa.nn.Graph(*ends, nodes, constants)(x), equal_nan=True)
 

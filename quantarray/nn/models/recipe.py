@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays import checks
 from ...core.dtypes import Array
-from ..graph import Graph, Node
+from ..graph import Graph, Node, with_nodes
 from ..onnx.draft import Draft
 from .parameters import Parameters, gammas, normal, variances
 
@@ -197,7 +197,7 @@ class Recipe(Draft):
                     del constants[name]
                     operands = (f"{name}.int8", f"{name}.scale")
                     nodes.append(Node("scale", operands, (name,), {"to": "float32"}))
-        return Graph(graph.inputs, graph.outputs, [*nodes, *graph.nodes], constants, graph.name)
+        return with_nodes(graph, [*nodes, *graph.nodes], constants)
 
 
 def integers_of(w: Array, kind: int | str) -> tuple[Array, Array]:

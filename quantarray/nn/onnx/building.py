@@ -11,10 +11,11 @@ import numpy as np
 from ...arrays.thresholds import Thresholds
 from ...core.dtypes import Array
 from ...kernels.windows import Window
-from ..graph import Node
+from ..graph import Graph, Node, Value
 from ..inference import GROWTH, ROOM
 from ..operators import OPERATORS
 from ..operators.windows import grid
+from ..passes import finished
 from .folding import direction, falling, thresholds
 from .laws import Constant, Link, NotPerSample, Operand, Shape, Source, Tensor
 from .reading import Step
@@ -240,7 +241,12 @@ class Builder:
             source = Source(name, x.shape, kind, None, low, high)
         return Tensor(x.shape, np.dtype(dtype), source, tail)
 
-    def encode_pooled(self) -> None:
+    def graph(self, inputs: Sequence[Value], outputs: Sequence[Value], name: str) -> Graph:
+        """Return the graph of all nodes, after the passes of importers."""
+        self._encode_pooled()
+        return finished(Graph(inputs, outputs, self.nodes, self.constants, name), self.shapes)
+
+    def _encode_pooled(self) -> None:
         """Encode values after a pool instead of all before it, where they are computed anyway, as for a shortcut."""
         for names, x, last, levels, moved in self._encoded:
             if id(x) not in self._dense or x.dtype != np.float32:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import FormatError
-from ..chains import chained
 from ..graph import Graph, Node, Value
 from ..inference import MOST_INPUT
 from ..operators import OPERATORS
@@ -17,7 +16,6 @@ from . import elementwise, integer_operators, movement, pooling, products, quant
 from .building import Builder
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
 from .normalizing import check_operands, normalized, shape_constant
-from .passes import finished
 from .reading import Model, Place, Step, read
 from .tensors import RANGES, Refused, dtype_of, range_of
 
@@ -113,10 +111,7 @@ class _Import:
         values = [v for v in outputs if v is not None]
         if not values:
             raise FormatError("load: the model has no outputs")
-        b, names = self.builder, [v.name for v in values]
-        b.encode_pooled()
-        nodes, constants = chained(*finished(b.nodes, b.constants, names), names, b.shapes)
-        return Graph(self.inputs, values, nodes, constants, name)
+        return self.builder.graph(self.inputs, values, name)
 
     def _take(self, step: Step) -> None:
         self.builder.step = step

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..chains import chained
 from ..graph import Graph, Node, Value
 from ..onnx.building import Builder
 from ..onnx.laws import NotPerSample, Source, Tensor
-from ..onnx.passes import finished
 from ..onnx.tensors import Refused
 from . import quantised
 from .choices import Choices, check_kept, checked
@@ -113,9 +111,7 @@ def _graph(recording: Recording, batched: bool, kinds: Mapping[str, str], choice
     _raise(c.refused, kinds)
     if not values:
         raise ValueError("from_torch: the module returns no tensor")
-    names = [v.name for v in values]
-    nodes, constants = chained(*finished(builder.nodes, builder.constants, names), names, builder.shapes)
-    return Graph(inputs, values, nodes, constants, kinds.get("", "module"))
+    return builder.graph(inputs, values, kinds.get("", "module"))
 
 
 def _convert(c: Conversion, call: Call) -> None:

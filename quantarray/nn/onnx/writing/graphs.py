@@ -10,10 +10,10 @@ import numpy as np
 
 from ....arrays.array import QuantArray
 from ....arrays.thresholds import Thresholds
-from ...chains import unchained
 from ...graph import Graph, Node, Value
 from ...inference import Kind, inferred
-from ..passes import sums_pooled
+from ...passes.chains import unchained
+from ...passes.pools import sums_pooled
 from ..tensors import Refused, element_of
 from . import arithmetic, movement, quantising, sums
 from .laws import mapped, shifted
@@ -28,7 +28,7 @@ Ends = list[tuple[str, Held, Any]]
 
 def write_graph(graph: Graph) -> tuple[Writer, Ends, Ends]:
     """Write a graph under the names of its inputs and outputs."""
-    graph = _plain(graph)
+    graph = sums_pooled(unchained(graph))
     try:
         kinds = inferred(graph)
     except ValueError as error:
@@ -50,13 +50,6 @@ def write_graph(graph: Graph) -> tuple[Writer, Ends, Ends]:
             w.copy(w.typed(x), value.name)
             outputs.append((value.name, _open(x, value), None))
     return w, inputs, outputs
-
-
-def _plain(graph: Graph) -> Graph:
-    """Return the graph with steps instead of chains, and with thresholds after pools with falling channels."""
-    plain = unchained(graph)
-    nodes = sums_pooled(list(plain.nodes), plain.constants, [v.name for v in plain.outputs])
-    return Graph(plain.inputs, plain.outputs, nodes, plain.constants, plain.name)
 
 
 def _open(x: Held, value: Value) -> Held:

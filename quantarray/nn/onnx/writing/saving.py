@@ -9,7 +9,7 @@ from typing import Any
 
 from ....core.version import __version__
 from ....io.files import path_of, whole
-from ..passes import live
+from ...passes.tidying import live
 from .writer import DOMAIN, QUANTISERS, Held, Writer, Written
 
 ENDING = ".onnx"

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays.thresholds import Thresholds
-from ..core.dtypes import Array
-from ..ops.products.chain import takes
-from .graph import Graph, Node, free_name, names_of
-from .operators import OPERATORS
-from .operators.record import Step
+from ...arrays.thresholds import Thresholds
+from ...core.dtypes import Array
+from ...ops.products.chain import takes
+from ..graph import Graph, Node, free_name, names_in, readers, with_nodes
+from ..operators import OPERATORS
+from ..operators.record import Step
 
 Shapes = Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 _FLOAT = np.dtype(np.float32)
@@ -39,21 +39,17 @@ class _Group:
     codes: str = ""
 
 
-def chained(
-    nodes: Sequence[Node], constants: Mapping[str, Any], outputs: Sequence[str], shapes: Shapes, least: int = 2
-) -> tuple[list[Node], dict[str, Any]]:
-    """Return the nodes with chains fused, and the constants they use.
+def chained(graph: Graph, shapes: Shapes, least: int = 2) -> Graph:
+    """Return the graph with chains fused.
 
     shapes: (shape, dtype) of dense values by name; a value without an entry is not fused. Results are equal to the bit:
     the kernel takes the same steps in float32 in the same order. Of rows [n c] fewer nodes than `least` stay in NumPy:
     a call of a kernel from Python takes longer than they do.
     """
-    uses = Counter(name for node in nodes for name in node.inputs)
-    uses.update(outputs)
+    nodes, constants, uses = graph.nodes, dict(graph.constants), readers(graph)
     groups = _grouped(nodes, constants, uses, shapes)
     _attach_thresholds(nodes, constants, groups, shapes, _IMAGE if least > 1 else min(_RANKS))
-    constants = dict(constants)
-    taken = names_of(nodes).union(constants, shapes)
+    taken = names_in(graph).union(shapes)
     places: dict[int, Node | None] = {}
     for group in groups.values():
         if group.codes or len(group.at) >= least or len(group.shape) > 2:
@@ -66,9 +62,7 @@ def chained(
             places.update(dict.fromkeys(group.at[:-1]))
             places[group.at[-1]] = _node(nodes[group.at[-1]].source, group, gives, constants, taken)
     new = [places.get(i, node) for i, node in enumerate(nodes)]
-    left = [node for node in new if node is not None]
-    used = {name for node in left for name in node.inputs}
-    return left, {name: a for name, a in constants.items() if name in used}
+    return with_nodes(graph, [node for node in new if node is not None], constants)
 
 
 def _grouped(
@@ -210,11 +204,10 @@ def unchained(graph: Graph) -> Graph:
         return graph
     nodes: list[Node] = []
     constants = dict(graph.constants)
-    taken = names_of(graph.nodes).union(constants, (v.name for v in (*graph.inputs, *graph.outputs)))
+    taken = names_in(graph)
     for node in graph.nodes:
         nodes += _steps_of(node, constants, taken) if node.op == "chain" else [node]
-    used = {name for node in nodes for name in node.inputs}
-    return Graph(graph.inputs, graph.outputs, nodes, {n: a for n, a in constants.items() if n in used}, graph.name)
+    return with_nodes(graph, nodes, constants)
 
 
 def _steps_of(node: Node, constants: dict[str, Any], taken: set[str]) -> list[Node]:

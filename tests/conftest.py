@@ -17,6 +17,7 @@ the profile "long" tries 2000, new ones every time; what it finds is kept in .hy
 import os
 import random
 from collections import defaultdict
+from itertools import islice
 
 import pytest
 import suite_cost
@@ -67,7 +68,7 @@ def pytest_cmdline_main(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    items.sort(key=lambda item: item.get_closest_marker("full") is None)  # the longest first
+    items.sort(key=_rank)
     most = os.environ.get("QUANTARRAY_CASES")
     if most or not config.option.full:
         if most:
@@ -76,6 +77,25 @@ def pytest_collection_modifyitems(config, items):
             taken = _sampled([item for item in items if item.get_closest_marker("full") is None], _SAMPLE, _WHOLE)
         config.hook.pytest_deselected(items=[item for item in items if item not in taken])
         items[:] = [item for item in items if item in taken]
+    items[:] = _stretches(items, getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def _rank(item):
+    """Order tests by their time: processes take tests from each other at the end of a run, but not a part of one."""
+    if item.nodeid.startswith("tests/cuda/test_cuda_simulated.py"):
+        return 0
+    return 1 if item.get_closest_marker("full") else 2
+
+
+def _stretches(items, workers):
+    """Order tests so that each process, which gets a stretch of them, begins with some of the longest."""
+    longest = [item for item in items if not _rank(item)]
+    others, ordered = iter(items[len(longest) :]), []
+    for i in range(workers):
+        count = (len(items) - len(ordered)) // (workers - i)
+        first = longest[i::workers]
+        ordered += [*first, *islice(others, max(0, count - len(first)))]
+    return [*ordered, *others]
 
 
 def _sampled(items, most, whole):

@@ -8,7 +8,8 @@ from paths import TESTS
 from processors import pytest_of
 
 THERE = find_spec("numba_cuda") is not None and "NUMBA_ENABLE_CUDASIM" not in os.environ
-FILES = {f.name: f for f in sorted(TESTS.rglob("test_cuda_*.py")) if "\nfrom cuda_backend import " in f.read_text()}
+FILES = [f for f in TESTS.rglob("test_cuda_*.py") if "\nfrom cuda_backend import " in f.read_text()]
+FILES = {f.name: f for f in sorted(FILES, key=lambda f: (-f.stat().st_size, f.name))}  # about the longest first
 SIMULATOR = {"NUMBA_ENABLE_CUDASIM": "1", "QUANTARRAY_EXAMPLES": "10", "QUANTARRAY_CASES": "16"}
 
 

@@ -27,7 +27,7 @@ from .model import Model
 from .onnx.writing.saving import is_onnx, save_onnx
 from .operators import OPERATORS
 from .passes import for_plan
-from .plan.prepared import LayersInRow, Prepared
+from .plan.prepared import Prepared
 
 _ROUNDS = 5  # of which `profile` takes the fastest
 
@@ -140,7 +140,7 @@ class SequentialFace(Model):
 
     def prepared(self: Any, *, reuse: bool = False) -> Prepared:
         """Return the layers as one compiled call on the CPU; with `reuse` a result is valid until the next call."""
-        return Prepared("Sequential", LayersInRow(self._fused, lambda x: x), reuse)
+        return Prepared("Sequential", self, reuse)
 
 
 class NetworkFace(Model):
@@ -160,7 +160,7 @@ class NetworkFace(Model):
     def prepared(self: Any, *, reuse: bool = False) -> Prepared:
         """Return the network as one compiled call on the CPU, as `Sequential.prepared` does."""
         encode = lambda x: x if self._is_encoded(x) else self.encode_input(x)  # noqa: E731
-        return Prepared(self.plain.name, LayersInRow(self.layers._fused, encode), reuse)
+        return Prepared(self.plain.name, self.layers, reuse, encode)
 
 
 def _attach() -> None:

@@ -13,11 +13,16 @@ from ..arrays.array import QuantArray
 from ..backends import ranges
 from ..backends.registry import device_of, namespace
 from ..ops.words.placement import asnumpy, graph
+from .convolutions import Conv2d
 from .fusing import fused
 from .graph_summary import Row, Summary
 from .layer_summary import flat, measured, name_of, row
+from .layers import Dense
 from .model import Model
 from .named import OF_INPUTS, say_first
+from .operators.record import Operator
+from .pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
+from .steps import Step
 
 if TYPE_CHECKING:
     from ..cuda.runtime.graph import Graph
@@ -31,6 +36,7 @@ else:
 
 Layer = Callable[[Any], Any]
 _MOST_NAMES = 8  # that a repr lists
+_LAUNCHING = Conv2d, Dense, MaxPool2d, AvgPool2d, GlobalAvgPool  # layers that cannot change, and look at no elements
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +57,19 @@ class Record:
         )
 
 
-def _shown(marks: Any, i: int, layer: Layer, x: Any) -> Any:
-    """Apply a layer in a range of NVTX that a profiler shows, such as "0 Conv2d"."""
-    with ranges.shown(marks, f"{i} {getattr(layer, '__name__', type(layer).__name__)}"):
-        return layer(x)
+def _step(at: int, i: int, layer: Layer) -> Step:
+    """Return the step of layer i, from value `at` to the next."""
+
+    def run(attributes: dict[str, Any], x: Any) -> Any:
+        try:
+            return layer(x)
+        except OF_INPUTS as error:
+            say_first(error, f"layer {i}, ")
+            raise
+
+    launching = type(layer) in _LAUNCHING and not getattr(layer, "return_indices", False)
+    name = f"{i} {getattr(layer, '__name__', type(layer).__name__)}"
+    return Step(name, Operator(run=run, launches="always" if launching else "never"), {}, (at,), (at + 1,))
 
 
 class Sequential(SequentialFace):
@@ -77,18 +92,37 @@ class Sequential(SequentialFace):
         for layer in self.layers:
             if not callable(layer):
                 raise TypeError(f"Sequential: layers must be callable, got {type(layer).__name__}")
-        self._fused = fused(self.layers)
+        self._steps = [_step(at, i, layer) for at, (i, layer) in enumerate(fused(self.layers))]
+        self._initial: list[Any] = [None] * (len(self._steps) + 1)
+        self._input_slots, self._output_slots = [0], [len(self._steps)]
 
     def __call__(self, x: Any) -> Any:
-        marks = ranges.nvtx() if device_of(x) != "cpu" else None
-        i = 0
-        try:
-            for i, layer in self._fused:
-                x = layer(x) if marks is None else _shown(marks, i, layer, x)
-        except OF_INPUTS as error:
-            say_first(error, f"layer {i}, ")
-            raise
-        return x
+        return self._outputs_of(self._run(self._ready((x,), {})))
+
+    def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        if len(x) != 1 or named:
+            raise TypeError(f"Sequential: takes one input, without a name; got {len(x) + len(named)}")
+        return [x[0], *self._initial[1:]]
+
+    def _run(self, values: list[Any]) -> list[Any]:
+        marks = ranges.nvtx() if device_of(values[0]) != "cpu" else None
+        for step in self._steps:
+            if marks is None:
+                step(values)
+            else:  # in a range of NVTX that a profiler shows, such as "0 Conv2d"
+                with ranges.shown(marks, step.name):
+                    step(values)
+            values[step.operands[0]] = None  # memory of a value that no step takes any more
+        return values
+
+    def _outputs_of(self, values: list[Any]) -> Any:
+        return values[-1]
+
+    def _name_nan(self, error: ValueError, values: list[Any]) -> None:
+        """Leave an error as it is: the layer that refused its input has said so."""
+
+    def _zeros(self) -> tuple[Any, ...]:
+        return ()  # layers do not describe their input
 
     def to_device(self, device: str) -> Sequential:
         """Return the layers on a device; layers without a `to_device` are taken as they are."""

@@ -256,8 +256,8 @@ def test_pools_before_thresholds_run_on_codes(axes, last):
         net = Sequential([conv(w, padding="same", bias=np.arange(32)), pools, *cut])
         integers = getattr(qa, f"max_pool{axes}d")(net.layers[0](x), size, stride=1, **options)
         equal(net(x), law(integers))
-        assert len(net._fused) == 2 and [i for i, _ in net._fused] == [0, 1]
-        equal(net._fused[0][1](x), law(net.layers[0](x)))
+        assert [step.name for step in net._steps] == [f"0 Conv{axes}d", f"1 MaxPool{axes}d"]
+        equal(net._steps[0].operator.run({}, x), law(net.layers[0](x)))
     kept = [  # other axes, other channels, indices, a second use of codes
         Sequential([conv(w), pool(2), Threshold(qa.Thresholds([0]), axis=0)]),
         Sequential([conv(w), pool(2), qa.Thresholds(np.zeros((31, 1)))]),
@@ -265,7 +265,7 @@ def test_pools_before_thresholds_run_on_codes(axes, last):
         Sequential([conv(w, requantize=law), pool(2)]),
         Sequential([conv(w), pool(2), qa.Thresholds([0, 5], into=qa.integers(5, 0, 3), by_rank=False)]),
     ]
-    assert all(len(net._fused) == len(net) for net in kept)
+    assert all(len(net._steps) == len(net) for net in kept)
 
 
 def test_shortcuts():

@@ -108,7 +108,7 @@ def test_a_function_runs_between_two_calls():
     assert len(seen) == 10  # and twice to plan
     assert prepared.summary(x) == [
         "operations 0 to 0: compiled, 1 launches",
-        "operations 1 to 1: one by one, <lambda>",
+        "operations 1 to 1: one by one, 1 <lambda>",
         "operations 2 to 3: compiled, 2 launches",
     ]
 

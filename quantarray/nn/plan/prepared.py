@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..convolutions import Conv2d
-from ..layers import Dense
-from ..named import OF_INPUTS, say_first
 from ..operators.movement import order_in_memory
-from ..operators.record import Operator
-from ..pooling import AvgPool2d, GlobalAvgPool, MaxPool2d
 from ..steps import Step
 from .part import elements, form
 from .recording import runtime
 from .segments import Plan
 
 _MOST = 8  # forms of inputs that are planned for a thread
-_LAUNCHING = Conv2d, Dense, MaxPool2d, AvgPool2d, GlobalAvgPool  # layers that cannot change, and look at no elements
 
 
 class Program(Protocol):
@@ -45,50 +39,6 @@ class Program(Protocol):
         """Return inputs to plan for where nobody passed any."""
 
 
-class LayersInRow:
-    """Layers in a row as steps: value i is what layer i takes. `encode` makes the first of an input."""
-
-    def __init__(self, layers: Sequence[tuple[int, Callable[[Any], Any]]], encode: Callable[[Any], Any]) -> None:
-        self._steps = [_step(at, i, layer) for at, (i, layer) in enumerate(layers)]
-        self._initial: list[Any] = [None] * (len(layers) + 1)
-        self._input_slots, self._output_slots = [0], [len(layers)]
-        self._encode = encode
-
-    def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        if len(x) != 1 or named:
-            raise TypeError(f"a network of layers takes one input, without a name; got {len(x) + len(named)}")
-        return [self._encode(x[0]), *self._initial[1:]]
-
-    def _run(self, values: list[Any]) -> list[Any]:
-        for step in self._steps:
-            step(values)
-        return values
-
-    def _outputs_of(self, values: list[Any]) -> Any:
-        return values[-1]
-
-    def _name_nan(self, error: ValueError, values: list[Any]) -> None:
-        pass  # the layer that refuses it has
-
-    def _zeros(self) -> tuple[Any, ...]:
-        return ()
-
-
-def _step(at: int, i: int, layer: Callable[[Any], Any]) -> Step:
-    """Return the step of layer i of a network, from value `at` to the next."""
-
-    def run(attributes: dict[str, Any], x: Any) -> Any:
-        try:
-            return layer(x)
-        except OF_INPUTS as error:
-            say_first(error, f"layer {i}, ")
-            raise
-
-    launching = type(layer) in _LAUNCHING and not getattr(layer, "return_indices", False)
-    name = getattr(layer, "__name__", type(layer).__name__)
-    return Step(name, Operator(run=run, launches="always" if launching else "never"), {}, (at,), (at + 1,))
-
-
 class Prepared:
     """A network that runs from compiled calls: `prepared(x)` equals `network(x)`.
 
@@ -108,13 +58,13 @@ class Prepared:
     (array([[64, 64]], dtype=int32), np.True_)
     """
 
-    def __init__(self, name: str, program: Program, reuse: bool) -> None:
-        self._name, self._program, self._reuse = name, program, reuse
+    def __init__(self, name: str, program: Program, reuse: bool, encode: Callable[[Any], Any] | None = None) -> None:
+        """encode: makes the program's only input of what a call is passed."""
+        self._name, self._program, self._reuse, self._encode = name, program, reuse, encode
         self._of_thread = threading.local()
 
     def __call__(self, *x: Any, **named: Any) -> Any:
-        program = self._program
-        values = program._ready(x, named)
+        program, values = self._program, self._ready(x, named)
         forms = [_form_and_order(values[at]) for at in program._input_slots]
         try:
             plan = None if None in forms else self._plan(tuple(forms), values)
@@ -123,6 +73,9 @@ class Prepared:
         except ValueError as error:
             program._name_nan(error, values)
             raise
+
+    def _ready(self, x: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        return self._program._ready(x if self._encode is None else tuple(map(self._encode, x)), named)
 
     def _plan(self, forms: tuple[Any, ...], values: list[Any]) -> Plan | None:
         """Return the plan for inputs of some forms, or None at the first of them."""
@@ -146,7 +99,7 @@ class Prepared:
 
         Without inputs, a graph is planned for zeros of its inputs' shapes.
         """
-        values = self._program._ready(x or (self._program._zeros() if not named else x), named)
+        values = self._ready(x or (self._program._zeros() if not named else x), named)
         lines, first = [], 0
         for segment in self._planned(values).segments:
             last = first + len(segment.steps) - 1

@@ -69,11 +69,14 @@ def test_an_entry_that_says_it_is_larger_than_deflate_can_make_it(folder):
         qa.nn.load(folder / "n.npz")
 
 
-def test_tensors_in_other_files_are_refused(folder):
+def test_tensors_outside_the_folder_are_refused(folder):
     onnx = pytest.importorskip("onnx")
     model = onnx.load(ROOT / "tests" / "data" / "qonnx" / "TFC_1W1A.onnx")
     onnx.save(model, folder / "x.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
-    with pytest.raises(ValueError, match="its data is in another file"):
+    qa.nn.load(folder / "x.onnx")
+    (folder / "weights.bin").rename(folder / "elsewhere.bin")
+    (folder / "weights.bin").symlink_to(PACKAGED)
+    with pytest.raises(ValueError, match=r"its data is in 'weights\.bin', which must be a file in the model's folder"):
         qa.nn.load(folder / "x.onnx")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from ...core.errors import FormatError
-from .tensors import Refused, array_of
+from .tensors import Refused, array_of, is_external
 
 _STANDARD = ("", "ai.onnx")
 _QONNX = ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general", "qonnx.custom_op", "finn")
@@ -65,26 +65,8 @@ class Model:
 def read(source: Any) -> Model:
     """Read a path, bytes, or an `onnx.ModelProto`; FormatError where it is none."""
     proto, size = _proto(source)
-    opsets = {_text(o.domain): int(o.version) for o in proto.opset_import}
-    refused: list[str] = []
-    constants: dict[str, Array] = {}
-    elements: dict[str, int] = {}
-    for tensor in proto.graph.initializer:
-        _keep(constants, elements, refused, _text(tensor.name), tensor)
-    if proto.graph.sparse_initializer:
-        refused.append("sparse tensors are not taken")
-    if not proto.graph.node and not proto.graph.output:
-        raise FormatError("load: not an ONNX model: it has no graph")
-    steps = []
-    for node in proto.graph.node:
-        step = _step(node, opsets, refused)
-        if step.op == "Constant":
-            _constant(node, step, constants, elements, refused)
-        else:
-            steps.append(step)
-    inputs = [_place(i) for i in proto.graph.input if i.name not in constants]
-    outputs = [_place(o) for o in proto.graph.output]
-    return Model(steps, inputs, outputs, constants, elements, size, refused)
+    folder = Path(source).parent if isinstance(source, (str, os.PathLike)) else None
+    return _Reader(proto, folder).model(size)
 
 
 def _onnx() -> Any:
@@ -121,60 +103,91 @@ def _text(name: Any) -> str:
     return name
 
 
-def _keep(constants: dict[str, Array], elements: dict[str, int], refused: list[str], name: str, tensor: Any) -> None:
-    try:
-        constants[name], elements[name] = array_of(tensor), int(tensor.data_type)
-        if constants[name].dtype.kind == "f" and np.isnan(constants[name]).any():
-            refused.append(f"constant {name!r}: it has a NaN")
-    except Refused as error:
-        refused.append(f"constant {name!r}: {error}")
+class _Reader:
+    """A reading of a model, whose large constants may be in other files of its folder."""
 
+    def __init__(self, proto: Any, folder: Path | None) -> None:
+        self.proto, self.folder = proto, folder
+        self.constants: dict[str, Array] = {}
+        self.elements: dict[str, int] = {}
+        self.refused: list[str] = []
+        self.opsets = {_text(o.domain): int(o.version) for o in proto.opset_import}
 
-def _step(node: Any, opsets: dict[str, int], refused: list[str]) -> Step:
-    attributes = {}
-    for a in node.attribute:
+    def model(self, size: int) -> Model:
+        """Return all that the model holds; `size` is that of its own file."""
+        graph = self.proto.graph
+        for tensor in graph.initializer:
+            self._keep(_text(tensor.name), tensor)
+        if graph.sparse_initializer:
+            self.refused.append("sparse tensors are not taken")
+        if not graph.node and not graph.output:
+            raise FormatError("load: not an ONNX model: it has no graph")
+        steps = []
+        for node in graph.node:
+            step = self._step(node)
+            if step.op == "Constant":
+                self._constant(node, step)
+            else:
+                steps.append(step)
+        inputs = [_place(i) for i in graph.input if i.name not in self.constants]
+        outputs = [_place(o) for o in graph.output]
+        outside = [t for t in graph.initializer if is_external(t) and t.name in self.constants]
+        size += sum(self.constants[t.name].nbytes for t in outside)
+        return Model(steps, inputs, outputs, self.constants, self.elements, size, self.refused)
+
+    def _keep(self, name: str, tensor: Any) -> None:
         try:
-            attributes[_text(a.name)] = _attribute(a)
-        except (Refused, UnicodeDecodeError) as error:
-            refused.append(f"{node.op_type} {node.name!r}: attribute {a.name!r}: {error}")
-    op, name, domain = _text(node.op_type), _text(node.name), _text(node.domain)
-    version = opsets.get(domain, opsets.get("", 0) if domain in _STANDARD else 1)
-    if domain not in (*_STANDARD, *_QONNX):
-        refused.append(f"{op} {name!r}: the domain {domain!r} is not known")
-    return Step(op, name, tuple(map(_text, node.input)), tuple(map(_text, node.output)), attributes, version)
-
-
-def _attribute(a: Any) -> Any:
-    """Return an attribute as an integer, a float, a string, a tuple of these, or an array."""
-    kind = a.type
-    if kind == 1:
-        return float(a.f)
-    if kind == 2:
-        return int(a.i)
-    if kind == 3:
-        return a.s.decode()
-    if kind == 4:
-        return array_of(a.t)
-    if kind == 6:
-        return tuple(float(v) for v in a.floats)
-    if kind == 7:
-        return tuple(int(v) for v in a.ints)
-    if kind == 8:
-        return tuple(v.decode() for v in a.strings)
-    raise Refused("graphs and types in attributes are not taken")
-
-
-def _constant(node: Any, step: Step, constants: dict[str, Array], elements: dict[str, int], refused: list[str]) -> None:
-    for a in node.attribute:
-        if a.name == "value":
-            _keep(constants, elements, refused, step.outputs[0], a.t)
+            a, self.elements[name] = array_of(tensor, self.folder), int(tensor.data_type)
+        except Refused as error:
+            self.refused.append(f"constant {name!r}: {error}")
             return
-        if a.name in ("value_int", "value_ints", "value_float", "value_floats") and a.name in step.attributes:
-            whole = "int" in a.name
-            constants[step.outputs[0]] = np.array(step.attributes[a.name], np.int64 if whole else np.float32)
-            elements[step.outputs[0]] = 7 if whole else 1
-            return
-    refused.append(f"{step.text}: a constant of no dense tensor")
+        self.constants[name] = a
+        if a.dtype.kind == "f" and np.isnan(a).any():
+            self.refused.append(f"constant {name!r}: it has a NaN")
+
+    def _step(self, node: Any) -> Step:
+        attributes = {}
+        for a in node.attribute:
+            try:
+                attributes[_text(a.name)] = self._attribute(a)
+            except (Refused, UnicodeDecodeError) as error:
+                self.refused.append(f"{node.op_type} {node.name!r}: attribute {a.name!r}: {error}")
+        op, name, domain = _text(node.op_type), _text(node.name), _text(node.domain)
+        version = self.opsets.get(domain, self.opsets.get("", 0) if domain in _STANDARD else 1)
+        if domain not in (*_STANDARD, *_QONNX):
+            self.refused.append(f"{op} {name!r}: the domain {domain!r} is not known")
+        return Step(op, name, tuple(map(_text, node.input)), tuple(map(_text, node.output)), attributes, version)
+
+    def _attribute(self, a: Any) -> Any:
+        """Return an attribute as an integer, a float, a string, a tuple of these, or an array."""
+        kind = a.type
+        if kind == 1:
+            return float(a.f)
+        if kind == 2:
+            return int(a.i)
+        if kind == 3:
+            return a.s.decode()
+        if kind == 4:
+            return array_of(a.t, self.folder)
+        if kind == 6:
+            return tuple(float(v) for v in a.floats)
+        if kind == 7:
+            return tuple(int(v) for v in a.ints)
+        if kind == 8:
+            return tuple(v.decode() for v in a.strings)
+        raise Refused("graphs and types in attributes are not taken")
+
+    def _constant(self, node: Any, step: Step) -> None:
+        for a in node.attribute:
+            if a.name == "value":
+                self._keep(step.outputs[0], a.t)
+                return
+            if a.name in ("value_int", "value_ints", "value_float", "value_floats") and a.name in step.attributes:
+                whole = "int" in a.name
+                self.constants[step.outputs[0]] = np.array(step.attributes[a.name], np.int64 if whole else np.float32)
+                self.elements[step.outputs[0]] = 7 if whole else 1
+                return
+        self.refused.append(f"{step.text}: a constant of no dense tensor")
 
 
 def _place(info: Any) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,16 +62,24 @@ def element_of(low: int | None, high: int | None) -> int | None:
     return next((number for number, ends in RANGES.items() if ends == (low, high)), None)
 
 
-def array_of(proto: Any) -> Array:
-    """Return the tensor as an array; raise Refused if its bytes are not those of its shape."""
+def is_external(proto: Any) -> bool:
+    """Return True for a tensor whose data is in another file."""
+    return bool(proto.data_location == 1 or proto.external_data)
+
+
+def array_of(proto: Any, folder: Path | None = None) -> Array:
+    """Return the tensor as an array; raise Refused if its bytes are not those of its shape.
+
+    folder: that of the model, in which other files may hold data.
+    """
     from onnx import numpy_helper
 
     shape, dtype = tuple(proto.dims), dtype_of(proto.data_type)
     if min(shape, default=0) < 0 or len(shape) > 16:
         raise Refused(f"a tensor of shape {shape}")
-    if proto.data_location == 1 or proto.external_data:
-        raise Refused("its data is in another file; write the model as one file")
     count, bits = math.prod(shape), _TYPES[proto.data_type][1]
+    if is_external(proto):
+        proto = _brought_in(proto, folder, -(-count * bits // 8))
     if proto.HasField("raw_data"):
         held, needed = len(proto.raw_data), -(-count * bits // 8)
         if held != needed:
@@ -88,3 +97,29 @@ def array_of(proto: Any) -> Array:
     if a.shape != shape:
         raise Refused(f"a tensor of shape {a.shape} for {shape}")
     return a.astype(dtype)
+
+
+def _brought_in(proto: Any, folder: Path | None, needed: int) -> Any:
+    """Return a tensor with the data that it has in another file, of so many bytes.
+
+    A model must not be able to read any file of the system, so that the file has to be in the model's folder or below
+    it, also where links lead.
+    """
+    where = {entry.key: entry.value for entry in proto.external_data}
+    name = where.get("location", "")
+    if folder is None:
+        raise Refused(f"its data is in the file {name!r:.80}; pass the path of the model, in whose folder that is")
+    root, path = folder.resolve(), (folder / name).resolve()
+    if not name or Path(name).is_absolute() or not path.is_relative_to(root) or not path.is_file():
+        raise Refused(f"its data is in {name!r:.80}, which must be a file in the model's folder, and is not")
+    try:
+        offset, length = int(where.get("offset", 0)), int(where.get("length", needed))
+    except ValueError:
+        raise Refused(f"its data has no place in {name!r:.80}") from None
+    if length != needed or offset < 0:
+        raise Refused(f"{length} bytes from {offset} of {name!r:.80} for a tensor of {needed}")
+    if path.stat().st_size < offset + needed:
+        raise Refused(f"{name!r:.80} ends before byte {offset + needed} of the tensor's data")
+    with path.open("rb") as file:
+        file.seek(offset)
+        return type(proto)(dims=proto.dims, data_type=proto.data_type, name=proto.name, raw_data=file.read(needed))

@@ -1,5 +1,7 @@
 """Every operator written as ONNX in each dtype: read again, and run by ONNX's reference, it gives equal values."""
 
+import math
+
 import numpy as np
 import pytest
 from onnx_models import model, node, onnx
@@ -102,6 +104,8 @@ OPERATORS = {
     **{op: ([op, "x"], {}) for op in "Identity Relu Abs Neg Floor Ceil Round Sign".split()},
     **{op: ([op, "x", "k"], {}) for op in "Add Sub Mul Div Max Min Sum".split()},
     "LeakyRelu": (["LeakyRelu", "x"], {"alpha": 0.25}),
+    "Selu": (["Selu", "x"], {}),
+    "Selu of other constants": (["Selu", "x"], {"alpha": 0.75, "gamma": 1.5}),
     "PRelu": (["PRelu", "x", "each"], {}),
     "Clip": (["Clip", "x", "low", "high"], {}),
     "HardTanh": (["HardTanh", "x"], {}),
@@ -118,7 +122,7 @@ OPERATORS = {
     "DepthToSpace": (["DepthToSpace", "x"], {"blocksize": 2}),
     "SpaceToDepth": (["SpaceToDepth", "x"], {"blocksize": 2}),
 }
-OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu PRelu Div Sum").split()  # of integers ONNX has none of these
+OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu Selu PRelu Div Sum").split()  # of integers ONNX has none of these
 
 
 def small(name, dtype):
@@ -135,12 +139,22 @@ def small(name, dtype):
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(name, dtype, tmp_path):
     graph, x = small(name, dtype), values(dtype)
-    if name in OF_REALS and dtype not in FLOATS:
+    if OPERATORS[name][0][0] in OF_REALS and dtype not in FLOATS:
         pytest.skip("ONNX has it for floats alone")
     try:
         check(graph, x, tmp_path)
     except ValueError as error:  # integers of which a result may pass their dtype
         assert dtype not in FLOATS and str(error).startswith(("save: ", "load: ")), error
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+def test_erf(dtype, tmp_path):
+    node_ = Node("Erf", ("x",), ("y",), {})
+    graph, x = Graph([Value("x", SHAPE, dtype)], [Value("y", SHAPE, dtype)], [node_], {}), values(dtype)
+    check(graph, x, tmp_path, 1e-6 if dtype == "float64" else 0.0)  # the reference rounds float64 to float32
+    exact = np.array([math.erf(v) for v in x.reshape(-1).tolist()]).reshape(x.shape)
+    to = dtype if dtype == "float64" else "float32"
+    np.testing.assert_array_equal(graph(x), exact.astype(to).astype(dtype))
 
 
 CASTS = [(a, b) for a in FLOATS + INTEGERS for b in FLOATS + INTEGERS]

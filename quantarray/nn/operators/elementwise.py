@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,9 @@ import numpy as np
 from ...core.dtypes import Array
 from .quantizing import numbers
 from .record import Attributes, Interval, Operands, Operator, Step, by_factor, common, falls, named, rises
+
+_SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # ONNX's defaults, exact in float32
+_erf_of_each = np.frompyfunc(math.erf, 1, 1)  # NumPy has no erf; the results are Python's floats
 
 
 def _relu(a: Attributes, x: Array) -> Array:
@@ -55,6 +59,25 @@ def _hard_swish(a: Attributes, x: Array) -> Array:
 def _elu(a: Attributes, x: Array) -> Array:
     wide = x.astype(np.float64)
     return np.asarray(np.where(wide < 0, a.get("alpha", 1.0) * np.expm1(np.minimum(wide, 0)), wide).astype(x.dtype))
+
+
+def _selu(a: Attributes, x: Array) -> Array:
+    """gamma * x where x > 0, else gamma * alpha * (exp(x) - 1), rounded in the steps of ONNX's reference.
+
+    alpha and gamma are float32, as files store them, so that float16 is multiplied in float32.
+    """
+    alpha, gamma = np.float32(a.get("alpha", _SELU_ALPHA)), np.float32(a.get("gamma", _SELU_GAMMA))
+    below = alpha * np.expm1(np.where(x > 0, x.dtype.type(0), x))
+    return np.asarray((np.where(x > 0, x, below) * gamma).astype(x.dtype))
+
+
+def _erf(a: Attributes, x: Array) -> Array:
+    """Compute erf of each element in float64; all but float64 pass through float32, as in ONNX's reference.
+
+    So erf(4), which float32 rounds to 1, is 1 of integers too.
+    """
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    return np.asarray(np.asarray(_erf_of_each(x), wide).astype(x.dtype))
 
 
 def _softplus(a: Attributes, x: Array) -> Array:
@@ -123,6 +146,11 @@ def _divided(a: Attributes, dtypes: list[Any]) -> Any:
 
 def _slope_rises(default: float) -> Callable[[Attributes, Operands], Array | None]:
     return lambda a, operands: rises(a, operands) if a.get("alpha", default) >= 0 else None
+
+
+def _selu_rises(a: Attributes, operands: Operands) -> Array | None:
+    least = min(a.get("alpha", _SELU_ALPHA), a.get("gamma", _SELU_GAMMA))
+    return rises(a, operands) if least >= 0 else None
 
 
 def _prelu_rises(a: Attributes, operands: Operands) -> Array | None:
@@ -199,6 +227,8 @@ OPERATORS = {
     "HardSigmoid": Operator(run=_hard_sigmoid, direction=_slope_rises(0.2)),
     "HardSwish": Operator(run=_hard_swish),  # it falls, then rises
     "Elu": Operator(run=_elu, direction=_slope_rises(1.0)),
+    "Selu": Operator(run=_selu, direction=_selu_rises),
+    "Erf": Operator(run=_erf, direction=rises),  # no bounds: files would compute it on floats, whose erf is no integer
     "Softplus": Operator(run=_softplus, direction=rises),
     "Tanh": Operator(run=_unary(np.tanh), direction=rises),
     "Abs": Operator(run=_unary(np.abs), bounds=lambda b: (max(b[0][0], -b[0][1], 0), max(-b[0][0], b[0][1]))),

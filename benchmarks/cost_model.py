@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Microseconds of a call by kernel, the fastest of them, and the one that the cost model takes."""
+    """A record of a call: microseconds by kernel, the fastest of them, and the one that the cost model takes."""
 
     case: str
     us: dict[str, float]

@@ -101,8 +101,8 @@ def makers(graph: Graph) -> dict[str, int]:
 def with_nodes(graph: Graph, nodes: Sequence[Node], constants: Mapping[str, Any] | None = None) -> Graph:
     """Return a graph of other nodes, and of those of the constants (by default the graph's) that are used."""
     used = {name for node in nodes for name in node.inputs} | {value.name for value in graph.outputs}
-    kept = {name: a for name, a in (graph.constants if constants is None else constants).items() if name in used}
-    changed = Graph(graph.inputs, graph.outputs, nodes, kept, graph.name, graph.classes)
+    constants = {name: a for name, a in (graph.constants if constants is None else constants).items() if name in used}
+    changed = Graph(graph.inputs, graph.outputs, nodes, constants, graph.name, graph.classes)
     changed.batch_note = graph.batch_note
     return changed
 

@@ -28,14 +28,14 @@ def codes_pooled(graph: Graph) -> Graph:
 
     The smallest code is taken of channels in which a larger sum passes fewer thresholds.
     """
-    nodes, uses, made, taken = graph.nodes, readers(graph), makers(graph), names_in(graph)
+    nodes, uses, givers, taken = graph.nodes, readers(graph), makers(graph), names_in(graph)
     moved, masks = list(nodes), {}
     for i, node in enumerate(nodes):
-        at = made.get(node.inputs[0]) if node.op == "threshold" else None
+        at = givers.get(node.inputs[0]) if node.op == "threshold" else None
         if at is None or not nodes[at].op.startswith("max_pool") or len(nodes[at].inputs) > 1:
             continue
         pool, sums = nodes[at], nodes[at].inputs[0]
-        product = nodes[made[sums]] if sums in made else None
+        product = nodes[givers[sums]] if sums in givers else None
         if product is None or not OPERATORS[product.op].requantizes or len(product.outputs) > 1:
             continue
         if not uses[sums] == uses[pool.outputs[0]] == 1 or not same_axis(product, node):
@@ -56,10 +56,10 @@ def sums_pooled(graph: Graph) -> Graph:
 
     ONNX has no such pools.
     """
-    nodes, constants, uses, made, taken = graph.nodes, graph.constants, readers(graph), makers(graph), names_in(graph)
+    nodes, constants, uses, givers, taken = graph.nodes, graph.constants, readers(graph), makers(graph), names_in(graph)
     moved: list[list[Node]] = [[node] for node in nodes]
     for i, pool in enumerate(nodes):
-        at = made.get(pool.inputs[0]) if pool.op.startswith("max_pool") and len(pool.inputs) == 2 else None
+        at = givers.get(pool.inputs[0]) if pool.op.startswith("max_pool") and len(pool.inputs) == 2 else None
         product = nodes[at] if at is not None else None
         if (
             at is None
@@ -89,10 +89,10 @@ def integers_pooled(graph: Graph, kinds: Mapping[str, Kind]) -> Graph:
 
     kinds: of the values that chains take.
     """
-    nodes, uses, made, taken = graph.nodes, readers(graph), makers(graph), names_in(graph)
+    nodes, uses, givers, taken = graph.nodes, readers(graph), makers(graph), names_in(graph)
     moved, masks = list(nodes), {}
     for i, pool in enumerate(nodes):
-        at = made.get(pool.inputs[0]) if pool.op.startswith("max_pool") and len(pool.inputs) == 1 else None
+        at = givers.get(pool.inputs[0]) if pool.op.startswith("max_pool") and len(pool.inputs) == 1 else None
         if at is None or uses[pool.inputs[0]] > 1:
             continue
         chain, kind = nodes[at], kinds.get(nodes[at].inputs[0])

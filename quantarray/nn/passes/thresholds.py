@@ -10,11 +10,11 @@ from ..operators import OPERATORS
 
 def merged_thresholds(graph: Graph) -> Graph:
     """Merge thresholds into the product before them, as its `requantize`, if nothing else reads its result."""
-    uses, made, fused, gone = readers(graph), makers(graph), list(graph.nodes), set()
+    uses, givers, fused, gone = readers(graph), makers(graph), list(graph.nodes), set()
     for i, node in enumerate(graph.nodes):
         if node.op != "threshold":
             continue
-        at = made.get(node.inputs[0])
+        at = givers.get(node.inputs[0])
         product = fused[at] if at is not None else None
         if at is None or product is None or not OPERATORS[product.op].requantizes or not same_axis(product, node):
             continue

@@ -106,7 +106,7 @@ def _results(node: Node, operands: list[Any]) -> list[Kind]:
     values = [x if isinstance(x, np.ndarray) else None for x in operands]
     results = [tuple(int(n) for n in s) for s in operator.shape(a, shapes, values)]
     first = np.dtype(operator.dtype(a, [x.dtype for x in arrays if x is not None]))
-    return [Kind(s, first if i == 0 or node.op != "MaxPool" else np.dtype(np.int64)) for i, s in enumerate(results)]
+    return [Kind(s, np.dtype(np.int64) if i and operator.places else first) for i, s in enumerate(results)]
 
 
 def _check_count(node: Node, a: Attributes, operands: list[Any]) -> None:

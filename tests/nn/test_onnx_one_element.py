@@ -42,6 +42,7 @@ AFTER = {
     "Transpose": node("Transpose", ["v"], ["y"], perm=[0, 2, 3, 1]),
     "Slice": node("Slice", ["v", "first", "two", "last"], ["y"]),
     "Gather": node("Gather", ["v", "place"], ["y"], axis=1),
+    "Tile": node("Tile", ["v", "copies"], ["y"]),
     "Pad": node("Pad", ["v", "pads"], ["y"]),
     "Concat": node("Concat", ["v", "v"], ["y"], axis=2),
     "a mean, flat": None,
@@ -57,7 +58,8 @@ def test_shapes(before, after, shape):
         "k": np.full(shape, 0.5, FLOAT), "half": FLOAT(0.5), "zero": FLOAT(0), "bits": FLOAT(4), "three": FLOAT(3),
         "h": FLOAT(0.5), "z": np.uint8(7), "w": np.full((1, 1, 2, 2), 2, FLOAT), "bias": np.full(1, 1.5, FLOAT),
         "one": np.ones(1, FLOAT), "flat": np.array([0, -1]), "rows": np.array([-1, 1, 3]), "first": np.array([1]),
-        "two": np.array([2]), "last": np.array([3]), "place": np.array(0), "pads": np.array([0, 0, 1, 0, 0, 0, 0, 2]),
+        "two": np.array([2]), "last": np.array([3]), "place": np.array(0), "copies": np.array([1, 2, 1, 3]),
+        "pads": np.array([0, 0, 1, 0, 0, 0, 0, 2]),
     }  # fmt: skip
     if before.startswith("one channel of a bias"):
         tensors["rows"] = np.array([-1, 1, 2])

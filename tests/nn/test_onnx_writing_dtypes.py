@@ -30,13 +30,19 @@ def values(dtype, shape=SHAPE, seed=0):
 def check(graph, x, tmp_path, rtol=0.0):
     """Assert equal results of the file, read by the package and run by the reference."""
     with np.errstate(all="ignore"):
-        expected = graph(x)
+        results = listed(graph(x))
         graph.save(tmp_path / "net.onnx")
-        again = qa.nn.load(tmp_path / "net.onnx")(x)
-        (reference,) = evaluator(onnx.load(tmp_path / "net.onnx")).run(None, {"x": x})
-    assert again.dtype == reference.dtype == expected.dtype
-    np.testing.assert_array_equal(again, expected)
-    np.testing.assert_allclose(reference, expected, rtol=rtol, atol=rtol)
+        read = listed(qa.nn.load(tmp_path / "net.onnx")(x))
+        references = evaluator(onnx.load(tmp_path / "net.onnx")).run(None, {"x": x})
+    for expected, again, reference in zip(results, read, references, strict=True):
+        assert again.dtype == reference.dtype == expected.dtype
+        np.testing.assert_array_equal(again, expected)
+        np.testing.assert_allclose(reference, expected, rtol=rtol, atol=rtol)
+
+
+def listed(results):
+    """Return the results of a graph of one output or several."""
+    return list(results.values()) if isinstance(results, dict) else [results]
 
 
 # quantisers, as a file has them: scales and zero points in the dtype of x
@@ -100,6 +106,8 @@ def test_quantisers(name, dtype, tmp_path):
 # operators of elements, pools, products and movements
 
 CONSTANTS = {"k": 1.5, "each": [[[0.5]], [[1.5]], [[2.0]], [[-1.0]]], "low": -1.25, "high": 3.0}
+INTEGERS_OF = {"copies": [1, 2, 3, 1], "count": [4]}  # constants that are int64, whatever x is
+RESULTS = {"TopK": ("y", "places")}
 OPERATORS = {
     **{op: ([op, "x"], {}) for op in "Identity Relu Abs Neg Floor Ceil Round Sign".split()},
     **{op: ([op, "x", "k"], {}) for op in "Add Sub Mul Div Max Min Sum".split()},
@@ -119,6 +127,9 @@ OPERATORS = {
     "Concat": (["Concat", "x", "x"], {"axis": 2}),
     "Pad": (["Pad", "x"], {"pads": (0, 0, 1, 0, 0, 0, 0, 2)}),
     "Slice": (["Slice", "x"], {"starts": (1,), "ends": (3,), "axes": (1,)}),
+    "Tile": (["Tile", "x", "copies"], {}),
+    "TopK": (["TopK", "x", "count"], {"axis": 2}),
+    "TopK of the smallest": (["TopK", "x", "count"], {"largest": 0, "sorted": 0}),
     "DepthToSpace": (["DepthToSpace", "x"], {"blocksize": 2}),
     "SpaceToDepth": (["SpaceToDepth", "x"], {"blocksize": 2}),
 }
@@ -127,12 +138,14 @@ OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu Selu PRelu Div Sum").split()  #
 
 def small(name, dtype):
     (op, *operands), attributes = OPERATORS[name]
-    constants = {n: np.asarray(CONSTANTS[n], np.float64).astype(dtype) for n in operands if n != "x"}
-    node_ = Node(op, tuple(operands), ("y",), attributes)
-    shape, kind = qa.nn.inference.kinds_of(
-        Graph([Value("x", SHAPE, dtype)], [Value("y", (), dtype)], [node_], constants)
-    )["y"][:2]
-    return Graph([Value("x", SHAPE, dtype)], [Value("y", shape, str(kind))], [node_], constants)
+    constants = {n: np.asarray(CONSTANTS[n], np.float64).astype(dtype) for n in operands if n in CONSTANTS}
+    constants |= {n: np.array(INTEGERS_OF[n]) for n in operands if n in INTEGERS_OF}
+    names = RESULTS.get(op, ("y",))
+    node_ = Node(op, tuple(operands), names, attributes)
+    x = Value("x", SHAPE, dtype)
+    kinds = qa.nn.inference.kinds_of(Graph([x], [Value(n, (), dtype) for n in names], [node_], constants))
+    outputs = [Value(n, kinds[n].shape, str(kinds[n].dtype)) for n in names]
+    return Graph([x], outputs, [node_], constants)
 
 
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)

@@ -180,7 +180,7 @@ class Builder:
     def numpy(self, step: Step, operands: Sequence[Operand], shapes: Sequence[Shape], dtypes: Any) -> list[Tensor]:
         """Add the operator as a NumPy node on the operands' values."""
         names = [self.dense(x) if x is not None else "" for x in operands]
-        outputs = [o for o in step.outputs if o] or [step.op]
+        outputs = [o or step.op for o in step.outputs] + [step.op] * len(shapes)  # names of results that are left out
         results = self.emit_all(step.op, names, outputs[: len(shapes)], **step.attributes)
         kinds = [np.dtype(dtypes)] * len(shapes) if not isinstance(dtypes, (list, tuple)) else dtypes
         return [self.value(name, s, d) for name, s, d in zip(results, shapes, kinds, strict=True)]

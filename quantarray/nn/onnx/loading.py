@@ -130,8 +130,9 @@ class _Import:
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
             self._refuse(step, f"its attributes and operands do not go together: {error}")
         else:
-            for name, x in zip((o for o in step.outputs if o), results, strict=False):
-                self.environment[name] = _labelled(x, step)
+            for name, x in zip(step.outputs, results, strict=False):
+                if name:  # not of a result that is left out
+                    self.environment[name] = _labelled(x, step)
 
     def _refuse(self, step: Step, why: str) -> None:
         self.refused.append(f"{step.text}: {why}")
@@ -236,7 +237,7 @@ class _Import:
 
 
 _NEEDS_CONSTANTS = frozenset(
-    "Reshape Squeeze Unsqueeze Split Slice Pad Resize ReduceMean ReduceSum ReduceMax ReduceMin".split()
+    "Reshape Squeeze Unsqueeze Split Slice Pad Resize Tile TopK ReduceMean ReduceSum ReduceMax ReduceMin".split()
 )
 
 

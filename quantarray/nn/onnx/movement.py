@@ -167,7 +167,7 @@ def _split(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
 
 
 def _other(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
-    """Convert Slice, Gather, Pad, Resize or DepthToSpace; axis 0 must stay as it is."""
+    """Convert Slice, Gather, Pad, Resize, Tile or DepthToSpace; axis 0 must stay as it is."""
     x = _one(operands)
     constants = [c.value if isinstance(c, Constant) else None for c in operands[1:]]
     b.per_sample(bool(x.shape) and shapes[0][:1] == x.shape[:1] and _axis_0_stays(step, x, constants))
@@ -262,6 +262,6 @@ LOWER: dict[str, Any] = {
     "Transpose": _transpose,
     "Concat": _concat,
     "Split": _split,
-    **dict.fromkeys(("Slice", "Pad", "Resize", "DepthToSpace", "SpaceToDepth"), _other),
+    **dict.fromkeys(("Slice", "Pad", "Resize", "Tile", "DepthToSpace", "SpaceToDepth"), _other),
     "Gather": _gather,
 }

@@ -47,10 +47,14 @@ def normalized(step: Step, operands: list[Operand], elements: list[int | None]) 
         raise Refused("it has too few operands")
     elif op in ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"):
         a |= _range(op, step, operands, elements)
+    elif op == "TopK" and step.opset < 10:
+        operands = [*operands, Constant(np.array([a.pop("k")], np.int64))]
+    elif op == "Tile" and step.opset < 6:
+        raise Refused("copies along one axis, of opsets before 6, are not taken")
     outputs = len([o for o in step.outputs if o])
     if op in ("MaxPool", "Split"):
         a["outputs"] = len(step.outputs) if op == "Split" else outputs
-    elif outputs != 1 and op != "BatchNormalization":
+    elif outputs != 1 and op != "BatchNormalization" and not (op == "TopK" and len(step.outputs) <= 2):
         raise Refused(f"it has {outputs} outputs, one is taken")
     return step._replace(op=op, attributes={k: v for k, v in a.items() if v is not None}), operands
 

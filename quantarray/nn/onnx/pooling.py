@@ -106,10 +106,19 @@ def _along(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape])
     return [*b.numpy(step, operands, shapes, x.dtype)]
 
 
+def _top(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Convert TopK to NumPy, on the values: unequal integers may be equal once they are multiplied by a scale."""
+    x = operands[0]
+    assert isinstance(x, Tensor)
+    b.per_sample(axis_of(step.attributes.get("axis", -1), len(x.shape)) != 0)
+    return [*b.numpy(step, operands, shapes, [x.dtype, np.dtype(np.int64)])]
+
+
 LOWER: dict[str, Any] = {
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
     "GlobalAveragePool": _average_pool,
     "GlobalMaxPool": _global_max,
     **dict.fromkeys("Softmax ArgMax ArgMin ReduceMean ReduceSum ReduceMax ReduceMin".split(), _along),
+    "TopK": _top,
 }

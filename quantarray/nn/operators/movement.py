@@ -152,6 +152,20 @@ def _gather(a: Attributes, x: Array, at: Array) -> Array:
     return np.asarray(np.take(x, at, axis=axis))
 
 
+def repeated(shape: tuple[int, ...], repeats: Any) -> tuple[int, ...]:
+    """Return the shape that Tile gives: each length times its number of copies."""
+    a = np.asarray(repeats)
+    copies = [int(n) for n in a.reshape(-1)] if a.dtype.kind in "iu" else []
+    if len(copies) != len(shape) or a.ndim != 1 or min(copies, default=0) < 0:
+        raise ValueError(f"repeats {a.tolist()!r:.80} are not one integer from 0 for each axis of {shape}")
+    return tuple(n * count for n, count in zip(shape, copies, strict=True))
+
+
+def _tile(a: Attributes, x: Array, repeats: Array) -> Array:
+    repeated(x.shape, repeats)  # fewer or more numbers than axes would have a meaning in NumPy
+    return np.tile(x, repeats)
+
+
 def _depth_to_space(a: Attributes, x: Array) -> Array:
     n, c, h, w = x.shape
     b = a["blocksize"]
@@ -285,6 +299,7 @@ OPERATORS = {
     "Slice": Operator(run=_slice, shape=_slice_shape),
     "Pad": Operator(run=_pad, shape=_pad_shape),
     "Gather": Operator(run=_gather, shape=_gather_shape, broadcasts=False),
+    "Tile": Operator(run=_tile, shape=lambda a, s, c: [repeated(s[0], c[1])]),
     "DepthToSpace": Operator(run=_depth_to_space, shape=_depth_shape),
     "SpaceToDepth": Operator(run=_space_to_depth, shape=_space_shape),
     "Shape": Operator(

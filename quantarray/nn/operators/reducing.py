@@ -32,6 +32,28 @@ def _extreme(a: Attributes, x: Array, largest: bool) -> Array:
     return np.asarray(np.expand_dims(at, axis) if a.get("keepdims", 1) else at)
 
 
+def _top(a: Attributes, x: Array, k: Array) -> tuple[Array, Array]:
+    """Return the k largest or smallest elements along an axis in order, and their places; of equal ones the first.
+
+    A NaN counts as larger than any number.
+    """
+    axis = axis_of(a.get("axis", -1), x.ndim)
+    n, largest = x.shape[axis], a.get("largest", 1)
+    at = np.argsort(np.flip(x, axis) if largest else x, axis=axis, kind="stable")
+    if largest:
+        at = n - 1 - np.flip(at, axis)
+    at = np.take(at, np.arange(count_of(k, n)), axis=axis)
+    return np.take_along_axis(x, at, axis=axis), at.astype(np.int64, copy=False)
+
+
+def count_of(k: Any, length: int) -> int:
+    """Return k, a number of elements of an axis; raise ValueError if it is none."""
+    a = np.asarray(k)
+    if a.dtype.kind not in "iu" or a.size != 1 or not 0 <= int(a.reshape(())) <= length:
+        raise ValueError(f"k must be one integer from 0 to {length}, got {a.tolist()!r:.80}")
+    return int(a.reshape(()))
+
+
 def _axes(a: Attributes, ndim: int, axes: Any) -> tuple[int, ...]:
     listed = a.get("axes") if axes is None else axes
     if listed is None or not np.asarray(listed).size:
@@ -67,6 +89,14 @@ def _extreme_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shape
     return [_reduced(shapes[0], (axis,), a.get("keepdims", 1))]
 
 
+def _top_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    x = shapes[0]
+    if not x:
+        raise ValueError("a number has no axis")
+    axis = axis_of(a.get("axis", -1), len(x))
+    return [(*x[:axis], count_of(constants[1], x[axis]), *x[axis + 1 :])] * 2
+
+
 def _reduce_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     axes = constants[1] if len(constants) > 1 else None
     return [_reduced(shapes[0], _axes(a, len(shapes[0]), axes), a.get("keepdims", 1))]
@@ -76,6 +106,7 @@ OPERATORS = {
     "Softmax": Operator(run=_softmax, shape=_softmax_shape),
     "ArgMax": Operator(run=lambda a, x: _extreme(a, x, True), shape=_extreme_shape, dtype=always("int64")),
     "ArgMin": Operator(run=lambda a, x: _extreme(a, x, False), shape=_extreme_shape, dtype=always("int64")),
+    "TopK": Operator(run=_top, shape=_top_shape, places=True),
     "ReduceMean": Operator(run=_reduce(np.mean), shape=_reduce_shape),
     "ReduceSum": Operator(run=_reduce(np.sum), shape=_reduce_shape),
     "ReduceMax": Operator(run=_reduce(np.max), shape=_reduce_shape),

@@ -112,6 +112,10 @@ def _resize(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -
     return _moved(w, "Resize", v, rest, kinds, a)
 
 
+def _tile(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
+    return _moved(w, "Tile", x[0], [_ints(_constant(x[1]))], kinds, {})
+
+
 def _gather(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     """Write Gather: elements of x at constant places, or rows of a constant table at places that are computed."""
     table, at = x
@@ -147,6 +151,7 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "Pad": _pad,
     "Resize": _resize,
     "Gather": _gather,
+    "Tile": _tile,
     "Shape": _shape,
     **dict.fromkeys(("Flatten", "Transpose", "DepthToSpace", "SpaceToDepth"), _by(_none)),
 }

@@ -111,6 +111,21 @@ def _extreme(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) 
     return [Held(kinds[0].shape, np.dtype(np.int64), typed=name, low=0, high=max(x[0].shape[a.get("axis", 0)] - 1, 0))]
 
 
+def _top(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
+    v, k = x
+    if k.value is None:
+        raise Refused("its k must be a constant")
+    real = v.whole and v.reach <= DOUBLE  # as floats, which keep the order of integers
+    names = [w.real(v) if real else w.typed(v), w.constant(k.value.astype(np.int64).reshape(1))]
+    values, places = w.emit_all("TopK", names, [f"{w.label}.TopK", f"{w.label}.places"], **w.schema("TopK", a))
+    held = {"real": values, "wide": w.is_wide(v)} if real else {"typed": values}
+    most = max(v.shape[a.get("axis", -1)] - 1, 0)
+    return [
+        Held(kinds[0].shape, kinds[0].dtype, low=v.low, high=v.high, **held),
+        Held(kinds[1].shape, np.dtype(np.int64), typed=places, low=0, high=most),
+    ]
+
+
 def _reduce(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     v = x[0]
     axes = x[1].value if len(x) > 1 and x[1] is not None else a.get("axes")
@@ -145,5 +160,6 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "Softmax": _softmax,
     "ArgMax": _extreme,
     "ArgMin": _extreme,
+    "TopK": _top,
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), _reduce),
 }

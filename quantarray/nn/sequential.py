@@ -119,7 +119,7 @@ class Sequential(SequentialFace):
         return values[-1]
 
     def _name_nan(self, error: ValueError, values: list[Any]) -> None:
-        """Do nothing: the layer that refused its input has said so."""
+        """Keep the error as it is: the layer that refused its input has said so."""
 
     def _zeros(self) -> tuple[Any, ...]:
         return ()  # layers do not describe their input

@@ -19,9 +19,9 @@ import quantarray as qa
 
 QUANTISED = """Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul MaxPool AveragePool QuantizeLinear
     DequantizeLinear""".split()
-OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid HardSwish Selu Erf
-    GlobalAveragePool GlobalMaxPool Add Sub Mul Div Pow Concat Split Flatten Reshape Transpose Squeeze Unsqueeze Slice
-    Gather Pad Resize Tile DepthToSpace SpaceToDepth ArgMax ArgMin TopK Softmax""".split()
+OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid HardSwish Selu Erf Mish
+    LayerNormalization GlobalAveragePool GlobalMaxPool Add Sub Mul Div Pow Concat Split Flatten Reshape Transpose
+    Squeeze Unsqueeze Slice Gather Pad Resize Tile DepthToSpace SpaceToDepth ArgMax ArgMin TopK Softmax""".split()
 _INTRODUCTION = """# Operators of ONNX files
 
 This page shows which node tests of ONNX 1.23 `quantarray.nn.load` passes. A node test is a model with a single node,

@@ -45,8 +45,8 @@ def smooth(net: Net, x: Value) -> Value | None:
     """Add a function of elements that rounds."""
     if x.dtype != np.float32:
         return None
-    ops = "Sigmoid Tanh HardSigmoid HardSwish Elu Selu Erf Softplus Sqrt Exp Log Reciprocal Softmax Pow"
-    op = net.pick(ops.split())
+    ops = "Sigmoid Tanh HardSigmoid HardSwish Elu Selu Erf Softplus Sqrt Exp Log Reciprocal Softmax Pow".split()
+    op = net.pick([*ops, *["Mish"] * (net.opset >= 18)])
     name, most, inputs = x.name, 1.0 + x.most, []
     if op == "Exp":
         (name,) = net.node("Clip", [name, net.constant(np.float32(-4)), net.constant(np.float32(2))])

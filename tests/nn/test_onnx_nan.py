@@ -98,7 +98,7 @@ def test_quantisers_name_the_first_index(name, source):
 OPERATORS = {
     **{
         op: ([op, "x"], {})
-        for op in "Relu LeakyRelu Abs Neg Floor Ceil Round Sigmoid HardSigmoid HardSwish Tanh Elu Selu Erf Softplus "
+        for op in "Relu LeakyRelu Abs Neg Floor Ceil Round Sigmoid HardSigmoid HardSwish Tanh Mish Elu Selu Erf Softplus "
         "Sqrt Exp Log Reciprocal GlobalMaxPool GlobalAveragePool".split()
     },
     **{op: ([op, "x", "low"], {}) for op in "Add Sub Mul Div Max Min".split()},
@@ -108,6 +108,7 @@ OPERATORS = {
     "MatMul": (["MatMul", "x", "m"], {}),
     "BatchNormalization": (["BatchNormalization", "x", "g", "b", "b", "v"], {}),
     "Softmax": (["Softmax", "x"], {"axis": 1}),
+    "LayerNormalization": (["LayerNormalization", "x", "each"], {"axis": 2}),
     "ReduceMax": (["ReduceMax", "x", "axes"], {}),
     "ReduceSum": (["ReduceSum", "x", "axes"], {}),
     "Pad": (["Pad", "x", "pads"], {}),

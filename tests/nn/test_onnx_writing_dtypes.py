@@ -109,7 +109,7 @@ CONSTANTS = {"k": 1.5, "each": [[[0.5]], [[1.5]], [[2.0]], [[-1.0]]], "low": -1.
 INTEGERS_OF = {"copies": [1, 2, 3, 1], "count": [4]}  # constants that are int64, whatever x is
 RESULTS = {"TopK": ("y", "places")}
 OPERATORS = {
-    **{op: ([op, "x"], {}) for op in "Identity Relu Abs Neg Floor Ceil Round Sign".split()},
+    **{op: ([op, "x"], {}) for op in "Identity Relu Abs Neg Floor Ceil Round Sign Mish".split()},
     **{op: ([op, "x", "k"], {}) for op in "Add Sub Mul Div Max Min Sum".split()},
     "LeakyRelu": (["LeakyRelu", "x"], {"alpha": 0.25}),
     "Selu": (["Selu", "x"], {}),
@@ -133,7 +133,7 @@ OPERATORS = {
     "DepthToSpace": (["DepthToSpace", "x"], {"blocksize": 2}),
     "SpaceToDepth": (["SpaceToDepth", "x"], {"blocksize": 2}),
 }
-OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu Selu PRelu Div Sum").split()  # of integers ONNX has none of these
+OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu Selu PRelu Div Sum Mish").split()  # of integers ONNX has none of these
 
 
 def small(name, dtype):
@@ -194,3 +194,73 @@ def test_operators_that_round(op, dtype, tmp_path):
     shape = qa.nn.inference.kinds_of(whole)["y"].shape
     graph = Graph([Value("x", SHAPE, dtype)], [Value("y", shape, dtype)], [node_], {})
     check(graph, x, tmp_path, {"float16": 4e-3, "float32": 1e-5, "float64": 1e-6}[dtype])
+
+
+NORMS = {
+    "last axis": (["x", "row", "row"], ["y"], {}),
+    "no bias": (["x", "row"], ["y"], {"axis": 3, "epsilon": 0.1}),
+    "channels and image": (["x", "each", "k"], ["y", "mean", "inverse"], {"axis": 1, "epsilon": 1e-3}),
+    "whole batch": (["x", "k"], ["y", "mean"], {"axis": 0}),
+    "two axes, no mean": (["x", "row", "each"], ["y", "", "inverse"], {"axis": -2}),
+    "computed scale and bias": (["x", "r", "s"], ["y", "mean", "inverse"], {"axis": -3, "stash_type": 1}),
+    "computed scale of a constant": (["c", "x", "each"], ["y", "mean"], {}),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", NORMS)
+def test_layer_norms(name, dtype, tmp_path):
+    """ONNX's reference has statistics in x's dtype; its operator has them in float32."""
+    (operands, results, attributes), rng = NORMS[name], np.random.default_rng(1)
+    constants = {"row": rng.normal(size=6), "c": rng.normal(size=SHAPE)} | CONSTANTS
+    tensors = [(n, np.asarray(a, np.float64).astype(dtype)) for n, a in constants.items() if n in operands]
+    nodes = [node("Relu", ["x"], ["r"]), node("Abs", ["x"], ["s"]),
+             node("LayerNormalization", operands, results, **attributes)]  # fmt: skip
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    outputs = [(n, None, element if n == "y" else 1) for n in results if n]
+    m, x = model(nodes, [("x", SHAPE, element)], outputs, tensors), values(dtype)[:1]
+    graph = qa.nn.load(m)
+    graph.save(tmp_path / "net.qa")
+    graph.save(tmp_path / "net.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "net.onnx"), full_check=True)
+    expected = evaluator(m).run(None, {"x": x})
+    again = evaluator(onnx.load(tmp_path / "net.onnx")).run(None, {"x": x})
+    for run in (graph, qa.nn.load(tmp_path / "net.qa"), qa.nn.load(tmp_path / "net.onnx")):
+        got = run(x)
+        got = [got] if len(outputs) == 1 else list(got.values())
+        for (n, *_), a, b, c in zip(outputs, got, expected, again, strict=True):
+            assert a.dtype == (dtype if n == "y" else "float32")
+            rough = 4e-3 if dtype == "float16" else 0.0
+            np.testing.assert_allclose(a, b.astype(a.dtype), rtol=rough, atol=rough)
+            np.testing.assert_allclose(a, c.astype(a.dtype), rtol=rough, atol=rough)
+
+
+def test_layer_norms_of_a_batch():
+    """Constants let a batch have any length, as do computed scales of the sample; a norm of the batch does not."""
+    for operands, attributes, batched in (
+        (["x", "k"], {}, True),
+        (["x", "x"], {}, True),
+        (["x", "k"], {"axis": 0}, False),
+    ):
+        nodes = [node("LayerNormalization", operands, ["y"], **attributes)]
+        graph = qa.nn.load(model(nodes, [("x", ("n", 3))], [("y", None)], [("k", np.float32([1, 2, 3]))]))
+        assert [v.batched for v in graph.inputs] == [batched]
+
+
+@pytest.mark.parametrize(
+    "operands, results, attributes, why",
+    [
+        (["x", "k"], ["y"], {"stash_type": 16}, "its stash_type is 16, 1 .float32. is taken"),
+        (["x", "long"], ["y"], {}, r"scale and bias \[\(2, 1, 3\)\] must broadcast to \(1, 3\)|shape mismatch"),
+        (["x", "k"], ["y"], {"axis": 2}, "axis 2 is not one of 2"),
+        (["x", "k"], ["", "y"], {}, "its outputs must be Y, and optionally Mean and InvStdDev"),
+        (["x", "wide"], ["y"], {}, "its operands have different dtypes"),
+        (["x"], ["y"], {}, "it has 1 operands, 2 to 3 are needed"),
+    ],
+)
+def test_layer_norms_that_are_refused(operands, results, attributes, why):
+    tensors = {"k": np.float32([1, 2, 3]), "wide": np.ones(3), "long": np.ones((2, 1, 3), np.float32)}
+    nodes = [node("LayerNormalization", operands, results, **attributes)]
+    m = model(nodes, [("x", (1, 3))], [("y", None)], [(n, a) for n, a in tensors.items() if n in operands])
+    with pytest.raises(ValueError, match=why):
+        qa.nn.load(m)

@@ -34,7 +34,7 @@ def test_random_modules_are_equal(case):
     assert compare(net, x, qa.nn.from_torch(net, x[:1]))
 
 
-@pytest.mark.parametrize("act", [nn.PReLU(8), nn.Hardswish(), nn.SiLU(), nn.LeakyReLU(-0.5), nn.GELU()])
+@pytest.mark.parametrize("act", [nn.PReLU(8), nn.Hardswish(), nn.SiLU(), nn.Mish(), nn.LeakyReLU(-0.5), nn.GELU()])
 @pytest.mark.parametrize("quantiser", [Bin, SignDetached, partial(LearnedStep, 2, True)])
 def test_functions_that_turn_are_equal(act, quantiser):
     nn.init.normal_(act.weight) if isinstance(act, nn.PReLU) else None

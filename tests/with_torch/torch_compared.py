@@ -49,12 +49,13 @@ def compare(module, x, graph, kinds=QUANTISERS):
     """
     expected, results = activations(module, x, kinds)
     values, compared, tables = graph._ready((x.numpy(),), {}), {}, levels_of(graph)
-    for node, (run, attributes, operands, places) in zip(graph.nodes, graph._steps, strict=True):
-        got = run(attributes, *[values[i] if i >= 0 else None for i in operands])
-        for at, output, value in zip(places, node.outputs, (got,) if len(places) == 1 else got, strict=True):
+    for node, step in zip(graph.nodes, graph._steps, strict=True):
+        step(values)
+        for at, output in zip(step.results, node.outputs, strict=True):
+            value = values[at]
             name = output.removesuffix(".pool")  # of codes that a pool before the quantiser takes
             name = "" if f"{output}.pool" in graph._slots else name
-            whole, values[at] = integers(value), value
+            whole = integers(value)
             if name in expected and whole is not None and whole.size == expected[name][2].numel():
                 values[at], compared[name] = _compared(name, value, whole, tables.get(output), *expected[name])
     for path, (_, before, after) in expected.items():  # quantisers of one value share its codes

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.dtypes import Array
 from ..operators import OPERATORS
+from ..operators.reducing import LAYER_NORM
 from .laws import Constant, Operand
 from .reading import Step
 from .tensors import Refused, dtype_of, range_of
@@ -54,9 +55,22 @@ def normalized(step: Step, operands: list[Operand], elements: list[int | None]) 
     outputs = len([o for o in step.outputs if o])
     if op in ("MaxPool", "Split"):
         a["outputs"] = len(step.outputs) if op == "Split" else outputs
+    elif op == "LayerNormalization":
+        a |= _statistics(step)
     elif outputs != 1 and op != "BatchNormalization" and not (op == "TopK" and len(step.outputs) <= 2):
         raise Refused(f"it has {outputs} outputs, one is taken")
     return step._replace(op=op, attributes={k: v for k, v in a.items() if v is not None}), operands
+
+
+def _statistics(step: Step) -> dict[str, Any]:
+    """Return `gives`, the names of a layer norm's results that the file has; stash_type must be float32."""
+    stash = step.attributes.get("stash_type", 1)
+    if stash != 1:
+        raise Refused(f"its stash_type is {stash}, 1 (float32) is taken")
+    if not step.outputs[0] or len(step.outputs) > len(LAYER_NORM):
+        raise Refused("its outputs must be Y, and optionally Mean and InvStdDev")
+    gives = tuple(name for name, output in zip(LAYER_NORM, step.outputs, strict=False) if output)
+    return {"gives": gives, "stash_type": None}
 
 
 _ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

@@ -14,7 +14,7 @@ from ..operators.movement import axis_of
 from ..operators.pooling import counts
 from ..operators.windows import grid
 from .building import Builder, packed_pool
-from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
+from .laws import Constant, Link, Operand, Shape, Source, Tensor, check_dtypes, scaling
 from .reading import Step
 from .tensors import Refused
 
@@ -114,6 +114,23 @@ def _top(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -
     return [*b.numpy(step, operands, shapes, [x.dtype, np.dtype(np.int64)])]
 
 
+def _layer_norm(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Convert a layer norm to NumPy; its scale and bias may be computed values."""
+    x = operands[0]
+    assert x is not None
+    check_dtypes(operands)
+    if x.dtype.kind != "f":
+        raise Refused(f"it normalises {x.dtype}, not floats")
+    b.per_sample(isinstance(x, Tensor) and axis_of(step.attributes.get("axis", -1), len(x.shape)) > 0)
+    for y in operands[1:]:
+        if isinstance(y, Tensor):
+            b.per_sample(len(y.shape) == len(x.shape))
+        elif y is not None:
+            b.per_sample(len(y.shape) < len(x.shape) or y.shape[0] == 1)
+    kinds = [x.dtype, *[np.dtype(np.float32)] * (len(shapes) - 1)]
+    return [*b.numpy(step, operands, shapes, kinds)]
+
+
 LOWER: dict[str, Any] = {
     "MaxPool": _max_pool,
     "AveragePool": _average_pool,
@@ -121,4 +138,5 @@ LOWER: dict[str, Any] = {
     "GlobalMaxPool": _global_max,
     **dict.fromkeys("Softmax ArgMax ArgMin ReduceMean ReduceSum ReduceMax ReduceMin".split(), _along),
     "TopK": _top,
+    "LayerNormalization": _layer_norm,
 }

@@ -84,6 +84,11 @@ def _softplus(a: Attributes, x: Array) -> Array:
     return np.asarray(np.logaddexp(x.astype(np.float64), 0.0).astype(x.dtype))
 
 
+def _mish(a: Attributes, x: Array) -> Array:
+    """x * tanh(log(1 + exp(x))), each function rounded to x's dtype, as ONNX defines it."""
+    return np.asarray(x * np.tanh(np.logaddexp(x.dtype.type(0), x)))
+
+
 def _divide(a: Attributes, x: Array, y: Array) -> Array:
     if x.dtype.kind == "f":
         return np.asarray(x / y)
@@ -226,6 +231,7 @@ OPERATORS = {
     "Erf": Operator(run=_erf, direction=rises),  # no bounds: files would compute it on floats, whose erf is no integer
     "Softplus": Operator(run=_softplus, direction=rises),
     "Tanh": Operator(run=_unary(np.tanh), direction=rises),
+    "Mish": Operator(run=_mish),  # it falls, then rises
     "Abs": Operator(run=_unary(np.abs), bounds=lambda b: (max(b[0][0], -b[0][1], 0), max(-b[0][0], b[0][1]))),
     "Neg": Operator(run=_unary(np.negative), direction=falls, bounds=lambda b: (-b[0][1], -b[0][0])),
     "Floor": Operator(run=_unary(np.floor), direction=rises),

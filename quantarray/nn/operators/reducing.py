@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,32 @@ def _softmax(a: Attributes, x: Array) -> Array:
         wide, axis = wide.reshape(int(np.prod(shape[:axis])), -1), 1
     e = np.exp(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf))
     return np.asarray((e / e.sum(axis=axis, keepdims=True)).reshape(shape).astype(x.dtype))
+
+
+LAYER_NORM = "Y", "Mean", "InvStdDev"  # its results, in ONNX's order
+
+
+def _layer_norm(a: Attributes, x: Array, scale: Array, bias: Array | None = None) -> Array | tuple[Array, ...]:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, with the statistics of all axes from `axis` on.
+
+    `gives` names the results: y, and the mean and 1 / sqrt(variance + epsilon) in float32, with axes of length 1.
+    Statistics of float16 are computed in float32, as ONNX's stash_type 1 says; its reference evaluator has float16.
+    """
+    at = axis_of(a.get("axis", -1), x.ndim)
+    lead = x.shape[:at]
+    rows = np.ascontiguousarray(x).reshape(math.prod(lead), math.prod(x.shape[at:]))
+    rows = rows.astype(np.result_type(x.dtype, np.float32), copy=False)
+    count, epsilon = rows.shape[1], float(np.float32(a.get("epsilon", 1e-5)))  # files hold epsilon in float32
+    mean = rows.sum(axis=1, keepdims=True) / count
+    centred = rows - mean
+    variance = (centred * centred).sum(axis=1, keepdims=True) / count
+    inverse = np.reciprocal(np.sqrt(variance + epsilon))
+    y = (centred * inverse).astype(x.dtype, copy=False).reshape(x.shape) * scale
+    y = y if bias is None else y + bias
+    each = (*lead, *(1,) * (x.ndim - at))
+    results = dict(zip(LAYER_NORM, (y, *(s.reshape(each).astype(np.float32) for s in (mean, inverse))), strict=True))
+    wanted = tuple(results[name] for name in a.get("gives", LAYER_NORM[:1]))
+    return wanted if len(wanted) > 1 else wanted[0]
 
 
 def _extreme(a: Attributes, x: Array, largest: bool) -> Array:
@@ -82,6 +109,16 @@ def _softmax_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shape
     return [shapes[0]]
 
 
+def _layer_norm_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    x, *others = shapes
+    at, gives = axis_of(a.get("axis", -1), len(x)), tuple(a.get("gives", LAYER_NORM[:1]))
+    if gives not in (LAYER_NORM[:1], LAYER_NORM[:2], LAYER_NORM[::2], LAYER_NORM):
+        raise ValueError(f"its results {gives} must be Y, and Mean and InvStdDev where they are needed")
+    if any(s is not None and np.broadcast_shapes(x, s) != x for s in others):
+        raise ValueError(f"scale and bias {others} must broadcast to {x}")
+    return [x, *[(*x[:at], *(1,) * (len(x) - at))] * (len(gives) - 1)]
+
+
 def _extreme_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
     axis = axis_of(a.get("axis", 0), len(shapes[0]))
     if not shapes[0] or shapes[0][axis] == 0:
@@ -104,9 +141,10 @@ def _reduce_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 OPERATORS = {
     "Softmax": Operator(run=_softmax, shape=_softmax_shape),
+    "LayerNormalization": Operator(run=_layer_norm, shape=_layer_norm_shape, others="float32"),
     "ArgMax": Operator(run=lambda a, x: _extreme(a, x, True), shape=_extreme_shape, dtype=always("int64")),
     "ArgMin": Operator(run=lambda a, x: _extreme(a, x, False), shape=_extreme_shape, dtype=always("int64")),
-    "TopK": Operator(run=_top, shape=_top_shape, places=True),
+    "TopK": Operator(run=_top, shape=_top_shape, others="int64"),
     "ReduceMean": Operator(run=_reduce(np.mean), shape=_reduce_shape),
     "ReduceSum": Operator(run=_reduce(np.sum), shape=_reduce_shape),
     "ReduceMax": Operator(run=_reduce(np.max), shape=_reduce_shape),

@@ -16,7 +16,7 @@ Name = Callable[[Any], str]
 _UNARY = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "abs": "Abs", "neg": "Neg", "floor": "Floor", "ceil": "Ceil",
     "round": "Round", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "reciprocal": "Reciprocal", "sign": "Sign",
-    "sgn": "Sign",
+    "sgn": "Sign", "mish": "Mish",
 }  # fmt: skip
 _BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min", "pow": "Pow"}
 _BINARY |= {"_prelu_kernel": "PRelu", "prelu": "PRelu"}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...inference import Kind
+from ...operators.reducing import LAYER_NORM
 from ..tensors import Refused, element_of
 from .arithmetic import fits, of_type, typed
 from .laws import weight
@@ -105,6 +106,18 @@ def _softmax(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) 
     return [of_type(name, kinds[0])]
 
 
+def _layer_norm(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
+    """Write a layer norm with its results up to the last that is used: ONNX tells them by their place."""
+    dtype = np.dtype(kinds[0].dtype)
+    if dtype.kind != "f":
+        raise Refused(f"ONNX has it for floats, not for {dtype}")
+    at = [LAYER_NORM.index(name) for name in a.get("gives", LAYER_NORM[:1])]
+    hints = [f"{w.label}.{name}" for name in LAYER_NORM[: max(at) + 1]]
+    operands = ["" if v is None else w.of_dtype(v, dtype) for v in x]
+    names = w.emit_all(op, operands, hints, **w.schema(op, a))
+    return [of_type(names[i], kind) for i, kind in zip(at, kinds, strict=True)]
+
+
 def _extreme(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     source = w.real(x[0]) if x[0].whole else w.typed(x[0])
     name = w.emit(op, [source], **w.schema(op, a))
@@ -158,6 +171,7 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "GlobalMaxPool": _max_pool,
     "sum_pool": _sum_pool,
     "Softmax": _softmax,
+    "LayerNormalization": _layer_norm,
     "ArgMax": _extreme,
     "ArgMin": _extreme,
     "TopK": _top,

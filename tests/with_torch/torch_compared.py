@@ -151,10 +151,10 @@ def compare_stored(module, x, graph, near=5e-5):
         handle.remove()
     stored = {path: got for path, got in seen.items() if isinstance(got[2], torch.Tensor) and got[2].is_quantized}
     values, differ = graph._ready((x.numpy(),), {}), {}
-    for node, (run, attributes, operands, results) in zip(graph.nodes, graph._steps, strict=True):
-        made = run(attributes, *[values[i] if i >= 0 else None for i in operands])
-        for at, name, got in zip(results, node.outputs, (made,) if len(results) == 1 else made, strict=True):
-            values[at] = got
+    for node, step in zip(graph.nodes, graph._steps, strict=True):
+        step(values)
+        for at, name in zip(step.results, node.outputs, strict=True):
+            got = values[at]
             if name not in stored or integers(got) is None or integers(got).shape != tuple(stored[name][2].shape):
                 continue
             expected = stored[name][2].int_repr().numpy()

@@ -69,7 +69,8 @@ def _step(at: int, i: int, layer: Layer) -> Step:
 
     launching = type(layer) in _LAUNCHING and not getattr(layer, "return_indices", False)
     name = f"{i} {getattr(layer, '__name__', type(layer).__name__)}"
-    return Step(name, Operator(run=run, launches="always" if launching else "never"), {}, (at,), (at + 1,))
+    operator = Operator(run=run, launches="always" if launching else "never", holds=not launching)
+    return Step(name, operator, {}, (at,), (at + 1,))
 
 
 class Sequential(SequentialFace):

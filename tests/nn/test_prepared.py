@@ -113,6 +113,37 @@ def test_a_function_runs_between_two_calls():
     ]
 
 
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize(
+    "last",
+    [
+        qa.nn.Split(2), qa.nn.MaxPool2d(2, return_indices=True), lambda x: x[::-1], lambda x: (x, x.shape),
+        lambda x: {"result": x}, lambda x: None, lambda x: x.ndim,
+    ],
+)  # fmt: skip
+def test_results_of_any_type(last, packed):
+    """What a layer returns, or keeps, is not overwritten by later calls."""
+    rng = np.random.default_rng(8)
+    conv = qa.nn.Conv2d(_packed(rng, (64, 3, 3, 64), (-1, 1)), requantize=qa.Thresholds([0]) if packed else None)
+    held = []
+    net = qa.nn.Sequential([conv, lambda x: held.append(x) or x, last])
+    prepared = net.prepared()
+    inputs = [_packed(rng, (2, 8, 8, 64), (-1, 1)) for _ in range(5)]
+    got = [prepared(x) for x in inputs]
+    for taken, x in zip(held[-3:], inputs[-3:], strict=True):
+        _same(taken, conv(x))
+    for result, x in zip(got, inputs, strict=True):
+        assert _plain(result) == _plain(net(x))
+
+
+def _plain(value):
+    if isinstance(value, (list, tuple)):
+        return [*map(_plain, value)]
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return value.codes().tolist() if isinstance(value, qa.QuantArray) else np.asarray(value).tolist()
+
+
 def test_a_function_that_changes_its_result():
     rng, w = np.random.default_rng(2), _packed(np.random.default_rng(3), (64, 64), (-1, 1))
     state = {"times": 1}

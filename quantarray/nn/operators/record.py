@@ -62,6 +62,7 @@ class Operator:
     launches: Literal["always", "integers", "never"] = "never"  # it is nothing but kernels in a plan
     images: int = 0  # operands that kernels take with their channels last
     views: bool = False  # it gives the same elements in another shape, which the other operands describe
+    holds: bool = False  # it may hold what it takes, or return it in an object: a function of a user's
 
 
 # Directions

@@ -56,6 +56,7 @@ class Segment:
         results = {at for step in steps for at in step.results}
         taken = {at for step in steps for at in step.operands if at >= 0 and at not in results and initial[at] is None}
         self._taken, self._given = sorted(taken), sorted(results & wanted)
+        self.held = self._taken if any(step.operator.holds for step in steps) else []
         images = _images(steps).difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
         inputs = self._inputs(values)
@@ -132,6 +133,8 @@ class Plan:
         try:
             values = [x if known is None else known for x, known in zip(values, self._initial, strict=True)]
             for segment in self.segments:
+                for at in () if reuse else segment.held:
+                    values[at] = self._own(values[at])
                 segment(values)
             for at in () if reuse else self._outputs:
                 values[at] = self._own(values[at])
@@ -140,9 +143,10 @@ class Plan:
             self._busy = False
 
     def _own(self, x: Any) -> Any:
-        """Return an output that no later call overwrites: a copy if it is in the plan's memory."""
+        """Return a value that no later call overwrites: a copy if it is in the plan's memory."""
         memory = elements(x)
-        return like(x, memory.copy("K")) if id(root(memory)) in self._memories else x
+        planned = isinstance(memory, np.ndarray) and id(root(memory)) in self._memories
+        return like(x, memory.copy("K")) if planned else x
 
 
 def _folded(steps: Sequence[Step], initial: list[Any]) -> list[Step]:

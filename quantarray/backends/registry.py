@@ -78,6 +78,8 @@ _FILES = {
     "count": "reduction.reduce",
     "count_lanes": "reduction.reduce",
     "total": "reduction.total",
+    "sums": "reduction.sums",
+    "below": "reduction.sums",
     "argmax": "reduction.scan",
     "cumulate": "reduction.scan",
     "argsort": "reduction.scan",

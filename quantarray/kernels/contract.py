@@ -6,6 +6,12 @@ together. Arguments are checked by the caller. Shapes are in brackets; all word 
 from __future__ import annotations
 
 from ..core.dtypes import Array
+from .fits import below as below
+from .fits import extremes as extremes
+from .fits import group_constants as group_constants
+from .fits import group_ends as group_ends
+from .fits import range_constants as range_constants
+from .fits import sums as sums
 from .operands import Chain, Cuts, Finish, Fixed, FixedGrid, Left, PairedRows, Plan, RangeRule, Search, Slices, Taps
 
 
@@ -54,27 +60,6 @@ def encode_range(x: Array, run: int, rule: RangeRule, wrong: Array, constants: A
     NaN or 1e30 and more: then nothing else counts. On the CPU only."""
 
 
-def extremes(x: Array, out: Array) -> None:
-    """out[0] is the least and out[1] the largest of x[rows length], float16, 32 or 64; NaN where there is one.
-
-    out float64[2 rows pieces] has those of each of `pieces` parts, at most `length`, of a row. On the CPU only."""
-
-
-def range_constants(ends: Array, top: int, signed: bool, symmetric: bool, zero: bool, out: Array) -> None:
-    """out float64[2 n] = steps and offsets of evenly spaced levels for values from ends[0] to ends[1], float64[2 n].
-
-    `top` is the largest level in steps. Symmetric: the step is max |x| / top, or max(x, 0) / top if not signed, and
-    the offset 0; with `zero`, where a level is 0, no step is 0. Else the step is (max(x, 0) - min(x, 0)) / top, rounded
-    to 16 bits, and the offset a multiple of it as float32. On the CPU only."""
-
-
-def group_constants(ends: Array, top: int, digits: int, out: Array) -> None:
-    """out float64[3 n] = steps, offsets and last levels for values from ends[0] to ends[1], float64[2 n], all inside.
-
-    The offset is ends[0] rounded down to `digits` bits, the step (ends[1] - offset) / top rounded up, 1 where it is 0;
-    neither finer than a subnormal float32 of so many. On the CPU only."""
-
-
 def unpack(words: Array, out: Array) -> None:
     """uint64 words[planes rows words] to out uint8 codes[rows length]."""
 
@@ -98,10 +83,6 @@ def encode_groups(
     x contiguous, float32 or float64; a run is some whole rows, or a part of a row of whole words, of which the last may
     be shorter if there is one row; elements are numbered in order of memory. constants float32[2 runs] become steps
     and offsets. wrong as in `encode_range`."""
-
-
-def group_ends(x: Array, group: int, out: Array) -> None:
-    """`extremes` of each `group` of a row of x[rows length], float32 or 64; out float64[2 rows groups]. CPU only."""
 
 
 def encode_mixed(

@@ -9,12 +9,13 @@ import numpy as np
 
 from ..core.dtypes import Array, Constants, DType, basis
 from ..core.format import MAX_BITS
-from .base import Quantizer, by_channel, fitted_axes, numbers, ones_like_reduced
-from .planes import plus_minus, real_rows
+from .base import Quantizer, fitted_axes, float_rows, least_float, numbers, ones_like_reduced, passed, real_rows
+from .planes import plus_minus
+from .rows import SQUARES, row_means, row_sums
 
 
 class ABC(Quantizer):
-    """x ~ sum_m alpha_m * B_m, B_m = sign(x - mean + u_m * std), u_m = -1 + 2 * (m - 1) / (masks - 1).
+    """x ~ sum_m alpha_m * B_m, B_m = sign(x - (mean - u_m * std)), u_m = -1 + 2 * (m - 1) / (masks - 1).
 
     alpha minimises the squared error (Lin, Zhao, Pan, ABC-Net, arXiv 1711.11294); one mask has u = 0. Bit m - 1 of a
     code is (B_m + 1) / 2, so the basis law has scale 2 * alpha and offset -sum alpha. Mean and standard deviation
@@ -51,32 +52,31 @@ class ABC(Quantizer):
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         rows = real_rows("ABC", x, axes)
-        passed = np.bitwise_count(self._signs(rows, (1,)))
-        return plus_minus("ABC", self._alpha(rows, passed), ones_like_reduced(x, axes))
+        count, total = row_sums(rows, cuts=self._cuts(rows))
+        return plus_minus("ABC", self._alpha(count.T, total.T), ones_like_reduced(x, axes))
 
-    def _signs(self, x: Array, axes: tuple[int, ...]) -> Array:
-        """Encode float64 x, whose constants are shared along `axes`."""
-        codes = np.zeros(x.shape, np.uint8)
-        if not x.size:
-            return codes
-        rows, shape = by_channel(x, axes), ones_like_reduced(x, axes)
-        mean, std = rows.mean(axis=1).reshape(shape), rows.std(axis=1).reshape(shape)
-        for m, u in enumerate(self.shifts):
-            codes |= (x - mean + u * std >= 0).astype(np.uint8) << np.uint8(m)
-        return codes
+    def steps(self, x: Array, constants: Constants) -> tuple[Array, Array]:
+        """Return the cuts of nested masks: a value that passes one of them passes those of larger shifts."""
+        axes, passing = fitted_axes(constants), np.arange(self.masks + 1)
+        cuts = self._cuts(float_rows(x, axes)).T.reshape(self.masks, *ones_like_reduced(x, axes))
+        return cuts, ((1 << passing) - 1 << self.masks - passing).astype(np.uint8)
 
-    def _alpha(self, rows: Array, passed: Array) -> Array:
-        """Fit alpha [channels masks] by least squares, from how many masks are +1 at each element.
+    def _cuts(self, rows: Array) -> Array:
+        """float64 [channels masks]: mean - u * std, ascending."""
+        mean = row_means(rows)
+        std = np.sqrt(row_means(rows, SQUARES, mean))
+        return np.asarray(mean[:, None] - np.array(self.shifts[::-1]) * std[:, None])
+
+    def _alpha(self, count: Array, total: Array) -> Array:
+        """Fit alpha [channels masks] by least squares to [masks + 1 channels]: how many values pass j masks, their sum.
 
         Masks are nested, so the masks + 1 codes that occur are steps up from all -1 to all +1, and only the first
         and the last step's levels depend on each other, as -a and +a. Every other level is its elements' mean. This
         is the solution of the normal equations, and needs no matrix that would be singular where masks coincide.
         """
         steps = range(self.masks + 1)
-        count = np.stack([(passed == j).sum(axis=1) for j in steps])
-        total = np.stack([np.where(passed == j, rows, 0).sum(axis=1) for j in steps])
         mean = total / np.maximum(count, 1)
-        last = np.ones(len(rows))
+        last = np.ones(count.shape[1])
         for j in steps[1:-1]:  # where no element has one of the outer codes, any level will do
             last = np.where(count[j] > 0, mean[j], last)
         ends = count[0] + count[-1]
@@ -87,7 +87,8 @@ class ABC(Quantizer):
         return np.diff([*level, last], axis=0)[::-1].T / 2
 
     def encode(self, x: Array, constants: Constants) -> Array:
-        return self._signs(x.astype(np.float64), fitted_axes(constants))
+        cuts, codes = self.steps(x, constants)
+        return np.asarray(codes[passed(x, cuts)])
 
     def __repr__(self) -> str:
         return f"ABC({self.masks})"
@@ -131,6 +132,14 @@ class ABCActivations(Quantizer):
         shape = ones_like_reduced(x, axes)
         betas = np.tile(np.array(self.betas), (math.prod(shape), 1))
         return plus_minus("ABCActivations", betas, shape)
+
+    def steps(self, x: Array, constants: Constants) -> tuple[Array, Array]:
+        order = np.argsort(self.shifts)[::-1]  # the larger a shift, the lower its step
+        shifts = np.array(self.shifts)[order].reshape(-1, *(1,) * x.ndim)
+        cuts = least_float(lambda v: v + shifts >= 0.5, shifts.shape)
+        assert constants.offset is not None
+        cuts = np.broadcast_to(cuts, (len(cuts), *constants.offset.shape))
+        return cuts, np.append(0, (1 << order).cumsum()).astype(np.uint8)
 
     def encode(self, x: Array, constants: Constants) -> Array:
         codes = np.zeros(x.shape, np.uint8)

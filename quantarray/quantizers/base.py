@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ..backends.registry import contiguous
 from ..core.dtypes import Array, Constants, DType
 from ..core.format import MAX_BITS
 from .extremes import extremes
@@ -29,12 +30,14 @@ class Quantizer(ABC):
     encoding decoded codes with the same constants gives levels of the same value, `monotone` where a larger value
     never gets a code of a smaller level: then a kernel encodes and packs in one pass. It declares `pointwise` where a
     code depends on its value and the constants alone: then large arrays are encoded in parts, and constants may come
-    from a calibration array. It declares `anywhere` where `fit` and `encode_words` take arrays on a GPU too.
+    from a calibration array. It declares `anywhere` where `fit`, `steps` and `encode_words` take arrays on a GPU too,
+    at whose values nobody has looked before: then `fit` raises ValueError for what is not finite.
 
     `group` is the run of elements along the packed axis that share constants where `quantize` is not told another.
 
     Three methods that a scheme may add make `quantize` fast: `grid` and `cuts` tell kernels what `encode` does, and
-    `fit_range` fits constants to the least and the largest value.
+    `fit_range` fits constants to the least and the largest value. `steps` lets a GPU encode schemes that are not
+    monotone.
 
     A scheme of your own, two bits for -1, 0 and 1 times the root mean square:
 
@@ -99,6 +102,14 @@ class Quantizer(ABC):
         """
         return None
 
+    def steps(self, x: Array, constants: Constants) -> tuple[Array, Array] | None:
+        """(cuts float64 [T, ..], ascending, codes uint8 [T + 1]): v has the code codes[how many cuts v is at least].
+
+        For a scheme whose cuts depend on all of x, or whose codes are not in the order of their levels; else None. A
+        GPU then encodes x by them.
+        """
+        return None
+
     def encode_words(self, x: Array, constants: Constants, axis: int, first: int = 0) -> Array | None:
         """Return words [bits, *outer, word] of x packed along `axis`, for a scheme with a kernel of its own; else None.
 
@@ -136,13 +147,21 @@ def by_channel(x: Array, axes: tuple[int, ...]) -> Array:
     varying = [d for d in range(x.ndim) if d not in axes]
     rows = x.transpose(*varying, *sorted(axes))
     shape = math.prod(x.shape[d] for d in varying), math.prod(x.shape[d] for d in axes)
-    return np.ascontiguousarray(rows.reshape(shape))
+    return contiguous(rows.reshape(shape))
 
 
-def from_channels(rows: Array, shape: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """Restore an array of this shape from the rows that `by_channel` returns."""
-    order = [*(d for d in range(len(shape)) if d not in axes), *sorted(axes)]
-    return rows.reshape([shape[d] for d in order]).transpose(np.argsort(order))
+def float_rows(x: Array, axes: tuple[int, ...]) -> Array:
+    """`by_channel` in float32, which holds all narrower types, or in float64."""
+    narrow = x.dtype == np.float32 or x.dtype.itemsize <= 2
+    rows = by_channel(x, axes).astype(np.float32 if narrow else np.float64, copy=False)
+    return rows.copy() if isinstance(rows, np.ndarray) and not rows.flags.aligned else rows
+
+
+def real_rows(op: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """Return `float_rows`; ValueError for numbers beyond float32, whose squares may be beyond float64."""
+    rows = float_rows(x, axes)
+    float32(op, "value", largest(rows, (1,)))
+    return rows
 
 
 def fitted_axes(constants: Constants) -> tuple[int, ...]:
@@ -159,6 +178,14 @@ def largest(x: Array, axes: tuple[int, ...]) -> Array:
     return np.asarray(np.abs(extremes(x, axes)).max(axis=0))
 
 
+def finite_ends(op: str, x: Array, axes: tuple[int, ...]) -> Array:
+    """Return `extremes`; ValueError where one is not finite: before a fit, nobody has looked at x on a GPU."""
+    ends = extremes(x, axes)
+    if not np.isfinite(ends).all():
+        raise ValueError(f"{op}: the data must be finite")
+    return ends
+
+
 def middles(levels: Array) -> Array:
     """float64: halfway between neighbouring levels [codes ..]."""
     exact = levels.astype(np.float64)
@@ -171,13 +198,37 @@ def nearest_code(x: Array, levels: Array) -> Array:
     >>> nearest_code(np.array([-9, 0.5, 0.6]), np.array([[0.0], [1], [3]]))
     array([0, 1, 1], dtype=uint8)
     """
-    middle = middles(levels)
-    if middle.size == len(middle):
-        return np.searchsorted(middle.reshape(-1), x, side="right").astype(np.uint8)
-    codes = np.zeros(x.shape, np.uint8)
-    for m in middle:
-        codes += x >= m
-    return codes
+    return passed(x, middles(levels))
+
+
+def passed(x: Array, cuts: Array) -> Array:
+    """uint8: how many of the ascending `cuts` [T ..] x is at least.
+
+    >>> passed(np.array([-9, 0.5, 0.6]), np.array([[0.5], [0.6]]))
+    array([0, 1, 2], dtype=uint8)
+    """
+    if cuts.size == len(cuts):
+        return np.searchsorted(cuts.reshape(-1), x, side="right").astype(np.uint8)
+    count = np.zeros(x.shape, np.uint8)
+    for cut in cuts:
+        count += x >= cut
+    return count
+
+
+def least_float(passed: Callable[[Array], Array], shape: tuple[int, ...]) -> Array:
+    """Bisect for the least float64 of each entry of `shape` that passes; all above it must, up to the largest."""
+    high = np.full(shape, np.finfo(np.float64).max).view(np.int64)
+    low = -high
+    while (low < high).any():
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        passes = passed(_float_of(middle))
+        low, high = np.where(passes, low, middle + 1), np.where(passes, middle, high)
+    return _float_of(high)
+
+
+def _float_of(key: Array) -> Array:
+    """float64 of integers in the order of the floats: those of 0 and more are their bits."""
+    return np.where(key < 0, np.int64(np.iinfo(np.int64).min) - key, key).view(np.float64)
 
 
 def bits_of(op: str, bits: Any, least: int = 1) -> int:

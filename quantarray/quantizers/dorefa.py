@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.dtypes import Array, Constants, DType, integers
-from .base import Quantizer, bits_of, fitted_axes, largest, ones_like_reduced
+from .base import Quantizer, bits_of, finite_ends, fitted_axes, largest, least_float, ones_like_reduced
 from .grid import Grid
 from .pact import PACT
 from .sign import Sign
@@ -64,6 +64,8 @@ class DoReFa(Quantizer):
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
         if self._same:
             return self._same.fit(x, axes)
+        if x.size:
+            finite_ends("DoReFa", x, axes)
         return Constants(scale=np.full(ones_like_reduced(x, axes), 1 / self._steps, np.float32))
 
     def grid(self, constants: Constants) -> Grid | None:
@@ -72,10 +74,23 @@ class DoReFa(Quantizer):
     def encode(self, x: Array, constants: Constants) -> Array:
         if self._same:
             return self._same.encode(x, constants)
-        t = np.tanh(x.astype(np.float64))
-        peak = largest(t, fitted_axes(constants))
-        u = t / (2 * np.where(peak == 0, 1, peak)) + 0.5
-        return np.asarray(np.rint(self._steps * u).astype(np.uint8))
+        return self._codes(x, self._peak(x, constants)).astype(np.uint8)
+
+    def steps(self, x: Array, constants: Constants) -> tuple[Array, Array] | None:
+        if self._same:
+            return None
+        peak = self._peak(x, constants)
+        wanted = np.arange(1, self._steps + 1).reshape(-1, *(1,) * peak.ndim)
+        cuts = least_float(lambda v: self._codes(v, peak) >= wanted, (self._steps, *peak.shape))
+        return cuts, np.arange(self._steps + 1, dtype=np.uint8)
+
+    def _peak(self, x: Array, constants: Constants) -> Array:
+        """max |tanh x|, 1 of zeros and of nothing."""
+        peak = np.tanh(largest(x, fitted_axes(constants)))
+        return np.where(peak == 0, 1, peak)
+
+    def _codes(self, x: Array, peak: Array) -> Array:
+        return np.asarray(np.rint(self._steps * (np.tanh(x.astype(np.float64)) / (2 * peak) + 0.5)))
 
     def __repr__(self) -> str:
         return f"DoReFa({self.bits}{', activations=True' if self.activations else ''})"

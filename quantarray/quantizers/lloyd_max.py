@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..backends.registry import device_of, namespace, to_host
 from ..core.dtypes import Array, Constants, DType, table
-from .base import Quantizer, bits_of, by_channel, float32, largest, middles, nearest_code, ones_like_reduced
-from .rows import SortedRows
+from .base import Quantizer, bits_of, middles, nearest_code, ones_like_reduced, real_rows
+from .rows import Places, SortedRows, on_device_of
 
 MAX_ROUNDS = 10_000  # a million normal values take at most 252; this only bounds a cycle of rounding errors
 
@@ -45,8 +46,7 @@ class LloydMax(Quantizer):
         return False
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        float32("LloydMax", "level", largest(x, axes))
-        rows, shape = by_channel(x.astype(np.float64), axes), ones_like_reduced(x, axes)
+        rows, shape = real_rows("LloydMax", x, axes), ones_like_reduced(x, axes)
         levels = _stationary(SortedRows(rows), 2**self.bits) if rows.size else np.zeros((len(rows), 2**self.bits))
         return Constants(table=levels.T.reshape(2**self.bits, *shape).astype(np.float32))
 
@@ -65,36 +65,32 @@ class LloydMax(Quantizer):
 def _stationary(data: SortedRows, count: int) -> Array:
     """Run Lloyd's algorithm until no code changes, or for MAX_ROUNDS; return levels [channels count].
 
-    Rows whose codes rest are left out of further rounds. A code is a run of the sorted row, from one place in `ends` to
-    the next.
+    Rows whose codes rest are left out of further rounds. A code is a run of the sorted row, from one place to the next.
     """
-    channels, n = data.values.shape
     levels = _start(data.values, count)
-    ends = np.full((channels, count + 1), -1)
-    moving = np.arange(channels)
+    counts = np.full((len(levels), count - 1), -1)
+    moving = np.arange(len(levels))
     for _ in range(MAX_ROUNDS):
-        middle = (levels[moving, 1:] + levels[moving, :-1]) / 2
-        places = np.pad(data.below(middle, moving), ((0, 0), (1, 1)), constant_values=((0, 0), (0, n)))
-        changed = (places != ends[moving]).any(axis=1)
-        moving, places = moving[changed], places[changed]
+        places = data.below((levels[moving, 1:] + levels[moving, :-1]) / 2, moving)
+        changed = (places.counts != counts[moving]).any(axis=1)
+        moving, places = moving[changed], Places(*(a[changed] for a in places))
         if not moving.size:
             break
-        ends[moving] = places
+        counts[moving] = places.counts
         levels[moving] = _means(data, moving, places, levels[moving])
     return levels
 
 
-def _means(data: SortedRows, rows: Array, ends: Array, levels: Array) -> Array:
+def _means(data: SortedRows, rows: Array, places: Places, levels: Array) -> Array:
     """Return the mean of each run; an empty one keeps its level.
 
     Rounding leads no mean out of its run, so that runs of one value have it exactly.
     """
-    n = data.values.shape[1]
-    at = rows[:, None]
-    count = np.diff(ends, axis=1)
-    mean = np.diff(data.sums[at, ends], axis=1) / np.maximum(count, 1)
-    first = data.values[at, np.minimum(ends[:, :-1], n - 1)]
-    last = data.values[at, np.maximum(ends[:, 1:] - 1, 0)]
+    smallest, largest = (end[rows, None] for end in data.ends)
+    whole = np.full((len(rows), 1), data.length)
+    count = np.diff(places.counts, axis=1, prepend=0, append=whole)
+    mean = np.diff(places.totals, axis=1, prepend=0, append=data.total[rows, None]) / np.maximum(count, 1)
+    first, last = np.hstack([smallest, places.at]), np.hstack([places.before, largest])
     return np.where(count > 0, np.minimum(np.maximum(mean, first), last), levels)
 
 
@@ -106,10 +102,10 @@ def _start(values: Array, count: int) -> Array:
     8 bits 37 times as many, to rest 45 % above this error. Different values, because a level that starts with
     another's value stays empty.
     """
-    different = np.ones(values.shape, np.bool_)
-    different[:, 1:] = values[:, 1:] != values[:, :-1]
-    first = np.sort(np.where(different, values, np.inf), axis=1)
-    m = different.sum(axis=1, keepdims=True)
+    another = values[:, 1:] != values[:, :-1]
+    others = np.sort(np.where(another, values[:, 1:], values.dtype.type(np.inf)), axis=1)
+    different = namespace(device_of(values)).concatenate([values[:, :1], others], axis=1)
+    m = 1 + to_host(another.sum(axis=1, keepdims=True))
     i = np.arange(count)
     even = (i + 0.5) / count
     from statistics import NormalDist  # 2 ms to import, for these levels only
@@ -118,4 +114,4 @@ def _start(values: Array, count: int) -> Array:
     wide = np.array([normal.cdf(3**0.5 * normal.inv_cdf(p)) for p in even.tolist()])
     apart = i + np.maximum.accumulate((wide * m).astype(np.int64) - i, axis=1)  # no place twice
     place = np.where(m < count, (even * m).astype(np.int64), np.minimum(apart, m - count + i))
-    return np.asarray(np.take_along_axis(first, place, axis=1))
+    return to_host(np.take_along_axis(different, on_device_of(values, place), axis=1)).astype(np.float64)

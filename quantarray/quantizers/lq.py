@@ -9,10 +9,10 @@ import numpy as np
 
 from ..core.code_values import level_values
 from ..core.dtypes import Array, Constants, DType, basis
-from .base import Quantizer, bits_of, by_channel, float32, is_positive, nearest_code, numbers, ones_like_reduced
+from .base import Quantizer, bits_of, float32, float_rows, is_positive, nearest_code, numbers, ones_like_reduced
 from .least_squares import least_squares_grid
 from .planes import plus_minus
-from .rows import Ascending
+from .rows import SQUARES, SortedRows, on_device_of, row_ends, row_means, row_sums
 
 RIDGE, ITERATIONS = 1e-8, 256
 _SAMPLE = 1 << 12  # values a channel that a grid to start from is fitted to
@@ -92,7 +92,7 @@ class LQ(Quantizer):
         if self.basis is not None:
             v = np.tile(np.array(self.basis), (math.prod(shape), 1))
         else:
-            v = self._fit(by_channel(x, axes))
+            v = self._fit(float_rows(x, axes))
         v, center = v[:, : self.bits], v[:, self.bits :].sum(axis=1)
         if not self.activations:
             return plus_minus("LQ", v, shape, center)
@@ -107,13 +107,13 @@ class LQ(Quantizer):
             return np.tile(self._start(0, np.ones(1)), (len(x), 1))
         if len(x) > _ROWS:  # rows of few elements, whose sums take 8 * 2**bits * bits bytes each
             return np.concatenate([self._fit(x[i : i + _ROWS]) for i in range(0, len(x), _ROWS)])
-        low, high = x.min(axis=1), x.max(axis=1)
-        float32("LQ", "value", np.stack([low, high]).astype(np.float64))
+        low, high = row_ends(x)
+        float32("LQ", "value", np.stack([low, high]))
         origin = np.zeros(len(x))
         if self.center:  # differences are exact enough in float64 where squares of the values are not
-            origin = low.astype(np.float64) if self.activations else x.mean(axis=1, dtype=np.float64)
-            x = x - origin[:, None]
-        rows = Ascending(x)
+            origin = low if self.activations else row_means(x)
+            x = x - on_device_of(x, origin[:, None])
+        rows = SortedRows(x)
         best, least = np.zeros((len(x), self.bits + self.center)), np.full(len(x), np.inf)
         for v in self._start_points(rows):
             *_, (v, error) = qem(rows, v, self.activations, self.ridge, self.iterations, self.center)
@@ -133,9 +133,9 @@ class LQ(Quantizer):
         unsigned = self.center or not self.activations
         return np.hstack([np.sort(np.abs(v) if unsigned else v, axis=1), center])
 
-    def _start_points(self, rows: Ascending) -> Iterator[Array]:
+    def _start_points(self, rows: SortedRows) -> Iterator[Array]:
         """Yield each v [channels bits] that `qem` descends from, followed by the center if there is one."""
-        size = np.sqrt(rows.squares / rows.length)
+        size = np.sqrt(row_means(rows.values, SQUARES))
         yield from (self._start(start, size) for start in range(self.starts))
         if self.center:
             step, low = least_squares_grid(rows.sample(_SAMPLE), 2**self.bits)
@@ -176,7 +176,7 @@ def moving_average(old: Array, new: Array, momentum: float = 0.9) -> Array:
 
 
 def qem(
-    x: Array | Ascending,
+    x: Array | SortedRows,
     v: Array,
     activations: bool = False,
     ridge: float = RIDGE,
@@ -196,7 +196,8 @@ def qem(
     >>> [float(error.round(4)[0]) for _, error in qem(np.array([[-3.0, -1, 1, 4]]), np.array([[1.0, 1.5]]))]
     [0.75, 0.125, 0.125]
     """
-    rows = x if isinstance(x, Ascending) else Ascending(x)
+    rows = x if isinstance(x, SortedRows) else SortedRows(float_rows(x, (1,)))
+    squares = row_sums(rows.values, SQUARES)[1][:, 0]
     v = np.array(v, np.float64)
     width = v.shape[1]
     bits = width - center
@@ -211,21 +212,21 @@ def qem(
         # Counts are integers, so this product is exact in any order; sums are not, and each row adds up its own
         gram = (count @ pairs).reshape(-1, width, width)
         moment = (total[:, None] * e.T).sum(axis=2)
-        yield v, _error(rows, gram, moment, v)
+        yield v, _error(squares, rows.length, gram, moment, v)
         moved = (count != before).any(axis=1)
         if not moved.any():
             return
         before = count
         step = np.linalg.solve(gram + ridges, (moment - (gram * v[:, None]).sum(axis=2))[:, :, None])[:, :, 0]
         v = np.where(moved[:, None], v + step, v)
-        yield v, _error(rows, gram, moment, v)
+        yield v, _error(squares, rows.length, gram, moment, v)
 
 
-def _cells(rows: Ascending, levels: Array) -> tuple[Array, Array]:
+def _cells(rows: SortedRows, levels: Array) -> tuple[Array, Array]:
     """Count the elements nearest to each level, and sum them: float64 [channels codes]."""
     order = np.argsort(levels, axis=1, kind="stable")
     levels = np.take_along_axis(levels, order, 1)
-    below, sums = rows.below((levels[:, 1:] + levels[:, :-1]) / 2)
+    below, sums, *_ = rows.below((levels[:, 1:] + levels[:, :-1]) / 2)
     ends = np.full((len(levels), 1), rows.length)
     count, total = np.empty(levels.shape), np.empty(levels.shape)
     np.put_along_axis(count, order, np.diff(below, axis=1, prepend=0, append=ends), 1)
@@ -233,6 +234,6 @@ def _cells(rows: Ascending, levels: Array) -> tuple[Array, Array]:
     return count, total
 
 
-def _error(rows: Ascending, gram: Array, moment: Array, v: Array) -> Array:
-    square = rows.squares - 2 * (moment * v).sum(axis=1) + ((gram * v[:, None]).sum(axis=2) * v).sum(axis=1)
-    return np.asarray(np.maximum(square, 0) / rows.length)
+def _error(squares: Array, length: int, gram: Array, moment: Array, v: Array) -> Array:
+    square = squares - 2 * (moment * v).sum(axis=1) + ((gram * v[:, None]).sum(axis=2) * v).sum(axis=1)
+    return np.asarray(np.maximum(square, 0) / length)

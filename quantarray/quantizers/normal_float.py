@@ -47,8 +47,9 @@ class NormalFloat(Quantizer):
         return self._of_peak(np.maximum(-ends[0], ends[1]))
 
     def _of_peak(self, peak: Array) -> Constants:
+        float32("NormalFloat", "level", peak)
         levels = normal_levels(self.bits).reshape(-1, *(1,) * peak.ndim)
-        return Constants(table=float32("NormalFloat", "level", levels * peak))
+        return Constants(table=(levels * peak).astype(np.float32))
 
     def cuts(self, constants: Constants) -> Array:
         assert constants.table is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.dtypes import Array, Constants
-from .base import by_channel, float32, largest
+from .base import float32
 
 
 def plus_minus(op: str, alpha: Array, shape: tuple[int, ...], center: float | Array = 0.0) -> Constants:
@@ -23,9 +23,3 @@ def plus_minus(op: str, alpha: Array, shape: tuple[int, ...], center: float | Ar
     float32(op, "level", np.abs(alpha).sum(axis=1) + np.abs(center))
     scale, offset = float32(op, "scale", 2 * alpha.T), float32(op, "offset", center - alpha.sum(axis=1))
     return Constants(scale.reshape(alpha.shape[1], *shape), offset.reshape(shape))
-
-
-def real_rows(op: str, x: Array, axes: tuple[int, ...]) -> Array:
-    """Return `by_channel` in float64; ValueError for numbers beyond float32, whose squares may be beyond float64."""
-    float32(op, "value", largest(x, axes))
-    return by_channel(x.astype(np.float64), axes)

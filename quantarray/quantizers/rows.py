@@ -1,95 +1,126 @@
-"""Rows in ascending order: how many values are below a threshold, and their sum, without a pass over them.
+"""Sums of rows, and rows in ascending order, on the device that holds them.
 
-`SortedRows` has both for many thresholds at once in NumPy's own search; `Ascending` is for rows of many millions.
+Kernels add up blocks of a row, the same on each device, and the host adds up the blocks. So constants that are fitted
+to sums are the same bits wherever the values are.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from ..backends.registry import device_of, empty, kernel, namespace, to_host
 from ..core.dtypes import Array
+from .extremes import extremes
 
-_BLOCKS = 1 << 16
+MAGNITUDES, VALUES, SQUARES = range(3)  # what `row_sums` adds up
+_BLOCK = 1 << 10  # values that a kernel adds up
+_SHORT = 1 << 8  # the same of sorted rows, a part of which is added up for each threshold
+
+
+def row_sums(
+    rows: Array, power: int = VALUES, shift: Array | None = None, cuts: Array | None = None
+) -> tuple[Array, Array]:
+    """float64 [channels ranks]: how many values of rows [channels n] are of each rank, and the sum of their powers.
+
+    The rank of a value is the number of `cuts` [channels ranks - 1] that it is at least; `shift` [channels] is
+    subtracted from values first. rows are float32 or float64, C-contiguous.
+
+    >>> row_sums(np.array([[1.0, 2, -4]]), MAGNITUDES, cuts=np.array([[1.5]]))
+    (array([[2., 1.]]), array([[5., 2.]]))
+    """
+    count, total = _block_sums(rows, _BLOCK, power, shift, cuts).sum(axis=-1)
+    return count, total
+
+
+def row_means(rows: Array, power: int = VALUES, shift: Array | None = None) -> Array:
+    """float64 [channels]: the means of powers of values, 0 of no values."""
+    return np.asarray(row_sums(rows, power, shift)[1][:, 0] / max(rows.shape[1], 1))
+
+
+def row_ends(rows: Array) -> tuple[Array, Array]:
+    """float64 [channels] each: the least and the largest of each row."""
+    low, high = extremes(rows, (1,))[:, :, 0]
+    return low, high
+
+
+def on_device_of(x: Array, host: Array) -> Array:
+    """Return a NumPy array on the device of x."""
+    device = device_of(x)
+    return host if device == "cpu" else namespace(device).asarray(host)
+
+
+def _block_sums(
+    rows: Array, size: int, power: int = VALUES, shift: Array | None = None, cuts: Array | None = None
+) -> Array:
+    """float64 [2 channels ranks blocks] of `sums`."""
+    channels, n = rows.shape
+    shift = np.zeros(channels) if shift is None else shift
+    cuts = np.zeros((channels, 0)) if cuts is None else np.ascontiguousarray(cuts)
+    device = device_of(rows)
+    out = empty(device, (2, channels, cuts.shape[1] + 1, max(1, -(-n // size))), np.float64)
+    kernel(device, "sums")(rows, size, on_device_of(rows, cuts), on_device_of(rows, shift), power, out)
+    return to_host(out)
+
+
+class Places(NamedTuple):
+    """A place in a sorted row for each threshold: int64, then float64.
+
+    `counts` values are less than the threshold, `totals` is their sum; `before` and `at` are the values next to it, the
+    nearest one twice where it is beyond an end.
+    """
+
+    counts: Array
+    totals: Array
+    before: Array
+    at: Array
 
 
 class SortedRows:
-    """A copy of rows [channels n] in ascending order: places of thresholds in O(log n), sums between places in O(1).
+    """A copy of rows [channels n], n at least 1, in ascending order, where sums of runs need no pass over the values.
 
-    `sums[c, i]` is the sum of the i smallest values of row c.
+    `values` are on the device of the rows; all else is on the host.
     """
 
     def __init__(self, rows: Array) -> None:
         self.values = np.sort(rows, axis=1)
-        self.sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
-        np.cumsum(self.values, axis=1, out=self.sums[:, 1:])
-        self._keys = _row_keys(np.arange(len(rows)), self.values).reshape(-1)
-
-    def below(self, thresholds: Array, rows: Array | None = None) -> Array:
-        """Count the values below each threshold, in all rows or those numbered `rows`: int64 [rows ..]."""
-        numbers = np.arange(len(self.values)) if rows is None else rows
-        places = np.searchsorted(self._keys, _row_keys(numbers, thresholds))
-        return np.asarray(places - numbers[:, None] * self.values.shape[1])
-
-
-def _row_keys(rows: Array, values: Array) -> Array:
-    """Return complex numbers, which NumPy orders by (row, value): one search then serves all rows."""
-    keys = np.empty(values.shape, np.complex128)
-    keys.real, keys.imag = rows[:, None], values
-    return keys
-
-
-class Ascending:
-    """A copy of rows in ascending order that tells `qem` how many elements are below a threshold, and their sum.
-
-    Sorting once makes a half-step a search for 2**bits - 1 thresholds and not a pass over the values. Sums are in
-    float64, and of long rows kept at the end of every block only: a cumulative sum takes longer than the sort.
-    """
-
-    def __init__(self, x: Array) -> None:
-        """x: finite [channels elements], at least one element."""
-        exact = x.dtype in (np.float32, np.float64)
-        self._rows = np.sort(x if exact else x.astype(np.float64), axis=1)
-        self.length = x.shape[1]
-        self._block = max(1, self.length // _BLOCKS)
-        whole = self.length // self._block * self._block
-        blocks = self._rows[:, :whole].reshape(len(x), -1, self._block).sum(axis=2, dtype=np.float64)
+        self.length = rows.shape[1]
+        blocks = _block_sums(self.values, _SHORT)[1, :, 0]
         self._sums = np.pad(blocks, ((0, 0), (1, 0))).cumsum(axis=1)
-        self.squares = np.einsum("ij,ij->i", self._rows, self._rows, dtype=np.float64)
-        self.total = self._sum(np.full((len(x), 1), self.length))[:, 0]
+        self.total = self._sums[:, -1]
 
     @property
     def ends(self) -> tuple[Array, Array]:
-        """Return the smallest and the largest element of each row."""
-        return self._rows[:, 0], self._rows[:, -1]
+        """float64: the smallest and the largest value of each row."""
+        return self.column(0), self.column(-1)
+
+    def column(self, i: int) -> Array:
+        """float64: the i-th value of each row."""
+        return to_host(self.values[:, i]).astype(np.float64)
+
+    def below(self, thresholds: Array, rows: Array | None = None) -> Places:
+        """Find the places of thresholds [rows any], in all rows or those numbered `rows`.
+
+        >>> SortedRows(np.array([[3.0, 1, 2]])).below(np.array([[0, 2, 9]]))[:2]
+        (array([[0, 1, 3]]), array([[0., 1., 6.]]))
+        """
+        numbers = np.arange(len(self.values)) if rows is None else rows
+        exact = np.ascontiguousarray(thresholds, np.float64)
+        device = device_of(self.values)
+        out = empty(device, (4, *exact.shape), np.float64)
+        operands = (on_device_of(self.values, a) for a in (numbers, exact))
+        kernel(device, "below")(self.values, _SHORT, *operands, out)
+        count, rest, before, at = to_host(out)
+        places = count.astype(np.int64)
+        return Places(places, self._sums[numbers[:, None], places // _SHORT] + rest, before, at)
 
     def sample(self, most: int) -> Array:
-        """Float64 [channels n], n <= most: the middles of n runs of each row that are as long as each other, or nearly.
+        """Return the middles of n <= most runs of each row that are as long as each other, or nearly: [channels n].
 
-        >>> Ascending(np.array([[3.0, 1, 2, 5, 4, 6]])).sample(3)
+        >>> SortedRows(np.array([[3.0, 1, 2, 5, 4, 6]])).sample(3)
         array([[2., 4., 6.]])
         """
         n = min(self.length, most)
-        return self._rows[:, (2 * np.arange(n) + 1) * self.length // (2 * n)].astype(np.float64)
-
-    def below(self, thresholds: Array) -> tuple[Array, Array]:
-        """Count the elements less than each threshold [channels any], and sum them.
-
-        >>> Ascending(np.array([[3.0, 1, 2]])).below(np.array([[0, 2, 9]]))
-        (array([[0, 1, 3]]), array([[0., 1., 6.]]))
-        """
-        first = np.arange(len(self._rows))[:, None] * self.length - 1
-        count = np.zeros(thresholds.shape, np.int64)
-        for k in reversed(range(self.length.bit_length())):
-            more = np.minimum(count + 2**k, self.length)
-            count = np.where(self._rows.reshape(-1)[first + more] < thresholds, more, count)
-        return count, self._sum(count)
-
-    def _sum(self, count: Array) -> Array:
-        """Sum each row's first elements: whole blocks, and the rest one by one."""
-        block = np.minimum(count // self._block, self._sums.shape[1] - 1)
-        place = np.arange(self._block) if self._block > 1 else np.arange(0)
-        at = block[:, :, None] * self._block + place
-        inside = at < count[:, :, None]
-        row = np.arange(len(self._rows))[:, None, None]
-        rest = np.where(inside, self._rows[row, np.minimum(at, self.length - 1)], 0).sum(axis=2, dtype=np.float64)
-        return np.asarray(np.take_along_axis(self._sums, block, 1) + rest)
+        middles = (2 * np.arange(n) + 1) * self.length // (2 * n)
+        return self.values.take(on_device_of(self.values, middles), axis=1)

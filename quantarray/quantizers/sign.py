@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.dtypes import Array, Constants, DType, bipolar
-from .base import Quantizer, float32, is_positive, ones_like_reduced
+from .base import Quantizer, float32, float_rows, is_positive, ones_like_reduced
 from .grid import Grid, sign_grid
+from .rows import MAGNITUDES, row_means
 
 
 class Sign(Quantizer):
@@ -50,9 +51,8 @@ class Sign(Quantizer):
             return Constants(scale=np.full(shape, self.scale, np.float32))
         if not x.size:
             return Constants(scale=np.ones(shape, np.float32))
-        with np.errstate(over="ignore"):  # the widened |x| has no int8 -128 that is its own negative
-            mean = np.abs(x, dtype=np.float64).mean(axis=axes, keepdims=True)
-        return Constants(scale=float32(type(self).__name__, "scale", mean))
+        mean = row_means(float_rows(x, axes), MAGNITUDES)
+        return Constants(scale=float32(type(self).__name__, "scale", mean.reshape(shape)))
 
     def grid(self, constants: Constants) -> Grid:
         return sign_grid(constants)

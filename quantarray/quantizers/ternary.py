@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..core.dtypes import Array, Constants, DType, ternary
-from .base import Quantizer, fitted_axes, float32, from_channels, is_number, ones_like_reduced
-from .planes import real_rows
+from .base import Quantizer, fitted_axes, float32, float_rows, is_number, ones_like_reduced, passed, real_rows
+from .rows import MAGNITUDES, row_means, row_sums
 
 
 class Ternary(Quantizer):
@@ -41,21 +41,24 @@ class Ternary(Quantizer):
         return False
 
     def fit(self, x: Array, axes: tuple[int, ...]) -> Constants:
-        magnitude, above = self._above(x, axes)
-        count = above.sum(axis=1)
-        mean = np.where(count > 0, np.where(above, magnitude, 0).sum(axis=1) / np.maximum(count, 1), 1.0)
+        rows = real_rows("Ternary", x, axes)
+        counts, sums = row_sums(rows, MAGNITUDES, cuts=self._cuts(rows))
+        count, total = counts[:, 0] + counts[:, 2], sums[:, 0] + sums[:, 2]
+        mean = np.where(count > 0, total / np.maximum(count, 1), 1.0)
         return Constants(scale=float32("Ternary", "scale", mean.reshape(ones_like_reduced(x, axes))))
 
-    def encode(self, x: Array, constants: Constants) -> Array:
+    def steps(self, x: Array, constants: Constants) -> tuple[Array, Array]:
         axes = fitted_axes(constants)
-        above = from_channels(self._above(x, axes)[1], x.shape, axes)
-        return np.where(above, np.where(x > 0, 2, 0), 1).astype(np.uint8)
+        cuts = self._cuts(float_rows(x, axes))
+        return cuts.T.reshape(2, *ones_like_reduced(x, axes)), np.arange(3, dtype=np.uint8)
 
-    def _above(self, x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-        """|x| by channel, and where it is above the cut."""
-        magnitude = np.abs(real_rows("Ternary", x, axes))
-        mean = magnitude.sum(axis=1, keepdims=True) / max(magnitude.shape[1], 1)
-        return magnitude, magnitude > self.threshold * mean
+    def encode(self, x: Array, constants: Constants) -> Array:
+        return passed(x, self.steps(x, constants)[0])
+
+    def _cuts(self, rows: Array) -> Array:
+        """float64 [channels 2]: the least values that are not below minus the cut, and that are above the cut."""
+        cut = self.threshold * row_means(rows, MAGNITUDES)
+        return np.stack([-cut, np.nextafter(cut, np.inf)], axis=1)
 
     def __repr__(self) -> str:
         return "Ternary()" if self.threshold == 0.7 else f"Ternary(threshold={self.threshold})"

@@ -6,11 +6,10 @@ from functools import cache
 
 import numpy as np
 
-from ..backends.registry import kernel
+from ..backends.registry import kernel, to_host
 from ..core.dtypes import Array, Constants, DType, bipolar, integers, uniform
 from ..kernels.operands import RangeRule
-from .base import Quantizer, bits_of, by_channel, float32, is_number, is_positive, ones_like_reduced
-from .extremes import extremes
+from .base import Quantizer, bits_of, finite_ends, float32, float_rows, is_number, is_positive, ones_like_reduced
 from .grid import Grid, sign_grid
 from .least_squares import least_squares_grid, least_squares_scale
 
@@ -120,19 +119,13 @@ class Uniform(Quantizer):
         if self.step is not None:
             scale = np.full(shape, self.step / 2 if self.midrise else self.step, np.float32)
             return Constants(scale, None if self.symmetric else np.full(shape, self.offset or 0.0, np.float32))
-        if self.mse and x.size and not self.symmetric:
-            step, offset = least_squares_grid(by_channel(x.astype(np.float64), axes), 2**self.bits)
-            return Constants(
-                float32(name, "step", _safe(step.reshape(shape))), float32(name, "offset", offset.reshape(shape))
-            )
         if self.mse and x.size:
-            assert self.dtype.levels is not None
-            rows = self._magnitudes(by_channel(x.astype(np.float64), axes))
-            step = least_squares_scale(rows, np.unique(np.abs(self.dtype.levels))).reshape(shape)
-            return Constants(float32(name, "step", step if self._without_zero else _safe(step)))
+            rows = float_rows(x, axes)
+            finite_ends(name, rows, (1,))
+            return self._least_squares(name, rows, shape)
         if not x.size:
             return Constants(np.ones(shape, np.float32), None if self.symmetric else np.zeros(shape, np.float32))
-        return self._of_range(extremes(x, axes) if self.percentile == 100 else self._inner_range(x, axes))
+        return self._of_range(finite_ends(name, x, axes) if self.percentile == 100 else self._inner_range(x, axes))
 
     def fit_range(self, ends: Array) -> Constants | None:
         return None if self.fixed or self.mse or self.percentile < 100 else self._of_range(ends)
@@ -145,13 +138,21 @@ class Uniform(Quantizer):
         scale = float32(type(self).__name__, "step", out[0])
         return Constants(scale, None if self.symmetric else float32("Uniform", "offset", out[1]))
 
-    def _magnitudes(self, x64: Array) -> Array:
-        return np.abs(x64) if self.signed else np.maximum(x64, 0)
+    def _least_squares(self, name: str, rows: Array, shape: tuple[int, ...]) -> Constants:
+        if not self.symmetric:
+            step, offset = (a.reshape(shape) for a in least_squares_grid(rows, 2**self.bits))
+            return Constants(float32(name, "step", _safe(step)), float32(name, "offset", offset))
+        assert self.dtype.levels is not None
+        magnitudes = np.abs(rows) if self.signed else np.maximum(rows, 0)
+        step = least_squares_scale(magnitudes, np.unique(np.abs(self.dtype.levels))).reshape(shape)
+        return Constants(float32(name, "step", step if self._without_zero else _safe(step)))
 
     def _inner_range(self, x: Array, axes: tuple[int, ...]) -> Array:
-        x64 = x.astype(np.float64)
-        high = _percentile(self._magnitudes(x64) if self.symmetric else x64, axes, self.percentile)
-        return np.stack([-high if self.symmetric else -_percentile(-x64, axes, self.percentile), high])
+        rows, of_magnitudes = float_rows(x, axes), self.symmetric and self.signed
+        rows = np.sort(np.abs(rows) if of_magnitudes else rows, axis=1)
+        high = _percentile(rows, self.percentile, least=0.0 if self.symmetric else -np.inf)
+        low = -high if self.symmetric else -_percentile(rows, self.percentile, sign=-1)
+        return np.stack([low, high]).reshape(2, *ones_like_reduced(x, axes))
 
     def grid(self, constants: Constants) -> Grid:
         if self._signs:
@@ -204,9 +205,23 @@ def _integers(first: int, last: int, apart: int) -> DType:
     return integers(range(first, last + 1, apart))
 
 
-def _percentile(x: Array, axes: tuple[int, ...], percentile: float) -> Array:
+def _percentile(rows: Array, percentile: float, sign: int = 1, least: float = -np.inf) -> Array:
+    """float64 [channels]: NumPy's percentile of sorted rows, or of their negatives; lesser values count as `least`.
+
+    Raises ValueError for ends that are not finite, since nobody has looked at values on a GPU before.
+    """
+    last = rows.shape[1] - 1
+
+    def value(i: int) -> Array:
+        return np.maximum(sign * to_host(rows[:, i if sign > 0 else last - i]).astype(np.float64), least)
+
+    if not np.isfinite([to_host(rows[:, 0]), to_host(rows[:, last])]).all():
+        raise ValueError("Uniform: the data must be finite")
+    place = last * (percentile / 100)
+    whole = int(place)
+    low, high, part = value(whole), value(min(whole + 1, last)), place - whole
     with np.errstate(over="ignore", invalid="ignore"):  # a difference beyond float64 is refused as a step
-        return np.asarray(np.percentile(x, percentile, axis=axes, keepdims=True))
+        return np.asarray(high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part)
 
 
 def _safe(step: Array) -> Array:

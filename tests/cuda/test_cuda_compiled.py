@@ -349,6 +349,16 @@ CASES = [
            call("total", words(planes, 3, 5, 2), 65, np.zeros((1, 2**planes), kind), np.zeros(1, int), 325,
                 np.zeros(3, np.float32)), 96, needs, shared=16384, floats=True)
       for kind, needs in ((np.int64, ()), (np.float64, ("DMUL", "DADD"))) for planes in (2, 8)],
+    *[Case(f"extremes of {np.dtype(kind).name}", call("extremes", np.zeros((3, 65), kind), np.zeros((2, 3, 2))), 48,
+           ("SHFL",) if kind is np.int8 else ("SHFL", "VOTE"), () if kind is np.float64 else ("DADD", "DSETP"),
+           floats=True) for kind in (np.float16, np.float32, np.float64, np.int8)],
+    *[Case(f"sums of {np.dtype(kind).name}, {cuts} cuts, power {power}", call("sums", np.zeros((3, 65), kind), 256,
+           np.zeros((3, cuts)), np.zeros(3), power, np.zeros((2, 3, cuts + 1, 1))), most, ("SHFL", "DADD"), ("DFMA",),
+           floats=True)
+      for kind, cuts, power, most in ((np.float32, 0, 0, 48), (np.float64, 2, 2, 48), (np.float32, 8, 1, 48))],
+    *[Case(f"below of {np.dtype(kind).name}", call("below", np.zeros((3, 65), kind), 256, np.zeros(2, int),
+           np.zeros((2, 5)), np.zeros((4, 2, 5))), 48, ("SHFL", "DADD"), ("DFMA",), floats=True)
+      for kind in (np.float32, np.float64)],
     Case("rebit", call("rebit", words(3, 2, 2), 65, 0, 26, words(3, 5, 1)), 64, ("SHF",)),
     Case("place of a run", call("place", [(words(3, 2), 5, 1, 70)], words(3, 2)), 40, ("SHF",)),
     Case("place of a step", call("place", [(words(3, 2), 5, 2, 30)], words(3, 1)), 40, ("VOTE",)),

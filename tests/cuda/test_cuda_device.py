@@ -41,7 +41,6 @@ def test_twins_have_the_arguments_of_their_stubs():
         "encode_mixed",
         "encode_range",
         "encode_small",
-        "extremes",
         "float_product",
         "framed",
         "group_constants",

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import quantarray as qa
 from quantarray.arrays.array import validate
 from quantarray.quantizers.lq import moving_average, qem
-from quantarray.quantizers.rows import Ascending
+from quantarray.quantizers.rows import MAGNITUDES, SQUARES, SortedRows, row_means, row_sums
 
 TINY = np.float32(1e-45)  # the smallest there is
 FITTED = [qa.ABC(m) for m in (1, 2, 3, 5)]
@@ -339,22 +339,42 @@ def test_a_plane_that_no_code_depends_on_stays():
     hnp.arrays(np.float32, st.tuples(st.integers(1, 3), st.integers(1, 20)), elements=st.integers(-4, 4)),
     st.lists(st.floats(-5, 5) | st.integers(-5, 5), min_size=1, max_size=5),
 )
-def test_ascending_rows(x, thresholds):
-    rows, t = Ascending(x), np.tile(thresholds, (len(x), 1))
-    count, total = rows.below(t)
-    np.testing.assert_array_equal(count, [[(r < u).sum() for u in t[0]] for r in x])
-    np.testing.assert_allclose(total, [[r[r < u].sum() for u in t[0]] for r in x])
+def test_sorted_rows(x, thresholds):
+    rows, t = SortedRows(x), np.tile(thresholds, (len(x), 1))
+    places = rows.below(t)
+    np.testing.assert_array_equal(places.counts, [[(r < u).sum() for u in t[0]] for r in x])
+    np.testing.assert_allclose(places.totals, [[r[r < u].sum() for u in t[0]] for r in x])
     np.testing.assert_allclose(rows.total, x.sum(1))
-    np.testing.assert_allclose(rows.squares, (x**2).sum(1))
+    n, ascending = x.shape[1], np.sort(x, axis=1)
+    for r, row in enumerate(ascending):
+        np.testing.assert_array_equal(places.before[r], row[np.maximum(places.counts[r] - 1, 0)])
+        np.testing.assert_array_equal(places.at[r], row[np.minimum(places.counts[r], n - 1)])
+    some = rows.below(t[:1], np.array([len(x) - 1]))
+    assert all((a[0] == b[-1]).all() for a, b in zip(some, places, strict=True))
 
 
-def test_ascending_rows_in_blocks():
+def test_sorted_rows_in_blocks():
     x = np.random.default_rng(0).normal(size=(2, 400_003)).astype(np.float32)
     t = np.float64([[-9, -1, 0, 0.3, 9], [-0.5, 0, 3, 4, 5]])
-    count, total = Ascending(x).below(t)
-    for r, u, n, s in zip(x.astype(np.float64), t, count, total, strict=True):
+    places = SortedRows(x).below(t)
+    for r, u, n, s in zip(x.astype(np.float64), t, places.counts, places.totals, strict=True):
         assert n.tolist() == [(r < v).sum() for v in u]
         np.testing.assert_allclose(s, [r[r < v].sum() for v in u], rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 31, 1024, 1025, 70_001])
+def test_row_sums(n):
+    x = np.random.default_rng(n).normal(size=(3, n)).astype(np.float32)
+    exact, cuts, shift = x.astype(np.float64), np.float64([[-1, 0.5]] * 3), np.float64([0, 1, -3])
+    rank = (exact >= -1).astype(int) + (exact >= 0.5)
+    for power, f in enumerate((np.abs, np.asarray, np.square)):
+        count, total = row_sums(x, power, shift, cuts)
+        for k in range(3):
+            np.testing.assert_array_equal(count[:, k], (rank == k).sum(1))
+            wanted = np.where(rank == k, f(exact - shift[:, None]), 0).sum(1)
+            np.testing.assert_allclose(total[:, k], wanted, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(row_means(x, MAGNITUDES), np.abs(exact).mean(1), rtol=1e-13)
+    np.testing.assert_allclose(row_means(x, SQUARES), (exact**2).mean(1), rtol=1e-13)
 
 
 def test_moving_average_of_integers_is_not_an_integer():

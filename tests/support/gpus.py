@@ -19,6 +19,13 @@ def a_gpu():
     yield cupy("test")
 
 
+class Tensor:
+    """An array of another library on a GPU, as its interface shows it; by default of bfloat16."""
+
+    def __init__(self, x, typestr="<V2"):
+        self.x, self.__cuda_array_interface__ = x, x.__array_interface__ | {"typestr": typestr}
+
+
 GPUS = pytest.mark.parametrize("gpu", [fake_cupy.gpu, pytest.param(a_gpu, marks=pytest.mark.gpu)])
 # name: shape of x, shape of w, values of x, keywords; "many_blocks" fill a GPU in the largest tiles
 PRODUCTS = {

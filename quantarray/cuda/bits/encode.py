@@ -37,10 +37,10 @@ def encode(x, thresholds, codes, row, group, nan, out):
     if _is_short(x, thresholds, planes):
         x, halves = _joined(x, halves, row)
         grid, block = launch.rows_by_halves(halves.shape[1], -(-halves.shape[2] // BATCH), ROWS)
-        launch.run(_short(planes, thresholds.shape[2], _reader(x)), grid, block, x, *tables, nan, halves)
+        launch.run(_short(planes, thresholds.shape[2], reader(x)), grid, block, x, *tables, nan, halves)
         return
     one = thresholds.size == thresholds.shape[2]
-    form = planes, thresholds.shape[2].bit_length(), one, _is_plain(codes), _reader(x)
+    form = planes, thresholds.shape[2].bit_length(), one, _is_plain(codes), reader(x)
     if after == 1:
         if one and length % WORD_BITS == 0:
             x, halves = x.reshape(1, -1, 1), halves.reshape(planes, 1, -1)
@@ -76,7 +76,7 @@ def _joined(x, halves, row):
     return x, halves
 
 
-def _reader(x):
+def reader(x):
     if x.dtype == np.uint16:
         return _of_bfloat16
     return _as_float64 if x.dtype == np.float64 else _as_float32

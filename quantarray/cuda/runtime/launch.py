@@ -143,6 +143,11 @@ def rows_by_items(rows, items):
     return (-(-items // across), min(-(-rows // down), MOST_ROWS)), (across, down)
 
 
+def warps_of(tasks):
+    """(grid, block) with a warp for each task, whose number is `cuda.grid(1) // LANES`."""
+    return -(-tasks // WARPS), WARPS * LANES
+
+
 def scratch(shape, dtype):
     """Allocate GPU memory for kernels' own use, uninitialised.
 

@@ -32,6 +32,8 @@ class ABC(Quantizer):
     (array([3., 3.], dtype=float32), array([0, 2, 2, 3], dtype=uint8), array([-3.,  0.,  0.,  3.], dtype=float32))
     """
 
+    anywhere = True
+
     def __init__(self, masks: int) -> None:
         if isinstance(masks, bool) or not isinstance(masks, (int, np.integer)) or not 1 <= masks <= MAX_BITS:
             raise ValueError(f"ABC: masks must be an integer from 1 to {MAX_BITS}, got {masks!r}")
@@ -109,6 +111,7 @@ class ABCActivations(Quantizer):
     """
 
     pointwise = True
+    anywhere = True
 
     def __init__(self, shifts: Sequence[float] | Array, betas: Sequence[float] | Array) -> None:
         self.shifts = numbers("ABCActivations", "shifts", shifts, 1, MAX_BITS)

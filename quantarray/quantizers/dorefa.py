@@ -36,6 +36,8 @@ class DoReFa(Quantizer):
     array([0.        , 0.33333334, 0.6666667 , 1.        ], dtype=float32)
     """
 
+    anywhere = True
+
     def __init__(self, bits: int, activations: bool = False) -> None:
         if not isinstance(activations, (bool, np.bool_)):
             raise ValueError(f"DoReFa: activations must be True or False, got {activations!r}")

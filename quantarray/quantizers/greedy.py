@@ -30,6 +30,8 @@ class Greedy(Quantizer):
     (array([5., 2.], dtype=float32), array([0, 2, 1, 3], dtype=uint8), array([-3.5, -1.5,  1.5,  3.5], dtype=float32))
     """
 
+    anywhere = True
+
     def __init__(self, bits: int, refit: bool = False) -> None:
         if not isinstance(refit, (bool, np.bool_)):
             raise ValueError(f"Greedy: refit must be True or False, got {refit!r}")

@@ -33,6 +33,7 @@ class LloydMax(Quantizer):
     idempotent = True
     monotone = True
     pointwise = True
+    anywhere = True
 
     def __init__(self, bits: int) -> None:
         self.bits = bits_of("LloydMax", bits)
@@ -103,8 +104,8 @@ def _start(values: Array, count: int) -> Array:
     another's value stays empty.
     """
     another = values[:, 1:] != values[:, :-1]
-    others = np.sort(np.where(another, values[:, 1:], values.dtype.type(np.inf)), axis=1)
-    different = namespace(device_of(values)).concatenate([values[:, :1], others], axis=1)
+    others = np.where(another, values[:, 1:], values.dtype.type(np.inf))
+    different = np.sort(namespace(device_of(values)).concatenate([values[:, :1], others], axis=1), axis=1)
     m = 1 + to_host(another.sum(axis=1, keepdims=True))
     i = np.arange(count)
     even = (i + 0.5) / count

@@ -55,6 +55,7 @@ class LQ(Quantizer):
     idempotent = True
     monotone = True
     pointwise = True
+    anywhere = True
 
     def __init__(
         self,

@@ -28,6 +28,7 @@ class NormalFloat(Quantizer):
     idempotent = True
     monotone = True
     pointwise = True
+    anywhere = True
 
     def __init__(self, bits: int = 4) -> None:
         self.bits = bits_of("NormalFloat", bits, 2)  # one bit has no level below 0

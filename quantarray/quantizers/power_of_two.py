@@ -28,6 +28,7 @@ class PowerOfTwo(Quantizer):
     idempotent = True
     monotone = True
     pointwise = True
+    anywhere = True
 
     def __init__(self, bits: int, exponents: int | None = None) -> None:
         self.bits = bits_of("PowerOfTwo", bits, 2)

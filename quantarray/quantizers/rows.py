@@ -6,11 +6,12 @@ to sums are the same bits wherever the values are.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from ..backends.registry import device_of, empty, kernel, namespace, to_host
+from ..backends.registry import current, device_of, empty, kernel, namespace, to_host
 from ..core.dtypes import Array
 from .extremes import extremes
 
@@ -48,7 +49,11 @@ def row_ends(rows: Array) -> tuple[Array, Array]:
 def on_device_of(x: Array, host: Array) -> Array:
     """Return a NumPy array on the device of x."""
     device = device_of(x)
-    return host if device == "cpu" else namespace(device).asarray(host)
+    if device == "cpu":
+        return host
+    with current(device):
+        moved: Array = namespace(device).asarray(host)
+    return moved
 
 
 def _block_sums(
@@ -90,7 +95,7 @@ class SortedRows:
         self._sums = np.pad(blocks, ((0, 0), (1, 0))).cumsum(axis=1)
         self.total = self._sums[:, -1]
 
-    @property
+    @cached_property  # a copy from a GPU waits for it
     def ends(self) -> tuple[Array, Array]:
         """float64: the smallest and the largest value of each row."""
         return self.column(0), self.column(-1)

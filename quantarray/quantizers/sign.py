@@ -29,6 +29,7 @@ class Sign(Quantizer):
     idempotent = True
     monotone = True
     pointwise = True
+    anywhere = True
 
     def __init__(self, scale: bool | float = False) -> None:
         if not isinstance(scale, (bool, np.bool_)) and not is_positive(scale):

@@ -26,6 +26,7 @@ class Ternary(Quantizer):
     """
 
     idempotent = True
+    anywhere = True
 
     def __init__(self, threshold: float = 0.7) -> None:
         if not is_number(threshold) or threshold < 0:

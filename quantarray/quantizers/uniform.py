@@ -50,6 +50,7 @@ class Uniform(Quantizer):
     idempotent = True
     monotone = True
     pointwise = True
+    anywhere = True
 
     def __init__(
         self,

@@ -122,6 +122,33 @@ def test_one_launch(name, launches):
     assert fake_cupy.waits == ["an array is moved to the CPU"] * name.startswith("quantize")
 
 
+PASSES = {
+    "Uniform(4)": ["extremes_of_parts", "encode_along"],
+    "Uniform(2, symmetric=False)": ["extremes_of_parts", "encode_along"],
+    "PACT(4)": ["extremes_of_parts", "encode_along"],
+    "NormalFloat(4)": ["extremes_of_parts", "encode_along"],
+    "PowerOfTwo(2)": ["extremes_of_parts", "encode_short"],
+    "XNOR()": ["sums_of_blocks", "encode_short"],
+    "Ternary()": ["extremes_of_parts", *["sums_of_blocks"] * 3, "encode_short"],
+    "ABC(2)": ["extremes_of_parts", *["sums_of_blocks"] * 5, "encode_short"],
+    "DoReFa(4)": ["extremes_of_parts"] * 2 + ["encode_along"],
+}
+
+
+@pytest.mark.parametrize("along", [None, 0])
+@pytest.mark.parametrize("name", PASSES)
+def test_passes_of_a_fit(name, along, launches):
+    """Range and mean schemes read x twice: to fit, and to encode. Nothing but their launches touches x."""
+    with fake_cupy.arrays() as xp:
+        x, scheme = xp.asarray(X), eval(name, vars(qa))
+        qa.quantize(x, scheme, scale_axis=along)  # the first makes the flag of NaN
+        launches.clear()
+        fake_cupy.launches.clear()
+        qa.quantize(x, scheme, scale_axis=along)
+    found = [name for name, *_ in launches]
+    assert found[:-1] == PASSES[name][:-1] and found[-1].startswith("encode") and fake_cupy.launches == found
+
+
 def test_parameters_of_a_launch():
     """An array's are two zeros, elements, bytes of one, address, lengths and strides; numbers are themselves."""
     driver = import_module("quantarray.cuda.runtime.driver")

@@ -14,6 +14,11 @@ def operands():
     return q, qa.from_codes(rng.integers(0, 2, (4, 5, 130)), qa.uint1)
 
 
+def floats(q):
+    """Return the values of an array in a dtype that a GPU packs."""
+    return q.dequantize().astype(np.float32)
+
+
 PLACES = np.random.default_rng(1).integers(0, 130, (4, 5, 7))
 STAY = {
     "transpose": lambda q, b: q.T,
@@ -141,6 +146,17 @@ STAY = {
     "matrix_norm": lambda q, b: qa.linalg.matrix_norm(q),
     "diagonal": lambda q, b: qa.linalg.diagonal(q),
     "quantize in groups": lambda q, b: qa.quantize(q.dequantize().astype(np.float32), qa.Grouped(2, seed=3)),
+    "quantize by a range": lambda q, b: qa.quantize(floats(q), qa.Uniform(4, symmetric=False), scale_axis=0),
+    "quantize in short groups": lambda q, b: qa.quantize(floats(q), qa.Uniform(2), axis=1, group=3),
+    "quantize by a mean": lambda q, b: qa.quantize(floats(q), qa.XNOR(), axis=0, scale_axis=1),
+    "quantize by a percentile": lambda q, b: qa.quantize(floats(q), qa.Uniform(4, percentile=97)),
+    "quantize by least squares": lambda q, b: qa.quantize(floats(q), qa.Uniform(2, symmetric=False, mse=True)),
+    "quantize by Lloyd's algorithm": lambda q, b: qa.quantize(floats(q) * 0.3, qa.LloydMax(1), scale_axis=1),
+    "quantize to a basis": lambda q, b: qa.quantize(floats(q), qa.LQ(2, center=True), group=64),
+    "quantize by deviations": lambda q, b: qa.quantize(floats(q), qa.ABC(3), scale_axis=0),
+    "quantize by residuals": lambda q, b: qa.quantize(floats(q), qa.Greedy(3, refit=True), group=64),
+    "quantize by a cut": lambda q, b: qa.quantize(floats(q), qa.Ternary(), axis=1, scale_axis=0),
+    "quantize by a tanh": lambda q, b: qa.quantize(floats(q), qa.DoReFa(3), scale_axis=(0, 1)),
 }
 THRESHOLDS = qa.Thresholds(np.array([[-3, 0, 3]] * 4), into=qa.uint2)
 LEAVE = {

@@ -22,10 +22,11 @@ from ...core.dtypes import Array, Constants
 from ...core.format import WORD_BITS, word_count
 from ...kernels.operands import Search
 from ...quantizers.base import Quantizer, declares, ones_like_reduced
+from ...quantizers.extremes import TAKEN
 
 MAX_THRESHOLDS = 15  # that are looked for by bisection, unless they are kept
-TAKEN = (np.float16, np.float32, np.float64, np.int8, np.uint8)
 _PLACES, _EVALUATED = 255, 1 << 12  # at which a quantiser is looked at in one call: for a threshold, for all
+_NEAR = 6  # floats about the middle of two levels, most often with the threshold among them
 _ZERO = np.uint64(2**63)
 PIECES = 8  # ranges of words in which a NaN is looked for
 _MOST_BYTES = 1 << 12  # of constants that may be met again
@@ -71,9 +72,17 @@ def has_cuts(quantizer: Quantizer) -> bool:
 
 def possible(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> bool:
     """True where the one-pass kernel gives the quantiser's codes."""
-    if not (x.size and quantizer.monotone and (isinstance(x, Bfloat16) or x.dtype in TAKEN)):
-        return False
-    return in_words(x, constants, axis)
+    return quantizer.monotone and taken(x) and in_words(x, constants, axis)
+
+
+def has_steps(quantizer: Quantizer) -> bool:
+    """True where a scheme's codes are steps that the one-pass kernel takes, in another order than that of levels."""
+    return declares(type(quantizer), "steps", "encode")
+
+
+def taken(x: Array) -> bool:
+    """True where the one-pass kernel takes values of x's dtype, and there are any."""
+    return bool(x.size) and (isinstance(x, Bfloat16) or x.dtype in TAKEN)
 
 
 def in_words(x: Array, constants: Constants, axis: int) -> bool:
@@ -137,8 +146,29 @@ def met(nan: Array) -> bool:
 
 def encoder(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Encoder:
     """Return an encoder of arrays of x's form. See `pays`. Narrow floats and bytes are encoded as float32."""
-    ndim, dtype = x.ndim, np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-    thresholds, by_rank = _kept_thresholds(op, quantizer, constants, axis, ndim, dtype)
+    return by_tables(x, quantizer, tables(op, x, quantizer, constants, axis), constants, axis)
+
+
+def tables(op: str, x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> tuple[Array, Array]:
+    """(thresholds [*outer, groups, T], codes uint8 [*outer, groups, T + 1]) of a monotone scheme for x's dtype."""
+    return _kept_thresholds(op, quantizer, constants, axis, x.ndim, _compared(x))
+
+
+def tables_of_steps(x: Array, steps: tuple[Array, Array], axis: int) -> tuple[Array, Array]:
+    """Return `tables` made of the cuts and the codes of `Quantizer.steps`."""
+    cuts, codes = steps
+    thresholds = _rounded_up(cuts, axis, _compared(x))
+    return thresholds, np.broadcast_to(codes, (*thresholds.shape[:-1], codes.size))
+
+
+def _compared(x: Array) -> np.dtype[Any]:
+    """Return the dtype in which values are compared with thresholds."""
+    return np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
+
+
+def by_tables(x: Array, quantizer: Quantizer, tables: tuple[Array, Array], constants: Constants, axis: int) -> Encoder:
+    """Return an encoder of arrays of x's form by thresholds and codes."""
+    thresholds, by_rank = tables
     outer, length = x.shape[:axis] + x.shape[axis + 1 :], x.shape[axis]
     bits, words = quantizer.dtype.bits, word_count(length)
     return Encoder(
@@ -233,7 +263,7 @@ def _thresholds(
     ranks = np.moveaxis(np.argsort(order, axis=0), axis + 1, -1)[..., None, None]  # [codes, *outer, groups, 1, 1]
     outer = (*_without(dims, axis), dims[axis])
     wanted = np.arange(1, count + 1)[:, None]
-    places = max(1, min(_PLACES, _EVALUATED // (math.prod(dims) * count)))
+    places = max(_NEAR if quantizer.nearest else 1, min(_PLACES, _EVALUATED // (math.prod(dims) * count)))
     wide = _repeat(constants, axis, count * places)
 
     def passed(x: Array) -> Array:

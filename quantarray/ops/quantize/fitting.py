@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...arrays import checks
+from ...backends.registry import device_of, to_host
 from ...core.dtypes import Array, Constants
 from ...core.format import locked
 from ...quantizers.base import Quantizer, ones_like_reduced
@@ -22,9 +23,14 @@ def fit(
 ) -> Constants:
     """Fit constants of x for each index of the axes `varying`; with `group`, for each group of packed axis `at` too.
 
+    On a GPU all of x is in work at once, and is looked at for NaN and infinities only where the scheme refuses what it
+    has found: each look waits for a pass over x.
+
     About `size` elements are in work at a time where constants vary along the first axis. Parts are written into the
     result: joined at the end, they would take its size twice.
     """
+    if device_of(a) != "cpu":
+        size = max(a.size, 1)
     entries = tuple(n if d in varying else 1 for d, n in enumerate(a.shape))
     if group is not None and a.shape[at]:
         entries = (*entries[:at], -(-a.shape[at] // group), *entries[at + 1 :])
@@ -54,10 +60,16 @@ def _parts(
         cuts = [slice(0, a.shape[d])]  # its constants come from all parts at once
     for cut in cuts:
         part = a[parts.along(d, cut)]
-        check_values(op, part, quantizer, d, cut.start)
+        if device_of(a) == "cpu":
+            check_values(op, part, quantizer, d, cut.start)
         first = cut.start // (group if group and d == at else 1)
-        for key, fitted in _part(op, part, quantizer, at, varying, group):
-            yield _moved(key, d, first), fitted
+        try:
+            for key, fitted in _part(op, part, quantizer, at, varying, group):
+                yield _moved(key, d, first), fitted
+        except ValueError:
+            if device_of(a) != "cpu":
+                check_values(op, part, quantizer, d, cut.start)
+            raise
 
 
 def _part(
@@ -100,4 +112,4 @@ def check_values(op: str, a: Array, fitted: Quantizer | None, d: int, start: int
         where = (*at[:d], at[d] + start, *at[d + 1 :])
         if np.isnan(a[at]):
             raise ValueError(f"{op}: x must hold no NaN, got one at {where}")
-        raise ValueError(f"{op}: x, to which {fitted} is fitted, must be finite, got {a[at]} at {where}")
+        raise ValueError(f"{op}: x, to which {fitted} is fitted, must be finite, got {to_host(a[at])} at {where}")

@@ -12,13 +12,14 @@ from ...core.dtypes import Array, Constants
 from ...core.format import word_count
 from ...kernels.operands import FixedGrid
 from ...quantizers.base import Quantizer
+from ...quantizers.extremes import TAKEN
 from ...quantizers.grid import Grid
 from . import encoding
 
 
 def grid_of(x: Array, quantizer: Quantizer, constants: Constants, axis: int) -> Grid | None:
     """Return the formula by which the kernel encodes an array; None where it can't, or thresholds are less work."""
-    if not x.size or device_of(x) != "cpu" or x.dtype not in encoding.TAKEN:
+    if not x.size or device_of(x) != "cpu" or x.dtype not in TAKEN:
         return None
     if not (encoding.has_grid(quantizer) and encoding.in_words(x, constants, axis)):
         return None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
+
 from ...arrays.blocks import blocks
-from ...core.dtypes import Array, DType
+from ...core.dtypes import Array, Constants, DType
 from ...core.format import WORD_BITS
 
 # Levels of constants in work at a time, those of all codes counted: schemes compute several float64 arrays of them.
@@ -45,6 +47,20 @@ def in_groups(length: int, at: int, group: int) -> Iterator[tuple[tuple[slice, .
 def split(a: Array, at: int, length: int) -> Array:
     """Split axis `at` into two: [groups, elements a group]."""
     return a.reshape(*a.shape[:at], a.shape[at] // length, length, *a.shape[at + 1 :])
+
+
+def groups_of(a: Array, law: Constants, at: int) -> Iterator[tuple[Array, Constants]]:
+    """Yield parts of an array with groups as an axis, and their constants; the array itself where there are none."""
+    if law.group is None:
+        yield a, law
+        return
+    for elements, groups, length in in_groups(a.shape[at], at, law.group):
+
+        def part(c: Array, lead: int, groups: slice = groups) -> Array:
+            cut = c[along(lead + at, groups)] if c.shape[lead + at] > 1 else c
+            return np.expand_dims(cut, lead + at + 1)
+
+        yield split(a[elements], at, length), law.map(part)
 
 
 def of_constants(dtype: DType, entries: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

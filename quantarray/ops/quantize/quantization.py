@@ -15,10 +15,10 @@ from ...core.dtypes import Array, Constants
 from ...core.errors import DeviceError
 from ...core.format import WORD_BITS, word_count
 from ...core.progress import Progress
-from ...quantizers.base import Quantizer
+from ...quantizers.base import Quantizer, declares
 from ..words.conversion import pack_codes
 from ..words.placement import created
-from . import encoding, fitting, grids, parts, prepared_schemes
+from . import encoding, fitting, gpu_encoding, grids, parts, prepared_schemes
 from .scheme_choice import chosen
 
 # Elements that are computed at a time, so that arrays may be larger than memory. NumPy makes several float64 arrays of
@@ -52,8 +52,9 @@ def quantize(
     `calibration` is what constants are fitted to instead of x: a sample, or the data of another run. It has x's
     number of axes, and x's lengths along those where constants vary.
 
-    An array on a GPU, CuPy's or another library's (bfloat16 too), is packed there if the codes rise with x.
-    Constants are given, or fitted to a NumPy array as `calibration`. `Grouped` is fitted and packed there.
+    An array on a GPU, CuPy's or another library's (bfloat16 too), is fitted and packed there by every scheme of the
+    package, to the same bits as on the CPU: sums are made in the same order. Schemes of your own that do not declare
+    `anywhere` take a NumPy array as `calibration`.
 
     An `np.memmap` larger than memory is read block by block, and `progress=True` draws a bar on a terminal. Its
     constants are fitted block by block too where they vary along its first axis; where they don't, a fit takes as
@@ -79,22 +80,23 @@ def quantize(
         got = "neither" if bits is None else f"both {_named(quantizer)} and bits={bits!r}"
         raise TypeError(f"{op}: needs a quantiser such as Uniform(4), or bits= to have one chosen, got {got}")
     if quantizer is None:
-        if calibration is None:
-            _check_fitted_on_cpu(op, a)
-        name, seen = ("x", x) if calibration is None else ("calibration", calibration)
-        quantizer = chosen(op, name, checks.real_array(op, name, seen), bits)
+        if calibration is None and device_of(a) != "cpu":
+            quantizer = chosen(op, "x", a.widened() if isinstance(a, bfloat16.Bfloat16) else a, bits)
+        else:
+            name, seen = ("x", x) if calibration is None else ("calibration", calibration)
+            quantizer = chosen(op, name, checks.real_array(op, name, seen), bits)
     if not isinstance(quantizer, Quantizer):
         got = f"{_named(quantizer)}{likely_fix.quantizer(quantizer)}"
         raise TypeError(f"{op}: quantizer must be a quantiser such as Sign() or Uniform(4), got {got}")
     at = checks.axis(op, axis, a.ndim)
     keep, group = kept_axes(op, a.shape, at, scale_axis, group, quantizer.group)
-    if quantizer.anywhere and isinstance(a, bfloat16.Bfloat16):
-        a = a.widened()  # to fit constants to
+    if isinstance(a, bfloat16.Bfloat16) and (group or not quantizer.fixed):
+        a = a.widened()  # to fit constants to, in groups
     source = a
-    if calibration is None and not (quantizer.fixed or quantizer.anywhere):
-        _check_fitted_on_cpu(op, a)
     if calibration is not None:
         source = _calibration(op, calibration, a.shape, quantizer, (*keep, at) if group else keep)
+    elif device_of(a) != "cpu":
+        _check_fitted_anywhere(op, a, quantizer)
     constants = fitting.fit(op, source, quantizer, at, keep, group, _BLOCK)
     q = encoded(op, a, quantizer, constants, at, group, progress)
     if key is not None and a is x and 0 < a.size <= _KERNEL_BLOCK:
@@ -138,11 +140,12 @@ def kept_axes(
     return tuple(d for d in keep if d != at), 1 if at in keep else group
 
 
-def _check_fitted_on_cpu(op: str, a: Any) -> None:
-    if device_of(a) != "cpu":
+def _check_fitted_anywhere(op: str, a: Any, quantizer: Quantizer) -> None:
+    if not (quantizer.fixed or (quantizer.anywhere and declares(type(quantizer), "anywhere", "fit"))):
         raise DeviceError(
-            f"{op}: constants are fitted on the CPU, and x is on {device_of(a)}; pass calibration= with a sample "
-            f"of it as a NumPy array, or a quantiser whose constants are given, such as Uniform(4, step=0.1)"
+            f"{op}: {quantizer} is fitted on the CPU, as its class does not declare `anywhere`, and x is on "
+            f"{device_of(a)}; pass calibration= with a sample of it as a NumPy array, or move x to the CPU with "
+            f"qa.asnumpy(x)"
         )
 
 
@@ -166,15 +169,10 @@ def _calibration(op: str, sample: Any, shape: tuple[int, ...], quantizer: Quanti
 
 def _encode(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int, progress: bool) -> Array:
     """Return words [bits, *outer, word] of x packed along axis `at`."""
-    on_gpu = device_of(a) != "cpu"
-    even = grids.grid_of(a, quantizer, law, at) is not None
-    one_pass = even or (encoding.possible if on_gpu else encoding.pays)(a, quantizer, law, at)
-    if on_gpu and not (one_pass or quantizer.anywhere):
-        raise DeviceError(
-            f"{op}: {quantizer} of {a.dtype} has no kernel for {device_of(a)}, which packs floats and bytes by schemes "
-            f"whose codes rise with x; move x to the CPU with qa.asnumpy(x)"
-        )
-    most = _BLOCK if not one_pass else max(a.size, 1) if on_gpu else _KERNEL_BLOCK  # a GPU waits for each part's NaN
+    if device_of(a) != "cpu" and type(quantizer).encode_words is Quantizer.encode_words:
+        return gpu_encoding.encode(op, a, quantizer, law, at)
+    one_pass = grids.grid_of(a, quantizer, law, at) is not None or encoding.pays(a, quantizer, law, at)
+    most = _KERNEL_BLOCK if one_pass else _BLOCK
     d, cuts = parts.slices(a.shape, at, law.group, most)
     if len(cuts) == 1 or not (quantizer.pointwise or any(c.shape[lead + d] > 1 for _, c, lead in law.items())):
         return _encode_block(op, a, quantizer, law, at, one_pass, d, 0)
@@ -209,7 +207,6 @@ def _encode_block(
     elif words is None and one_pass:
         words = encoding.encoder(op, a, quantizer, law, at)(a)
     if words is None:
-        a = a.widened() if isinstance(a, bfloat16.Bfloat16) else a
         fitting.check_values(op, a, None, d, start)
         words = pack_codes(_codes(op, a, quantizer, law, at), at, quantizer.dtype.bits)
     return words
@@ -218,17 +215,8 @@ def _encode_block(
 def _codes(op: str, a: Array, quantizer: Quantizer, law: Constants, at: int) -> Array:
     """Return uint8 codes in the shape of x. A quantiser sees groups as an axis, as when it was fitted."""
     out = np.empty(a.shape, np.uint8)
-    if law.group is None:
-        _write_codes(op, a, quantizer, law, out)
-        return out
-    for elements, groups, length in parts.in_groups(a.shape[at], at, law.group):
-
-        def part(c: Array, lead: int, groups: slice = groups) -> Array:
-            cut = c[parts.along(lead + at, groups)] if c.shape[lead + at] > 1 else c
-            return np.expand_dims(cut, lead + at + 1)
-
-        x, codes = parts.split(a[elements], at, length), parts.split(out[elements], at, length)
-        _write_codes(op, x, quantizer, law.map(part), codes)
+    for (x, constants), (codes, _) in zip(parts.groups_of(a, law, at), parts.groups_of(out, law, at), strict=True):
+        _write_codes(op, x, quantizer, constants, codes)
     return out
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...arrays import checks
+from ...backends.registry import device_of, to_host
 from ...core.code_values import level_values
 from ...core.dtypes import Array
 from ...core.format import MAX_BITS
 from ...quantizers import LQ, XNOR, Quantizer, Uniform
+from ...quantizers.extremes import extremes
 
 SAMPLE = 1 << 14  # values; decides within a hundredth what a decibel is asked of
 DECIBEL = 10**0.1
@@ -58,9 +60,9 @@ def chosen(op: str, name: str, x: Array, bits: Any) -> Quantizer:
     bits = checks.integer(op, "bits", bits, 1, MAX_BITS)
     if not x.size:
         return Uniform(bits, signed=False, mse=True)
-    low, high = x.min(), x.max()
+    low, high = extremes(x, tuple(range(x.ndim))).ravel().tolist() if device_of(x) != "cpu" else (x.min(), x.max())
     if not (np.isfinite(low) and np.isfinite(high)):  # asked of two numbers: x may be larger than memory
-        checks.finite(op, name, x)
+        checks.finite(op, name, to_host(x))
     if x.dtype.kind in "biu" and (exact := _exact(int(low), int(high), bits)) is not None:
         return exact
     values = _sample(x)
@@ -98,7 +100,7 @@ def _sample(x: Array) -> Array:
     stride = -(-x.size // SAMPLE)
     while math.gcd(stride, x.size) > 1:  # a stride of 64 would see one of 64 channels only
         stride += 1
-    return x.reshape(-1)[::stride].astype(np.float64)
+    return to_host(x.reshape(-1)[::stride]).astype(np.float64)
 
 
 def squared_error(x: Array, quantizer: Quantizer) -> float:

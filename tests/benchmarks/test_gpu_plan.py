@@ -137,7 +137,8 @@ def test_the_sanitizer_sees_large_tiles(monkeypatch):
     assert names
     (m, length), (n, _) = PRODUCTS["product of many_blocks"][:2]
     shape = Shape(m, m, -(-length // 64), 1, -(-length // 64), n, -(-n // 32), 1)
-    assert bmma.tile_for(shape, 64) == bmma.TILES[0] and wgmma.tile_for(shape, 64) == wgmma.TILES[0]
+    (tile, _), (of_warpgroups, _) = (module.tile_for(shape, 64) for module in (bmma, wgmma))
+    assert (tile.pixels, tile.all_blocks) == (128, 4) and of_warpgroups == wgmma.TILES[0]
 
 
 def test_a_profile_shows_the_layers_of_a_network(monkeypatch):

@@ -69,7 +69,7 @@ def test_launches_and_memory_of_a_search(launches):
             del launches[:]
             qa.top_k(codes[:asked], codes, 10)
             assert [name for name, *_ in launches] == ["_lay_out", "_count", "bmma_tile", "_settle"]
-            assert launches[2][-1].shape == (asked, room)
+            assert launches[2][-2].shape == (asked, room)
 
 
 @pytest.mark.parametrize("name", ["depthwise", "avg_pool2d"])
@@ -191,3 +191,25 @@ def test_a_thread_enters_a_gpu_once(monkeypatch):
     thread.start()
     thread.join()
     assert entered == [threading.current_thread()] * 2 + [thread]
+
+
+def test_counters_of_a_graph_are_those_of_the_call_before_its_capture(monkeypatch):
+    """A graph has counters of its own, which no launch of it sets to zero; outside `holding` each launch does."""
+    from quantarray.cuda.runtime import driver, launch
+
+    made, at = [], {"stream": (1, False)}
+    monkeypatch.setattr(launch, "zeros", lambda device, shape, dtype: made.append(shape) or np.zeros(shape, dtype))
+    monkeypatch.setattr(launch, "_gpu", lambda: 0)
+    monkeypatch.setattr(launch, "_arrivals", {})
+    monkeypatch.setattr(driver, "current_stream", lambda: at["stream"])
+    outside = launch.arrivals(5)
+    assert launch.arrivals(5) is outside and len(made) == 1
+    with launch.holding() as first, launch.holding() as second:
+        before = launch.arrivals(5)
+        at["stream"] = (1, True)
+        assert launch.arrivals(5) is before is not outside and len(made) == 2
+        assert launch.arrivals(1 << 20) is not before and len(made) == 3, "more than the call before asked for"
+        assert second.arrivals[0, 1] is before and not first.arrivals
+    assert launch.arrivals(5) is not outside and len(made) == 4
+    at["stream"] = (1, False)
+    assert launch.arrivals(5) is outside

@@ -5,7 +5,7 @@ kernel's own, by models of what the instructions do. See `tensor_models.py`.
 import naive
 import numpy as np
 import pytest
-from cuda_backend import twins
+from cuda_backend import split_by, twins
 from hypothesis import given
 from hypothesis import strategies as st
 from results import assert_bits
@@ -22,16 +22,16 @@ from quantarray.cuda.popcount import tiles
 from quantarray.cuda.popcount.tiles import OUTSIDE
 from quantarray.cuda.runtime import launch
 from quantarray.cuda.tensor_cores import bmma
-from quantarray.cuda.tensor_cores.bmma import Tile
+from quantarray.cuda.tensor_cores.stages import WORDS, Tile
 from quantarray.kernels import windows
 
-TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 3), Tile(1, 2, 1, 2, 4)]
+TINY = [(Tile(1, 1, 1, 1, 2), 1), (Tile(2, 1, 2, 1, 3), 3), (Tile(1, 2, 1, 2, 4), 2)]  # and over how many blocks
 
 
 @pytest.fixture(autouse=True, scope="module", params=TINY, ids=["1x1", "2x1", "1x2"])
 def tiny(request):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(bmma, "tile_for", lambda *shape: request.param)
+        patched.setattr(bmma, "tile_for", split_by(*request.param, WORDS))
         patched.setattr(launch, "capability", lambda: (8, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "bmma")

@@ -73,46 +73,44 @@ def test_the_tiles_that_are_shipped(monkeypatch):
     x, w = rng.integers(-2, 2, (130, 320)), rng.choice((-1, 1), (130, 320))
     p, q = qa.encode(x, range(-2, 2)), qa.encode(w, (-1, 1))
     expected = naive.linear(x, w).astype(np.int32)
-    for tile in TILES:
-        monkeypatch.setattr(bmma, "tile_for", lambda *shape, tile=tile: tile)
+    for n, tile in enumerate(TILES):
+        monkeypatch.setattr(bmma, "tile_for", lambda *shape, tile=tile, splits=1 + n % 2: (tile, splits))
         assert_bits(qa.linear(p, q), expected)
         np.testing.assert_array_equal(
             qa.linear(p, q, requantize=qa.Thresholds([0, 7])).codes(), (expected > 0) * 1 + (expected > 7)
         )
 
 
-LONG = 17  # words of windows that have stages enough
-
-
 @pytest.mark.parametrize(
-    ("rows", "blocks", "words", "tile"),
-    [
-        (128 * 128, 4, LONG, 0),
-        (128 * 127, 4, LONG, 1),
-        (128 * 128, 3, LONG, 1),
-        (128 * 64, 3, LONG, 1),
-        (128 * 63, 3, LONG, 2),
-        (128 * 31, 3, LONG, 3),
-        (64 * 999, 1, LONG, 3),
-        (1, 9, LONG, 3),
-        (128 * 128, 4, LONG - 1, 2),
-        (28 * 28 * 32, 4, 18, 0),
-        (64 * 31, 3, 16, 3),
-    ],
-)
-def test_large_tiles_for_large_products(rows, blocks, words, tile):
+    ("rows", "blocks", "words", "size", "splits"),
+    [(56 * 56 * 64, 2, 9, (128, 64), 1), (28 * 28 * 32, 4, 18, (128, 64), 1), (7 * 7 * 64, 16, 72, (64, 64), 1),
+     (28 * 28 * 64, 4, 18, (128, 128), 1), (56 * 56, 2, 9, (64, 32), 1), (7 * 7, 16, 72, (64, 32), 6)],
+)  # fmt: skip
+def test_tiles_by_the_grid(rows, blocks, words, size, splits):
     shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)
-    assert bmma.tile_for(shape, words) == TILES[tile]
+    tile, over = bmma.tile_for(shape, words, codes=True)
+    assert (tile.pixels, 32 * tile.all_blocks, over) == (*size, splits)
+
+
+@pytest.mark.parametrize("count", (1, 40, 108, 132, 1000))
+def test_a_tile_is_split_only_if_all_blocks_run_at_once(count, monkeypatch):
+    monkeypatch.setattr(launch, "multiprocessors", lambda: count)
+    for rows in (1, 100, 10_000):
+        for words, pairs in ((1, 8), (9, 1), (72, 2)):
+            shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 128, 4, 1)
+            tile, splits = bmma.tile_for(shape, words, pairs)
+            across, down = tiles.grid(shape, tile.pixels, tile.all_blocks)
+            assert splits == 1 or (across * down * splits <= count * tile.together and splits <= -(-words // 4))
 
 
 def test_a_tile_that_is_asked_for(monkeypatch):
     shape = tiles.Shape(1, 1, 2, 1, 2, 32, 1, 1)
     for n, tile in enumerate(TILES):
         monkeypatch.setenv("QUANTARRAY_CUDA_TILE", str(n))
-        assert bmma.tile_for(shape, 1) == tile
-    for wrong in ("4", "-1", "large"):
+        assert bmma.tile_for(shape, 1) == (tile, 1)
+    for wrong in ("6", "-1", "large"):
         monkeypatch.setenv("QUANTARRAY_CUDA_TILE", wrong)
-        with pytest.raises(qa.DeviceError, match=f"CUDA_TILE must be a number from 0 to 3, or unset, got '{wrong}'"):
+        with pytest.raises(qa.DeviceError, match=f"CUDA_TILE must be a number from 0 to 5, or unset, got '{wrong}'"):
             bmma.tile_for(shape, 1)
 
 

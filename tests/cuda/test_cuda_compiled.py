@@ -151,15 +151,15 @@ def few_windows():
     public("conv", lambda: qa.conv2d(x, w, padding=1))()
 
 
-def on_tensor_cores(units, capability, tile, *args, call=product, **kwargs):
-    """Return a call of the product by a kernel of tensor cores, in one of its tiles."""
+def on_tensor_cores(units, capability, tile, *args, call=product, splits=1, **kwargs):
+    """Return a call of the product by a kernel of tensor cores, in one of its tiles, over so many blocks."""
 
     def run():
         module = import_module(f"quantarray.cuda.tensor_cores.{units}")
         with (
             patch.dict(os.environ, QUANTARRAY_CUDA=units),
             patch("quantarray.cuda.runtime.launch.capability", lambda: capability),
-            patch.object(module, "tile_for", lambda *shape: module.TILES[tile]),
+            patch.object(module, "tile_for", lambda *shape: (module.TILES[tile], splits)),
         ):
             call(*args, **kwargs)()
 
@@ -183,6 +183,7 @@ WGMMA = {
 }
 IMMA = {"needs": ("IMMA", "LDSM", "STS"), "lacks": ("DSETP", "BMMA"), "targets": ((8, 0), (12, 0))}
 IMMA_CODES = IMMA | {"needs": (*IMMA["needs"], "SHFL")}
+SPLIT = "ATOMG", "MEMBAR"
 WGMMA_CODES = WGMMA | {"needs": (*WGMMA["needs"], "SHFL")}
 
 
@@ -282,14 +283,25 @@ CASES = [
          shared=44800),
     Case("bmma to codes, 128 x 128", bmma(0, range(4), 128, qa.Thresholds([0, 5, 9])), 255, **CODES,
          shared=44800),
-    Case("bmma to int32, 128 x 64", bmma(1, range(4), 64), 168, **BMMA, shared=34560),
-    Case("bmma to codes, 128 x 64", bmma(1, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
+    Case("bmma to int32, 128 x 128 by 8 warps", bmma(1, range(4), 128), 176, **BMMA, shared=44800),
+    Case("bmma to codes, 128 x 128 by 8 warps", bmma(1, range(4), 128, qa.Thresholds([0, 5, 9])), 176, **CODES,
+         shared=44800),
+    *[Case(f"bmma of bits to 1 bit, {sizes}", bmma(tile, (-1, 1), 128, qa.Thresholds([0]), channels=128), most, **CODES,
+           shared=44800)
+      for sizes, tile, most in (("128 x 128 by 8 warps", 1, 128), ("128 x 64", 2, 128), ("64 x 128", 3, 128),
+                                ("64 x 64", 4, 96), ("64 x 32", 5, 72))],
+    Case("bmma to int32, 128 x 64", bmma(2, range(4), 64), 168, **BMMA, shared=34560),
+    Case("bmma to codes, 128 x 64", bmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **CODES,
          shared=34560),
-    Case("bmma to int32, 64 x 64", bmma(2, range(4), 64), 128, **BMMA, shared=23552),
-    Case("bmma to codes, 64 x 64", bmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 128, **CODES, shared=23552),
-    Case("bmma to int32, 64 x 32", bmma(3, range(4), 32), 128, **BMMA, shared=17920),
-    Case("bmma to codes, 64 x 32", bmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
+    Case("bmma to int32, 64 x 128", bmma(3, range(4), 128), 128, **BMMA, shared=34560),
+    Case("bmma to codes, 64 x 128", bmma(3, range(4), 128, qa.Thresholds([0, 5, 9])), 128, **CODES, shared=34560),
+    Case("bmma to int32, 64 x 64", bmma(4, range(4), 64), 128, **BMMA, shared=23552),
+    Case("bmma to codes, 64 x 64", bmma(4, range(4), 64, qa.Thresholds([0, 5, 9])), 128, **CODES, shared=23552),
+    Case("bmma to int32, 64 x 32", bmma(5, range(4), 32), 128, **BMMA, shared=17920),
+    Case("bmma to codes, 64 x 32", bmma(5, range(4), 32, qa.Thresholds([0, 5, 9])), 128, **CODES,
          shared=17920),
+    *[Case(f"bmma of bits to 1 bit, tile {tile}, split", bmma(tile, (-1, 1), 128, qa.Thresholds([0]), splits=2), 255,
+           **CODES | {"needs": (*CODES["needs"], *SPLIT)}, shared=44816) for tile in range(6)],
     Case("wgmma of bits to int32, dense", wgmma(0, (-1, 1), 256, call=dense), 255, **WGMMA, shared=200320),
     Case("wgmma of bits to 1 bit, dense", wgmma(0, (-1, 1), 256, qa.Thresholds([0]), call=dense), 255, **WGMMA_CODES,
          shared=200320),
@@ -299,15 +311,22 @@ CASES = [
          shared=200320),
     Case("wgmma to codes, 128 x 256", wgmma(0, range(4), 256, qa.Thresholds([0, 5, 9])), 255, **WGMMA_CODES,
          shared=200320),
-    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 176, **WGMMA, shared=167552),
+    Case("wgmma to int32, 128 x 128", wgmma(1, range(4), 128), 232, **WGMMA, shared=167552),
     Case("wgmma to codes, 128 x 128", wgmma(1, range(4), 128, qa.Thresholds([0, 5, 9])), 232, **WGMMA_CODES,
          shared=167552),
-    Case("wgmma to int32, 128 x 64", wgmma(2, range(4), 64), 176, **WGMMA, shared=102016),
-    Case("wgmma to codes, 128 x 64", wgmma(2, range(4), 64, qa.Thresholds([0, 5, 9])), 176, **WGMMA_CODES,
-         shared=102016),
-    Case("wgmma to int32, 64 x 32", wgmma(3, range(4), 32), 168, **WGMMA, shared=51584),
-    Case("wgmma to codes, 64 x 32", wgmma(3, range(4), 32, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
+    Case("wgmma to int32, 64 x 128", wgmma(2, range(4), 128), 208, **WGMMA, shared=76288),
+    Case("wgmma to codes, 64 x 128", wgmma(2, range(4), 128, qa.Thresholds([0, 5, 9])), 208, **WGMMA_CODES,
+         shared=76288),
+    *[Case(f"wgmma of bits to 1 bit, {sizes}", wgmma(tile, (-1, 1), 128, qa.Thresholds([0]), channels=128), most,
+           **WGMMA_CODES, shared=76288) for sizes, tile, most in (("64 x 128", 2, 168), ("64 x 64", 3, 128))],
+    Case("wgmma to int32, 64 x 64", wgmma(3, range(4), 64), 168, **WGMMA, shared=51584),
+    Case("wgmma to codes, 64 x 64", wgmma(3, range(4), 64, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
          shared=51584),
+    Case("wgmma to int32, 64 x 32", wgmma(4, range(4), 32), 168, **WGMMA, shared=51584),
+    Case("wgmma to codes, 64 x 32", wgmma(4, range(4), 32, qa.Thresholds([0, 5, 9])), 168, **WGMMA_CODES,
+         shared=51584),
+    *[Case(f"wgmma of bits to 1 bit, tile {tile}, split", wgmma(tile, (-1, 1), 256, qa.Thresholds([0]), splits=2), 255,
+           **WGMMA_CODES | {"needs": (*WGMMA_CODES["needs"], *SPLIT)}, shared=200336) for tile in range(5)],
     Case("imma of 2 by 8 bits to int32, dense", imma(0, range(4), 128, call=dense, bits_w=8), 128, **IMMA,
          shared=68608, linked_local=16),
     Case("imma of 4 by 4 bits to codes", imma(0, range(16), 128, qa.Thresholds([0, 5, 9]), bits_w=4), 128, **IMMA_CODES,
@@ -318,6 +337,8 @@ CASES = [
          **IMMA_CODES, shared=34304),
     Case("imma of 4 by 4 bits to codes, 64 x 32", imma(3, range(16), 32, qa.Thresholds([0, 5, 9]), bits_w=4), 128,
          **IMMA_CODES, shared=26112),
+    *[Case(f"imma of 4 by 8 bits to int32, tile {tile}, split", imma(tile, range(16), 128, bits_w=8, splits=2), 255,
+           **IMMA | {"needs": (*IMMA["needs"], *SPLIT)}, shared=68624) for tile in range(4)],
     Case("imma of images of 3 channels to 1 bit, 128 x 64", imma(1, 3, 64, qa.Thresholds([0]), call=image), 255,
          **IMMA_CODES, shared=52224),
     Case("imma of images of 4 channels to int32, 64 x 64", imma(2, 4, 64, call=image), 255, **IMMA, shared=34304),
@@ -522,7 +543,7 @@ def test_operands_of_wgmma():
         for side in range(2):
             for e in range(2):
                 out[2 * side + e] = sums[0, 0, side, e]
-        numbers[0] = descriptors.descriptor(held, 5)
+        numbers[0] = descriptors.descriptor(descriptors.begin(held, 5), 1)
 
     ptx = assemble(once, (types.int32[::1], types.uint64[::1]), (9, 0, "a")).ptx
     constants = dict(re.findall(r"mov\.[bsu](?:32|64)\s+(%rd?\d+), (\d+);", ptx))
@@ -541,7 +562,7 @@ def test_operands_of_wgmma():
     start = re.search(r"mov\.u64\s+(%rd\d+), _cudapy_smem_\d+;\s+add\.s64\s+%rd\d+, \1, 40;", ptx)
     assert start, "not the address of element 5 within shared memory"
     assert re.search(r"and\.b64\s+%rd\d+, %rd\d+, 262128;\s+shr\.u64\s+%rd\d+, %rd\d+, 4;", ptx)
-    assert re.search(rf"or\.b64\s+%rd\d+, %rd\d+, {1 << 62 | 64 << 32 | 1 << 16};", ptx)
+    assert re.search(rf"or\.b64\s+%rd\d+, %rd\d+, {1 << 62 | 64 << 32};", ptx)
 
 
 def test_kernels_are_typed_once_and_ask_for_their_shared_memory(monkeypatch):

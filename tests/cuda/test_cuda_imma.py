@@ -6,7 +6,7 @@ import naive
 import numpy as np
 import pytest
 from conv_cases import arrays, check, integer_bias
-from cuda_backend import twins
+from cuda_backend import split_by, twins
 from hypothesis import given
 from hypothesis import strategies as st
 from results import assert_bits
@@ -17,16 +17,17 @@ from test_cuda_conv import test_bits as check_bits
 import quantarray as qa
 from quantarray.cuda.runtime import launch
 from quantarray.cuda.tensor_cores import imma
+from quantarray.cuda.tensor_cores.byte_rows import WORDS
 from quantarray.cuda.tensor_cores.stages import Tile
 
 UP_TO_8_BITS = laws(kinds=["integer"])
-TINY = [Tile(1, 1, 1, 1, 2), Tile(2, 1, 2, 1, 2), Tile(1, 2, 1, 2, 2)]
+TINY = [(Tile(1, 1, 1, 1, 2), 1), (Tile(2, 1, 2, 1, 2), 3), (Tile(1, 2, 1, 2, 2), 2)]  # and over how many blocks
 
 
 @pytest.fixture(autouse=True, scope="module", params=TINY, ids=["1x1", "2x1", "1x2"])
 def tiny(request):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(imma, "tile_for", lambda *shape: request.param)
+        patched.setattr(imma, "tile_for", split_by(*request.param, WORDS))
         patched.setattr(launch, "capability", lambda: (8, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "imma")

@@ -93,17 +93,20 @@ def test_the_tiles_that_are_shipped(monkeypatch):
     p, q = qa.encode(x, range(-2, 14)), qa.encode(w, range(-8, 8))
     image, taps = rng.integers(-128, 128, (2, 9, 9, 3), np.int8), rng.integers(-8, 8, (66, 3, 3, 3))
     expected, of_image = naive.linear(x, w), naive.conv2d(image.astype(int), taps, padding=((1, 1), (1, 1)))
-    for tile in TILES:
-        monkeypatch.setattr(imma, "tile_for", lambda *shape, tile=tile: tile)
+    for n, tile in enumerate(TILES):
+        monkeypatch.setattr(imma, "tile_for", lambda *shape, tile=tile, splits=1 + n % 2: (tile, splits))
         assert_bits(qa.linear(p, q), expected.astype(np.int32))
         codes = qa.linear(p, q, requantize=qa.Thresholds([0, 7])).codes()
         np.testing.assert_array_equal(codes, (expected > 0) * 1 + (expected > 7))
         assert_bits(qa.conv2d(image, qa.encode(taps, range(-8, 8)), padding=1), of_image.astype(np.int32))
 
 
-@pytest.mark.parametrize(("rows", "blocks", "tile"), [(128 * 128, 4, 0), (128 * 128, 3, 1), (128 * 31, 3, 3)])
-def test_large_tiles_for_large_products(rows, blocks, tile):
-    assert imma.tile_for(tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1), 17) == TILES[tile]
+@pytest.mark.parametrize(
+    ("rows", "blocks", "size", "splits"), [(3000, 94, (128, 128), 1), (64, 344, (64, 64), 3), (3200, 10, (128, 128), 3)]
+)
+def test_tiles_by_the_grid(rows, blocks, size, splits):
+    tile, over = imma.tile_for(tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1), 64)
+    assert (tile.pixels, 32 * tile.all_blocks, over) == (*size, splits)
 
 
 def test_rows_that_are_written_at_once_lie_in_all_banks():

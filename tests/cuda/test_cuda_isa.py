@@ -33,10 +33,10 @@ def test_products_that_do_not_fill_an_instruction_stay():
 
 
 def test_warpgroups_take_long_windows():
-    assert [isa.units((9, 0), rows, words) for rows in (15, 16) for words in (32, 33)] == [
+    assert [isa.units((9, 0), rows, words) for rows in (15, 16) for words in (15, 16)] == [
         "popc", "popc", "bmma", "wgmma",
     ]  # fmt: skip
-    assert [isa.units((9, 0), 1, words, 1, 9) for words in (32, 33)] == ["popc", "wgmma"], "9 planes of weights"
+    assert [isa.units((9, 0), 1, words, 1, 9) for words in (15, 16)] == ["popc", "wgmma"], "9 planes of weights"
 
 
 @pytest.mark.parametrize("capability", ((8, 0), (9, 0), (12, 0)))
@@ -49,7 +49,7 @@ def test_few_rows_of_many_pairs_become_bytes(capability):
 
 @pytest.mark.parametrize(
     ("capability", "words", "counting", "pairs"),
-    [((7, 5), 64, "popc", 65), ((8, 0), 64, "bmma", 8), ((9, 0), 32, "bmma", 5), ((9, 0), 33, "wgmma", 8),
+    [((7, 5), 64, "popc", 65), ((8, 0), 64, "bmma", 8), ((9, 0), 15, "bmma", 5), ((9, 0), 16, "wgmma", 8),
      ((12, 0), 64, "imma", 1)],
 )  # fmt: skip
 def test_bytes_take_many_pairs_of_planes(capability, words, counting, pairs):
@@ -65,7 +65,7 @@ def test_bytes_take_many_pairs_of_planes(capability, words, counting, pairs):
 
 
 def test_more_planes_than_a_byte_holds_are_counted(monkeypatch):
-    assert [isa.units(cc, 16, 33, *p) for cc in ((8, 0), (9, 0), (12, 0)) for p in ((9, 1), (1, 32))] == [
+    assert [isa.units(cc, 16, 16, *p) for cc in ((8, 0), (9, 0), (12, 0)) for p in ((9, 1), (1, 32))] == [
         "bmma", "bmma", "wgmma", "wgmma", "popc", "popc",
     ]  # fmt: skip
     monkeypatch.setenv("QUANTARRAY_CUDA", "imma")

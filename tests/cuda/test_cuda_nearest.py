@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from cuda_backend import both
+from cuda_backend import both, split_by
 
 from quantarray.cuda.hamming import by_digits, nearest, settle
 from quantarray.cuda.runtime import launch
@@ -19,7 +19,7 @@ def units(request, monkeypatch):
     """Search by digits of all distances, or by tensor cores with room for few candidates."""
     if request.param == "bmma":
         monkeypatch.setattr(launch, "capability", lambda: (8, 0))
-        monkeypatch.setattr(bmma, "tile_for", lambda *shape: Tile(1, 1, 1, 1, 2))
+        monkeypatch.setattr(bmma, "tile_for", split_by(Tile(1, 1, 1, 1, 2), 2, 4))
         for name, value in (("LEAST", 32), ("PLENTY", 32), ("ROOM", 300), ("SAMPLE", 32)):
             monkeypatch.setattr(nearest, name, value)
         monkeypatch.setattr(settle, "_WARPS", 1)
@@ -47,9 +47,9 @@ def test_nearest(rows, asked, kept, length, units):
 
 @pytest.mark.parametrize("rows, asked, kept", [(150, 3, 4), (17, 35, 20)])
 def test_warpgroups(rows, asked, kept, monkeypatch):
-    """Rows of more than 32 words are multiplied by `wgmma`."""
+    """Rows of 16 words or more are multiplied by `wgmma`."""
     monkeypatch.setattr(launch, "capability", lambda: (9, 0))
-    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: Tile(4, 1, 1, 1, 3))
+    monkeypatch.setattr(wgmma, "tile_for", split_by(Tile(4, 1, 1, 1, 3), 2, 16))
     rng = np.random.default_rng(rows)
     words = rng.integers(0, 1 << 64, (rows, 33), np.uint64)
     queries = words[rng.integers(0, rows, asked)] ^ rng.integers(0, 1 << 20, (asked, 33), np.uint64)

@@ -5,22 +5,23 @@ models of what the instructions do. See `warpgroup_models.py`.
 import naive
 import numpy as np
 import pytest
-from cuda_backend import twins
+from cuda_backend import split_by, twins
 from results import assert_bits
 from test_cuda_conv import CHANNELS, few, test_integers, test_linear_of_integers  # noqa: F401
 
 import quantarray as qa
 from quantarray.cuda.runtime import launch
 from quantarray.cuda.tensor_cores import wgmma
+from quantarray.cuda.tensor_cores.descriptors import DEPTH
 from quantarray.cuda.tensor_cores.stages import Tile
 
 TINY, TWO_WARPGROUPS = Tile(4, 1, 1, 1, 3), Tile(8, 1, 1, 2, 4)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def tiny():
+@pytest.fixture(autouse=True, scope="module", params=(1, 2), ids=["whole", "split"])
+def tiny(request):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(wgmma, "tile_for", lambda *shape: TINY)
+        patched.setattr(wgmma, "tile_for", split_by(TINY, request.param, DEPTH))
         patched.setattr(launch, "capability", lambda: (9, 0))
         patched.setattr(launch, "MOST_ROWS", 2)
         patched.setenv("QUANTARRAY_CUDA", "wgmma")
@@ -53,7 +54,7 @@ def test_more_channels_than_a_grid_has_blocks(tile, outputs, low, monkeypatch):
 
     Weights from 0 on need no bits of the pixels, and so have fewer steps in which lanes wait for each other.
     """
-    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: tile)
+    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: (tile, 1))
     rng = np.random.default_rng(outputs)
     x, w = rng.integers(0, 4, (3, 1400)), rng.choice((low, 1), (outputs, 1400))
     assert_bits(qa.linear(qa.encode(x, range(4)), qa.encode(w, (low, 1))), naive.linear(x, w).astype(np.int32))

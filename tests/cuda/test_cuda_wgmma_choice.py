@@ -45,12 +45,12 @@ def test_what_takes_which_kernel(monkeypatch):
         qa.linear(x, w)
 
 
-@pytest.mark.parametrize("tile", (TILES[0], TILES[-1]), ids=["largest", "smallest"])
-def test_the_tiles_that_are_shipped(tile, monkeypatch):
+@pytest.mark.parametrize(("tile", "splits"), [(TILES[0], 1), (TILES[2], 2), (TILES[-1], 2)])
+def test_the_tiles_that_are_shipped(tile, splits, monkeypatch):
     """Pixels of two warpgroups or blocks; a whole stage and a part of one."""
     rng = np.random.default_rng(0)
     x, w = rng.choice((-1, 1), (67, 1100)), rng.choice((-1, 1), (32 * tile.all_blocks, 1100))
-    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: tile)
+    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: (tile, splits))
     assert_bits(qa.linear(qa.encode(x, (-1, 1)), qa.encode(w, (-1, 1))), naive.linear(x, w).astype(np.int32))
 
 
@@ -66,20 +66,21 @@ def test_what_a_tile_needs(tile):
 
 
 @pytest.mark.parametrize(
-    ("rows", "blocks", "words", "tile"),
-    [(128 * 128, 8, 17, 0), (128 * 127, 8, 17, 1), (128 * 64, 4, 17, 2), (128 * 128, 1, 17, 3), (1, 9, 17, 3),
-     (128 * 128, 8, 16, 3)],
+    ("rows", "blocks", "words", "size", "splits"),
+    [(8192, 256, 128, (128, 256), 1), (28 * 28 * 32, 4, 18, (64, 128), 1), (7 * 7 * 64, 16, 72, (128, 128), 1),
+     (17, 128, 64, (64, 32), 1), (7 * 7, 16, 72, (64, 32), 5)],
 )  # fmt: skip
-def test_large_tiles_for_large_products(rows, blocks, words, tile):
+def test_tiles_by_the_grid(rows, blocks, words, size, splits):
     shape = tiles.Shape(rows, rows, 2 * rows, 1, 2, 32 * blocks, blocks, 1)
-    assert wgmma.tile_for(shape, words) == TILES[tile]
+    tile, over = wgmma.tile_for(shape, words, codes=words != 128)
+    assert (tile.pixels, 32 * tile.all_blocks, over) == (*size, splits)
 
 
 @pytest.mark.parametrize(("words", "products"), [(1, 1), (4, 1), (5, 2), (15, 4), (16, 4), (17, 5)])
 def test_products_of_zeros_are_left_out(words, products, monkeypatch):
     begun, begin = [], WarpgroupModels._begin
     monkeypatch.setattr(WarpgroupModels, "_begin", lambda self, *args: begun.append(1) or begin(self, *args))
-    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: Tile(4, 1, 1, 1, 3))
+    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: (Tile(4, 1, 1, 1, 3), 1))
     x = qa.encode(np.ones((1, 64 * words), int), (-1, 1))
     assert qa.linear(x, x).tolist() == [[64 * words]] and len(begun) == 128 * products
 
@@ -101,7 +102,7 @@ def test_what_a_warp_copies_or_reads_at_once_lies_in_all_banks(channels, monkeyp
     monkeypatch.setattr(Models, "_copy", noted_copy)
     monkeypatch.setattr(ptx, "read", noted_read)
     threads = ptx.wait.__self__.current
-    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: Tile(4, 1, 1, 1, 4))
+    monkeypatch.setattr(wgmma, "tile_for", lambda *shape: (Tile(4, 1, 1, 1, 4), 1))
     x, w = qa.encode(np.ones((1, 3, 3, channels), int), (-1, 1)), qa.encode(np.ones((3, 3, 3, channels), int), (-1, 1))
     qa.conv2d(x, w)
     for noted in copied, read:

@@ -34,6 +34,11 @@ def both(name, *args, out):
     return results
 
 
+def split_by(tile, splits, depth):
+    """Return `tile_for` of a kernel: one tile, split over so many blocks if windows have as many stages of `depth`."""
+    return lambda shape, words, *more: (tile, min(splits, max(1, -(-words // depth))))
+
+
 @contextmanager
 def twins(packing=True):
     """Run public functions on CUDA kernels: a twin takes the place of the CPU's kernel, chosen as for a GPU.

@@ -36,8 +36,12 @@ class Launch(NamedTuple):
     signature: tuple
     threads: int  # of a block
     shared: int  # bytes of arrays without a size
-    blocks: int  # of the grid
+    grid: tuple
     args: tuple  # as the twin gave them
+
+    @property
+    def blocks(self):
+        return prod(np.atleast_1d(self.grid).tolist())
 
 
 class Assembled(NamedTuple):
@@ -60,8 +64,7 @@ def launches(monkeypatch):
 
     def note(kernel, grid, block, *args, shared=0, tiled=False):
         threads = prod(np.atleast_1d(block).tolist())
-        blocks = prod(np.atleast_1d(grid).tolist())
-        listed.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared, blocks, args))
+        listed.append(Launch(kernel, tuple(_type_of(a) for a in args), threads, shared, grid, args))
 
     with monkeypatch.context() as patched:
         patched.setattr(launch, "run", note)

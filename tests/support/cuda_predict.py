@@ -6,8 +6,7 @@ registers and machine code. The time of a launch is the greatest of these, after
     bytes       bytes of its arrays / bandwidth of memory, or of L2 where all arrays of the call fit
     tiles       bytes that tiles read from L2 / its bandwidth
     products    products of the main loop * trips * clocks of one
-    issue       instructions of all warps of a quarter of a multiprocessor
-    one warp    instructions of one warp * clocks between two of them * rounds of blocks
+    warps       instructions of a warp * clocks from one to its next, which are more the more warps a scheduler has
 
 python tests/support/cuda_predict.py            prints both tables: rows that were measured, and goals
 python tests/support/cuda_predict.py WORD ..    prints the rows whose names contain a word, with each launch
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import getclosurevars
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -31,7 +31,9 @@ from cuda_compile import assemble, disassemble, launches
 from sass import Code
 
 import quantarray as qa
+from quantarray.cuda.runtime import isa
 from quantarray.cuda.runtime import launch as runtime
+from quantarray.cuda.tensor_cores.stages import Parts
 
 TARGET, CAPABILITY = (9, 0, "a"), (9, 0)
 # An H200
@@ -40,9 +42,9 @@ MEMORY, L2_RATE, L2_BYTES = 4.8e12, 5.5e12, 50e6  # bytes a second, bytes
 THREADS, BLOCKS, REGISTERS, SHARED = 2048, 32, 65536, 227 << 10  # of a multiprocessor
 RESERVED = 1024  # bytes of shared memory that each block takes besides its own
 LAUNCH = 2e-6  # seconds, in a graph
-# Clocks between two instructions of a warp that waits for no other: Nsight Compute saw one every 3.2 clocks of a
-# scheduler with 1.5 warps (28x28x128, batch 32)
-APART = 4.8
+# Clocks from an instruction of a warp to its next, and more for each warp of its scheduler: Nsight Compute saw an
+# instruction every 3.2 clocks of a scheduler with 1.5 warps, and every 1.9 with 4.2 (28x28x128, batch 32, two tiles)
+APART, EACH = 3.0, 1.18
 LANES, BITS = 32, 64
 # Clocks of a quarter of a multiprocessor, and products of two bits (two bytes of IMMA) of one instruction of a warp.
 # Dense int8 is 1,979 TOPS of an H100; `mma` reaches 0.63 of it on 9.0 [R, arXiv 2402.13499], b1 is 8 times int8 by
@@ -50,11 +52,26 @@ LANES, BITS = 32, 64
 CLOCKS = {"POPC": 8, "BMMA": 8, "IMMA": 4 / 0.63, "BGMMA": 128}
 PRODUCTS = {"POPC": 32 * LANES, "BMMA": 16 * 8 * 256, "IMMA": 16 * 8 * 32, "BGMMA": 16 * 256 * 256}
 OF_TILES = {"integer_tile": "POPC", "bmma_tile": "BMMA", "wgmma_tile": "BGMMA", "imma_tile": "IMMA"}
-STEP = {"POPC": 8, "BMMA": 4, "BGMMA": 4, "IMMA": 2}  # words of the contraction, up to a multiple of which it goes
+DEPTH = {"POPC": 8, "BMMA": 4, "BGMMA": 16, "IMMA": 2}  # words of a stage
 
 
 def ceil(a, b):
     return -(-a // b)
+
+
+class Counted(NamedTuple):
+    """What a warp does: its main loop, a loop inside that runs several times in each trip, and what they are for."""
+
+    loop: Code
+    trips: float = 1
+    opcode: str = ""  # of products
+    read: float = 0  # bytes that the tiles of a block read
+    inner: Code = Code()
+    times: int = 1
+
+    def of_trips(self, count):
+        """Add count(loop) up over all trips."""
+        return self.trips * (count(self.loop) + (self.times - 1) * (count(self.inner) if self.inner else 0))
 
 
 @dataclass(frozen=True)
@@ -94,14 +111,20 @@ class Predicted:
 
     @cached_property
     def work(self):
-        """Return (loop, trips of a warp through it, opcode of products or "", bytes that the tiles of a block read)."""
+        """Return what a warp does: see `Counted`."""
         if self.name in OF_TILES:
             return self._of_tile(OF_TILES[self.name])
         if self.name == "depthwise_tile":
             shape, loop = self.launched.args[0], self.code.loop_of("IMMA")
             walked = ceil(shape.halves, max(1, self.launched.blocks // ceil(shape.rows, shape.tile)))
-            return loop, shape.pairs * shape.digits * walked, "IMMA", 0
-        return self._of_stream()
+            return Counted(loop, shape.pairs * shape.digits * walked, "IMMA")
+        return self._of_few_rows() if self.name == "few_rows" else self._of_stream()
+
+    @property
+    def splits(self):
+        """Count the blocks that share a tile."""
+        parts = self.launched.args[-1]
+        return parts.sums.shape[1] if isinstance(parts, Parts) else 1
 
     def _of_tile(self, opcode):
         """Count the stages of a tile of `size` pixels by `all_blocks` of 32 channels, over all pairs of planes."""
@@ -109,32 +132,44 @@ class Predicted:
         of = getclosurevars(self.launched.kernel.py_func).nonlocals
         size, blocks = of["size"], of.get("all_blocks", of.get("blocks"))
         columns = shape.groups * ceil(shape.group_blocks, blocks)
-        walked = ceil(columns, self.launched.blocks // ceil(shape.rows, size))
+        walked = ceil(columns, self.launched.blocks // (self.splits * ceil(shape.rows, size)))
         # wgmma reads images of stages, and bytes of an image have offsets of another unit
-        words = ceil(offsets.shape[1] if opcode == "BGMMA" else right.shape[2], STEP[opcode]) * STEP[opcode]
+        words, depth = offsets.shape[1] if opcode == "BGMMA" else right.shape[2], DEPTH[opcode]
+        words = ceil(ceil(words, depth), self.splits) * depth
         loop, read = self.code.loop_of(opcode), 8 * words * (size + blocks * LANES)
         pairs = terms.planes_x * terms.planes_w
         if opcode == "IMMA":
             pairs, read = 1, 8 * words * (size * terms.planes_x + blocks * LANES * terms.planes_w)
         of_loop = PRODUCTS[opcode] * loop.count(opcode) * self.warps
-        if opcode == "BGMMA":  # the loop has the products of a whole stage of 16 words, and those of a part of one
-            of_loop, words = size * blocks * LANES * BITS * 16, ceil(words, 16) * 16
+        if opcode == "BGMMA":  # the loop has the products of a whole stage, and those of parts of one
+            of_loop = size * blocks * LANES * BITS * depth
         trips = size * blocks * LANES * words * BITS * pairs * walked / of_loop
-        return loop, trips, opcode, read * (1 if opcode == "IMMA" else pairs) * walked
+        return Counted(loop, trips, opcode, read * (1 if opcode == "IMMA" else pairs) * walked)
+
+    def _of_few_rows(self):
+        """Count the loads of a warp, and within each of them the planes of pixels."""
+        shape, terms, _, right = self.launched.args[:4]
+        tile = getclosurevars(self.launched.kernel.py_func).nonlocals
+        walked = ceil(shape.groups * ceil(shape.group_lanes, tile["channels"]), self.launched.grid[1])
+        planes = self.code.loop_of("POPC")
+        loads = min((loop for loop in self.code.loops() if set(planes) < set(loop)), key=len)
+        return Counted(
+            loads, ceil(right.shape[2], tile["depth"] * tile["step"]) * walked, "POPC", 0, planes, terms.planes_x
+        )
 
     def _of_stream(self):
         """Count the trips of the loop that moves most bytes, at least one, if it moves those of the largest array."""
         loop = max(self.code.loops(), key=_bytes_moved, default=self.code)
         if not _bytes_moved(loop):
-            return self.code, 1, "", 0
+            return Counted(self.code)
         largest = max(a.nbytes for a in arrays_of(self.launched.args))
         once = _bytes_moved(loop) * LANES * self.warps * self.launched.blocks
-        return loop, max(1, largest / once), "", 0
+        return Counted(loop, max(1, largest / once))
 
     @property
     def is_rough(self):
         """True if loops inside a loop that streams are counted once, whether they run more often or not at all."""
-        loop, _, opcode, _ = self.work
+        loop, opcode = self.work.loop, self.work.opcode
         inside = (loop[0].at <= other[0].at and other[-1].at < loop[-1].at for other in self.code.loops())
         return not opcode and self.limit != "bytes" and any(inside)
 
@@ -144,19 +179,25 @@ class Predicted:
 
         Loops inside a loop that streams are counted once, and subroutines, which divide 64-bit integers, not at all.
         """
-        loop, trips, opcode, _ = self.work
+        work = self.work
         ends = [one.at for one in self.code if one.opcode == "EXIT"]
-        rest = [one for one in self.code if one.at <= ends[-1] and not loop[0].at <= one.at <= loop[-1].at]
-        if not opcode:
+        rest = [one for one in self.code if one.at <= ends[-1] and not work.loop[0].at <= one.at <= work.loop[-1].at]
+        if not work.opcode:
             others = {one.at for other in self.code.loops() for one in other}
-            rest = [one for one in rest if one.at < loop[0].at and one.at not in others]
-        return trips * len(loop) + len(rest)
+            rest = [one for one in rest if one.at < work.loop[0].at and one.at not in others]
+            return work.trips * len(work.loop) + len(rest)
+        count = work.of_trips(lambda loop: loop.longest(work.opcode)) + len(rest)
+        if self.splits == 1:
+            return count
+        after = (loop for loop in self.code.loops() if loop[0].at > work.loop[-1].at)
+        join = max(after, key=lambda loop: loop.count("LDG"))
+        return count + (self.splits - 2) * len(join)  # sums of a block that shares the tile, each time
 
     @cached_property
     def products(self):
         """Return the clocks of a quarter of a multiprocessor for the products of a warp."""
-        loop, trips, opcode, _ = self.work
-        return trips * _of_trip(loop, opcode) * CLOCKS[opcode] if opcode else 0
+        opcode = self.work.opcode
+        return self.work.of_trips(lambda loop: _of_trip(loop, opcode)) * CLOCKS[opcode] if opcode else 0
 
     @cached_property
     def limits(self):
@@ -165,10 +206,9 @@ class Predicted:
         of_quarter = busiest * ceil(self.warps, QUARTERS)
         return {
             "bytes": self.nbytes / (L2_RATE if self.fits else MEMORY),
-            "tiles": self.work[3] * busiest / (L2_RATE / SMS),
+            "tiles": self.work.read * busiest / (L2_RATE / SMS),
             "products": of_quarter * self.products / CLOCK,
-            "issue": of_quarter * self.issued / CLOCK,
-            "one warp": ceil(busiest, self.together) * self.issued * APART / CLOCK,
+            "warps": self.issued * (APART * ceil(busiest, self.together) + EACH * of_quarter) / CLOCK,
         }
 
     @property
@@ -216,11 +256,11 @@ def arrays_of(args):
 
 
 @contextmanager
-def stand_in(units=""):
+def stand_in(units="", tile=""):
     """Yield the list of launches of calls inside, on the stand-in for CuPy, as an H200 would have them."""
     with pytest.MonkeyPatch.context() as patched:
-        if units:
-            patched.setenv("QUANTARRAY_CUDA", units)
+        patched.setenv(isa.VARIABLE, units)
+        patched.setenv(isa.TILE, tile)
         with launches(patched) as listed, fake_cupy.arrays():
             with (
                 patch.object(runtime, "capability", lambda: CAPABILITY),
@@ -233,9 +273,9 @@ def stand_in(units=""):
                 yield listed
 
 
-def predict(make, units=""):
+def predict(make, units="", tile=""):
     """Return a `Predicted` for each launch of the second of two calls: the first lays weights out."""
-    with stand_in(units) as listed:
+    with stand_in(units, tile) as listed:
         call = make()
         call()
         del listed[:]
@@ -326,36 +366,41 @@ class Work:
     name: str
     make: object
     us: float
-    units: str = ""  # that are asked for, as at the time of the measurement
-    kernel: str = ""  # of which alone the time is
+    units: str = ""  # that are asked for, and their tile, as at the time of the measurement
+    tile: str = ""
+    kernel: str = ""  # whose name ends so, of which alone the time is
 
 
 MEASURED = (
     Work("pack 256 MB to 1 bit", packing(1), 68),
     Work("pack 256 MB to 2 bits", packing(2), 84),
     Work("first layer, 64 images", first_layer, 26329, "popc"),
-    Work("3x3 40x40x96->160, 16", conv(16, 40, 96, 160), 19.4, "bmma"),
+    Work("3x3 40x40x96->160, 16", conv(16, 40, 96, 160), 19.4, "bmma", "0"),
     Work("3x3 20x20x320, 8, int32", conv(8, 20, 320, 320, to_codes=False), 8.6, "wgmma"),
-    Work("3x3 12x12x384, 64", conv(64, 12, 384, 384), 17.9, "wgmma"),
-    Work("1x1 28x28x512->128, 32", conv(32, 28, 512, 128, 1), 11.3, "bmma"),
-    Work("3x3/2 56x56x128->256, 16", conv(16, 56, 128, 256, stride=2), 10.6, "bmma"),
-    Work("5x5 24x24x100->75, 7", conv(7, 24, 100, 75, 5), 7.8, "wgmma"),
-    Work("3x3 28x28x128, 32", conv(32, 28, 128, 128), 11.5, "bmma"),
-    Work("3x3 W2A2 12x12x384, 64", conv(64, 12, 384, 384, bits_x=2, bits_w=2), 46.6, "wgmma"),
-    Work("3x3 W4A4 20x20x320, 8", conv(8, 20, 320, 320, bits_x=4, bits_w=4), 70.9, "wgmma"),
+    Work("3x3 12x12x384, 64", conv(64, 12, 384, 384), 17.9, "wgmma", "0"),
+    Work("1x1 28x28x512->128, 32", conv(32, 28, 512, 128, 1), 11.3, "bmma", "4"),
+    Work("3x3/2 56x56x128->256, 16", conv(16, 56, 128, 256, stride=2), 10.6, "bmma", "0"),
+    Work("5x5 24x24x100->75, 7", conv(7, 24, 100, 75, 5), 7.8, "wgmma", "4"),
+    Work("3x3 28x28x128, 32", conv(32, 28, 128, 128), 11.5, "bmma", "0"),
+    *(
+        Work(f"3x3 28x28x128, 32 in {size}", conv(32, 28, 128, 128), us, "bmma", tile)
+        for size, tile, us in (("128 x 64", "2", 10.9), ("64 x 64", "4", 15.0), ("64 x 32", "5", 16.0))
+    ),
+    Work("3x3 W2A2 12x12x384, 64", conv(64, 12, 384, 384, bits_x=2, bits_w=2), 46.6, "wgmma", "0"),
+    Work("3x3 W4A4 20x20x320, 8", conv(8, 20, 320, 320, bits_x=4, bits_w=4), 70.9, "wgmma", "4"),
     Work("depthwise 56x56x192, 16, W4A4", depthwise(16, 56, 192, 4), 1313, "popc"),
-    Work("3000x5000x3000 W1A1", product(3000, 5000, 3000), 31, "wgmma"),
-    Work("3000x5000x3000 W2A8", product(3000, 5000, 3000, 2, 8), 218, "wgmma"),
-    Work("3000x5000x3000 W4A8", product(3000, 5000, 3000, 4, 8), 383, "wgmma"),
+    Work("3000x5000x3000 W1A1", product(3000, 5000, 3000), 31, "wgmma", "0"),
+    Work("3000x5000x3000 W2A8", product(3000, 5000, 3000, 2, 8), 218, "wgmma", "0"),
+    Work("3000x5000x3000 W4A8", product(3000, 5000, 3000, 4, 8), 383, "wgmma", "0"),
     Work("64x4096x11008 W1A1", product(64, 4096, 11008), 14, "wgmma"),
     Work("64x4096x11008 W2A8", product(64, 4096, 11008, 2, 8), 92, "wgmma"),
     Work("64x4096x11008 W4A8", product(64, 4096, 11008, 4, 8), 165, "wgmma"),
-    Work("1x4096x4096 W1A1", product(1, 4096, 4096), 9.8, "wgmma"),
-    Work("1x4096x4096 W2A8", product(1, 4096, 4096, 2, 8), 83, "wgmma"),
-    Work("1x4096x4096 W4A8", product(1, 4096, 4096, 4, 8), 141, "wgmma"),
-    Work("8x4096x4096 W1A1", product(8, 4096, 4096), 9.3, "wgmma"),
-    Work("8192^3 W1A1 by wgmma", product(8192, 8192, 8192), 197, "wgmma"),
-    Work("8192^3 W1A1 by bmma", product(8192, 8192, 8192), 346, "bmma"),
+    Work("1x4096x4096 W1A1", product(1, 4096, 4096), 9.8, "wgmma", "4"),
+    Work("1x4096x4096 W2A8", product(1, 4096, 4096, 2, 8), 83, "wgmma", "4"),
+    Work("1x4096x4096 W4A8", product(1, 4096, 4096, 4, 8), 141, "wgmma", "4"),
+    Work("8x4096x4096 W1A1", product(8, 4096, 4096), 9.3, "wgmma", "4"),
+    Work("8192^3 W1A1 by wgmma", product(8192, 8192, 8192), 197, "wgmma", "0"),
+    Work("8192^3 W1A1 by bmma", product(8192, 8192, 8192), 346, "bmma", "0"),
     Work("8192^3 W1A1 by popc", product(8192, 8192, 8192), 6420, "popc"),
 )
 GOALS = (
@@ -378,14 +423,14 @@ GOALS = (
       for bits, us in ((1, 75), (2, 80), (4, 85), (8, 95))),
     *(Work(f"unpack {bits}-bit codes to 256 MB of float32", unpacking(bits), us)
       for bits, us in ((1, 75), (2, 80), (4, 85), (8, 95))),
-    *(Work(f"products of top_k, 1M x 1024 bits, {asked:,} asked", search(asked), us, kernel="bmma_tile")
+    *(Work(f"products of top_k, 1M x 1024 bits, {asked:,} asked", search(asked), us, kernel="_tile")
       for asked, us in ((1, 100), (100, 200), (10_000, 20_000))),
 )  # fmt: skip
 
 
 def total(work):
     """Return the launches of a row, of one kernel where it names one, and their microseconds."""
-    launched = [one for one in predict(work.make, work.units) if work.kernel in ("", one.name)]
+    launched = [one for one in predict(work.make, work.units, work.tile) if one.name.endswith(work.kernel)]
     return launched, 1e6 * sum(one.seconds for one in launched)
 
 
@@ -421,11 +466,12 @@ def show(work):
     launched, us = total(work)
     print(f"{work.name}: {work.us:,} us, predicted {cell(us)}")
     for one in launched:
-        loop, trips, *_ = one.work
+        work = one.work
         limits = ", ".join(f"{name} {1e6 * seconds:.2f}" for name, seconds in one.limits.items())
         print(
             f"    {one.name}: {one.launched.blocks} blocks of {one.launched.threads} threads, {one.together} at once, "
-            f"{one.assembled.registers} registers, {trips:.1f} trips of {len(loop)}, {one.nbytes:,} bytes; us: {limits}"
+            f"{one.assembled.registers} registers, {work.trips:.1f} trips of {len(work.loop)}, {one.nbytes:,} bytes; "
+            f"us: {limits}"
         )
 
 

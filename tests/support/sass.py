@@ -59,6 +59,22 @@ class Code(tuple):
         assert most, f"no loop has {opcodes}"
         return min((loop for loop in self.loops() if 2 * loop.count(*opcodes) >= most), key=len)
 
+    def longest(self, opcode=""):
+        """Count the instructions of the longest way through a loop, of those with most of an opcode.
+
+        Branches go forwards or are not taken: loops inside count once.
+        """
+        places, best = {one.at: i for i, one in enumerate(self)}, [(0, 0)] * (len(self) + 1)
+        for i in range(len(self) - 1, -1, -1):
+            one = self[i]
+            to = places.get(one.target, len(self)) if one.target is not None else i
+            nexts = [best[to]] if to > i else []
+            if to <= i or one.predicate or "U.ANY" in one.name:
+                nexts.append(best[i + 1])
+            products, count = max(nexts)
+            best[i] = products + (one.opcode == opcode), count + 1
+        return best[0][1]
+
     def after(self, part):
         """Return the code after a part, to the end, without the padding."""
         rest = [one for one in self if one.at > part[-1].at]

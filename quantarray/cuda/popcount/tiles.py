@@ -145,11 +145,13 @@ def locator(size):
     def locate(shape, places, begins, kinds, rows):
         """Write where each pixel of the tile begins, its border class and its row of the result to shared memory.
 
-        After the last pixel, the last is repeated.
+        After the last pixel come the first ones again: if all blocks read one pixel at once, they wait for its memory.
         """
         thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
         if thread < size:
-            at = min(cuda.blockIdx.x * size + thread, shape.rows - 1)
+            at = cuda.blockIdx.x * size + thread
+            if at >= shape.rows:
+                at = np.int64(np.uint32(thread) % np.uint32(min(shape.rows, size)))
             image = at // shape.pixels if shape.rows > ALL else np.int64(np.uint32(at) // np.uint32(shape.pixels))
             place = at - image * shape.pixels
             begins[thread] = image * shape.image_words + places[place, 2]

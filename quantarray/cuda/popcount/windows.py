@@ -46,9 +46,10 @@ def seeker(tile, depth, words, dense):
     size, runs, threads, turns = tile.pixels, depth // words, tile.warps * LANES, copies(tile, depth, words)
 
     @inline
-    def seek(source, cursor, plane, shift):
-        """Move the cursor to the first words of a plane; `shift` is the group's first word in a pixel."""
+    def seek(source, cursor, plane, shift, stage):
+        """Move the cursor to a stage of a plane; `shift` is the group's first word in a pixel."""
         pixel, k = place(runs, words)
+        k = np.int32(k + stage * depth)
         length, start = source.offsets.shape[1], plane * source.words.shape[1] + shift
         for turn in range(turns):
             p = min(pixel + turn * (threads // runs), size - 1)

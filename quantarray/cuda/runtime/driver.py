@@ -57,6 +57,12 @@ def compute_capability(gpu):
     return cuda.current_context().device.compute_capability
 
 
+@cache
+def multiprocessors(gpu):
+    """Return how many multiprocessors the current GPU has, whose number is `gpu`."""
+    return cuda.current_context().device.MULTIPROCESSOR_COUNT
+
+
 def handle_of(specialized):
     """Return the driver's kernel of a Numba kernel that is compiled for one set of types."""
     (compiled,) = specialized.overloads.values()

@@ -35,9 +35,9 @@ _CLOCKS = {
     10: {"popc": 256, "imma": 128},
 }
 _ROWS, _WORDS = 16, 4  # of one instruction on bits
-# Words of a window from which `wgmma` wins, on an H200 (docs/measurements/gpu.md): 64 words 1.24 to 2.4 times, 36 words
-# 1.01 to 1.08, 32 words 0.83 to 0.87.
-_LONG = 33
+# Words of a window from which `wgmma` wins: a whole stage. An H200 measured 33 for kernels and tiles of then; for those
+# of now, 16 are predicted (docs/decisions/0031-tiles-by-the-grid.md)
+_LONG = 16
 # Pairs of planes times rows, of fewer rows than an instruction has, that are counted (docs/kernels/few_rows.md). One
 # takes 16 of the clocks above, so 64 take as many as 2 to 4 of the least tiles of `imma`, which have 64 rows [derived]
 _FEW = 64

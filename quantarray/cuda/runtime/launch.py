@@ -161,17 +161,18 @@ def arrivals(count):
     """Return so many uint32 counters that are zero, of which kernels count up and leave zeros: `cuda.atomic.inc`.
 
     Launches of a stream come one after the other, and share them. A captured graph may run beside its stream, so it
-    has its own.
+    has its own: those of the call before its capture, inside `holding`. Otherwise each launch of it sets some to zero.
     """
     if config.ENABLE_CUDASIM:
         return np.zeros(count, np.uint32)
     gpu, (stream, captured) = _gpu(), driver.current_stream()
-    device, key = f"cuda:{gpu}", (gpu, stream)
-    if captured:
+    device, kept = f"cuda:{gpu}", _holders[-1].arrivals if _holders else _arrivals
+    found = kept.get((gpu, stream))
+    if captured and (not _holders or found is None or found.size < count):
         return zeros(device, (count,), np.uint32)
-    if key not in _arrivals or _arrivals[key].size < count:
-        _arrivals[key] = zeros(device, (max(count, _COUNTERS),), np.uint32)
-    return _arrivals[key]
+    if found is None or found.size < count:
+        found = kept[gpu, stream] = zeros(device, (max(count, _COUNTERS),), np.uint32)
+    return found
 
 
 def array(a):
@@ -232,15 +233,22 @@ def cached(make, arrays, *numbers):
     return _hold(_kept[key][0])
 
 
+class Held(list):
+    """List what a captured graph keeps, and have the counters of its streams."""
+
+    def __init__(self):
+        self.arrivals = {}
+
+
 @contextmanager
 def holding():
     """Give the list of all that `kept` and `resident` give inside: who has it keeps these arrays in GPU memory."""
-    held = []
+    held = Held()
     _holders.append(held)
     try:
         yield held
     finally:
-        _holders.remove(held)
+        _holders[:] = [other for other in _holders if other is not held]
 
 
 def _hold(result):
@@ -264,6 +272,11 @@ def _driver():
 def capability():
     """Return the compute capability of the current GPU; the first that there is a tier for where there is no GPU."""
     return driver.compute_capability(driver.current_gpu()) if _driver() else (7, 0)
+
+
+def multiprocessors():
+    """Return how many multiprocessors the current GPU has; where there is no GPU, as many as an H100."""
+    return driver.multiprocessors(driver.current_gpu()) if _driver() else 132
 
 
 def _gpu():

@@ -15,22 +15,25 @@ from ..popcount.tiles import column_at, columns
 from ..popcount.windows import Cursor, Source, copier, seeker
 from . import fragments, ptx, stages
 from .fragments import multiplier, swizzled, weight_copier, weight_seeker
-from .stages import SIDES, WORDS, Tile, clearer, doubler, next_pair
+from .stages import SIDES, WORDS, Tile, clearer, doubler, first_pair, joiner, next_pair, sharer
 
 TILES = (
-    Tile(down=2, across=2, rows=4, blocks=2, stages=5),  # 128 pixels x 128 channels
-    Tile(down=4, across=1, rows=2, blocks=2, stages=5),  # 128 x 64
-    Tile(down=2, across=2, rows=2, blocks=1, stages=5),  # 64 x 64
-    Tile(down=4, across=1, rows=1, blocks=1, stages=5),  # 64 x 32
+    Tile(2, 2, rows=4, blocks=2, stages=5, issued=175),  # 128 pixels x 128 channels
+    Tile(4, 2, rows=2, blocks=2, stages=5, issued=122),  # the same of 8 warps
+    Tile(4, 1, rows=2, blocks=2, stages=5, issued=140, together=4),  # 128 x 64
+    Tile(4, 2, rows=1, blocks=2, stages=5, issued=107),  # 64 x 128
+    Tile(2, 2, rows=2, blocks=1, stages=5, issued=103, together=5),  # 64 x 64
+    Tile(4, 1, rows=1, blocks=1, stages=5, issued=97, together=7),  # 64 x 32
 )
 
 
-def tile_for(shape, words):
-    return stages.choose(TILES, shape, words)
+def tile_for(shape, words, pairs=1, codes=False):
+    return stages.choose(TILES, shape, -(-words // WORDS), 8 * WORDS, pairs, codes)
 
 
-def run(shape, terms, left, right, *args):
-    stages.run(_kernel, tile_for(shape, right.shape[2]), shape, terms, left, right, *args)
+def run(shape, terms, left, right, taps, last, out):
+    tile, splits = tile_for(shape, right.shape[2], terms.planes_x * terms.planes_w, out.dtype == np.uint32)
+    stages.run(_kernel, tile, splits, shape, terms, left, right, taps, last, out)
 
 
 @cache
@@ -44,10 +47,10 @@ def _kernel(tile, form):
     locate, seek, seek_weights = tiles.locator(size), seeker(tile, WORDS, form.words, form.dense), weight_seeker(tile)
     copy, copy_weights = copier(tile, WORDS, form.words, form.dense, swizzled), weight_copier(tile)
     multiply, clear, double = multiplier(tile, form.along), clearer(tile), doubler(tile)
-    finish = finisher(tile, form)
+    share, join, finish = sharer(form.split, WORDS), joiner(tile, form.split), finisher(tile, form)
 
-    @cuda.jit
-    def bmma_tile(shape, terms, left, right, places, offsets, last, out):
+    @stages.bounded(tile, form)
+    def bmma_tile(shape, terms, left, right, places, offsets, last, out, parts):
         begins = cuda.shared.array(size, np.int64)
         kinds = cuda.shared.array(size, np.int32)
         out_rows = cuda.shared.array(size, np.int64)
@@ -58,19 +61,19 @@ def _kernel(tile, form):
         ones = cuda.local.array((rows, SIDES), np.int32)
         locate(shape, places, begins, kinds, out_rows)
         source, cursor = Source(left, offsets, begins, kinds), Cursor(at, look, offset)
-        length = offsets.shape[1]
+        begin, length = share(offsets.shape[1])
         pairs = 1 if single else terms.planes_x * terms.planes_w
         steps = np.int32(pairs * ((length + WORDS - 1) // WORDS))
         column = cuda.blockIdx.y
         while column < columns(shape, all_blocks):
             group, first, end, shift = column_at(shape, all_blocks, column)
             clear(sums, ones)
-            i, power = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2  # of the next fetch
+            i, power = first_pair(terms)  # of the next fetch
             x, factor = i, power  # of the next product
-            missing, unread = np.int32(length), np.int32(length)  # words of its pair that the next fetch, product has
+            missing, unread = length, length  # words of its pair that the next fetch, product has
             into, stage = 0, 0
-            seek(source, cursor, terms.first_x + i, shift)
-            seek_weights(right, weights_at, terms.first_w + power - i, first, end)
+            seek(source, cursor, terms.first_x + i, shift, begin)
+            seek_weights(right, weights_at, terms.first_w + power - i, first, end, begin)
             step = np.int32(-ahead)
             while step < steps:
                 if step >= 0:
@@ -81,7 +84,7 @@ def _kernel(tile, form):
                     if not single:
                         unread = np.int32(unread - WORDS)
                         if unread <= 0:
-                            before, unread = factor, np.int32(length)
+                            before, unread = factor, length
                             x, factor = next_pair(x, factor, terms)
                             if 0 <= factor < before:
                                 double(sums, ones)
@@ -92,13 +95,14 @@ def _kernel(tile, form):
                     missing = np.int32(missing - WORDS)
                     if not single and missing <= 0:
                         i, power = next_pair(i, power, terms)
-                        missing = np.int32(length)
+                        missing = length
                         if power >= 0:
-                            seek(source, cursor, terms.first_x + i, shift)
-                            seek_weights(right, weights_at, terms.first_w + power - i, first, end)
+                            seek(source, cursor, terms.first_x + i, shift, begin)
+                            seek_weights(right, weights_at, terms.first_w + power - i, first, end, begin)
                 ptx.commit()
                 step = np.int32(step + 1)
-            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
+            if join(parts, column, sums, ones):
+                finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
             cuda.syncthreads()
             column += cuda.gridDim.y
 

@@ -91,7 +91,7 @@ class Packed(NamedTuple):
         return inline(lambda offsets: 2 * offsets.shape[1])
 
     def steps(self, tile, dense, along):
-        """Make seek, which moves a `Cursor` to the first words; read, which reads the next ones; and put."""
+        """Make seek, which moves a `Cursor` to a stage; read, which reads the next ones; and put."""
         planes, size, (turns, step) = self.planes, tile.pixels, shares(tile)
         write = _code_writer(planes)
 
@@ -145,14 +145,15 @@ class Raw(NamedTuple):
         flip, skew, size, (turns, step) = np.uint32(self.flip * 0x01010101), self.skew, tile.pixels, shares(tile)
 
         @inline
-        def seek(source, cursor, plane, shift):
+        def seek(source, cursor, plane, shift, stage):
             """Move the cursor: `at` to the window, `offset` to a column of the table, `look` to the class' masks."""
             pixel, k = mine()
+            column = k * FOURS + stage * (2 * FOURS * PARTS)
             for turn in range(turns):
                 p = min(pixel + turn * step, size - 1)
                 cursor.at[turn] = ptx.read(source.begins, p) + shift
-                cursor.offset[turn] = k * FOURS
-                cursor.look[turn] = (1 + ptx.read(source.kinds, p)) * source.offsets.shape[1] + k * FOURS
+                cursor.offset[turn] = column
+                cursor.look[turn] = (1 + ptx.read(source.kinds, p)) * source.offsets.shape[1] + column
 
         @inline
         def read_four(source, at, column, look):
@@ -227,12 +228,12 @@ def weight_steps(tile, planes):
         return np.int32(at % np.uint32(channels)), np.int32(at // np.uint32(channels))
 
     @inline
-    def seek(right, cursor, plane, first, end):
-        """cursor int64[turns] to the first words of channels from block `first` on, at most end - 1."""
+    def seek(right, cursor, plane, first, end, stage):
+        """cursor int64[turns] to a stage of channels from block `first` on, at most end - 1."""
         for turn in range(turns):
             channel, k = share(turn)
             block = plane * right.shape[1] + min(first + channel // LANES, end - 1)
-            cursor[turn] = (block * right.shape[2] + k) * LANES + channel % LANES
+            cursor[turn] = (block * right.shape[2] + stage * WORDS + k) * LANES + channel % LANES
 
     @inline
     def read(right, cursor, apart, left, words):

@@ -14,11 +14,11 @@ from . import ptx, warpgroup
 from .stages import CHANNELS, PIXELS, SIDES, WORDS, place_in_fragment
 
 DEPTH = 16  # words of a row, and of a stage
-_PARTS = DEPTH // WORDS  # products of a whole stage
 _STEP = 2  # from the words of one product to those of the next in a descriptor, of 16 bytes
 PATTERN = 1024  # bytes after which swizzling repeats: 8 rows
 _ADDRESS = 0x3FFFF  # as much of an address as a descriptor has, in units of 16 bytes
-_FIXED = 1 << 62 | PATTERN >> 4 << 32 | 1 << 16  # swizzled by 128 bytes; from 8 rows to the next 8; a field not used
+_FIXED_HIGH = np.uint64(1 << 62 | PATTERN >> 4 << 32)  # swizzled by 128 bytes; from 8 rows to the next 8
+_FIXED_LOW = 1 << 16  # a field not used
 
 
 @inline
@@ -34,30 +34,49 @@ def aligned(held):
 
 
 @inline
-def descriptor(held, at):
-    """Name rows, the first of which begins at an element, to a product: PTX manual, 9.7.15.5.1.2.2."""
-    return np.uint64(_FIXED | (ptx.address(held, at) & _ADDRESS) >> 4)
+def begin(held, at):
+    """Return the low half of a descriptor of rows, the first of which begins at an element."""
+    return np.uint32(_FIXED_LOW | (ptx.address(held, at) & _ADDRESS) >> 4)
+
+
+@inline
+def descriptor(low, part):
+    """Name rows to the part-th product of a stage: PTX manual, 9.7.15.5.1.2.2."""
+    return _FIXED_HIGH | np.uint64(np.uint32(low + np.uint32(_STEP * part)))
+
+
+@cache
+def _products(channels, parts):
+    """Make the first products of a stage in straight code: with branches around them, they wait for each other."""
+    mma = warpgroup.mma(channels)
+
+    @inline
+    def products(sums, a, b):
+        warpgroup.fence()
+        for part in range(parts):
+            mma(sums, descriptor(a, part), descriptor(b, part))
+        warpgroup.commit()
+
+    return products
 
 
 @cache
 def multiplier(tile):
-    mma = warpgroup.mma(tile.columns * CHANNELS)
+    one, two, three, whole = (_products(tile.columns * CHANNELS, parts + 1) for parts in range(DEPTH // WORDS))
 
     @inline
     def multiply(held, row, column, left, sums):
         """Start the products of a stage as one group: of its first `left` words, or of all if there are fewer."""
-        a = descriptor(held, row + cuda.threadIdx.y // 4 * (warpgroup.ROWS * DEPTH))
-        b = descriptor(held, column)
+        a = begin(held, row + cuda.threadIdx.y // 4 * (warpgroup.ROWS * DEPTH))
+        b = begin(held, column)
         if left > DEPTH - WORDS:
-            warpgroup.fence()
-            for part in range(_PARTS):
-                mma(sums, a + np.uint64(_STEP * part), b + np.uint64(_STEP * part))
-            warpgroup.commit()
-        else:  # products of zeros are left out; with a branch around each one, all of them would wait for each other
-            for part in range((left + WORDS - 1) // WORDS):
-                warpgroup.fence()
-                mma(sums, a + np.uint64(_STEP * part), b + np.uint64(_STEP * part))
-            warpgroup.commit()
+            whole(sums, a, b)
+        elif left > 2 * WORDS:
+            three(sums, a, b)
+        elif left > WORDS:
+            two(sums, a, b)
+        else:
+            one(sums, a, b)
 
     return multiply
 

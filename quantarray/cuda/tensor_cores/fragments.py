@@ -33,13 +33,13 @@ def weight_seeker(tile):
     pairs, threads, turns = tile.all_blocks * LANES // 2, tile.warps * LANES, copies(tile)
 
     @inline
-    def seek(right, cursor, plane, first, end):
-        """cursor int64[copies] to the first words of a plane of channels from block `first` on, at most end - 1."""
+    def seek(right, cursor, plane, first, end, stage):
+        """cursor int64[copies] to a stage of a plane of channels from block `first` on, at most end - 1."""
         for turn in range(turns):
             at = cuda.threadIdx.y * LANES + cuda.threadIdx.x + turn * threads
             k, channel = at // pairs, at % pairs * 2
             block = plane * right.shape[1] + min(first + channel // LANES, end - 1)
-            cursor[turn] = (block * right.shape[2] + k) * LANES + channel % LANES
+            cursor[turn] = (block * right.shape[2] + stage * WORDS + k) * LANES + channel % LANES
 
     return seek
 

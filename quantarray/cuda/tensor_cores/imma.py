@@ -18,19 +18,19 @@ from ..runtime.launch import LANES, inline
 from ..runtime.warp import ALL
 from . import byte_rows, ptx, stages
 from .byte_rows import PARTS, ROW, WORDS, Packed, Raw, multiplier, weight_steps
-from .stages import PIXELS, SIDES, Tile, clearer, place_in_fragment
+from .stages import PIXELS, SIDES, Tile, clearer, joiner, place_in_fragment, sharer
 
 TILES = (
-    Tile(down=4, across=2, rows=2, blocks=2, stages=2),  # 128 pixels x 128 channels
-    Tile(down=4, across=1, rows=2, blocks=2, stages=2),  # 128 x 64
-    Tile(down=2, across=2, rows=2, blocks=1, stages=2),  # 64 x 64
-    Tile(down=4, across=1, rows=1, blocks=1, stages=2),  # 64 x 32
+    Tile(4, 2, rows=2, blocks=2, stages=2, issued=460),  # 128 pixels x 128 channels
+    Tile(4, 1, rows=2, blocks=2, stages=2, issued=680),  # 128 x 64
+    Tile(2, 2, rows=2, blocks=1, stages=2, issued=430, together=4),  # 64 x 64
+    Tile(4, 1, rows=1, blocks=1, stages=2, issued=410, together=5),  # 64 x 32
 )
 MOST_TOGETHER = 10  # planes of both sides with which registers of two large tiles fit a multiprocessor
 
 
-def tile_for(shape, words):
-    return stages.choose(TILES, shape, words)
+def tile_for(shape, words, pairs=1, codes=False):
+    return stages.choose(TILES, shape, -(-words // WORDS), 8 * WORDS, pairs, codes)
 
 
 def run(shape, terms, left, right, *args):
@@ -43,12 +43,13 @@ def run_bytes(signed, shape, terms, left, *args):
     _run(Raw(128 if signed else 0, launch.address(left) % byte_rows.FOUR), shape, terms, left, *args)
 
 
-def _run(pixels, shape, terms, left, right, *args):
+def _run(pixels, shape, terms, left, right, taps, last, out):
     def make(tile, form):
         return _kernel(tile, form._replace(words=1, single=False), pixels, terms.planes_w)
 
-    tile = tile_for(shape, right.shape[2])
-    stages.run(make, tile, shape, terms, left, right, *args, shared=shared_bytes(tile), grid=tiles.whole_grid)
+    tile, splits = tile_for(shape, right.shape[2], 1, out.dtype == np.uint32)
+    args = shape, terms, left, right, taps, last, out
+    stages.run(make, tile, splits, *args, shared=shared_bytes(tile), grid=tiles.whole_grid)
 
 
 def shared_bytes(tile):
@@ -65,10 +66,11 @@ def _kernel(tile, form, pixels, planes_w):
     multiply, multiply_rest = multiplier(tile, (0, 1)), multiplier(tile, (2, 3))
     seek, read, put = pixels.steps(tile, form.dense, along)
     seek_weights, read_weights, put_weights = weight_steps(tile, planes_w)
-    share, finish = _sharer(tile), finisher(tile, form)
+    share_codes, finish = _code_sharer(tile), finisher(tile, form)
+    share, join, split = sharer(form.split, PARTS), joiner(tile, form.split), form.split
 
     @launch.together(2 if planes_x + planes_w <= MOST_TOGETHER else 1, tile.warps * LANES)
-    def imma_tile(shape, terms, left, right, places, offsets, last, out):
+    def imma_tile(shape, terms, left, right, places, offsets, last, out, parts):
         begins = cuda.shared.array(size, np.int64)
         kinds = cuda.shared.array(size, np.int32)
         out_rows = cuda.shared.array(size, np.int64)
@@ -84,15 +86,16 @@ def _kernel(tile, form, pixels, planes_w):
         locate(shape, places, begins, kinds, out_rows)
         source, cursor = Source(left, offsets, begins, kinds), Cursor(at, look, offset)
         apart = ptx.plus(right.shape[1] * right.shape[2] * LANES, 0)
-        column = cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y
+        column = cuda.blockIdx.y if split else cuda.blockIdx.z * cuda.gridDim.y + cuda.blockIdx.y
         if column < columns(shape, all_blocks):  # no loop: what one computes before it takes registers of the products
             group, first, end, shift = column_at(shape, all_blocks, column)
             clear(sums, ones)
             for turn in range(turns):
                 totals[turn] = 0
-            seek(source, cursor, terms.first_x, shift)
-            seek_weights(right, weights_at, terms.first_w, first, end)
-            missing, here, stage = np.int32(parts_of(offsets)), np.int32(0), np.int32(0)
+            begin, missing = share(parts_of(offsets))
+            here, stage = np.int32(0), np.int32(0)
+            seek(source, cursor, terms.first_x, shift, begin)
+            seek_weights(right, weights_at, terms.first_w, first, end, begin)
             while missing > 0 or here > 0:
                 after = np.int32(of_stage - stage)
                 if missing > 0:
@@ -108,14 +111,15 @@ def _kernel(tile, form, pixels, planes_w):
                 stage = after
                 here, missing = missing, np.int32(missing - PARTS)
             if along:
-                share(totals, codes, ones)
-            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
+                share_codes(totals, codes, ones)
+            if join(parts, column, sums, ones):
+                finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
 
     return imma_tile
 
 
 @cache
-def _sharer(tile):
+def _code_sharer(tile):
     """Make the sums of pixels' codes, which two threads of a warp have, those of the lanes that have their products."""
     size, rows, across, (turns, step) = tile.pixels, tile.rows, tile.across, byte_rows.shares(tile)
 

@@ -6,7 +6,8 @@ int32[rows columns sides 2] and ones int32[rows sides] are registers: loops over
 straight code, so what is read from memory once serves all rows.
 """
 
-from functools import cache
+import math
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +16,16 @@ from numba import cuda
 from ..popcount import tiles
 from ..runtime import isa, launch
 from ..runtime.launch import LANES, inline
+from . import ptx
 
 PIXELS, CHANNELS = 16, 8  # of the sums that a warp's registers are laid out for
 WORDS = 4  # of an instruction
 SIDES = 2
 FULL = 128  # blocks that a grid should have, about as many as there are multiprocessors
-SHORT = 16  # words of a window that are few stages
+_APART, _EACH = 3.0, 1.18  # clocks from an instruction of a warp to its next, and more for each warp of its scheduler
+_BYTES = 21  # of L2 that a multiprocessor reads a clock
+_JOIN = 3000  # clocks for a fence, a counter and sums from L2 [derived]
+_MOST_SPLITS = 8
 
 
 class Tile(NamedTuple):
@@ -31,6 +36,8 @@ class Tile(NamedTuple):
     rows: int  # instructions along the pixels of a warp
     blocks: int  # of 32 channels of a warp
     stages: int  # of the pipeline: one is multiplied while the others are copied
+    issued: int = 100  # instructions of a warp in a stage, on sm_90a
+    together: int = 2  # blocks that share a multiprocessor
 
     @property
     def warps(self):
@@ -45,32 +52,52 @@ class Tile(NamedTuple):
         return self.across * self.blocks
 
     @property
-    def small(self):
-        """True if registers and shared memory let four blocks or more share a multiprocessor: up to 64 x 64."""
-        return self.pixels * self.all_blocks * LANES <= 64 * 64
-
-    @property
     def columns(self):
         """Count the columns of 8 channels of a warp."""
         return self.blocks * LANES // CHANNELS
 
+    @property
+    def registers(self):
+        """Count the sums of a lane, and its counts of pixels' own bits."""
+        return self.rows * SIDES * (2 * self.columns + 1)
 
-def choose(sizes, shape, words):
-    """Return the first tile that no group's channels leave half empty and that makes enough blocks; or the last.
+    def issued_outside(self, codes):
+        """Count the instructions of a warp before and after its stages, to some 15 %."""
+        of_part = 130 + 40 * min(self.blocks, 4) if codes else 0
+        return 480 + 30 * self.rows * self.columns + self.rows * SIDES * -(-self.blocks // 4) * of_part
 
-    Windows of few words are a few stages, whose first copies nothing hides but other blocks: tiles of which fewer than
-    four share a multiprocessor are left out. At 18 words that cost 15.0 us instead of 11.0 on an H200.
-    `QUANTARRAY_CUDA_TILE=n` takes the n-th.
+
+def choose(sizes, shape, stages, nbytes, pairs, codes):
+    """Return the tile that a grid takes least time with, and over how many blocks the stages of each are split.
+
+    There are `stages` of each pair of planes, with `nbytes` of a pixel or channel; `codes` says if results are codes.
+    `QUANTARRAY_CUDA_TILE=n` takes the n-th tile.
     """
     asked = isa.asked_tile(len(sizes))
-    if asked is not None:
-        return sizes[asked]
-    for tile in sizes:
-        across, down = tiles.grid(shape, tile.pixels, tile.all_blocks)
-        fits = tile.all_blocks <= max(1, shape.group_blocks) and (words > SHORT or tile.small)
-        if fits and across * down >= FULL:
-            return tile
-    return sizes[-1]
+    sizes = sizes if asked is None else sizes[asked : asked + 1]
+    return _choose(sizes, shape, stages, nbytes, pairs, codes, launch.multiprocessors())
+
+
+@lru_cache(1024)
+def _choose(sizes, shape, stages, nbytes, pairs, codes, count):
+    choices = [(tile, splits) for splits in range(1, min(stages, _MOST_SPLITS) + 1) for tile in sizes]
+    return min(choices, key=lambda choice: _clocks(*choice, shape, stages, nbytes, pairs, codes, count))
+
+
+def _clocks(tile, splits, shape, stages, nbytes, pairs, codes, count):
+    """Return the clocks of a launch, in which warps issue or tiles are read from L2.
+
+    This is what `tests/support/cuda_predict.py` says, with instructions of tables. A tile is split only if all blocks
+    run at once.
+    """
+    across, down = tiles.grid(shape, tile.pixels, tile.all_blocks)
+    busiest, each = -(-across * down * splits // count), pairs * -(-stages // splits)
+    if splits > 1 and busiest > tile.together:
+        return math.inf
+    of_warp = tile.issued_outside(codes) + each * tile.issued + (splits > 1) * 2 * splits * tile.registers
+    issue = of_warp * (_APART * -(-busiest // tile.together) + _EACH * busiest * tile.warps / 4)
+    read = busiest * each * nbytes * (tile.pixels + tile.all_blocks * LANES) / _BYTES
+    return max(issue, read) + (splits > 1) * _JOIN
 
 
 class Form(NamedTuple):
@@ -83,6 +110,20 @@ class Form(NamedTuple):
     planes: int  # of codes, 0 for integers
     paired: bool  # integers are stored in pairs, all of which begin at 8 bytes
     near: bool  # only rows near a channel are stored
+    split: bool = False  # blocks along z share a tile: each has some of its stages
+
+
+def bounded(tile, form):
+    """Make kernels with registers for as many blocks as a tile says, where the places of copies are few enough."""
+    fits = form.single and form.words == 2 and not form.split
+    return launch.together(tile.together, tile.warps * LANES) if fits else cuda.jit
+
+
+class Parts(NamedTuple):
+    """What the blocks that share a tile leave to the last of them."""
+
+    sums: object  # int32[tiles blocks registers threads]
+    arrived: object  # uint32[tiles]: of which kernels leave zeros
 
 
 def form_of(shape, terms, left, taps, out):
@@ -97,20 +138,97 @@ def form_of(shape, terms, left, taps, out):
     )  # fmt: skip
 
 
-def run(make, tile, shape, terms, left, right, taps, last, out, shared=0, grid=tiles.grid):
+def run(make, tile, splits, shape, terms, left, right, taps, last, out, shared=0, grid=tiles.grid):
     """Launch make(tile, form) on words as `conv` has them."""
-    kernel, blocks = make(tile, form_of(shape, terms, left, taps, out)), grid(shape, tile.pixels, tile.all_blocks)
-    args = shape, terms, left, right, taps.places, taps.offsets, last, out
+    (across, down, deep), parts = (*grid(shape, tile.pixels, tile.all_blocks), 1)[:3], 0
+    split = splits > 1 and deep == 1
+    if split:
+        count, deep = across * shape.groups * -(-shape.group_blocks // tile.all_blocks), splits
+        sums = launch.scratch((count, splits, tile.registers, tile.warps * LANES), np.int32)
+        parts = Parts(sums, launch.arrivals(count))
+    kernel, blocks = make(tile, form_of(shape, terms, left, taps, out)._replace(split=split)), (across, down, deep)
+    args = shape, terms, left, right, taps.places, taps.offsets, last, out, parts
     launch.run(kernel, blocks, (LANES, tile.warps), *args, shared=shared, tiled=True)
+
+
+@cache
+def sharer(split, depth):
+    """Make share(length), which returns this block's first stage of `depth`, and how much of the length is its own."""
+
+    @inline
+    def share(length):
+        if not split:
+            return np.int32(0), np.int32(length)
+        stages, z, count = np.int32((length + depth - 1) // depth), np.int32(cuda.blockIdx.z), np.int32(cuda.gridDim.z)
+        first, end = np.int32(stages * z // count), np.int32(stages * np.int32(z + 1) // count)
+        return first, np.int32(min(np.int32(end * depth), length) - first * depth)
+
+    return share
+
+
+@inline
+def _whole(parts, column, sums, ones):
+    return True
+
+
+@cache
+def joiner(tile, split):
+    """Make join(parts, column, sums, ones): True in the last block of a tile, which then has the sums of all."""
+    if not split:
+        return _whole
+    rows, columns, registers, threads = tile.rows, tile.columns, tile.registers, tile.warps * LANES
+
+    @inline
+    def join(parts, column, sums, ones):
+        ended = cuda.shared.array(1, np.int32)
+        number, splits = column * cuda.gridDim.x + cuda.blockIdx.x, parts.sums.shape[1]
+        thread = cuda.threadIdx.y * LANES + cuda.threadIdx.x
+        first = number * splits * (registers * threads) + thread
+        at = first + cuda.blockIdx.z * (registers * threads)
+        for r in range(rows):
+            for side in range(SIDES):
+                ptx.write(parts.sums, at, ones[r, side])
+                at += threads
+                for n in range(columns):
+                    for e in range(2):
+                        ptx.write(parts.sums, at, sums[r, n, side, e])
+                        at += threads
+        cuda.threadfence()
+        cuda.syncthreads()
+        if thread == 0:
+            ended[0] = cuda.atomic.inc(parts.arrived, number, np.uint32(splits - 1)) == splits - 1
+        cuda.syncthreads()
+        if ended[0]:
+            cuda.threadfence()
+            for part in range(splits):
+                if part != cuda.blockIdx.z:
+                    at = first + part * (registers * threads)
+                    for r in range(rows):
+                        for side in range(SIDES):
+                            ones[r, side] += ptx.read(parts.sums, at)
+                            at += threads
+                            for n in range(columns):
+                                for e in range(2):
+                                    sums[r, n, side, e] += ptx.read(parts.sums, at)
+                                    at += threads
+        return ended[0] != 0
+
+    return join
+
+
+@inline
+def first_pair(terms):
+    """Return the plane of x and power of 2 of the first pair, the highest planes."""
+    return np.int32(terms.planes_x - 1), np.int32(terms.planes_x + terms.planes_w - 2)
 
 
 @inline
 def next_pair(i, power, terms):
-    """Return the plane of x and power of 2 of the next pair: by falling power, so that sums double where it falls."""
-    i += 1
-    if i > min(terms.planes_x - 1, power):
-        power -= 1
-        i = max(0, power - terms.planes_w + 1)
+    """Return those of the next pair: by falling power, so that sums double where it falls."""
+    i = np.int32(i + 1)
+    if i > min(np.int32(terms.planes_x - 1), power):
+        power = np.int32(power - 1)
+        i = max(np.int32(0), np.int32(power - np.int32(terms.planes_w - 1)))
     return i, power
 
 

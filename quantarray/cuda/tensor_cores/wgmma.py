@@ -17,23 +17,25 @@ from ..runtime.launch import LANES, inline
 from . import bulk, ptx, stages, warpgroup
 from .descriptors import DEPTH, PATTERN, aligned, count_ones, multiplier, swizzled
 from .images import image
-from .stages import CHANNELS, SIDES, Tile, clearer, doubler, next_pair
+from .stages import CHANNELS, SIDES, Tile, clearer, doubler, first_pair, joiner, next_pair, sharer
 
 TILES = (
-    Tile(down=8, across=1, rows=1, blocks=8, stages=4),  # 128 pixels x 256 channels; 5 stages are more than there is
-    Tile(down=8, across=1, rows=1, blocks=4, stages=5),  # 128 x 128
-    Tile(down=8, across=1, rows=1, blocks=2, stages=4),  # 128 x 64, two blocks to a multiprocessor
-    Tile(down=4, across=1, rows=1, blocks=1, stages=4),  # 64 x 32, four
+    Tile(8, 1, rows=1, blocks=8, stages=4, issued=242, together=1),  # 128 pixels x 256 channels
+    Tile(8, 1, rows=1, blocks=4, stages=5, issued=235, together=1),  # 128 x 128
+    Tile(4, 1, rows=1, blocks=4, stages=3, issued=239, together=3),  # 64 x 128
+    Tile(4, 1, rows=1, blocks=2, stages=3, issued=234, together=4),  # 64 x 64
+    Tile(4, 1, rows=1, blocks=1, stages=4, issued=243, together=4),  # 64 x 32
 )
 
 
-def tile_for(shape, words):
-    return stages.choose(TILES, shape, words)
+def tile_for(shape, words, pairs=1, codes=False):
+    return stages.choose(TILES, shape, -(-words // DEPTH), 8 * DEPTH, pairs, codes)
 
 
-def run(shape, terms, left, right, *args, images=image):
-    tile = tile_for(shape, right.shape[2])
-    stages.run(_kernel, tile, shape, terms, left, images(right), *args, shared=shared_bytes(tile))
+def run(shape, terms, left, right, taps, last, out, images=image):
+    tile, splits = tile_for(shape, right.shape[2], terms.planes_x * terms.planes_w, out.dtype == np.uint32)
+    args = shape, terms, left, images(right), taps, last, out
+    stages.run(_kernel, tile, splits, *args, shared=shared_bytes(tile))
 
 
 def shared_bytes(tile):
@@ -56,6 +58,8 @@ class Column(NamedTuple):
     shift: int  # the group's first word in a pixel
     first: int  # word of a stage's image at which they begin
     nbytes: int  # of them in an image
+    stage: int  # at which this block begins
+    length: int  # words of the contraction that it multiplies
 
 
 class Next(NamedTuple):
@@ -75,10 +79,9 @@ def _fetcher(tile, form):
     @inline
     def begin(source, cursor, images, column, terms, i, power):
         """Move on to a pair of planes."""
-        seek(source, cursor, terms.first_x + i, column.shift)
-        stages_before = (terms.first_w + power - i) * images.shape[1]
-        missing = np.int32(source.offsets.shape[1])
-        return Next(i, power, missing, stages_before * images.shape[2] * DEPTH)
+        seek(source, cursor, terms.first_x + i, column.shift, column.stage)
+        stages_before = (terms.first_w + power - i) * images.shape[1] + column.stage
+        return Next(i, power, column.length, stages_before * images.shape[2] * DEPTH)
 
     @inline
     def fetch(source, cursor, images, column, terms, following, room, into):
@@ -107,9 +110,10 @@ def _kernel(tile, form):
     fence_sums, collect = warpgroup.fence_sums(CHANNELS * wide), warpgroup.collect(CHANNELS * wide)
     locate, multiply, clear, double = tiles.locator(size), multiplier(tile), clearer(tile), doubler(tile)
     (begin, fetch), finish = _fetcher(tile, form), finisher(tile, form)
+    share, join = sharer(form.split, DEPTH), joiner(tile, form.split)
 
-    @cuda.jit
-    def wgmma_tile(shape, terms, left, right, places, offsets, last, out):
+    @stages.bounded(tile, form)
+    def wgmma_tile(shape, terms, left, right, places, offsets, last, out, parts):
         begins = cuda.shared.array(size, np.int64)
         kinds = cuda.shared.array(size, np.int32)
         out_rows = cuda.shared.array(size, np.int64)
@@ -127,25 +131,25 @@ def _kernel(tile, form):
         source, cursor = Source(left, offsets, begins, kinds), Cursor(at, look, offset)
         a = aligned(held)
         room = Room(held, a, a + depth * rows, barriers)
-        length = offsets.shape[1]
-        steps = (length + DEPTH - 1) // DEPTH
+        first_stage, length = share(offsets.shape[1])
+        steps = np.int32((length + DEPTH - 1) // DEPTH)
         if not single:
-            steps *= terms.planes_x * terms.planes_w
-        into, stage, parity = 0, 0, 0
+            steps = np.int32(steps * terms.planes_x * terms.planes_w)
+        into, stage, parity = np.int32(0), np.int32(0), np.int32(0)
         at_column = cuda.blockIdx.y
         while at_column < columns(shape, all_blocks):
             group, first, end, shift = column_at(shape, all_blocks, at_column)
-            nbytes = 8 * min(channels, right.shape[2] * DEPTH - first * LANES * DEPTH)
-            column = Column(shift, first * LANES * DEPTH, nbytes)
+            nbytes = np.int32(8 * min(channels, right.shape[2] * DEPTH - first * LANES * DEPTH))
+            column = Column(shift, first * LANES * DEPTH, nbytes, first_stage, length)
             clear(sums, ones)
-            x, factor = terms.planes_x - 1, terms.planes_x + terms.planes_w - 2  # of the next product
+            x, factor = first_pair(terms)  # of the next product
             following = begin(source, cursor, right, column, terms, x, factor)
             for step in range(ahead):
                 if step < steps:
                     following = fetch(source, cursor, right, column, terms, following, room, into)
-                    into = into + 1 if into < depth - 1 else 0
+                    into = np.int32(into + 1) if into < depth - 1 else np.int32(0)
                 ptx.commit()
-            step, left_words = 0, length
+            step, left_words = np.int32(0), length
             while factor >= 0:
                 fence_sums(sums)
                 until = factor
@@ -156,17 +160,16 @@ def _kernel(tile, form):
                     warpgroup.fence_copies()
                     cuda.syncthreads()
                     multiply(held, a + stage * rows, room.b + stage * channels, left_words, sums)
-                    if step + ahead < steps:
+                    if step < np.int32(steps - ahead):
                         following = fetch(source, cursor, right, column, terms, following, room, into)
-                        into = into + 1 if into < depth - 1 else 0
+                        into = np.int32(into + 1) if into < depth - 1 else np.int32(0)
                     ptx.commit()
                     if along and (single or x == factor):
                         count_ones(held, a + stage * rows, ones)
-                    stage += 1
+                    stage = np.int32(stage + 1)
                     if stage == depth:
-                        stage, parity = 0, parity ^ 1
-                    step += 1
-                    left_words -= DEPTH
+                        stage, parity = np.int32(0), np.int32(parity ^ 1)
+                    step, left_words = np.int32(step + 1), np.int32(left_words - DEPTH)
                     if left_words <= 0:
                         left_words = length
                         x, factor = next_pair(x, factor, terms)
@@ -175,7 +178,8 @@ def _kernel(tile, form):
                 if not single and factor >= 0:
                     double(sums, ones)
             cuda.syncthreads()
-            finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
+            if join(parts, at_column, sums, ones):
+                finish(shape, terms, last, kinds, out_rows, group, first, end, sums, ones, out)
             at_column += cuda.gridDim.y
 
     return wgmma_tile

@@ -60,7 +60,7 @@ def ceil(a, b):
 
 
 class Counted(NamedTuple):
-    """What a warp does: its main loop, a loop inside that runs several times in each trip, and what they are for."""
+    """List what a warp does: its main loop, a loop inside that runs several times in each trip, and what they are for."""
 
     loop: Code
     trips: float = 1
@@ -186,6 +186,9 @@ class Predicted:
             others = {one.at for other in self.code.loops() for one in other}
             rest = [one for one in rest if one.at < work.loop[0].at and one.at not in others]
             return work.trips * len(work.loop) + len(rest)
+        if hasattr(self.launched.args[6], "bounds"):  # atomics, and what is around them, run where a row is near
+            after = self.code.after(work.loop)
+            rest = rest[: len(rest) - len(after) + after.longest("ATOMG", most=False)]
         count = work.of_trips(lambda loop: loop.longest(work.opcode)) + len(rest)
         if self.splits == 1:
             return count

@@ -59,8 +59,8 @@ class Code(tuple):
         assert most, f"no loop has {opcodes}"
         return min((loop for loop in self.loops() if 2 * loop.count(*opcodes) >= most), key=len)
 
-    def longest(self, opcode=""):
-        """Count the instructions of the longest way through a loop, of those with most of an opcode.
+    def longest(self, opcode="", most=True):
+        """Count the instructions of the longest path through a loop, of those with most of an opcode, or with least.
 
         Branches go forwards or are not taken: loops inside count once.
         """
@@ -72,7 +72,7 @@ class Code(tuple):
             if to <= i or one.predicate or "U.ANY" in one.name:
                 nexts.append(best[i + 1])
             products, count = max(nexts)
-            best[i] = products + (one.opcode == opcode), count + 1
+            best[i] = products + (one.opcode == opcode) * (1 if most else -1), count + 1
         return best[0][1]
 
     def after(self, part):

@@ -166,13 +166,13 @@ def arrivals(count):
     if config.ENABLE_CUDASIM:
         return np.zeros(count, np.uint32)
     gpu, (stream, captured) = _gpu(), driver.current_stream()
-    device, kept = f"cuda:{gpu}", _holders[-1].arrivals if _holders else _arrivals
-    found = kept.get((gpu, stream))
-    if captured and (not _holders or found is None or found.size < count):
+    device, by_stream = f"cuda:{gpu}", _holders[-1].arrivals if _holders else _arrivals
+    counters = by_stream.get((gpu, stream))
+    if captured and (not _holders or counters is None or counters.size < count):
         return zeros(device, (count,), np.uint32)
-    if found is None or found.size < count:
-        found = kept[gpu, stream] = zeros(device, (max(count, _COUNTERS),), np.uint32)
-    return found
+    if counters is None or counters.size < count:
+        counters = by_stream[gpu, stream] = zeros(device, (max(count, _COUNTERS),), np.uint32)
+    return counters
 
 
 def array(a):

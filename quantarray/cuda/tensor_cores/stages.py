@@ -62,9 +62,9 @@ class Tile(NamedTuple):
         return self.rows * SIDES * (2 * self.columns + 1)
 
     def issued_outside(self, codes):
-        """Count the instructions of a warp before and after its stages, to some 15 %."""
+        """Count the instructions of a warp before and after its stages, to some 20 %."""
         of_part = 130 + 40 * min(self.blocks, 4) if codes else 0
-        return 480 + 30 * self.rows * self.columns + self.rows * SIDES * -(-self.blocks // 4) * of_part
+        return 560 + 30 * self.rows * self.columns + self.rows * SIDES * -(-self.blocks // 4) * of_part
 
 
 def choose(sizes, shape, stages, nbytes, pairs, codes):
@@ -120,7 +120,7 @@ def bounded(tile, form):
 
 
 class Parts(NamedTuple):
-    """What the blocks that share a tile leave to the last of them."""
+    """List what the blocks that share a tile leave to the last of them."""
 
     sums: object  # int32[tiles blocks registers threads]
     arrived: object  # uint32[tiles]: of which kernels leave zeros

@@ -60,7 +60,7 @@ def ceil(a, b):
 
 
 class Counted(NamedTuple):
-    """List what a warp does: its main loop, a loop inside that runs several times in each trip, and what they are for."""
+    """List what a warp does: its main loop, a loop inside that runs several times in each trip, what they are for."""
 
     loop: Code
     trips: float = 1

@@ -36,7 +36,7 @@ _CLOCKS = {
 }
 _ROWS, _WORDS = 16, 4  # of one instruction on bits
 # Words of a window from which `wgmma` wins: a whole stage. An H200 measured 33 for kernels and tiles of then; for those
-# of now, 16 are predicted (docs/decisions/0031-tiles-by-the-grid.md)
+# of now, 16 are predicted (docs/decisions/0032-tiles-by-the-grid.md)
 _LONG = 16
 # Pairs of planes times rows, of fewer rows than an instruction has, that are counted (docs/kernels/few_rows.md). One
 # takes 16 of the clocks above, so 64 take as many as 2 to 4 of the least tiles of `imma`, which have 64 rows [derived]

@@ -8,6 +8,7 @@ import operator
 import sys
 import time
 from contextlib import contextmanager
+from ctypes import memmove
 from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
@@ -33,6 +34,12 @@ class ndarray:
             raise AttributeError(name)
         value = getattr(self.held, name)
         return _wrapped(value) if not callable(value) else _noted(name, value, self)
+
+    @property
+    def data(self):
+        """Where the array begins, and what copies to there."""
+        begin = self.held.ctypes.data
+        return SimpleNamespace(ptr=begin, copy_from_device_async=lambda x, size, stream: memmove(begin, x.ptr, size))
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed.")

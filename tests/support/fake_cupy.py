@@ -37,7 +37,7 @@ class ndarray:
 
     @property
     def data(self):
-        """Where the array begins, and what copies to there."""
+        """Return where the array begins, with what copies to there."""
         begin = self.held.ctypes.data
         return SimpleNamespace(ptr=begin, copy_from_device_async=lambda x, size, stream: memmove(begin, x.ptr, size))
 

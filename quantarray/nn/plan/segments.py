@@ -57,14 +57,18 @@ class Segment:
         taken = {at for step in steps for at in step.operands if at >= 0 and at not in results and initial[at] is None}
         self._taken, self._given = sorted(taken), sorted(results & wanted)
         self.held = self._taken if any(step.operator.holds for step in steps) else []
+        self.last = self.sure = False
         images = _images(steps).difference(fixed)
         self._views = [(_View.by_pixels if at in images else _View.of)(values[at]) for at in self._taken]
+        self._turned = any(view.order is not None for view in self._views)
         inputs = self._inputs(values)
         launching = launching and all(step.operator.launches != "never" for step in steps)
         launching = launching and all(form(x) is not None for x in inputs)
         self.call: Compiled | None = compiled(self._results, inputs) if launching else None
 
     def _inputs(self, values: list[Any]) -> list[Any]:
+        if not self._turned:  # as in most calls
+            return [values[at] for at in self._taken]
         return [view.laid(values[at]) for at, view in zip(self._taken, self._views, strict=True)]
 
     def gives_views(self, values: list[Any]) -> bool:
@@ -84,17 +88,32 @@ class Segment:
             step(values)
         return tuple([values[at] for at in self._given])
 
-    def __call__(self, values: list[Any]) -> None:
-        """Compute what is needed after the steps, in memory that the next call overwrites."""
+    def place(self, known: set[int], later: Sequence[Segment]) -> None:
+        """Note whether what it takes always has the forms that it was compiled for, and whether no segment reads it.
+
+        known: places of values of such forms, to which its results are added.
+        """
+        self.sure = known.issuperset(self._taken)
+        self.last = not any(set(one._taken).intersection(self._given) for one in later)
+        if self.sure and self.call is not None:
+            known.update(self._given)
+
+    def __call__(self, values: list[Any], reuse: bool) -> bool:
+        """Compute what is needed after the steps; return whether no later call overwrites it.
+
+        With `reuse`, and for results that a segment reads, it is in memory that the next call overwrites.
+        """
         if self.call is not None:
             inputs = self._inputs(values)
-            results = self.call(inputs, reuse=True) if tuple(map(form, inputs)) == self.call.forms else None
+            fit = self.sure or tuple(map(form, inputs)) == self.call.forms
+            results = self.call(inputs, reuse or not self.last) if fit else None
             if results is not None:
                 for at, x in zip(self._given, results, strict=True):
                     values[at] = x
-                return
+                return self.last and not reuse
         for step in self.steps:
             step(values)
+        return False
 
 
 def _images(steps: Sequence[Step]) -> set[int]:
@@ -112,6 +131,7 @@ class Plan:
 
     def __init__(self, steps: Sequence[Step], initial: list[Any], outputs: Sequence[int], values: list[Any]) -> None:
         self._initial, self._outputs = initial.copy(), outputs
+        known = {at for at, x in enumerate(values) if x is not None}
         rows = _rows(_folded(steps, self._initial), self._initial, values)
         self.segments: list[Segment] = []
         for i, (launching, row) in enumerate(rows):
@@ -122,6 +142,10 @@ class Plan:
                 self.segments.append(Segment(row, self._initial, values, wanted, launching=False))
             for step in row:
                 step(values)
+        for i, segment in enumerate(self.segments):
+            segment.place(known, self.segments[i + 1 :])
+        self._constant = any(x is not None for x in self._initial)
+        self._whole = bool(self.segments) and set(outputs) == set(self.segments[-1]._given)
         self._memories = {id(root(a)) for one in self.segments if one.call for a in one.call.memories}
         self._busy = False
 
@@ -131,12 +155,14 @@ class Plan:
             return None
         self._busy = True
         try:
-            values = [x if known is None else known for x, known in zip(values, self._initial, strict=True)]
+            if self._constant:
+                values = [x if known is None else known for x, known in zip(values, self._initial, strict=True)]
+            own = False
             for segment in self.segments:
                 for at in () if reuse else segment.held:
                     values[at] = self._own(values[at])
-                segment(values)
-            for at in () if reuse else self._outputs:
+                own = segment(values, reuse)
+            for at in () if reuse or (own and self._whole) else self._outputs:
                 values[at] = self._own(values[at])
             return values
         finally:

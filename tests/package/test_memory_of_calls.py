@@ -121,6 +121,16 @@ def test_counts_of_lanes_are_in_blocks():
     assert peak(lambda: qa.sum(q, 0)) < 40 * MIB
 
 
+def test_sums_of_planes_are_in_blocks():
+    """By each of 13 terms of the weights, the sums of all rows are 13 times the result: 118 MB."""
+    x = qa.encode(RNG.integers(0, 32, (322, 24)), values=range(32))
+    table = np.cumsum(RNG.random((14, 1, 1)), axis=0).astype(np.float32)
+    w = qa.from_codes(RNG.integers(0, 14, (7023, 24), np.uint8), qa.table(4, n_levels=14), table=table, axis=1)
+    result = qa.linear(x, w)
+    assert np.allclose(result, x.dequantize() @ w.dequantize().T)
+    assert peak(lambda: qa.linear(x, w)) < result.nbytes + 16 * MIB
+
+
 def test_take_of_narrow_indices():
     """8 million indices of a byte are 64 MB as int64."""
     q = qa.encode(RNG.integers(0, 2, (2, 100)), values=range(2))

@@ -111,6 +111,9 @@ def prepare(
     kind = Kind(op, device, part, dtype)
     step = row_step(x, a, math.prod(shape[:-1])) if len(shape) > 1 else 1
     rows = shape[0] if len(shape) > 1 else 1
+    problem = select.MatrixJob(device, kind.real, requantize, a.terms, b, k, part, shared=shared(a, q.ndim))
+    if rows > 1 and select.pick(select.CONSTANTS, problem) == select.PLANES:
+        step = min(step, plane_sums.images_at_once(a.terms, b, rows, math.prod(shape[1:])))
     if select.pick(select.ROWS, (step, rows)) == select.IN_TURN:
         result = parts.Result(device, requantize, dtype, shape)
         return parts.ByRows.of(result, partial(_by_outputs, kind), x, w, shift, step)

@@ -119,6 +119,10 @@ def quantize_linear(net: Net, x: Value) -> Value | None:
     q = net.add("QuantizeLinear", x, [x.name, *names], x.shape, 1.0, max(-low, high), held, True, **how)
     q.narrow = kind if "8" not in kind else ""
     q.law = (names, how, x.dtype, scale)
+    if "8" in kind and net.chance(0.4):  # as Brevitas writes fewer bits
+        ends = [net.constant(np.asarray(n, held)) for n in (net.number(low, 0), net.pick((1, 3, 15, high)))]
+        clipped = net.add("Clip", q, [q.name, *net.pick((ends, ends[:1], ["", ends[1]]))], x.shape, 1.0, q.most)
+        clipped.law, q = q.law, clipped
     return q if net.chance(0.25) else dequantize_linear(net, q)
 
 

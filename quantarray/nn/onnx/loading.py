@@ -12,7 +12,7 @@ from ...core.errors import FormatError
 from ..graph import Graph, Node, Value
 from ..inference import MOST_INPUT
 from ..operators import OPERATORS
-from . import elementwise, integer_operators, movement, pooling, products, quantizers, transposed
+from . import clips, elementwise, integer_operators, movement, pooling, products, quantizers, transposed
 from .building import Builder
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
 from .normalizing import check_operands, normalized, shape_constant
@@ -20,7 +20,7 @@ from .reading import Model, Place, Step, read
 from .tensors import RANGES, Refused, dtype_of, range_of
 
 _LOWER: dict[str, Any] = {}
-for family in (elementwise, integer_operators, movement, pooling, products, quantizers, transposed):
+for family in (elementwise, clips, integer_operators, movement, pooling, products, quantizers, transposed):
     _LOWER.update(family.LOWER)
 _SHAPED = {op: OPERATORS[op].shape for op in _LOWER if op in OPERATORS}
 _TAKEN = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
@@ -62,6 +62,12 @@ class _Import:
         self.environment: dict[str, Operand] = {n: Constant(a) for n, a in (model.constants | fixed).items()}
         self.elements: dict[str, int] = dict(model.elements)
         self.unknown: set[str] = set()
+        self.takers: dict[str, list[Step]] = {}
+        for step in model.steps:
+            for operand in step.inputs:
+                self.takers.setdefault(operand, []).append(step)
+        for place in model.outputs:
+            self.takers[place.name] = []  # outputs are taken by others than the file's nodes
         places = [p for p in model.inputs if p.name not in fixed]
         self.elements |= {p.name: p.element for p in model.inputs}
         self.inputs = [v for p in places if (v := self._input(p, shapes)) is not None]
@@ -151,6 +157,8 @@ class _Import:
         step, operands = normalized(step, operands, [self.elements.get(n) if n else None for n in step.inputs])
         check_operands(step.op, operands)
         self._note_elements(step)
+        if step.op == "QuantizeLinear":
+            step = clips.narrowed(step, self.takers.get(step.outputs[0], []), self.environment)
         if step.op == "Shape":
             x = operands[0]
             assert x is not None

@@ -18,8 +18,8 @@ import numpy as np
 import quantarray as qa
 
 QUANTISED = """Conv ConvTranspose ConvInteger QLinearConv MatMulInteger QLinearMatMul MaxPool AveragePool QuantizeLinear
-    DequantizeLinear""".split()
-OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid HardSwish Selu Erf Mish
+    DequantizeLinear DynamicQuantizeLinear""".split()
+OTHERS = """MatMul Gemm BatchNormalization Relu LeakyRelu PRelu Clip Sign Sigmoid HardSwish Selu Erf Mish Gelu
     LayerNormalization GlobalAveragePool GlobalMaxPool Add Sub Mul Div Pow Concat Split Flatten Reshape Transpose
     Squeeze Unsqueeze Slice Gather Pad Resize Tile DepthToSpace SpaceToDepth ArgMax ArgMin TopK Softmax""".split()
 _INTRODUCTION = """# Operators of ONNX files

@@ -106,8 +106,8 @@ def _results(node: Node, operands: list[Any]) -> list[Kind]:
     values = [x if isinstance(x, np.ndarray) else None for x in operands]
     results = [tuple(int(n) for n in s) for s in operator.shape(a, shapes, values)]
     first = np.dtype(operator.dtype(a, [x.dtype for x in arrays if x is not None]))
-    others = first if operator.others is None else np.dtype(operator.others)
-    return [Kind(s, first if i == 0 else others) for i, s in enumerate(results)]
+    dtypes = [first, *map(np.dtype, operator.others)]
+    return [Kind(s, dtypes[i] if i < len(dtypes) else first) for i, s in enumerate(results)]
 
 
 def _check_count(node: Node, a: Attributes, operands: list[Any]) -> None:

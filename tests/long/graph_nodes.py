@@ -46,7 +46,7 @@ def smooth(net: Net, x: Value) -> Value | None:
     if x.dtype != np.float32:
         return None
     ops = "Sigmoid Tanh HardSigmoid HardSwish Elu Selu Erf Softplus Sqrt Exp Log Reciprocal Softmax Pow".split()
-    op = net.pick([*ops, *["Mish"] * (net.opset >= 18)])
+    op = net.pick([*ops, *["Mish"] * (net.opset >= 18), *["Gelu"] * (net.opset >= 20)])
     name, most, inputs = x.name, 1.0 + x.most, []
     if op == "Exp":
         (name,) = net.node("Clip", [name, net.constant(np.float32(-4)), net.constant(np.float32(2))])
@@ -59,7 +59,7 @@ def smooth(net: Net, x: Value) -> Value | None:
             return None
         inputs, most = [net.constant(net.one(np.float32(2), len(x.shape), 0))], x.most**2
         return net.add(op, x, [name, *inputs], x.shape, x.grid and x.grid**2, most)
-    how = {}
+    how: dict[str, Any] = {"approximate": net.pick(("none", "tanh"))} if op == "Gelu" else {}
     if op == "Softmax":
         if not x.shape or 0 in x.shape:
             return None

@@ -98,7 +98,7 @@ def test_quantisers_name_the_first_index(name, source):
 OPERATORS = {
     **{
         op: ([op, "x"], {})
-        for op in "Relu LeakyRelu Abs Neg Floor Ceil Round Sigmoid HardSigmoid HardSwish Tanh Mish Elu Selu Erf "
+        for op in "Relu LeakyRelu Abs Neg Floor Ceil Round Sigmoid HardSigmoid HardSwish Tanh Mish Gelu Elu Selu Erf "
         "Softplus Sqrt Exp Log Reciprocal GlobalMaxPool GlobalAveragePool".split()
     },
     **{op: ([op, "x", "low"], {}) for op in "Add Sub Mul Div Max Min".split()},

@@ -91,3 +91,62 @@ def test_operators_of_integers():
     assert got.dtype == np.int32 and onnx.__version__
     np.testing.assert_array_equal(got, expected)
     assert {"conv2d", "linear"} <= {n.op for n in graph.nodes}
+
+
+def dynamic(*results):
+    return node("DynamicQuantizeLinear", ["x"], list(results))
+
+
+@pytest.mark.parametrize("values", ["around 0", "above 0", "below 0", "of zeros", "of halves", "tiny"])
+def test_dynamic_quantization(values, tmp_path):
+    x = np.random.default_rng(4).normal(0, 3, (2, 5, 7)).astype(np.float32)
+    others = {"above 0": np.abs(x) + 1, "below 0": -np.abs(x) - 1, "of zeros": 0 * x, "tiny": x * np.float32(1e-30)}
+    x = others.get(values, x)
+    if values == "of halves":  # each is between two codes
+        x = np.append(np.float32([-2.5, 252.5]), np.arange(0.5, 33)).astype(np.float32).reshape(1, 5, 7)
+    m = model([dynamic("y", "s", "z")], [("x", x.shape)], [("y", None, 2), ("s", None), ("z", None, 2)])
+    graph = qa.nn.load(m)
+    graph.save(tmp_path / "net.onnx")
+    graph.save(tmp_path / "net.qa")
+    for run in (graph, qa.nn.load(tmp_path / "net.onnx"), qa.nn.load(tmp_path / "net.qa")):
+        for got, expected in zip(run(x).values(), evaluator(m).run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(got, expected, strict=True)
+
+
+def test_products_of_dynamic_integers():
+    """As dynamic quantisation writes them: integers with a zero point that is computed, and a computed scale."""
+    rng = np.random.default_rng(5)
+    tensors = [("v", rng.integers(-128, 128, (8, 4)).astype(np.int8)), ("u", np.float32(0.01)), ("w_z", np.int8(0))]
+    nodes = [
+        dynamic("q", "s", "z"),
+        node("MatMulInteger", ["q", "v", "z", "w_z"], ["m"]),
+        node("Cast", ["m"], ["f"], to=1),
+    ]
+    nodes += [node("Mul", ["s", "u"], ["t"]), node("Mul", ["f", "t"], ["y"])]
+    m = model(nodes, [("x", (3, 8))], [("y", None)], tensors)
+    graph, x = qa.nn.load(m), rng.normal(0, 2, (3, 8)).astype(np.float32)
+    np.testing.assert_allclose(graph(x), evaluator(m).run(None, {"x": x})[0], rtol=1e-6)
+
+
+def test_dynamic_quantization_names_a_nan():
+    m = model([dynamic("y", "s", "z")], [("x", (1, 2, 3))], [("y", None, 2)])
+    x = np.ones((1, 2, 3), np.float32)
+    x[0, 1, 2] = np.nan
+    with pytest.raises(ValueError, match=r"DynamicQuantizeLinear.*x must hold no NaN, got one at \(0, 1, 2\)"):
+        qa.nn.load(m)(x)
+
+
+@pytest.mark.parametrize("dtype, shape", [("float16", (2, 3)), ("float32", (0, 3))])
+def test_dynamic_quantization_that_is_refused(dtype, shape):
+    element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    m = model([dynamic("y", "s", "z")], [("x", shape, element)], [("y", None, 2)])
+    with pytest.raises(
+        ValueError, match=r"DynamicQuantizeLinear.*it quantises .* of shape .*, not float32 with elements"
+    ):
+        qa.nn.load(m)
+
+
+def test_gelu_names_what_it_approximates_by():
+    m = model([node("Gelu", ["x"], ["y"], approximate="erf")], [("x", (2, 3))], [("y", None)])
+    with pytest.raises(ValueError, match="approximate is 'erf', 'none' and 'tanh' are taken"):
+        qa.nn.load(m)

@@ -114,6 +114,7 @@ OPERATORS = {
     "LeakyRelu": (["LeakyRelu", "x"], {"alpha": 0.25}),
     "Selu": (["Selu", "x"], {}),
     "Selu of other constants": (["Selu", "x"], {"alpha": 0.75, "gamma": 1.5}),
+    "Gelu of tanh": (["Gelu", "x"], {"approximate": "tanh"}),
     "PRelu": (["PRelu", "x", "each"], {}),
     "Clip": (["Clip", "x", "low", "high"], {}),
     "HardTanh": (["HardTanh", "x"], {}),
@@ -133,7 +134,9 @@ OPERATORS = {
     "DepthToSpace": (["DepthToSpace", "x"], {"blocksize": 2}),
     "SpaceToDepth": (["SpaceToDepth", "x"], {"blocksize": 2}),
 }
-OF_REALS = ("Floor Ceil Round HardTanh LeakyRelu Selu PRelu Div Sum Mish").split()  # of integers ONNX has none of these
+OF_REALS = (
+    "Floor Ceil Round HardTanh LeakyRelu Selu PRelu Div Sum Mish Gelu"
+).split()  # of integers ONNX has none of these
 
 
 def small(name, dtype):
@@ -168,6 +171,13 @@ def test_erf(dtype, tmp_path):
     exact = np.array([math.erf(v) for v in x.reshape(-1).tolist()]).reshape(x.shape)
     to = dtype if dtype == "float64" else "float32"
     np.testing.assert_array_equal(graph(x), exact.astype(to).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gelu(dtype, tmp_path):
+    node_ = Node("Gelu", ("x",), ("y",), {})
+    graph, x = Graph([Value("x", SHAPE, dtype)], [Value("y", SHAPE, dtype)], [node_], {}), values(dtype)
+    check(graph, x, tmp_path, 1e-6 if dtype == "float64" else 0.0)  # as of Erf
 
 
 CASTS = [(a, b) for a in FLOATS + INTEGERS for b in FLOATS + INTEGERS]

@@ -14,8 +14,8 @@ from .tensors import dtype_of
 _MOST = 2**53
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53}  # up to which integers are exact
 _FUNCTIONS = tuple(
-    "Identity Relu LeakyRelu PRelu HardTanh Clip Sigmoid HardSigmoid HardSwish Elu Selu Erf Softplus Tanh Mish Abs Neg "
-    "Floor Ceil Round Sqrt Exp Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
+    "Identity Relu LeakyRelu PRelu HardTanh Clip Sigmoid HardSigmoid HardSwish Elu Selu Erf Softplus Tanh Mish Gelu "
+    "Abs Neg Floor Ceil Round Sqrt Exp Log Reciprocal Add Sub Mul Div Pow Max Min Sum".split()
 )
 
 

@@ -14,6 +14,7 @@ from .laws import Constant, Operand
 from .reading import Step
 from .tensors import Refused, dtype_of, range_of
 
+_RESULTS = {"TopK": 2, "DynamicQuantizeLinear": 3}
 _RENAMED = {"Upsample": "Resize", "Dropout": "Identity", "IntQuant": "Quant"}
 
 
@@ -57,7 +58,7 @@ def normalized(step: Step, operands: list[Operand], elements: list[int | None]) 
         a["outputs"] = len(step.outputs) if op == "Split" else outputs
     elif op == "LayerNormalization":
         a |= _statistics(step)
-    elif outputs != 1 and op != "BatchNormalization" and not (op == "TopK" and len(step.outputs) <= 2):
+    elif outputs != 1 and op != "BatchNormalization" and len(step.outputs) > _RESULTS.get(op, 0):
         raise Refused(f"it has {outputs} outputs, one is taken")
     return step._replace(op=op, attributes={k: v for k, v in a.items() if v is not None}), operands
 

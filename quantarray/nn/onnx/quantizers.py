@@ -220,6 +220,16 @@ def _quantize_linear(b: Builder, step: Step, operands: list[Operand], shapes: li
     return [b.quantised(x, last, range(low, high + 1), 0, (), step.attributes["held"])]
 
 
+def _dynamic(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
+    """Convert DynamicQuantizeLinear to NumPy: its scale and zero point are those of all samples."""
+    x = operands[0]
+    assert x is not None
+    b.per_sample(False)
+    if x.dtype != np.float32 or 0 in x.shape:
+        raise Refused(f"it quantises {x.dtype} of shape {x.shape}, not float32 with elements")
+    return [*b.numpy(step, operands, shapes, [np.uint8, np.float32, np.uint8])]
+
+
 def linear_operands(b: Builder, step: Step, operands: list[Operand]) -> tuple[Array, Array]:
     """(scale, zero point) as they broadcast to x: one, one along an axis, or one a block of it."""
     x, a = operands[0], step.attributes
@@ -284,5 +294,6 @@ LOWER = {
     "MultiThreshold": _multi_threshold,
     "Trunc": _trunc,
     "QuantizeLinear": _quantize_linear,
+    "DynamicQuantizeLinear": _dynamic,
     "DequantizeLinear": _dequantize_linear,
 }

@@ -10,7 +10,20 @@ import numpy as np
 
 from ...core.dtypes import Array
 from .quantizing import numbers
-from .record import Attributes, Interval, Operands, Operator, Step, by_factor, common, falls, named, rises
+from .record import (
+    Attributes,
+    Constants,
+    Interval,
+    Operands,
+    Operator,
+    Shapes,
+    Step,
+    by_factor,
+    common,
+    falls,
+    named,
+    rises,
+)
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875  # ONNX's defaults, exact in float32
 _erf_of_each = np.frompyfunc(math.erf, 1, 1)  # NumPy has no erf; the results are Python's floats
@@ -89,6 +102,16 @@ def _mish(a: Attributes, x: Array) -> Array:
     return np.asarray(x * np.tanh(np.logaddexp(x.dtype.type(0), x)))
 
 
+def _gelu(a: Attributes, x: Array) -> Array:
+    """x / 2 * (1 + erf(x / sqrt(2))), or of tanh(sqrt(2 / pi) * (x + 0.044715 x**3)), rounded in ONNX's steps."""
+    kind = x.dtype.type
+    half, one = kind(0.5), kind(1)
+    if a.get("approximate", "none") == "none":
+        return np.asarray(half * x * (one + _erf(a, x / np.sqrt(kind(2)))))
+    cubed = kind(np.float32(0.044715)) * np.power(x, kind(3))
+    return np.asarray(half * x * (one + np.tanh(np.sqrt(kind(np.float32(2 / math.pi))) * (x + cubed))))
+
+
 def _divide(a: Attributes, x: Array, y: Array) -> Array:
     if x.dtype.kind == "f":
         return np.asarray(x / y)
@@ -140,6 +163,12 @@ def _unary(f: Callable[[Array], Array]) -> Callable[..., Array]:
 
 def _binary(f: Callable[[Array, Array], Array]) -> Callable[..., Array]:
     return lambda a, x, y: np.asarray(f(x, y))
+
+
+def _gelu_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    if a.get("approximate", "none") not in ("none", "tanh"):
+        raise ValueError(f"approximate is {a['approximate']!r}, 'none' and 'tanh' are taken")
+    return shapes
 
 
 def _divided(a: Attributes, dtypes: list[Any]) -> Any:
@@ -232,6 +261,7 @@ OPERATORS = {
     "Softplus": Operator(run=_softplus, direction=rises),
     "Tanh": Operator(run=_unary(np.tanh), direction=rises),
     "Mish": Operator(run=_mish),  # it falls, then rises
+    "Gelu": Operator(run=_gelu, shape=_gelu_shape),  # it falls, then rises
     "Abs": Operator(run=_unary(np.abs), bounds=lambda b: (max(b[0][0], -b[0][1], 0), max(-b[0][0], b[0][1]))),
     "Neg": Operator(run=_unary(np.negative), direction=falls, bounds=lambda b: (-b[0][1], -b[0][0])),
     "Floor": Operator(run=_unary(np.floor), direction=rises),

@@ -75,6 +75,16 @@ def _quantize_linear(a: Attributes, x: Array, scale: Array, zero: Array | None =
     return np.asarray(np.clip(y, a["low"], a["high"]).astype(a["held"]))
 
 
+def _dynamic_quantize_linear(a: Attributes, x: Array) -> tuple[Array, Array, Array]:
+    """(clip(rint(x / scale) + zero, 0, 255), scale, zero), of the range of x and 0, as in ONNX's reference."""
+    numbers("DynamicQuantizeLinear", x)
+    high, low = np.maximum(np.float32(0), np.max(x)), np.minimum(np.float32(0), np.min(x))
+    scale = np.float32(1.0 if high == low else high - low) / np.float32(255)
+    zero = np.rint(max(np.float32(0), min(np.float32(255), np.float32(0) - low / scale)))
+    y = np.clip(np.rint(numbers("DynamicQuantizeLinear", x / scale)) + zero, 0, 255)
+    return y.astype(np.uint8), np.asarray(scale), np.asarray(zero.astype(np.uint8))
+
+
 def _dequantize_linear(a: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
     axis, block = a.get("axis", 1), a.get("block_size", 0)
     s = spread(scale, x.shape, axis, block)
@@ -119,5 +129,11 @@ OPERATORS = {
         needs=_HELD,
     ),
     "QuantizeLinear": Operator(run=_quantize_linear, shape=_linear_shape, dtype=named("held"), needs=_HELD),
+    "DynamicQuantizeLinear": Operator(
+        run=_dynamic_quantize_linear,
+        shape=lambda a, s, c: [s[0], (), ()],
+        dtype=always("uint8"),
+        others=("float32", "uint8"),
+    ),
     "DequantizeLinear": Operator(run=_dequantize_linear, shape=_linear_shape, dtype=named("held"), needs=("held",)),
 }

@@ -43,7 +43,7 @@ class Operator:
     # Kinds of results; a packed operation is run on operands without a sample instead
     shape: Callable[[Attributes, Any, Constants], Shapes] = broadcast  # of attributes, shapes, constant operands
     dtype: Callable[[Attributes, list[Any]], Any] = same  # of the first result; of attributes and dtypes
-    others: str | None = None  # the dtype of results after the first; None: that of the first
+    others: tuple[str, ...] = ()  # dtypes of results after the first; all others have that of the first
 
     # As a function of one value
     direction: Callable[[Attributes, Operands], Array | None] | None = None  # 1 or -1: it rises or falls; None: neither

@@ -141,10 +141,10 @@ def _reduce_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes
 
 OPERATORS = {
     "Softmax": Operator(run=_softmax, shape=_softmax_shape),
-    "LayerNormalization": Operator(run=_layer_norm, shape=_layer_norm_shape, others="float32"),
+    "LayerNormalization": Operator(run=_layer_norm, shape=_layer_norm_shape, others=("float32", "float32")),
     "ArgMax": Operator(run=lambda a, x: _extreme(a, x, True), shape=_extreme_shape, dtype=always("int64")),
     "ArgMin": Operator(run=lambda a, x: _extreme(a, x, False), shape=_extreme_shape, dtype=always("int64")),
-    "TopK": Operator(run=_top, shape=_top_shape, others="int64"),
+    "TopK": Operator(run=_top, shape=_top_shape, others=("int64",)),
     "ReduceMean": Operator(run=_reduce(np.mean), shape=_reduce_shape),
     "ReduceSum": Operator(run=_reduce(np.sum), shape=_reduce_shape),
     "ReduceMax": Operator(run=_reduce(np.max), shape=_reduce_shape),

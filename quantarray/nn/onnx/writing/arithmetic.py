@@ -114,8 +114,8 @@ def _affine(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: list[Kin
 
 
 _PLAIN = (
-    "Identity Relu LeakyRelu PRelu Sign Sigmoid HardSigmoid HardSwish Elu Selu Erf Softplus Tanh Mish Abs Neg Floor "
-    "Ceil Round Sqrt Exp Log Reciprocal Add Sub Mul Div Max Min Sum"
+    "Identity Relu LeakyRelu PRelu Sign Sigmoid HardSigmoid HardSwish Elu Selu Erf Softplus Tanh Mish Gelu Abs Neg "
+    "Floor Ceil Round Sqrt Exp Log Reciprocal Add Sub Mul Div Max Min Sum"
 ).split()
 WRITE: dict[str, Callable[..., list[Held]]] = {
     **dict.fromkeys(_PLAIN, elementwise),

@@ -76,6 +76,11 @@ def _linear(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -
     return [of_type(w.emit(op, names, **w.schema(op, a)), kinds[0])]
 
 
+def _dynamic(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
+    names = w.emit_all(op, [w.of_dtype(x[0], np.float32)], [f"{w.label}.{name}" for name in ("y", "scale", "zero")])
+    return [of_type(name, kind) for name, kind in zip(names, kinds, strict=True)]
+
+
 def _max_pool(w: Writer, op: str, a: dict[str, Any], x: list[Any], kinds: Kinds) -> list[Held]:
     attributes = w.schema("MaxPool", a)
     if op == "GlobalMaxPool":
@@ -167,6 +172,7 @@ WRITE: dict[str, Callable[..., list[Held]]] = {
     "AveragePool": _floats,
     "GlobalAveragePool": _floats,
     **dict.fromkeys(_LINEAR, _linear),
+    "DynamicQuantizeLinear": _dynamic,
     "MaxPool": _max_pool,
     "GlobalMaxPool": _max_pool,
     "sum_pool": _sum_pool,

@@ -32,7 +32,8 @@ date.
 The column `passed` counts cases that pass unchanged. The column `with constants` counts cases that pass only if some
 inputs, such as a shape or pads, are constants; `load(constants=...)` makes them constants. ONNX has no node tests for
 QONNX's `Quant` (`IntQuant`), `BipolarQuant`, `MultiThreshold` and `Trunc`. Random networks of these operators are
-compared with ONNX's reference evaluator instead.
+compared with ONNX's reference evaluator instead. ONNX Runtime's operators (`QLinearAdd`, `QGemm` and others, of the
+domain `com.microsoft`) are compared with its results and with the formulas of its kernels.
 """
 
 

@@ -134,7 +134,7 @@ def flag(graph):
         (huge_stride, r"Conv 'Conv_c': its attributes and operands do not go together: kernel \(3, 3\), strides"),
         (nan, r"constant 'one': it has a NaN"),
         (bits, r"Quant 'Quant_f': its bit width must be an integer from 1 to 32, not 2.5"),
-        (unknown, r"Relu 'Relu_e': the domain 'com.example' is not known"),
+        (unknown, r"com.example.Relu 'Relu_e': the operator is not known"),
         (flag, r"Quant 'Quant_f': its attribute \w+ must be 0 or 1, got 7"),
     ],
 )

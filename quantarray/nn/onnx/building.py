@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,6 +227,9 @@ class Builder:
                     names.append(source.name)
             if len(names) > 1:
                 self._encoded.append(_Encoded(tuple(names), x, last, tuple(levels), moved))
+        elif (table := _table(x, last, moved, dtype)) is not None:
+            name = self.emit("Gather", [self.constant(table, "codes"), x.source.name], self.hint, axis=0)
+            source = Source(name, x.shape, table.dtype, None, low, high)
         else:
             kind = _smallest(levels[0], levels[-1])
             whole = (
@@ -308,6 +312,28 @@ class Builder:
         kind = np.dtype(np.int32) if source.levels is not None else source.dtype
         name = self.emit("MaxPool", [name], f"{self.hint}.pool", **attributes)
         return Source(name, shape, kind, None, source.low, source.high)
+
+
+def _table(x: Tensor, last: Link, moved: int, dtype: Any) -> Array | None:
+    """Return the integers of each byte, in the order in which Gather counts bytes, negative ones from the end.
+
+    None where x is no function of bytes, or of one that differs between elements, or has no integer for some of them.
+    """
+    source, functions = x.source, replace(x, chain=(*x.chain, last))
+    if source.levels is not None or source.dtype not in (np.int8, np.uint8) or not functions.uniform:
+        return None
+    values = np.clip(np.arange(256, dtype=np.uint8).view(source.dtype), *source.bounds)
+    try:
+        with np.errstate(all="ignore"):
+            for link in functions.chain:
+                values = link(values)
+    except ValueError:  # for a NaN, which raises once the byte comes
+        return None
+    whole: Array = values.astype(np.int64) - moved
+    low, high = int(whole.min()), int(whole.max())
+    held = np.dtype(dtype)
+    fits = held.kind in "iu" and np.iinfo(held).min <= low and high <= np.iinfo(held).max
+    return np.asarray(whole.astype(held if fits else _smallest(low, high)))
 
 
 def _before_pools(x: Tensor) -> Shape:

@@ -12,8 +12,19 @@ from ...core.errors import FormatError
 from ..graph import Graph, Node, Value
 from ..inference import MOST_INPUT
 from ..operators import OPERATORS
-from . import clips, elementwise, integer_operators, movement, pooling, products, quantizers, transposed
+from . import (
+    clips,
+    elementwise,
+    integer_operators,
+    movement,
+    pooling,
+    products,
+    quantizers,
+    runtime_operators,
+    transposed,
+)
 from .building import Builder
+from .expanding import Expansion
 from .laws import Constant, NotPerSample, Operand, Source, Tensor
 from .normalizing import check_operands, normalized, shape_constant
 from .reading import Model, Place, Step, read
@@ -23,6 +34,7 @@ _LOWER: dict[str, Any] = {}
 for family in (elementwise, clips, integer_operators, movement, pooling, products, quantizers, transposed):
     _LOWER.update(family.LOWER)
 _SHAPED = {op: OPERATORS[op].shape for op in _LOWER if op in OPERATORS}
+_EXPAND = runtime_operators.EXPAND
 _TAKEN = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
 
 
@@ -146,13 +158,15 @@ class _Import:
 
     def _lowered(self, step: Step) -> list[Operand]:
         b = self.builder
-        if step.op not in _TAKEN:
+        if step.op not in _TAKEN and step.op not in _EXPAND:
             raise Refused("the operator is not known")
         missing = [n for n in step.inputs if n and n not in self.environment]
         if missing:
             raise Refused(f"no node before it gives {', '.join(map(repr, missing))}")
         if any(o in self.environment for o in step.outputs if o) or not step.outputs:
             raise Refused("its output is given twice, or it has none")
+        if step.op in _EXPAND:
+            return self._expanded(step)
         operands = [self.environment[n] if n else None for n in step.inputs]
         step, operands = normalized(step, operands, [self.elements.get(n) if n else None for n in step.inputs])
         check_operands(step.op, operands)
@@ -174,6 +188,18 @@ class _Import:
             b.per_sample(False)
         result: list[Operand] = _LOWER[step.op](b, step, operands, shapes)
         return result
+
+    def _expanded(self, step: Step) -> list[Operand]:
+        """Lower the steps that compute a step of another domain; return its results."""
+        e = Expansion(step, self.environment, lambda name: name in self.environment or name in self.takers)
+        _EXPAND[step.op](e)
+        self.environment.update({name: Constant(a) for name, a in e.constants.items()})
+        for part in e.steps:
+            self.builder.step = part
+            results = self._lowered(part)
+            if part is not e.steps[-1]:
+                self.environment[part.outputs[0]] = results[0]
+        return results
 
     def _note_elements(self, step: Step) -> None:
         """Note the element types of quantised results, which may be narrower than the dtype that holds them."""

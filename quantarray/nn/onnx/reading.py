@@ -18,7 +18,7 @@ _QONNX = ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general", 
 
 
 class Step(NamedTuple):
-    """A node of an ONNX file."""
+    """A node of an ONNX file; `op` has the domain before it unless ONNX or QONNX defines the operator."""
 
     op: str
     name: str
@@ -155,7 +155,7 @@ class _Reader:
         op, name, domain = _text(node.op_type), _text(node.name), _text(node.domain)
         version = self.opsets.get(domain, self.opsets.get("", 0) if domain in _STANDARD else 1)
         if domain not in (*_STANDARD, *_QONNX):
-            self.refused.append(f"{op} {name!r}: the domain {domain!r} is not known")
+            op = f"{domain}.{op}"
         return Step(op, name, tuple(map(_text, node.input)), tuple(map(_text, node.output)), attributes, version)
 
     def _attribute(self, a: Any) -> Any:

@@ -42,7 +42,7 @@ class MultiThreshold(OpRun):
     op_domain = onnx_models.DOMAIN
 
     def _run(self, x, thresholds, out_scale=1.0, out_bias=0.0, out_dtype="", data_layout="NCHW"):
-        shape = (1, -1, *(1,) * (x.ndim - 2))
+        shape = (1, -1, *(1,) * (x.ndim - 2)) if data_layout == "NCHW" else (-1,)
         count = sum((x >= t.reshape(shape)).astype(np.float32) for t in thresholds.T)
         return ((out_scale * count + out_bias).astype(np.float32),)
 
@@ -86,6 +86,50 @@ class GlobalMaxPool(OpRun):
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
+class _ChannelsLast(OpRun):
+    """A node of ONNX's operator of that name, on images [n .. c], and kernels [outputs .. c]."""
+
+    op_domain = f"{onnx_models.DOMAIN.rpartition('.')[0]}.channels_last"
+
+    def _run(self, *arrays, **attributes):
+        count = 2 if self.onnx_node.op_type == "Conv" else 1
+        arrays = [np.moveaxis(a, -1, 1) if i < count else a for i, a in enumerate(arrays)]
+        names = [f"a{i}" for i in range(len(arrays))]
+        set_ones = {name: v for name, v in attributes.items() if v is not None}
+        inner = onnx_models.node(self.onnx_node.op_type, names, ["y"], **set_ones)
+        places = [(n, a.shape) for n, a in zip(names, arrays, strict=True)]
+        session = evaluator(onnx_models.model([inner], places, [("y", None)]))
+        return (np.moveaxis(session.run(None, dict(zip(names, arrays, strict=True)))[0], 1, -1),)
+
+
+class Conv(_ChannelsLast):
+    pass
+
+
+class LastMaxPool(_ChannelsLast):
+    pass
+
+
+class BatchNormalization(_ChannelsLast):
+    pass
+
+
+LastMaxPool.__name__ = "MaxPool"  # by which the evaluator finds it
+
+
 def evaluator(model):
     """Build a session that returns all outputs of a model with QONNX's operators."""
-    return ReferenceEvaluator(model, new_ops=[Quant, BipolarQuant, MultiThreshold, Trunc, MaxPool, GlobalMaxPool])
+    return ReferenceEvaluator(
+        model,
+        new_ops=[
+            Quant,
+            BipolarQuant,
+            MultiThreshold,
+            Trunc,
+            MaxPool,
+            GlobalMaxPool,
+            Conv,
+            LastMaxPool,
+            BatchNormalization,
+        ],
+    )

@@ -16,6 +16,7 @@ from . import (
     clips,
     elementwise,
     integer_operators,
+    layouts,
     movement,
     pooling,
     products,
@@ -35,7 +36,9 @@ for family in (elementwise, clips, integer_operators, movement, pooling, product
     _LOWER.update(family.LOWER)
 _SHAPED = {op: OPERATORS[op].shape for op in _LOWER if op in OPERATORS}
 _EXPAND = runtime_operators.EXPAND
-_TAKEN = frozenset({*_LOWER, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"})
+_TAKEN = frozenset(
+    {*_LOWER, *_EXPAND, *layouts.OPERATORS, "Shape", "Constant", "ConstantOfShape", "Dropout", "Upsample"}
+)
 
 
 def load_onnx(source: Any, shapes: Mapping[str, Any] | None, constants: Mapping[str, Any] | None) -> Graph:
@@ -80,6 +83,7 @@ class _Import:
                 self.takers.setdefault(operand, []).append(step)
         for place in model.outputs:
             self.takers[place.name] = []  # outputs are taken by others than the file's nodes
+        self.layouts = layouts.Layouts(model.steps, self.environment, self._is_taken, self._one)
         places = [p for p in model.inputs if p.name not in fixed]
         self.elements |= {p.name: p.element for p in model.inputs}
         self.inputs = [v for p in places if (v := self._input(p, shapes)) is not None]
@@ -157,9 +161,13 @@ class _Import:
         self.unknown.update(step.outputs)
 
     def _lowered(self, step: Step) -> list[Operand]:
-        b = self.builder
-        if step.op not in _TAKEN and step.op not in _EXPAND:
+        if step.op not in _TAKEN:
             raise Refused("the operator is not known")
+        of_images = self.layouts.lowered(step)
+        return self._plain(step) if of_images is None else of_images
+
+    def _plain(self, step: Step) -> list[Operand]:
+        b = self.builder
         missing = [n for n in step.inputs if n and n not in self.environment]
         if missing:
             raise Refused(f"no node before it gives {', '.join(map(repr, missing))}")
@@ -191,15 +199,23 @@ class _Import:
 
     def _expanded(self, step: Step) -> list[Operand]:
         """Lower the steps that compute a step of another domain; return its results."""
-        e = Expansion(step, self.environment, lambda name: name in self.environment or name in self.takers)
+        e = Expansion(step, self.environment, self._is_taken)
         _EXPAND[step.op](e)
         self.environment.update({name: Constant(a) for name, a in e.constants.items()})
         for part in e.steps:
             self.builder.step = part
-            results = self._lowered(part)
+            results = self._plain(part)
             if part is not e.steps[-1]:
                 self.environment[part.outputs[0]] = results[0]
         return results
+
+    def _one(self, step: Step) -> Operand:
+        """Lower a step of one result."""
+        return _labelled(self._plain(step)[0], self.builder.step or step)
+
+    def _is_taken(self, name: str) -> bool:
+        """Return True if a value of the file has the name, or one that was added to them."""
+        return name in self.environment or name in self.takers
 
     def _note_elements(self, step: Step) -> None:
         """Note the element types of quantised results, which may be narrower than the dtype that holds them."""
@@ -258,6 +274,7 @@ class _Import:
     def _output(self, place: Place) -> Value | None:
         if place.name in self.unknown:
             return None
+        self.layouts.transposed(place.name)
         x = self.environment.get(place.name)
         if x is None:
             self.refused.append(f"output {place.name!r}: no node gives it")

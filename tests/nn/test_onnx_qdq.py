@@ -113,19 +113,47 @@ def test_dynamic_quantization(values, tmp_path):
             np.testing.assert_array_equal(got, expected, strict=True)
 
 
-def test_products_of_dynamic_integers():
-    """As dynamic quantisation writes them: integers with a zero point that is computed, and a computed scale."""
-    rng = np.random.default_rng(5)
-    tensors = [("v", rng.integers(-128, 128, (8, 4)).astype(np.int8)), ("u", np.float32(0.01)), ("w_z", np.int8(0))]
-    nodes = [
-        dynamic("q", "s", "z"),
-        node("MatMulInteger", ["q", "v", "z", "w_z"], ["m"]),
-        node("Cast", ["m"], ["f"], to=1),
-    ]
-    nodes += [node("Mul", ["s", "u"], ["t"]), node("Mul", ["f", "t"], ["y"])]
-    m = model(nodes, [("x", (3, 8))], [("y", None)], tensors)
-    graph, x = qa.nn.load(m), rng.normal(0, 2, (3, 8)).astype(np.float32)
-    np.testing.assert_allclose(graph(x), evaluator(m).run(None, {"x": x})[0], rtol=1e-6)
+DYNAMIC = {
+    "matrix": ("MatMulInteger", (3, 8), (8, 4), {}),
+    "matrices": ("MatMulInteger", (2, 3, 8), (8, 4), {}),
+    "image": ("ConvInteger", (2, 4, 5, 6), (6, 4, 3, 3), {"pads": [1, 0, 1, 2], "strides": [2, 1]}),
+    "groups": ("ConvInteger", (2, 4, 5, 6), (4, 1, 3, 3), {"group": 4}),
+    "row": ("ConvInteger", (1, 4, 9), (3, 4, 2), {"pads": [1, 1], "dilations": [2]}),
+}
+
+
+@pytest.mark.parametrize("each", [False, True])
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_products_of_dynamic_integers(name, each, tmp_path):
+    """As dynamic quantisation writes them: of integers with a zero point that is computed, counted as bytes."""
+    (op, shape, kernel, attributes), rng = DYNAMIC[name], np.random.default_rng(5)
+    if name == "row" and each:
+        pytest.skip("ONNX's reference has it for images alone")
+    outputs = kernel[1] if op == "MatMulInteger" else kernel[0]
+    w_zero = rng.integers(-9, 9, outputs) if each else np.array(rng.integers(-9, 9))
+    tensors = [("w", rng.integers(-99, 100, kernel).astype(np.int8)), ("w_z", w_zero.astype(np.int8))]
+    nodes = [dynamic("q", "s", "z"), node(op, ["q", "w", "z", "w_z"], ["y"], **attributes)]
+    m = model(nodes, [("x", shape)], [("y", None, 6)], tensors)
+    graph, x = qa.nn.load(m), rng.normal(1, 2, shape).astype(np.float32)
+    expected = evaluator(m).run(None, {"x": x})[0]
+    np.testing.assert_array_equal(graph(x), expected, strict=True)
+    assert {"linear", "conv1d", "conv2d"} & {n.op for n in graph.nodes} and op not in {n.op for n in graph.nodes}
+    for path in (tmp_path / "net.qa", tmp_path / "net.onnx"):
+        graph.save(path)
+        np.testing.assert_array_equal(qa.nn.load(path)(x), expected, strict=True)
+
+
+def test_a_computed_zero_point_may_be_an_input():
+    """Of an axis of its own, of one element; and one that is not alone stays in NumPy."""
+    rng = np.random.default_rng(6)
+    x, w = rng.integers(0, 256, (3, 8)).astype(np.uint8), rng.integers(-128, 128, (8, 4)).astype(np.int8)
+    for zero in (np.uint8([7]), np.uint8([1, 2, 200])):
+        m = model([node("MatMulInteger", ["x", "w", "z"], ["y"])], [("x", x.shape, 2), ("z", zero.shape, 2)],
+                  [("y", None, 6)], [("w", w)])  # fmt: skip
+        graph = qa.nn.load(m)
+        expected = (x.astype(np.int32) - zero.astype(np.int32).reshape(-1, 1)) @ w.astype(np.int32)
+        np.testing.assert_array_equal(graph(x=x, z=zero), expected, strict=True)
+        assert ("linear" in [n.op for n in graph.nodes]) == (zero.size == 1)
 
 
 def test_dynamic_quantization_names_a_nan():

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...core.dtypes import Array
+from ..operators import OPERATORS
 from .building import Builder
-from .laws import Constant, Link, Operand, Shape, Tensor, scaling
-from .products import Weights, check_batch, integer_conv, product
+from .laws import Constant, Link, Operand, Shape, Source, Tensor, scaling
+from .products import Weights, check_batch, integer_conv, product, summed
 from .quantizers import minus
 from .reading import Step
 from .tensors import Refused
@@ -59,13 +61,44 @@ def _matmul_sums(b: Builder, x: Operand, w: Operand, zeros: tuple[Operand, Opera
     return None
 
 
+def _sums(b: Builder, step: Step, x: Operand, w: Operand, zeros: tuple[Operand, Operand], shape: Shape) -> Any:
+    if step.op in ("ConvInteger", "QLinearConv"):
+        return _conv_sums(b, step, x, w, zeros, shape)
+    return _matmul_sums(b, x, w, zeros, shape)
+
+
+def _of_computed_zero(b: Builder, step: Step, operands: list[Operand], shape: Shape) -> Tensor | None:
+    """Multiply integers without their zero point, and subtract that times the product of ones, a constant.
+
+    So dynamic quantisation runs on bytes. None if the zero point is no computed number, or the sums pass 32 bits.
+    """
+    x, w, zero, w_zero = [*operands, None, None][:4]
+    weights = _weights(w, w_zero, 0 if step.op == "ConvInteger" else 1)
+    if not isinstance(x, Tensor) or not isinstance(zero, Tensor) or weights is None or math.prod(zero.shape) != 1:
+        return None
+    if x.chain or zero.chain or not x.source.whole or not zero.source.whole:
+        return None
+    (low, high), (least, most) = x.source.bounds, zero.source.bounds
+    ends = summed(replace(x.source, low=min(low, low - most), high=max(high, high - least)), weights.integers)
+    if max(-ends[0], ends[1]) >= 2**31:
+        return None
+    sums = _sums(b, step, x, w, (None, w_zero), shape)
+    if sums is None:
+        return None
+    b.per_sample(False)
+    ones = np.ones((1, *x.shape[1:]) if step.op == "ConvInteger" else (1, x.shape[-1]), np.int8)
+    b.check_fold([shape[1:]])
+    value = w.value if isinstance(w, Constant) else None
+    of_ones = OPERATORS[step.op].run(step.attributes, ones, value, None, _zero(w_zero))
+    number = b.emit("Reshape", [b.integer_value(zero, _INT32).source.name], f"{b.hint}.zero", shape=())
+    part = b.emit("Mul", [number, b.constant(of_ones, f"{b.hint}.ones")], f"{b.hint}.shift")
+    name = b.emit("Sub", [sums.source.name, part], f"{b.hint}.shifted")
+    return Tensor(shape, _INT32, Source(name, shape, _INT32, None, *ends))
+
+
 def _integer(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape]) -> list[Operand]:
     x, w, *zeros = [*operands, None, None][:4]
-    both = (zeros[0], zeros[1])
-    if step.op == "ConvInteger":
-        out = _conv_sums(b, step, x, w, both, shapes[0])
-    else:
-        out = _matmul_sums(b, x, w, both, shapes[0])
+    out = _of_computed_zero(b, step, operands, shapes[0]) or _sums(b, step, x, w, (zeros[0], zeros[1]), shapes[0])
     if out is not None:
         return [out]
     b.per_sample(isinstance(x, Tensor) and all(not isinstance(c, Tensor) for c in operands[1:]))
@@ -77,10 +110,7 @@ def _qlinear(b: Builder, step: Step, operands: list[Operand], shapes: list[Shape
     held, sums = np.dtype(step.attributes["held"]), None
     params = (x_scale, w_scale, y_scale, y_zero)
     if all(isinstance(c, Constant) for c in params) and not isinstance(bias, Tensor):
-        if step.op == "QLinearConv":
-            sums = _conv_sums(b, step, x, w, (x_zero, w_zero), shapes[0])
-        else:
-            sums = _matmul_sums(b, x, w, (x_zero, w_zero), shapes[0])
+        sums = _sums(b, step, x, w, (x_zero, w_zero), shapes[0])
     if sums is None:
         b.per_sample(isinstance(x, Tensor) and all(not isinstance(c, Tensor) for c in operands[1:]))
         return [*b.numpy(step, operands, shapes, held)]

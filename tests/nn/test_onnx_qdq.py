@@ -93,6 +93,40 @@ def test_operators_of_integers():
     assert {"conv2d", "linear"} <= {n.op for n in graph.nodes}
 
 
+@pytest.mark.parametrize("zero", [0, 9, -128])
+@pytest.mark.parametrize("op", ["Relu", "LeakyRelu", "Sigmoid", "Abs", "Exp", "PRelu", "Identity"])
+def test_functions_of_bytes_are_looked_up(op, zero, tmp_path):
+    """Of all bytes, in one node; a slope for each channel is none of them."""
+    tensors = [("s", np.float32(0.03)), ("z", np.int8(zero)), ("t", np.float32(0.05)), ("u", np.uint8(100))]
+    tensors += [("slope", np.float32([[0.5], [-1]]))]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["d"]),
+        node(op, ["d", "slope"] if op == "PRelu" else ["d"], ["r"]),
+        node("QuantizeLinear", ["r", "t", "u"], ["y"]),
+    ]
+    used = {i for n in nodes for i in n.input}
+    m = model(nodes, [("x", (1, 2, 128), 3)], [("y", None, 2)], [(n, a) for n, a in tensors if n in used])
+    graph, x = qa.nn.load(m), np.arange(256, dtype=np.uint8).view(np.int8).reshape(1, 2, 128)
+    expected = evaluator(m).run(None, {"x": x})[0]
+    for path in ("net.qa", "net.onnx"):
+        graph.save(tmp_path / path)
+        np.testing.assert_array_equal(qa.nn.load(tmp_path / path)(x), expected, strict=True)
+    np.testing.assert_array_equal(graph(x), expected, strict=True)
+    assert ([n.op for n in graph.nodes if n.op != "Identity"] == ["Gather"]) == (op != "PRelu")
+
+
+def test_a_function_that_has_no_integer_for_some_bytes_raises():
+    nodes = [
+        node("DequantizeLinear", ["x", "s"], ["d"]),
+        node("Log", ["d"], ["r"]),
+        node("QuantizeLinear", ["r", "s"], ["y"]),
+    ]
+    graph = qa.nn.load(model(nodes, [("x", (1, 3), 3)], [("y", None, 2)], [("s", np.float32(0.5))]))
+    assert graph(np.int8([[2, 4, 100]])).tolist() == [[0, 1, 8]]
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=r"no NaN, got one at \(0, 1\)"):
+        graph(np.int8([[2, -1, 100]]))
+
+
 def dynamic(*results):
     return node("DynamicQuantizeLinear", ["x"], list(results))
 

@@ -308,6 +308,14 @@ def test_quantisers_of_the_domain():
         np.testing.assert_array_equal(got, expected)
 
 
+def test_gelu():
+    a = F(np.linspace(-3, 3, 14).reshape(A.shape))
+    operands = [x(a)]
+    expected = [0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in a.reshape(-1).tolist()]
+    got = qa.nn.load(net("Gelu", operands, F))(**given(operands))
+    np.testing.assert_allclose(got.reshape(-1), F(expected), rtol=1e-6, atol=1e-7)
+
+
 def test_names_of_the_steps_are_free():
     """A file may have the names that the steps of an operator would have."""
     operands = [x(A), F(0.5), U(3), x(B), F(0.25), U(7), F(1), U(1)]

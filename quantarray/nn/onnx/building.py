@@ -56,6 +56,7 @@ class Builder:
         self._makers: dict[str, str] = {}
         self.shapes: dict[str, tuple[Shape, np.dtype[Any]]] = {}  # of dense values
         self.moved: dict[str, Moved] = {}  # codes that were reshaped or transposed
+        self.packed: dict[str, tuple[Source, int]] = {}  # dense integers that were packed, less a zero point
         self._dense: dict[int, tuple[Any, str]] = {}
         self._most = ROOM + GROWTH * nbytes
         self._fold_left = (1 << 16) + 16 * nbytes
@@ -227,8 +228,10 @@ class Builder:
                     names.append(source.name)
             if len(names) > 1:
                 self._encoded.append(_Encoded(tuple(names), x, last, tuple(levels), moved))
-        elif (table := _table(x, last, moved, dtype)) is not None:
-            name = self.emit("Gather", [self.constant(table, "codes"), x.source.name], self.hint, axis=0)
+        elif (table := _table(x, last, moved, dtype, *self._bytes(x.source))) is not None:
+            name = self.emit(
+                "Gather", [self.constant(table, "codes"), self._bytes(x.source)[0].name], self.hint, axis=0
+            )
             source = Source(name, x.shape, table.dtype, None, low, high)
         else:
             kind = _smallest(levels[0], levels[-1])
@@ -264,6 +267,10 @@ class Builder:
             attributes = {"axis": axis, "last": axis == len(x.shape) - 1}
             node = Node("threshold", (value, self.constant(T, "thresholds")), names[-1:], attributes, old.source)
             self.nodes = in_order([n for n in self.nodes if n.outputs[0] not in names] + [node])
+
+    def _bytes(self, source: Source) -> tuple[Source, int]:
+        """Return the bytes, and the zero point, of which the source is the difference that was packed; else (it, 0)."""
+        return self.packed.get(source.name, (source, 0))
 
     def _thresholds(self, x: Tensor, last: Link, levels: Sequence[int]) -> Any:
         few, shape = len(levels) <= _FEW_LEVELS, x.source.shape
@@ -314,15 +321,17 @@ class Builder:
         return Source(name, shape, kind, None, source.low, source.high)
 
 
-def _table(x: Tensor, last: Link, moved: int, dtype: Any) -> Array | None:
+def _table(x: Tensor, last: Link, moved: int, dtype: Any, source: Source, zero: int) -> Array | None:
     """Return the integers of each byte, in the order in which Gather counts bytes, negative ones from the end.
 
-    None where x is no function of bytes, or of one that differs between elements, or has no integer for some of them.
+    None where x is no function of bytes less `zero`, or one that differs between elements, or that has no integer for
+    some of them.
     """
-    source, functions = x.source, replace(x, chain=(*x.chain, last))
+    functions = replace(x, chain=(*x.chain, last))
     if source.levels is not None or source.dtype not in (np.int8, np.uint8) or not functions.uniform:
         return None
     values = np.clip(np.arange(256, dtype=np.uint8).view(source.dtype), *source.bounds)
+    values = values.astype(np.int32) - zero if zero else values
     try:
         with np.errstate(all="ignore"):
             for link in functions.chain:

@@ -281,6 +281,7 @@ def minus(b: Builder, x: Tensor, zero: int) -> Any:
     elif high - low < 256 and len(x.shape) >= 2:
         levels = tuple(range(new[0], new[1] + 1))
         name = b.emit("pack", [source.name], f"{source.name}.moved", levels=levels, shift=-zero, axis=axis)
+        b.packed[name] = source, zero
     else:
         return None
     return type(source)(name, source.shape, np.dtype(np.int32), levels, *new)

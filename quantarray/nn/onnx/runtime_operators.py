@@ -161,5 +161,6 @@ EXPAND: dict[str, Callable[[Expansion], None]] = {
         "QLinearAveragePool": _average,
         "QLinearGlobalAveragePool": _global_average,
         "QGemm": _gemm,
+        "Gelu": _same("Gelu"),
     }.items()
 }

@@ -177,6 +177,39 @@ def test_products_of_dynamic_integers(name, each, tmp_path):
         np.testing.assert_array_equal(qa.nn.load(path)(x), expected, strict=True)
 
 
+@pytest.mark.parametrize(
+    "op, operands, why",
+    [
+        ("ConvInteger", ["x", "w", "two"], r"operand 2, of shape \(2,\), must be one number$"),
+        ("ConvInteger", ["x", "w", "z", "two"], r"operand 3, of shape \(2,\), must be one number for each output"),
+        (
+            "QLinearConv",
+            ["x", "s", "z", "w", "ss", "z", "s", "z"],
+            r"operand 4, of shape \(2,\), must be one number for",
+        ),
+        ("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "two"], r"operand 7, of shape \(2,\), must be one number$"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(op, operands, why):
+    tensors = [("w", np.ones((3, 4, 2, 2), np.uint8)), ("two", np.ones(2, np.uint8)), ("z", np.uint8([[1]]))]
+    tensors += [("s", np.float32(1)), ("ss", np.ones(2, np.float32))]
+    m = model([node(op, operands, ["y"])], [("x", (1, 4, 5, 5), 2)], [("y", None, 6)], tensors)
+    with pytest.raises(ValueError, match=why):
+        qa.nn.load(m)
+
+
+def test_zero_points_are_integers_of_any_size():
+    """Levels reach 2**31; beyond, the difference is computed in NumPy."""
+    nodes = [node("Clip", ["x", "low", "high"], ["c"]), node("DequantizeLinear", ["c", "s", "z"], ["y"])]
+    tensors = [("low", np.int32(-3)), ("high", np.int32(4)), ("s", np.float32(1))]
+    x = np.array([[-9, 1, 3]], np.int32)
+    for zero in (-(2**31), 2**31 - 1):
+        m = model(nodes, [("x", (1, 3), 6)], [("y", None)], [*tensors, ("z", np.int32(zero))])
+        np.testing.assert_array_equal(qa.nn.load(m)(x), np.float32(np.clip(x.astype(np.int64), -3, 4) - zero))
+    with pytest.raises(ValueError, match="its zero point must be integers, not float32"):
+        qa.nn.load(model(nodes, [("x", (1, 3), 6)], [("y", None)], [*tensors, ("z", np.float32(1))]))
+
+
 def test_a_computed_zero_point_may_be_an_input():
     """Of an axis of its own, of one element; and one that is not alone stays in NumPy."""
     rng = np.random.default_rng(6)

@@ -242,6 +242,8 @@ def linear_operands(b: Builder, step: Step, operands: list[Operand]) -> tuple[Ar
     )
     if not (np.isfinite(scale).all() and (scale != 0).all()):
         raise Refused("its scale must be finite and not 0")
+    if zero.dtype.kind not in "iu":
+        raise Refused(f"its zero point must be integers, not {zero.dtype}")
     zero = zero.astype(np.int64)
     axis, block = int(a.get("axis", 1)), int(a.get("block_size", 0))
     scale, zero = spread(scale, x.shape, axis, block), spread(zero, x.shape, axis, block)
@@ -274,6 +276,8 @@ def minus(b: Builder, x: Tensor, zero: int) -> Any:
     low, high = source.low, source.high
     assert low is not None and high is not None
     new = (low - zero, high - zero)
+    if max(-new[0], new[1]) >= 2**31:
+        return None
     axis = 1 if len(x.shape) != 3 else 2
     if source.levels is not None:
         levels = tuple(n - zero for n in source.levels)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ...core.dtypes import Array
@@ -110,16 +112,29 @@ def _matmul_integer_shape(a: Attributes, shapes: Shapes, constants: Constants) -
     return out
 
 
+def _check_numbers(shapes: Shapes, one: tuple[int, ...], each: tuple[int, ...], outputs: int) -> None:
+    """Raise ValueError unless operands are one number, or in the places `each` one for each output."""
+    for i in (*one, *each):
+        shape = shapes[i] if i < len(shapes) else None
+        if shape is not None and math.prod(shape) != 1 and not (i in each and shape == (outputs,)):
+            raise ValueError(f"operand {i}, of shape {shape}, must be one number{' for each output' * (i in each)}")
+
+
+def _conv_integer_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
+    out: Shapes = products.conv_shape(a, shapes[:2], constants)
+    _check_numbers(shapes, (2,), (3,), out[0][1])
+    return out
+
+
 def _qconv_shape(a: Attributes, shapes: Shapes, constants: Constants) -> Shapes:
-    bias = shapes[8:9]
-    return products.conv_shape(a, [shapes[0], shapes[3], *bias], [])
+    out: Shapes = products.conv_shape(a, [shapes[0], shapes[3], *shapes[8:9]], [])
+    _check_numbers(shapes, (1, 2, 6, 7), (4, 5), out[0][1])
+    return out
 
 
 _HELD = ("low", "high", "held")
 OPERATORS = {
-    "ConvInteger": Operator(
-        run=_conv_integer, shape=lambda a, s, c: products.conv_shape(a, s[:2], c), dtype=always("int32")
-    ),
+    "ConvInteger": Operator(run=_conv_integer, shape=_conv_integer_shape, dtype=always("int32")),
     "MatMulInteger": Operator(run=_matmul_integer, shape=_matmul_integer_shape, dtype=always("int32")),
     "QLinearConv": Operator(run=_qlinear_conv, shape=_qconv_shape, dtype=named("held"), needs=_HELD),
     "QLinearMatMul": Operator(

@@ -16,6 +16,16 @@ def test_a_first_length_of_minus_one_is_a_batch():
     np.testing.assert_array_equal(graph(x), np.maximum(x, 0))
 
 
+def test_a_number_as_an_input():
+    """It has no axis that could be a batch."""
+    graph = qa.nn.load(model([node("Relu", ["x"], ["y"])], [("x", ())], [("y", ())]))
+    assert not graph.inputs[0].batched
+    for run in (graph, graph.prepared()):
+        assert run(np.float32(-2)) == 0 and run(np.float32(3)) == 3
+    with pytest.raises(ValueError, match=r"the input x must be float32 \(\), got \(3,\)"):
+        graph(np.zeros(3, np.float32))
+
+
 @pytest.mark.parametrize("shape", [(1, -1), (-1, -1, 4), ("n", 3, -1)])
 def test_another_length_of_minus_one_is_asked_for(shape):
     m = model([node("Relu", ["x"], ["y"])], [("x", shape)], [("y", shape)])

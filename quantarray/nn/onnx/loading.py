@@ -87,7 +87,8 @@ class _Import:
         places = [p for p in model.inputs if p.name not in fixed]
         self.elements |= {p.name: p.element for p in model.inputs}
         self.inputs = [v for p in places if (v := self._input(p, shapes)) is not None]
-        if batched and (len({v.shape[:1] for v in self.inputs}) != 1 or not all(self.inputs[0].shape)):
+        first = {v.shape[:1] for v in self.inputs}
+        if batched and (len(first) != 1 or first == {()} or not all(self.inputs[0].shape)):
             raise NotPerSample
 
     def _input(self, place: Place, shapes: Mapping[str, Any]) -> Value | None:

@@ -295,6 +295,7 @@ class Conversion:
         f = self.functions[x.index]
         plain = f.calls and not f.pools and not f.reshapes and f.scaled() is None
         axis = f.varying() if plain else None
+        axis = None if axis not in (-1, 1) else axis  # a window has places of other constants
         probe = Probe(f, axis) if axis is not None else None
         if probe is None or levels_of(probe) is not None:
             self.put(result, self._pooled(self.settle(x), attributes, result.shape))

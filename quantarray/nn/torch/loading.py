@@ -20,10 +20,11 @@ from .conversion import Conversion, dtype_of
 from .functions import pointwise
 from .movements import LOWER as MOVEMENTS
 from .operators import LOWER as OPERATORS
+from .rearranging import LOWER as REARRANGED
 from .recording import Call, Recording, Var
 from .tracing import recorded, traced
 
-_LOWER = {**OPERATORS, **MOVEMENTS}
+_LOWER = {**OPERATORS, **MOVEMENTS, **REARRANGED}
 
 
 def load_module(module: Any, example: Any, forwards: Mapping[type, Any], quantize: Any = None) -> Graph:

@@ -169,10 +169,6 @@ def _refused(why: str) -> Any:
     return refuse
 
 
-def _stack(c: Conversion, call: Call) -> None:
-    raise Refused("torch.stack is not taken; use torch.cat")
-
-
 LOWER: dict[str, Any] = {
     **dict.fromkeys("view _unsafe_view reshape flatten squeeze unsqueeze _reshape_alias".split(), _reshape),
     "permute": _permute,
@@ -186,13 +182,12 @@ LOWER: dict[str, Any] = {
     "pixel_shuffle": _pixel_shuffle,
     **dict.fromkeys(("channel_shuffle", "native_channel_shuffle"), _channel_shuffle),
     "expand": _expand,
-    "stack": _stack,
     **dict.fromkeys(
         ("upsample_bilinear2d", "upsample_bicubic2d", "_upsample_bilinear2d_aa"),
         _refused("it interpolates; use mode='nearest'"),
     ),
     **dict.fromkeys(
-        ("native_layer_norm", "native_group_norm", "_native_batch_norm_legit", "_fused_rms_norm", *NORMS),
+        ("native_group_norm", "_native_batch_norm_legit", "_fused_rms_norm", *NORMS),
         _refused("it normalises by statistics of its input; use BatchNorm with running statistics"),
     ),
     **dict.fromkeys(("lstm", "gru", "mkldnn_rnn_layer"), _refused("a recurrent layer is not taken")),

@@ -17,6 +17,7 @@ from ..inference import GROWTH, ROOM
 from ..operators import OPERATORS
 from ..operators.windows import grid
 from ..passes import finished
+from ..passes.tidying import in_order
 from .folding import direction, falling, thresholds
 from .laws import Constant, Link, NotPerSample, Operand, Shape, Source, Tensor
 from .reading import Step
@@ -352,22 +353,6 @@ def _before_pools(x: Tensor) -> Shape:
         if link.op == "MaxPool":
             shape = OPERATORS["MaxPool"].shape(link.attributes, [shape], [])[0]
     return shape
-
-
-def in_order(nodes: list[Node]) -> list[Node]:
-    """Return nodes, each after those whose results it takes, otherwise in the order that they have."""
-    left = {name for node in nodes for name in node.outputs}
-    done: list[Node] = []
-    while nodes:
-        later = []
-        for node in nodes:
-            if left.intersection(node.inputs):
-                later.append(node)
-            else:
-                done.append(node)
-                left.difference_update(node.outputs)
-        nodes = later
-    return done
 
 
 def into(T: Thresholds, levels: tuple[int, ...]) -> Thresholds:

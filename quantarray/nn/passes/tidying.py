@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from ..graph import Graph, with_nodes
+from ..graph import Graph, Node, with_nodes
 
 
 class _Step(Protocol):
@@ -51,3 +51,19 @@ def tidied(graph: Graph) -> Graph:
     }
     left = [n for n in nodes if not (n.op == "Identity" and n.inputs[0] in names)]
     return with_nodes(graph, [replace(n, outputs=tuple(names.get(o, o) for o in n.outputs)) for n in left])
+
+
+def in_order(nodes: list[Node]) -> list[Node]:
+    """Return nodes, each after those whose results it takes, otherwise in the order that they have."""
+    left = {name for node in nodes for name in node.outputs}
+    done: list[Node] = []
+    while nodes:
+        later = []
+        for node in nodes:
+            if left.intersection(node.inputs):
+                later.append(node)
+            else:
+                done.append(node)
+                left.difference_update(node.outputs)
+        nodes = later
+    return done

@@ -157,12 +157,12 @@ class Plan:
         try:
             if self._constant:
                 values = [x if known is None else known for x, known in zip(values, self._initial, strict=True)]
-            own = False
+            fresh = False
             for segment in self.segments:
                 for at in () if reuse else segment.held:
                     values[at] = self._own(values[at])
-                own = segment(values, reuse)
-            for at in () if reuse or (own and self._whole) else self._outputs:
+                fresh = segment(values, reuse)
+            for at in () if reuse or (fresh and self._whole) else self._outputs:
                 values[at] = self._own(values[at])
             return values
         finally:

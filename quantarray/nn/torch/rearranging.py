@@ -134,12 +134,12 @@ def _extreme(c: Conversion, call: Call) -> None:
         raise Refused(f"aten.{call.op} of all elements, over the batch too, is not taken; pass dim=1")
     x, axis, keep = (*call.args, False)[:3]
     at, whole = int(axis) % len(x.shape), bool(call.kwargs.get("keepdim", keep))
-    kept = (*x.shape[:at], 1, *x.shape[at + 1 :])
+    wide = (*x.shape[:at], 1, *x.shape[at + 1 :])
     step = c.step(call, "TopK", axis=at, largest=int(call.op == "max"), sorted=1)
     step = step._replace(outputs=(call.path or call.op, f"{call.path or call.op}.places"))
     c.builder.step = step
-    found = pooling.LOWER["TopK"](c.builder, step, [c.settle(x), Constant(np.array([1]))], [kept] * 2)
-    for result, value in zip(call.results, found, strict=True):
+    extremes = pooling.LOWER["TopK"](c.builder, step, [c.settle(x), Constant(np.array([1]))], [wide] * 2)
+    for result, value in zip(call.results, extremes, strict=True):
         c.put(result, value if whole else _reshaped(c, call, value, result.shape))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..onnx.tensors import Refused
+from .fake_quantising import with_numbers
 from .weight_only import Stored
 
 _SAME = frozenset("detach alias clone lift_fresh lift contiguous view_as _reshape_alias".split())
@@ -207,7 +208,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         kwargs = kwargs or {}
         if self._paused:
             return func(*args, **kwargs)
-        func, args = self._with_numbers(func, args)
+        func, args = with_numbers(func, args, lambda tensor: self.value(tensor).depends)
         name = func._schema.name.split("::")[-1]
         try:
             taken = _mapped((args, kwargs), self.value)
@@ -224,19 +225,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
             self._note(func, name, taken, out, depends)
             return out
         return self._in_place(func, name, taken, args, kwargs, depends)
-
-    def _with_numbers(self, func: Any, args: Any) -> tuple[Any, Any]:
-        """Return fake quantisation by numbers in place of one by tensors, whose observer is off; others as they are."""
-        fake = _FAKE.get(func._schema.name)
-        if fake is None:
-            return func, args
-        x, scale, zero, ends, observes, quantises, axis = fake(args)
-        if bool(observes) or not bool(quantises) or any(self.value(t).depends for t in (scale, zero)):
-            return func, args
-        if axis is None:
-            numbers = float(scale), int(zero)
-            return torch.ops.aten.fake_quantize_per_tensor_affine_cachemask.default, (x, *numbers, *ends)
-        return torch.ops.aten.fake_quantize_per_channel_affine_cachemask.default, (x, scale, zero, axis, *ends)
 
     def _in_place(self, func: Any, name: str, taken: Any, args: Any, kwargs: Any, depends: bool) -> Any:
         written = args[0] if name.endswith("_") and args else None
@@ -349,18 +337,6 @@ def _sum_of(name: str, taken: Any) -> tuple[tuple[int, Var], ...] | None:
         total[var.index] = (count, var)
     left = tuple((n, v) for n, v in total.values() if n)
     return left if all(abs(n) == 1 for n, _ in left) and len(left) <= 8 else None
-
-
-# Of the arguments of fake quantisation by tensors, as modules of torch.ao have it: x, scale, zero point, the ends of
-# integers, whether it observes, whether it quantises, and its axis, if it is by channel
-_FAKE: dict[str, Callable[[Any], Any]] = {
-    "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": (
-        lambda a: (a[0], a[1], a[2], a[4:6], False, a[3], None)
-    ),
-    "aten::_fused_moving_avg_obs_fq_helper": (
-        lambda a: (a[0], a[5], a[6], a[8:10], a[1], a[2], a[10] if a[11:12] == (True,) else None)
-    ),
-}
 
 
 def _functional(func: Any, name: str) -> Any:

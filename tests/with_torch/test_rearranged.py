@@ -50,6 +50,15 @@ def test_calls(name, sign):
         assert got.dtype == expected.dtype and np.array_equal(got, expected)
 
 
+@pytest.mark.parametrize("name", ["max", "min", "places", "sort", "sort descending", "topk", "topk of the smallest"])
+def test_orders_of_nan(name):
+    """A NaN is the extreme of an axis, whichever is asked for, and is sorted as the largest."""
+    module, x = Module(CALLS[name], False).eval(), torch.randn(3, 4, 6, 6)
+    graph = qa.nn.from_torch(module, x)
+    x[0, 1, 2, 3] = x[1, 3, 0, 0] = torch.nan
+    np.testing.assert_array_equal(graph(x.numpy()), module(x).numpy())
+
+
 @pytest.mark.parametrize(
     "call", [lambda x: x.flip(0), lambda x: x.roll(1, 0), lambda x: x.roll(1), lambda x: x.repeat(2, 1, 1, 1),
              lambda x: x.max(), lambda x: x.sort(dim=0)[0], lambda x: torch.stack(x.unbind(0))]

@@ -3,7 +3,7 @@
 max f(x) is f(max x) in channels where f rises, and f(min x) where it falls, to the bit, as what is rounded keeps its
 order. Thresholds go before a pool, so that codes are pooled and no integers are stored; other functions go after it,
 and have fewer elements. Layers in a row do the first by `nn/fusing.py`, and a reader folds functions that a pool parts
-from their quantiser (`nn/onnx/folding.py`, `nn/torch/conversion.py`).
+from their quantiser (`nn/onnx/building.py`, `nn/torch/conversion.py`).
 """
 
 from __future__ import annotations

@@ -255,6 +255,30 @@ def _softmax(c: Conversion, call: Call) -> None:
         c.put(result, c.value(name, result))
 
 
+def _layer_norm(c: Conversion, call: Call) -> None:
+    """Convert a layer norm; its statistics are not taken."""
+    x, lengths, weight, bias, epsilon = call.args[:5]
+    result, dtype = call.results[0], dtype_of(call.results[0])
+    scale = Constant(np.ones(lengths, dtype)) if weight is None else c.constant(weight)
+    operands = [c.settle(x), scale, None if bias is None else c.constant(bias)]
+    step = c.step(call, "LayerNormalization", axis=len(x.shape) - len(lengths), epsilon=float(epsilon), gives=("Y",))
+    c.builder.step = step
+    c.put(result, pooling.LOWER["LayerNormalization"](c.builder, step, operands, [result.shape])[0])
+    c.absent.update((r.index, "the statistics of a layer norm are not taken") for r in call.results[1:])
+
+
+def _extreme(c: Conversion, call: Call) -> None:
+    """Convert max or min along an axis, which gives the places too: of a NaN, or of equal elements the first."""
+    if call.overload != "dim":
+        raise Refused(f"aten.{call.op} of all elements, over the batch too, is not taken; pass dim=1")
+    x, axis, keep = (*call.args, False)[:3]
+    at, keepdims = int(axis) % len(x.shape), int(bool(call.kwargs.get("keepdim", keep)))
+    source, (values, places) = c.settle(x), call.results
+    name = call.op.capitalize()
+    _along(c, call, c.step(call, f"Reduce{name}", keepdims=keepdims), [source, Constant(np.array([at]))], values)
+    _along(c, call, c.step(call, f"Arg{name}", axis=at, keepdims=keepdims), [source], places)
+
+
 def _argmax(c: Conversion, call: Call) -> None:
     x, axis, keep = (*call.args, None, None)[:3]
     axis, keep = call.kwargs.get("dim", axis), call.kwargs.get("keepdim", keep)
@@ -277,4 +301,6 @@ LOWER: dict[str, Any] = {
     **dict.fromkeys(("sum", "amax", "amin"), _reduced),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
     **dict.fromkeys(("argmax", "argmin"), _argmax),
+    **dict.fromkeys(("max", "min"), _extreme),
+    "native_layer_norm": _layer_norm,
 }

@@ -1,4 +1,4 @@
-"""Calls that put elements in another order, or several times: flipped, rolled, stacked, repeated, looked up."""
+"""Calls that put elements in another order, or several times: flipped, rolled, stacked, repeated, looked up, sorted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ..onnx import movement, pooling
 from ..onnx.laws import Constant, Operand, Shape
 from ..onnx.tensors import Refused
-from .conversion import Conversion, dtype_of
+from .conversion import Conversion
 from .recording import Call
 
 _LEAST = np.iinfo(np.int64).min
@@ -128,33 +128,6 @@ def _sort(c: Conversion, call: Call) -> None:
     _top(c, call, x.shape[int(axis)], int(axis), bool(descending))
 
 
-def _extreme(c: Conversion, call: Call) -> None:
-    """Convert max or min along an axis, which gives the places too; of equal elements the first."""
-    if call.overload != "dim":
-        raise Refused(f"aten.{call.op} of all elements, over the batch too, is not taken; pass dim=1")
-    x, axis, keep = (*call.args, False)[:3]
-    at, whole = int(axis) % len(x.shape), bool(call.kwargs.get("keepdim", keep))
-    wide = (*x.shape[:at], 1, *x.shape[at + 1 :])
-    step = c.step(call, "TopK", axis=at, largest=int(call.op == "max"), sorted=1)
-    step = step._replace(outputs=(call.path or call.op, f"{call.path or call.op}.places"))
-    c.builder.step = step
-    extremes = pooling.LOWER["TopK"](c.builder, step, [c.settle(x), Constant(np.array([1]))], [wide] * 2)
-    for result, value in zip(call.results, extremes, strict=True):
-        c.put(result, value if whole else _reshaped(c, call, value, result.shape))
-
-
-def _layer_norm(c: Conversion, call: Call) -> None:
-    """Convert a layer norm; its statistics are not taken."""
-    x, lengths, weight, bias, epsilon = call.args[:5]
-    result, dtype = call.results[0], dtype_of(call.results[0])
-    scale = Constant(np.ones(lengths, dtype)) if weight is None else c.constant(weight)
-    operands = [c.settle(x), scale, None if bias is None else c.constant(bias)]
-    step = c.step(call, "LayerNormalization", axis=len(x.shape) - len(lengths), epsilon=float(epsilon), gives=("Y",))
-    c.builder.step = step
-    c.put(result, pooling.LOWER["LayerNormalization"](c.builder, step, operands, [result.shape])[0])
-    c.absent.update((r.index, "the statistics of a layer norm are not taken") for r in call.results[1:])
-
-
 LOWER: dict[str, Any] = {
     "flip": _flip,
     "roll": _roll,
@@ -165,6 +138,4 @@ LOWER: dict[str, Any] = {
     "embedding": _embedding,
     "topk": _topk,
     "sort": _sort,
-    **dict.fromkeys(("max", "min"), _extreme),
-    "native_layer_norm": _layer_norm,
 }
